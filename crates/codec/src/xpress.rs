@@ -1,0 +1,1 @@
+//! MS_XPRESS: the LZ77+Huffman form of MS-XCA.

@@ -1,0 +1,14 @@
+//! Bytes that must survive a crash: the floor every other room stands on.
+//!
+//! The only room that opens files, syncs, renames, reads a clock or allocates aligned buffers
+//! (SQLite's library and dlopen excepted). Every real part has a simulated twin, so that the same
+//! shipped code runs against a disk that tears, loses, shortens or refuses writes.
+//!
+//! Doors: [`Storage`], [`Dir`] and [`File`] for bytes on disk, [`Clock`] for time, [`Pool`] for
+//! buffers, [`crc32c`] for checksums, [`Throttle`] for rates.
+
+mod storage;
+
+pub use storage::{
+    Attributes, Dir, File, FileKind, OpenHow, Stat, Storage, Via,
+};

@@ -1,0 +1,218 @@
+//! The seam between Longshore and a file system.
+//!
+//! A [`Storage`] opens directories by the path a person named. Everything below a [`Dir`] is named
+//! relative to it, and no name can leave it: absolute names, `..` and symbolic links on the way are
+//! refused by the implementation (on Linux by `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`).
+//! That is why restore needs no path checks of its own.
+//!
+//! Invariants
+//! - Nothing is durable before it was synced: file bytes by [`File::sync`], names by
+//!   [`Dir::sync`] of the directory that holds them, everything by [`Dir::sync_all`].
+//! - [`File::write_at`] may be short, like the system call; [`File::write_all_at`] is not.
+//! - A [`File`] owns all its descriptors (the direct one too) and closes them together, when the
+//!   last handle is dropped.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How bytes travel between memory and a file. A hint: every implementation accepts every
+/// alignment and falls back to the next gentler way when the file system refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// Through the page cache, which keeps them.
+    Cache,
+    /// Past the page cache (`O_DIRECT`). Buffer, offset and length should be multiples of 4096;
+    /// what is not goes by `DontCache`.
+    Direct,
+    /// Through the page cache, which drops what was not in it before (`RWF_DONTCACHE`).
+    DontCache,
+}
+
+/// How to open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenHow {
+    /// For reading; the file must exist. Opening never blocks (a FIFO is refused).
+    Read,
+    /// For reading and writing; the file must exist.
+    ReadWrite,
+    /// For reading and writing; the file must not exist. Mode 0o600 until attributes are set.
+    CreateNew,
+}
+
+/// What a name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    File,
+    Dir,
+    Symlink,
+    /// A socket, FIFO or device node: never backed up.
+    Other,
+}
+
+/// What the file system says of a name or an open file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    pub kind: FileKind,
+    /// Bytes; of a symbolic link, the length of its target.
+    pub len: u64,
+    /// Permission bits with set-id and sticky bits: 0 to 0o7777.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Nanoseconds since the Unix epoch.
+    pub mtime_ns: i64,
+    /// Nanoseconds since the Unix epoch. Moves with every change of content or attributes.
+    pub ctime_ns: i64,
+    /// Identifies the file system (a volume); with `ino`, the file.
+    pub dev: u64,
+    pub ino: u64,
+    /// Number of names the file has.
+    pub links: u64,
+}
+
+/// What a restore sets on a name. `None` leaves a field as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permission bits, 0 to 0o7777. Not applied to symbolic links.
+    pub mode: Option<u32>,
+    /// Owner and group. Refusal for want of privilege is not an error.
+    pub owner: Option<(u32, u32)>,
+    /// Nanoseconds since the Unix epoch; the access time is set alike.
+    pub mtime_ns: Option<i64>,
+}
+
+/// A file system: the real one ([`crate::Host`]) or a simulated one ([`crate::SimDisk`]).
+pub trait Storage: Send + Sync + Debug {
+    /// Opens an existing directory. Symbolic links in `path` are followed: the caller chose it.
+    fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;
+
+    /// Creates `path` and its missing parents (mode 0o755 less the umask), syncs each parent that
+    /// gained a name, and opens it. Existing directories are left alone.
+    fn create_dir_all(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;
+
+    /// What `path` is, following symbolic links.
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+
+    /// Where `path` really is: absolute, without symbolic links.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
+}
+
+/// An open directory. Names are relative, may have several components, and never leave it.
+pub trait Dir: Send + Sync + Debug {
+    /// Opens a regular file. A symbolic link, directory or special file is refused.
+    fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a directory below this one.
+    fn dir(&self, name: &Path) -> io::Result<Arc<dyn Dir>>;
+
+    /// What `name` is; a symbolic link is not followed. An empty name is the directory itself.
+    fn stat(&self, name: &Path) -> io::Result<Stat>;
+
+    /// The names in this directory without `.` and `..`, in no order, read in pieces: memory does
+    /// not grow with the directory.
+    fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>>;
+
+    fn read_link(&self, name: &Path) -> io::Result<PathBuf>;
+
+    /// Creates one directory, mode 0o700 until attributes are set; fails if the name exists.
+    fn create_dir(&self, name: &Path) -> io::Result<()>;
+
+    /// Creates a symbolic link. `target` is stored as it is and never followed.
+    fn symlink(&self, target: &Path, name: &Path) -> io::Result<()>;
+
+    fn hard_link(&self, existing: &Path, name: &Path) -> io::Result<()>;
+
+    /// Renames within this directory tree, atomically replacing a file `to`.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    fn remove_file(&self, name: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, name: &Path) -> io::Result<()>;
+
+    /// Sets attributes without following a symbolic link.
+    fn set_attributes(&self, name: &Path, attributes: &Attributes) -> io::Result<()>;
+
+    /// Makes the names in directory `name` durable (`fsync` of the directory); empty: this one.
+    fn sync(&self, name: &Path) -> io::Result<()>;
+
+    /// Makes everything written to this file system durable (`syncfs`).
+    fn sync_all(&self) -> io::Result<()>;
+
+    /// Free bytes for an unprivileged writer.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// An open regular file. All methods may be called from many threads at once.
+pub trait File: Send + Sync + Debug {
+    /// Reads up to `buf.len()` bytes at `offset`. Short at the end of the file, 0 beyond it.
+    fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize>;
+
+    /// Writes at `offset` and says how many bytes went; may be short, at least 1 unless `buf` is
+    /// empty.
+    fn write_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<usize>;
+
+    fn stat(&self) -> io::Result<Stat>;
+
+    /// Cuts or extends (with zeros) to `len` bytes.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Reserves space for the first `len` bytes without changing the length. Best effort: an
+    /// unsupporting file system is no error, a full one is.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+
+    /// Makes bytes and length durable (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+
+    /// Whether every page of the range lies in the page cache, so that reading it costs no I/O.
+    /// `false` when the system cannot tell.
+    fn is_cached(&self, range: Range<u64>) -> bool;
+
+    /// The first range at or after `offset` that may hold data (`SEEK_DATA`, `SEEK_HOLE`);
+    /// `None` when only a hole follows. Everything is data where the system cannot tell.
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>>;
+
+    /// Takes an exclusive advisory lock (`flock`) that ends with this handle; `false` when
+    /// somebody else holds it. Never blocks.
+    fn try_lock(&self) -> io::Result<bool>;
+
+    /// Fills `buf` unless the file ends first; says how many bytes were read.
+    fn read_full_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.read_at(&mut buf[done..], offset + done as u64, via) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Fills `buf`; a file that ends first is `UnexpectedEof`.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<()> {
+        match self.read_full_at(buf, offset, via)? {
+            n if n == buf.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Writes all of `buf`, repeating short writes.
+    fn write_all_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.write_at(&buf[done..], offset + done as u64, via) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! The contract between a database adaptor and the pipeline.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longshore_io::Via;
+
+use crate::Error;
+
+/// Which adaptor made a backup. The number is written to media and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SourceKind {
+    Files = 1,
+    Sqlite = 2,
+    // 3 is kept for PostgreSQL, so that this version can name what it cannot restore.
+}
+
+/// A place with its own I/O capacity: a mount point, or a directory mapped to one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// The mount point or mapped directory.
+    pub path: PathBuf,
+}
+
+/// What a source knows before anything is read.
+#[derive(Debug, Clone)]
+pub struct Description {
+    pub kind: SourceKind,
+    /// The database's name for people: a file stem, a directory's name, or as configured.
+    pub database: String,
+    /// Page size in bytes, 0 where the source has none.
+    pub page_bytes: u32,
+    /// Bytes expected, for progress; `None` where only the walk will tell.
+    pub expected_bytes: Option<u64>,
+    /// At least one. `Source::next` takes an index into it.
+    pub volumes: Vec<Volume>,
+    /// Things the operator should know now, e.g. that commits wait during this backup.
+    pub notices: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryKind {
+    File,
+    Dir,
+    /// The target as stored; any bytes but NUL.
+    Symlink { target: PathBuf },
+    /// Another name of an earlier `File` entry of the same volume, by that entry's path.
+    HardLink { target: PathBuf },
+}
+
+/// One name to back up.
+pub struct Entry {
+    /// Relative to the restore target; only normal components.
+    pub path: PathBuf,
+    pub kind: EntryKind,
+    /// Permission bits, 0 to 0o7777.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Nanoseconds since the Unix epoch.
+    pub mtime_ns: i64,
+    /// Length of a file in bytes when it was looked at; 0 for other kinds. Exactly this many
+    /// bytes are backed up, whatever the file does meanwhile.
+    pub len: u64,
+    /// Present for files with `len > 0`.
+    pub content: Option<Arc<dyn Content>>,
+}
+
+/// What a file did while it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Its bytes or length changed; what was read may mix old and new.
+    Modified,
+    /// It ended early; the missing bytes were read as zeros.
+    Shrunk,
+    /// It was gone before it could be opened; all of it was read as zeros.
+    Vanished,
+}
+
+/// The bytes of one file. Nothing is opened before the first read, so that entries are cheap.
+pub trait Content: Send + Sync {
+    /// Fills `buf` from `offset`. Bytes the file no longer has are zeros (see [`Change`]).
+    /// Errors: [`Error::Io`] when the file cannot be read.
+    fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> Result<(), Error>;
+
+    /// Whether the range can be read from memory at once. Opens the file.
+    fn is_cached(&self, range: Range<u64>) -> bool;
+
+    /// The first range at or after `offset` that may hold data, cut to the entry's length; `None`
+    /// when only a hole follows. Opens the file.
+    fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error>;
+
+    /// To be called once, after everything was read: what the file did meanwhile. Closes
+    /// descriptors unless the source must keep them.
+    fn settle(&self) -> Result<Option<Change>, Error>;
+}
+
+/// What a source learned by the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceSummary {
+    /// For the operator: skipped special files, how much the WAL grew, who waited.
+    pub warnings: Vec<String>,
+}
+
+/// An opened database or directory.
+pub trait Source: Send + Sync {
+    fn description(&self) -> &Description;
+
+    /// The next entry of volume `volume` (an index into [`Description::volumes`]), `None` at its
+    /// end. Called under a lock; does no bulk reading.
+    fn next(&self, volume: usize) -> Result<Option<Entry>, Error>;
+
+    /// Ends the snapshot, after every content was settled.
+    fn finish(self: Box<Self>) -> Result<SourceSummary, Error>;
+}
