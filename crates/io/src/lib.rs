@@ -7,8 +7,13 @@
 //! Doors: [`Storage`], [`Dir`] and [`File`] for bytes on disk, [`Clock`] for time, [`Pool`] for
 //! buffers, [`crc32c`] for checksums, [`Throttle`] for rates.
 
+mod checksum;
+mod host;
+mod names;
+mod pool;
 mod storage;
 
-pub use storage::{
-    Attributes, Dir, File, FileKind, OpenHow, Stat, Storage, Via,
-};
+pub use checksum::{crc32c, crc32c_append, is_zero};
+pub use host::Host;
+pub use pool::{ALIGN_BYTES, Buffer, Pool};
+pub use storage::{Attributes, Dir, File, FileKind, OpenHow, Stat, Storage, Via};

@@ -1,0 +1,291 @@
+//! A regular file of the real file system, read and written past the page cache or through it.
+//!
+//! Each way falls back to the next gentler one and remembers that for the file: `O_DIRECT` to
+//! `RWF_DONTCACHE`, that to plain calls. Nothing that was cached before is ever evicted.
+//!
+//! A direct call transfers the part of the buffer whose address and offset are both aligned; ends
+//! that are not go by `RWF_DONTCACHE`, in the order of the bytes, so that a short transfer is always
+//! a prefix.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{cached, stat_from};
+use crate::storage::{File, OpenHow, Stat, Via};
+
+/// What `O_DIRECT` wants of addresses, offsets and lengths, on every device we know of.
+const ALIGN: usize = 4096;
+
+/// `RWF_DONTCACHE` of Linux 6.14, `fs.h`.
+const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+#[derive(Debug)]
+pub(super) struct HostFile {
+    fd: OwnedFd,
+    writable: bool,
+    /// `None` inside: the file system has no `O_DIRECT`. `OnceLock` opens it once at most; a second
+    /// descriptor opened and closed again would end the POSIX locks of this process on the file.
+    direct: OnceLock<Option<OwnedFd>>,
+    direct_refused: AtomicBool,
+    dontcache_refused: AtomicBool,
+}
+
+/// How a call of `len` bytes at an address and an offset is cut: `head` bytes to the first aligned
+/// place, then `middle` aligned bytes, then the rest.
+#[derive(Debug, PartialEq, Eq)]
+struct Cut {
+    head: usize,
+    middle: usize,
+}
+
+impl Cut {
+    /// `None` when the address and the offset are never aligned together, or not for long enough.
+    fn new(address: usize, offset: u64, len: usize) -> Option<Self> {
+        let head = address.wrapping_neg() % ALIGN;
+        let first = offset.checked_add(head as u64)?;
+        let middle = len.checked_sub(head)? / ALIGN * ALIGN;
+        (first.is_multiple_of(ALIGN as u64) && middle > 0).then_some(Self { head, middle })
+    }
+}
+
+impl HostFile {
+    pub(super) fn new(fd: OwnedFd, how: OpenHow) -> Self {
+        Self {
+            fd,
+            writable: how != OpenHow::Read,
+            direct: OnceLock::new(),
+            direct_refused: AtomicBool::new(false),
+            dontcache_refused: AtomicBool::new(false),
+        }
+    }
+
+    /// The descriptor for direct transfers, unless this file system has none.
+    fn direct(&self) -> Option<BorrowedFd<'_>> {
+        if self.direct_refused.load(Relaxed) {
+            return None;
+        }
+        let open = || {
+            let access = if self.writable {
+                OFlags::RDWR
+            } else {
+                OFlags::RDONLY
+            };
+            let flags = access | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+            // Whatever the reason for a refusal, the file can still be read the other way.
+            rustix::fs::open(path, flags, Mode::empty()).ok()
+        };
+        self.direct.get_or_init(open).as_ref().map(|fd| fd.as_fd())
+    }
+
+    /// Transfers one cut call: `part(range, directly)` does a range of the buffer.
+    fn in_parts(
+        cut: &Cut,
+        len: usize,
+        mut part: impl FnMut(Range<usize>, bool) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let middle_end = cut.head + cut.middle;
+        let parts = [
+            (0..cut.head, false),
+            (cut.head..middle_end, true),
+            (middle_end..len, false),
+        ];
+        let mut done = 0;
+        for (range, directly) in parts {
+            if range.is_empty() {
+                continue;
+            }
+            let end = range.end;
+            match part(range, directly) {
+                Ok(n) => done += n,
+                // What went before has gone; the error comes again with the next call.
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            }
+            if done < end {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_dontcache(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if !self.dontcache_refused.load(Relaxed) {
+            match rustix::io::preadv2(&self.fd, &mut [IoSliceMut::new(buf)], offset, DONTCACHE) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.dontcache_refused.store(true, Relaxed),
+                read => return Ok(read?),
+            }
+        }
+        Ok(rustix::io::pread(&self.fd, buf, offset)?)
+    }
+
+    fn write_dontcache(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        if !self.dontcache_refused.load(Relaxed) {
+            match rustix::io::pwritev2(&self.fd, &[IoSlice::new(buf)], offset, DONTCACHE) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.dontcache_refused.store(true, Relaxed),
+                written => return Ok(written?),
+            }
+        }
+        Ok(rustix::io::pwrite(&self.fd, buf, offset)?)
+    }
+}
+
+impl File for HostFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
+        if via == Via::Cache {
+            return Ok(rustix::io::pread(&self.fd, buf, offset)?);
+        }
+        let cut = match via {
+            Via::Direct => Cut::new(buf.as_ptr() as usize, offset, buf.len()),
+            _ => None,
+        };
+        let (Some(cut), Some(direct)) = (cut, self.direct()) else {
+            return self.read_dontcache(buf, offset);
+        };
+        Self::in_parts(&cut, buf.len(), |range, directly| {
+            let at = offset + range.start as u64;
+            if directly {
+                match rustix::io::pread(direct, &mut buf[range.clone()], at) {
+                    Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                        self.direct_refused.store(true, Relaxed)
+                    }
+                    read => return Ok(read?),
+                }
+            }
+            self.read_dontcache(&mut buf[range], at)
+        })
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<usize> {
+        if via == Via::Cache {
+            return Ok(rustix::io::pwrite(&self.fd, buf, offset)?);
+        }
+        let cut = match via {
+            Via::Direct => Cut::new(buf.as_ptr() as usize, offset, buf.len()),
+            _ => None,
+        };
+        let (Some(cut), Some(direct)) = (cut, self.direct()) else {
+            return self.write_dontcache(buf, offset);
+        };
+        Self::in_parts(&cut, buf.len(), |range, directly| {
+            let at = offset + range.start as u64;
+            if directly {
+                match rustix::io::pwrite(direct, &buf[range.clone()], at) {
+                    Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                        self.direct_refused.store(true, Relaxed)
+                    }
+                    written => return Ok(written?),
+                }
+            }
+            self.write_dontcache(&buf[range], at)
+        })
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        Ok(stat_from(&rustix::fs::fstat(&self.fd)?))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Ok(rustix::io::retry_on_intr(|| {
+            rustix::fs::ftruncate(&self.fd, len)
+        })?)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let reserve = || rustix::fs::fallocate(&self.fd, FallocateFlags::KEEP_SIZE, 0, len);
+        match rustix::io::retry_on_intr(reserve) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            reserved => Ok(reserved?),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::io::retry_on_intr(|| {
+            rustix::fs::fdatasync(&self.fd)
+        })?)
+    }
+
+    fn is_cached(&self, range: Range<u64>) -> bool {
+        cached::is_cached(self.fd.as_fd(), range)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        // Moving the descriptor's position is harmless: every transfer here names its offset.
+        let start = match rustix::fs::seek(&self.fd, SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(None),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                let len = self.stat()?.len;
+                return Ok((offset < len).then_some(offset..len));
+            }
+            Err(e) => return Err(e.into()),
+        };
+        match rustix::fs::seek(&self.fd, SeekFrom::Hole(start)) {
+            Ok(end) => Ok(Some(start..end)),
+            // Cut off between the two calls.
+            Err(Errno::NXIO) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aligned_call_is_all_middle_and_an_odd_length_leaves_a_tail() {
+        assert_eq!(
+            Cut::new(8192, 4096, 8192),
+            Some(Cut {
+                head: 0,
+                middle: 8192
+            })
+        );
+        assert_eq!(
+            Cut::new(8192, 4096, 8195),
+            Some(Cut {
+                head: 0,
+                middle: 8192
+            })
+        );
+    }
+
+    #[test]
+    fn address_and_offset_that_become_aligned_together_leave_a_head() {
+        assert_eq!(
+            Cut::new(8192 + 100, 100, 8192),
+            Some(Cut {
+                head: 3996,
+                middle: 4096
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_never_aligned_or_too_short_is_not_cut() {
+        assert_eq!(Cut::new(8192 + 100, 4096, 1 << 20), None);
+        assert_eq!(Cut::new(8192, 1, 1 << 20), None);
+        assert_eq!(Cut::new(8192, 0, 4095), None);
+        assert_eq!(Cut::new(1, 1, 4095), None);
+        assert_eq!(Cut::new(1, u64::MAX, 8192), None);
+        assert_eq!(Cut::new(4096, 0, 0), None);
+    }
+}
