@@ -16,8 +16,13 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    pub const ALL: [Algorithm; 5] =
-        [Algorithm::None, Algorithm::MsXpress, Algorithm::QatDeflate, Algorithm::Zstd, Algorithm::Lz4];
+    pub const ALL: [Algorithm; 5] = [
+        Algorithm::None,
+        Algorithm::MsXpress,
+        Algorithm::QatDeflate,
+        Algorithm::Zstd,
+        Algorithm::Lz4,
+    ];
 
     /// SQL Server's spelling.
     pub fn name(self) -> &'static str {
@@ -46,10 +51,13 @@ impl FromStr for Algorithm {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
-        Algorithm::ALL.into_iter().find(|a| a.name().eq_ignore_ascii_case(s)).ok_or_else(|| {
-            let names: Vec<_> = Algorithm::ALL.iter().map(|a| a.name()).collect();
-            format!("unknown algorithm {s:?}; known are {}", names.join(", "))
-        })
+        Algorithm::ALL
+            .into_iter()
+            .find(|a| a.name().eq_ignore_ascii_case(s))
+            .ok_or_else(|| {
+                let names: Vec<_> = Algorithm::ALL.iter().map(|a| a.name()).collect();
+                format!("unknown algorithm {s:?}; known are {}", names.join(", "))
+            })
     }
 }
 

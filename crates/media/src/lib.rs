@@ -1,1 +1,34 @@
-//! media
+//! The media format: what a stripe looks like, byte by byte, and the devices stripes live on.
+//!
+//! `docs/format.md` is the specification; a test compares its tables with the constants here.
+//! Encoding and decoding ([`record`], [`header`], [`manifest`], [`index`]) are pure: bytes in,
+//! values out, no I/O. [`BackupDevice`] is the seam to where stripes are stored, [`SetWriter`]
+//! and [`MediaSet`] the two directions.
+//!
+//! Invariants
+//! - A backup set is valid when, and only when, every family ends it with a trailer that was
+//!   written after all of its data was durable.
+//! - No byte of a stripe is unprotected: records and payloads carry CRC-32C, container framing is
+//!   compared with constants.
+//! - Decoders accept any bytes without panic; lengths are checked before anything is allocated.
+
+pub mod block;
+pub mod device;
+mod error;
+pub mod header;
+pub mod index;
+pub mod manifest;
+pub mod record;
+mod set_reader;
+mod set_writer;
+mod stream;
+mod window;
+
+pub use device::{BackupDevice, DeviceSpec, FamilyRead, FamilyWrite};
+pub use error::Error;
+pub use header::{BackupType, BlockHeader, MediaHeader, SetHeader, SetTrailer};
+pub use manifest::{Entry, EntryKind, Extent, Item, Mark};
+pub use record::Container;
+pub use set_reader::{MediaSet, SetSummary};
+pub use set_writer::{BlockOut, Disposition, FamilyWriter, SetPlan, SetWriter, Totals};
+pub use stream::{Block, BlockStream};

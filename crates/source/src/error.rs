@@ -7,7 +7,11 @@ use std::path::PathBuf;
 pub enum Error {
     /// The operating system refused. The cause is in `source()` and is not repeated in the text.
     #[error("cannot {action} {}", path.display())]
-    Io { action: &'static str, path: PathBuf, source: std::io::Error },
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
 }
 
 impl Error {

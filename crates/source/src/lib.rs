@@ -12,5 +12,7 @@
 mod door;
 mod error;
 
-pub use door::{Change, Content, Description, Entry, EntryKind, Source, SourceKind, SourceSummary, Volume};
+pub use door::{
+    Change, Content, Description, Entry, EntryKind, Source, SourceKind, SourceSummary, Volume,
+};
 pub use error::Error;

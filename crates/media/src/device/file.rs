@@ -1,0 +1,368 @@
+//! A stripe in a file.
+//!
+//! A new stripe is written to `NAME.longshore-new` and renamed when it and all its siblings are
+//! durable. The renames of several stripes are not atomic together: after a crash between them some
+//! stripes stand under their names and the others, complete and durable, under the temporary one. Readers then
+//! take those ([`BackupDevice::open_pending`]), the next writer finishes the renames.
+//!
+//! Writing is staged: bytes gather in one aligned buffer and go out in large aligned writes, past
+//! the page cache where asked. A flush writes the unaligned rest through the cache and keeps it
+//! staged, so that later bytes rewrite that sector with the same contents in front.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Buffer, Dir, File, OpenHow, Storage, Via};
+
+use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite};
+use crate::Error;
+
+/// Bytes gathered before a write; the memory a stripe needs beside the pool.
+pub const STAGING_BYTES: usize = 1 << 20;
+const ALIGN: usize = 4096;
+
+#[derive(Debug)]
+pub struct FileDevice {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+}
+
+/// A file's directory and its name in there.
+struct Place {
+    dir: Arc<dyn Dir>,
+    name: PathBuf,
+    pending: PathBuf,
+}
+
+impl FileDevice {
+    pub fn new(storage: Arc<dyn Storage>, path: PathBuf) -> Self {
+        FileDevice { storage, path }
+    }
+
+    fn io(&self, action: &'static str) -> impl Fn(std::io::Error) -> Error + '_ {
+        move |source| Error::Io {
+            action,
+            device: self.name(),
+            offset: 0,
+            source,
+        }
+    }
+
+    fn place(&self) -> Result<Place, Error> {
+        let invalid = || self.io("open")(std::io::ErrorKind::InvalidFilename.into());
+        let name = PathBuf::from(self.path.file_name().ok_or_else(invalid)?);
+        let parent = match self.path.parent() {
+            Some(p) if !p.as_os_str().is_empty() => p,
+            _ => Path::new("."),
+        };
+        let mut pending = OsString::from(name.as_os_str());
+        pending.push(".longshore-new");
+        let dir = self
+            .storage
+            .dir(parent)
+            .map_err(self.io("open the directory of"))?;
+        Ok(Place {
+            dir,
+            name,
+            pending: pending.into(),
+        })
+    }
+
+    /// A link given as a device means the file behind it.
+    fn open_name(
+        &self,
+        place: &Place,
+        name: &Path,
+        how: OpenHow,
+    ) -> Result<Option<Arc<dyn File>>, Error> {
+        match place.dir.open(name, how) {
+            Ok(file) => Ok(Some(file)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.io("open")(e)),
+        }
+    }
+
+    fn reader(&self, file: Arc<dyn File>) -> Arc<dyn FamilyRead> {
+        Arc::new(FileRead {
+            device: self.name(),
+            file,
+        })
+    }
+
+    fn lock(&self, file: &dyn File) -> Result<(), Error> {
+        match file.try_lock().map_err(self.io("lock"))? {
+            true => Ok(()),
+            false => Err(Error::Busy {
+                device: self.name(),
+            }),
+        }
+    }
+
+    fn writer(
+        &self,
+        place: Place,
+        file: Arc<dyn File>,
+        existing: Option<Arc<dyn File>>,
+        offset: u64,
+        fate: Fate,
+        via: Via,
+    ) -> Result<Box<dyn FamilyWrite>, Error> {
+        let staging = super::buffer(&self.name(), STAGING_BYTES)?;
+        let base = offset - offset % ALIGN as u64;
+        let mut writer = FileWrite {
+            device: self.name(),
+            place,
+            file,
+            _existing: existing,
+            staging,
+            base,
+            staged: (offset - base) as usize,
+            start: offset,
+            via,
+            fate,
+            done: false,
+        };
+        let partial = writer.staged;
+        if partial > 0 {
+            let read = writer
+                .file
+                .read_exact_at(&mut writer.staging[..partial], base, Via::Cache);
+            read.map_err(self.io("read"))?;
+        }
+        Ok(Box::new(writer))
+    }
+}
+
+impl BackupDevice for FileDevice {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn class(&self) -> DeviceClass {
+        DeviceClass::File
+    }
+
+    fn open(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        let place = match self.place() {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            other => other?,
+        };
+        let file = self.open_name(&place, &place.name, OpenHow::Read)?;
+        Ok(file.map(|f| self.reader(f)))
+    }
+
+    fn open_pending(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        let place = match self.place() {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            other => other?,
+        };
+        let file = self.open_name(&place, &place.pending, OpenHow::Read)?;
+        Ok(file.map(|f| self.reader(f)))
+    }
+
+    fn complete_pending(&self) -> Result<(), Error> {
+        let place = self.place()?;
+        place
+            .dir
+            .rename(&place.pending, &place.name)
+            .map_err(self.io("complete"))?;
+        place.dir.sync(Path::new("")).map_err(self.io("complete"))
+    }
+
+    fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        let place = self.place()?;
+        // Whoever appends to the old stripe holds its lock.
+        let existing = self.open_name(&place, &place.name, OpenHow::Read)?;
+        if let Some(old) = &existing {
+            self.lock(&**old)?;
+        }
+        if let Some(stale) = self.open_name(&place, &place.pending, OpenHow::Read)? {
+            // Its writer is gone, or this would be busy.
+            self.lock(&*stale)?;
+            place
+                .dir
+                .remove_file(&place.pending)
+                .map_err(self.io("create"))?;
+        }
+        let file = match place.dir.open(&place.pending, OpenHow::CreateNew) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(Error::Busy {
+                    device: self.name(),
+                });
+            }
+            other => other.map_err(self.io("create"))?,
+        };
+        self.lock(&*file)?;
+        self.writer(place, file, existing, 0, Fate::Rename, via)
+    }
+
+    fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        let place = self.place()?;
+        let file = self
+            .open_name(&place, &place.name, OpenHow::ReadWrite)?
+            .ok_or_else(|| Error::Missing {
+                device: self.name(),
+            })?;
+        self.lock(&*file)?;
+        file.set_len(offset).map_err(self.io("write"))?;
+        self.writer(place, file, None, offset, Fate::Keep, via)
+    }
+}
+
+#[derive(Debug)]
+struct FileRead {
+    device: String,
+    file: Arc<dyn File>,
+}
+
+impl FileRead {
+    fn error(&self, offset: u64) -> impl Fn(std::io::Error) -> Error + '_ {
+        move |source| Error::Io {
+            action: "read",
+            device: self.device.clone(),
+            offset,
+            source,
+        }
+    }
+}
+
+impl FamilyRead for FileRead {
+    fn len_bytes(&self) -> Result<Option<u64>, Error> {
+        Ok(Some(self.file.stat().map_err(self.error(0))?.len))
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        // What is cached is read from there; what is not must not push out what is.
+        let via = match self.file.is_cached(offset..offset + buf.len() as u64) {
+            true => Via::Cache,
+            false => Via::Direct,
+        };
+        self.file
+            .read_full_at(buf, offset, via)
+            .map_err(self.error(offset))
+    }
+}
+
+/// How a stripe becomes visible.
+enum Fate {
+    /// New: by renaming the temporary.
+    Rename,
+    /// Appended: it is there already.
+    Keep,
+}
+
+struct FileWrite {
+    device: String,
+    place: Place,
+    file: Arc<dyn File>,
+    /// The stripe to be replaced, held for its lock.
+    _existing: Option<Arc<dyn File>>,
+    staging: Buffer,
+    /// File offset of the staging buffer, a multiple of `ALIGN`.
+    base: u64,
+    staged: usize,
+    /// Where this backup began; behind it nothing older stands.
+    start: u64,
+    via: Via,
+    fate: Fate,
+    done: bool,
+}
+
+impl FileWrite {
+    fn error(&self, action: &'static str, source: std::io::Error) -> Error {
+        Error::Io {
+            action,
+            device: self.device.clone(),
+            offset: self.offset(),
+            source,
+        }
+    }
+
+    fn write_out(&self, len: usize, via: Via) -> Result<(), Error> {
+        self.file
+            .write_all_at(&self.staging[..len], self.base, via)
+            .map_err(|e| self.error("write", e))
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let aligned = self.staged - self.staged % ALIGN;
+        if aligned > 0 {
+            self.write_out(aligned, self.via)?;
+            self.staging.copy_within(aligned..self.staged, 0);
+            self.base += aligned as u64;
+            self.staged -= aligned;
+        }
+        if self.staged > 0 {
+            self.write_out(self.staged, Via::Cache)?;
+        }
+        Ok(())
+    }
+}
+
+impl FamilyWrite for FileWrite {
+    fn offset(&self) -> u64 {
+        self.base + self.staged as u64
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let n = bytes.len().min(STAGING_BYTES - self.staged);
+            self.staging[self.staged..self.staged + n].copy_from_slice(&bytes[..n]);
+            self.staged += n;
+            bytes = &bytes[n..];
+            if self.staged == STAGING_BYTES {
+                self.write_out(STAGING_BYTES, self.via)?;
+                self.base += STAGING_BYTES as u64;
+                self.staged = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        self.file.sync().map_err(|e| self.error("sync", e))?;
+        // The temporary's name must outlive a crash too: a sibling may be renamed first.
+        self.place
+            .dir
+            .sync(Path::new(""))
+            .map_err(|e| self.error("sync", e))
+    }
+
+    fn keep(&mut self) {
+        self.done = true;
+    }
+
+    fn complete(mut self: Box<Self>) -> Result<(), Error> {
+        if let Fate::Rename = self.fate {
+            let Place { dir, name, pending } = &self.place;
+            dir.rename(pending, name)
+                .map_err(|e| self.error("complete", e))?;
+            dir.sync(Path::new(""))
+                .map_err(|e| self.error("complete", e))?;
+        }
+        self.done = true;
+        Ok(())
+    }
+}
+
+impl Drop for FileWrite {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        // Best effort: a reader recognises what is left by its missing trailer.
+        let cleaned = match self.fate {
+            Fate::Rename => self.place.dir.remove_file(&self.place.pending),
+            Fate::Keep => self.file.set_len(self.start),
+        };
+        if let Err(error) = cleaned {
+            tracing::warn!(device = self.device, %error, "an unfinished stripe could not be removed");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Why a media set cannot be read or written.
+
+use std::io;
+
+use uuid::Uuid;
+
+use crate::record::Malformed;
+
+/// Every variant names the device an operator must look at. `number` is SQL Server's message
+/// number for the same refusal, where it has one.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused. The cause is in `source()` and is not repeated in the text.
+    #[error("cannot {action} backup device {device} at byte {offset}")]
+    Io {
+        action: &'static str,
+        device: String,
+        offset: u64,
+        source: io::Error,
+    },
+
+    #[error("cannot open backup device {device}: nothing is there")]
+    Missing { device: String },
+
+    #[error("the volume on device {device} is empty")]
+    Empty { device: String },
+
+    /// Not a stripe, or one whose first records are damaged.
+    #[error("the media family on device {device} is incorrectly formed: at byte {offset}, {what}")]
+    NotMedia {
+        device: String,
+        offset: u64,
+        what: Malformed,
+    },
+
+    #[error("device {device} was written by a newer version: it needs feature bits {bits:#x}")]
+    Newer { device: String, bits: u64 },
+
+    /// Bytes between the first and the last record are not what was written.
+    #[error("{device}: damaged at byte {offset}: {what}")]
+    Damaged {
+        device: String,
+        offset: u64,
+        what: Malformed,
+    },
+
+    /// A payload does not match the checksum written with it, or does not decode to its plain bytes.
+    #[error("{device}: block {sequence} at byte {offset} is damaged: {what}")]
+    BlockDamaged {
+        device: String,
+        offset: u64,
+        sequence: u64,
+        what: String,
+    },
+
+    /// All records are well formed, but blocks are missing, repeated or from elsewhere.
+    #[error("{device}: backup set {position} is damaged: {what}")]
+    SetDamaged {
+        device: String,
+        position: u32,
+        what: String,
+    },
+
+    #[error(
+        "the media set has {count} media families but only {given} are provided; missing: {}",
+        list(missing)
+    )]
+    FamilyMissing {
+        media_set: Uuid,
+        count: u16,
+        given: usize,
+        missing: Vec<u16>,
+    },
+
+    #[error("devices {first} and {second} both hold media family {family}")]
+    FamilyTwice {
+        first: String,
+        second: String,
+        family: u16,
+    },
+
+    #[error("device {device} belongs to media set {found}, not to {expected} like {other}")]
+    Foreign {
+        device: String,
+        other: String,
+        found: String,
+        expected: String,
+    },
+
+    #[error("device {device} is formatted for {found} media families, but {expected} are given")]
+    FamilyCount {
+        device: String,
+        found: u16,
+        expected: usize,
+    },
+
+    #[error(
+        "backup set {position} on device {device} was terminated while it was being created and is incomplete"
+    )]
+    Incomplete { device: String, position: u32 },
+
+    #[error("device {device} has no backup set at position {position}; it holds {count}")]
+    NoSuchSet {
+        device: String,
+        position: u32,
+        count: u32,
+    },
+
+    #[error("the media set is formatted for {is} sets; a {asked} set cannot be appended")]
+    ContainerMix { is: String, asked: String },
+
+    #[error("device {device} is in use by another backup")]
+    Busy { device: String },
+
+    /// A new media set was asked for where one stands.
+    #[error("device {device} already holds {what}")]
+    Exists { device: String, what: String },
+
+    #[error("backup set {position} on device {device} does not expire before {until}")]
+    NotExpired {
+        device: String,
+        position: u32,
+        until: String,
+    },
+
+    #[error("the media name on device {device} is {found:?}, not {expected:?}")]
+    MediaName {
+        device: String,
+        found: String,
+        expected: String,
+    },
+
+    #[error("{given} backup devices are given; 1 to 64 are allowed")]
+    DeviceCount { given: usize },
+
+    #[error("all backup devices must be of one class (files, NUL, or one pipe): {device} is not")]
+    DeviceClass { device: String },
+
+    #[error("device {device} cannot {action}")]
+    Unsupported {
+        device: String,
+        action: &'static str,
+    },
+}
+
+fn list(families: &[u16]) -> String {
+    families
+        .iter()
+        .map(|f| format!("family {f}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+impl Error {
+    /// SQL Server's message number for this refusal.
+    pub fn number(&self) -> Option<u32> {
+        Some(match self {
+            Error::Io {
+                action: "write" | "sync" | "complete",
+                ..
+            } => 3202,
+            Error::Io { action: "read", .. } => 3203,
+            Error::Io { .. } | Error::Missing { .. } => 3201,
+            Error::Empty { .. } => 3254,
+            Error::NotMedia { .. } => 3241,
+            Error::Newer { .. } => 3169,
+            Error::Damaged { .. } | Error::BlockDamaged { .. } | Error::SetDamaged { .. } => 3189,
+            Error::FamilyMissing { .. } => 3132,
+            Error::FamilyTwice { .. } => 3227,
+            Error::Foreign { .. } => 3258,
+            Error::FamilyCount { .. } => 3231,
+            Error::Incomplete { .. } => 3256,
+            Error::NoSuchSet { .. } => 3287,
+            Error::ContainerMix { .. } => 3098,
+            Error::Busy { .. } => 3023,
+            Error::NotExpired { .. } => 4030,
+            Error::MediaName { .. } => 4037,
+            Error::DeviceCount { .. } => 3205,
+            Error::DeviceClass { .. } => 3011,
+            Error::Unsupported { .. } => 3032,
+            Error::Exists { .. } => return None,
+        })
+    }
+
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Io { .. } => {
+                "check the device, its free space and its permissions, then run the command again"
+            }
+            Error::Missing { .. } => "check the path; a restore needs every stripe of the backup",
+            Error::Empty { .. } => "the file holds nothing; use the file the backup reported",
+            Error::NotMedia { .. } => {
+                "this is not a Longshore stripe, or its head is damaged; use another copy"
+            }
+            Error::Newer { .. } => "restore with the version that wrote it, or a later one",
+            Error::Damaged { .. } | Error::BlockDamaged { .. } | Error::SetDamaged { .. } => {
+                "use another copy of this stripe or another backup set; `longshore verify` lists all damage"
+            }
+            Error::FamilyMissing { .. } => "name every stripe of the media set",
+            Error::FamilyTwice { .. } => "name each stripe once; one of these is a copy",
+            Error::Foreign { .. } => {
+                "name only stripes of one media set; `longshore list` shows what a stripe belongs to"
+            }
+            Error::FamilyCount { .. } => {
+                "name as many devices as the media set has, or use --format for a new media set"
+            }
+            Error::Incomplete { .. } => {
+                "restore an earlier set with --position, or run the backup again"
+            }
+            Error::NoSuchSet { .. } => "`longshore list` shows the positions there are",
+            Error::ContainerMix { .. } => {
+                "append with the algorithm of the media set, or start a new one with --format"
+            }
+            Error::Busy { .. } => "wait for the other backup to end, or choose other devices",
+            Error::Exists { .. } => {
+                "use --append to add a set, --init to replace its sets, or --format for a new media set"
+            }
+            Error::NotExpired { .. } => {
+                "wait, choose another device, or overwrite it anyway with --skip"
+            }
+            Error::MediaName { .. } => {
+                "check that this is the media you mean, or use --format for a new media set"
+            }
+            Error::DeviceCount { .. } => "name between 1 and 64 devices",
+            Error::DeviceClass { .. } => "do not mix files, nul: and - in one media set",
+            Error::Unsupported { .. } => "write the backup to files",
+        }
+    }
+
+    /// Whether the set is merely unfinished, as a crash leaves it.
+    pub fn is_incomplete(&self) -> bool {
+        matches!(
+            self,
+            Error::Incomplete { .. }
+                | Error::Missing { .. }
+                | Error::Empty { .. }
+                | Error::NoSuchSet { .. }
+        )
+    }
+}

@@ -1,0 +1,429 @@
+//! The fixed records of a stripe: media header, set header, block header, set trailer.
+//!
+//! All integers are little-endian; times are microseconds since the Unix epoch; reserved fields
+//! are zero. Layouts: `docs/format.md`.
+
+use longshore_codec::{Algorithm, Level};
+use uuid::Uuid;
+
+use crate::record::{Container, Fields, Malformed, put_text};
+
+/// Data families (stripes) in one media set, at most.
+pub const FAMILIES_MAX: u16 = 64;
+/// Plain bytes in one block, at most.
+pub const PLAIN_MAX: usize = 32 << 20;
+/// Manifest bytes of one block, at most.
+pub const MANIFEST_MAX: usize = 64 << 10;
+/// Bytes of a block header before its part of the manifest.
+pub const BLOCK_FIXED_LEN: usize = 72;
+/// Bytes of a trailer's body.
+pub const TRAILER_LEN: usize = 192;
+
+/// Incompatible features this version understands: none beyond the base format.
+const INCOMPATIBLE_KNOWN: u64 = 0;
+
+/// Says which media set and which of its families a stripe is. First record of every stripe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaHeader {
+    pub media_set: Uuid,
+    pub family_uuid: Uuid,
+    /// 1-based.
+    pub family: u16,
+    /// Data families, 1 to [`FAMILIES_MAX`].
+    pub family_count: u16,
+    /// Parity families: reserved, 0 in this version.
+    pub parity_count: u16,
+    pub container: Container,
+    /// Whether the sets on this media are compressed: compressed and plain sets do not mix.
+    pub compressed: bool,
+    pub created_us: i64,
+    /// How often the media was initialised (INIT) since it was formatted.
+    pub generation: u32,
+    /// At most 128 characters of UTF-8 (512 bytes).
+    pub name: String,
+    pub description: String,
+    /// Program and version that formatted the media.
+    pub software: String,
+}
+
+const COMPATIBLE_NONE: u64 = 0;
+
+impl MediaHeader {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128);
+        out.extend_from_slice(self.media_set.as_bytes());
+        out.extend_from_slice(self.family_uuid.as_bytes());
+        out.extend_from_slice(&self.family.to_le_bytes());
+        out.extend_from_slice(&self.family_count.to_le_bytes());
+        out.extend_from_slice(&self.parity_count.to_le_bytes());
+        out.push(self.container as u8);
+        out.push(self.compressed as u8);
+        out.extend_from_slice(&self.created_us.to_le_bytes());
+        out.extend_from_slice(&COMPATIBLE_NONE.to_le_bytes());
+        out.extend_from_slice(&INCOMPATIBLE_KNOWN.to_le_bytes());
+        out.extend_from_slice(&self.generation.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        put_text(&mut out, &self.name, 512);
+        put_text(&mut out, &self.description, 1024);
+        put_text(&mut out, &self.software, 128);
+        out
+    }
+
+    pub fn decode(body: &[u8]) -> Result<MediaHeader, Malformed> {
+        let mut f = Fields(body);
+        let media_set = Uuid::from_bytes(f.array()?);
+        let family_uuid = Uuid::from_bytes(f.array()?);
+        let family = f.u16()?;
+        let family_count = f.u16()?;
+        let parity_count = f.u16()?;
+        let container = Container::from_number(f.u8()?);
+        let compressed = f.u8()?;
+        let created_us = f.i64()?;
+        let _compatible = f.u64()?;
+        let incompatible = f.u64()?;
+        // Before the rest is judged: a newer version may have given it another meaning.
+        if incompatible & !INCOMPATIBLE_KNOWN != 0 {
+            return Err(Malformed::Feature(incompatible));
+        }
+        let generation = f.u32()?;
+        f.zeros(4)?;
+        let header = MediaHeader {
+            media_set,
+            family_uuid,
+            family,
+            family_count,
+            parity_count,
+            container: container.ok_or(Malformed::Field)?,
+            compressed: flag(compressed)?,
+            created_us,
+            generation,
+            name: f.text()?,
+            description: f.text()?,
+            software: f.text()?,
+        };
+        f.end()?;
+        let families = 1..=FAMILIES_MAX;
+        if !families.contains(&family_count)
+            || !(1..=family_count).contains(&family)
+            || parity_count != 0
+        {
+            return Err(Malformed::Field);
+        }
+        Ok(header)
+    }
+}
+
+fn flag(n: u8) -> Result<bool, Malformed> {
+    match n {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed::Field),
+    }
+}
+
+/// What a backup set holds. The number is on media and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum BackupType {
+    /// A whole database (T-SQL type `D`).
+    Database = 1,
+}
+
+/// First record of a backup set, the same on every family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetHeader {
+    pub set: Uuid,
+    /// 1-based number of the set on its media (`FILE = n`).
+    pub position: u32,
+    pub start_us: i64,
+    /// The source adaptor's number (`SourceKind`).
+    pub source_kind: u8,
+    pub backup_type: BackupType,
+    pub algorithm: Algorithm,
+    pub level: Level,
+    /// No block of the set holds more plain bytes than this (MAXTRANSFERSIZE).
+    pub buffer_bytes: u32,
+    /// 0 where the source has no pages.
+    pub page_bytes: u32,
+    pub copy_only: bool,
+    /// When the set may be overwritten by INIT without SKIP.
+    pub expires_us: Option<i64>,
+    /// Offset of local time from UTC when the backup started, in quarter hours.
+    pub time_zone: i16,
+    pub database: String,
+    pub name: String,
+    pub description: String,
+    pub machine: String,
+    pub user: String,
+    /// Where the source was, for people; never used as a restore path.
+    pub origin: String,
+}
+
+const FLAG_COPY_ONLY: u32 = 1;
+const LEVEL_LOW: i16 = 0x7f01;
+const LEVEL_MEDIUM: i16 = 0x7f02;
+const LEVEL_HIGH: i16 = 0x7f03;
+
+impl SetHeader {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        out.extend_from_slice(self.set.as_bytes());
+        out.extend_from_slice(&self.position.to_le_bytes());
+        out.extend_from_slice(&self.start_us.to_le_bytes());
+        out.push(self.source_kind);
+        out.push(self.backup_type as u8);
+        out.push(self.algorithm as u8);
+        out.push(0);
+        let level = match self.level {
+            Level::Low => LEVEL_LOW,
+            Level::Medium => LEVEL_MEDIUM,
+            Level::High => LEVEL_HIGH,
+            Level::Number(n) => n.clamp(-1000, 1000) as i16,
+        };
+        out.extend_from_slice(&level.to_le_bytes());
+        out.extend_from_slice(&self.time_zone.to_le_bytes());
+        out.extend_from_slice(&self.buffer_bytes.to_le_bytes());
+        out.extend_from_slice(&self.page_bytes.to_le_bytes());
+        let flags = if self.copy_only { FLAG_COPY_ONLY } else { 0 };
+        out.extend_from_slice(&flags.to_le_bytes());
+        out.extend_from_slice(&COMPATIBLE_NONE.to_le_bytes());
+        out.extend_from_slice(&INCOMPATIBLE_KNOWN.to_le_bytes());
+        out.extend_from_slice(&self.expires_us.unwrap_or(0).to_le_bytes());
+        // Parent set and database identity: kept for incremental sets.
+        out.extend_from_slice(&[0; 32]);
+        out.extend_from_slice(&[0; 8]);
+        for (text, max) in [
+            (&self.database, 512),
+            (&self.name, 512),
+            (&self.description, 1024),
+            (&self.machine, 256),
+            (&self.user, 256),
+            (&self.origin, 4096),
+        ] {
+            put_text(&mut out, text, max);
+        }
+        out
+    }
+
+    pub fn decode(body: &[u8]) -> Result<SetHeader, Malformed> {
+        let mut f = Fields(body);
+        let set = Uuid::from_bytes(f.array()?);
+        let position = f.u32()?;
+        let start_us = f.i64()?;
+        let source_kind = f.u8()?;
+        let backup_type = f.u8()?;
+        let algorithm = f.u8()?;
+        let reserved = f.u8()?;
+        let level = f.u16()? as i16;
+        let time_zone = f.u16()? as i16;
+        let buffer_bytes = f.u32()?;
+        let page_bytes = f.u32()?;
+        let flags = f.u32()?;
+        let _compatible = f.u64()?;
+        let incompatible = f.u64()?;
+        if incompatible & !INCOMPATIBLE_KNOWN != 0 {
+            return Err(Malformed::Feature(incompatible));
+        }
+        let expires_us = f.i64()?;
+        f.zeros(40)?;
+        let header = SetHeader {
+            set,
+            position,
+            start_us,
+            source_kind,
+            backup_type: match backup_type {
+                1 => BackupType::Database,
+                _ => return Err(Malformed::Field),
+            },
+            algorithm: Algorithm::from_number(algorithm).ok_or(Malformed::Field)?,
+            level: match level {
+                LEVEL_LOW => Level::Low,
+                LEVEL_MEDIUM => Level::Medium,
+                LEVEL_HIGH => Level::High,
+                n => Level::Number(i32::from(n)),
+            },
+            buffer_bytes,
+            page_bytes,
+            copy_only: flags & FLAG_COPY_ONLY != 0,
+            expires_us: (expires_us != 0).then_some(expires_us),
+            time_zone,
+            database: f.text()?,
+            name: f.text()?,
+            description: f.text()?,
+            machine: f.text()?,
+            user: f.text()?,
+            origin: f.text()?,
+        };
+        f.end()?;
+        let sizes = 1..=PLAIN_MAX as u32;
+        if position == 0
+            || reserved != 0
+            || flags & !FLAG_COPY_ONLY != 0
+            || !sizes.contains(&buffer_bytes)
+        {
+            return Err(Malformed::Field);
+        }
+        Ok(header)
+    }
+}
+
+/// The head of one block. The payload follows the record; earlier parts of a long manifest are
+/// `Manifest` records in front of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockHeader {
+    pub set: Uuid,
+    /// 0-based over all families of the set.
+    pub sequence: u64,
+    /// Plain bytes: 0 (only names) to the set's `buffer_bytes`.
+    pub plain_len: u32,
+    /// Payload bytes after this record.
+    pub stored_len: u32,
+    /// CRC-32C of the plain bytes.
+    pub plain_crc: u32,
+    /// CRC-32C of the payload.
+    pub stored_crc: u32,
+    /// CRC-32C of the whole manifest.
+    pub manifest_crc: u32,
+    /// Bytes of the whole manifest, at most [`MANIFEST_MAX`].
+    pub manifest_len: u32,
+    /// `Manifest` records in front of this record.
+    pub manifest_parts: u16,
+    pub algorithm: Algorithm,
+}
+
+impl BlockHeader {
+    pub fn encode(&self) -> [u8; BLOCK_FIXED_LEN] {
+        let mut out = [0; BLOCK_FIXED_LEN];
+        out[..16].copy_from_slice(self.set.as_bytes());
+        out[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        out[24..28].copy_from_slice(&self.plain_len.to_le_bytes());
+        out[28..32].copy_from_slice(&self.stored_len.to_le_bytes());
+        out[32..36].copy_from_slice(&self.plain_crc.to_le_bytes());
+        out[36..40].copy_from_slice(&self.stored_crc.to_le_bytes());
+        out[40..44].copy_from_slice(&self.manifest_crc.to_le_bytes());
+        out[44..48].copy_from_slice(&self.manifest_len.to_le_bytes());
+        out[48..50].copy_from_slice(&self.manifest_parts.to_le_bytes());
+        out[50] = self.algorithm as u8;
+        // 51..72 stays zero: room for an AEAD nonce.
+        out
+    }
+
+    /// Returns the header and this record's part of the manifest.
+    pub fn decode(body: &[u8]) -> Result<(BlockHeader, &[u8]), Malformed> {
+        let mut f = Fields(body);
+        let header = BlockHeader {
+            set: Uuid::from_bytes(f.array()?),
+            sequence: f.u64()?,
+            plain_len: f.u32()?,
+            stored_len: f.u32()?,
+            plain_crc: f.u32()?,
+            stored_crc: f.u32()?,
+            manifest_crc: f.u32()?,
+            manifest_len: f.u32()?,
+            manifest_parts: f.u16()?,
+            algorithm: Algorithm::from_number(f.u8()?).ok_or(Malformed::Field)?,
+        };
+        f.zeros(21)?;
+        if header.plain_len as usize > PLAIN_MAX
+            || header.manifest_len as usize > MANIFEST_MAX
+            || (header.plain_len == 0) != (header.stored_len == 0)
+            || header.stored_len as usize > stored_max(header.plain_len as usize)
+        {
+            return Err(Malformed::Length);
+        }
+        Ok((header, f.0))
+    }
+}
+
+/// Longest payload a block may have: what does not shrink is stored, with little around it.
+pub fn stored_max(plain_len: usize) -> usize {
+    plain_len + plain_len / 256 + 1024
+}
+
+/// Last record of a backup set on each family. A set without it, on any family, is incomplete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetTrailer {
+    pub set: Uuid,
+    pub position: u32,
+    /// Something in the set is not what the source held (a file changed, a page was bad).
+    pub damaged: bool,
+    pub finish_us: i64,
+    /// Offset of the set header's framing in this stripe.
+    pub set_offset: u64,
+    /// Offset of the previous set's trailer framing in this stripe; 0: this is the first set.
+    pub previous_trailer: u64,
+    pub blocks_here: u64,
+    pub blocks_total: u64,
+    pub plain_bytes_total: u64,
+    /// Bytes of all families from set header to before the trailer.
+    pub stored_bytes_total: u64,
+    pub entries_total: u64,
+    pub files_total: u64,
+    /// Offset of the last index chunk's first record in this stripe; 0: none.
+    pub index_offset: u64,
+    /// Bytes of that chunk, framing included.
+    pub index_len: u32,
+    /// CRC-32C over (sequence as u64, stored_crc as u32) of this family's blocks in stripe order.
+    pub chain_crc: u32,
+}
+
+const FLAG_DAMAGED: u32 = 1;
+
+impl SetTrailer {
+    pub fn encode(&self) -> [u8; TRAILER_LEN] {
+        let mut out = Vec::with_capacity(TRAILER_LEN);
+        out.extend_from_slice(self.set.as_bytes());
+        out.extend_from_slice(&self.position.to_le_bytes());
+        out.extend_from_slice(&(if self.damaged { FLAG_DAMAGED } else { 0 }).to_le_bytes());
+        out.extend_from_slice(&self.finish_us.to_le_bytes());
+        for n in [
+            self.set_offset,
+            self.previous_trailer,
+            self.blocks_here,
+            self.blocks_total,
+            self.plain_bytes_total,
+            self.stored_bytes_total,
+            self.entries_total,
+            self.files_total,
+            self.index_offset,
+        ] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        out.extend_from_slice(&self.index_len.to_le_bytes());
+        out.extend_from_slice(&self.chain_crc.to_le_bytes());
+        let mut fixed = [0; TRAILER_LEN];
+        fixed[..out.len()].copy_from_slice(&out);
+        fixed
+    }
+
+    pub fn decode(body: &[u8]) -> Result<SetTrailer, Malformed> {
+        let mut f = Fields(body);
+        let set = Uuid::from_bytes(f.array()?);
+        let position = f.u32()?;
+        let flags = f.u32()?;
+        let trailer = SetTrailer {
+            set,
+            position,
+            damaged: flags & FLAG_DAMAGED != 0,
+            finish_us: f.i64()?,
+            set_offset: f.u64()?,
+            previous_trailer: f.u64()?,
+            blocks_here: f.u64()?,
+            blocks_total: f.u64()?,
+            plain_bytes_total: f.u64()?,
+            stored_bytes_total: f.u64()?,
+            entries_total: f.u64()?,
+            files_total: f.u64()?,
+            index_offset: f.u64()?,
+            index_len: f.u32()?,
+            chain_crc: f.u32()?,
+        };
+        f.zeros(TRAILER_LEN - 112)?;
+        f.end()?;
+        if position == 0 || flags & !FLAG_DAMAGED != 0 || trailer.blocks_here > trailer.blocks_total
+        {
+            return Err(Malformed::Field);
+        }
+        Ok(trailer)
+    }
+}

@@ -1,0 +1,156 @@
+//! The index: a redundant, compressed copy of all manifests, for listing a set or reading one file
+//! without scanning its stripes.
+//!
+//! While a family is written its index grows in chunks of about [`CHUNK_RAW`] bytes; a full chunk is
+//! compressed and stands in the stripe at once, so memory does not grow with the backup. Each chunk
+//! says where the one before it is; the trailer says where the last one is. A chunk is one run of
+//! `Index` records. Restore does not need the index.
+
+use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
+
+use crate::record::{BODY_MAX, Container, Fields, Kind, Malformed};
+
+/// Raw bytes at which a chunk is closed.
+pub const CHUNK_RAW: usize = 256 << 10;
+/// No chunk is longer: the last block added may carry a whole manifest.
+pub const CHUNK_RAW_MAX: usize = CHUNK_RAW + crate::header::MANIFEST_MAX + BLOCK_ROW_LEN;
+/// Bytes of a block's row before its manifest.
+pub const BLOCK_ROW_LEN: usize = 28;
+/// Bytes of an index record's body before its part of the compressed chunk.
+const PART_HEAD_LEN: usize = 24;
+
+/// Where one block of this family is, and its manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub sequence: u64,
+    /// Offset of the block's first record in the stripe.
+    pub offset: u64,
+    /// Bytes from there to the end of the payload.
+    pub len: u32,
+    pub plain_len: u32,
+    pub manifest: Vec<u8>,
+}
+
+/// Collects rows until a chunk is full.
+#[derive(Debug, Default)]
+pub struct Builder {
+    raw: Vec<u8>,
+    /// Offset and length of the chunk before, 0 when there is none.
+    previous: (u64, u32),
+}
+
+impl Builder {
+    pub fn add(&mut self, sequence: u64, offset: u64, len: u32, plain_len: u32, manifest: &[u8]) {
+        self.raw.extend_from_slice(&sequence.to_le_bytes());
+        self.raw.extend_from_slice(&offset.to_le_bytes());
+        self.raw.extend_from_slice(&len.to_le_bytes());
+        self.raw.extend_from_slice(&plain_len.to_le_bytes());
+        self.raw
+            .extend_from_slice(&(manifest.len() as u32).to_le_bytes());
+        self.raw.extend_from_slice(manifest);
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.raw.len() >= CHUNK_RAW
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// Closes the chunk: its framed records, to be written at `offset` of the stripe.
+    pub fn flush(&mut self, container: Container, offset: u64) -> Vec<u8> {
+        let packed = compress_to_vec(&self.raw, 5);
+        let mut out = Vec::with_capacity(packed.len() + packed.len() / 64 + 256);
+        let parts = packed.chunks(BODY_MAX - PART_HEAD_LEN);
+        let count = parts.len() as u16;
+        for (part, bytes) in parts.enumerate() {
+            let mut body = Vec::with_capacity(PART_HEAD_LEN + bytes.len());
+            body.extend_from_slice(&self.previous.0.to_le_bytes());
+            body.extend_from_slice(&self.previous.1.to_le_bytes());
+            body.extend_from_slice(&(self.raw.len() as u32).to_le_bytes());
+            body.extend_from_slice(&(part as u16).to_le_bytes());
+            body.extend_from_slice(&count.to_le_bytes());
+            body.extend_from_slice(&[0; 4]);
+            body.extend_from_slice(bytes);
+            container.append(Kind::Index, &body, &mut out);
+        }
+        self.previous = (offset, out.len() as u32);
+        self.raw.clear();
+        out
+    }
+
+    /// Offset and length of the last chunk flushed, zeros when there is none.
+    pub fn last(&self) -> (u64, u32) {
+        self.previous
+    }
+}
+
+/// A decoded chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Offset and length of the chunk before; zeros at the first.
+    pub previous: (u64, u32),
+    pub rows: Vec<Row>,
+}
+
+/// Reads a chunk from its framed records.
+pub fn decode_chunk(container: Container, mut framed: &[u8]) -> Result<Chunk, Malformed> {
+    let mut packed = Vec::new();
+    let mut next = 0;
+    let (previous, raw_len) = loop {
+        let len = container.framed_len_at(framed)?;
+        let record = framed.get(..len).ok_or(Malformed::Length)?;
+        let (kind, body) = container.parse(record)?;
+        if kind != Kind::Index {
+            return Err(Malformed::Field);
+        }
+        framed = &framed[len..];
+        let mut f = Fields(body);
+        let previous = (f.u64()?, f.u32()?);
+        let raw_len = f.u32()? as usize;
+        let (part, count) = (f.u16()?, f.u16()?);
+        f.zeros(4)?;
+        if part != next || part >= count {
+            return Err(Malformed::Field);
+        }
+        packed.extend_from_slice(f.0);
+        next += 1;
+        if next == count {
+            break (previous, raw_len);
+        }
+    };
+    if !framed.is_empty() || raw_len > CHUNK_RAW_MAX {
+        return Err(Malformed::Length);
+    }
+    let raw = decompress_to_vec_with_limit(&packed, raw_len).map_err(|_| Malformed::Field)?;
+    if raw.len() != raw_len {
+        return Err(Malformed::Length);
+    }
+    let mut f = Fields(&raw);
+    let mut rows = Vec::new();
+    while !f.0.is_empty() {
+        let (sequence, offset) = (f.u64()?, f.u64()?);
+        let (len, plain_len) = (f.u32()?, f.u32()?);
+        let manifest_len = f.u32()? as usize;
+        rows.push(Row {
+            sequence,
+            offset,
+            len,
+            plain_len,
+            manifest: f.bytes(manifest_len)?.to_vec(),
+        });
+    }
+    Ok(Chunk { previous, rows })
+}
+
+/// How many records the chunk has whose first record's body this is.
+pub fn part_count(body: &[u8]) -> Result<u16, Malformed> {
+    let mut f = Fields(body);
+    f.bytes(18)?;
+    match f.u16()? {
+        0 => Err(Malformed::Field),
+        n => Ok(n),
+    }
+}

@@ -1,0 +1,373 @@
+//! Writing one backup set: over all families, from set header to trailers.
+//!
+//! Steps, in this order on every family: media header (new media) · set header · blocks and index
+//! chunks · data synced · trailer · synced · complete. [`SetWriter::seal`] begins the trailers only when the data of
+//! *all* families is durable, so a trailer never promises what a crash could take back.
+
+use std::sync::Arc;
+
+use longshore_io::{Via, crc32c_append};
+use uuid::Uuid;
+
+use crate::device::{BackupDevice, DeviceClass, FamilyWrite};
+use crate::header::{FAMILIES_MAX, MediaHeader, SetHeader, SetTrailer};
+use crate::index;
+use crate::record::{Container, Kind};
+use crate::{Error, MediaSet};
+
+/// What to do with media that stand on the devices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Disposition {
+    /// A new media set; refuse if there is anything.
+    #[default]
+    New,
+    /// Add a set after the last one (NOINIT). Starts a new media set where nothing stands.
+    Append,
+    /// Replace all sets of the media (INIT); refuse unexpired ones unless `skip`.
+    Init { skip: bool },
+    /// A new media set over whatever stands there, readable or not.
+    Format,
+}
+
+/// What the caller decides about a set; the rest follows from the media.
+#[derive(Debug, Clone)]
+pub struct SetPlan {
+    pub disposition: Disposition,
+    pub media_name: String,
+    pub media_description: String,
+    /// `position` is filled in here.
+    pub header: SetHeader,
+    pub via: Via,
+}
+
+/// Totals that only the end of a backup knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub damaged: bool,
+    pub finish_us: i64,
+    pub plain_bytes: u64,
+    pub entries: u64,
+    pub files: u64,
+}
+
+/// A set being written. [`SetWriter::families`] go to the writer threads and come back to be sealed.
+pub struct SetWriter {
+    pub media_set: Uuid,
+    pub header: SetHeader,
+    pub container: Container,
+    pub families: Vec<FamilyWriter>,
+}
+
+/// One family's part of a set being written.
+pub struct FamilyWriter {
+    write: Box<dyn FamilyWrite>,
+    device: String,
+    container: Container,
+    family: u16,
+    set_offset: u64,
+    previous_trailer: u64,
+    blocks: u64,
+    chain_crc: u32,
+    index: index::Builder,
+}
+
+/// A finished block on its way to a stripe.
+pub struct BlockOut<'a> {
+    /// Head and payload, as they will stand in the stripe.
+    pub bytes: &'a [u8],
+    pub sequence: u64,
+    pub plain_len: u32,
+    pub stored_crc: u32,
+    pub manifest: &'a [u8],
+}
+
+impl SetWriter {
+    /// Opens the devices, rolls an interrupted completion forward, applies the disposition's rules and
+    /// writes the headers. `now_us` dates new media.
+    pub fn begin(
+        devices: &[Arc<dyn BackupDevice>],
+        plan: SetPlan,
+        now_us: i64,
+    ) -> Result<SetWriter, Error> {
+        check_devices(devices)?;
+        let container = Container::of(plan.header.algorithm);
+        let compressed = plan.header.algorithm != longshore_codec::Algorithm::None;
+        let existing = match plan.disposition {
+            Disposition::Format => None,
+            _ => existing_media(devices, &plan)?,
+        };
+        if let Some(media) = &existing {
+            media.check_name(&plan.media_name)?;
+            if let Disposition::Append = plan.disposition {
+                media.check_kind(container, compressed)?;
+                return SetWriter::append(devices, media, plan, container);
+            }
+            if let Disposition::Init { skip: false } = plan.disposition {
+                media.check_expiry(now_us)?;
+            }
+        }
+        // INIT keeps the media's identity and only drops its sets; its kind may change with them.
+        let keep = existing.filter(|_| matches!(plan.disposition, Disposition::Init { .. }));
+        let media_set = keep
+            .as_ref()
+            .map_or_else(Uuid::new_v4, |m| m.header(0).media_set);
+        let mut families = Vec::with_capacity(devices.len());
+        for (i, device) in devices.iter().enumerate() {
+            let mut write = device.create(plan.via)?;
+            let old = keep.as_ref().map(|m| m.header(i));
+            let header = MediaHeader {
+                media_set,
+                family_uuid: Uuid::new_v4(),
+                family: i as u16 + 1,
+                family_count: devices.len() as u16,
+                parity_count: 0,
+                container,
+                compressed,
+                created_us: now_us,
+                generation: old.map_or(0, |h| h.generation.wrapping_add(1)),
+                name: old.map_or_else(|| plan.media_name.clone(), |h| h.name.clone()),
+                description: old
+                    .map_or_else(|| plan.media_description.clone(), |h| h.description.clone()),
+                software: concat!("Longshore ", env!("CARGO_PKG_VERSION")).into(),
+            };
+            let mut start = container.preamble().to_vec();
+            container.append(Kind::Media, &header.encode(), &mut start);
+            write.write(&start)?;
+            families.push(FamilyWriter::new(
+                write,
+                device.name(),
+                container,
+                i as u16 + 1,
+                0,
+            ));
+        }
+        SetWriter::start(
+            media_set,
+            container,
+            SetHeader {
+                position: 1,
+                ..plan.header
+            },
+            families,
+        )
+    }
+
+    fn append(
+        devices: &[Arc<dyn BackupDevice>],
+        media: &MediaSet,
+        plan: SetPlan,
+        container: Container,
+    ) -> Result<SetWriter, Error> {
+        // Devices may be named in any order: the media say which family each one is.
+        let tails = media.tails()?;
+        let mut families = Vec::with_capacity(devices.len());
+        for (i, tail) in tails.ends.iter().enumerate() {
+            let device = &devices[media.device_index(i)];
+            let write = device.append(tail.end, plan.via)?;
+            families.push(FamilyWriter::new(
+                write,
+                device.name(),
+                container,
+                i as u16 + 1,
+                tail.last_trailer,
+            ));
+        }
+        let header = SetHeader {
+            position: tails.sets + 1,
+            ..plan.header
+        };
+        SetWriter::start(media.header(0).media_set, container, header, families)
+    }
+
+    fn start(
+        media_set: Uuid,
+        container: Container,
+        header: SetHeader,
+        mut families: Vec<FamilyWriter>,
+    ) -> Result<SetWriter, Error> {
+        let mut record = Vec::new();
+        container.append(Kind::Set, &header.encode(), &mut record);
+        for family in &mut families {
+            family.write.write(&record)?;
+        }
+        Ok(SetWriter {
+            media_set,
+            header,
+            container,
+            families,
+        })
+    }
+
+    /// Finishes the set: call after [`FamilyWriter::finish_data`] succeeded on every family. Returns
+    /// the stored bytes of the set over all families.
+    pub fn seal(self, totals: &Totals) -> Result<u64, Error> {
+        let mut families = self.families;
+        let blocks_total = families.iter().map(|f| f.blocks).sum();
+        let stored = families.iter().map(|f| f.stored_bytes()).sum();
+        for family in &mut families {
+            let (index_offset, index_len) = family.index.last();
+            let trailer = SetTrailer {
+                set: self.header.set,
+                position: self.header.position,
+                damaged: totals.damaged,
+                finish_us: totals.finish_us,
+                set_offset: family.set_offset,
+                previous_trailer: family.previous_trailer,
+                blocks_here: family.blocks,
+                blocks_total,
+                plain_bytes_total: totals.plain_bytes,
+                stored_bytes_total: stored,
+                entries_total: totals.entries,
+                files_total: totals.files,
+                index_offset,
+                index_len,
+                chain_crc: family.chain_crc,
+            };
+            let mut record = Vec::new();
+            family
+                .container
+                .append(Kind::Trailer, &trailer.encode(), &mut record);
+            family.write.write(&record)?;
+        }
+        for family in &mut families {
+            family.write.sync()?;
+        }
+        for family in &mut families {
+            family.write.keep();
+        }
+        for family in families {
+            family.write.complete()?;
+        }
+        Ok(stored)
+    }
+}
+
+impl FamilyWriter {
+    fn new(
+        write: Box<dyn FamilyWrite>,
+        device: String,
+        container: Container,
+        family: u16,
+        previous_trailer: u64,
+    ) -> FamilyWriter {
+        FamilyWriter {
+            set_offset: write.offset(),
+            write,
+            device,
+            container,
+            family,
+            previous_trailer,
+            blocks: 0,
+            chain_crc: 0,
+            index: index::Builder::default(),
+        }
+    }
+
+    /// 1-based number of this family.
+    pub fn family(&self) -> u16 {
+        self.family
+    }
+
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Bytes of the set in this stripe so far, its trailer not counted.
+    pub fn stored_bytes(&self) -> u64 {
+        self.write.offset() - self.set_offset
+    }
+
+    pub fn put_block(&mut self, block: &BlockOut) -> Result<(), Error> {
+        let offset = self.write.offset();
+        self.write.write(block.bytes)?;
+        self.blocks += 1;
+        let mut link = [0; 12];
+        link[..8].copy_from_slice(&block.sequence.to_le_bytes());
+        link[8..].copy_from_slice(&block.stored_crc.to_le_bytes());
+        self.chain_crc = crc32c_append(self.chain_crc, &link);
+        self.index.add(
+            block.sequence,
+            offset,
+            block.bytes.len() as u32,
+            block.plain_len,
+            block.manifest,
+        );
+        if self.index.is_full() {
+            self.flush_index()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn flush_index(&mut self) -> Result<(), Error> {
+        let chunk = self.index.flush(self.container, self.write.offset());
+        self.write.write(&chunk)
+    }
+
+    /// Writes what remains of the index and makes everything durable; the trailer may follow.
+    pub fn finish_data(&mut self) -> Result<(), Error> {
+        if !self.index.is_empty() {
+            self.flush_index()?;
+        }
+        self.write.sync()
+    }
+}
+
+fn check_devices(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
+    if devices.is_empty() || devices.len() > FAMILIES_MAX as usize {
+        return Err(Error::DeviceCount {
+            given: devices.len(),
+        });
+    }
+    let class = devices[0].class();
+    let mixed = devices.iter().find(|d| d.class() != class);
+    let second_pipe = devices.get(1).filter(|_| class == DeviceClass::Pipe);
+    match mixed.or(second_pipe) {
+        Some(odd) => Err(Error::DeviceClass { device: odd.name() }),
+        None => Ok(()),
+    }
+}
+
+/// The media on the devices, `None` when nothing stands on any of them.
+fn existing_media(
+    devices: &[Arc<dyn BackupDevice>],
+    plan: &SetPlan,
+) -> Result<Option<MediaSet>, Error> {
+    if devices[0].class() != DeviceClass::File {
+        return Ok(None);
+    }
+    let mut here = 0;
+    for device in devices {
+        if device
+            .open()?
+            .map_or(Ok(None), |r| r.len_bytes())?
+            .unwrap_or(0)
+            == 0
+        {
+            continue;
+        }
+        here += 1;
+        if plan.disposition == Disposition::New {
+            let what = match MediaSet::open(std::slice::from_ref(device)) {
+                Ok(_) | Err(Error::FamilyMissing { .. }) => "a media set",
+                Err(_) => "data that is not a media set",
+            };
+            return Err(Error::Exists {
+                device: device.name(),
+                what: what.into(),
+            });
+        }
+    }
+    // Finished stripes whose renames a crash prevented count as media, except for a new media set: nobody was
+    // told of that backup.
+    let media = match MediaSet::open(devices) {
+        _ if here == 0 && plan.disposition == Disposition::New => return Ok(None),
+        Err(_) if here == 0 => return Ok(None),
+        other => other?,
+    };
+    if !media.roll_forward(devices)? {
+        return Ok(Some(media));
+    }
+    // The renames changed what stands behind the names.
+    MediaSet::open(devices).map(Some)
+}

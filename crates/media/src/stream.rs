@@ -1,0 +1,258 @@
+//! One family's blocks of one backup set, in the order they stand in the stripe.
+
+use longshore_io::crc32c_append;
+
+use crate::Error;
+use crate::block::HeadReader;
+use crate::header::{BlockHeader, SetHeader, SetTrailer};
+use crate::index;
+use crate::record::{Container, Kind, Malformed};
+use crate::window::Window;
+
+/// A block as it stands in the stripe; its payload went to the caller's buffer.
+#[derive(Debug, Clone)]
+pub struct Block {
+    pub header: BlockHeader,
+    /// Decode with [`crate::manifest::decode`].
+    pub manifest: Vec<u8>,
+    /// Offset of the payload in the stripe.
+    pub payload_offset: u64,
+}
+
+/// Reads blocks until the set's trailer, and checks what only the whole stream shows: that no block was
+/// taken out, added or exchanged.
+#[derive(Debug)]
+pub struct BlockStream {
+    window: Window,
+    container: Container,
+    header: SetHeader,
+    framed: Vec<u8>,
+    head: HeadReader,
+    blocks: u64,
+    chain_crc: u32,
+    /// Rows the index must list: compared chunk by chunk.
+    rows: Vec<index::Row>,
+    rows_len: usize,
+    trailer: Option<SetTrailer>,
+}
+
+impl BlockStream {
+    /// `window` stands at the set header of position `position`, or, in a pipe, somewhere before it.
+    pub(crate) fn begin(
+        mut window: Window,
+        container: Container,
+        position: u32,
+    ) -> Result<BlockStream, Error> {
+        let mut framed = Vec::new();
+        let mut skipped = 0;
+        let mut scratch = vec![0; 64 << 10];
+        loop {
+            let offset = window.offset();
+            match window.record(container, &mut framed)? {
+                None => {
+                    let device = window.device().to_owned();
+                    return Err(Error::NoSuchSet {
+                        device,
+                        position,
+                        count: skipped,
+                    });
+                }
+                Some((Kind::Set, body)) => {
+                    let header = SetHeader::decode(body).map_err(|e| bad(&window, offset, e))?;
+                    if header.position == position {
+                        return Ok(BlockStream {
+                            window,
+                            container,
+                            header,
+                            framed,
+                            head: HeadReader::default(),
+                            blocks: 0,
+                            chain_crc: 0,
+                            rows: Vec::new(),
+                            rows_len: 0,
+                            trailer: None,
+                        });
+                    }
+                    skipped += 1;
+                }
+                Some((Kind::Block, body)) => {
+                    let (block, _) =
+                        BlockHeader::decode(body).map_err(|e| bad(&window, offset, e))?;
+                    let mut left = block.stored_len as usize;
+                    while left > 0 {
+                        let n = left.min(scratch.len());
+                        if window.read(&mut scratch[..n])? < n {
+                            return Err(Error::Incomplete {
+                                device: window.device().to_owned(),
+                                position: skipped,
+                            });
+                        }
+                        left -= n;
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    pub fn header(&self) -> &SetHeader {
+        &self.header
+    }
+
+    pub fn device(&self) -> &str {
+        self.window.device()
+    }
+
+    /// Bytes of the stripe read so far.
+    pub fn offset(&self) -> u64 {
+        self.window.offset()
+    }
+
+    /// The trailer, once [`BlockStream::next`] has returned `None`.
+    pub fn trailer(&self) -> Option<&SetTrailer> {
+        self.trailer.as_ref()
+    }
+
+    fn incomplete(&self) -> Error {
+        Error::Incomplete {
+            device: self.device().to_owned(),
+            position: self.header.position,
+        }
+    }
+
+    fn set_damaged(&self, what: &str) -> Error {
+        Error::SetDamaged {
+            device: self.device().to_owned(),
+            position: self.header.position,
+            what: what.to_owned(),
+        }
+    }
+
+    /// The next block, its payload in the front of `payload`; `None` after the trailer.
+    ///
+    /// Errors: [`Error::Incomplete`] when the stripe ends first, [`Error::Damaged`] and
+    /// [`Error::SetDamaged`]. The payload's checksum is the caller's to check, in the thread that decodes it.
+    pub fn next(&mut self, payload: &mut [u8]) -> Result<Option<Block>, Error> {
+        if self.trailer.is_some() {
+            return Ok(None);
+        }
+        loop {
+            let offset = self.window.offset();
+            let Some((kind, body)) = self.window.record(self.container, &mut self.framed)? else {
+                return Err(self.incomplete());
+            };
+            match kind {
+                Kind::Manifest => self
+                    .head
+                    .manifest(body)
+                    .map_err(|e| bad(&self.window, offset, e))?,
+                Kind::Block => {
+                    let (header, manifest) = self
+                        .head
+                        .block(body)
+                        .map_err(|e| bad(&self.window, offset, e))?;
+                    if header.set != self.header.set {
+                        return Err(self.set_damaged("it contains a block of another set"));
+                    }
+                    let stored = header.stored_len as usize;
+                    let fits =
+                        header.plain_len <= self.header.buffer_bytes && stored <= payload.len();
+                    if !fits || header.algorithm != self.header.algorithm {
+                        return Err(bad(&self.window, offset, Malformed::Field));
+                    }
+                    if self.rows_len >= index::CHUNK_RAW {
+                        return Err(self.set_damaged("a chunk of its index is missing"));
+                    }
+                    let payload_offset = self.window.offset();
+                    if self.window.read(&mut payload[..stored])? < stored {
+                        return Err(self.incomplete());
+                    }
+                    self.account(&header, payload_offset, &manifest);
+                    return Ok(Some(Block {
+                        header,
+                        manifest,
+                        payload_offset,
+                    }));
+                }
+                Kind::Index => {
+                    let body = body.to_vec();
+                    self.check_index(offset, &body)?;
+                }
+                Kind::Trailer => {
+                    let trailer =
+                        SetTrailer::decode(body).map_err(|e| bad(&self.window, offset, e))?;
+                    self.check_trailer(&trailer)?;
+                    self.trailer = Some(trailer);
+                    return Ok(None);
+                }
+                Kind::Media | Kind::Set => {
+                    return Err(bad(&self.window, offset, Malformed::Kind(kind as u8)));
+                }
+            }
+        }
+    }
+
+    fn account(&mut self, header: &BlockHeader, payload_offset: u64, manifest: &[u8]) {
+        self.blocks += 1;
+        let mut link = [0; 12];
+        link[..8].copy_from_slice(&header.sequence.to_le_bytes());
+        link[8..].copy_from_slice(&header.stored_crc.to_le_bytes());
+        self.chain_crc = crc32c_append(self.chain_crc, &link);
+        let head = crate::block::head_len(self.container, manifest.len()) as u64;
+        self.rows_len += index::BLOCK_ROW_LEN + manifest.len();
+        self.rows.push(index::Row {
+            sequence: header.sequence,
+            offset: payload_offset.saturating_sub(head),
+            len: header.stored_len.saturating_add(head as u32),
+            plain_len: header.plain_len,
+            manifest: manifest.to_vec(),
+        });
+    }
+
+    /// The index must repeat exactly what the stream said since the chunk before.
+    fn check_index(&mut self, offset: u64, first: &[u8]) -> Result<(), Error> {
+        let mut chunk = Vec::new();
+        self.container.append(Kind::Index, first, &mut chunk);
+        let count = index::part_count(first).map_err(|e| bad(&self.window, offset, e))?;
+        for _ in 1..count {
+            let at = self.window.offset();
+            match self.window.record(self.container, &mut self.framed)? {
+                None => return Err(self.incomplete()),
+                Some((Kind::Index, _)) => chunk.extend_from_slice(&self.framed),
+                Some((kind, _)) => return Err(bad(&self.window, at, Malformed::Kind(kind as u8))),
+            }
+        }
+        let chunk = index::decode_chunk(self.container, &chunk)
+            .map_err(|e| bad(&self.window, offset, e))?;
+        self.rows_len = 0;
+        if chunk.rows != std::mem::take(&mut self.rows) {
+            return Err(self.set_damaged("its index does not match its blocks"));
+        }
+        Ok(())
+    }
+
+    fn check_trailer(&self, trailer: &SetTrailer) -> Result<(), Error> {
+        if trailer.set != self.header.set || trailer.position != self.header.position {
+            return Err(self.set_damaged("its trailer belongs to another set"));
+        }
+        if trailer.blocks_here != self.blocks || trailer.chain_crc != self.chain_crc {
+            return Err(self.set_damaged("blocks are missing, repeated or exchanged"));
+        }
+        if self.head.is_open() || !self.rows.is_empty() {
+            return Err(self.set_damaged("its index or its last block is missing"));
+        }
+        Ok(())
+    }
+}
+
+fn bad(window: &Window, offset: u64, what: Malformed) -> Error {
+    let device = window.device().to_owned();
+    match what {
+        Malformed::Feature(bits) => Error::Newer { device, bits },
+        what => Error::Damaged {
+            device,
+            offset,
+            what,
+        },
+    }
+}
