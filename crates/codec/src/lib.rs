@@ -18,7 +18,20 @@
 //! - A decoder accepts any bytes without panic, writes only into the buffer it was given, and
 //!   succeeds only when it filled that buffer exactly.
 
+mod chunks;
+mod compress;
+mod decompress;
+mod deflate;
 mod door;
+mod engines;
+mod error;
+mod gzext;
+mod lz4;
 mod xpress;
+mod zstd;
 
+pub use compress::{Compressor, Encoded, PLAIN_LEN_MAX, payload_bound};
+pub use decompress::{Decompressor, NoneFrame, none_frame};
 pub use door::{Algorithm, Level};
+pub use engines::{EngineFact, engines};
+pub use error::{Damaged, Error};

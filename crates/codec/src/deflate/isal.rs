@@ -1,0 +1,346 @@
+//! ISA-L (igzip), the fast deflate for CPUs, loaded at run time.
+//!
+//! The library is bound by dlopen, so that no build needs it and any host may lack it. Its two
+//! state structures are opaque, aligned memory here; only the public fields are touched, by
+//! offset. Sizes and offsets are those of ISA-L 2.30.0 to 2.32.1 on x86-64 Linux (`igzip_lib.h`).
+//!
+//! Invariants
+//! - No function is offered before the self-test passed: what ISA-L deflates, another
+//!   implementation inflates, and the reverse, and nothing was written outside the structures.
+//! - The library is never unloaded.
+//!
+//! `LONGSHORE_ISAL` names another file to load, or is `off` to do without.
+
+use std::env;
+use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use super::miniz;
+
+pub(crate) const NAME: &str = "isa-l";
+
+const SONAME: &str = "libisal.so.2";
+
+type Init = unsafe extern "C" fn(*mut c_void);
+type Run = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// The entry points used.
+#[derive(Debug, Clone, Copy)]
+struct Functions {
+    deflate_init: Init,
+    deflate: Run,
+    inflate_init: Init,
+    inflate: Run,
+}
+
+/// The loaded and tested library.
+#[derive(Debug)]
+pub(crate) struct Isal {
+    functions: Functions,
+    /// As its file name tells, for example `2.30`.
+    pub(crate) version: String,
+}
+
+impl Isal {
+    /// The library, loaded and tested on first use, or why there is none. One answer for the
+    /// life of the process.
+    pub(crate) fn load() -> Result<&'static Isal, &'static str> {
+        static LOADED: OnceLock<Result<Isal, String>> = OnceLock::new();
+        let loaded = LOADED.get_or_init(|| {
+            let name = env::var_os("LONGSHORE_ISAL").unwrap_or_else(|| SONAME.into());
+            let loaded = Isal::open(&name);
+            match &loaded {
+                Ok(isal) => tracing::debug!(version = isal.version, "ISA-L loaded"),
+                Err(why) => tracing::debug!(why, "ISA-L not used"),
+            }
+            loaded
+        });
+        loaded.as_ref().map_err(String::as_str)
+    }
+
+    fn open(name: &OsStr) -> Result<Isal, String> {
+        if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            return Err("only used on x86-64 Linux".into());
+        }
+        if name == "off" {
+            return Err("switched off by LONGSHORE_ISAL=off".into());
+        }
+        let failed = |e: libloading::Error| format!("cannot load {}: {e}", name.display());
+        // SAFETY: loading runs the library's initialisers. It is the host's own ISA-L, or a file
+        // that the operator named for this very purpose.
+        let library = unsafe { libloading::Library::new(name) }.map_err(failed)?;
+        // SAFETY: the types are those of igzip_lib.h; the self-test checks the behaviour.
+        let functions = unsafe {
+            Functions {
+                deflate_init: *library
+                    .get(c"isal_deflate_stateless_init")
+                    .map_err(failed)?,
+                deflate: *library.get(c"isal_deflate_stateless").map_err(failed)?,
+                inflate_init: *library.get(c"isal_inflate_init").map_err(failed)?,
+                inflate: *library.get(c"isal_inflate_stateless").map_err(failed)?,
+            }
+        };
+        // Code that was entered once is never unmapped.
+        std::mem::forget(library);
+        match functions.self_test() {
+            Ok(()) => Ok(Isal {
+                functions,
+                version: version_of(functions.deflate),
+            }),
+            Err(what) => Err(format!("{} failed its self-test: {what}", name.display())),
+        }
+    }
+}
+
+impl Functions {
+    /// Both directions against an independent implementation, at every level.
+    fn self_test(self) -> Result<(), &'static str> {
+        const OUTSIDE: &str = "it writes outside the structures this program knows";
+        let plain = test_pattern();
+        let mut deflated = vec![0; plain.len() + 1024];
+        let mut inflated = vec![0; plain.len()];
+        for level in 1..=3 {
+            let mut deflater = Deflater::of(self, level);
+            let len = deflater
+                .deflate(&plain, &mut deflated)
+                .ok_or("it does not compress")?;
+            if !deflater.state.intact() || !deflater.level_buffer.intact() {
+                return Err(OUTSIDE);
+            }
+            inflated.fill(0);
+            let whole = miniz::Inflater::new().inflate(&deflated[..len], &mut inflated);
+            if !whole || inflated != plain {
+                return Err("what it compresses does not inflate to the original");
+            }
+        }
+        let len = miniz::Deflater::new(6)
+            .deflate(&plain, &mut deflated)
+            .ok_or("no room")?;
+        let mut inflater = Inflater::of(self);
+        inflated.fill(0);
+        if !inflater.inflate(&deflated[..len], &mut inflated) || inflated != plain {
+            return Err("it does not inflate foreign data");
+        }
+        if inflater.state.intact() {
+            Ok(())
+        } else {
+            Err(OUTSIDE)
+        }
+    }
+}
+
+/// 64 KiB with literals, short and long matches, near and far: every code path of a codec.
+fn test_pattern() -> Vec<u8> {
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut pattern = Vec::with_capacity(65_536);
+    while pattern.len() < 65_536 {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        let run = (seed >> 32) as usize % 300 + 3;
+        match (seed >> 60, pattern.len()) {
+            (0..8, 1024..) => {
+                let back = (seed >> 8) as usize % pattern.len().min(32_000) + 1;
+                for _ in 0..run {
+                    pattern.push(pattern[pattern.len() - back]);
+                }
+            }
+            (8..11, _) => pattern.resize(pattern.len() + run, 0),
+            _ => pattern.extend(seed.to_le_bytes()),
+        }
+    }
+    pattern.truncate(65_536);
+    pattern
+}
+
+/// ISA-L has no function that tells its version; its file name does: `libisal.so.2.0.30` is 2.30.
+fn version_of(function: Run) -> String {
+    // SAFETY: `Dl_info` is plain pointers, for which zero is a valid value.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: dladdr only looks the address up, and `info` outlives the call.
+    let found = unsafe { libc::dladdr(function as *const c_void, &mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return "unknown".into();
+    }
+    // SAFETY: dladdr gave a string that lives as long as the library, which is for ever.
+    let file = unsafe { CStr::from_ptr(info.dli_fname) }
+        .to_string_lossy()
+        .into_owned();
+    let real = Path::new(&file)
+        .canonicalize()
+        .unwrap_or_else(|_| file.into());
+    let name = real
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    match name.strip_prefix("libisal.so.2.0.") {
+        Some(minor) if minor.bytes().all(|b| b.is_ascii_digit()) => format!("2.{minor}"),
+        _ => "unknown".into(),
+    }
+}
+
+/// Memory that ISA-L writes to: zeroed, 64-byte aligned, followed by a canary that shows when a
+/// library of another layout writes further than we gave it.
+struct Opaque {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; 64]);
+
+const CANARY: u8 = 0xa5;
+const CANARY_LINES: usize = 16;
+
+impl Opaque {
+    fn new(len: usize) -> Opaque {
+        let used = len.div_ceil(64);
+        let mut lines = vec![Line([0; 64]); used + CANARY_LINES];
+        lines[used..].fill(Line([CANARY; 64]));
+        Opaque { lines, len }
+    }
+
+    fn as_mut_ptr(&mut self) -> *mut c_void {
+        self.lines.as_mut_ptr().cast()
+    }
+
+    fn intact(&self) -> bool {
+        let used = self.len.div_ceil(64);
+        self.lines[used..].iter().all(|line| line.0 == [CANARY; 64])
+    }
+
+    /// Sets the field at `offset`, which must be inside and aligned for `T`.
+    fn set<T>(&mut self, offset: usize, value: T) {
+        assert!(offset + size_of::<T>() <= self.len && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: inside the allocation and aligned, as asserted; `Line` has no invalid bytes.
+        unsafe { self.as_mut_ptr().byte_add(offset).cast::<T>().write(value) }
+    }
+
+    fn u32_at(&self, offset: usize) -> u32 {
+        assert!(offset + 4 <= self.len && offset.is_multiple_of(4));
+        // SAFETY: inside the allocation and aligned, as asserted; any bytes make a u32.
+        unsafe { self.lines.as_ptr().byte_add(offset).cast::<u32>().read() }
+    }
+}
+
+/// `struct isal_zstream`.
+mod zstream {
+    pub const LEN: usize = 82_384;
+    pub const NEXT_IN: usize = 0;
+    pub const AVAIL_IN: usize = 8;
+    pub const NEXT_OUT: usize = 16;
+    pub const AVAIL_OUT: usize = 24;
+    pub const LEVEL: usize = 40;
+    pub const LEVEL_BUF_SIZE: usize = 44;
+    pub const LEVEL_BUF: usize = 48;
+    pub const END_OF_STREAM: usize = 56;
+}
+
+/// `ISAL_DEF_LVL*_DEFAULT`: memory for levels 1 to 3.
+const LEVEL_BUFFER_LEN: [usize; 3] = [282_624, 331_776, 348_160];
+
+/// One worker's compressor: the stream and its level buffer, reused for every member.
+pub(crate) struct Deflater {
+    functions: Functions,
+    state: Opaque,
+    level_buffer: Opaque,
+    level: u32,
+}
+
+impl Deflater {
+    /// `level` 1 to 3.
+    pub(crate) fn new(isal: &Isal, level: u32) -> Deflater {
+        Deflater::of(isal.functions, level)
+    }
+
+    fn of(functions: Functions, level: u32) -> Deflater {
+        Deflater {
+            functions,
+            state: Opaque::new(zstream::LEN),
+            level_buffer: Opaque::new(LEVEL_BUFFER_LEN[level as usize - 1]),
+            level,
+        }
+    }
+
+    pub(crate) fn deflate(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
+        let (plain_len, room) = (
+            u32::try_from(plain.len()).ok()?,
+            u32::try_from(out.len()).ok()?,
+        );
+        // SAFETY: `state` is as large and aligned as an isal_zstream.
+        unsafe { (self.functions.deflate_init)(self.state.as_mut_ptr()) };
+        let level_buffer = self.level_buffer.as_mut_ptr();
+        self.state.set(zstream::LEVEL, self.level);
+        self.state
+            .set(zstream::LEVEL_BUF_SIZE, self.level_buffer.len as u32);
+        self.state.set(zstream::LEVEL_BUF, level_buffer);
+        self.state.set(zstream::END_OF_STREAM, 1_u16);
+        self.state.set(zstream::NEXT_IN, plain.as_ptr());
+        self.state.set(zstream::AVAIL_IN, plain_len);
+        self.state.set(zstream::NEXT_OUT, out.as_mut_ptr());
+        self.state.set(zstream::AVAIL_OUT, room);
+        // SAFETY: the stream points at `plain`, `out` and the level buffer, with their lengths;
+        // all of them outlive this call and nobody else holds `out`.
+        let code = unsafe { (self.functions.deflate)(self.state.as_mut_ptr()) };
+        let left = self.state.u32_at(zstream::AVAIL_OUT);
+        let whole = code == 0 && self.state.u32_at(zstream::AVAIL_IN) == 0;
+        whole
+            .then(|| room.checked_sub(left))
+            .flatten()
+            .map(|len| len as usize)
+    }
+}
+
+/// `struct inflate_state`.
+mod inflate_state {
+    pub const LEN: usize = 87_368;
+    pub const NEXT_OUT: usize = 0;
+    pub const AVAIL_OUT: usize = 8;
+    pub const NEXT_IN: usize = 16;
+    pub const AVAIL_IN: usize = 32;
+    pub const BLOCK_STATE: usize = 21_160;
+}
+
+/// `ISAL_BLOCK_FINISH`: the final block has ended.
+const BLOCK_FINISH: u32 = 5;
+
+/// One worker's decompressor.
+pub(crate) struct Inflater {
+    functions: Functions,
+    state: Opaque,
+}
+
+impl Inflater {
+    pub(crate) fn new(isal: &Isal) -> Inflater {
+        Inflater::of(isal.functions)
+    }
+
+    fn of(functions: Functions) -> Inflater {
+        Inflater {
+            functions,
+            state: Opaque::new(inflate_state::LEN),
+        }
+    }
+
+    /// True when `deflate` was consumed whole and filled `plain` exactly.
+    pub(crate) fn inflate(&mut self, deflate: &[u8], plain: &mut [u8]) -> bool {
+        let (Ok(len), Ok(room)) = (u32::try_from(deflate.len()), u32::try_from(plain.len())) else {
+            return false;
+        };
+        // SAFETY: `state` is as large and aligned as an inflate_state.
+        unsafe { (self.functions.inflate_init)(self.state.as_mut_ptr()) };
+        self.state.set(inflate_state::NEXT_IN, deflate.as_ptr());
+        self.state.set(inflate_state::AVAIL_IN, len);
+        self.state.set(inflate_state::NEXT_OUT, plain.as_mut_ptr());
+        self.state.set(inflate_state::AVAIL_OUT, room);
+        // SAFETY: the state points at `deflate` and `plain` with their lengths; both outlive this
+        // call and nobody else holds `plain`.
+        let code = unsafe { (self.functions.inflate)(self.state.as_mut_ptr()) };
+        code == 0
+            && self.state.u32_at(inflate_state::AVAIL_IN) == 0
+            && self.state.u32_at(inflate_state::AVAIL_OUT) == 0
+            && self.state.u32_at(inflate_state::BLOCK_STATE) == BLOCK_FINISH
+    }
+}
