@@ -5,15 +5,22 @@
 //! shipped code runs against a disk that tears, loses, shortens or refuses writes.
 //!
 //! Doors: [`Storage`], [`Dir`] and [`File`] for bytes on disk, [`Clock`] for time, [`Pool`] for
-//! buffers, [`crc32c`] for checksums, [`Throttle`] for rates.
+//! buffers, [`crc32c`] for checksums, [`Throttle`] and [`Gate`] for
+//! ceilings on bytes and CPU.
 
 mod checksum;
+mod clock;
+mod gate;
 mod host;
 mod names;
 mod pool;
 mod storage;
+mod throttle;
 
 pub use checksum::{crc32c, crc32c_append, is_zero};
+pub use clock::{Clock, HostClock, SimClock};
+pub use gate::{Gate, Pass};
 pub use host::Host;
 pub use pool::{ALIGN_BYTES, Buffer, Pool};
 pub use storage::{Attributes, Dir, File, FileKind, OpenHow, Stat, Storage, Via};
+pub use throttle::Throttle;
