@@ -1,1 +1,109 @@
-//! pipeline
+//! Backup, restore and verify: request → plan → threads → report.
+//!
+//! [`run`] is the one door: the command line, T-SQL and the lab say what they want in a [`Request`] and get
+//! a [`Report`]. Planning decides everything that can be decided beforehand (sizes, threads, memory);
+//! the threads then move bytes with few branches; the report says what happened and which limit held.
+//!
+//! Invariants
+//! - Memory for data is allocated once, before the first byte moves, and its bound is in the plan.
+//! - A worker takes its buffers first and the next extent after them. The other way round, buffers could
+//!   all be held by late extents while the writer waits for an early one.
+//! - Whatever fails, the first error is reported, every thread ends, and the devices are left as found.
+//! - A lost or locked catalog never fails a backup: it is a warning.
+
+mod backup;
+mod crew;
+mod error;
+mod facts;
+mod feed;
+mod handoff;
+mod history;
+mod measure;
+mod place;
+mod plan;
+mod report;
+mod request;
+mod restore;
+mod unload;
+mod verify;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longshore_io::{Clock, Storage};
+
+pub use error::Error;
+pub use longshore_media::Disposition;
+pub use longshore_source::SourceSpec;
+pub use measure::{Limit, Sample, Waits};
+pub use plan::Plan;
+pub use report::{
+    BackupReport, ChangedFile, FileTotals, Finding, Report, RestoreReport, Run, VerifiedSet,
+    VerifyReport, closing_line, mb_per_s, pages, ratio,
+};
+pub use request::{
+    BackupRequest, Limits, OnChange, Request, RestoreRequest, Tuning, VerifyRequest,
+};
+
+/// What a run works with. Tests put simulated parts in.
+#[derive(Clone)]
+pub struct House {
+    pub storage: Arc<dyn Storage>,
+    pub clock: Arc<dyn Clock>,
+    /// Where the history goes; `None` keeps none.
+    pub catalog: Option<PathBuf>,
+    /// Set from outside (Ctrl-C) to end the run early.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl House {
+    pub(crate) fn check_cancel(&self) -> Result<(), Error> {
+        if self.cancel.load(Ordering::Relaxed) {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn now_us(&self) -> i64 {
+        self.clock.wall_ns() / 1000
+    }
+}
+
+/// Hears what happens while a run goes on. Called from its threads; must not block for long.
+pub trait Observer: Send + Sync {
+    /// Everything was decided; bytes will move now.
+    fn planned(&self, plan: &Plan);
+    /// About ten times a second.
+    fn progress(&self, progress: &Progress);
+    fn warning(&self, text: &str);
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    /// What `plain_bytes` will be at the end, where that is known.
+    pub expected_bytes: Option<u64>,
+    pub entries: u64,
+}
+
+/// Hears nothing.
+pub struct Silent;
+
+impl Observer for Silent {
+    fn planned(&self, _plan: &Plan) {}
+    fn progress(&self, _progress: &Progress) {}
+    fn warning(&self, _text: &str) {}
+}
+
+/// Does what is asked and says what happened.
+pub fn run(house: &House, request: &Request, observer: &dyn Observer) -> Result<Report, Error> {
+    match request {
+        Request::Backup(r) => backup::run(house, r, observer).map(Report::Backup),
+        Request::Restore(r) => restore::run(house, r, observer).map(Report::Restore),
+        Request::Verify(r) => verify::run(house, r, observer).map(Report::Verify),
+    }
+}

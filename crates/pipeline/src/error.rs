@@ -1,0 +1,113 @@
+//! Why a run failed.
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Source(#[from] longshore_source::Error),
+
+    #[error(transparent)]
+    Media(#[from] longshore_media::Error),
+
+    #[error(transparent)]
+    Codec(#[from] longshore_codec::Error),
+
+    #[error("the value {value} is not within range for the {name} parameter")]
+    OutOfRange { name: &'static str, value: u64 },
+
+    #[error("cannot get {bytes} bytes of memory for buffers")]
+    Memory { bytes: u64, source: std::io::Error },
+
+    #[error("the backup or restore was aborted")]
+    Cancelled,
+
+    #[error("{} {what} while it was read", path.display())]
+    Changed { path: PathBuf, what: &'static str },
+
+    /// The operating system refused at the restore target.
+    #[error("cannot {action} {}", path.display())]
+    Target {
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+
+    #[error("{} exists already", path.display())]
+    TargetExists { path: PathBuf },
+
+    #[error("another restore into {} is running", path.display())]
+    TargetBusy { path: PathBuf },
+
+    #[error("the target has {free} bytes free, the restore needs {needed}")]
+    TargetFull { free: u64, needed: u64 },
+
+    #[error("the backup set holds nothing named {}", path.display())]
+    NotInSet { path: PathBuf },
+
+    #[error("cannot move {} to {}: {what}", from.display(), to.display())]
+    BadMove {
+        from: PathBuf,
+        to: PathBuf,
+        what: &'static str,
+    },
+
+    #[error("backup sets made from source kind {kind} cannot be restored by this version")]
+    SourceKind { kind: u8 },
+
+    /// A thread of ours ended by a bug; the run's result is worthless and was removed.
+    #[error("internal error: a {thread} thread panicked")]
+    Panicked { thread: &'static str },
+}
+
+impl Error {
+    /// SQL Server's message number for this refusal.
+    pub fn number(&self) -> Option<u32> {
+        match self {
+            Error::Media(e) => e.number(),
+            Error::OutOfRange { .. } => Some(3250),
+            Error::Cancelled => Some(3204),
+            Error::TargetExists { .. } => Some(3142),
+            Error::TargetBusy { .. } => Some(3101),
+            Error::TargetFull { .. } => Some(3257),
+            Error::NotInSet { .. } => Some(3234),
+            Error::BadMove { .. } => Some(3156),
+            Error::SourceKind { .. } => Some(3169),
+            Error::Source(_)
+            | Error::Codec(_)
+            | Error::Memory { .. }
+            | Error::Changed { .. }
+            | Error::Target { .. }
+            | Error::Panicked { .. } => None,
+        }
+    }
+
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Source(e) => e.hint(),
+            Error::Media(e) => e.hint(),
+            Error::Codec(e) => e.hint(),
+            Error::OutOfRange {
+                name: "MAXTRANSFERSIZE",
+                ..
+            } => "use a multiple of 65536 up to 4194304",
+            Error::OutOfRange { .. } => "`longshore backup --help` gives the ranges",
+            Error::Memory { .. } => "lower --buffer-count or --max-transfer-size",
+            Error::Cancelled => "nothing was left behind; run the command again when it suits",
+            Error::Changed { .. } => {
+                "stop whatever writes to it, or drop --on-change fail to mark the set instead"
+            }
+            Error::Target { .. } => {
+                "check the target directory, its free space and its permissions"
+            }
+            Error::TargetExists { .. } => "restore elsewhere, or use --replace to overwrite it",
+            Error::TargetBusy { .. } => "wait for it to end, or restore elsewhere",
+            Error::TargetFull { .. } => "free space there, or restore elsewhere",
+            Error::NotInSet { .. } => "`longshore list --files` shows the names in the set",
+            Error::BadMove { .. } => "name both sides relative to the target, each side once",
+            Error::SourceKind { .. } => "use the version that made the backup, or a later one",
+            Error::Panicked { .. } => "please report this with the lines above",
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Where the time went: waits, one-second samples, and the limit that held.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::facts;
+use longshore_io::Clock;
+use parking_lot::{Condvar, Mutex};
+use serde::Serialize;
+
+use crate::{Observer, Progress};
+
+/// Counters that all threads of a run add to. Times in microseconds, summed over threads.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub plain_bytes: AtomicU64,
+    pub stored_bytes: AtomicU64,
+    pub entries: AtomicU64,
+    pub expected_bytes: AtomicU64,
+    /// Workers without a free buffer: the target is behind.
+    pub buffer_wait_us: AtomicU64,
+    /// Workers waiting for their turn to compute.
+    pub cpu_wait_us: AtomicU64,
+    /// Workers held back by `--max-rate`.
+    pub rate_wait_us: AtomicU64,
+    /// Reading what was not in the page cache (backup), or stripes (restore).
+    pub read_us: AtomicU64,
+    pub reads: AtomicU64,
+    /// Checksums, compression or decompression, and reading from the page cache.
+    pub compute_us: AtomicU64,
+    /// In the devices' (backup) or files' (restore) writes.
+    pub write_us: AtomicU64,
+    pub writes: AtomicU64,
+    /// Bytes that came past the page cache because they were not in it.
+    pub cold_bytes: AtomicU64,
+}
+
+/// Adds the time since `from` to a counter and returns now.
+pub fn lap(clock: &dyn Clock, from: Duration, counter: &AtomicU64) -> Duration {
+    let now = clock.now();
+    counter.fetch_add((now - from).as_micros() as u64, Ordering::Relaxed);
+    now
+}
+
+/// [`Counters`] at the end of a run.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Waits {
+    pub buffer_wait_us: u64,
+    pub cpu_wait_us: u64,
+    pub rate_wait_us: u64,
+    pub read_us: u64,
+    pub compute_us: u64,
+    pub write_us: u64,
+    pub cold_bytes: u64,
+}
+
+/// What a run could not go faster than.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    Source,
+    /// All CPUs were busy in this program.
+    Cpu,
+    /// All CPUs it was allowed were busy: `--max-cpu`.
+    CpuCeiling,
+    /// `--max-rate`.
+    Rate,
+    Target,
+}
+
+impl Limit {
+    pub fn text(self) -> &'static str {
+        match self {
+            Limit::Source => "the source (reading)",
+            Limit::Cpu => "the CPUs (compression and checksums)",
+            Limit::CpuCeiling => "the CPU ceiling that was asked for",
+            Limit::Rate => "the rate limit that was asked for",
+            Limit::Target => "the target (writing)",
+        }
+    }
+}
+
+/// One second of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sample {
+    /// Milliseconds since the run began.
+    pub at_ms: u64,
+    /// Percent of the whole machine, all programs.
+    pub cpu_percent: Option<f64>,
+    pub read_bytes_per_s: u64,
+    pub write_bytes_per_s: u64,
+    /// Mean of this second's reads past the cache; `None` when there were none.
+    pub read_latency_us: Option<u64>,
+    pub write_latency_us: Option<u64>,
+}
+
+impl Counters {
+    fn load(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+
+    pub fn waits(&self) -> Waits {
+        Waits {
+            buffer_wait_us: Self::load(&self.buffer_wait_us),
+            cpu_wait_us: Self::load(&self.cpu_wait_us),
+            rate_wait_us: Self::load(&self.rate_wait_us),
+            read_us: Self::load(&self.read_us),
+            compute_us: Self::load(&self.compute_us),
+            write_us: Self::load(&self.write_us),
+            cold_bytes: Self::load(&self.cold_bytes),
+        }
+    }
+
+    pub fn progress(&self) -> Progress {
+        let expected = Self::load(&self.expected_bytes);
+        Progress {
+            plain_bytes: Self::load(&self.plain_bytes),
+            stored_bytes: Self::load(&self.stored_bytes),
+            expected_bytes: (expected > 0).then_some(expected),
+            entries: Self::load(&self.entries),
+        }
+    }
+
+    /// Names the limit from where the workers' time went. `cpus` may compute at a time.
+    pub fn limit(&self, elapsed: Duration, workers: usize, cpus: usize, ceiling: bool) -> Limit {
+        let wall = elapsed.as_micros().max(1) as f64;
+        let w = self.waits();
+        let computing = w.compute_us as f64 / (wall * cpus as f64);
+        let of_workers = |us: u64| us as f64 / (wall * workers as f64);
+        if of_workers(w.rate_wait_us) > 0.25 {
+            Limit::Rate
+        } else if ceiling && (computing > 0.75 || of_workers(w.cpu_wait_us) > 0.25) {
+            Limit::CpuCeiling
+        } else if computing > 0.8 {
+            Limit::Cpu
+        } else if w.buffer_wait_us >= w.read_us {
+            Limit::Target
+        } else {
+            Limit::Source
+        }
+    }
+}
+
+/// Watches the counters of a run from a thread of its own.
+pub struct Sampler {
+    ended: Mutex<bool>,
+    wake: Condvar,
+    stop: AtomicBool,
+}
+
+impl Sampler {
+    pub fn new() -> Sampler {
+        Sampler {
+            ended: Mutex::new(false),
+            wake: Condvar::new(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends [`Sampler::watch`].
+    pub fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        *self.ended.lock() = true;
+        self.wake.notify_all();
+    }
+
+    /// Reports progress ten times a second and takes a sample every second, until ended.
+    pub fn watch(
+        &self,
+        clock: &dyn Clock,
+        counters: &Counters,
+        observer: &dyn Observer,
+    ) -> Vec<Sample> {
+        let start = clock.now();
+        let mut samples = Vec::new();
+        let mut last = Snapshot::take(clock, counters);
+        loop {
+            {
+                let mut ended = self.ended.lock();
+                if !*ended {
+                    self.wake.wait_for(&mut ended, Duration::from_millis(100));
+                }
+            }
+            observer.progress(&counters.progress());
+            let stop = self.stop.load(Ordering::Relaxed);
+            if stop || clock.now() - last.at >= Duration::from_secs(1) {
+                let now = Snapshot::take(clock, counters);
+                samples.extend(last.sample_to(&now, start));
+                last = now;
+            }
+            if stop {
+                return samples;
+            }
+        }
+    }
+}
+
+struct Snapshot {
+    at: Duration,
+    cpu: Option<facts::CpuTimes>,
+    plain: u64,
+    stored: u64,
+    reads: (u64, u64),
+    writes: (u64, u64),
+}
+
+impl Snapshot {
+    fn take(clock: &dyn Clock, c: &Counters) -> Snapshot {
+        Snapshot {
+            at: clock.now(),
+            cpu: facts::machine_cpu().ok(),
+            plain: Counters::load(&c.plain_bytes),
+            stored: Counters::load(&c.stored_bytes),
+            reads: (Counters::load(&c.reads), Counters::load(&c.read_us)),
+            writes: (Counters::load(&c.writes), Counters::load(&c.write_us)),
+        }
+    }
+
+    fn sample_to(&self, now: &Snapshot, start: Duration) -> Option<Sample> {
+        let seconds = (now.at - self.at).as_secs_f64();
+        // A run's last moments would make a rate out of noise.
+        if seconds < 0.05 {
+            return None;
+        }
+        let rate = |a: u64, b: u64| ((b - a) as f64 / seconds) as u64;
+        let mean = |a: (u64, u64), b: (u64, u64)| (b.1 - a.1).checked_div(b.0 - a.0);
+        let cpu = self.cpu.as_ref().zip(now.cpu.as_ref());
+        Some(Sample {
+            at_ms: (now.at - start).as_millis() as u64,
+            cpu_percent: cpu.and_then(|(a, b)| b.busy_percent_since(a)),
+            read_bytes_per_s: rate(self.plain, now.plain),
+            write_bytes_per_s: rate(self.stored, now.stored),
+            read_latency_us: mean(self.reads, now.reads),
+            write_latency_us: mean(self.writes, now.writes),
+        })
+    }
+}

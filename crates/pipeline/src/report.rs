@@ -1,0 +1,145 @@
+//! What happened: the same facts for people, `--json` and history.
+
+use longshore_media::manifest::MarkKind;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::measure::{Limit, Sample, Waits};
+use crate::plan::Plan;
+
+/// SQL Server counts every database in pages of this size.
+const PAGE_BYTES: u64 = 8192;
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum Report {
+    Backup(BackupReport),
+    Restore(RestoreReport),
+    Verify(VerifyReport),
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct FileTotals {
+    /// Names of every kind.
+    pub entries: u64,
+    pub files: u64,
+}
+
+/// Time, work and what held it back; common to all actions.
+#[derive(Debug, Clone, Serialize)]
+pub struct Run {
+    pub plan: Plan,
+    pub elapsed_s: f64,
+    /// CPU seconds of this process, user and system, while it ran.
+    pub cpu_s: f64,
+    pub limit: Limit,
+    pub waits: Waits,
+    pub samples: Vec<Sample>,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ChangedFile {
+    pub path: String,
+    pub what: &'static str,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct BackupReport {
+    pub set: Uuid,
+    pub media_set: Uuid,
+    pub database: String,
+    pub position: u32,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    pub totals: FileTotals,
+    /// The set holds files that changed while they were read.
+    pub damaged: bool,
+    /// The first of them.
+    pub changed: Vec<ChangedFile>,
+    pub run: Run,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct RestoreReport {
+    pub set: Uuid,
+    pub database: String,
+    pub position: u32,
+    pub target: String,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    pub totals: FileTotals,
+    pub damaged: bool,
+    pub run: Run,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct VerifiedSet {
+    pub set: Uuid,
+    pub database: String,
+    pub position: u32,
+    pub valid: bool,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    /// Made from files that changed meanwhile; the set itself may be valid.
+    pub made_damaged: bool,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    pub number: Option<u32>,
+    pub text: String,
+    pub hint: &'static str,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct VerifyReport {
+    pub sets: Vec<VerifiedSet>,
+    /// Everything found wrong, at most [`VerifyReport::FINDINGS_MAX`].
+    pub findings: Vec<Finding>,
+    pub run: Run,
+}
+
+impl VerifyReport {
+    pub const FINDINGS_MAX: usize = 100;
+
+    pub fn is_valid(&self) -> bool {
+        self.findings.is_empty() && self.sets.iter().all(|s| s.valid)
+    }
+}
+
+pub(crate) fn mark_text(kind: MarkKind) -> &'static str {
+    match kind {
+        MarkKind::Modified => "changed",
+        MarkKind::Shrunk => "became shorter",
+        MarkKind::Vanished => "vanished",
+    }
+}
+
+/// Pages of 8 KiB that hold so many bytes.
+pub fn pages(plain_bytes: u64) -> u64 {
+    plain_bytes.div_ceil(PAGE_BYTES)
+}
+
+/// MB/s as SQL Server prints it: pages of 8 KiB in units of 2^20 bytes, uncompressed.
+pub fn mb_per_s(plain_bytes: u64, elapsed_s: f64) -> f64 {
+    (pages(plain_bytes) * PAGE_BYTES) as f64 / f64::from(1 << 20) / elapsed_s.max(0.001)
+}
+
+/// Plain by stored bytes; 1 for nothing.
+pub fn ratio(plain_bytes: u64, stored_bytes: u64) -> f64 {
+    if stored_bytes == 0 {
+        1.0
+    } else {
+        plain_bytes as f64 / stored_bytes as f64
+    }
+}
+
+/// SQL Server's closing message (3014).
+pub fn closing_line(action: &str, plain_bytes: u64, elapsed_s: f64) -> String {
+    format!(
+        "{action} successfully processed {} pages in {elapsed_s:.3} seconds ({:.3} MB/sec).",
+        pages(plain_bytes),
+        mb_per_s(plain_bytes, elapsed_s)
+    )
+}

@@ -1,0 +1,169 @@
+//! What can be asked for.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longshore_codec::{Algorithm, Level};
+use longshore_io::{Clock, Throttle};
+use longshore_media::{DeviceSpec, Disposition};
+use longshore_source::SourceSpec;
+
+use crate::Error;
+
+#[derive(Debug, Clone)]
+pub enum Request {
+    Backup(BackupRequest),
+    Restore(RestoreRequest),
+    Verify(VerifyRequest),
+}
+
+/// Sizes the user may set; what is `None` is decided by the plan.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tuning {
+    /// BUFFERCOUNT: buffers in all, 1 or more.
+    pub buffer_count: Option<usize>,
+    /// MAXTRANSFERSIZE: bytes of one buffer, a multiple of 65,536 up to 4 MiB.
+    pub buffer_bytes: Option<usize>,
+}
+
+impl Tuning {
+    pub const BUFFER_UNIT: usize = 64 << 10;
+    pub const BUFFER_MAX: usize = 4 << 20;
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.buffer_count == Some(0) {
+            return Err(Error::OutOfRange {
+                name: "BUFFERCOUNT",
+                value: 0,
+            });
+        }
+        match self.buffer_bytes {
+            Some(n) if n == 0 || n > Self::BUFFER_MAX || n % Self::BUFFER_UNIT != 0 => {
+                Err(Error::OutOfRange {
+                    name: "MAXTRANSFERSIZE",
+                    value: n as u64,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How much of the machine a run may take.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    /// Bytes read from the source (backup) or written (restore) per second.
+    pub rate_bytes_per_s: Option<u64>,
+    /// Percent of the whole machine's CPU, above 0 up to 100.
+    pub cpu_percent: Option<f64>,
+    /// Idle-class I/O priority for this process.
+    pub low_io_priority: bool,
+}
+
+impl Limits {
+    /// The rate limit at work; its burst is one buffer.
+    pub(crate) fn throttle(&self, clock: &Arc<dyn Clock>, buffer_bytes: usize) -> Option<Throttle> {
+        let rate = self.rate_bytes_per_s.and_then(NonZeroU64::new)?;
+        Some(Throttle::new(
+            clock.clone(),
+            Some(rate),
+            buffer_bytes as u64,
+        ))
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.cpu_percent {
+            Some(p) if !(p > 0.0 && p <= 100.0) => Err(Error::OutOfRange {
+                name: "MAX_CPU_PERCENT",
+                value: p.max(0.0) as u64,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What to do when a file changes while it is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnChange {
+    /// Report it and mark the set as damaged.
+    #[default]
+    Mark,
+    Fail,
+}
+
+#[derive(Debug, Clone)]
+pub struct BackupRequest {
+    pub source: SourceSpec,
+    /// The database's name, where it is not the source's own.
+    pub database: Option<String>,
+    pub devices: Vec<DeviceSpec>,
+    pub disposition: Disposition,
+    pub algorithm: Algorithm,
+    pub level: Level,
+    pub name: String,
+    pub description: String,
+    pub media_name: String,
+    pub media_description: String,
+    pub copy_only: bool,
+    /// Microseconds since the Unix epoch.
+    pub expires_us: Option<i64>,
+    pub on_change: OnChange,
+    /// Directories to be treated as volumes of their own, with the volume's name.
+    pub volume_map: Vec<(PathBuf, String)>,
+    /// End the backup when the database's WAL has grown by more than this meanwhile.
+    pub wal_growth_limit_bytes: Option<u64>,
+    pub tuning: Tuning,
+    pub limits: Limits,
+}
+
+impl BackupRequest {
+    /// A full backup with the defaults: QAT_DEFLATE, LOW, a new media set.
+    pub fn new(source: SourceSpec, devices: Vec<DeviceSpec>) -> BackupRequest {
+        BackupRequest {
+            source,
+            database: None,
+            devices,
+            disposition: Disposition::New,
+            algorithm: Algorithm::QatDeflate,
+            level: Level::Low,
+            name: String::new(),
+            description: String::new(),
+            media_name: String::new(),
+            media_description: String::new(),
+            copy_only: false,
+            expires_us: None,
+            on_change: OnChange::Mark,
+            volume_map: Vec::new(),
+            wal_growth_limit_bytes: None,
+            tuning: Tuning::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct RestoreRequest {
+    pub devices: Vec<DeviceSpec>,
+    /// 1-based; 0 is the last set.
+    pub position: u32,
+    /// Directory that receives the entries; created when missing.
+    pub target: PathBuf,
+    /// Overwrite what stands there.
+    pub replace: bool,
+    /// Only these paths of the set and what is below them; empty: everything.
+    pub only: Vec<PathBuf>,
+    /// Entry path in the set → path below the target (MOVE).
+    pub moves: Vec<(PathBuf, PathBuf)>,
+    pub tuning: Tuning,
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone)]
+pub struct VerifyRequest {
+    pub devices: Vec<DeviceSpec>,
+    /// 1-based; `None` verifies every set.
+    pub position: Option<u32>,
+    pub tuning: Tuning,
+    pub limits: Limits,
+}

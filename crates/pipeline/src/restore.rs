@@ -1,0 +1,260 @@
+//! Restore: every stripe is read at once, blocks are decoded and written in any order, names come last.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::facts;
+use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, MediaSet};
+use longshore_source::SourceKind;
+
+use crate::measure::{Counters, lap};
+use crate::place::Target;
+use crate::plan::{Plan, Sizes};
+use crate::report::{FileTotals, RestoreReport, Run};
+use crate::request::RestoreRequest;
+use crate::unload::{Sink, unload};
+use crate::{Error, House, Observer, history};
+
+struct Writer<'a> {
+    house: &'a House,
+    target: Target,
+    only: &'a [PathBuf],
+    /// Which of `only` was found.
+    found: Vec<AtomicBool>,
+    counters: &'a Counters,
+    entries: AtomicU64,
+    files: AtomicU64,
+}
+
+impl Writer<'_> {
+    /// Whether a path was asked for.
+    fn is_wanted(&self, path: &Path) -> bool {
+        if self.only.is_empty() {
+            return true;
+        }
+        let mut wanted = false;
+        for (i, only) in self.only.iter().enumerate() {
+            if path.starts_with(only) {
+                self.found[i].store(true, Ordering::Relaxed);
+                wanted = true;
+            }
+        }
+        wanted
+    }
+
+    fn put(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        if !self.is_wanted(&entry.path) {
+            return Ok(());
+        }
+        if entry.first {
+            self.entries.fetch_add(1, Ordering::Relaxed);
+            self.files
+                .fetch_add(u64::from(entry.kind == EntryKind::File), Ordering::Relaxed);
+        }
+        if !parts.is_empty() {
+            self.target.put_data(entry, parts)
+        } else if entry.first {
+            self.target.put_name(entry)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Sink for Writer<'_> {
+    fn wants(&self, items: &[Item]) -> bool {
+        items
+            .iter()
+            .any(|i| matches!(i, Item::Entry(e) if self.is_wanted(&e.path)))
+    }
+
+    fn block(&self, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
+        let clock = &*self.house.clock;
+        let at = clock.now();
+        let mut rest = plain;
+        let mut current: Option<Entry> = None;
+        let mut parts = Vec::new();
+        for item in items {
+            match item {
+                Item::Entry(entry) => {
+                    if let Some(before) = current.replace(entry) {
+                        self.put(&before, &parts)?;
+                    }
+                    parts.clear();
+                }
+                Item::Extent(extent) => {
+                    // The manifest was checked: its extents add up to the plain bytes.
+                    let (bytes, later) = rest.split_at(extent.len as usize);
+                    rest = later;
+                    parts.push((extent, bytes));
+                }
+                Item::Mark(mark) => {
+                    tracing::warn!(path = %mark.path.display(), "this file changed while it was backed up");
+                }
+            }
+        }
+        if let Some(last) = current {
+            self.put(&last, &parts)?;
+        }
+        lap(clock, at, &self.counters.write_us);
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn damage(&self, error: MediaError) -> Result<(), Error> {
+        Err(error.into())
+    }
+}
+
+pub fn run(
+    house: &House,
+    request: &RestoreRequest,
+    observer: &dyn Observer,
+) -> Result<RestoreReport, Error> {
+    request.tuning.check()?;
+    request.limits.check()?;
+    let devices: Vec<_> = request
+        .devices
+        .iter()
+        .map(|d| d.open(&house.storage))
+        .collect();
+    let media = MediaSet::open(&devices)?;
+    // A pipe shows its sets only while it is read; there the first one is the default.
+    let seekable = media.stored_bytes()?.is_some();
+    let summary = if seekable {
+        Some(media.set(request.position)?)
+    } else {
+        None
+    };
+    let position = summary
+        .as_ref()
+        .map_or(request.position.max(1), |s| s.header.position);
+    let streams = (0..media.family_count())
+        .map(|i| media.stream(i, position))
+        .collect::<Result<Vec<_>, _>>()?;
+    let header = streams[0].header().clone();
+    let kind = match header.source_kind {
+        1 => SourceKind::Files,
+        2 => SourceKind::Sqlite,
+        kind => return Err(Error::SourceKind { kind }),
+    };
+    let sizes = Sizes::decide(
+        &request.tuning,
+        &request.limits,
+        media.family_count(),
+        1,
+        Some(header.buffer_bytes as usize),
+        media.family_count(),
+    );
+    let counters = Counters::default();
+    let expected = summary
+        .as_ref()
+        .and_then(|s| s.trailer.as_ref())
+        .map(|t| t.plain_bytes_total);
+    counters
+        .expected_bytes
+        .store(expected.unwrap_or(0), Ordering::Relaxed);
+    let mut plan = Plan::for_reading("restore", &media, &header, &sizes, &request.limits);
+    plan.expected_bytes = expected;
+    observer.planned(&plan);
+    let started = house.clock.now();
+    let cpu_before = facts::process_cpu();
+    if request.limits.low_io_priority {
+        facts::lower_io_priority();
+    }
+    let target = Target::open(
+        house,
+        &request.target,
+        request.replace,
+        Some(kind),
+        &request.moves,
+    )?;
+    if let (Some(needed), Some(free), true) =
+        (expected, target.free_bytes(), request.only.is_empty())
+    {
+        // Holes are not counted in either: this refuses only what cannot fit.
+        if needed > free {
+            return Err(Error::TargetFull { free, needed });
+        }
+    }
+    let writer = Writer {
+        house,
+        target,
+        only: &request.only,
+        found: request
+            .only
+            .iter()
+            .map(|_| AtomicBool::new(false))
+            .collect(),
+        counters: &counters,
+        entries: AtomicU64::new(0),
+        files: AtomicU64::new(0),
+    };
+    let unloaded = unload(
+        house,
+        &media,
+        streams,
+        &sizes,
+        &request.limits,
+        &counters,
+        &writer,
+        observer,
+    )?;
+    if let Some(i) = writer.found.iter().position(|f| !f.load(Ordering::Relaxed)) {
+        return Err(Error::NotInSet {
+            path: request.only[i].clone(),
+        });
+    }
+    let totals = FileTotals {
+        entries: writer.entries.into_inner(),
+        files: writer.files.into_inner(),
+    };
+    writer.target.finish()?;
+    let elapsed = house.clock.now() - started;
+    let mut warnings = Vec::new();
+    let damaged = unloaded.trailer.as_ref().is_some_and(|t| t.damaged);
+    if damaged {
+        warnings.push("the backup set was made from files that changed meanwhile (3188)".into());
+    }
+    if let Some(trailer) = &unloaded.trailer {
+        let recorded = history::record_restore(
+            house,
+            &media,
+            &devices,
+            &unloaded.header,
+            trailer,
+            request,
+            house.now_us(),
+        );
+        warnings.extend(recorded.err());
+    }
+    for warning in &warnings {
+        observer.warning(warning);
+    }
+    Ok(RestoreReport {
+        set: header.set,
+        database: header.database,
+        position,
+        target: request.target.display().to_string(),
+        plain_bytes: unloaded.plain_bytes,
+        stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
+        totals,
+        damaged,
+        run: Run {
+            elapsed_s: elapsed.as_secs_f64(),
+            cpu_s: facts::process_cpu()
+                .saturating_sub(cpu_before)
+                .as_secs_f64(),
+            limit: counters.limit(
+                elapsed,
+                sizes.workers,
+                sizes.cpus,
+                sizes.cpu_ceiling.is_some(),
+            ),
+            waits: counters.waits(),
+            samples: unloaded.samples,
+            warnings,
+            plan,
+        },
+    })
+}

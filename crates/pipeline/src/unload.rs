@@ -1,0 +1,340 @@
+//! Reading a backup set: one reader per stripe, workers that decode, and a sink that takes the plain bytes.
+//!
+//! Restore and verify differ only in their [`Sink`]. Every block is checked twice: the payload's CRC-32C
+//! before decoding, the plain bytes' after. At the end, the trailers say whether all of it was there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use longshore_codec::Decompressor;
+use longshore_io::{Buffer, Gate, Pass, Pool, Throttle, crc32c};
+use longshore_media::{
+    Block, BlockStream, Error as MediaError, Item, MediaSet, SetHeader, SetTrailer, manifest,
+};
+use parking_lot::Mutex;
+
+use crate::crew::{Crew, join};
+use crate::measure::{Counters, Sample, Sampler, lap};
+use crate::plan::Sizes;
+use crate::request::Limits;
+use crate::{Error, House, Observer};
+
+/// Takes what comes out of a set. Called from many threads at once.
+pub trait Sink: Sync {
+    /// Whether the block is wanted; what is not wanted is not decoded.
+    fn wants(&self, items: &[Item]) -> bool;
+
+    /// The block's plain bytes, checked.
+    fn block(&self, items: Vec<Item>, plain: &[u8]) -> Result<(), Error>;
+
+    /// Something is damaged: an error ends the run, `Ok` goes on with what can still be read.
+    fn damage(&self, error: MediaError) -> Result<(), Error>;
+}
+
+/// What a finished unloading knows.
+pub struct Unloaded {
+    pub header: SetHeader,
+    /// The first family's; `None` when its stream was damaged and the sink went on.
+    pub trailer: Option<SetTrailer>,
+    pub plain_bytes: u64,
+    pub samples: Vec<Sample>,
+}
+
+struct Read {
+    block: Block,
+    payload: Buffer,
+    device: Arc<str>,
+}
+
+struct Shared<'a> {
+    house: &'a House,
+    crew: Crew,
+    gate: Gate,
+    limited: bool,
+    throttle: Option<Throttle>,
+    payloads: Pool,
+    plains: Pool,
+    counters: &'a Counters,
+    sink: &'a dyn Sink,
+    trailers: Mutex<Vec<SetTrailer>>,
+    plain_bytes: AtomicU64,
+    entries: AtomicU64,
+    /// Blocks whose content was not looked at make the totals incomparable.
+    skipped: AtomicU64,
+}
+
+/// Reads the set that `streams` stand at, over all families, into `sink`.
+pub fn unload(
+    house: &House,
+    media: &MediaSet,
+    streams: Vec<BlockStream>,
+    sizes: &Sizes,
+    limits: &Limits,
+    counters: &Counters,
+    sink: &dyn Sink,
+    observer: &dyn Observer,
+) -> Result<Unloaded, Error> {
+    let header = streams[0].header().clone();
+    for (i, stream) in streams.iter().enumerate() {
+        if stream.header().set != header.set {
+            return Err(Error::Media(MediaError::SetDamaged {
+                device: media.device(i).to_owned(),
+                position: header.position,
+                what: "its stripes hold different sets at this position".into(),
+            }));
+        }
+    }
+    let pool = |count: usize, bytes: usize| {
+        Pool::new(count, bytes).map_err(|source| Error::Memory {
+            bytes: (count as u64).saturating_mul(bytes as u64),
+            source,
+        })
+    };
+    let payloads = pool(sizes.buffer_count, sizes.output_bytes)?;
+    let plains = pool(sizes.workers, sizes.buffer_bytes)?;
+    let shared = Shared {
+        house,
+        crew: Crew::new(vec![payloads.clone(), plains.clone()]),
+        gate: Gate::new(house.clock.clone(), sizes.cpus, sizes.cpu_ceiling),
+        limited: sizes.cpu_ceiling.is_some(),
+        throttle: limits.throttle(&house.clock, sizes.buffer_bytes),
+        payloads,
+        plains,
+        counters,
+        sink,
+        trailers: Mutex::new(Vec::new()),
+        plain_bytes: AtomicU64::new(0),
+        entries: AtomicU64::new(0),
+        skipped: AtomicU64::new(0),
+    };
+    let families = streams.len();
+    let sampler = Sampler::new();
+    let samples = std::thread::scope(|scope| {
+        let samples = scope.spawn(|| sampler.watch(&*house.clock, counters, observer));
+        let (send, receive) = bounded(sizes.buffer_count);
+        let workers: Vec<_> = (0..sizes.workers)
+            .map(|_| {
+                let receive = receive.clone();
+                let shared = &shared;
+                scope.spawn(move || shared.crew.work("worker", || shared.decode_all(receive)))
+            })
+            .collect();
+        // Only workers hold receivers: when they are gone, readers notice.
+        drop(receive);
+        let readers: Vec<_> = streams
+            .into_iter()
+            .map(|stream| {
+                let send = send.clone();
+                let shared = &shared;
+                scope.spawn(move || shared.crew.work("reader", || shared.read_all(stream, send)))
+            })
+            .collect();
+        drop(send);
+        readers.into_iter().for_each(|t| drop(join(t)));
+        workers.into_iter().for_each(|t| drop(join(t)));
+        sampler.end();
+        samples.join().unwrap_or_default()
+    });
+    shared.crew.verdict()?;
+    house.check_cancel()?;
+    shared.check_totals(media.device(0), &header, families)?;
+    let trailer = shared.trailers.lock().first().cloned();
+    let plain_bytes = shared.plain_bytes.into_inner();
+    Ok(Unloaded {
+        header,
+        trailer,
+        plain_bytes,
+        samples,
+    })
+}
+
+impl Shared<'_> {
+    fn read_all(&self, mut stream: BlockStream, send: Sender<Read>) -> Result<(), Error> {
+        let clock = &*self.house.clock;
+        let device: Arc<str> = stream.device().into();
+        let mut before = stream.offset();
+        while !self.crew.has_failed() {
+            self.house.check_cancel()?;
+            let at = clock.now();
+            let Some(mut payload) = self.payloads.take() else {
+                return Ok(());
+            };
+            let at = lap(clock, at, &self.counters.buffer_wait_us);
+            let next = stream.next(&mut payload);
+            lap(clock, at, &self.counters.read_us);
+            self.counters.reads.fetch_add(1, Ordering::Relaxed);
+            let offset = stream.offset();
+            self.counters
+                .stored_bytes
+                .fetch_add(offset - before, Ordering::Relaxed);
+            before = offset;
+            match next {
+                Ok(Some(block)) => {
+                    let read = Read {
+                        block,
+                        payload,
+                        device: device.clone(),
+                    };
+                    if send.send(read).is_err() {
+                        return Ok(());
+                    }
+                }
+                Ok(None) => {
+                    self.trailers.lock().extend(stream.trailer().cloned());
+                    return Ok(());
+                }
+                // Behind a damaged record nothing of this stripe can be found.
+                Err(e) => return self.sink.damage(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn decode_all(&self, receive: Receiver<Read>) -> Result<(), Error> {
+        let clock = &*self.house.clock;
+        let mut decompressor = Decompressor::new();
+        let mut turn: Option<Pass> = None;
+        loop {
+            let read = match receive.try_recv() {
+                Ok(read) => read,
+                Err(_) => {
+                    turn = None;
+                    match receive.recv() {
+                        Ok(read) => read,
+                        Err(_) => return Ok(()),
+                    }
+                }
+            };
+            if self.crew.has_failed() {
+                return Ok(());
+            }
+            if let Some(throttle) = &self.throttle {
+                turn = None;
+                let at = clock.now();
+                throttle.take(u64::from(read.block.header.plain_len));
+                lap(clock, at, &self.counters.rate_wait_us);
+            }
+            let Some(mut plain) = self.plains.take() else {
+                return Ok(());
+            };
+            let at = clock.now();
+            if turn.is_none() {
+                turn = Some(self.gate.enter());
+            }
+            let at = lap(clock, at, &self.counters.cpu_wait_us);
+            let decoded = self.decode(&read, &mut decompressor, &mut plain);
+            lap(clock, at, &self.counters.compute_us);
+            let plain_len = read.block.header.plain_len as usize;
+            drop(read);
+            match decoded {
+                Ok(None) => {}
+                Ok(Some(items)) => {
+                    self.plain_bytes
+                        .fetch_add(plain_len as u64, Ordering::Relaxed);
+                    self.counters
+                        .plain_bytes
+                        .fetch_add(plain_len as u64, Ordering::Relaxed);
+                    // Writing waits for devices: somebody else may compute.
+                    turn = None;
+                    self.sink.block(items, &plain[..plain_len])?;
+                }
+                Err(e) => self.sink.damage(e)?,
+            }
+            if self.limited {
+                turn = None;
+            }
+        }
+    }
+
+    /// Checks and decodes one block; `None` when the sink does not want it.
+    fn decode(
+        &self,
+        read: &Read,
+        decompressor: &mut Decompressor,
+        plain: &mut [u8],
+    ) -> Result<Option<Vec<Item>>, MediaError> {
+        let header = &read.block.header;
+        let damaged = |what: String| MediaError::BlockDamaged {
+            device: read.device.to_string(),
+            offset: read.block.payload_offset,
+            sequence: header.sequence,
+            what,
+        };
+        let items = manifest::decode(&read.block.manifest, header.plain_len)
+            .map_err(|e| damaged(e.to_string()))?;
+        let named = items
+            .iter()
+            .filter(|i| matches!(i, Item::Entry(e) if e.first))
+            .count() as u64;
+        self.entries.fetch_add(named, Ordering::Relaxed);
+        self.counters.entries.fetch_add(named, Ordering::Relaxed);
+        if !self.sink.wants(&items) {
+            self.skipped.fetch_add(1, Ordering::Relaxed);
+            return Ok(None);
+        }
+        let payload = &read.payload[..header.stored_len as usize];
+        let found = crc32c(payload);
+        if found != header.stored_crc {
+            return Err(damaged(format!(
+                "stored bytes have CRC-32C {found:#010x}, not {:#010x}",
+                header.stored_crc
+            )));
+        }
+        let plain = plain
+            .get_mut(..header.plain_len as usize)
+            .ok_or_else(|| damaged("too long".into()))?;
+        if !plain.is_empty() {
+            decompressor
+                .decompress(header.algorithm, payload, plain)
+                .map_err(|e| damaged(format!("it does not decode: {e}")))?;
+        }
+        let found = crc32c(plain);
+        if found != header.plain_crc {
+            return Err(damaged(format!(
+                "plain bytes have CRC-32C {found:#010x}, not {:#010x}",
+                header.plain_crc
+            )));
+        }
+        Ok(Some(items))
+    }
+
+    /// What only all stripes together show.
+    fn check_totals(&self, device: &str, header: &SetHeader, families: usize) -> Result<(), Error> {
+        let trailers = self.trailers.lock();
+        if trailers.len() < families {
+            // The sink heard why.
+            return Ok(());
+        }
+        let damaged = |what: &str| MediaError::SetDamaged {
+            device: device.to_owned(),
+            position: header.position,
+            what: what.to_owned(),
+        };
+        let blocks: u64 = trailers.iter().map(|t| t.blocks_here).sum();
+        let first = &trailers[0];
+        let same = |t: &SetTrailer| {
+            t.blocks_total == first.blocks_total
+                && t.plain_bytes_total == first.plain_bytes_total
+                && t.stored_bytes_total == first.stored_bytes_total
+                && t.entries_total == first.entries_total
+                && t.files_total == first.files_total
+                && t.finish_us == first.finish_us
+                && t.damaged == first.damaged
+        };
+        if !trailers.iter().all(same) {
+            self.sink
+                .damage(damaged("its trailers contradict each other"))?;
+        } else if blocks != first.blocks_total {
+            self.sink.damage(damaged("blocks are missing"))?;
+        } else if self.skipped.load(Ordering::Relaxed) == 0
+            && (self.plain_bytes.load(Ordering::Relaxed) != first.plain_bytes_total
+                || self.entries.load(Ordering::Relaxed) != first.entries_total)
+        {
+            self.sink.damage(damaged(
+                "its content does not add up to what its trailer says",
+            ))?;
+        }
+        Ok(())
+    }
+}
