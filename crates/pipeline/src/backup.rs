@@ -140,7 +140,7 @@ pub fn run(
         description: request.description.clone(),
         machine: history::machine(),
         user: history::user(),
-        origin: request.source.to_string(),
+        origin: history::origin(&request.source),
     };
     let set_plan = SetPlan {
         disposition: request.disposition,
@@ -349,7 +349,9 @@ impl Shared<'_> {
                 let threads: Vec<_> = (0..workers)
                     .map(|_| scope.spawn(|| self.crew.work("worker", || self.compress_all(&feed))))
                     .collect();
-                threads.into_iter().for_each(|t| drop(join(t)));
+                threads.into_iter().for_each(|t| {
+                join(t);
+            });
             });
             let mut feed = feed.into_inner();
             self.note_changes(std::mem::take(&mut feed.changes))?;

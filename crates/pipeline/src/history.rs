@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use longshore_media::{BackupDevice, MediaSet, SetHeader, SetTrailer, Totals};
 
+use longshore_source::SourceSpec;
+
 use crate::House;
 use crate::request::RestoreRequest;
 
@@ -36,4 +38,15 @@ pub fn record_restore(
     _now: i64,
 ) -> Result<(), String> {
     Ok(())
+}
+
+/// Where a source is, for people.
+pub fn origin(source: &SourceSpec) -> String {
+    match source {
+        SourceSpec::Sqlite(path) => format!("sqlite:{}", path.display()),
+        SourceSpec::Files(paths) => {
+            let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
+            format!("files:{}", paths.join(" "))
+        }
+    }
 }

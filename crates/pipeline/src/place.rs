@@ -336,13 +336,12 @@ impl Target {
             g.written += bytes;
             g.written >= g.entry.len
         });
-        if let Some(grown) = growing.remove(&name).filter(|_| done) {
-            drop(growing);
-            drop(file);
-            drop(grown);
-            return self.set_attributes(&name, entry);
+        let grown = if done { growing.remove(&name) } else { None };
+        drop(growing);
+        match grown {
+            Some(_) => self.set_attributes(&name, entry),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn create(&self, name: &Path) -> Result<Arc<dyn File>, Error> {

@@ -131,8 +131,12 @@ pub fn unload(
             })
             .collect();
         drop(send);
-        readers.into_iter().for_each(|t| drop(join(t)));
-        workers.into_iter().for_each(|t| drop(join(t)));
+        readers.into_iter().for_each(|t| {
+                join(t);
+            });
+        workers.into_iter().for_each(|t| {
+                join(t);
+            });
         sampler.end();
         samples.join().unwrap_or_default()
     });

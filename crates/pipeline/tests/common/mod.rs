@@ -1,0 +1,134 @@
+//! What the pipeline's tests share: houses, trees and comparisons.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use longshore_codec::Algorithm;
+use longshore_io::{Host, HostClock, Storage};
+use longshore_media::DeviceSpec;
+use longshore_pipeline::{
+    BackupReport, BackupRequest, Error, House, Limits, Report, Request, RestoreReport, RestoreRequest, Silent,
+    SourceSpec, Tuning, VerifyReport, VerifyRequest, run,
+};
+
+pub fn house() -> House {
+    house_on(Arc::new(Host::new()))
+}
+
+pub fn house_on(storage: Arc<dyn Storage>) -> House {
+    House { storage, clock: Arc::new(HostClock), catalog: None, cancel: Arc::new(AtomicBool::new(false)) }
+}
+
+pub fn stripes(dir: &Path, count: usize) -> Vec<DeviceSpec> {
+    (0..count).map(|i| DeviceSpec::File(dir.join(format!("s{i}.bak")))).collect()
+}
+
+pub fn backup_request(source: SourceSpec, devices: Vec<DeviceSpec>, algorithm: Algorithm) -> BackupRequest {
+    BackupRequest { algorithm, ..BackupRequest::new(source, devices) }
+}
+
+pub fn restore_request(devices: Vec<DeviceSpec>, target: &Path) -> RestoreRequest {
+    RestoreRequest {
+        devices,
+        position: 0,
+        target: target.into(),
+        replace: false,
+        only: Vec::new(),
+        moves: Vec::new(),
+        tuning: Tuning::default(),
+        limits: Limits::default(),
+    }
+}
+
+pub fn backup(house: &House, request: BackupRequest) -> Result<BackupReport, Error> {
+    match run(house, &Request::Backup(request), &Silent)? {
+        Report::Backup(report) => Ok(report),
+        other => panic!("a backup reported {other:?}"),
+    }
+}
+
+pub fn restore(house: &House, request: RestoreRequest) -> Result<RestoreReport, Error> {
+    match run(house, &Request::Restore(request), &Silent)? {
+        Report::Restore(report) => Ok(report),
+        other => panic!("a restore reported {other:?}"),
+    }
+}
+
+pub fn verify(house: &House, devices: Vec<DeviceSpec>) -> Result<VerifyReport, Error> {
+    let (tuning, limits) = (Tuning::default(), Limits::default());
+    match run(house, &Request::Verify(VerifyRequest { devices, position: None, tuning, limits }), &Silent)? {
+        Report::Verify(report) => Ok(report),
+        other => panic!("a verification reported {other:?}"),
+    }
+}
+
+/// Bytes that compress about threefold, the same for the same seed.
+pub fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut out = Vec::with_capacity(len + 64);
+    while out.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend_from_slice(format!("row {:08x} name-{} ", state as u32, state % 97).as_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// A tree with everything a file system can hold that a backup must bring back.
+pub fn odd_tree(root: &Path) {
+    let write = |name: &Path, bytes: &[u8]| {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    write(Path::new("big.dat"), &content(1, 5 * 1024 * 1024 + 12_345));
+    write(Path::new("exact.dat"), &content(2, 2 << 20));
+    write(Path::new("zeros.dat"), &vec![0; 3 << 20]);
+    write(Path::new("empty"), b"");
+    for i in 0..300 {
+        write(Path::new(&format!("many/d{}/f{i}", i % 7)), &content(i, (i * 37) as usize));
+    }
+    write(Path::new(OsStr::from_bytes(b"odd/sp ace\nnew line \xff\xfe")), b"odd name");
+    write(Path::new("odd/\u{1f6a2} ship"), b"unicode");
+    std::fs::create_dir_all(root.join("empty dir/inner")).unwrap();
+    symlink("../big.dat", root.join("odd/link")).unwrap();
+    symlink("/nowhere/at all", root.join("odd/dangling")).unwrap();
+    std::fs::hard_link(root.join("exact.dat"), root.join("odd/hard")).unwrap();
+    let sparse = std::fs::File::create(root.join("sparse.dat")).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    sparse.write_all_at(b"island", 33 << 20).unwrap();
+    std::fs::set_permissions(root.join("empty"), std::fs::Permissions::from_mode(0o4640)).unwrap();
+    std::fs::set_permissions(root.join("empty dir"), std::fs::Permissions::from_mode(0o500)).unwrap();
+}
+
+/// Everything observable of a tree, for comparison.
+pub fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
+    let mut all = BTreeMap::new();
+    let mut stack = vec![root.to_path_buf()];
+    while let Some(path) = stack.pop() {
+        let meta = std::fs::symlink_metadata(&path).unwrap();
+        let name = path.strip_prefix(root).unwrap().to_path_buf();
+        let what = if meta.is_symlink() {
+            format!("-> {:?}", std::fs::read_link(&path).unwrap())
+        } else if meta.is_dir() {
+            stack.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+            format!("dir {:o} {}", meta.mode(), meta.mtime())
+        } else {
+            let hash = longshore_io::crc32c(&std::fs::read(&path).unwrap());
+            format!("{:o} {} {}.{} {hash:08x} x{}", meta.mode(), meta.len(), meta.mtime(), meta.mtime_nsec(), meta.nlink())
+        };
+        // The root's own times belong to whoever made it.
+        if !name.as_os_str().is_empty() {
+            all.insert(name, what);
+        }
+    }
+    all
+}

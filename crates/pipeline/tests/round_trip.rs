@@ -1,0 +1,75 @@
+//! What goes in comes out: every algorithm, stripe count and kind of file.
+
+mod common;
+
+use common::*;
+use longshore_codec::Algorithm;
+use longshore_pipeline::{Disposition, Error, SourceSpec, Tuning};
+
+#[test]
+fn a_tree_comes_back_as_it_was_with_every_algorithm_and_stripe_count() {
+    let source = tempfile::tempdir().unwrap();
+    odd_tree(source.path());
+    let before = describe(source.path());
+    for algorithm in Algorithm::ALL {
+        for count in [1, 3] {
+            let (media, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let devices = stripes(media.path(), count);
+            let spec = SourceSpec::Files(vec![source.path().into()]);
+            let report = backup(&house(), backup_request(spec, devices.clone(), algorithm)).unwrap();
+            assert!(!report.damaged, "{algorithm} x{count}: {:?}", report.changed);
+            let verified = verify(&house(), devices.clone()).unwrap();
+            assert!(verified.is_valid(), "{algorithm} x{count}: {:?}", verified.findings);
+            let restored = restore(&house(), restore_request(devices, target.path())).unwrap();
+            assert_eq!(restored.totals, report.totals);
+            assert_eq!(describe(target.path()), before, "{algorithm} x{count}");
+            assert_eq!(describe(source.path()), before, "the source was changed");
+        }
+    }
+}
+
+#[test]
+fn two_buffers_and_one_stripe_do_not_deadlock() {
+    let source = tempfile::tempdir().unwrap();
+    odd_tree(source.path());
+    let (media, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let devices = stripes(media.path(), 1);
+    let mut request =
+        backup_request(SourceSpec::Files(vec![source.path().into()]), devices.clone(), Algorithm::QatDeflate);
+    request.tuning = Tuning { buffer_count: Some(2), buffer_bytes: Some(64 << 10) };
+    backup(&house(), request).unwrap();
+    let mut request = restore_request(devices, target.path());
+    request.tuning = Tuning { buffer_count: Some(1), buffer_bytes: None };
+    restore(&house(), request).unwrap();
+    assert_eq!(describe(target.path()), describe(source.path()));
+}
+
+#[test]
+fn sets_are_appended_and_each_position_restores_its_own_state() {
+    let source = tempfile::tempdir().unwrap();
+    let media = tempfile::tempdir().unwrap();
+    let devices = stripes(media.path(), 2);
+    let file = source.path().join("data");
+    for n in 1..=3u32 {
+        std::fs::write(&file, content(u64::from(n), 3_000_000 + n as usize)).unwrap();
+        let spec = SourceSpec::Files(vec![source.path().into()]);
+        let mut request = backup_request(spec, devices.clone(), Algorithm::Zstd);
+        request.disposition = Disposition::Append;
+        assert_eq!(backup(&house(), request).unwrap().position, n);
+    }
+    for n in 1..=3u32 {
+        let target = tempfile::tempdir().unwrap();
+        let mut request = restore_request(devices.clone(), target.path());
+        request.position = n;
+        restore(&house(), request).unwrap();
+        let got = std::fs::read(target.path().join("data")).unwrap();
+        assert_eq!(got, content(u64::from(n), 3_000_000 + n as usize));
+    }
+    let spec = SourceSpec::Files(vec![source.path().into()]);
+    let mut other = backup_request(spec.clone(), devices.clone(), Algorithm::Lz4);
+    other.disposition = Disposition::Append;
+    assert_eq!(backup(&house(), other).unwrap_err().number(), Some(3098));
+    let again = backup_request(spec, devices, Algorithm::Zstd);
+    let refused = backup(&house(), again).unwrap_err();
+    assert!(matches!(refused, Error::Media(longshore_media::Error::Exists { .. })), "{refused}");
+}
