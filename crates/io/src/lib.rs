@@ -14,6 +14,7 @@ mod gate;
 mod host;
 mod names;
 mod pool;
+mod sim;
 mod storage;
 mod throttle;
 
@@ -22,5 +23,6 @@ pub use clock::{Clock, HostClock, SimClock};
 pub use gate::{Gate, Pass};
 pub use host::Host;
 pub use pool::{ALIGN_BYTES, Buffer, Pool};
+pub use sim::{Fault, Op, SimDisk};
 pub use storage::{Attributes, Dir, File, FileKind, OpenHow, Stat, Storage, Via};
 pub use throttle::Throttle;

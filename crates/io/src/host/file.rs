@@ -54,6 +54,15 @@ impl Cut {
     }
 }
 
+/// Refuses offsets beyond `i64`, which the system takes for negative: to `preadv2` and `pwritev2`,
+/// -1 means the descriptor's own position.
+fn possible(offset: u64, len: usize) -> io::Result<()> {
+    match offset.checked_add(len as u64) {
+        Some(end) if i64::try_from(end).is_ok() => Ok(()),
+        _ => Err(Errno::INVAL.into()),
+    }
+}
+
 impl HostFile {
     pub(super) fn new(fd: OwnedFd, how: OpenHow) -> Self {
         Self {
@@ -82,6 +91,15 @@ impl HostFile {
             rustix::fs::open(path, flags, Mode::empty()).ok()
         };
         self.direct.get_or_init(open).as_ref().map(|fd| fd.as_fd())
+    }
+
+    /// How a call goes directly, if it does.
+    fn cut(&self, via: Via, buf: &[u8], offset: u64) -> Option<(Cut, BorrowedFd<'_>)> {
+        if via != Via::Direct {
+            return None;
+        }
+        let cut = Cut::new(buf.as_ptr() as usize, offset, buf.len())?;
+        Some((cut, self.direct()?))
     }
 
     /// Transfers one cut call: `part(range, directly)` does a range of the buffer.
@@ -138,14 +156,11 @@ impl HostFile {
 
 impl File for HostFile {
     fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
+        possible(offset, buf.len())?;
         if via == Via::Cache {
             return Ok(rustix::io::pread(&self.fd, buf, offset)?);
         }
-        let cut = match via {
-            Via::Direct => Cut::new(buf.as_ptr() as usize, offset, buf.len()),
-            _ => None,
-        };
-        let (Some(cut), Some(direct)) = (cut, self.direct()) else {
+        let Some((cut, direct)) = self.cut(via, buf, offset) else {
             return self.read_dontcache(buf, offset);
         };
         Self::in_parts(&cut, buf.len(), |range, directly| {
@@ -163,14 +178,11 @@ impl File for HostFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<usize> {
+        possible(offset, buf.len())?;
         if via == Via::Cache {
             return Ok(rustix::io::pwrite(&self.fd, buf, offset)?);
         }
-        let cut = match via {
-            Via::Direct => Cut::new(buf.as_ptr() as usize, offset, buf.len()),
-            _ => None,
-        };
-        let (Some(cut), Some(direct)) = (cut, self.direct()) else {
+        let Some((cut, direct)) = self.cut(via, buf, offset) else {
             return self.write_dontcache(buf, offset);
         };
         Self::in_parts(&cut, buf.len(), |range, directly| {

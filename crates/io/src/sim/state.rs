@@ -1,0 +1,326 @@
+//! What a simulated disk holds: what everybody sees now, what is durable, and what lies between.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::content::{Change, Content};
+use super::fault::{Call, Fault, Op, Verdict};
+use super::random::Random;
+use super::tree::{Body, Entry, Ino, Node, ROOT, Tree};
+
+/// A simulated clock tick: every change of a file gets a time of its own.
+const TICK_NS: i64 = 1_000;
+
+/// The simulated time of the first change: 2020-01-01.
+const START_NS: i64 = 1_577_836_800_000_000_000;
+
+/// The root's file system; each mount has the next number.
+const ROOT_DEV: u64 = 1;
+
+/// How many symbolic links a path may lead through, as on Linux.
+const LINKS_MAX: usize = 40;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) seed: u64,
+    pub(super) random: Random,
+    /// The names everybody sees.
+    pub(super) live: Tree,
+    /// The names that are durable.
+    pub(super) durable: Tree,
+    /// Per file system, what turns `durable` into `live`.
+    pub(super) journals: BTreeMap<u64, Vec<Entry>>,
+    pub(super) files: BTreeMap<Ino, Data>,
+    pub(super) ino_last: Ino,
+    pub(super) dev_last: u64,
+    pub(super) now_ns: i64,
+    pub(super) steps: u64,
+    pub(super) history: Vec<(Op, PathBuf)>,
+    pub(super) cut_at: Option<u64>,
+    pub(super) power_is_off: bool,
+    pub(super) faults: Vec<Fault>,
+    /// Trees that somebody else removes at a step.
+    pub(super) removals: Vec<(u64, PathBuf)>,
+    /// Bytes a file system holds at most.
+    pub(super) capacity_bytes: BTreeMap<u64, u64>,
+    /// Later rules go before earlier ones.
+    pub(super) cached: Vec<(PathBuf, bool)>,
+    pub(super) tells_holes: bool,
+    /// Who holds the lock of a file.
+    pub(super) locks: BTreeMap<Ino, u64>,
+    pub(super) handle_last: u64,
+}
+
+/// The bytes of one file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Data {
+    pub(super) live: Content,
+    pub(super) durable: Content,
+    /// What turns `durable` into `live`, in order.
+    pub(super) pending: Vec<Change>,
+}
+
+impl Data {
+    pub(super) fn change(&mut self, change: Change) {
+        self.live.apply(&change);
+        self.pending.push(change);
+    }
+
+    pub(super) fn sync(&mut self) {
+        for change in self.pending.drain(..) {
+            self.durable.apply(&change);
+        }
+    }
+}
+
+pub(super) fn errno(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+/// Whether a call that passed all faults is to be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Power {
+    On,
+    /// The power goes during this very call: it may have had its effect, but nobody learns of it.
+    Going,
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            random: Random::new(seed),
+            live: Tree::new(ROOT_DEV),
+            durable: Tree::new(ROOT_DEV),
+            journals: BTreeMap::new(),
+            files: BTreeMap::new(),
+            ino_last: ROOT,
+            dev_last: ROOT_DEV,
+            now_ns: START_NS,
+            steps: 0,
+            history: Vec::new(),
+            cut_at: None,
+            power_is_off: false,
+            faults: Vec::new(),
+            removals: Vec::new(),
+            capacity_bytes: BTreeMap::new(),
+            cached: Vec::new(),
+            tells_holes: true,
+            locks: BTreeMap::new(),
+            handle_last: 0,
+        }
+    }
+
+    pub(super) fn judge(&mut self, call: &Call<'_>) -> Verdict {
+        let mut verdict = Verdict::default();
+        for fault in &mut self.faults {
+            fault.judge(call, &mut self.random, &mut verdict);
+        }
+        verdict
+    }
+
+    /// Counts a call and says whether it goes on.
+    pub(super) fn begin(&mut self, op: Op, path: &Path) -> io::Result<Power> {
+        if self.power_is_off {
+            return Err(errno(libc::EIO));
+        }
+        if !op.is_step() {
+            return Ok(Power::On);
+        }
+        let due = |(step, _): &(u64, PathBuf)| *step <= self.steps;
+        for (_, tree) in self
+            .removals
+            .extract_if(.., |removal| due(removal))
+            .collect::<Vec<_>>()
+        {
+            self.remove_tree(&tree);
+        }
+        if self.cut_at.is_some_and(|step| step <= self.steps) {
+            self.power_is_off = true;
+            return Ok(Power::Going);
+        }
+        self.steps += 1;
+        self.history.push((op, path.to_owned()));
+        Ok(Power::On)
+    }
+
+    pub(super) fn tick(&mut self) -> i64 {
+        self.now_ns += TICK_NS;
+        self.now_ns
+    }
+
+    /// Makes an entry seen, and durable some time.
+    pub(super) fn journal(&mut self, dev: u64, entry: Entry) {
+        self.live.apply(&entry);
+        self.journals.entry(dev).or_default().push(entry);
+    }
+
+    pub(super) fn add(&mut self, dir: Ino, name: &OsStr, body: Body, mode: u32) -> io::Result<Ino> {
+        let dev = self.node(dir)?.dev;
+        self.ino_last += 1;
+        let ino = self.ino_last;
+        if matches!(body, Body::File) {
+            self.files.insert(ino, Data::default());
+        }
+        let node = Node::new(body, mode, dev, self.tick());
+        self.journal(
+            dev,
+            Entry::Add {
+                dir,
+                name: name.to_owned(),
+                ino,
+                node,
+            },
+        );
+        Ok(ino)
+    }
+
+    /// Makes the journal durable up to the last entry that concerns `dir`, hence all before it.
+    pub(super) fn sync_dir(&mut self, dir: Ino) {
+        let Some(dev) = self.live.node(dir).map(|node| node.dev) else {
+            return;
+        };
+        let Some(journal) = self.journals.get_mut(&dev) else {
+            return;
+        };
+        let end = journal
+            .iter()
+            .rposition(|entry| entry.concerns(dir))
+            .map_or(0, |last| last + 1);
+        for entry in journal.drain(..end) {
+            self.durable.apply(&entry);
+        }
+    }
+
+    pub(super) fn sync_all(&mut self, dev: u64) {
+        for entry in self.journals.remove(&dev).unwrap_or_default() {
+            self.durable.apply(&entry);
+        }
+        for (ino, data) in &mut self.files {
+            if self.live.node(*ino).is_some_and(|node| node.dev == dev) {
+                data.sync();
+            }
+        }
+    }
+
+    /// A sync that failed: each change is now on the disk or never will be.
+    pub(super) fn sync_failed(&mut self, ino: Ino) {
+        let Some(data) = self.files.get_mut(&ino) else {
+            return;
+        };
+        for change in data.pending.drain(..) {
+            if self.random.below(2) == 0 {
+                data.durable.apply(&change);
+            }
+        }
+    }
+
+    /// Everything everybody sees becomes durable.
+    pub(super) fn settle(&mut self) {
+        for dev in ROOT_DEV..=self.dev_last {
+            self.sync_all(dev);
+        }
+    }
+
+    pub(super) fn node(&self, ino: Ino) -> io::Result<&Node> {
+        self.live.node(ino).ok_or_else(|| errno(libc::ENOENT))
+    }
+
+    pub(super) fn data(&mut self, ino: Ino) -> io::Result<&mut Data> {
+        self.files.get_mut(&ino).ok_or_else(|| errno(libc::ENOENT))
+    }
+
+    /// The directory that holds the last component of `name`, a normal name below `dir`.
+    pub(super) fn parent(&self, dir: Ino, name: &Path) -> io::Result<Ino> {
+        let mut at = dir;
+        for part in name.parent().into_iter().flatten() {
+            at = self.child(at, part)?.ok_or_else(|| errno(libc::ENOENT))?;
+            match self.node(at)?.body {
+                Body::Dir(_) => {}
+                Body::Symlink(_) => return Err(errno(libc::ELOOP)),
+                Body::File => return Err(errno(libc::ENOTDIR)),
+            }
+        }
+        Ok(at)
+    }
+
+    /// What `name` is in `dir`, if anything.
+    pub(super) fn child(&self, dir: Ino, name: &OsStr) -> io::Result<Option<Ino>> {
+        if name.len() > 255 {
+            return Err(errno(libc::ENAMETOOLONG));
+        }
+        Ok(self.live.lookup(dir, name))
+    }
+
+    /// Follows `path` from the root, symbolic links and `..` included: where it really is.
+    pub(super) fn resolve(&self, path: &Path) -> io::Result<(Ino, PathBuf)> {
+        let parts = |path: &Path| {
+            path.components()
+                .rev()
+                .map(|c| c.as_os_str().to_owned())
+                .collect()
+        };
+        let mut todo: Vec<OsString> = parts(path);
+        let (mut at, mut real, mut links) = (ROOT, PathBuf::from("/"), 0);
+        while let Some(part) = todo.pop() {
+            match Path::new(&part).components().next() {
+                Some(Component::Normal(name)) => {
+                    let names = self.live.names(at).ok_or_else(|| errno(libc::ENOTDIR))?;
+                    let ino = *names.get(name).ok_or_else(|| errno(libc::ENOENT))?;
+                    if let Body::Symlink(target) = &self.node(ino)?.body {
+                        links += 1;
+                        if links > LINKS_MAX {
+                            return Err(errno(libc::ELOOP));
+                        }
+                        let more: Vec<OsString> = parts(target);
+                        todo.extend(more);
+                    } else {
+                        at = ino;
+                        real.push(name);
+                    }
+                }
+                Some(Component::ParentDir) => {
+                    at = self.node(at)?.parent;
+                    real.pop();
+                }
+                Some(Component::RootDir) => (at, real) = (ROOT, PathBuf::from("/")),
+                _ => {}
+            }
+        }
+        Ok((at, real))
+    }
+
+    pub(super) fn used_bytes(&self, dev: u64) -> u64 {
+        let here = |ino| {
+            self.live
+                .node(ino)
+                .is_some_and(|node| node.dev == dev && node.links > 0)
+        };
+        self.files
+            .iter()
+            .filter(|(ino, _)| here(**ino))
+            .map(|(_, data)| data.live.used_bytes())
+            .sum()
+    }
+
+    /// Somebody else removes `path` and all below it.
+    pub(super) fn remove_tree(&mut self, path: &Path) {
+        if let Ok((ino, _)) = self.resolve(path)
+            && let Some(name) = path.file_name()
+            && let Ok(node) = self.node(ino)
+        {
+            self.remove_below(node.parent, name.to_owned(), ino);
+        }
+    }
+
+    fn remove_below(&mut self, dir: Ino, name: OsString, ino: Ino) {
+        for (name, child) in self.live.names(ino).cloned().unwrap_or_default() {
+            self.remove_below(ino, name, child);
+        }
+        if let Ok(node) = self.node(dir) {
+            self.journal(node.dev, Entry::Remove { dir, name });
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What only the real file system can show.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longshore_io::{Attributes, FileKind, Host, OpenHow, Pool, Storage, Via};
+
+use crate::{Place, noise, put};
+
+fn place() -> Place {
+    Place::on_the_host(Host::new())
+}
+
+/// Whether the file system under `path` has pages of its own that it drops when told: not so one in
+/// memory, nor one laid over another.
+fn has_a_page_cache(path: &Path) -> bool {
+    let magic = rustix::fs::statfs(path).unwrap().f_type as i64;
+    let has = ![libc::TMPFS_MAGIC, libc::OVERLAYFS_SUPER_MAGIC].contains(&magic);
+    if !has {
+        eprintln!(
+            "skipped: {} is on a file system without a page cache of its own",
+            path.display()
+        );
+    }
+    has
+}
+
+/// The descriptors this process has open on `path`, with their open flags.
+fn descriptors(path: &Path) -> Vec<i32> {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
+        .map(|entry| {
+            let number = entry.file_name().into_string().unwrap();
+            let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap();
+            let flags = text
+                .lines()
+                .find_map(|line| line.strip_prefix("flags:"))
+                .unwrap();
+            i32::from_str_radix(flags.trim(), 8).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn a_fifo_is_refused_at_once_and_nobody_waits() {
+    let place = place();
+    let path = CString::new(place.path.join("fifo").as_os_str().as_bytes()).unwrap();
+    // SAFETY: a C string that lives for the call.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    let (sender, answered) = std::sync::mpsc::channel();
+    let dir = place.dir.clone();
+    std::thread::spawn(move || {
+        let refused = [OpenHow::Read, OpenHow::ReadWrite]
+            .map(|how| dir.open(Path::new("fifo"), how).is_err());
+        sender.send(refused).unwrap();
+    });
+    assert_eq!(
+        answered.recv_timeout(Duration::from_secs(10)).unwrap(),
+        [true, true]
+    );
+    assert_eq!(
+        place.dir.stat(Path::new("fifo")).unwrap().kind,
+        FileKind::Other
+    );
+}
+
+#[test]
+fn a_device_node_is_not_a_file() {
+    let dev = Host::new().dir(Path::new("/dev")).unwrap();
+    assert!(dev.open(Path::new("null"), OpenHow::Read).is_err());
+    assert_eq!(dev.stat(Path::new("null")).unwrap().kind, FileKind::Other);
+}
+
+#[test]
+fn a_second_descriptor_comes_with_the_first_direct_transfer_and_goes_with_the_file() {
+    let place = place();
+    let path = place.path.join("file");
+    let pool = Pool::new(1, 8192).unwrap();
+    let mut buf = pool.take().unwrap();
+    let file = put(&*place.dir, "file", &noise(1, 8192));
+    file.read_exact_at(&mut buf, 0, Via::Cache).unwrap();
+    file.read_exact_at(&mut buf, 0, Via::DontCache).unwrap();
+    assert_eq!(descriptors(&path).len(), 1);
+    file.read_exact_at(&mut buf, 0, Via::Direct).unwrap();
+    file.write_all_at(&buf, 0, Via::Direct).unwrap();
+    let direct = |flags: &i32| flags & libc::O_DIRECT != 0;
+    let open = descriptors(&path);
+    assert_eq!(
+        (
+            open.len(),
+            open.iter().filter(|flags| direct(flags)).count()
+        ),
+        (2, 1)
+    );
+    drop(file);
+    assert_eq!(descriptors(&path).len(), 0);
+}
+
+/// The page cache follows memory pressure, which a test does not control; but a page just read is
+/// there, and one just dropped by this file's only user is not.
+#[test]
+fn cached_pages_are_told_from_dropped_ones() {
+    const LEN: u64 = 1 << 20;
+    let place = place();
+    if !has_a_page_cache(&place.path) {
+        return;
+    }
+    let file = put(&*place.dir, "file", &noise(5, LEN as usize));
+    file.sync().unwrap();
+    let mut buf = vec![0; LEN as usize];
+    file.read_exact_at(&mut buf, 0, Via::Cache).unwrap();
+    assert!(file.is_cached(0..LEN) && file.is_cached(5000..5001));
+    assert!(
+        file.is_cached(0..2 * LEN),
+        "what lies beyond the end costs no I/O"
+    );
+    assert!(file.is_cached(7..7) && file.is_cached(LEN..LEN + 1));
+
+    let raw = std::fs::File::open(place.path.join("file")).unwrap();
+    let advise = |offset: i64, len: i64| {
+        use std::os::fd::AsRawFd;
+        // SAFETY: an open descriptor and integers.
+        unsafe { libc::posix_fadvise(raw.as_raw_fd(), offset, len, libc::POSIX_FADV_DONTNEED) }
+    };
+    assert_eq!(advise(0, 0), 0);
+    assert!(!file.is_cached(0..LEN) && !file.is_cached(LEN - 1..LEN));
+    // Past the cache means past it; through it and back leaves what was not there.
+    let pool = Pool::new(1, LEN as usize).unwrap();
+    let mut aligned = pool.take().unwrap();
+    file.read_exact_at(&mut aligned, 0, Via::Direct).unwrap();
+    assert!(!file.is_cached(0..LEN) && !file.is_cached(0..4096));
+    assert_eq!(*aligned, *buf);
+}
+
+#[test]
+fn reading_leaves_no_access_time() {
+    let place = place();
+    put(&*place.dir, "file", b"x");
+    let path = place.path.join("file");
+    let old = Attributes {
+        mtime_ns: Some(1_000_000_000),
+        ..Attributes::default()
+    };
+    place.dir.set_attributes(Path::new("file"), &old).unwrap();
+    let accessed = || std::fs::metadata(&path).unwrap().accessed().unwrap();
+    let before = accessed();
+    let file = place.dir.open(Path::new("file"), OpenHow::Read).unwrap();
+    file.read_exact_at(&mut [0], 0, Via::Cache).unwrap();
+    assert_eq!(accessed(), before);
+}
+
+#[test]
+fn a_directory_that_moves_away_takes_its_handle_with_it() {
+    let place = place();
+    place.dir.create_dir(Path::new("a")).unwrap();
+    let a = place.dir.dir(Path::new("a")).unwrap();
+    place.dir.rename(Path::new("a"), Path::new("b")).unwrap();
+    // An attacker puts a link where the directory was.
+    place.dir.symlink(Path::new("/"), Path::new("a")).unwrap();
+    put(&*a, "file", b"x");
+    assert!(place.path.join("b/file").is_file());
+}
+
+#[test]
+fn a_relative_path_of_one_component_can_be_made() {
+    // Only a fixed name in the current directory can show this; the crate's own is sure to be there.
+    let host = Host::new();
+    let made = PathBuf::from(format!("target-of-a-test-{}", std::process::id()));
+    let opened = host.create_dir_all(&made);
+    let found = host.stat(&made).map(|stat| stat.kind);
+    std::fs::remove_dir(&made).unwrap();
+    opened.unwrap();
+    assert_eq!(found.unwrap(), FileKind::Dir);
+    host.create_dir_all(Path::new("")).unwrap();
+}
