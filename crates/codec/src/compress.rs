@@ -1,5 +1,7 @@
 //! From buffers to payloads.
 
+use longshore_io::is_zero;
+
 use crate::deflate::{self, Deflater};
 use crate::{Algorithm, Error, Level, chunks, gzext, lz4, zstd};
 
@@ -134,10 +136,7 @@ impl Engine {
                 let (len, stored) = chunks::compress(plain, out, |_, _| None);
                 return Encoded { len, stored };
             }
-            Engine::Zstd(zstd) => {
-                let room = zstd::stored_len(plain.len());
-                zstd.compress(plain, &mut out[..room - 1])
-            }
+            Engine::Zstd(zstd) => zstd.compress(plain, &mut out[..worth(plain.len())]),
             Engine::Lz4 { level } => lz4::compress(*level, plain, worth(plain.len()), out),
         };
         match (compressed, &self) {
@@ -174,13 +173,6 @@ struct Zeros {
     plain_len: usize,
     payload: Box<[u8]>,
     encoded: Encoded,
-}
-
-/// Whether every byte is zero. Data shows itself within the first few bytes as a rule.
-fn is_zero(bytes: &[u8]) -> bool {
-    let (lines, rest) = bytes.as_chunks::<64>();
-    let zero = |line: &[u8]| line.iter().fold(0, |sum, byte| sum | byte) == 0;
-    lines.iter().all(|line| zero(line)) && zero(rest)
 }
 
 /// Refuses a number outside the algorithm's scale.

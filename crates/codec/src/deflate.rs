@@ -6,6 +6,21 @@
 //! | libdeflate | 4 to 12; 1 to 3 without ISA-L | built in (feature `libdeflate`) |
 //! | miniz_oxide | whatever is left | always there: pure Rust, slow |
 //!
+//! The named levels, measured on one core of an EPYC (Zen 4, shared virtual machine), 200 MB of
+//! PostgreSQL 15 pages (ledger, orders and text with their indexes) in buffers of 1 MiB:
+//!
+//! | level | engine | MB/s | ratio | |
+//! |---|---|---|---|---|
+//! | 1 | ISA-L | 870 | 4.19 | `LOW` |
+//! | 2 | ISA-L | 840 | 4.24 | |
+//! | 3 | ISA-L | 370 | 4.28 | `MEDIUM`: on Intel processors it loses only a third of level 1 |
+//! | 4 | libdeflate | 220 | 4.33 | |
+//! | 6 | libdeflate | 152 | 4.39 | `HIGH` |
+//! | 7 | libdeflate | 95 | 4.40 | |
+//! | 9 | libdeflate | 24 | 4.42 | |
+//!
+//! Decoding runs at 1300 MB/s (ISA-L) or 1200 MB/s (libdeflate), whatever the level.
+//!
 //! All of them make raw deflate data with a window of at most 32 KiB, and any of them inflates
 //! what another made. Levels shift to the nearest engine at hand, they are never refused.
 
@@ -108,6 +123,104 @@ impl Inflater {
                 0,
                 "deflate data does not decode to its plain length",
             ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn inflaters() -> Vec<Inflater> {
+        let mut all = vec![Inflater::Miniz(miniz::Inflater::new())];
+        all.extend(
+            Isal::load()
+                .ok()
+                .map(|isal| Inflater::Isal(isal::Inflater::new(isal))),
+        );
+        #[cfg(feature = "libdeflate")]
+        all.extend(libdeflate::Inflater::new().map(Inflater::Libdeflate));
+        all
+    }
+
+    fn deflaters() -> Vec<Deflater> {
+        let isal = Isal::load().ok();
+        let mut all: Vec<_> = LEVELS.map(|level| Deflater::new(level, isal)).collect();
+        all.extend([1, 3].map(|level| Deflater::new(level, None)));
+        all.extend([1, 6, 12].map(|level| Deflater::Miniz(miniz::Deflater::new(level))));
+        all
+    }
+
+    /// Words from a small alphabet in changing order: matches near and far, and literals.
+    fn text() -> impl Strategy<Value = Vec<u8>> {
+        let word = prop_oneof!["[a-d]{1,9}", "[A-Z]{40}", "\\PC{3}"];
+        (
+            prop::collection::vec(word, 1..40),
+            prop::collection::vec(any::<prop::sample::Index>(), 1..2000),
+        )
+            .prop_map(|(words, order)| order.iter().flat_map(|at| at.get(&words).bytes()).collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn every_engine_inflates_what_any_engine_deflated(plain in text()) {
+            let mut out = vec![0; plain.len() + plain.len() / 8 + 1024];
+            let mut found = vec![0; plain.len()];
+            for mut deflater in deflaters() {
+                let Some(len) = deflater.deflate(&plain, &mut out) else {
+                    return Err(TestCaseError::fail("no room"));
+                };
+                for mut inflater in inflaters() {
+                    found.fill(0xaa);
+                    prop_assert!(inflater.inflate(&out[..len], &mut found).is_ok());
+                    prop_assert!(found == plain, "{}", deflater.engine());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_engine_takes_deflate_data_with_a_byte_too_many_or_too_few() {
+        let plain: Vec<u8> = (0..3000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
+        let mut out = vec![0; 20_000];
+        let len = Deflater::Miniz(miniz::Deflater::new(6))
+            .deflate(&plain, &mut out)
+            .unwrap();
+        for mut inflater in inflaters() {
+            let mut inflate =
+                |len: usize, room: usize| inflater.inflate(&out[..len], &mut vec![0; room]).is_ok();
+            assert!(inflate(len, plain.len()));
+            assert!(!inflate(len + 1, plain.len()) && !inflate(len - 1, plain.len()));
+            assert!(!inflate(len, plain.len() + 1) && !inflate(len, plain.len() - 1));
+            assert!(!inflate(0, plain.len()) && !inflate(0, 0));
+        }
+    }
+
+    #[test]
+    fn no_engine_writes_beyond_the_room_it_is_given() {
+        // A multiplicative generator: its upper bits are noise to any matcher.
+        let step = |state: &mut u64| {
+            *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            Some((*state >> 56) as u8)
+        };
+        let noise: Vec<u8> = (0..70_000).scan(1, |state, _| step(state)).collect();
+        for mut deflater in deflaters() {
+            for room in [0, 1, 7, 8, 9, 63, 1000, 60_000] {
+                let mut out = vec![0x77; room + 256];
+                assert_eq!(
+                    deflater.deflate(&noise, &mut out[..room]),
+                    None,
+                    "{}",
+                    deflater.engine()
+                );
+                assert!(
+                    out[room..].iter().all(|b| *b == 0x77),
+                    "{} in {room}",
+                    deflater.engine()
+                );
+            }
         }
     }
 }

@@ -6,6 +6,21 @@
 //! What zstd does not shrink becomes a frame of raw blocks written here: that is what zstd itself
 //! would write, but with a bound that does not depend on its version.
 //!
+//! The named levels, measured as in `deflate.rs`:
+//!
+//! | level | MB/s | ratio | |
+//! |---|---|---|---|
+//! | 1 | 738 | 4.500 | |
+//! | 1 with window 18, hash 15, match 6 | 737 | 4.547 | `LOW`: smaller at the same speed |
+//! | 2 | 625 | 4.570 | |
+//! | 3 | 450 | 4.714 | `MEDIUM` |
+//! | 5 | 210 | 4.854 | |
+//! | 6 | 143 | 4.944 | `HIGH` |
+//! | 7 | 108 | 4.958 | |
+//! | 9 | 92 | 4.970 | |
+//!
+//! Decoding runs at 1800 to 2000 MB/s.
+//!
 //! Source: RFC 8878.
 
 use zstd_safe::{CCtx, CParameter, DCtx};
@@ -59,13 +74,14 @@ impl Compressor {
         };
         match level {
             Level::Low => {
+                // Chosen for the bundled 1.5.7; zstd 1.5.4 is a tenth slower with them.
                 set(CParameter::CompressionLevel(1));
                 set(CParameter::WindowLog(18));
                 set(CParameter::HashLog(15));
                 set(CParameter::MinMatch(6));
             }
             Level::Medium => set(CParameter::CompressionLevel(3)),
-            Level::High => set(CParameter::CompressionLevel(9)),
+            Level::High => set(CParameter::CompressionLevel(6)),
             Level::Number(n) => set(CParameter::CompressionLevel(n)),
         }
         set(CParameter::ContentSizeFlag(true));

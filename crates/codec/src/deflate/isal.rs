@@ -12,6 +12,7 @@
 //! `LONGSHORE_ISAL` names another file to load, or is `off` to do without.
 
 use std::env;
+use std::error::Error;
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -66,7 +67,13 @@ impl Isal {
         if name == "off" {
             return Err("switched off by LONGSHORE_ISAL=off".into());
         }
-        let failed = |e: libloading::Error| format!("cannot load {}: {e}", name.display());
+        let failed = |e: libloading::Error| {
+            let cause = e
+                .source()
+                .map(|cause| format!(": {cause}"))
+                .unwrap_or_default();
+            format!("cannot load {}: {e}{cause}", name.display())
+        };
         // SAFETY: loading runs the library's initialisers. It is the host's own ISA-L, or a file
         // that the operator named for this very purpose.
         let library = unsafe { libloading::Library::new(name) }.map_err(failed)?;
@@ -130,27 +137,33 @@ impl Functions {
     }
 }
 
-/// 64 KiB with literals, short and long matches, near and far: every code path of a codec.
+/// 64 KiB of literals, runs, and matches near and far, so that every path of a codec is walked.
 fn test_pattern() -> Vec<u8> {
+    const LEN: usize = 65_536;
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-    let mut pattern = Vec::with_capacity(65_536);
-    while pattern.len() < 65_536 {
+    let mut next = || {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        let run = (seed >> 32) as usize % 300 + 3;
-        match (seed >> 60, pattern.len()) {
-            (0..8, 1024..) => {
-                let back = (seed >> 8) as usize % pattern.len().min(32_000) + 1;
-                for _ in 0..run {
+        seed
+    };
+    let mut pattern = Vec::with_capacity(LEN + 300);
+    while pattern.len() < LEN {
+        let number = next();
+        let len = (number >> 32) as usize % 300 + 3;
+        match (number >> 60, pattern.len()) {
+            (0..5, 1024..) => {
+                let back = (number >> 8) as usize % pattern.len().min(32_768) + 1;
+                for _ in 0..len {
                     pattern.push(pattern[pattern.len() - back]);
                 }
             }
-            (8..11, _) => pattern.resize(pattern.len() + run, 0),
-            _ => pattern.extend(seed.to_le_bytes()),
+            (5, _) => pattern.resize(pattern.len() + len, 0),
+            (6..11, _) => pattern.extend((0..len / 8).flat_map(|_| next().to_le_bytes())),
+            _ => pattern.extend((0..len / 8).map(|_| b'a' + (next() >> 60) as u8)),
         }
     }
-    pattern.truncate(65_536);
+    pattern.truncate(LEN);
     pattern
 }
 
@@ -342,5 +355,100 @@ impl Inflater {
             && self.state.u32_at(inflate_state::AVAIL_IN) == 0
             && self.state.u32_at(inflate_state::AVAIL_OUT) == 0
             && self.state.u32_at(inflate_state::BLOCK_STATE) == BLOCK_FINISH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_isal_is_refused_with_its_name() {
+        for (name, why) in [
+            ("off", "switched off"),
+            ("/nowhere/libisal.so.2", "cannot load /nowhere/libisal.so.2"),
+            ("libc.so.6", "isal_deflate_stateless_init"),
+        ] {
+            let refusal = Isal::open(name.as_ref()).unwrap_err();
+            assert!(refusal.contains(why), "{refusal}");
+        }
+    }
+
+    unsafe extern "C" fn init_nothing(_: *mut c_void) {}
+    unsafe extern "C" fn run_nothing(_: *mut c_void) -> c_int {
+        0
+    }
+    unsafe extern "C" fn run_and_claim_all_read(state: *mut c_void) -> c_int {
+        // SAFETY: the caller gives an isal_zstream.
+        unsafe { state.byte_add(zstream::AVAIL_IN).cast::<u32>().write(0) };
+        0
+    }
+    unsafe extern "C" fn init_of_a_larger_structure(state: *mut c_void) {
+        // SAFETY: not sound for the declared structure, but the canary is still our memory.
+        unsafe {
+            state
+                .byte_add(zstream::LEN.next_multiple_of(64) + 8)
+                .cast::<u64>()
+                .write(0)
+        };
+    }
+
+    const DOUBLE: Functions = Functions {
+        deflate_init: init_nothing,
+        deflate: run_nothing,
+        inflate_init: init_nothing,
+        inflate: run_nothing,
+    };
+
+    #[test]
+    fn the_self_test_refuses_a_library_that_does_nothing() {
+        assert_eq!(DOUBLE.self_test(), Err("it does not compress"));
+    }
+
+    #[test]
+    fn the_self_test_refuses_a_library_that_lies() {
+        let liar = Functions {
+            deflate: run_and_claim_all_read,
+            ..DOUBLE
+        };
+        assert_eq!(
+            liar.self_test(),
+            Err("what it compresses does not inflate to the original")
+        );
+    }
+
+    #[test]
+    fn the_self_test_refuses_a_library_with_larger_structures() {
+        let other = Functions {
+            deflate_init: init_of_a_larger_structure,
+            deflate: run_and_claim_all_read,
+            ..DOUBLE
+        };
+        assert!(
+            other
+                .self_test()
+                .unwrap_err()
+                .contains("outside the structures")
+        );
+    }
+
+    #[test]
+    fn the_self_test_refuses_a_library_that_compresses_but_does_not_inflate() {
+        // Half of this needs the real library.
+        let Ok(isal) = Isal::load() else { return };
+        let half = Functions {
+            inflate: run_nothing,
+            ..isal.functions
+        };
+        assert_eq!(half.self_test(), Err("it does not inflate foreign data"));
+    }
+
+    #[test]
+    fn the_test_pattern_exercises_literals_runs_and_distant_matches() {
+        let pattern = test_pattern();
+        let mut out = vec![0; 70_000];
+        let len = miniz::Deflater::new(9).deflate(&pattern, &mut out).unwrap();
+        assert_eq!(pattern.len(), 65_536);
+        assert!((8_000..40_000).contains(&len), "{len}");
     }
 }
