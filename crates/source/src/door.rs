@@ -45,9 +45,13 @@ pub enum EntryKind {
     File,
     Dir,
     /// The target as stored; any bytes but NUL.
-    Symlink { target: PathBuf },
+    Symlink {
+        target: PathBuf,
+    },
     /// Another name of an earlier `File` entry of the same volume, by that entry's path.
-    HardLink { target: PathBuf },
+    HardLink {
+        target: PathBuf,
+    },
 }
 
 /// One name to back up.
