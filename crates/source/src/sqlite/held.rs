@@ -206,6 +206,11 @@ impl Held {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(super) fn with_connection<T>(&self, f: impl FnOnce(&rusqlite::Connection) -> T) -> T {
+        f(self.reader.lock().as_ref().unwrap().connection())
+    }
+
     /// Ends the transaction; does nothing the second time. Descriptors stay open.
     pub(super) fn end_transaction(&self) -> Result<(), Error> {
         let Some(reader) = self.reader.lock().take() else {

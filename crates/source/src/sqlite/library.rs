@@ -94,6 +94,11 @@ impl Reader {
         read
     }
 
+    #[cfg(test)]
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Ends the read transaction.
     pub(super) fn end(&self) -> Result<(), Error> {
         self.connection

@@ -151,6 +151,11 @@ impl Snapshot {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn with_connection<T>(&self, f: impl FnOnce(&rusqlite::Connection) -> T) -> T {
+        self.held.with_connection(f)
+    }
+
     /// Ends the transaction. Descriptors stay open until the last content is dropped.
     pub(super) fn end(&self) -> Result<Ending, Error> {
         let log_growth_bytes = self.log_growth_bytes();
