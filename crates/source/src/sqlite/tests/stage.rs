@@ -173,8 +173,11 @@ pub(super) fn dump_snapshot(source: &Sqlite) -> (String, Vec<Vec<Value>>) {
     source.snapshot.with_connection(dump)
 }
 
+/// Name, bytes, seconds and nanoseconds of the last change.
+pub(super) type File = (OsString, Vec<u8>, i64, i64);
+
 /// Names, bytes and times of everything in a directory but shared memory.
-pub(super) fn fingerprint(dir: &Path) -> Vec<(OsString, Vec<u8>, i64, i64)> {
+pub(super) fn fingerprint(dir: &Path) -> Vec<File> {
     let mut files: Vec<_> = fs::read_dir(dir)
         .unwrap()
         .map(|found| {

@@ -139,9 +139,22 @@ def read(path, commits):
         time.sleep(0.01)
 
 
-def once(path, sql):
-    """One statement, and how long it took."""
+def exclusive(path):
     db = connect(path)
+    db.execute("BEGIN EXCLUSIVE")
+    say("ready")
+    for _ in until_told():
+        time.sleep(0.01)
+    db.execute("ROLLBACK")
+
+
+def impatient(path, sql):
+    once(path, sql, 0)
+
+
+def once(path, sql, timeout=20.0):
+    """One statement, and how long it took."""
+    db = connect(path, timeout)
     say("ready")
     start = time.monotonic()
     try:
