@@ -1,0 +1,206 @@
+//! Goal: no power cut leaves a backup set that looks valid and is not, or a half restore that can start.
+//! Method: count the steps (writes, syncs, renames, ...) of one run of the shipped pipeline on a simulated disk, then run
+//! once per step with the power cut there. Each image the cut can leave (unsynced writes kept, lost or torn) must
+//! restore bit for bit or be refused; after reported success only the first will do.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::*;
+use longshore_codec::Algorithm;
+use longshore_io::SimDisk;
+use longshore_media::DeviceSpec;
+use longshore_pipeline::{BackupRequest, Disposition, Error, SourceSpec, Tuning};
+
+const IMAGES: usize = 5;
+
+type Tree = BTreeMap<PathBuf, Vec<u8>>;
+
+fn tree(seed: u64) -> Tree {
+    let file = |name: &str, len| (PathBuf::from(name), content(seed + len as u64, len));
+    BTreeMap::from([file("big", 700_000), file("mid", 70_001), file("sub/one", 900), file("sub/two", 5)])
+}
+
+fn put(disk: &SimDisk, root: &str, tree: &Tree) {
+    for (name, bytes) in tree {
+        disk.write_file(Path::new(root).join(name), bytes).unwrap();
+    }
+}
+
+/// The files below `root`, staging left out.
+fn read(disk: &SimDisk, root: &str) -> Tree {
+    let staging = Path::new(root).join(".longshore-restoring");
+    let below = |p: &PathBuf| p.starts_with(root) && !p.starts_with(&staging);
+    let files = disk.paths().into_iter().filter(below);
+    files
+        .filter_map(|p| {
+            let bytes = disk.read_file(&p).ok()?;
+            Some((p.strip_prefix(root).ok()?.to_path_buf(), bytes))
+        })
+        .collect()
+}
+
+fn devices() -> Vec<DeviceSpec> {
+    ["/m0/a.bak", "/m1/b.bak", "/m1/c.bak"].iter().map(|p| DeviceSpec::File(p.into())).collect()
+}
+
+fn request(source: &str, disposition: Disposition) -> BackupRequest {
+    let spec = SourceSpec::Files(vec![source.into()]);
+    let mut request = backup_request(spec, devices(), Algorithm::Lz4);
+    request.disposition = disposition;
+    request.tuning = Tuning { buffer_count: None, buffer_bytes: Some(64 << 10) };
+    request
+}
+
+fn disk(seed: u64) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    disk.mount("/m0").unwrap();
+    disk.mount("/m1").unwrap();
+    disk.mount("/out").unwrap();
+    put(&disk, "/a", &tree(1));
+    put(&disk, "/b", &tree(1000));
+    disk
+}
+
+fn run_backup(disk: &SimDisk, source: &str, disposition: Disposition) -> Result<u32, Error> {
+    let house = house_on(Arc::new(disk.clone()));
+    backup(&house, request(source, disposition)).map(|r| r.position)
+}
+
+/// Restores a position to a fresh place on the same disk.
+fn run_restore(disk: &SimDisk, position: u32, target: &str) -> Result<Tree, Error> {
+    let house = house_on(Arc::new(disk.clone()));
+    let mut request = restore_request(devices(), Path::new(target));
+    request.position = position;
+    restore(&house, request)?;
+    Ok(read(disk, target))
+}
+
+/// Runs `act` once per step with the power cut there and shows every image to `judge`. Returns the
+/// number of cuts.
+fn cut_everywhere(
+    prepare: impl Fn(u64) -> SimDisk,
+    act: impl Fn(&SimDisk) -> Result<(), Error>,
+    judge: impl Fn(&SimDisk, bool, &str),
+) -> u64 {
+    let whole = prepare(7);
+    let before = whole.steps();
+    act(&whole).expect("without a cut it succeeds");
+    let steps = whole.steps() - before;
+    for step in 0..=steps {
+        let disk = prepare(step);
+        let at = disk.steps() + step;
+        let reported = act(&disk.cut_power_at(at)).is_ok();
+        for (i, image) in disk.images(IMAGES).iter().enumerate() {
+            judge(image, reported, &format!("cut at step {step} of {steps}, image {i}, reported {reported}"));
+        }
+    }
+    steps
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_a_new_backup_leaves_no_false_backup() {
+    let steps = cut_everywhere(
+        disk,
+        |d| run_backup(d, "/a", Disposition::New).map(drop),
+        |image, reported, at| {
+            match run_restore(image, 0, "/out/x") {
+                Ok(got) => assert_eq!(got, tree(1), "{at}"),
+                Err(e) => assert!(!reported, "{at}: lost a finished backup: {e}"),
+            }
+            // Whatever was left, the next backup gets through, and so does its restore.
+            run_backup(image, "/b", Disposition::Format).unwrap_or_else(|e| panic!("{at}: {e}"));
+            assert_eq!(run_restore(image, 0, "/out/y").unwrap(), tree(1000), "{at}");
+        },
+    );
+    assert!(steps >= 25, "only {steps} steps were cut");
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_an_append_keeps_the_older_set() {
+    let steps = cut_everywhere(
+        |seed| {
+            let disk = disk(seed);
+            run_backup(&disk, "/a", Disposition::New).unwrap();
+            disk.settle();
+            disk
+        },
+        |d| run_backup(d, "/b", Disposition::Append).map(drop),
+        |image, reported, at| {
+            assert_eq!(run_restore(image, 1, "/out/old").unwrap(), tree(1), "{at}");
+            match run_restore(image, 2, "/out/new") {
+                Ok(got) => assert_eq!(got, tree(1000), "{at}"),
+                Err(e) => assert!(!reported && is_unfinished(&e), "{at}: {e}"),
+            }
+            let position = run_backup(image, "/b", Disposition::Append);
+            let position = position.unwrap_or_else(|e| panic!("{at}: append after the cut: {e}"));
+            assert_eq!(run_restore(image, position, "/out/again").unwrap(), tree(1000), "{at}");
+            assert_eq!(run_restore(image, 1, "/out/older").unwrap(), tree(1), "{at}");
+        },
+    );
+    assert!(steps >= 12, "only {steps} steps were cut");
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_init_leaves_the_old_set_or_the_new_one() {
+    let steps = cut_everywhere(
+        |seed| {
+            let disk = disk(seed);
+            run_backup(&disk, "/a", Disposition::New).unwrap();
+            disk.settle();
+            disk
+        },
+        |d| run_backup(d, "/b", Disposition::Init { skip: false }).map(drop),
+        |image, reported, at| {
+            let got = run_restore(image, 0, "/out/x").unwrap_or_else(|e| panic!("{at}: both are lost: {e}"));
+            assert!(got == tree(1000) || (!reported && got == tree(1)), "{at}: neither old nor new");
+            let again = run_backup(image, "/b", Disposition::Init { skip: false });
+            again.unwrap_or_else(|e| panic!("{at}: init after the cut: {e}"));
+            assert_eq!(run_restore(image, 0, "/out/y").unwrap(), tree(1000), "{at}");
+        },
+    );
+    assert!(steps >= 25, "only {steps} steps were cut");
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_a_restore_leaves_whole_files_or_none() {
+    for replace in [false, true] {
+        let steps = cut_everywhere(
+            |seed| {
+                let disk = disk(seed);
+                run_backup(&disk, "/b", Disposition::New).unwrap();
+                if replace {
+                    put(&disk, "/out/db", &tree(1));
+                }
+                disk.settle();
+                disk
+            },
+            |d| {
+                let mut request = restore_request(devices(), Path::new("/out/db"));
+                request.replace = replace;
+                restore(&house_on(Arc::new(d.clone())), request).map(drop)
+            },
+            |image, reported, at| {
+                let (old, new) = (tree(1), tree(1000));
+                let got = read(image, "/out/db");
+                for (name, bytes) in &got {
+                    let whole = *bytes == new[name] || (replace && !reported && *bytes == old[name]);
+                    assert!(whole, "{at}: {} is a mixture", name.display());
+                }
+                assert!(!reported || got == new, "{at}: a finished restore lost files");
+                let mut request = restore_request(devices(), Path::new("/out/db"));
+                request.replace = true;
+                restore(&house_on(Arc::new(image.clone())), request).unwrap_or_else(|e| panic!("{at}: {e}"));
+                assert_eq!(read(image, "/out/db"), new, "{at}: the restore after the cut");
+            },
+        );
+        assert!(steps >= 20, "only {steps} steps were cut");
+    }
+}
+
+fn is_unfinished(e: &Error) -> bool {
+    matches!(e, Error::Media(m) if m.is_incomplete())
+}
