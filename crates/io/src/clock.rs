@@ -115,7 +115,7 @@ impl Clock for SimClock {
     }
 
     fn sleep(&self, how_long: Duration) {
-        let wake = self.now() + how_long;
+        let wake = self.now().saturating_add(how_long);
         // Another sleeper may have moved the clock beyond our own moment meanwhile.
         let mut state = self.state.lock();
         state.now = state.now.max(wake);

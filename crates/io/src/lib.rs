@@ -5,11 +5,12 @@
 //! shipped code runs against a disk that tears, loses, shortens or refuses writes.
 //!
 //! Doors: [`Storage`], [`Dir`] and [`File`] for bytes on disk, [`Clock`] for time, [`Pool`] for
-//! buffers, [`crc32c`] for checksums, [`Throttle`] and [`Gate`] for
-//! ceilings on bytes and CPU.
+//! buffers, [`crc32c`] for checksums, [`Throttle`] and [`Gate`] for ceilings on bytes and CPU,
+//! [`facts`] for what the machine is and does.
 
 mod checksum;
 mod clock;
+pub mod facts;
 mod gate;
 mod host;
 mod names;

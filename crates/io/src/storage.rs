@@ -79,7 +79,8 @@ pub struct Stat {
 pub struct Attributes {
     /// Permission bits, 0 to 0o7777. Not applied to symbolic links.
     pub mode: Option<u32>,
-    /// Owner and group. Refusal for want of privilege is not an error.
+    /// Owner and group. Refusal for want of privilege is not an error; `mode` then goes without its
+    /// set-id bits, which would lend the privileges of whoever restores.
     pub owner: Option<(u32, u32)>,
     /// Nanoseconds since the Unix epoch; the access time is set alike.
     pub mtime_ns: Option<i64>,

@@ -114,6 +114,7 @@ impl File for SimFile {
         if self.how == OpenHow::Read {
             return Err(errno(libc::EBADF));
         }
+        range(0, usize::try_from(len).unwrap_or(usize::MAX))?;
         self.call(Op::Allocate, None, |state, _, _| {
             let free = state.free_bytes(state.node(self.ino)?.dev);
             let needed = state.data(self.ino)?.live.growth_bytes(0, len);

@@ -283,10 +283,11 @@ impl SimDisk {
             Some(number) => Err(errno(number)),
             None => body(&mut state, power, verdict.len_max.unwrap_or(u64::MAX)),
         };
-        if power == Power::Going {
-            Err(errno(libc::EIO))
-        } else {
-            done
+        // What the call opened may be dropped now, and that locks the disk.
+        drop(state);
+        match power {
+            Power::On => done,
+            Power::Going => Err(errno(libc::EIO)),
         }
     }
 }

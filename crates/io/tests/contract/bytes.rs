@@ -208,6 +208,6 @@ pub fn offsets_no_file_can_have_are_errors(place: &Place) {
             );
         }
     }
-    assert!(file.set_len(u64::MAX).is_err());
+    assert!(file.set_len(u64::MAX).is_err() && file.allocate(u64::MAX).is_err());
     assert_eq!(all(&*place.dir, "file"), b"abc");
 }

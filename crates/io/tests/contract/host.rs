@@ -163,6 +163,81 @@ fn a_directory_that_moves_away_takes_its_handle_with_it() {
     assert!(place.path.join("b/file").is_file());
 }
 
+/// Runs `body` as somebody without privileges, in a thread of its own.
+fn as_nobody(body: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            if rustix::process::geteuid().is_root() {
+                let (uid, gid) = (
+                    rustix::fs::Uid::from_raw(65_534),
+                    rustix::fs::Gid::from_raw(65_534),
+                );
+                // Of this thread alone: the raw calls, unlike those of the C library, tell no others.
+                rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            }
+            body();
+        });
+    });
+}
+
+#[test]
+fn an_owner_that_cannot_be_given_is_left_and_the_set_id_bits_with_it() {
+    let place = place();
+    let open = Attributes {
+        mode: Some(0o777),
+        ..Attributes::default()
+    };
+    place.dir.set_attributes(Path::new(""), &open).unwrap();
+    as_nobody(|| {
+        drop(put(&*place.dir, "file", b"x"));
+        let owner = place.dir.stat(Path::new("file")).unwrap().uid;
+        let set = Attributes {
+            mode: Some(0o6755),
+            owner: Some((0, 0)),
+            mtime_ns: Some(1),
+        };
+        place.dir.set_attributes(Path::new("file"), &set).unwrap();
+        let stat = place.dir.stat(Path::new("file")).unwrap();
+        assert_eq!((stat.mode, stat.uid, stat.mtime_ns), (0o755, owner, 1));
+    });
+}
+
+#[test]
+fn a_file_of_somebody_else_is_readable_and_its_attributes_stay() {
+    let place = place();
+    put(&*place.dir, "file", &noise(1, 8192));
+    for name in ["", "file"] {
+        let open = Attributes {
+            mode: Some(0o755),
+            ..Attributes::default()
+        };
+        place.dir.set_attributes(Path::new(name), &open).unwrap();
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become somebody else");
+        return;
+    }
+    as_nobody(|| {
+        let file = place.dir.open(Path::new("file"), OpenHow::Read).unwrap();
+        let mut bytes = vec![0; 8192];
+        file.read_exact_at(&mut bytes, 0, Via::Direct).unwrap();
+        assert_eq!(bytes, noise(1, 8192));
+        // `cachestat` is for owners; what was read just now is found the other way.
+        file.read_exact_at(&mut bytes, 0, Via::Cache).unwrap();
+        assert!(file.is_cached(0..8192));
+        let set = Attributes {
+            mode: Some(0o777),
+            ..Attributes::default()
+        };
+        let refused = place
+            .dir
+            .set_attributes(Path::new("file"), &set)
+            .unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    });
+}
+
 #[test]
 fn a_relative_path_of_one_component_can_be_made() {
     // Only a fixed name in the current directory can show this; the crate's own is sure to be there.

@@ -2,6 +2,7 @@
 //! with and without `openat2`, and the simulated disk. Beside them, what only one of them promises.
 
 mod bytes;
+mod faults;
 mod host;
 mod model;
 mod names;
@@ -124,4 +125,9 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
         (x >> 56) as u8
     };
     (0..len).map(|_| next()).collect()
+}
+
+/// The system's number of the error that a call gave.
+fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> Option<i32> {
+    result.unwrap_err().raw_os_error()
 }

@@ -1,0 +1,27 @@
+//! What this machine is and does: platform records, samples for reports, I/O priority.
+//!
+//! Everything here is read from `/proc` and `/sys` at the moment of asking. What a system may lack
+//! (a sensor, a block device behind a file system) is `None`; an error is a system that cannot be
+//! read at all.
+
+mod disk;
+mod heat;
+mod machine;
+mod priority;
+mod process;
+
+use std::io;
+
+pub use disk::{DiskStats, Mount, disk_stats, mount_of};
+pub use heat::{cpu_temperature_c, drive_temperature_c};
+pub use machine::{CpuTimes, cores, cpu_model, cpu_times, kernel, memory_bytes};
+pub use priority::{IoPriority, set_io_priority};
+pub use process::{ProcessUsage, process_usage};
+
+/// A line of a system file that does not look as it should.
+fn strange(file: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("{file} has an unknown form"),
+    )
+}
