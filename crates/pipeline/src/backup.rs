@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::facts;
 use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
 use longshore_io::{Buffer, Gate, Pass, Pool, Throttle, Via, crc32c};
 use longshore_media::block::{head_len, put_head};
@@ -27,7 +26,7 @@ use uuid::Uuid;
 use crate::crew::{Crew, join};
 use crate::feed::{Feed, Job};
 use crate::handoff::Handoff;
-use crate::measure::{Counters, Sampler, lap};
+use crate::measure::{Counters, Sampler, lap, process_cpu};
 use crate::plan::{ALIGN, Plan, Sizes};
 use crate::report::{BackupReport, ChangedFile, FileTotals, Run, mark_text};
 use crate::request::{BackupRequest, OnChange};
@@ -157,10 +156,8 @@ pub fn run(
     observer.planned(&plan);
     let clock = house.clock.clone();
     let started = clock.now();
-    let cpu_before = facts::process_cpu();
-    if request.limits.low_io_priority {
-        facts::lower_io_priority();
-    }
+    let cpu_before = process_cpu();
+    let _priority = request.limits.lower_io_priority();
     let mut writer = SetWriter::begin(&devices, set_plan, start_us)?;
     let mut families = std::mem::take(&mut writer.families);
     let is_nul = devices[0].class() == DeviceClass::Nul;
@@ -240,7 +237,7 @@ pub fn run(
         changed: marks.iter().take(CHANGED_MAX).map(changed_file).collect(),
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
-            cpu_s: (facts::process_cpu().saturating_sub(cpu_before)).as_secs_f64(),
+            cpu_s: (process_cpu().saturating_sub(cpu_before)).as_secs_f64(),
             limit: shared.counters.limit(
                 elapsed,
                 sizes.workers,
@@ -470,8 +467,8 @@ impl Shared<'_> {
         }
         let at = clock.now();
         for piece in &job.pieces {
-            // What is cached is read there and stays as it is; what is not must not push out what is.
-            let via = if cached { Via::DontCache } else { Via::Direct };
+            // What is not cached must not push out what is.
+            let via = if cached { Via::Cache } else { Via::Direct };
             piece
                 .file
                 .content

@@ -14,7 +14,6 @@
 mod backup;
 mod crew;
 mod error;
-mod facts;
 mod feed;
 mod handoff;
 mod history;

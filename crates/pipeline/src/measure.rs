@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::facts;
-use longshore_io::Clock;
+use longshore_io::{Clock, facts};
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 
@@ -40,6 +39,11 @@ pub fn lap(clock: &dyn Clock, from: Duration, counter: &AtomicU64) -> Duration {
     let now = clock.now();
     counter.fetch_add((now - from).as_micros() as u64, Ordering::Relaxed);
     now
+}
+
+/// CPU time of this process so far; zero where the system does not tell.
+pub fn process_cpu() -> Duration {
+    facts::process_usage().map_or(Duration::ZERO, |u| u.cpu())
 }
 
 /// [`Counters`] at the end of a run.
@@ -208,7 +212,7 @@ impl Snapshot {
     fn take(clock: &dyn Clock, c: &Counters) -> Snapshot {
         Snapshot {
             at: clock.now(),
-            cpu: facts::machine_cpu().ok(),
+            cpu: facts::cpu_times().ok(),
             plain: Counters::load(&c.plain_bytes),
             stored: Counters::load(&c.stored_bytes),
             reads: (Counters::load(&c.reads), Counters::load(&c.read_us)),
@@ -227,7 +231,7 @@ impl Snapshot {
         let cpu = self.cpu.as_ref().zip(now.cpu.as_ref());
         Some(Sample {
             at_ms: (now.at - start).as_millis() as u64,
-            cpu_percent: cpu.and_then(|(a, b)| b.busy_percent_since(a)),
+            cpu_percent: cpu.map(|(a, b)| 100.0 * b.busy_share_since(a)),
             read_bytes_per_s: rate(self.plain, now.plain),
             write_bytes_per_s: rate(self.stored, now.stored),
             read_latency_us: mean(self.reads, now.reads),

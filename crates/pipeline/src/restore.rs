@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::facts;
 use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, MediaSet};
 use longshore_source::SourceKind;
 
-use crate::measure::{Counters, lap};
+use crate::measure::{Counters, lap, process_cpu};
 use crate::place::Target;
 use crate::plan::{Plan, Sizes};
 use crate::report::{FileTotals, RestoreReport, Run};
@@ -158,10 +157,8 @@ pub fn run(
     plan.expected_bytes = expected;
     observer.planned(&plan);
     let started = house.clock.now();
-    let cpu_before = facts::process_cpu();
-    if request.limits.low_io_priority {
-        facts::lower_io_priority();
-    }
+    let cpu_before = process_cpu();
+    let _priority = request.limits.lower_io_priority();
     let target = Target::open(
         house,
         &request.target,
@@ -242,7 +239,7 @@ pub fn run(
         damaged,
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
-            cpu_s: facts::process_cpu()
+            cpu_s: process_cpu()
                 .saturating_sub(cpu_before)
                 .as_secs_f64(),
             limit: counters.limit(

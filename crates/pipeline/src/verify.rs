@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::facts;
 use longshore_media::{Error as MediaError, Item, MediaSet};
 use parking_lot::Mutex;
 
-use crate::measure::Counters;
+use crate::measure::{Counters, process_cpu};
 use crate::plan::{Plan, Sizes};
 use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
 use crate::request::VerifyRequest;
@@ -85,7 +84,7 @@ pub fn run(
     }
     let counters = Counters::default();
     let started = house.clock.now();
-    let cpu_before = facts::process_cpu();
+    let cpu_before = process_cpu();
     let mut sets = Vec::new();
     let mut samples = Vec::new();
     let mut shown = None;
@@ -166,7 +165,7 @@ pub fn run(
         findings,
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
-            cpu_s: facts::process_cpu()
+            cpu_s: process_cpu()
                 .saturating_sub(cpu_before)
                 .as_secs_f64(),
             limit: counters.limit(
