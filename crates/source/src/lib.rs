@@ -9,10 +9,60 @@
 //! - A directory comes before what is in it (on the same volume's stream).
 //! - Memory does not grow with the number of entries.
 
+mod claims;
 mod door;
 mod error;
+mod files;
+mod spec;
+mod sqlite;
+mod tally;
+mod volumes;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_io::Storage;
 
 pub use door::{
     Change, Content, Description, Entry, EntryKind, Source, SourceKind, SourceSummary, Volume,
 };
 pub use error::Error;
+pub use spec::SourceSpec;
+
+/// How a source is to be opened.
+#[derive(Debug, Clone)]
+pub struct SourceOptions {
+    /// The database's name for people, instead of one made from its path.
+    pub database: Option<String>,
+    /// Directories that stand for volumes, by volume name: lets one machine play several.
+    pub volume_map: Vec<(PathBuf, String)>,
+    /// How much a SQLite write-ahead log may grow in bytes while it is read; `None`: no limit.
+    pub wal_growth_limit_bytes: Option<u64>,
+    /// How long to wait for a moment in which a database can be read.
+    pub lock_wait: Duration,
+}
+
+impl Default for SourceOptions {
+    fn default() -> Self {
+        Self {
+            database: None,
+            volume_map: Vec::new(),
+            wal_growth_limit_bytes: None,
+            lock_wait: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Opens a source: takes the snapshot of a database, looks at the roots of a tree. Blocks up to
+/// [`SourceOptions::lock_wait`] for a database that writers keep locked.
+pub fn open(
+    storage: Arc<dyn Storage>,
+    spec: &SourceSpec,
+    options: &SourceOptions,
+) -> Result<Box<dyn Source>, Error> {
+    match spec {
+        SourceSpec::Files(paths) => Ok(Box::new(files::Files::open(&*storage, paths, options)?)),
+        SourceSpec::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::open(&*storage, path, options)?)),
+    }
+}

@@ -1,0 +1,222 @@
+//! From the paths a person gave to the places where each volume's walk begins.
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Dir, FileKind, Stat, Storage};
+
+use crate::volumes::Volumes;
+use crate::{Error, Volume};
+
+/// A directory that everything below it is reached through.
+pub(super) struct Root {
+    pub(super) dir: Arc<dyn Dir>,
+    /// The directory's canonical path, for messages.
+    at: PathBuf,
+    /// What its entries' paths in the backup begin with; empty for a single root.
+    pub(super) prefix: PathBuf,
+    /// Directories below it, relative to it, where another walk begins.
+    pub(super) elsewhere: HashSet<PathBuf>,
+}
+
+impl Root {
+    /// The path of `path`, which is relative to this root, for messages.
+    pub(super) fn host_path(&self, path: &Path) -> PathBuf {
+        // `join` of nothing would add a slash.
+        if path.as_os_str().is_empty() {
+            self.at.clone()
+        } else {
+            self.at.join(path)
+        }
+    }
+}
+
+/// Where one volume's walk begins.
+pub(super) enum Start {
+    /// A directory, relative to its root; empty for the root itself.
+    Dir { root: Arc<Root>, path: PathBuf },
+    /// A single file: its name in the root's directory, and in the backup.
+    File {
+        root: Arc<Root>,
+        name: PathBuf,
+        entry: PathBuf,
+    },
+}
+
+/// The volumes of all roots, and the starts of each.
+pub(super) struct Plan {
+    pub(super) volumes: Vec<Volume>,
+    pub(super) starts: Vec<Vec<Start>>,
+    /// The first root's name for people.
+    pub(super) name: String,
+    /// The length of a single file that is the only root.
+    pub(super) len: Option<u64>,
+}
+
+struct Given {
+    /// As given, for messages.
+    path: PathBuf,
+    canonical: PathBuf,
+    stat: Stat,
+    /// The last component as a person sees it; empty for `/`.
+    name: PathBuf,
+}
+
+/// Looks at every path and divides the trees among volumes.
+pub(super) fn plan(
+    storage: &dyn Storage,
+    paths: &[PathBuf],
+    map: &[(PathBuf, String)],
+) -> Result<Plan, Error> {
+    let given: Vec<_> = paths
+        .iter()
+        .map(|path| look(storage, path))
+        .collect::<Result<_, _>>()?;
+    refuse_collisions(&given)?;
+    let mut volumes = Volumes::new(storage, map)?;
+    let mut starts: Vec<Vec<Start>> = Vec::new();
+    let mut begin = |volume: usize, start| {
+        if starts.len() <= volume {
+            starts.resize_with(volume + 1, Vec::new);
+        }
+        starts[volume].push(start);
+    };
+    for root in &given {
+        let volume = volumes.of(&root.canonical, root.stat.dev);
+        if root.stat.kind == FileKind::File {
+            begin(volume, file_start(storage, root)?);
+            continue;
+        }
+        let below: Vec<_> = volumes
+            .beginnings(storage, &root.canonical)
+            .into_iter()
+            .filter_map(|(at, dev)| {
+                let path = at.strip_prefix(&root.canonical).ok()?.to_path_buf();
+                Some((path, volumes.of(&at, dev)))
+            })
+            .collect();
+        let prefix = if given.len() == 1 {
+            PathBuf::new()
+        } else {
+            root.name.clone()
+        };
+        let tree = Arc::new(Root {
+            dir: open_dir(storage, &root.canonical)?,
+            at: root.canonical.clone(),
+            prefix,
+            elsewhere: below.iter().map(|(path, _)| path.clone()).collect(),
+        });
+        begin(
+            volume,
+            Start::Dir {
+                root: tree.clone(),
+                path: PathBuf::new(),
+            },
+        );
+        for (path, volume) in below {
+            begin(
+                volume,
+                Start::Dir {
+                    root: tree.clone(),
+                    path,
+                },
+            );
+        }
+    }
+    let volumes = volumes.into_vec();
+    starts.resize_with(volumes.len(), Vec::new);
+    let name = given
+        .first()
+        .map(|root| root.name.to_string_lossy().into_owned());
+    let len = match given.as_slice() {
+        [only] if only.stat.kind == FileKind::File => Some(only.stat.len),
+        _ => None,
+    };
+    Ok(Plan {
+        volumes,
+        starts,
+        name: name.unwrap_or_default(),
+        len,
+    })
+}
+
+fn look(storage: &dyn Storage, path: &Path) -> Result<Given, Error> {
+    let io = |source| Error::Io {
+        action: "find",
+        path: path.into(),
+        source,
+    };
+    let canonical = storage.canonical(path).map_err(io)?;
+    let stat = storage.stat(&canonical).map_err(io)?;
+    if !matches!(stat.kind, FileKind::File | FileKind::Dir) {
+        return Err(Error::NotAFile { path: path.into() });
+    }
+    // A link keeps the name it was given by; `.` and `..` have none.
+    let name = match path.components().next_back() {
+        Some(Component::Normal(name)) => name.into(),
+        _ => canonical.file_name().unwrap_or_default().into(),
+    };
+    Ok(Given {
+        path: path.into(),
+        canonical,
+        stat,
+        name,
+    })
+}
+
+fn refuse_collisions(given: &[Given]) -> Result<(), Error> {
+    let [_, _, ..] = given else {
+        return match given {
+            [] => Err(Error::Spec {
+                text: "files:".into(),
+                reason: "no path is given",
+            }),
+            _ => Ok(()),
+        };
+    };
+    let mut names: std::collections::HashMap<&Path, &Given> = Default::default();
+    for root in given {
+        if root.name.as_os_str().is_empty() {
+            return Err(Error::Spec {
+                text: root.path.display().to_string(),
+                reason: "it has no name to keep it apart from the other paths",
+            });
+        }
+        if let Some(first) = names.insert(&root.name, root) {
+            return Err(Error::RootsCollide {
+                name: root.name.clone(),
+                first: first.path.clone(),
+                second: root.path.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn file_start(storage: &dyn Storage, file: &Given) -> Result<Start, Error> {
+    let (Some(parent), Some(name)) = (file.canonical.parent(), file.canonical.file_name()) else {
+        return Err(Error::NotAFile {
+            path: file.path.clone(),
+        });
+    };
+    let root = Arc::new(Root {
+        dir: open_dir(storage, parent)?,
+        at: parent.into(),
+        prefix: PathBuf::new(),
+        elsewhere: HashSet::new(),
+    });
+    Ok(Start::File {
+        root,
+        name: name.into(),
+        entry: file.name.clone(),
+    })
+}
+
+fn open_dir(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn Dir>, Error> {
+    storage.dir(path).map_err(|source| Error::Io {
+        action: "open directory",
+        path: path.into(),
+        source,
+    })
+}

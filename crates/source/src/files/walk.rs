@@ -1,0 +1,294 @@
+//! One volume's walk: depth first, one directory open per level, names streamed.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::mem::size_of;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Dir, FileKind, Stat};
+
+use super::content::{FileContent, is_missing};
+use super::roots::{Root, Start};
+use crate::tally::Tally;
+use crate::{Content, Entry, EntryKind, Error};
+
+/// Each level holds two descriptors; the usual limit of a process is 1024.
+const LEVELS_MAX: usize = 256;
+
+/// What the walk of one volume remembers of hard links, whatever the tree holds.
+const LINKS_BYTES_MAX: usize = 32 << 20;
+
+pub(super) struct Walk {
+    /// Not begun yet, last first.
+    starts: Vec<Start>,
+    root: Option<Arc<Root>>,
+    levels: Vec<Level>,
+    links: Links,
+    pub(super) notes: Notes,
+}
+
+/// A directory being listed.
+struct Level {
+    dir: Arc<dyn Dir>,
+    /// Relative to the root.
+    path: PathBuf,
+    names: Box<dyn Iterator<Item = io::Result<OsString>> + Send>,
+}
+
+/// What is told at the end.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) special: Tally,
+    pub(super) vanished: Tally,
+    pub(super) unlinked: Tally,
+}
+
+impl Walk {
+    pub(super) fn new(mut starts: Vec<Start>) -> Self {
+        starts.reverse();
+        Self {
+            starts,
+            root: None,
+            levels: Vec::new(),
+            links: Links::default(),
+            notes: Notes::default(),
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Entry>, Error> {
+        loop {
+            let found = match self.levels.last_mut() {
+                None => match self.starts.pop() {
+                    None => return Ok(None),
+                    Some(start) => self.begin(start)?,
+                },
+                Some(level) => match level.names.next() {
+                    None => {
+                        self.levels.pop();
+                        None
+                    }
+                    Some(Ok(name)) => {
+                        let (dir, path) = (level.dir.clone(), level.path.join(&name));
+                        self.visit(&*dir, Path::new(&name), path)?
+                    }
+                    Some(Err(e)) => {
+                        let path = level.path.clone();
+                        self.missing_dir(path, "list", e)?;
+                        self.levels.pop();
+                        None
+                    }
+                },
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn begin(&mut self, start: Start) -> Result<Option<Entry>, Error> {
+        match start {
+            Start::File { root, name, entry } => {
+                self.root = Some(root.clone());
+                match root.dir.stat(&name) {
+                    Ok(stat) if stat.kind == FileKind::File => {
+                        Ok(Some(self.file(&root, name, entry, &stat)))
+                    }
+                    Ok(_) => Err(Error::Replaced {
+                        path: root.host_path(&name),
+                    }),
+                    Err(source) => Err(Error::Io {
+                        action: "look at",
+                        path: root.host_path(&name),
+                        source,
+                    }),
+                }
+            }
+            Start::Dir { root, path } => {
+                self.root = Some(root.clone());
+                let stat = match root.dir.stat(&path) {
+                    Ok(stat) => stat,
+                    Err(e) => return self.missing_dir(path, "look at", e).map(|()| None),
+                };
+                let entry = root.prefix.join(&path);
+                if !self.enter(&*root.dir, &path, path.clone())? || entry.as_os_str().is_empty() {
+                    return Ok(None);
+                }
+                Ok(Some(plain_entry(entry, EntryKind::Dir, &stat)))
+            }
+        }
+    }
+
+    /// What `name` in `dir` is; `path` is where that lies below the root.
+    fn visit(&mut self, dir: &dyn Dir, name: &Path, path: PathBuf) -> Result<Option<Entry>, Error> {
+        let Some(root) = self.root.clone() else {
+            return Ok(None);
+        };
+        let io = |action, source| Error::Io {
+            action,
+            path: root.host_path(&path),
+            source,
+        };
+        let stat = match dir.stat(name) {
+            Ok(stat) => stat,
+            // Listed and gone: as if we had come a moment later.
+            Err(e) if is_missing(&e) => return Ok(None),
+            Err(e) => return Err(io("look at", e)),
+        };
+        let entry = root.prefix.join(&path);
+        match stat.kind {
+            FileKind::File => Ok(Some(self.file(&root, path, entry, &stat))),
+            FileKind::Dir if root.elsewhere.contains(&path) => Ok(None),
+            FileKind::Dir => {
+                let entered = self.enter(dir, name, path)?;
+                Ok(entered.then(|| plain_entry(entry, EntryKind::Dir, &stat)))
+            }
+            FileKind::Symlink => match dir.read_link(name) {
+                Ok(target) => Ok(Some(plain_entry(
+                    entry,
+                    EntryKind::Symlink { target },
+                    &stat,
+                ))),
+                Err(e) if is_missing(&e) => Ok(None),
+                // Replaced by something that is no link: as if we had come a moment earlier.
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(None),
+                Err(e) => Err(io("read the link", e)),
+            },
+            FileKind::Other => {
+                self.notes.special.add(&root.host_path(&path));
+                Ok(None)
+            }
+        }
+    }
+
+    fn file(&mut self, root: &Arc<Root>, path: PathBuf, entry: PathBuf, stat: &Stat) -> Entry {
+        if stat.links > 1 {
+            match self.links.meet(stat, &entry) {
+                Met::First => {}
+                Met::Again(target) => {
+                    return plain_entry(entry, EntryKind::HardLink { target }, stat);
+                }
+                Met::Full => self.notes.unlinked.add(&root.host_path(&path)),
+            }
+        }
+        let content = (stat.len > 0)
+            .then(|| Arc::new(FileContent::new(root.clone(), path, stat)) as Arc<dyn Content>);
+        Entry {
+            len: stat.len,
+            content,
+            ..plain_entry(entry, EntryKind::File, stat)
+        }
+    }
+
+    /// Opens a directory and goes on inside it; `false` when it is gone.
+    fn enter(&mut self, dir: &dyn Dir, name: &Path, path: PathBuf) -> Result<bool, Error> {
+        if self.levels.len() == LEVELS_MAX {
+            let path = self.host_path(&path);
+            return Err(Error::TooDeep {
+                path,
+                levels_max: LEVELS_MAX,
+            });
+        }
+        match dir.dir(name).and_then(|dir| Ok((dir.list()?, dir))) {
+            Ok((names, dir)) => {
+                self.levels.push(Level { dir, path, names });
+                Ok(true)
+            }
+            Err(e) => self.missing_dir(path, "open directory", e).map(|()| false),
+        }
+    }
+
+    /// A directory that vanished is told at the end; any other trouble with it is an error.
+    fn missing_dir(
+        &mut self,
+        path: PathBuf,
+        action: &'static str,
+        e: io::Error,
+    ) -> Result<(), Error> {
+        let path = self.host_path(&path);
+        if !is_missing(&e) {
+            return Err(Error::Io {
+                action,
+                path,
+                source: e,
+            });
+        }
+        self.notes.vanished.add(&path);
+        Ok(())
+    }
+
+    fn host_path(&self, path: &Path) -> PathBuf {
+        self.root
+            .as_ref()
+            .map_or_else(|| path.into(), |root| root.host_path(path))
+    }
+}
+
+fn plain_entry(path: PathBuf, kind: EntryKind, stat: &Stat) -> Entry {
+    Entry {
+        path,
+        kind,
+        mode: stat.mode,
+        uid: stat.uid,
+        gid: stat.gid,
+        mtime_ns: stat.mtime_ns,
+        len: 0,
+        content: None,
+    }
+}
+
+/// The first names of files that have several, until all their names were met.
+///
+/// When the table is full, a file not yet in it is backed up once per name and told at the end.
+#[derive(Default)]
+struct Links {
+    files: HashMap<(u64, u64), Linked>,
+    bytes: usize,
+}
+
+struct Linked {
+    first: PathBuf,
+    /// Names not met yet. More may be made meanwhile; they become files of their own.
+    left: u64,
+}
+
+enum Met {
+    First,
+    Again(PathBuf),
+    Full,
+}
+
+impl Links {
+    fn meet(&mut self, stat: &Stat, entry: &Path) -> Met {
+        let id = (stat.dev, stat.ino);
+        if let Some(file) = self.files.get_mut(&id) {
+            file.left -= 1;
+            let first = match file.left {
+                0 => {
+                    self.bytes -= cost(&file.first);
+                    self.files.remove(&id).map(|file| file.first)
+                }
+                _ => Some(file.first.clone()),
+            };
+            return first.map_or(Met::First, Met::Again);
+        }
+        if self.bytes + cost(entry) > LINKS_BYTES_MAX {
+            return Met::Full;
+        }
+        self.bytes += cost(entry);
+        self.files.insert(
+            id,
+            Linked {
+                first: entry.into(),
+                left: stat.links - 1,
+            },
+        );
+        Met::First
+    }
+}
+
+/// A map's slot is at most half empty, so twice its size.
+fn cost(first: &Path) -> usize {
+    first.as_os_str().len() + 2 * size_of::<((u64, u64), Linked)>()
+}

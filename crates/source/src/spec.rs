@@ -1,0 +1,114 @@
+//! What a person calls a source: `sqlite:FILE`, `files:PATH...`, or a path that is looked at.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use longshore_io::{FileKind, Storage, Via};
+
+use crate::Error;
+use crate::claims::Reading;
+
+/// The first bytes of every SQLite 3 database (SQLite file format, section 1.3).
+pub(crate) const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Which adaptor is to read what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceSpec {
+    /// A SQLite database file.
+    Sqlite(PathBuf),
+    /// Directories and plain files, at least one.
+    Files(Vec<PathBuf>),
+}
+
+impl SourceSpec {
+    /// Reads `sqlite:FILE`, `files:PATH PATH...` (the prefix once or on each), or paths alone. One
+    /// path alone is looked at: a file with SQLite's magic is a database, everything else is files.
+    /// A path that looks like a prefix is written `./sqlite:x`.
+    ///
+    /// Errors: [`Error::Spec`] for what cannot be meant, [`Error::Io`] for a path alone that is not
+    /// there, [`Error::InUse`] when a backup of it runs in this process.
+    pub fn parse(storage: &dyn Storage, words: &[OsString]) -> Result<Self, Error> {
+        let bad = |word: &OsStr, reason| {
+            Err(Error::Spec {
+                text: word.to_string_lossy().into_owned(),
+                reason,
+            })
+        };
+        let mut paths = Vec::with_capacity(words.len());
+        let mut files = false;
+        for word in words {
+            let path = match Prefixed::of(word) {
+                Prefixed::Sqlite(_) if words.len() > 1 => {
+                    return bad(word, "one SQLite database is backed up at a time");
+                }
+                Prefixed::Sqlite(path) if path.is_empty() => {
+                    return bad(word, "the path is missing");
+                }
+                Prefixed::Sqlite(path) => return Ok(Self::Sqlite(path.into())),
+                Prefixed::Files(path) => {
+                    files = true;
+                    path
+                }
+                Prefixed::Neither(path) => path,
+            };
+            if path.is_empty() {
+                return bad(word, "the path is missing");
+            }
+            paths.push(PathBuf::from(path));
+        }
+        match paths.as_slice() {
+            [] => bad(OsStr::new(""), "nothing is given"),
+            [path] if !files && has_magic(storage, path)? => Ok(Self::Sqlite(path.clone())),
+            _ => Ok(Self::Files(paths)),
+        }
+    }
+}
+
+enum Prefixed<'a> {
+    Sqlite(&'a OsStr),
+    Files(&'a OsStr),
+    Neither(&'a OsStr),
+}
+
+impl<'a> Prefixed<'a> {
+    fn of(word: &'a OsStr) -> Self {
+        let after = |prefix: &str| word.as_bytes().strip_prefix(prefix.as_bytes());
+        if let Some(path) = after("sqlite:") {
+            Self::Sqlite(OsStr::from_bytes(path))
+        } else if let Some(path) = after("files:") {
+            Self::Files(OsStr::from_bytes(path))
+        } else {
+            Self::Neither(word)
+        }
+    }
+}
+
+fn has_magic(storage: &dyn Storage, path: &Path) -> Result<bool, Error> {
+    let io = |action| {
+        move |source| Error::Io {
+            action,
+            path: path.into(),
+            source,
+        }
+    };
+    let canonical = storage.canonical(path).map_err(io("find"))?;
+    let stat = storage.stat(&canonical).map_err(io("look at"))?;
+    let (FileKind::File, Some(parent), Some(name)) =
+        (stat.kind, canonical.parent(), canonical.file_name())
+    else {
+        return Ok(false);
+    };
+    let dir = storage.dir(parent).map_err(io("open the directory of"))?;
+    let reading = Reading::open(&*dir, Path::new(name), path)?;
+    let mut magic = [0; SQLITE_MAGIC.len()];
+    let len = reading
+        .file()
+        .read_full_at(&mut magic, 0, Via::Cache)
+        .map_err(|source| Error::Read {
+            path: path.into(),
+            offset: 0,
+            source,
+        })?;
+    Ok(len == magic.len() && magic == *SQLITE_MAGIC)
+}

@@ -1,0 +1,72 @@
+//! The bytes of a snapshot: the database file, with the log's pages laid over it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use longshore_io::Via;
+
+use super::snapshot::Snapshot;
+use crate::{Change, Content, Error};
+
+/// Descriptors belong to the snapshot: closing one would end its locks.
+pub(super) struct SnapshotContent {
+    snapshot: Arc<Snapshot>,
+}
+
+impl SnapshotContent {
+    pub(super) fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self { snapshot }
+    }
+}
+
+impl Content for SnapshotContent {
+    fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> Result<(), Error> {
+        let snapshot = &*self.snapshot;
+        snapshot.check_log_growth()?;
+        let read = |source| Error::Read {
+            path: snapshot.path().into(),
+            offset,
+            source,
+        };
+        // The last pages may be in the log alone.
+        let len = snapshot.db().read_full_at(buf, offset, via).map_err(read)?;
+        buf[len..].fill(0);
+        if let Some((log, overlay)) = snapshot.log() {
+            overlay.apply(log, snapshot.log_path(), buf, offset, via)?;
+        }
+        snapshot.check_alive()
+    }
+
+    fn is_cached(&self, range: Range<u64>) -> bool {
+        self.snapshot.db().is_cached(range.clone())
+            && self
+                .snapshot
+                .log()
+                .is_none_or(|(log, overlay)| overlay.is_cached(log, range))
+    }
+
+    fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
+        let snapshot = &*self.snapshot;
+        let read = |source| Error::Read {
+            path: snapshot.path().into(),
+            offset,
+            source,
+        };
+        let in_file = snapshot.db().next_data(offset).map_err(read)?;
+        let in_log = snapshot
+            .log()
+            .and_then(|(_, overlay)| overlay.next_run(offset));
+        let first = match (in_file, in_log) {
+            (Some(a), Some(b)) if b.start < a.start => Some(b),
+            (Some(a), _) => Some(a),
+            (None, b) => b,
+        };
+        Ok(first
+            .map(|data| data.start..data.end.min(snapshot.len()))
+            .filter(|data| data.start < data.end))
+    }
+
+    fn settle(&self) -> Result<Option<Change>, Error> {
+        self.snapshot.check_still().map(|()| None)
+    }
+}

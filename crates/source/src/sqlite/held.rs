@@ -1,0 +1,244 @@
+//! The descriptors of one database, the transaction that guards them, and the order of their end.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Dir, File, FileKind, OpenHow, Stat, Storage};
+use parking_lot::Mutex;
+
+use super::library::{self, Reader};
+use crate::Error;
+use crate::claims::Claim;
+
+/// The names of a database and of the files beside it.
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    pub(super) log_path: PathBuf,
+    dir: Arc<dyn Dir>,
+    name: PathBuf,
+    log_name: PathBuf,
+    shared_memory_name: PathBuf,
+    journal_name: PathBuf,
+}
+
+impl Place {
+    pub(super) fn find(storage: &dyn Storage, path: &Path) -> Result<Self, Error> {
+        let io = |action| {
+            move |source| Error::Io {
+                action,
+                path: path.into(),
+                source,
+            }
+        };
+        let real = storage.canonical(path).map_err(io("find"))?;
+        let stat = storage.stat(&real).map_err(io("look at"))?;
+        let (FileKind::File, Some(parent), Some(name)) =
+            (stat.kind, real.parent(), real.file_name())
+        else {
+            return Err(Error::NotADatabase { path: path.into() });
+        };
+        let beside = |suffix| {
+            let mut name = OsString::from(name);
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        Ok(Self {
+            dir: storage.dir(parent).map_err(io("open the directory of"))?,
+            name: name.into(),
+            log_path: parent.join(beside("-wal")),
+            log_name: beside("-wal"),
+            shared_memory_name: beside("-shm"),
+            journal_name: beside("-journal"),
+            path: real,
+        })
+    }
+
+    /// `None` when there is no such file.
+    fn stat(&self, name: &Path) -> Result<Option<Stat>, Error> {
+        match self.dir.stat(name) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => {
+                let path = self.path.with_file_name(name);
+                Err(Error::Io {
+                    action: "look at",
+                    path,
+                    source,
+                })
+            }
+        }
+    }
+
+    fn open(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        self.dir.open(name, OpenHow::Read).map_err(|source| {
+            let path = self.path.with_file_name(name);
+            Error::Io {
+                action: "open",
+                path,
+                source,
+            }
+        })
+    }
+}
+
+/// What would differ if somebody had written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) log: Option<Stat>,
+    pub(super) has_journal: bool,
+    db: Option<Stat>,
+}
+
+/// Ends in the order of its first four fields: the transaction, the descriptors, the claims. A
+/// descriptor closed while the transaction lives would drop its locks without a word.
+pub(super) struct Held {
+    reader: Mutex<Option<Reader>>,
+    db: Arc<dyn File>,
+    log: Option<Arc<dyn File>>,
+    claims: Vec<Claim>,
+    place: Place,
+    stat: Stat,
+    /// There was neither log nor shared memory before we came.
+    was_alone: bool,
+}
+
+impl Held {
+    /// Opens and claims the database file. No lock is taken yet.
+    pub(super) fn open(place: Place) -> Result<Self, Error> {
+        let db = place.open(&place.name)?;
+        let claims = vec![Claim::open(&db, &place.path)?];
+        let stat = db.stat().map_err(|source| Error::Io {
+            action: "look at",
+            path: place.path.clone(),
+            source,
+        })?;
+        Ok(Self {
+            reader: Mutex::new(None),
+            db,
+            log: None,
+            claims,
+            place,
+            stat,
+            was_alone: false,
+        })
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(super) fn db(&self) -> &dyn File {
+        &*self.db
+    }
+
+    pub(super) fn log(&self) -> Option<&dyn File> {
+        self.log.as_deref()
+    }
+
+    /// The database file when it was opened.
+    pub(super) fn stat(&self) -> &Stat {
+        &self.stat
+    }
+
+    pub(super) fn look(&self) -> Result<Look, Error> {
+        let journal = self.place.stat(&self.place.journal_name)?;
+        Ok(Look {
+            log: self.place.stat(&self.place.log_name)?,
+            has_journal: journal.is_some_and(|journal| journal.len > 0),
+            db: self.place.stat(&self.place.name)?,
+        })
+    }
+
+    pub(super) fn has_shared_memory(&self) -> Result<bool, Error> {
+        Ok(self.place.stat(&self.place.shared_memory_name)?.is_some())
+    }
+
+    /// Lets SQLite open the database too. Files it makes beside it are removed at the end.
+    pub(super) fn connect(&mut self) -> Result<(), Error> {
+        self.was_alone =
+            self.place.stat(&self.place.log_name)?.is_none() && !self.has_shared_memory()?;
+        *self.reader.get_mut() = Some(Reader::open(&self.place.path)?);
+        Ok(())
+    }
+
+    /// The connection. Errors: [`Error::Ended`] when there is none.
+    pub(super) fn reader(&mut self) -> Result<&mut Reader, Error> {
+        let Some(reader) = self.reader.get_mut() else {
+            return Err(Error::Ended {
+                path: self.place.path.clone(),
+            });
+        };
+        Ok(reader)
+    }
+
+    /// Whether our descriptor and SQLite's are the same file, which still has its name.
+    pub(super) fn is_one_file(&mut self) -> Result<bool, Error> {
+        if self.reader()?.has_moved() {
+            return Ok(false);
+        }
+        let named = self.place.stat(&self.place.name)?;
+        Ok(named.is_some_and(|named| (named.dev, named.ino) == (self.stat.dev, self.stat.ino)))
+    }
+
+    /// Opens the log. In a transaction that uses it, it cannot lose its name before the end.
+    pub(super) fn open_log(&mut self) -> Result<(), Error> {
+        self.log = Some(self.place.open(&self.place.log_name)?);
+        Ok(())
+    }
+
+    /// Keeps other readers in this process from the file that carries the log's locks.
+    pub(super) fn claim_shared_memory(&mut self) -> Result<(), Error> {
+        let name = &self.place.shared_memory_name;
+        let path = self.place.path.with_file_name(name);
+        match self.place.stat(name)? {
+            Some(stat) => self.claims.push(Claim::unopened(&stat, &path)?),
+            None => return Err(Error::Replaced { path }),
+        }
+        Ok(())
+    }
+
+    /// Forgets the connection and what came with it, as if SQLite had never been asked.
+    pub(super) fn disconnect(&mut self) -> Result<(), Error> {
+        self.end_transaction()?;
+        self.log = None;
+        self.claims.truncate(1);
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_connection<T>(&self, f: impl FnOnce(&rusqlite::Connection) -> T) -> T {
+        f(self.reader.lock().as_ref().unwrap().connection())
+    }
+
+    /// Ends the transaction; does nothing the second time. Descriptors stay open.
+    pub(super) fn end_transaction(&self) -> Result<(), Error> {
+        let Some(reader) = self.reader.lock().take() else {
+            return Ok(());
+        };
+        let ended = reader.close();
+        if self.was_alone {
+            self.remove_made_files();
+        }
+        ended
+    }
+
+    /// When SQLite made log and shared memory for us alone, it removes them as the last one out.
+    fn remove_made_files(&self) {
+        let unused = matches!(self.place.stat(&self.place.log_name), Ok(Some(log)) if log.len == 0);
+        if !unused {
+            return;
+        }
+        if let Err(e) = library::visit(&self.place.path) {
+            tracing::warn!(path = ?self.place.path, error = %e, "empty -wal and -shm files stay behind");
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Err(e) = self.end_transaction() {
+            tracing::warn!(path = ?self.place.path, error = %e, "the snapshot did not end cleanly");
+        }
+    }
+}

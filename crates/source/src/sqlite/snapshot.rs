@@ -1,0 +1,428 @@
+//! Taking a committed state of a database, and holding it while its bytes are read.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longshore_io::{Clock, File, HostClock, Stat, Storage, Via};
+
+use super::held::{Held, Look, Place};
+use super::library::{Deadline, Pause, Refusal, WalIndex};
+use super::wal::{self, IndexHeader, Overlay};
+use crate::spec::SQLITE_MAGIC;
+use crate::{Error, SourceOptions};
+
+/// How the state is kept from changing.
+#[derive(Debug)]
+pub(super) enum Hold {
+    /// By a read transaction on the write-ahead log. Writers go on.
+    Log,
+    /// By SQLite's SHARED lock. Commits wait.
+    SharedLock,
+    /// There is nothing to hold: the database was never written.
+    Empty,
+    /// By nothing: this user cannot take part in the locking. That nobody wrote is seen afterwards.
+    Nothing(Look),
+}
+
+/// A committed state, held until [`Snapshot::end`] or drop.
+pub(super) struct Snapshot {
+    held: Held,
+    state: State,
+    log_len_at_start: u64,
+    log_growth_limit: Option<u64>,
+    began: Duration,
+    ended: AtomicBool,
+}
+
+/// Which bytes make up the state.
+struct State {
+    hold: Hold,
+    /// 0 for a database that was never written.
+    page_bytes: u32,
+    len: u64,
+    overlay: Overlay,
+}
+
+/// What was learned on the way out.
+pub(super) struct Ending {
+    pub(super) log_growth_bytes: u64,
+    pub(super) held_for: Duration,
+}
+
+impl Snapshot {
+    pub(super) fn take(
+        storage: &dyn Storage,
+        path: &Path,
+        options: &SourceOptions,
+    ) -> Result<Self, Error> {
+        let place = Place::find(storage, path)?;
+        refuse_network(&place.path)?;
+        let mut held = Held::open(place)?;
+        let state = find_state(&mut held, Deadline::after(options.lock_wait))?;
+        let mut snapshot = Self {
+            held,
+            state,
+            log_len_at_start: 0,
+            log_growth_limit: options.wal_growth_limit_bytes,
+            began: HostClock.now(),
+            ended: AtomicBool::new(false),
+        };
+        snapshot.log_len_at_start = snapshot.log_len();
+        Ok(snapshot)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.held.place().path
+    }
+
+    pub(super) fn log_path(&self) -> &Path {
+        &self.held.place().log_path
+    }
+
+    /// The database file when it was opened.
+    pub(super) fn stat(&self) -> &Stat {
+        self.held.stat()
+    }
+
+    pub(super) fn hold(&self) -> &Hold {
+        &self.state.hold
+    }
+
+    /// 0 for a database that was never written.
+    pub(super) fn page_bytes(&self) -> u32 {
+        self.state.page_bytes
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.state.len
+    }
+
+    pub(super) fn db(&self) -> &dyn File {
+        self.held.db()
+    }
+
+    pub(super) fn log(&self) -> Option<(&dyn File, &Overlay)> {
+        Some((self.held.log()?, &self.state.overlay))
+    }
+
+    /// Bytes read before this was asked are the snapshot's.
+    pub(super) fn check_alive(&self) -> Result<(), Error> {
+        match self.ended.load(Ordering::Acquire) {
+            true => Err(Error::Ended {
+                path: self.path().into(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Errors: [`Error::WalLimit`].
+    pub(super) fn check_log_growth(&self) -> Result<(), Error> {
+        let Some(limit_bytes) = self.log_growth_limit else {
+            return Ok(());
+        };
+        let grown_bytes = self.log_growth_bytes();
+        match grown_bytes > limit_bytes {
+            true => Err(Error::WalLimit {
+                path: self.log_path().into(),
+                grown_bytes,
+                limit_bytes,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn log_growth_bytes(&self) -> u64 {
+        self.log_len().saturating_sub(self.log_len_at_start)
+    }
+
+    fn log_len(&self) -> u64 {
+        let stat = self.held.log().and_then(|log| log.stat().ok());
+        stat.map_or(0, |stat| stat.len)
+    }
+
+    /// Errors: [`Error::ChangedUnlocked`] when nothing held the state and somebody wrote.
+    pub(super) fn check_still(&self) -> Result<(), Error> {
+        match &self.state.hold {
+            Hold::Nothing(before) if self.held.look()? != *before => Err(Error::ChangedUnlocked {
+                path: self.path().into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_connection<T>(&self, f: impl FnOnce(&rusqlite::Connection) -> T) -> T {
+        self.held.with_connection(f)
+    }
+
+    /// Ends the transaction. Descriptors stay open until the last content is dropped.
+    pub(super) fn end(&self) -> Result<Ending, Error> {
+        let log_growth_bytes = self.log_growth_bytes();
+        self.ended.store(true, Ordering::Release);
+        self.held.end_transaction()?;
+        let held_for = HostClock.now().saturating_sub(self.began);
+        Ok(Ending {
+            log_growth_bytes,
+            held_for,
+        })
+    }
+}
+
+/// What the first bytes of the file say (SQLite file format, section 1.3).
+struct Header {
+    magic: bool,
+    /// 512 to 65,536; anything else if the file is damaged.
+    page_bytes: u32,
+    wants_log: bool,
+}
+
+impl Header {
+    fn read(db: &dyn File, path: &Path) -> Result<Self, Error> {
+        let mut bytes = [0; 20];
+        db.read_full_at(&mut bytes, 0, Via::Cache)
+            .map_err(|source| Error::Read {
+                path: path.into(),
+                offset: 0,
+                source,
+            })?;
+        let page_bytes = match u16::from_be_bytes([bytes[16], bytes[17]]) {
+            1 => 65_536,
+            n => n.into(),
+        };
+        Ok(Self {
+            magic: bytes.starts_with(SQLITE_MAGIC),
+            page_bytes,
+            wants_log: bytes[18..20] == [2, 2],
+        })
+    }
+}
+
+fn find_state(held: &mut Held, deadline: Deadline) -> Result<State, Error> {
+    let look = held.look()?;
+    let path = held.place().path.clone();
+    let header = Header::read(held.db(), &path)?;
+    if held.stat().len == 0 {
+        // SQLite's empty database. Asking the library would let it tidy up beside the file.
+        let overlay = Overlay::empty(0);
+        return Ok(State {
+            hold: Hold::Empty,
+            page_bytes: 0,
+            len: 0,
+            overlay,
+        });
+    }
+    if !header.magic && !look.has_journal {
+        return Err(Error::NotADatabase { path });
+    }
+    let uses_log = header.wants_log || look.log.as_ref().is_some_and(|log| log.len > 0);
+    let would_make_files = uses_log && (look.log.is_none() || !held.has_shared_memory()?);
+    // The owner's programs may be unable to open files that another user makes.
+    if would_make_files && !may_make_files_for(held.stat()) {
+        return unlocked_state(held, &header, look);
+    }
+    held.connect()?;
+    match locked_state(held, deadline) {
+        Ok(state) => Ok(state),
+        Err(Refusal::NoAccess) if uses_log => {
+            held.disconnect()?;
+            unlocked_state(held, &header, look)
+        }
+        Err(Refusal::NoAccess) => Err(Error::Io {
+            action: "open",
+            path,
+            source: std::io::ErrorKind::PermissionDenied.into(),
+        }),
+        Err(Refusal::Other(e)) => Err(e),
+    }
+}
+
+/// By SQLite's rules of locking.
+fn locked_state(held: &mut Held, deadline: Deadline) -> Result<State, Refusal> {
+    held.reader()?.begin(deadline)?;
+    if !held.is_one_file()? {
+        return Err(Error::Replaced {
+            path: held.place().path.clone(),
+        }
+        .into());
+    }
+    let page_bytes = held.reader()?.page_bytes()?;
+    if !held.reader()?.uses_wal() {
+        let len = file_len(held)?;
+        let overlay = Overlay::empty(page_bytes);
+        return Ok(State {
+            hold: Hold::SharedLock,
+            page_bytes,
+            len,
+            overlay,
+        });
+    }
+    held.open_log()?;
+    held.claim_shared_memory()?;
+    let mark = mark(held, deadline)?;
+    let pages = match mark.pages() {
+        // Nothing was committed through this log yet.
+        0 => u32::try_from(file_len(held)? / u64::from(page_bytes)).unwrap_or(u32::MAX),
+        pages => pages,
+    };
+    let len = u64::from(pages) * u64::from(page_bytes);
+    // Equal: the whole log is in the database already, and may be reset at any moment.
+    let frames = mark.backfilled.min(mark.last_frame()) + 1..mark.last_frame() + 1;
+    let overlay = scan(held, page_bytes, mark.salts(), frames, pages)?;
+    Ok(State {
+        hold: Hold::Log,
+        page_bytes,
+        len,
+        overlay,
+    })
+}
+
+/// The commit that the read transaction shows: the index was the same before and after it began.
+fn mark(held: &mut Held, deadline: Deadline) -> Result<IndexHeader, Refusal> {
+    let path = held.place().path.clone();
+    let reader = held.reader()?;
+    let mut pause = Pause::default();
+    loop {
+        let before = reader.wal_index()?;
+        reader.end()?;
+        reader.begin(deadline)?;
+        let after = reader.wal_index()?;
+        match (before, after) {
+            (WalIndex::Unkept, _) | (_, WalIndex::Unkept) => return Err(Refusal::NoAccess),
+            (WalIndex::Shared(before), WalIndex::Shared(after)) if before.same_commit(&after) => {
+                return Ok(after);
+            }
+            _ if deadline.is_ahead() => pause.wait(),
+            _ => return Err(deadline.busy(&path).into()),
+        }
+    }
+}
+
+/// Without a lock, from the bytes alone.
+fn unlocked_state(held: &mut Held, header: &Header, look: Look) -> Result<State, Error> {
+    let path = held.place().path.clone();
+    if look.has_journal {
+        return Err(Error::HotJournal { path });
+    }
+    let page_bytes = header.page_bytes;
+    if !header.magic || !page_bytes.is_power_of_two() || page_bytes < 512 {
+        return Err(Error::NotADatabase { path });
+    }
+    let mut state = State {
+        hold: Hold::Nothing(look),
+        page_bytes,
+        len: held.stat().len,
+        overlay: Overlay::empty(page_bytes),
+    };
+    if matches!(&state.hold, Hold::Nothing(look) if look.log.is_none()) {
+        return Ok(state);
+    }
+    held.open_log()?;
+    let log_path = held.place().log_path.clone();
+    let found = match held.log() {
+        Some(log) => wal::recover(log, &log_path)?,
+        None => None,
+    };
+    let Some(found) = found else {
+        return Ok(state);
+    };
+    if found.page_bytes != page_bytes {
+        return Err(Error::WalDamaged {
+            path: log_path,
+            offset: 8,
+        });
+    }
+    state.len = u64::from(found.pages) * u64::from(page_bytes);
+    state.overlay = scan(
+        held,
+        page_bytes,
+        found.salts,
+        1..found.last_frame + 1,
+        found.pages,
+    )?;
+    Ok(state)
+}
+
+fn scan(
+    held: &Held,
+    page_bytes: u32,
+    salts: [u32; 2],
+    frames: std::ops::Range<u32>,
+    pages: u32,
+) -> Result<Overlay, Error> {
+    match held.log() {
+        Some(log) if !frames.is_empty() => Overlay::scan(
+            log,
+            &held.place().log_path,
+            page_bytes,
+            salts,
+            frames,
+            pages,
+        ),
+        _ => Ok(Overlay::empty(page_bytes)),
+    }
+}
+
+fn file_len(held: &Held) -> Result<u64, Error> {
+    match held.db().stat() {
+        Ok(stat) => Ok(stat.len),
+        Err(source) => Err(Error::Io {
+            action: "look at",
+            path: held.place().path.clone(),
+            source,
+        }),
+    }
+}
+
+/// SQLite gives what it makes beside a database to the owner when it runs as root.
+fn may_make_files_for(stat: &Stat) -> bool {
+    let user = rustix::process::geteuid();
+    user.is_root() || user.as_raw() == stat.uid
+}
+
+/// File systems of other machines, by `f_type` (statfs(2) and the kernel's `magic.h`).
+const NETWORK_TYPES: [u32; 10] = [
+    0x6969,      // NFS
+    0x517b,      // SMB
+    0xff53_4d42, // CIFS
+    0xfe53_4d42, // SMB 2 and 3
+    0x0102_1997, // 9P
+    0x00c3_6400, // Ceph
+    0x5346_414f, // AFS
+    0x7375_7245, // Coda
+    0x0bd0_0bd0, // Lustre
+    0x4750_4653, // GPFS
+];
+
+fn refuse_network(path: &Path) -> Result<(), Error> {
+    match rustix::fs::statfs(path) {
+        Ok(fs) if is_network(fs.f_type as u64) => {
+            Err(Error::NetworkFileSystem { path: path.into() })
+        }
+        Ok(_) => Ok(()),
+        Err(e) => Err(Error::Io {
+            action: "look at the file system of",
+            path: path.into(),
+            source: e.into(),
+        }),
+    }
+}
+
+/// Only 32 bits of the field are a type, and some kernels extend its sign.
+fn is_network(fs_type: u64) -> bool {
+    NETWORK_TYPES.contains(&(fs_type as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_whatever_the_sign() {
+        assert!(is_network(0x6969));
+        assert!(is_network(0xff53_4d42));
+        assert!(is_network(0xffff_ffff_ff53_4d42));
+        assert!(!is_network(0xef53));
+        assert!(!is_network(0x5846_5342));
+    }
+}

@@ -1,0 +1,72 @@
+//! What is refused, and that refusing leaves it as it was.
+
+use std::fs;
+use std::path::Path;
+
+use longshore_io::Host;
+
+use super::stage::*;
+use crate::sqlite::Sqlite;
+use crate::{Error, SourceOptions};
+
+fn refusal(path: &Path) -> Error {
+    Sqlite::open(&Host::new(), path, &SourceOptions::default())
+        .err()
+        .unwrap()
+}
+
+#[test]
+fn a_hot_journal_is_refused_and_left_for_its_application() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "delete");
+    run("die_in_transaction", &path, &[]);
+    assert!(
+        fs::metadata(dir.path().join("bank.db-journal"))
+            .unwrap()
+            .len()
+            > 512
+    );
+    let before = fingerprint(dir.path());
+    let refused = refusal(&path);
+    assert!(matches!(refused, Error::HotJournal { .. }), "{refused}");
+    assert!(refused.hint().contains("rolls the journal back"));
+    assert!(fingerprint(dir.path()) == before);
+    // As the hint says.
+    assert_eq!(run("dump", &path, &[]), "ok 500000");
+    finish(opened(&path).unwrap());
+}
+
+#[test]
+fn encrypted_and_foreign_files_are_refused_without_a_trace() {
+    let noise: Vec<u8> = (0..40_960u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    let mut one_byte_off = b"SQLite format 3\0".to_vec();
+    one_byte_off[3] ^= 1;
+    one_byte_off.resize(4096, 0);
+    for bytes in [&noise[..], b"no database", &one_byte_off] {
+        for neighbour in ["", "-wal", "-journal"] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("secret.db");
+            fs::write(&path, bytes).unwrap();
+            if !neighbour.is_empty() {
+                fs::write(dir.path().join(format!("secret.db{neighbour}")), [0; 4096]).unwrap();
+            }
+            let before = fingerprint(dir.path());
+            let refused = refusal(&path);
+            assert!(
+                matches!(refused, Error::NotADatabase { .. }),
+                "{neighbour}: {refused}"
+            );
+            assert!(fingerprint(dir.path()) == before, "{neighbour}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_there_or_no_file_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(refusal(dir.path()), Error::NotADatabase { path } if path == dir.path()));
+    let nowhere = dir.path().join("nowhere");
+    assert!(matches!(refusal(&nowhere), Error::Io { path, .. } if path == nowhere));
+}

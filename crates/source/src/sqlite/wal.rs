@@ -1,0 +1,388 @@
+//! SQLite's write-ahead log and the head of its index, as read from outside the library.
+//!
+//! Source: SQLite file format, section 4; `walformat.html`; `wal.c`. The log is big-endian, the
+//! index in the machine's own order. A frame is 24 bytes of header and one page; the last frame of
+//! a page up to the mark is what a snapshot shows of it.
+
+use std::ops::Range;
+use std::path::Path;
+
+use longshore_io::{File, Via};
+
+use crate::Error;
+
+pub(super) const LOG_HEADER_BYTES: u64 = 32;
+pub(super) const FRAME_HEADER_BYTES: usize = 24;
+
+/// Two copies of 48 bytes, then how far the log is back in the database.
+pub(super) const INDEX_HEADER_WORDS: usize = 25;
+
+/// The index of a log in memory takes 8 bytes a frame: 1 GiB at most, for 512 GiB of log with pages
+/// of 4 KiB.
+const FRAMES_MAX: u32 = 1 << 27;
+
+/// The state of a log between two commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IndexHeader {
+    words: [u32; Self::COPY_WORDS],
+    /// Frames that are in the database file already.
+    pub(super) backfilled: u32,
+}
+
+impl IndexHeader {
+    const COPY_WORDS: usize = 12;
+
+    /// First how far the log was copied back, then the commit. A reset of the log writes the other
+    /// way round, so a count read before an unchanged commit is a count of this log.
+    pub(super) const READING_ORDER: [Range<usize>; 3] = [24..25, 0..12, 12..24];
+
+    const VERSION: u32 = 3_007_000;
+
+    /// `None` while a writer changes it: the copies differ or do not match their checksum.
+    pub(super) fn parse(words: &[u32; INDEX_HEADER_WORDS]) -> Option<Self> {
+        let (first, rest) = words.split_first_chunk::<{ Self::COPY_WORDS }>()?;
+        let (second, rest) = rest.split_first_chunk::<{ Self::COPY_WORDS }>()?;
+        let sum = first[..10]
+            .chunks_exact(2)
+            .fold([0, 0], |sum, pair| add(sum, pair[0], pair[1]));
+        let whole = first == second && first[0] == Self::VERSION && sum == [first[10], first[11]];
+        whole.then_some(Self {
+            words: *first,
+            backfilled: rest[0],
+        })
+    }
+
+    /// Whether the log is in the same state, however far it was copied back.
+    pub(super) fn same_commit(&self, other: &Self) -> bool {
+        self.words == other.words
+    }
+
+    /// The last frame of the last commit; 0: the log is empty.
+    pub(super) fn last_frame(&self) -> u32 {
+        self.words[4]
+    }
+
+    /// Pages in the database after the last commit; 0: nothing was committed through this log yet.
+    pub(super) fn pages(&self) -> u32 {
+        self.words[5]
+    }
+
+    /// The salts are bytes of the log's header, so big-endian in here too.
+    pub(super) fn salts(&self) -> [u32; 2] {
+        [u32::from_be(self.words[8]), u32::from_be(self.words[9])]
+    }
+}
+
+/// One step of SQLite's checksum, over two words.
+fn add([s1, s2]: [u32; 2], a: u32, b: u32) -> [u32; 2] {
+    let s1 = s1.wrapping_add(a).wrapping_add(s2);
+    [s1, s2.wrapping_add(b).wrapping_add(s1)]
+}
+
+fn be(bytes: &[u8], at: usize) -> u32 {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        Some(four) => u32::from_be_bytes(*four),
+        None => 0,
+    }
+}
+
+/// Where a page of the snapshot lies in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// From 1.
+    page: u32,
+    /// From 1.
+    frame: u32,
+}
+
+/// The pages that a snapshot takes from the log instead of the database file.
+///
+/// 8 bytes a frame while it is built, 8 bytes a page after.
+#[derive(Debug)]
+pub(super) struct Overlay {
+    page_bytes: u64,
+    salts: [u32; 2],
+    /// Ascending by page, one each.
+    places: Vec<Place>,
+}
+
+impl Overlay {
+    /// Nothing comes from the log.
+    pub(super) fn empty(page_bytes: u32) -> Self {
+        Self {
+            page_bytes: page_bytes.into(),
+            salts: [0; 2],
+            places: Vec::new(),
+        }
+    }
+
+    /// Finds the last frame of each page in `frames` (from 1, end excluded), leaving out pages
+    /// beyond `pages`. Errors: [`Error::WalDamaged`] when a frame does not carry `salts`.
+    pub(super) fn scan(
+        log: &dyn File,
+        path: &Path,
+        page_bytes: u32,
+        salts: [u32; 2],
+        frames: Range<u32>,
+        pages: u32,
+    ) -> Result<Self, Error> {
+        if frames.len() > FRAMES_MAX as usize {
+            let frames = frames.end - frames.start;
+            return Err(Error::WalTooLong {
+                path: path.into(),
+                frames,
+                frames_max: FRAMES_MAX,
+            });
+        }
+        let mut overlay = Self {
+            page_bytes: page_bytes.into(),
+            salts,
+            places: Vec::new(),
+        };
+        overlay.places.reserve_exact(frames.len());
+        for frame in frames {
+            let mut header = [0; FRAME_HEADER_BYTES];
+            let offset = overlay.frame_offset(frame);
+            read_exact(log, path, &mut header, offset, Via::Cache)?;
+            let page = overlay.page_of(&header);
+            match page {
+                Some(page) if page <= pages => overlay.places.push(Place { page, frame }),
+                Some(_) => {}
+                None => {
+                    return Err(Error::WalDamaged {
+                        path: path.into(),
+                        offset,
+                    });
+                }
+            }
+        }
+        overlay.places.sort_unstable();
+        // Of equals the first stays, so the last frame has to come first.
+        overlay.places.reverse();
+        overlay.places.dedup_by_key(|place| place.page);
+        overlay.places.reverse();
+        overlay.places.shrink_to_fit();
+        Ok(overlay)
+    }
+
+    /// The page in a frame of this log; `None`: a frame of another log, or none at all.
+    fn page_of(&self, header: &[u8]) -> Option<u32> {
+        let page = be(header, 0);
+        (page != 0 && [be(header, 8), be(header, 12)] == self.salts).then_some(page)
+    }
+
+    fn frame_offset(&self, frame: u32) -> u64 {
+        frame_offset(self.page_bytes, frame)
+    }
+
+    fn page_range(&self, place: &Place) -> Range<u64> {
+        let start = u64::from(place.page - 1) * self.page_bytes;
+        start..start + self.page_bytes
+    }
+
+    /// The places of pages that overlap `bytes` of the database.
+    fn within(&self, bytes: Range<u64>) -> &[Place] {
+        let from = self
+            .places
+            .partition_point(|place| self.page_range(place).end <= bytes.start);
+        let rest = &self.places[from..];
+        let count = rest.partition_point(|place| self.page_range(place).start < bytes.end);
+        &rest[..count]
+    }
+
+    /// Lays the log's pages over `buf`, which holds the database file's bytes from `offset`.
+    pub(super) fn apply(
+        &self,
+        log: &dyn File,
+        path: &Path,
+        buf: &mut [u8],
+        offset: u64,
+        via: Via,
+    ) -> Result<(), Error> {
+        let wanted = offset..offset + buf.len() as u64;
+        let places = self.within(wanted.clone());
+        if places.is_empty() {
+            return Ok(());
+        }
+        // Frames are never aligned for direct reading.
+        let via = if via == Via::Cache {
+            Via::Cache
+        } else {
+            Via::DontCache
+        };
+        let mut frame = vec![0; FRAME_HEADER_BYTES + self.page_bytes as usize];
+        for place in places {
+            let at = self.frame_offset(place.frame);
+            read_exact(log, path, &mut frame, at, via)?;
+            if self.page_of(&frame) != Some(place.page) {
+                return Err(Error::WalDamaged {
+                    path: path.into(),
+                    offset: at,
+                });
+            }
+            let page = self.page_range(place);
+            let both = page.start.max(wanted.start)..page.end.min(wanted.end);
+            let plain = &frame[FRAME_HEADER_BYTES..];
+            buf[slice(&both, wanted.start)].copy_from_slice(&plain[slice(&both, page.start)]);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_cached(&self, log: &dyn File, bytes: Range<u64>) -> bool {
+        self.within(bytes).iter().all(|place| {
+            let at = self.frame_offset(place.frame);
+            log.is_cached(at..at + FRAME_HEADER_BYTES as u64 + self.page_bytes)
+        })
+    }
+
+    /// The first run of neighbouring pages from the log at or after `offset`.
+    pub(super) fn next_run(&self, offset: u64) -> Option<Range<u64>> {
+        let from = self
+            .places
+            .partition_point(|place| self.page_range(place).end <= offset);
+        let mut run = self.page_range(self.places.get(from)?);
+        for place in &self.places[from + 1..] {
+            let page = self.page_range(place);
+            if page.start != run.end {
+                break;
+            }
+            run.end = page.end;
+        }
+        Some(run.start.max(offset)..run.end)
+    }
+}
+
+fn slice(range: &Range<u64>, base: u64) -> Range<usize> {
+    (range.start - base) as usize..(range.end - base) as usize
+}
+
+fn frame_offset(page_bytes: u64, frame: u32) -> u64 {
+    LOG_HEADER_BYTES + u64::from(frame - 1) * (FRAME_HEADER_BYTES as u64 + page_bytes)
+}
+
+fn read_exact(
+    log: &dyn File,
+    path: &Path,
+    buf: &mut [u8],
+    offset: u64,
+    via: Via,
+) -> Result<(), Error> {
+    log.read_exact_at(buf, offset, via)
+        .map_err(|source| match source.kind() {
+            std::io::ErrorKind::UnexpectedEof => Error::WalDamaged {
+                path: path.into(),
+                offset,
+            },
+            _ => Error::Read {
+                path: path.into(),
+                offset,
+                source,
+            },
+        })
+}
+
+/// What an unkept log holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Recovered {
+    pub(super) page_bytes: u32,
+    pub(super) salts: [u32; 2],
+    /// The last frame of the last whole commit.
+    pub(super) last_frame: u32,
+    /// Pages in the database after that commit.
+    pub(super) pages: u32,
+}
+
+/// Reads a log that nobody writes, as SQLite's recovery does: up to the last commit before the first
+/// frame that does not continue the chain of checksums. `None`: nothing is committed in it.
+pub(super) fn recover(log: &dyn File, path: &Path) -> Result<Option<Recovered>, Error> {
+    let io = |offset| {
+        move |source| Error::Read {
+            path: path.into(),
+            offset,
+            source,
+        }
+    };
+    let mut header = [0; LOG_HEADER_BYTES as usize];
+    let len = log
+        .read_full_at(&mut header, 0, Via::Cache)
+        .map_err(io(0))?;
+    let Some(chain) = Chain::begin(&header[..len]) else {
+        return Ok(None);
+    };
+    let Chain {
+        mut sum,
+        page_bytes,
+        salts,
+        ..
+    } = chain;
+    let mut found = None;
+    let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes as usize];
+    for number in 1..u32::MAX {
+        let offset = frame_offset(page_bytes.into(), number);
+        let len = log
+            .read_full_at(&mut frame, offset, Via::Cache)
+            .map_err(io(offset))?;
+        if len < frame.len() || [be(&frame, 8), be(&frame, 12)] != salts || be(&frame, 0) == 0 {
+            break;
+        }
+        sum = chain.over(sum, &frame[..8]);
+        sum = chain.over(sum, &frame[FRAME_HEADER_BYTES..]);
+        if sum != [be(&frame, 16), be(&frame, 20)] {
+            break;
+        }
+        let pages = be(&frame, 4);
+        if pages != 0 {
+            found = Some(Recovered {
+                page_bytes,
+                salts,
+                last_frame: number,
+                pages,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// The checksums of a log, each frame continuing the one before.
+struct Chain {
+    big_endian: bool,
+    page_bytes: u32,
+    salts: [u32; 2],
+    sum: [u32; 2],
+}
+
+impl Chain {
+    const MAGIC: u32 = 0x377f_0682;
+    const VERSION: u32 = 3_007_000;
+
+    fn begin(header: &[u8]) -> Option<Self> {
+        let magic = be(header, 0);
+        let page_bytes = be(header, 8);
+        let known = header.len() == LOG_HEADER_BYTES as usize
+            && magic & !1 == Self::MAGIC
+            && be(header, 4) == Self::VERSION
+            && page_bytes.is_power_of_two()
+            && (512..=65_536).contains(&page_bytes);
+        if !known {
+            return None;
+        }
+        let mut chain = Self {
+            big_endian: magic & 1 == 1,
+            page_bytes,
+            salts: [be(header, 16), be(header, 20)],
+            sum: [0; 2],
+        };
+        chain.sum = chain.over([0; 2], &header[..24]);
+        (chain.sum == [be(header, 24), be(header, 28)]).then_some(chain)
+    }
+
+    fn over(&self, sum: [u32; 2], bytes: &[u8]) -> [u32; 2] {
+        let word = |four: &[u8]| match self.big_endian {
+            true => be(four, 0),
+            false => be(four, 0).swap_bytes(),
+        };
+        bytes.chunks_exact(8).fold(sum, |sum, pair| {
+            add(sum, word(&pair[..4]), word(&pair[4..]))
+        })
+    }
+}
