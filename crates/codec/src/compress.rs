@@ -34,8 +34,8 @@ pub(crate) fn worth(plain_len: usize) -> usize {
     plain_len - (plain_len / 64).max(1)
 }
 
-/// Compresses buffers, one at a time. One per worker thread: it owns the engines' memory (about
-/// 1 MiB at the named levels, tens of them at the highest numbers) and reuses it for every buffer.
+/// Compresses buffers, one at a time. One per worker thread: it owns the engines' memory (a few
+/// MiB at the named levels, tens at the highest numbers) and reuses it for every buffer.
 pub struct Compressor {
     algorithm: Algorithm,
     engine: Engine,
