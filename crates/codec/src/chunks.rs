@@ -14,6 +14,7 @@
 //! frame that stock tools skip.
 
 use crate::Damaged;
+use crate::compress::{Encoded, worth};
 
 const MAGIC: u32 = 0x184d_2a5b;
 const HEADER_LEN: usize = 12;
@@ -33,16 +34,16 @@ fn table_end(plain_len: usize) -> usize {
 }
 
 /// Writes the payload for `plain`; `compress_chunk` compresses a chunk into the room it is given,
-/// or says that it does not fit. Gives the payload's length, and whether nothing was compressed.
+/// or says that it does not fit.
 pub(crate) fn compress(
     plain: &[u8],
     out: &mut [u8],
     mut compress_chunk: impl FnMut(&[u8], &mut [u8]) -> Option<usize>,
-) -> (usize, bool) {
+) -> Encoded {
     let mut at = table_end(plain.len());
     let mut stored = true;
     for (i, chunk) in plain.chunks(CHUNK_PLAIN).enumerate() {
-        let room = &mut out[at..at + crate::compress::worth(chunk.len())];
+        let room = &mut out[at..at + worth(chunk.len())];
         let len = match compress_chunk(chunk, room) {
             Some(len) => {
                 stored = false;
@@ -60,7 +61,7 @@ pub(crate) fn compress(
     out[..4].copy_from_slice(&MAGIC.to_le_bytes());
     out[4..8].copy_from_slice(&((at - FRAME_HEADER_LEN) as u32).to_le_bytes());
     out[8..HEADER_LEN].copy_from_slice(&(plain.len() as u32).to_le_bytes());
-    (at, stored)
+    Encoded { len: at, stored }
 }
 
 /// Decodes one frame that fills `payload` and gives exactly `plain.len()` bytes.

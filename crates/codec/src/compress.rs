@@ -2,8 +2,7 @@
 
 use longshore_io::is_zero;
 
-use crate::deflate::{self, Deflater};
-use crate::{Algorithm, Error, Level, chunks, gzext, lz4, zstd};
+use crate::{Algorithm, Error, Level, chunks, deflate, gzext, lz4, members, zstd};
 
 /// Most plain bytes of one payload: 4 MiB, SQL Server's largest MAXTRANSFERSIZE.
 pub const PLAIN_LEN_MAX: usize = 4 << 20;
@@ -35,8 +34,8 @@ pub(crate) fn worth(plain_len: usize) -> usize {
     plain_len - (plain_len / 64).max(1)
 }
 
-/// Compresses buffers, one at a time. One per worker thread: it owns the engines' memory (up to
-/// 1 MiB, and several with zstd's high levels) and reuses it for every buffer.
+/// Compresses buffers, one at a time. One per worker thread: it owns the engines' memory (a few
+/// MiB at the named levels, tens at the highest numbers) and reuses it for every buffer.
 pub struct Compressor {
     algorithm: Algorithm,
     engine: Engine,
@@ -46,10 +45,10 @@ pub struct Compressor {
 
 enum Engine {
     None,
-    Deflate(Deflater),
-    Zstd(zstd::Compressor),
-    Lz4 { level: i32 },
     Xpress,
+    Deflate(members::Compressor),
+    Zstd(zstd::Compressor),
+    Lz4(lz4::Compressor),
 }
 
 impl Compressor {
@@ -59,14 +58,9 @@ impl Compressor {
         let engine = match algorithm {
             Algorithm::None => Engine::None,
             Algorithm::MsXpress => Engine::Xpress,
-            Algorithm::QatDeflate => {
-                let isal = deflate::Isal::load().ok();
-                Engine::Deflate(Deflater::new(deflate::number(level), isal))
-            }
+            Algorithm::QatDeflate => Engine::Deflate(members::Compressor::new(level)),
             Algorithm::Zstd => Engine::Zstd(zstd::Compressor::new(level)),
-            Algorithm::Lz4 => Engine::Lz4 {
-                level: lz4::number(level),
-            },
+            Algorithm::Lz4 => Engine::Lz4(lz4::Compressor::new(level)),
         };
         Ok(Compressor {
             algorithm,
@@ -87,19 +81,12 @@ impl Compressor {
             plain.len()
         );
         let out = &mut out[..payload_bound(self.algorithm, plain.len())];
-        if matches!(self.engine, Engine::None) {
-            return Encoded {
-                len: lz4::store(plain, out),
-                stored: true,
-            };
-        }
-        if !is_zero(plain) {
+        // NONE has nothing to gain from zeros.
+        if matches!(self.engine, Engine::None) || !is_zero(plain) {
             return self.engine.compress(plain, out);
         }
-        if let Some(zeros) = self
-            .zeros
-            .as_ref()
-            .filter(|zeros| zeros.plain_len == plain.len())
+        if let Some(zeros) = &self.zeros
+            && zeros.plain_len == plain.len()
         {
             out[..zeros.payload.len()].copy_from_slice(&zeros.payload);
             return zeros.encoded;
@@ -119,9 +106,9 @@ impl Compressor {
     pub fn engine(&self) -> &'static str {
         match &self.engine {
             Engine::None => "none",
-            Engine::Deflate(deflater) => deflater.engine(),
+            Engine::Deflate(members) => members.engine(),
             Engine::Zstd(_) => "zstd",
-            Engine::Lz4 { .. } => "lz4",
+            Engine::Lz4(_) => "lz4",
             Engine::Xpress => "xpress",
         }
     }
@@ -129,44 +116,17 @@ impl Compressor {
 
 impl Engine {
     fn compress(&mut self, plain: &[u8], out: &mut [u8]) -> Encoded {
-        let compressed = match self {
-            Engine::None => None,
-            Engine::Deflate(deflater) => return deflate_members(deflater, plain, out),
-            Engine::Xpress => {
-                let (len, stored) = chunks::compress(plain, out, |_, _| None);
-                return Encoded { len, stored };
-            }
-            Engine::Zstd(zstd) => zstd.compress(plain, &mut out[..worth(plain.len())]),
-            Engine::Lz4 { level } => lz4::compress(*level, plain, worth(plain.len()), out),
-        };
-        match (compressed, &self) {
-            (Some(len), _) => Encoded { len, stored: false },
-            (None, Engine::Zstd(_)) => Encoded {
-                len: zstd::store(plain, out),
-                stored: true,
-            },
-            (None, _) => Encoded {
+        match self {
+            Engine::None => Encoded {
                 len: lz4::store(plain, out),
                 stored: true,
             },
+            Engine::Xpress => chunks::compress(plain, out, |_, _| None),
+            Engine::Deflate(members) => members.compress(plain, out),
+            Engine::Zstd(zstd) => zstd.compress(plain, out),
+            Engine::Lz4(lz4) => lz4.compress(plain, out),
         }
     }
-}
-
-fn deflate_members(deflater: &mut Deflater, plain: &[u8], out: &mut [u8]) -> Encoded {
-    let mut len = 0;
-    let mut stored = true;
-    for range in gzext::members(plain.len()) {
-        let plain = &plain[range];
-        let member = &mut out[len..len + gzext::stored_len(plain.len())];
-        let crc32 = crc_fast::crc32_iso_hdlc(plain);
-        let room = &mut member[gzext::HEADER_LEN..gzext::HEADER_LEN + worth(plain.len())];
-        let deflated = deflater.deflate(plain, room);
-        stored &= deflated.is_none();
-        let deflate_len = deflated.unwrap_or_else(|| gzext::store(plain, member));
-        len += gzext::seal(member, plain.len(), deflate_len, crc32);
-    }
-    Encoded { len, stored }
 }
 
 struct Zeros {

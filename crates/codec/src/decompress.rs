@@ -1,15 +1,13 @@
 //! From payloads back to buffers.
 
-use crate::deflate::{Inflater, Isal};
-use crate::gzext::{HEADER_LEN, Member};
 use crate::lz4::{self, Blocks};
-use crate::{Algorithm, Damaged, chunks, zstd};
+use crate::{Algorithm, Damaged, chunks, members, zstd};
 
 /// Restores buffers, one at a time. One per worker thread: engines' memory is made on first use
 /// and reused.
 #[derive(Default)]
 pub struct Decompressor {
-    inflater: Option<Inflater>,
+    members: Option<members::Decompressor>,
     zstd: Option<zstd::Decompressor>,
 }
 
@@ -30,45 +28,16 @@ impl Decompressor {
             Algorithm::None => lz4::decompress(payload, plain, Blocks::StoredOnly),
             Algorithm::Lz4 => lz4::decompress(payload, plain, Blocks::Any),
             Algorithm::MsXpress => chunks::decompress(payload, plain),
+            Algorithm::QatDeflate => self
+                .members
+                .get_or_insert_with(members::Decompressor::new)
+                .decompress(payload, plain),
             Algorithm::Zstd => self
                 .zstd
                 .get_or_insert_with(zstd::Decompressor::new)
                 .decompress(payload, plain),
-            Algorithm::QatDeflate => {
-                let inflater = self
-                    .inflater
-                    .get_or_insert_with(|| Inflater::new(Isal::load().ok()));
-                inflate_members(inflater, payload, plain)
-            }
         }
     }
-}
-
-fn inflate_members(
-    inflater: &mut Inflater,
-    payload: &[u8],
-    plain: &mut [u8],
-) -> Result<(), Damaged> {
-    let (mut at, mut rest) = (0, plain);
-    while !rest.is_empty() {
-        let member = Member::parse(&payload[at..], rest.len()).map_err(|d| d.shifted(at))?;
-        let (place, after) = rest.split_at_mut(member.plain_len);
-        inflater
-            .inflate(member.deflate, place)
-            .map_err(|d| d.shifted(at + HEADER_LEN))?;
-        if crc_fast::crc32_iso_hdlc(place) != member.crc32 {
-            return Err(Damaged::at(
-                at + HEADER_LEN,
-                "member's CRC-32 does not match",
-            ));
-        }
-        at += member.len;
-        rest = after;
-    }
-    if at != payload.len() {
-        return Err(Damaged::at(at, "bytes after the last member"));
-    }
-    Ok(())
 }
 
 /// The bytes around a buffer that is stored under `NONE`, so that a reader can read straight

@@ -27,6 +27,7 @@ mod engines;
 mod error;
 mod gzext;
 mod lz4;
+mod members;
 mod xpress;
 mod zstd;
 

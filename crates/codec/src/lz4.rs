@@ -33,6 +33,7 @@
 
 use std::ffi::c_int;
 
+use crate::compress::{Encoded, worth};
 use crate::{Damaged, Level};
 
 /// Largest block of a frame, and so the largest buffer.
@@ -87,25 +88,56 @@ pub(crate) fn store(plain: &[u8], out: &mut [u8]) -> usize {
 /// How hard to try: 1 is the fast compressor, 2 to 12 are LZ4's HC levels.
 pub(crate) const LEVELS: std::ops::RangeInclusive<i32> = 1..=12;
 
-/// The level on LZ4's own scale.
-pub(crate) fn number(level: Level) -> i32 {
-    match level {
-        Level::Low => 1,
-        Level::Medium => 2,
-        Level::High => 4,
-        Level::Number(n) => n,
+/// One worker's compressor. LZ4's own memory is on the stack, or short-lived with HC.
+pub(crate) struct Compressor {
+    level: i32,
+    /// The last buffer was stored. Noise comes in runs, and HC spends ten times longer on it than
+    /// on data: the fast compressor is then asked first.
+    noise: bool,
+}
+
+impl Compressor {
+    pub(crate) fn new(level: Level) -> Compressor {
+        let level = match level {
+            Level::Low => 1,
+            Level::Medium => 2,
+            Level::High => 4,
+            Level::Number(n) => n,
+        };
+        Compressor {
+            level,
+            noise: false,
+        }
+    }
+
+    /// Writes the payload for `plain` into `out`, which holds it stored.
+    pub(crate) fn compress(&mut self, plain: &[u8], out: &mut [u8]) -> Encoded {
+        let room = &mut out[PREFIX_LEN..PREFIX_LEN + worth(plain.len())];
+        let hopeless = self.noise && encode_block(1, plain, room).is_none();
+        let block = if hopeless {
+            None
+        } else {
+            encode_block(self.level, plain, room)
+        };
+        self.noise = block.is_none();
+        let Some(block_len) = block else {
+            return Encoded {
+                len: store(plain, out),
+                stored: true,
+            };
+        };
+        out[..PREFIX_LEN].copy_from_slice(&prefix(plain.len(), block_len, false));
+        let end = PREFIX_LEN + block_len;
+        out[end..end + SUFFIX.len()].copy_from_slice(&SUFFIX);
+        Encoded {
+            len: end + SUFFIX.len(),
+            stored: false,
+        }
     }
 }
 
-/// Compresses `plain` to a frame with a block of at most `block_max` bytes. None when that does
-/// not hold it; `out` is then worthless.
-pub(crate) fn compress(
-    level: i32,
-    plain: &[u8],
-    block_max: usize,
-    out: &mut [u8],
-) -> Option<usize> {
-    let room = &mut out[PREFIX_LEN..PREFIX_LEN + block_max];
+/// Compresses `plain` into `room`. None when it does not fit; `room` is then worthless.
+fn encode_block(level: i32, plain: &[u8], room: &mut [u8]) -> Option<usize> {
     let (source, dest) = (plain.as_ptr().cast(), room.as_mut_ptr().cast());
     let (source_len, room_len) = (plain.len() as c_int, room.len() as c_int);
     // SAFETY: both ranges are valid for their lengths, which are at most 4 MiB; neither function
@@ -116,11 +148,7 @@ pub(crate) fn compress(
             _ => lz4_sys::LZ4_compress_HC(source, dest, source_len, room_len, level),
         }
     };
-    let len = usize::try_from(len).ok().filter(|len| *len > 0)?;
-    out[..PREFIX_LEN].copy_from_slice(&prefix(plain.len(), len, false));
-    let end = PREFIX_LEN + len;
-    out[end..end + SUFFIX.len()].copy_from_slice(&SUFFIX);
-    Some(end + SUFFIX.len())
+    usize::try_from(len).ok().filter(|len| *len > 0)
 }
 
 /// Which blocks a payload may have.

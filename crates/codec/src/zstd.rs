@@ -25,6 +25,7 @@
 
 use zstd_safe::{CCtx, CParameter, DCtx};
 
+use crate::compress::{Encoded, worth};
 use crate::{Damaged, Level};
 
 pub(crate) const LEVELS: std::ops::RangeInclusive<i32> = -7..=22;
@@ -42,7 +43,7 @@ pub(crate) fn stored_len(plain_len: usize) -> usize {
 }
 
 /// Writes `plain` as a frame of raw blocks; gives the payload's length.
-pub(crate) fn store(plain: &[u8], out: &mut [u8]) -> usize {
+fn store(plain: &[u8], out: &mut [u8]) -> usize {
     out[..4].copy_from_slice(&MAGIC);
     out[4] = DESCRIPTOR;
     out[5..HEADER_LEN].copy_from_slice(&(plain.len() as u32).to_le_bytes());
@@ -90,10 +91,19 @@ impl Compressor {
         Compressor { context }
     }
 
-    /// Compresses `plain` to one frame at the start of `out`. None when it does not fit, or zstd
-    /// lacks memory; `out` is then worthless.
-    pub(crate) fn compress(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
-        self.context.compress2(out, plain).ok()
+    /// Writes the payload for `plain` into `out`, which holds it stored.
+    pub(crate) fn compress(&mut self, plain: &[u8], out: &mut [u8]) -> Encoded {
+        // An error means that it does not fit, or that memory is short: storing needs neither.
+        match self
+            .context
+            .compress2(&mut out[..worth(plain.len())], plain)
+        {
+            Ok(len) => Encoded { len, stored: false },
+            Err(_) => Encoded {
+                len: store(plain, out),
+                stored: true,
+            },
+        }
     }
 }
 

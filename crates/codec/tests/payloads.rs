@@ -204,26 +204,34 @@ fn one_member_of_noise_among_pages_is_stored_by_itself() {
 
 #[test]
 fn a_compressor_gives_the_same_payload_whatever_it_did_before() {
-    let data = pages(90_000);
-    let inputs: [&[u8]; 6] = [
+    let (data, noise) = (pages(90_000), Random::new(4).bytes(80_000));
+    let (zeros, fewer_zeros) = (vec![0; 90_000], vec![0; 65_536]);
+    let inputs = [
         &data,
-        &[0; 65_536],
-        &[0; 65_536],
-        &[0; 90_000],
-        &data[..777],
-        &[0; 65_536],
+        &zeros,
+        &zeros,
+        &fewer_zeros,
+        &noise,
+        &noise,
+        &data,
+        &noise,
+        &zeros,
     ];
-    for algorithm in Algorithm::ALL {
-        let mut compressor = Compressor::new(algorithm, Level::Low).unwrap();
+    for (algorithm, level) in Algorithm::ALL
+        .into_iter()
+        .flat_map(|a| NAMED.map(|l| (a, l)))
+    {
+        let mut compressor = Compressor::new(algorithm, level).unwrap();
         let mut out = vec![0; payload_bound(algorithm, 90_000)];
         for plain in inputs {
             let encoded = compressor.compress(plain, &mut out);
-            let (fresh, fresh_encoded) = encode(algorithm, Level::Low, plain);
-            assert_eq!(
-                (encoded, &out[..encoded.len]),
-                (fresh_encoded, fresh.as_slice())
+            let (fresh, fresh_encoded) = encode(algorithm, level, plain);
+            let same = encoded == fresh_encoded && out[..encoded.len] == fresh;
+            assert!(
+                same,
+                "{algorithm} {level}: {encoded:?} instead of {fresh_encoded:?}"
             );
-            assert_eq!(decode(algorithm, &fresh, plain.len()).as_deref(), Ok(plain));
+            assert!(decode(algorithm, &fresh, plain.len()).is_ok_and(|found| found == *plain));
         }
     }
 }
