@@ -77,7 +77,10 @@ impl HeadReader {
         let of = (Uuid::from_bytes(f.array()?), f.u64()?);
         let part = f.u16()?;
         f.zeros(2)?;
-        if part != self.parts || *self.of.get_or_insert(of) != of {
+        if part != self.parts
+            || usize::from(part) >= parts(MANIFEST_MAX)
+            || *self.of.get_or_insert(of) != of
+        {
             return Err(Malformed::Field);
         }
         self.parts += 1;

@@ -77,7 +77,9 @@ pub trait BackupDevice: Send + Sync + Debug {
     /// Errors: [`Error::Busy`] while another backup writes to the device.
     fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error>;
 
-    /// Continues the stripe at `offset`; what stands behind it is cut off.
+    /// Continues the stripe at `offset`; the first write cuts off what stands behind it. Keeps other
+    /// writers away from now on, so the caller can still make sure that `offset` is the right place.
+    /// Errors: [`Error::Busy`] while another backup writes to the device.
     fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error>;
 }
 

@@ -10,6 +10,8 @@ use crate::record::{Container, Fields, Malformed, put_text};
 
 /// Data families (stripes) in one media set, at most.
 pub const FAMILIES_MAX: u16 = 64;
+/// Backup sets on one media set, at most. Bounds what listing hostile media can cost.
+pub const SETS_MAX: u32 = 1 << 16;
 /// Plain bytes in one block, at most.
 pub const PLAIN_MAX: usize = 32 << 20;
 /// Manifest bytes of one block, at most.
@@ -20,7 +22,9 @@ pub const BLOCK_FIXED_LEN: usize = 72;
 pub const TRAILER_LEN: usize = 192;
 
 /// Incompatible features this version understands: none beyond the base format.
-const INCOMPATIBLE_KNOWN: u64 = 0;
+pub const INCOMPATIBLE_KNOWN: u64 = 0;
+/// Compatible features this version writes: none.
+pub const COMPATIBLE_WRITTEN: u64 = 0;
 
 /// Says which media set and which of its families a stripe is. First record of every stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,8 +50,6 @@ pub struct MediaHeader {
     pub software: String,
 }
 
-const COMPATIBLE_NONE: u64 = 0;
-
 impl MediaHeader {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
@@ -59,7 +61,7 @@ impl MediaHeader {
         out.push(self.container as u8);
         out.push(self.compressed as u8);
         out.extend_from_slice(&self.created_us.to_le_bytes());
-        out.extend_from_slice(&COMPATIBLE_NONE.to_le_bytes());
+        out.extend_from_slice(&COMPATIBLE_WRITTEN.to_le_bytes());
         out.extend_from_slice(&INCOMPATIBLE_KNOWN.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -79,7 +81,7 @@ impl MediaHeader {
         let container = Container::from_number(f.u8()?);
         let compressed = f.u8()?;
         let created_us = f.i64()?;
-        let _compatible = f.u64()?;
+        let compatible = f.u64()?;
         let incompatible = f.u64()?;
         // Before the rest is judged: a newer version may have given it another meaning.
         if incompatible & !INCOMPATIBLE_KNOWN != 0 {
@@ -101,7 +103,7 @@ impl MediaHeader {
             description: f.text()?,
             software: f.text()?,
         };
-        f.end()?;
+        end(f, compatible)?;
         let families = 1..=FAMILIES_MAX;
         if !families.contains(&family_count)
             || !(1..=family_count).contains(&family)
@@ -110,6 +112,14 @@ impl MediaHeader {
             return Err(Malformed::Field);
         }
         Ok(header)
+    }
+}
+
+/// A compatible feature of a later version may append fields: what follows is then not ours to judge.
+fn end(f: Fields, compatible: u64) -> Result<(), Malformed> {
+    match compatible {
+        0 => f.end(),
+        _ => Ok(()),
     }
 }
 
@@ -186,7 +196,7 @@ impl SetHeader {
         out.extend_from_slice(&self.page_bytes.to_le_bytes());
         let flags = if self.copy_only { FLAG_COPY_ONLY } else { 0 };
         out.extend_from_slice(&flags.to_le_bytes());
-        out.extend_from_slice(&COMPATIBLE_NONE.to_le_bytes());
+        out.extend_from_slice(&COMPATIBLE_WRITTEN.to_le_bytes());
         out.extend_from_slice(&INCOMPATIBLE_KNOWN.to_le_bytes());
         out.extend_from_slice(&self.expires_us.unwrap_or(0).to_le_bytes());
         // Parent set and database identity: kept for incremental sets.
@@ -219,7 +229,7 @@ impl SetHeader {
         let buffer_bytes = f.u32()?;
         let page_bytes = f.u32()?;
         let flags = f.u32()?;
-        let _compatible = f.u64()?;
+        let compatible = f.u64()?;
         let incompatible = f.u64()?;
         if incompatible & !INCOMPATIBLE_KNOWN != 0 {
             return Err(Malformed::Feature(incompatible));
@@ -254,9 +264,9 @@ impl SetHeader {
             user: f.text()?,
             origin: f.text()?,
         };
-        f.end()?;
+        end(f, compatible)?;
         let sizes = 1..=PLAIN_MAX as u32;
-        if position == 0
+        if !(1..=SETS_MAX).contains(&position)
             || reserved != 0
             || flags & !FLAG_COPY_ONLY != 0
             || !sizes.contains(&buffer_bytes)
@@ -330,6 +340,9 @@ impl BlockHeader {
             || header.stored_len as usize > stored_max(header.plain_len as usize)
         {
             return Err(Malformed::Length);
+        }
+        if header.plain_len == 0 && (header.plain_crc, header.stored_crc) != (0, 0) {
+            return Err(Malformed::Field);
         }
         Ok((header, f.0))
     }
@@ -420,7 +433,9 @@ impl SetTrailer {
         };
         f.zeros(TRAILER_LEN - 112)?;
         f.end()?;
-        if position == 0 || flags & !FLAG_DAMAGED != 0 || trailer.blocks_here > trailer.blocks_total
+        if !(1..=SETS_MAX).contains(&position)
+            || flags & !FLAG_DAMAGED != 0
+            || trailer.blocks_here > trailer.blocks_total
         {
             return Err(Malformed::Field);
         }

@@ -9,7 +9,9 @@
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 
-use crate::record::{BODY_MAX, Container, Fields, Kind, Malformed};
+use crate::record::{
+    BODY_MAX, Container, Fields, HEAD_LEN, Kind, Malformed, PREFIX_MAX, SUFFIX_MAX,
+};
 
 /// Raw bytes at which a chunk is closed.
 pub const CHUNK_RAW: usize = 256 << 10;
@@ -18,7 +20,11 @@ pub const CHUNK_RAW_MAX: usize = CHUNK_RAW + crate::header::MANIFEST_MAX + BLOCK
 /// Bytes of a block's row before its manifest.
 pub const BLOCK_ROW_LEN: usize = 28;
 /// Bytes of an index record's body before its part of the compressed chunk.
-const PART_HEAD_LEN: usize = 24;
+pub const PART_HEAD_LEN: usize = 24;
+/// Index records in one chunk, at most. Deflate adds less than an eighth to what it cannot shrink.
+pub const PARTS_MAX: usize = (CHUNK_RAW_MAX + CHUNK_RAW_MAX / 8).div_ceil(BODY_MAX - PART_HEAD_LEN);
+/// No chunk is longer in a stripe.
+pub const CHUNK_FRAMED_MAX: usize = PARTS_MAX * (BODY_MAX + HEAD_LEN + PREFIX_MAX + SUFFIX_MAX);
 
 /// Where one block of this family is, and its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +104,7 @@ pub struct Chunk {
 /// Reads a chunk from its framed records.
 pub fn decode_chunk(container: Container, mut framed: &[u8]) -> Result<Chunk, Malformed> {
     let mut packed = Vec::new();
-    let mut next = 0;
+    let (mut first, mut next) = (None, 0);
     let (previous, raw_len) = loop {
         let len = container.framed_len_at(framed)?;
         let record = framed.get(..len).ok_or(Malformed::Length)?;
@@ -112,7 +118,12 @@ pub fn decode_chunk(container: Container, mut framed: &[u8]) -> Result<Chunk, Ma
         let raw_len = f.u32()? as usize;
         let (part, count) = (f.u16()?, f.u16()?);
         f.zeros(4)?;
-        if part != next || part >= count {
+        let head = (previous, raw_len, count);
+        if part != next
+            || part >= count
+            || usize::from(count) > PARTS_MAX
+            || *first.get_or_insert(head) != head
+        {
             return Err(Malformed::Field);
         }
         packed.extend_from_slice(f.0);
@@ -150,7 +161,7 @@ pub fn part_count(body: &[u8]) -> Result<u16, Malformed> {
     let mut f = Fields(body);
     f.bytes(18)?;
     match f.u16()? {
-        0 => Err(Malformed::Field),
-        n => Ok(n),
+        n if (1..=PARTS_MAX).contains(&usize::from(n)) => Ok(n),
+        _ => Err(Malformed::Field),
     }
 }

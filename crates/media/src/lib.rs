@@ -18,6 +18,7 @@ mod error;
 pub mod header;
 pub mod index;
 pub mod manifest;
+mod member;
 pub mod record;
 mod set_reader;
 mod set_writer;

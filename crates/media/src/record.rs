@@ -15,14 +15,16 @@ pub const HEAD_LEN: usize = 16;
 pub const BODY_MAX: usize = 15_900;
 /// Longest framing before a record in any container.
 pub const PREFIX_MAX: usize = 16;
+/// Longest framing after a record in any container.
+pub const SUFFIX_MAX: usize = 10;
 
 /// The magic of the skippable frames that hold records (payloads may use others of the range).
-const SKIPPABLE_MAGIC: u32 = 0x184D_2A5A;
-const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff];
+pub const SKIPPABLE_MAGIC: u32 = 0x184D_2A5A;
+pub const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff];
 /// An empty final deflate block, then CRC-32 and length of nothing.
-const GZIP_TAIL: [u8; 10] = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+pub const GZIP_TAIL: [u8; SUFFIX_MAX] = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// Without it, some readers take an LZ4 stripe that starts with a skippable frame for zstd.
-const LZ4_PREAMBLE: [u8; 11] = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82, 0, 0, 0, 0];
+pub const LZ4_PREAMBLE: [u8; 11] = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82, 0, 0, 0, 0];
 
 /// The standard container of all stripes of a media set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

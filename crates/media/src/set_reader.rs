@@ -3,43 +3,18 @@
 //! All members must agree on media set and generation. Where they do not, because a crash came between
 //! the renames that complete a set, finished stripes under temporary names take their place.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use uuid::Uuid;
 
 use crate::Error;
-use crate::device::{BackupDevice, DeviceClass, FamilyRead};
-use crate::header::{MediaHeader, SetHeader, SetTrailer, TRAILER_LEN};
-use crate::index::{self, Chunk};
+use crate::device::BackupDevice;
+use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
-use crate::record::{Container, Kind, Malformed, PREFIX_MAX};
+use crate::member::{Member, Part, Seal};
+use crate::record::{Container, Malformed};
 use crate::stream::BlockStream;
 use crate::window::Window;
-
-/// One stripe of an opened media set.
-#[derive(Debug)]
-struct Member {
-    device: String,
-    read: Arc<dyn FamilyRead>,
-    header: MediaHeader,
-    /// Where the first set header stands.
-    sets_offset: u64,
-    /// Index into the devices as the caller gave them.
-    device_index: usize,
-    /// Whether this stripe's rename is still to be made.
-    pending: bool,
-    /// A pipe's position: it cannot be opened twice.
-    window: Mutex<Option<Window>>,
-}
-
-/// One family's part of a set, as found on its stripe.
-#[derive(Debug, Clone)]
-struct Part {
-    header: SetHeader,
-    offset: u64,
-    /// Trailer, its offset, and the offset behind it.
-    trailer: Option<(SetTrailer, u64, u64)>,
-}
 
 /// A backup set as all members together show it.
 #[derive(Debug, Clone)]
@@ -50,11 +25,13 @@ pub struct SetSummary {
 }
 
 /// Where the next set goes on one family.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
     pub end: u64,
     pub last_trailer: u64,
 }
 
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tails {
     pub sets: u32,
     pub ends: Vec<Tail>,
@@ -182,6 +159,12 @@ impl MediaSet {
         Ok(Some(sum))
     }
 
+    /// Tells whether the stripes are still those that were opened before.
+    pub(crate) fn fingerprint(&self) -> Result<(MediaHeader, Vec<Option<u64>>), Error> {
+        let lens = self.members.iter().map(|m| m.read.len_bytes());
+        Ok((self.header(0).clone(), lens.collect::<Result<Vec<_>, _>>()?))
+    }
+
     pub(crate) fn check_name(&self, expected: &str) -> Result<(), Error> {
         let found = &self.members[0].header.name;
         if expected.is_empty() || expected == found {
@@ -231,86 +214,96 @@ impl MediaSet {
         Ok(any)
     }
 
-    /// All backup sets in order of position. The last may be incomplete.
+    /// All backup sets in order of position, as all families together show them. A set that has no
+    /// readable header on any family is not among them: see [`MediaSet::unreadable`].
     pub fn sets(&self) -> Result<Vec<SetSummary>, Error> {
-        let parts = self
-            .members
+        let rows = self.rows()?;
+        Ok(rows
             .iter()
-            .map(Member::parts)
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut sets = Vec::new();
-        for first in &parts[0] {
-            let same = |p: &&Part| p.header.set == first.header.set;
-            let all: Vec<&Part> = parts.iter().filter_map(|m| m.iter().find(same)).collect();
-            let complete = all.len() == parts.len() && all.iter().all(|p| p.trailer.is_some());
-            let blocks_here: u64 = all
-                .iter()
-                .filter_map(|p| Some(p.trailer.as_ref()?.0.blocks_here))
-                .sum();
-            let trailer = first.trailer.as_ref().map(|t| t.0.clone());
-            sets.push(SetSummary {
-                header: first.header.clone(),
-                trailer: trailer.filter(|t| complete && t.blocks_total == blocks_here),
-            });
-        }
-        Ok(sets)
+            .filter_map(|row| {
+                let header = row.header(self).ok()?.clone();
+                let trailer = row.trailer().ok().cloned();
+                Some(SetSummary { header, trailer })
+            })
+            .collect())
+    }
+
+    /// What stands where a backup set should, and cannot be read: damage ([`Error::Damaged`],
+    /// [`Error::Newer`]), or what a crash left of an unfinished set ([`Error::Incomplete`]).
+    pub fn unreadable(&self) -> Result<Vec<Error>, Error> {
+        let rows = self.rows()?;
+        Ok(rows.iter().filter_map(|r| r.header(self).err()).collect())
     }
 
     /// The complete set at a 1-based position; 0 means the last one.
     pub fn set(&self, position: u32) -> Result<SetSummary, Error> {
-        let mut sets = self.sets()?;
-        let count = sets.len() as u32;
-        let device = || self.device(0).to_owned();
+        let rows = self.rows()?;
+        let count = rows.len() as u32;
         let wanted = if position == 0 { count } else { position };
-        let Some(i) = sets.iter().position(|s| s.header.position == wanted) else {
+        let Some(row) = rows.iter().find(|r| r.position == wanted) else {
             return Err(Error::NoSuchSet {
-                device: device(),
+                device: self.device(0).to_owned(),
                 position: wanted,
                 count,
             });
         };
-        let set = sets.swap_remove(i);
-        match set.trailer {
-            Some(_) => Ok(set),
-            None => Err(Error::Incomplete {
-                device: device(),
-                position: wanted,
+        let header = row.header(self)?.clone();
+        match row.trailer() {
+            Ok(trailer) => Ok(SetSummary {
+                header,
+                trailer: Some(trailer.clone()),
             }),
+            Err(family_index) => Err(self.incomplete(family_index, wanted)),
+        }
+    }
+
+    fn incomplete(&self, family_index: usize, position: u32) -> Error {
+        Error::Incomplete {
+            device: self.device(family_index).to_owned(),
+            position,
+        }
+    }
+
+    /// What stands at each position on each family.
+    fn rows(&self) -> Result<Vec<Row>, Error> {
+        let mut parts = Vec::with_capacity(self.members.len());
+        for member in &self.members {
+            parts.push(member.parts()?.into_iter());
+        }
+        let mut rows = Vec::new();
+        loop {
+            let row: Vec<_> = parts.iter_mut().map(Iterator::next).collect();
+            if row.iter().all(Option::is_none) {
+                return Ok(rows);
+            }
+            rows.push(Row {
+                position: rows.len() as u32 + 1,
+                parts: row,
+            });
         }
     }
 
     /// Where an appended set goes: behind the last complete one.
     pub(crate) fn tails(&self) -> Result<Tails, Error> {
-        let sets = self.sets()?;
-        let complete = sets.iter().take_while(|s| s.trailer.is_some()).count();
+        let rows = self.rows()?;
+        let complete = rows.iter().take_while(|r| r.trailer().is_ok()).count();
         // A crash leaves one unfinished set at the very end. More than that is damage, and cutting
         // it off would destroy what might still be saved.
-        if sets.len() > complete + 1 {
-            return Err(Error::Incomplete {
-                device: self.device(0).into(),
-                position: complete as u32 + 1,
-            });
+        if rows.len() > complete + 1 {
+            let family_index = rows[complete].trailer().err().unwrap_or(0);
+            return Err(self.incomplete(family_index, complete as u32 + 1));
         }
-        let mut ends = Vec::with_capacity(self.members.len());
-        for member in &self.members {
-            let parts = member.parts()?;
-            let last = complete
-                .checked_sub(1)
-                .and_then(|i| parts.get(i)?.trailer.as_ref());
-            ends.push(match last {
-                Some((_, offset, end)) => Tail {
-                    end: *end,
-                    last_trailer: *offset,
-                },
-                None => Tail {
-                    end: member.sets_offset,
-                    last_trailer: 0,
-                },
-            });
-        }
+        let last = complete.checked_sub(1).map(|i| &rows[i]);
+        let tail = |(i, member): (usize, &Member)| {
+            let seal = last.and_then(|row| row.parts[i].as_ref()?.seal.as_ref());
+            Tail {
+                end: seal.map_or(member.sets_offset, |s| s.end),
+                last_trailer: seal.map_or(0, |s| s.offset),
+            }
+        };
         Ok(Tails {
             sets: complete as u32,
-            ends,
+            ends: self.members.iter().enumerate().map(tail).collect(),
         })
     }
 
@@ -325,18 +318,7 @@ impl MediaSet {
         let window = match kept {
             Some(window) => window,
             None => {
-                let parts = member.parts()?;
-                let part = parts
-                    .iter()
-                    .find(|p| p.header.position == position)
-                    .ok_or_else(|| {
-                        let device = member.device.clone();
-                        Error::NoSuchSet {
-                            device,
-                            position,
-                            count: parts.len() as u32,
-                        }
-                    })?;
+                let (part, _) = member_part(member, position)?;
                 Window::new(member.device.clone(), member.read.clone(), part.offset)?
             }
         };
@@ -346,26 +328,103 @@ impl MediaSet {
     /// Calls `each` with every manifest item of a complete set, family by family, from the index alone.
     pub fn items(&self, position: u32, mut each: impl FnMut(Item)) -> Result<(), Error> {
         for member in &self.members {
-            let parts = member.parts()?;
-            let part = parts.iter().find(|p| p.header.position == position);
-            let Some((trailer, ..)) = part.and_then(|p| p.trailer.as_ref()) else {
-                return Err(Error::Incomplete {
-                    device: member.device.clone(),
-                    position,
-                });
-            };
-            for at in member.chunk_places((trailer.index_offset, trailer.index_len))? {
-                for row in member.chunk(at)?.rows {
-                    let items = manifest::decode(&row.manifest, row.plain_len);
-                    items
-                        .map_err(|e| member.damaged(at.0, e))?
+            let (part, seal) = member_part(member, position)?;
+            let seal = seal.ok_or_else(|| Error::Incomplete {
+                device: member.device.clone(),
+                position,
+            })?;
+            member.chunks(&part, &seal, |offset, chunk| {
+                for row in chunk.rows {
+                    manifest::decode(&row.manifest, row.plain_len)
+                        .map_err(|e| member.damaged(offset, e))?
                         .into_iter()
                         .for_each(&mut each);
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }
+}
+
+/// What one family holds of the set at a position.
+fn member_part(member: &Member, position: u32) -> Result<(Part, Option<Seal>), Error> {
+    let mut parts = member.parts()?;
+    let count = parts.len() as u32;
+    match (position as usize).checked_sub(1) {
+        Some(i) if i < parts.len() => {
+            let part = parts.swap_remove(i);
+            let seal = part.seal.clone();
+            Ok((part, seal))
+        }
+        _ => Err(Error::NoSuchSet {
+            device: member.device.clone(),
+            position,
+            count,
+        }),
+    }
+}
+
+/// One position of a media set: each family's part, in family order.
+struct Row {
+    position: u32,
+    parts: Vec<Option<Part>>,
+}
+
+impl Row {
+    /// The set's header from the first family where it can be read.
+    ///
+    /// Errors: damage, a newer version's header, or [`Error::Incomplete`] where a crash may be the cause.
+    fn header(&self, media: &MediaSet) -> Result<&SetHeader, Error> {
+        let mut error = None;
+        for (part, member) in self.parts.iter().zip(&media.members) {
+            match part.as_ref().map(|p| (p.offset, &p.header)) {
+                Some((_, Ok(header))) => return Ok(header),
+                Some((offset, Err(what))) if error.is_none() => {
+                    error = Some((member, offset, *what))
+                }
+                _ => {}
+            }
+        }
+        Err(match (error, self.trailer()) {
+            (Some((member, offset, what @ Malformed::Feature(_))), _) => {
+                member.damaged(offset, what)
+            }
+            (Some((member, offset, what)), Ok(_)) => member.damaged(offset, what),
+            (None, Ok(_)) => media.incomplete(0, self.position),
+            (_, Err(family_index)) => media.incomplete(family_index, self.position),
+        })
+    }
+
+    /// The first family's trailer when the set is complete; otherwise the index of the first family
+    /// that lacks its own or contradicts the others.
+    fn trailer(&self) -> Result<&SetTrailer, usize> {
+        let mut first: Option<&SetTrailer> = None;
+        let (mut blocks, mut stored) = (0u64, 0u64);
+        for (i, part) in self.parts.iter().enumerate() {
+            let part = part.as_ref().ok_or(i)?;
+            let seal = part.seal.as_ref().ok_or(i)?;
+            if !agree_on_totals(first.get_or_insert(&seal.trailer), &seal.trailer) {
+                return Err(i);
+            }
+            blocks = blocks.saturating_add(seal.trailer.blocks_here);
+            stored = stored.saturating_add(seal.offset - part.offset);
+        }
+        let sums = |t: &&SetTrailer| blocks == t.blocks_total && stored == t.stored_bytes_total;
+        first.filter(sums).ok_or(0)
+    }
+}
+
+/// Whether two families' trailers are of one set and tell the same totals.
+fn agree_on_totals(a: &SetTrailer, b: &SetTrailer) -> bool {
+    a.set == b.set
+        && a.damaged == b.damaged
+        && a.finish_us == b.finish_us
+        && a.blocks_total == b.blocks_total
+        && a.plain_bytes_total == b.plain_bytes_total
+        && a.stored_bytes_total == b.stored_bytes_total
+        && a.entries_total == b.entries_total
+        && a.files_total == b.files_total
 }
 
 fn agree(found: &[Result<Member, Error>]) -> bool {
@@ -390,17 +449,41 @@ fn rolled_forward(devices: &[Arc<dyn BackupDevice>]) -> Result<Option<Vec<Member
         let read = device.open_pending()?;
         pending.push(read.and_then(|r| Member::open(&**device, i, r, true).ok()));
     }
-    let Some(wanted) = pending.iter().flatten().map(|m| identity(&m.header)).next() else {
-        return Ok(None);
-    };
+    let mut wanted: Vec<Identity> = Vec::new();
+    for member in pending.iter().flatten() {
+        let id = identity(&member.header);
+        if !wanted.contains(&id) {
+            wanted.push(id);
+        }
+    }
+    for wanted in wanted {
+        if let Some(members) = rolled_forward_to(wanted, devices, &mut pending)? {
+            return Ok(Some(members));
+        }
+    }
+    Ok(None)
+}
+
+fn rolled_forward_to(
+    wanted: Identity,
+    devices: &[Arc<dyn BackupDevice>],
+    pending: &mut [Option<Member>],
+) -> Result<Option<Vec<Member>>, Error> {
     let is_wanted = |m: &Member| identity(&m.header) == wanted;
-    let mut members = Vec::new();
+    let (mut members, mut renamed, mut occupied) = (Vec::new(), false, false);
     for (i, device) in devices.iter().enumerate() {
+        occupied |= device.open()?.is_some();
         let here = in_place(i, &**device).ok().filter(is_wanted);
-        match here.or(pending[i].take().filter(is_wanted)) {
+        renamed |= here.is_some();
+        match here.or_else(|| pending[i].take_if(|m| is_wanted(m))) {
             Some(member) => members.push(member),
             None => return Ok(None),
         }
+    }
+    // Where no rename was made, nothing was promised: what stands in place, even if stripes of it are
+    // gone, is not silently exchanged for something else.
+    if occupied && !renamed {
+        return Ok(None);
     }
     let Ok(media) = MediaSet::assemble(members) else {
         return Ok(None);
@@ -409,220 +492,4 @@ fn rolled_forward(devices: &[Arc<dyn BackupDevice>]) -> Result<Option<Vec<Member
         .sets()
         .is_ok_and(|s| s.last().is_some_and(|s| s.trailer.is_some()));
     Ok(complete.then_some(media.members))
-}
-
-impl Member {
-    fn open(
-        device: &dyn BackupDevice,
-        device_index: usize,
-        read: Arc<dyn FamilyRead>,
-        pending: bool,
-    ) -> Result<Member, Error> {
-        let name = device.name();
-        if read.len_bytes()? == Some(0) {
-            return Err(Error::Empty { device: name });
-        }
-        let mut window = Window::new(name.clone(), read.clone(), 0)?;
-        let not_media = |offset, what| match what {
-            Malformed::Feature(bits) => Error::Newer {
-                device: name.clone(),
-                bits,
-            },
-            what => Error::NotMedia {
-                device: name.clone(),
-                offset,
-                what,
-            },
-        };
-        let mut start = [0; PREFIX_MAX];
-        let got = window.peek(&mut start)?;
-        let container =
-            Container::detect(&start[..got]).ok_or_else(|| not_media(0, Malformed::Framing))?;
-        let preamble = container.preamble().len();
-        window.read(&mut start[..preamble])?;
-        let mut framed = Vec::new();
-        let header = match window.record(container, &mut framed) {
-            Ok(Some((Kind::Media, body))) => MediaHeader::decode(body),
-            Ok(Some((kind, _))) => Err(Malformed::Kind(kind as u8)),
-            Ok(None) => Err(Malformed::Length),
-            Err(Error::Damaged { what, .. }) => Err(what),
-            Err(e) => return Err(e),
-        };
-        let header = header.map_err(|e| not_media(preamble as u64, e))?;
-        if header.container != container {
-            return Err(not_media(preamble as u64, Malformed::Field));
-        }
-        let sets_offset = window.offset();
-        // Only a pipe must go on where the label ended.
-        let kept = (device.class() == DeviceClass::Pipe).then_some(window);
-        let window = Mutex::new(kept);
-        Ok(Member {
-            device: name,
-            read,
-            header,
-            sets_offset,
-            device_index,
-            pending,
-            window,
-        })
-    }
-
-    fn damaged(&self, offset: u64, what: Malformed) -> Error {
-        match what {
-            Malformed::Feature(bits) => Error::Newer {
-                device: self.device.clone(),
-                bits,
-            },
-            what => Error::Damaged {
-                device: self.device.clone(),
-                offset,
-                what,
-            },
-        }
-    }
-
-    /// The record at `offset` and the offset behind it; `None` when the stripe ends before it does.
-    fn record_at(&self, offset: u64) -> Result<Option<(Kind, Vec<u8>, u64)>, Error> {
-        let container = self.header.container;
-        let mut framed = vec![0; 4096];
-        let got = self.read.read_at(&mut framed, offset)?;
-        if got < container.prefix_len() {
-            return Ok(None);
-        }
-        let bad = |e| self.damaged(offset, e);
-        let len = container.framed_len_at(&framed[..got]).map_err(bad)?;
-        if len > got {
-            framed.resize(len, 0);
-            if self.read.read_at(&mut framed, offset)? < len {
-                return Ok(None);
-            }
-        }
-        let (kind, body) = container.parse(&framed[..len]).map_err(bad)?;
-        Ok(Some((kind, body.to_vec(), offset + len as u64)))
-    }
-
-    fn set_header_at(&self, offset: u64) -> Result<Option<SetHeader>, Error> {
-        match self.record_at(offset)? {
-            Some((Kind::Set, body, _)) => SetHeader::decode(&body)
-                .map(Some)
-                .map_err(|e| self.damaged(offset, e)),
-            _ => Ok(None),
-        }
-    }
-
-    /// All sets on this stripe: along the trailers when the last bytes are one, else by stepping over every
-    /// block.
-    fn parts(&self) -> Result<Vec<Part>, Error> {
-        let Some(len) = self.read.len_bytes()? else {
-            return Err(Error::Unsupported {
-                device: self.device.clone(),
-                action: "list its sets",
-            });
-        };
-        match self.parts_backward(len) {
-            Ok(Some(parts)) => Ok(parts),
-            Ok(None) | Err(Error::Damaged { .. }) => self.parts_forward(),
-            Err(e) => Err(e),
-        }
-    }
-
-    fn parts_backward(&self, len: u64) -> Result<Option<Vec<Part>>, Error> {
-        let trailer_len = self.header.container.framed_len(TRAILER_LEN) as u64;
-        let mut parts = Vec::new();
-        let mut end = len;
-        while end > self.sets_offset {
-            let Some(at) = end
-                .checked_sub(trailer_len)
-                .filter(|at| *at > self.sets_offset)
-            else {
-                return Ok(None);
-            };
-            let Some((Kind::Trailer, body, behind)) = self.record_at(at)? else {
-                return Ok(None);
-            };
-            let trailer = SetTrailer::decode(&body).map_err(|e| self.damaged(at, e))?;
-            let offset = trailer.set_offset;
-            // Each step must go back, or a hostile chain would never end.
-            if behind != end || offset >= at || offset < self.sets_offset {
-                return Ok(None);
-            }
-            let Some(header) = self.set_header_at(offset)?.filter(|h| h.set == trailer.set) else {
-                return Ok(None);
-            };
-            parts.push(Part {
-                header,
-                offset,
-                trailer: Some((trailer, at, behind)),
-            });
-            end = offset;
-        }
-        parts.reverse();
-        Ok(Some(parts))
-    }
-
-    fn parts_forward(&self) -> Result<Vec<Part>, Error> {
-        let mut parts: Vec<Part> = Vec::new();
-        let mut at = self.sets_offset;
-        loop {
-            let (kind, body, end) = match self.record_at(at) {
-                Ok(Some(record)) => record,
-                // What cannot be read ends the last set without a trailer.
-                Ok(None) | Err(Error::Damaged { .. }) => return Ok(parts),
-                Err(e) => return Err(e),
-            };
-            let start = at;
-            let bad = |e| self.damaged(start, e);
-            at = end;
-            match kind {
-                Kind::Set => {
-                    let header = SetHeader::decode(&body).map_err(bad)?;
-                    parts.push(Part {
-                        header,
-                        offset: start,
-                        trailer: None,
-                    });
-                }
-                Kind::Block => {
-                    let (header, _) = crate::BlockHeader::decode(&body).map_err(bad)?;
-                    at += u64::from(header.stored_len);
-                }
-                Kind::Trailer => {
-                    let trailer = SetTrailer::decode(&body).map_err(bad)?;
-                    if let Some(part) = parts.last_mut().filter(|p| p.header.set == trailer.set) {
-                        part.trailer = Some((trailer, start, at));
-                    }
-                }
-                Kind::Manifest | Kind::Index => {}
-                Kind::Media => return Ok(parts),
-            }
-        }
-    }
-
-    fn chunk(&self, (offset, len): (u64, u32)) -> Result<Chunk, Error> {
-        // Compressed data is never much longer than its raw bytes, so this bounds a hostile length.
-        if len as usize > 2 * index::CHUNK_RAW_MAX {
-            return Err(self.damaged(offset, Malformed::Length));
-        }
-        let mut framed = vec![0; len as usize];
-        if self.read.read_at(&mut framed, offset)? < framed.len() {
-            return Err(self.damaged(offset, Malformed::Length));
-        }
-        index::decode_chunk(self.header.container, &framed).map_err(|e| self.damaged(offset, e))
-    }
-
-    /// Offsets and lengths of a set's index chunks, first to last.
-    fn chunk_places(&self, last: (u64, u32)) -> Result<Vec<(u64, u32)>, Error> {
-        let mut places = Vec::new();
-        let mut at = last;
-        while at.1 > 0 {
-            places.push(at);
-            let previous = self.chunk(at)?.previous;
-            if previous.1 > 0 && previous.0 >= at.0 {
-                return Err(self.damaged(at.0, Malformed::Field));
-            }
-            at = previous;
-        }
-        places.reverse();
-        Ok(places)
-    }
 }

@@ -10,7 +10,7 @@ use longshore_io::{Via, crc32c_append};
 use uuid::Uuid;
 
 use crate::device::{BackupDevice, DeviceClass, FamilyWrite};
-use crate::header::{FAMILIES_MAX, MediaHeader, SetHeader, SetTrailer};
+use crate::header::{FAMILIES_MAX, MediaHeader, SETS_MAX, SetHeader, SetTrailer};
 use crate::index;
 use crate::record::{Container, Kind};
 use crate::{Error, MediaSet};
@@ -92,28 +92,33 @@ impl SetWriter {
         check_devices(devices)?;
         let container = Container::of(plan.header.algorithm);
         let compressed = plan.header.algorithm != longshore_codec::Algorithm::None;
-        let existing = match plan.disposition {
-            Disposition::Format => None,
-            _ => existing_media(devices, &plan)?,
-        };
-        if let Some(media) = &existing {
-            media.check_name(&plan.media_name)?;
-            if let Disposition::Append = plan.disposition {
-                media.check_kind(container, compressed)?;
-                return SetWriter::append(devices, media, plan, container);
-            }
-            if let Disposition::Init { skip: false } = plan.disposition {
-                media.check_expiry(now_us)?;
-            }
+        let existing = existing_media(devices, &plan, now_us)?;
+        if let (Some(media), Disposition::Append) = (&existing, plan.disposition) {
+            media.check_kind(container, compressed)?;
+            return SetWriter::append(devices, media, plan, container);
         }
         // INIT keeps the media's identity and only drops its sets; its kind may change with them.
         let keep = existing.filter(|_| matches!(plan.disposition, Disposition::Init { .. }));
+        let writes = devices
+            .iter()
+            .map(|d| d.create(plan.via))
+            .collect::<Result<Vec<_>, _>>()?;
+        // Now that nobody else can write: is it still what was looked at?
+        let again = match plan.disposition {
+            Disposition::Format => None,
+            _ => existing_media(devices, &plan, now_us)?,
+        };
+        let seen = |m: &Option<MediaSet>| m.as_ref().map(MediaSet::fingerprint).transpose();
+        if !matches!(plan.disposition, Disposition::Format) && seen(&keep)? != seen(&again)? {
+            return Err(Error::Busy {
+                device: devices[0].name(),
+            });
+        }
         let media_set = keep
             .as_ref()
             .map_or_else(Uuid::new_v4, |m| m.header(0).media_set);
         let mut families = Vec::with_capacity(devices.len());
-        for (i, device) in devices.iter().enumerate() {
-            let mut write = device.create(plan.via)?;
+        for (i, (device, mut write)) in devices.iter().zip(writes).enumerate() {
             let old = keep.as_ref().map(|m| m.header(i));
             let header = MediaHeader {
                 media_set,
@@ -160,6 +165,12 @@ impl SetWriter {
     ) -> Result<SetWriter, Error> {
         // Devices may be named in any order: the media say which family each one is.
         let tails = media.tails()?;
+        if tails.sets >= SETS_MAX {
+            return Err(Error::Unsupported {
+                device: devices[0].name(),
+                action: "hold more than 65,536 backup sets",
+            });
+        }
         let mut families = Vec::with_capacity(devices.len());
         for (i, tail) in tails.ends.iter().enumerate() {
             let device = &devices[media.device_index(i)];
@@ -171,6 +182,14 @@ impl SetWriter {
                 i as u16 + 1,
                 tail.last_trailer,
             ));
+        }
+        // Now that nobody else can write: is it still what was looked at? Another backup may have finished
+        // between the look and the lock.
+        let again = MediaSet::open(devices)?;
+        if again.header(0) != media.header(0) || again.tails()? != tails {
+            return Err(Error::Busy {
+                device: devices[0].name(),
+            });
         }
         let header = SetHeader {
             position: tails.sets + 1,
@@ -328,28 +347,36 @@ fn check_devices(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
     }
 }
 
-/// The media on the devices, `None` when nothing stands on any of them.
+/// The media on the devices, after the disposition's rules; `None` when a new media set begins.
 fn existing_media(
     devices: &[Arc<dyn BackupDevice>],
     plan: &SetPlan,
+    now_us: i64,
 ) -> Result<Option<MediaSet>, Error> {
     if devices[0].class() != DeviceClass::File {
         return Ok(None);
     }
+    if plan.disposition == Disposition::Format {
+        // A backup whose renames a crash prevented is worth keeping until this one replaces it.
+        if let Ok(media) = MediaSet::open(devices) {
+            media.roll_forward(devices)?;
+        }
+        return Ok(None);
+    }
     let mut here = 0;
     for device in devices {
-        if device
-            .open()?
-            .map_or(Ok(None), |r| r.len_bytes())?
-            .unwrap_or(0)
-            == 0
-        {
+        let read = device.open()?;
+        let empty = match &read {
+            Some(read) => read.len_bytes()? == Some(0),
+            None => true,
+        };
+        if empty {
             continue;
         }
         here += 1;
         if plan.disposition == Disposition::New {
-            let what = match MediaSet::open(std::slice::from_ref(device)) {
-                Ok(_) | Err(Error::FamilyMissing { .. }) => "a media set",
+            let what = match MediaSet::label(&**device) {
+                Ok(_) => "a media set",
                 Err(_) => "data that is not a media set",
             };
             return Err(Error::Exists {
@@ -358,16 +385,39 @@ fn existing_media(
             });
         }
     }
-    // Finished stripes whose renames a crash prevented count as media, except for a new media set: nobody was
-    // told of that backup.
-    let media = match MediaSet::open(devices) {
-        _ if here == 0 && plan.disposition == Disposition::New => return Ok(None),
-        Err(_) if here == 0 => return Ok(None),
-        other => other?,
-    };
-    if !media.roll_forward(devices)? {
-        return Ok(Some(media));
+    if here == 0 && plan.disposition == Disposition::New {
+        // Finished stripes whose renames a crash prevented do not stand in the way: nobody was told of
+        // that backup.
+        return Ok(None);
     }
-    // The renames changed what stands behind the names.
-    MediaSet::open(devices).map(Some)
+    let media = match MediaSet::open(devices) {
+        Err(_) if here == 0 => return Ok(None),
+        other => other.map_err(|e| family_count(devices).unwrap_or(e))?,
+    };
+    let media = match media.roll_forward(devices)? {
+        false => media,
+        // The renames changed what stands behind the names.
+        true => MediaSet::open(devices)?,
+    };
+    match plan.disposition {
+        Disposition::Init { skip: true } => {}
+        Disposition::Init { skip: false } => {
+            media.check_name(&plan.media_name)?;
+            media.check_expiry(now_us)?;
+        }
+        _ => media.check_name(&plan.media_name)?,
+    }
+    Ok(Some(media))
+}
+
+/// Says so when more or fewer devices are given than the media on one of them are formatted for.
+fn family_count(devices: &[Arc<dyn BackupDevice>]) -> Option<Error> {
+    devices.iter().find_map(|device| {
+        let label = MediaSet::label(&**device).ok()?;
+        (usize::from(label.family_count) != devices.len()).then(|| Error::FamilyCount {
+            device: device.name(),
+            found: label.family_count,
+            expected: devices.len(),
+        })
+    })
 }

@@ -26,6 +26,8 @@ pub struct BlockStream {
     window: Window,
     container: Container,
     header: SetHeader,
+    /// Offset of the set header.
+    set_offset: u64,
     framed: Vec<u8>,
     head: HeadReader,
     blocks: u64,
@@ -33,6 +35,8 @@ pub struct BlockStream {
     /// Rows the index must list: compared chunk by chunk.
     rows: Vec<index::Row>,
     rows_len: usize,
+    /// Offset and length of the last index chunk, zeros before the first.
+    last_chunk: (u64, u32),
     trailer: Option<SetTrailer>,
 }
 
@@ -60,16 +64,21 @@ impl BlockStream {
                 Some((Kind::Set, body)) => {
                     let header = SetHeader::decode(body).map_err(|e| bad(&window, offset, e))?;
                     if header.position == position {
+                        if Container::of(header.algorithm) != container {
+                            return Err(bad(&window, offset, Malformed::Field));
+                        }
                         return Ok(BlockStream {
                             window,
                             container,
                             header,
+                            set_offset: offset,
                             framed,
                             head: HeadReader::default(),
                             blocks: 0,
                             chain_crc: 0,
                             rows: Vec::new(),
                             rows_len: 0,
+                            last_chunk: (0, 0),
                             trailer: None,
                         });
                     }
@@ -174,6 +183,9 @@ impl BlockStream {
                         payload_offset,
                     }));
                 }
+                Kind::Index if self.head.is_open() => {
+                    return Err(self.set_damaged("the head of one of its blocks is interrupted"));
+                }
                 Kind::Index => {
                     let body = body.to_vec();
                     self.check_index(offset, &body)?;
@@ -225,9 +237,10 @@ impl BlockStream {
         let chunk = index::decode_chunk(self.container, &chunk)
             .map_err(|e| bad(&self.window, offset, e))?;
         self.rows_len = 0;
-        if chunk.rows != std::mem::take(&mut self.rows) {
+        if chunk.rows != std::mem::take(&mut self.rows) || chunk.previous != self.last_chunk {
             return Err(self.set_damaged("its index does not match its blocks"));
         }
+        self.last_chunk = (offset, (self.window.offset() - offset) as u32);
         Ok(())
     }
 
@@ -237,6 +250,11 @@ impl BlockStream {
         }
         if trailer.blocks_here != self.blocks || trailer.chain_crc != self.chain_crc {
             return Err(self.set_damaged("blocks are missing, repeated or exchanged"));
+        }
+        if trailer.set_offset != self.set_offset
+            || (trailer.index_offset, trailer.index_len) != self.last_chunk
+        {
+            return Err(self.set_damaged("its trailer does not match where it stands"));
         }
         if self.head.is_open() || !self.rows.is_empty() {
             return Err(self.set_damaged("its index or its last block is missing"));

@@ -69,7 +69,6 @@ impl FileDevice {
         })
     }
 
-    /// A link given as a device means the file behind it.
     fn open_name(
         &self,
         place: &Place,
@@ -90,12 +89,23 @@ impl FileDevice {
         })
     }
 
-    fn lock(&self, file: &dyn File) -> Result<(), Error> {
-        match file.try_lock().map_err(self.io("lock"))? {
-            true => Ok(()),
-            false => Err(Error::Busy {
-                device: self.name(),
-            }),
+    /// Keeps others from writing to `file`, which was opened as `name`, as long as it is open.
+    ///
+    /// Whoever removes or renames a stripe holds its lock. So once a lock is ours and the name still
+    /// means the same file, it will until we let go; else our lock is on something nobody will find again.
+    fn lock(&self, place: &Place, name: &Path, file: &dyn File) -> Result<(), Error> {
+        let busy = || Error::Busy {
+            device: self.name(),
+        };
+        if !file.try_lock().map_err(self.io("lock"))? {
+            return Err(busy());
+        }
+        let ours = file.stat().map_err(self.io("lock"))?;
+        match place.dir.stat(name) {
+            Ok(named) if (named.dev, named.ino) == (ours.dev, ours.ino) => Ok(()),
+            Ok(_) => Err(busy()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(busy()),
+            Err(e) => Err(self.io("lock")(e)),
         }
     }
 
@@ -103,22 +113,22 @@ impl FileDevice {
         &self,
         place: Place,
         file: Arc<dyn File>,
-        existing: Option<Arc<dyn File>>,
         offset: u64,
         fate: Fate,
         via: Via,
-    ) -> Result<Box<dyn FamilyWrite>, Error> {
+    ) -> Result<FileWrite, Error> {
         let staging = super::buffer(&self.name(), STAGING_BYTES)?;
         let base = offset - offset % ALIGN as u64;
         let mut writer = FileWrite {
             device: self.name(),
             place,
             file,
-            _existing: existing,
+            _existing: None,
             staging,
             base,
             staged: (offset - base) as usize,
             start: offset,
+            begun: false,
             via,
             fate,
             done: false,
@@ -130,7 +140,7 @@ impl FileDevice {
                 .read_exact_at(&mut writer.staging[..partial], base, Via::Cache);
             read.map_err(self.io("read"))?;
         }
-        Ok(Box::new(writer))
+        Ok(writer)
     }
 }
 
@@ -167,6 +177,13 @@ impl BackupDevice for FileDevice {
 
     fn complete_pending(&self) -> Result<(), Error> {
         let place = self.place()?;
+        // Its writer may be alive and about to do the same.
+        let file = self
+            .open_name(&place, &place.pending, OpenHow::Read)?
+            .ok_or_else(|| Error::Busy {
+                device: self.name(),
+            })?;
+        self.lock(&place, &place.pending, &*file)?;
         place
             .dir
             .rename(&place.pending, &place.name)
@@ -176,14 +193,9 @@ impl BackupDevice for FileDevice {
 
     fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
         let place = self.place()?;
-        // Whoever appends to the old stripe holds its lock.
-        let existing = self.open_name(&place, &place.name, OpenHow::Read)?;
-        if let Some(old) = &existing {
-            self.lock(&**old)?;
-        }
         if let Some(stale) = self.open_name(&place, &place.pending, OpenHow::Read)? {
             // Its writer is gone, or this would be busy.
-            self.lock(&*stale)?;
+            self.lock(&place, &place.pending, &*stale)?;
             place
                 .dir
                 .remove_file(&place.pending)
@@ -197,8 +209,16 @@ impl BackupDevice for FileDevice {
             }
             other => other.map_err(self.io("create"))?,
         };
-        self.lock(&*file)?;
-        self.writer(place, file, existing, 0, Fate::Rename, via)
+        self.lock(&place, &place.pending, &*file)?;
+        let mut writer = self.writer(place, file, 0, Fate::Rename, via)?;
+        // With the temporary ours, nobody else can put a stripe in place. Whoever appends to the one that
+        // stands there holds its lock.
+        let existing = self.open_name(&writer.place, &writer.place.name, OpenHow::Read)?;
+        if let Some(old) = &existing {
+            self.lock(&writer.place, &writer.place.name, &**old)?;
+        }
+        writer._existing = existing;
+        Ok(Box::new(writer))
     }
 
     fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
@@ -208,9 +228,14 @@ impl BackupDevice for FileDevice {
             .ok_or_else(|| Error::Missing {
                 device: self.name(),
             })?;
-        self.lock(&*file)?;
-        file.set_len(offset).map_err(self.io("write"))?;
-        self.writer(place, file, None, offset, Fate::Keep, via)
+        self.lock(&place, &place.name, &*file)?;
+        Ok(Box::new(self.writer(
+            place,
+            file,
+            offset,
+            Fate::Keep,
+            via,
+        )?))
     }
 }
 
@@ -238,7 +263,10 @@ impl FamilyRead for FileRead {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
         // What is cached is read from there; what is not must not push out what is.
-        let via = match self.file.is_cached(offset..offset + buf.len() as u64) {
+        let via = match self
+            .file
+            .is_cached(offset..offset.saturating_add(buf.len() as u64))
+        {
             true => Via::Cache,
             false => Via::Direct,
         };
@@ -260,14 +288,15 @@ struct FileWrite {
     device: String,
     place: Place,
     file: Arc<dyn File>,
-    /// The stripe to be replaced, held for its lock.
+    /// The stripe to be replaced, held for its lock: until the new one is in place, nobody may append to it.
     _existing: Option<Arc<dyn File>>,
     staging: Buffer,
     /// File offset of the staging buffer, a multiple of `ALIGN`.
     base: u64,
     staged: usize,
-    /// Where this backup began; behind it nothing older stands.
+    /// Where this backup begins; behind it nothing older stands once it has `begun`.
     start: u64,
+    begun: bool,
     via: Via,
     fate: Fate,
     done: bool,
@@ -310,6 +339,12 @@ impl FamilyWrite for FileWrite {
     }
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        if !self.begun {
+            self.file
+                .set_len(self.start)
+                .map_err(|e| self.error("write", e))?;
+            self.begun = true;
+        }
         while !bytes.is_empty() {
             let n = bytes.len().min(STAGING_BYTES - self.staged);
             self.staging[self.staged..self.staged + n].copy_from_slice(&bytes[..n]);
@@ -359,7 +394,8 @@ impl Drop for FileWrite {
         // Best effort: a reader recognises what is left by its missing trailer.
         let cleaned = match self.fate {
             Fate::Rename => self.place.dir.remove_file(&self.place.pending),
-            Fate::Keep => self.file.set_len(self.start),
+            Fate::Keep if self.begun => self.file.set_len(self.start),
+            Fate::Keep => Ok(()),
         };
         if let Err(error) = cleaned {
             tracing::warn!(device = self.device, %error, "an unfinished stripe could not be removed");

@@ -1,0 +1,397 @@
+//! One stripe of a media set: its label, and which backup sets stand on it.
+//!
+//! Sets are found along the trailers when the last bytes of the stripe are one. Otherwise every
+//! record is stepped over; where one cannot be read, the set's own trailer is looked for behind the
+//! damage, so that one bad byte does not hide the sets behind it, and damage is told from an
+//! unfinished end.
+//!
+//! Invariants
+//! - The n-th part is position n: a header or trailer that says otherwise is not believed.
+//! - Whatever stands behind the last sealed part is one more part, unsealed.
+
+use std::sync::{Arc, Mutex};
+
+use crate::Error;
+use crate::device::{BackupDevice, DeviceClass, FamilyRead};
+use crate::header::{BlockHeader, MediaHeader, SETS_MAX, SetHeader, SetTrailer, TRAILER_LEN};
+use crate::index::{self, Chunk};
+use crate::record::{Container, HEAD_LEN, Kind, MAGIC, Malformed, PREFIX_MAX};
+use crate::window::{WINDOW_BYTES, Window};
+
+/// One stripe of an opened media set.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub device: String,
+    pub read: Arc<dyn FamilyRead>,
+    pub header: MediaHeader,
+    /// Where the first set header stands.
+    pub sets_offset: u64,
+    /// Index into the devices as the caller gave them.
+    pub device_index: usize,
+    /// Whether this stripe's rename is still to be made.
+    pub pending: bool,
+    /// A pipe's position: it cannot be opened twice.
+    pub window: Mutex<Option<Window>>,
+}
+
+/// One family's part of a set, as found on its stripe.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    /// Where the set header stands, or should.
+    pub offset: u64,
+    pub header: Result<SetHeader, Malformed>,
+    pub seal: Option<Seal>,
+}
+
+/// A trailer and its place.
+#[derive(Debug, Clone)]
+pub(crate) struct Seal {
+    pub trailer: SetTrailer,
+    pub offset: u64,
+    /// Offset behind it.
+    pub end: u64,
+}
+
+impl Part {
+    /// Whether this trailer ends the set that begins here, behind the set whose trailer stands at `previous`.
+    fn fits(&self, trailer: &SetTrailer, position: u32, previous: u64) -> bool {
+        trailer.set_offset == self.offset
+            && trailer.previous_trailer == previous
+            && trailer.position == position
+            && self.header.as_ref().map_or(true, |h| h.set == trailer.set)
+    }
+}
+
+impl Member {
+    pub fn open(
+        device: &dyn BackupDevice,
+        device_index: usize,
+        read: Arc<dyn FamilyRead>,
+        pending: bool,
+    ) -> Result<Member, Error> {
+        let name = device.name();
+        if read.len_bytes()? == Some(0) {
+            return Err(Error::Empty { device: name });
+        }
+        let mut window = Window::new(name.clone(), read.clone(), 0)?;
+        let not_media = |offset, what| match what {
+            Malformed::Feature(bits) => Error::Newer {
+                device: name.clone(),
+                bits,
+            },
+            what => Error::NotMedia {
+                device: name.clone(),
+                offset,
+                what,
+            },
+        };
+        let mut start = [0; PREFIX_MAX];
+        let got = window.peek(&mut start)?;
+        let container =
+            Container::detect(&start[..got]).ok_or_else(|| not_media(0, Malformed::Framing))?;
+        let preamble = container.preamble().len();
+        window.read(&mut start[..preamble])?;
+        let mut framed = Vec::new();
+        let header = match window.record(container, &mut framed) {
+            Ok(Some((Kind::Media, body))) => MediaHeader::decode(body),
+            Ok(Some((kind, _))) => Err(Malformed::Kind(kind as u8)),
+            Ok(None) => Err(Malformed::Length),
+            Err(Error::Damaged { what, .. }) => Err(what),
+            Err(e) => return Err(e),
+        };
+        let header = header.map_err(|e| not_media(preamble as u64, e))?;
+        if header.container != container {
+            return Err(not_media(preamble as u64, Malformed::Field));
+        }
+        let sets_offset = window.offset();
+        // Only a pipe must go on where the label ended.
+        let kept = (device.class() == DeviceClass::Pipe).then_some(window);
+        Ok(Member {
+            device: name,
+            read,
+            header,
+            sets_offset,
+            device_index,
+            pending,
+            window: Mutex::new(kept),
+        })
+    }
+
+    pub fn damaged(&self, offset: u64, what: Malformed) -> Error {
+        match what {
+            Malformed::Feature(bits) => Error::Newer {
+                device: self.device.clone(),
+                bits,
+            },
+            what => Error::Damaged {
+                device: self.device.clone(),
+                offset,
+                what,
+            },
+        }
+    }
+
+    /// The record at `offset` and the offset behind it.
+    fn record_at(&self, offset: u64) -> Result<Result<(Kind, Vec<u8>, u64), Malformed>, Error> {
+        let container = self.header.container;
+        let mut framed = vec![0; 4096];
+        let got = self.read.read_at(&mut framed, offset)?;
+        let len = match container.framed_len_at(&framed[..got]) {
+            Ok(len) => len,
+            Err(what) => return Ok(Err(what)),
+        };
+        if len > got {
+            framed.resize(len, 0);
+            if self.read.read_at(&mut framed, offset)? < len {
+                return Ok(Err(Malformed::Length));
+            }
+        }
+        Ok(container
+            .parse(&framed[..len])
+            .map(|(kind, body)| (kind, body.to_vec(), offset + len as u64)))
+    }
+
+    fn set_header_at(&self, offset: u64) -> Result<Result<(SetHeader, u64), Malformed>, Error> {
+        Ok(self.record_at(offset)?.and_then(|(kind, body, end)| {
+            if kind != Kind::Set {
+                return Err(Malformed::Kind(kind as u8));
+            }
+            Ok((SetHeader::decode(&body)?, end))
+        }))
+    }
+
+    /// All sets on this stripe in order of position; only the last may be unsealed.
+    pub fn parts(&self) -> Result<Vec<Part>, Error> {
+        let Some(len) = self.read.len_bytes()? else {
+            return Err(Error::Unsupported {
+                device: self.device.clone(),
+                action: "list its sets",
+            });
+        };
+        match self.parts_backward(len)? {
+            Some(parts) => Ok(parts),
+            None => self.parts_forward(len),
+        }
+    }
+
+    /// The parts along the chain of trailers; `None` when that does not explain every byte.
+    fn parts_backward(&self, len: u64) -> Result<Option<Vec<Part>>, Error> {
+        let trailer_len = self.header.container.framed_len(TRAILER_LEN) as u64;
+        let mut parts = Vec::new();
+        let mut end = len;
+        while end > self.sets_offset && parts.len() < SETS_MAX as usize {
+            let at = end.saturating_sub(trailer_len);
+            if at <= self.sets_offset {
+                return Ok(None);
+            }
+            let trailer = match self.record_at(at)? {
+                Ok((Kind::Trailer, body, behind)) if behind == end => SetTrailer::decode(&body),
+                _ => return Ok(None),
+            };
+            let Ok(trailer) = trailer else {
+                return Ok(None);
+            };
+            let offset = trailer.set_offset;
+            // Each step must go back, or a hostile chain would never end.
+            if offset >= at || offset < self.sets_offset {
+                return Ok(None);
+            }
+            parts.push(Part {
+                offset,
+                header: self.header_of_part(offset)?,
+                seal: Some(Seal {
+                    trailer,
+                    offset: at,
+                    end,
+                }),
+            });
+            end = offset;
+        }
+        parts.reverse();
+        let mut previous = 0;
+        for (i, part) in parts.iter().enumerate() {
+            let Some(seal) = &part.seal else {
+                return Ok(None);
+            };
+            if !part.fits(&seal.trailer, i as u32 + 1, previous) || !part.is_at(i as u32 + 1) {
+                return Ok(None);
+            }
+            previous = seal.offset;
+        }
+        Ok((end == self.sets_offset).then_some(parts))
+    }
+
+    fn header_of_part(&self, offset: u64) -> Result<Result<SetHeader, Malformed>, Error> {
+        Ok(self.set_header_at(offset)?.map(|(header, _)| header))
+    }
+
+    fn parts_forward(&self, len: u64) -> Result<Vec<Part>, Error> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut at = self.sets_offset;
+        let mut previous = 0;
+        while at < len && parts.len() < SETS_MAX as usize {
+            let position = parts.len() as u32 + 1;
+            let part = self.part_forward(at, len, position, previous)?;
+            let seal = part.seal.as_ref().map(|s| (s.offset, s.end));
+            parts.push(part);
+            match seal {
+                Some((trailer, end)) => (previous, at) = (trailer, end),
+                None => break,
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The part that begins at `start`: steps over its records, or finds its trailer behind damage.
+    fn part_forward(
+        &self,
+        start: u64,
+        len: u64,
+        position: u32,
+        previous: u64,
+    ) -> Result<Part, Error> {
+        let mut part = Part {
+            offset: start,
+            header: Err(Malformed::Length),
+            seal: None,
+        };
+        let mut at = start;
+        match self.set_header_at(start)? {
+            Ok((header, end)) if header.position == position => {
+                part.header = Ok(header);
+                at = end;
+            }
+            Ok(_) => part.header = Err(Malformed::Field),
+            Err(what) => part.header = Err(what),
+        }
+        while part.header.is_ok() && at < len {
+            let Ok((kind, body, end)) = self.record_at(at)? else {
+                break;
+            };
+            at = match kind {
+                Kind::Manifest | Kind::Index => end,
+                Kind::Block => match BlockHeader::decode(&body) {
+                    Ok((block, _)) => end + u64::from(block.stored_len),
+                    Err(_) => break,
+                },
+                Kind::Trailer => {
+                    let trailer = SetTrailer::decode(&body).ok();
+                    part.seal =
+                        trailer
+                            .filter(|t| part.fits(t, position, previous))
+                            .map(|trailer| Seal {
+                                trailer,
+                                offset: at,
+                                end,
+                            });
+                    break;
+                }
+                Kind::Media | Kind::Set => break,
+            };
+        }
+        if part.seal.is_none() && at < len {
+            part.seal = self.find_trailer(&part, at, position, previous)?;
+        }
+        Ok(part)
+    }
+
+    /// Looks from `from` to the end of the stripe for the trailer of this very part.
+    fn find_trailer(
+        &self,
+        part: &Part,
+        from: u64,
+        position: u32,
+        previous: u64,
+    ) -> Result<Option<Seal>, Error> {
+        let container = self.header.container;
+        let prefix = container.prefix_len();
+        let mut head = MAGIC.to_vec();
+        head.extend_from_slice(&[Kind::Trailer as u8, 0, 0, 0]);
+        head.extend_from_slice(&(TRAILER_LEN as u32).to_le_bytes());
+        let mut window = vec![0; WINDOW_BYTES];
+        let mut start = from;
+        loop {
+            let got = self.read.read_at(&mut window, start)?;
+            let mut at = 0;
+            while let Some(found) = find(&window[at..got], &head) {
+                let offset = (start + (at + found) as u64).checked_sub(prefix as u64);
+                at += found + 1;
+                let Some(offset) = offset.filter(|o| *o >= from) else {
+                    continue;
+                };
+                if let Ok((Kind::Trailer, body, end)) = self.record_at(offset)?
+                    && let Ok(trailer) = SetTrailer::decode(&body)
+                    && part.fits(&trailer, position, previous)
+                {
+                    return Ok(Some(Seal {
+                        trailer,
+                        offset,
+                        end,
+                    }));
+                }
+            }
+            if got < window.len() {
+                return Ok(None);
+            }
+            // A head may lie across two reads.
+            start += (got - HEAD_LEN) as u64;
+        }
+    }
+
+    fn chunk(&self, (offset, len): (u64, u32)) -> Result<Chunk, Error> {
+        if len as usize > index::CHUNK_FRAMED_MAX {
+            return Err(self.damaged(offset, Malformed::Length));
+        }
+        let mut framed = vec![0; len as usize];
+        if self.read.read_at(&mut framed, offset)? < framed.len() {
+            return Err(self.damaged(offset, Malformed::Length));
+        }
+        index::decode_chunk(self.header.container, &framed).map_err(|e| self.damaged(offset, e))
+    }
+
+    /// Calls `each` with a set's index chunks, first to last, and their offsets.
+    pub fn chunks(
+        &self,
+        part: &Part,
+        seal: &Seal,
+        mut each: impl FnMut(u64, Chunk) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut places = Vec::new();
+        let mut at = (seal.trailer.index_offset, seal.trailer.index_len);
+        let mut limit = seal.offset;
+        while at != (0, 0) {
+            let end = at.0.checked_add(u64::from(at.1));
+            // Chunks lie inside their set and each before the next: no chain is endless.
+            if at.1 == 0 || at.0 <= part.offset || end.is_none_or(|end| end > limit) {
+                return Err(self.damaged(limit, Malformed::Field));
+            }
+            places.push(at);
+            limit = at.0;
+            at = self.chunk(at)?.previous;
+        }
+        for place in places.into_iter().rev() {
+            each(place.0, self.chunk(place)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn is_at(&self, position: u32) -> bool {
+        self.header
+            .as_ref()
+            .map_or(true, |h| h.position == position)
+    }
+}
+
+/// The first place in `bytes` where `what` stands.
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += bytes[at..].iter().position(|b| *b == what[0])?;
+        match bytes[at..].starts_with(what) {
+            true => return Some(at),
+            false => at += 1,
+        }
+    }
+}
