@@ -1,1 +1,85 @@
-fn main() {}
+//! The command line: options, configuration, progress, exit codes.
+//!
+//! Everything that moves bytes lies behind `longshore_pipeline::run`; this crate says what is wanted and
+//! shows what happened.
+
+mod commands;
+mod config;
+mod failure;
+mod interrupt;
+mod options;
+mod output;
+mod progress;
+mod verbose;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use tracing_subscriber::EnvFilter;
+
+use commands::Context;
+use failure::{Exit, Failure};
+use options::Cli;
+use output::Output;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(refuse(&error).code()),
+    };
+    start_log();
+    let global = &cli.global;
+    let output = Output {
+        json: global.json,
+        quiet: global.quiet,
+        verbose: global.verbose,
+        stdout_taken: commands::takes_stdout(&cli.command),
+    };
+    let result =
+        Context::new(global, output).and_then(|context| commands::run(&cli.command, &context));
+    let exit = result.unwrap_or_else(|failure| {
+        output.fail(&failure);
+        failure.exit
+    });
+    ExitCode::from(exit.code())
+}
+
+/// Answers what was not understood, or a request for help.
+fn refuse(error: &clap::Error) -> Exit {
+    let asked = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    );
+    // The command line could not be read, so only the bare word tells what the caller reads.
+    let json = std::env::args_os().any(|a| a == "--json");
+    if json && !asked {
+        let text = error.to_string();
+        let text = text.trim_start_matches("error: ").trim_end();
+        let output = Output {
+            json: true,
+            quiet: false,
+            verbose: false,
+            stdout_taken: false,
+        };
+        output.fail(&Failure::usage(
+            text,
+            "`longshore --help` explains the options",
+        ));
+    } else {
+        // Standard output or error may be closed; nothing is left to tell then.
+        let _gone = error.print();
+    }
+    if asked { Exit::Done } else { Exit::Usage }
+}
+
+/// `LONGSHORE_LOG` filters as tracing does: `debug`, `longshore_pipeline=trace`.
+fn start_log() {
+    let filter =
+        EnvFilter::try_from_env("LONGSHORE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}

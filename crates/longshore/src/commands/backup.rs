@@ -1,0 +1,266 @@
+//! `backup`: options and configuration become one request; the report becomes one table.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use longshore_media::DeviceSpec;
+use longshore_pipeline::{
+    BackupReport, BackupRequest, Report, Request, SourceSpec, VerifyReport, VerifyRequest,
+    closing_line, mb_per_s, ratio, run as run_pipeline,
+};
+use serde::Serialize;
+
+use super::{Context, devices, limits, tuning};
+use crate::config;
+use crate::failure::{Exit, Failure};
+use crate::options::Backup;
+use crate::output::{Table, bytes, cpu_s_per_gb};
+use crate::progress::Watch;
+
+const DAY_US: i64 = 86_400_000_000;
+
+/// The report with what is computed from it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    action: &'static str,
+    message: &'a str,
+    mb_per_s: f64,
+    ratio: f64,
+    cpu_s_per_gb: f64,
+    /// `None`: not asked for.
+    verified: Option<bool>,
+    #[serde(flatten)]
+    report: &'a BackupReport,
+    verification: Option<&'a VerifyReport>,
+}
+
+pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
+    let request = request(options, context)?;
+    let house = context.house();
+    if options.verify
+        && !request
+            .devices
+            .iter()
+            .all(|d| matches!(d, DeviceSpec::File(_)))
+    {
+        return Err(Failure::usage(
+            "--verify needs devices that can be read back",
+            "leave it out for nul: and -",
+        ));
+    }
+    let watch = Watch::new(context.output, context.clock.clone());
+    let result = run_pipeline(&house, &Request::Backup(request.clone()), &watch);
+    watch.end();
+    let Report::Backup(report) = result? else {
+        return Err(wrong_report());
+    };
+    let verification = match options.verify {
+        false => None,
+        true => {
+            let watch = Watch::new(context.output, context.clock.clone());
+            let again = Request::Verify(VerifyRequest {
+                devices: request.devices.clone(),
+                position: Some(report.position),
+                tuning: request.tuning,
+                limits: request.limits,
+            });
+            let result = run_pipeline(&house, &again, &watch);
+            watch.end();
+            let Report::Verify(report) = result? else {
+                return Err(wrong_report());
+            };
+            Some(report)
+        }
+    };
+    let verified = verification.as_ref().map(VerifyReport::is_valid);
+    let exit = if verified == Some(false) {
+        Exit::No
+    } else if report.damaged {
+        Exit::Warnings
+    } else {
+        Exit::Done
+    };
+    let message = closing_line("BACKUP DATABASE", report.plain_bytes, report.run.elapsed_s);
+    let output = context.output;
+    for finding in verification.iter().flat_map(|v| &v.findings) {
+        output.warn(&finding.text);
+    }
+    for changed in &report.changed {
+        output.warn(&format!("{} {}", changed.path, changed.what));
+    }
+    output.say(&format!("{message}\n{}", table(&report, verified)));
+    output.json(
+        exit,
+        Answer {
+            action: "backup",
+            message: &message,
+            mb_per_s: mb_per_s(report.plain_bytes, report.run.elapsed_s),
+            ratio: ratio(report.plain_bytes, report.stored_bytes),
+            cpu_s_per_gb: cpu_s_per_gb(report.run.cpu_s, report.plain_bytes),
+            verified,
+            report: &report,
+            verification: verification.as_ref(),
+        },
+    );
+    Ok(exit)
+}
+
+/// Another kind of report than was asked for.
+pub fn wrong_report() -> Failure {
+    Failure {
+        exit: Exit::Internal,
+        number: None,
+        text: "internal error: the answer does not fit the request".to_owned(),
+        causes: Vec::new(),
+        hint: Some("please report this with the command".to_owned()),
+    }
+}
+
+fn table(report: &BackupReport, verified: Option<bool>) -> Table {
+    let plan = &report.run.plan;
+    let mut table = Table::new(&[
+        "stripes",
+        "algorithm",
+        "engine",
+        "in",
+        "out",
+        "ratio",
+        "wall",
+        "CPU-s/GB",
+        "limit",
+        "verified",
+    ]);
+    table.row(vec![
+        plan.devices.len().to_string(),
+        plan.algorithm.clone(),
+        plan.engine.clone(),
+        bytes(report.plain_bytes),
+        bytes(report.stored_bytes),
+        format!("{:.2}", ratio(report.plain_bytes, report.stored_bytes)),
+        format!("{:.2} s", report.run.elapsed_s),
+        format!("{:.2}", cpu_s_per_gb(report.run.cpu_s, report.plain_bytes)),
+        report.run.limit.text().to_owned(),
+        match verified {
+            None => "not asked",
+            Some(true) => "yes",
+            Some(false) => "DAMAGED",
+        }
+        .to_owned(),
+    ]);
+    table
+}
+
+/// What the options and the configuration mean together.
+fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure> {
+    let config = &context.config;
+    let configured = match options.source.as_slice() {
+        [word] => word.to_str().and_then(|w| config.database.get_key_value(w)),
+        _ => None,
+    };
+    let source = match configured {
+        Some((_, database)) => {
+            SourceSpec::parse(&*context.storage, &[database.url.clone().into()])?
+        }
+        None => SourceSpec::parse(&*context.storage, &options.source)
+            .map_err(|e| source_failure(e, context, &options.source))?,
+    };
+    let name = options
+        .database
+        .clone()
+        .or_else(|| configured.map(|(name, _)| name.clone()));
+    let named_target = options.target.clone();
+    let (devices, name) = match named_target {
+        Some(target) => {
+            let name = name.unwrap_or_else(|| name_of(&source));
+            (devices::for_backup(context, &target, &name)?, Some(name))
+        }
+        None => (options.to.clone(), name),
+    };
+    let mut request = BackupRequest::new(source, devices);
+    let configured = configured.map(|(_, database)| database);
+    let defaults = &config.defaults;
+    request.database = name;
+    request.disposition = options.disposing.disposition();
+    request.algorithm = options
+        .algorithm
+        .or(configured.and_then(|d| d.algorithm))
+        .or(defaults.algorithm)
+        .unwrap_or(request.algorithm);
+    request.level = level(options, configured, defaults).unwrap_or(request.level);
+    let labels = &options.labels;
+    request.name = labels.name.clone().unwrap_or_default();
+    request.description = labels.description.clone().unwrap_or_default();
+    request.media_name = labels.media_name.clone().unwrap_or_default();
+    request.media_description = labels.media_description.clone().unwrap_or_default();
+    request.copy_only = labels.copy_only;
+    let days = labels
+        .retain_days
+        .or(defaults.retain_days)
+        .filter(|d| *d > 0);
+    let now_us = context.clock.wall_ns() / 1000;
+    request.expires_us = labels
+        .expires
+        .or(days.map(|d| now_us.saturating_add(i64::from(d) * DAY_US)));
+    request.on_change = options.reading.on_change.into();
+    for volume in &options.reading.volume {
+        let Some(name) = volume.1.to_str() else {
+            return Err(Failure::usage(
+                format!("the volume name {} is not UTF-8", volume.1.display()),
+                "write --volume DIR=NAME with a plain name",
+            ));
+        };
+        request.volume_map.push((volume.0.clone(), name.to_owned()));
+    }
+    request.wal_growth_limit_bytes = options.reading.wal_growth_limit;
+    request.tuning = tuning(&options.moving, defaults);
+    request.limits = limits(&options.moving, defaults);
+    Ok(request)
+}
+
+/// A level belongs to an algorithm: one that was configured for another algorithm is not taken over.
+fn level(
+    options: &Backup,
+    configured: Option<&config::Database>,
+    defaults: &config::Defaults,
+) -> Option<longshore_codec::Level> {
+    if options.level.is_some() || options.algorithm.is_some() {
+        return options.level;
+    }
+    match configured {
+        Some(d) if d.level.is_some() || d.algorithm.is_some() => d.level,
+        _ => defaults.level,
+    }
+}
+
+/// The name a source would give itself.
+fn name_of(source: &SourceSpec) -> String {
+    let path: &Path = match source {
+        SourceSpec::Sqlite(path) => path,
+        SourceSpec::Files(paths) => paths.first().map_or(Path::new(""), |p| p),
+    };
+    let name = match source {
+        SourceSpec::Sqlite(_) => path.file_stem(),
+        SourceSpec::Files(_) => path.file_name(),
+    };
+    name.unwrap_or(OsStr::new("files"))
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A word that is neither a path nor a configured name deserves both answers.
+fn source_failure(
+    error: longshore_source::Error,
+    context: &Context,
+    words: &[std::ffi::OsString],
+) -> Failure {
+    let is_word = words.len() == 1 && !words[0].as_encoded_bytes().contains(&b'/');
+    let mut failure = Failure::from(error);
+    if is_word && !context.config.database.is_empty() {
+        let known: Vec<_> = context.config.database.keys().map(String::as_str).collect();
+        failure.hint = Some(format!(
+            "it is no path here, and no configured database; those are: {}",
+            known.join(", ")
+        ));
+    }
+    failure
+}

@@ -1,0 +1,335 @@
+//! `list`: labels, backup sets and files, from headers and the index alone.
+
+use std::sync::Arc;
+
+use longshore_media::{BackupDevice, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary};
+use longshore_pipeline::ratio;
+use serde::Serialize;
+
+use super::{Context, devices};
+use crate::failure::{Exit, Failure};
+use crate::options::List;
+use crate::output::{Table, bytes, moment, plain};
+
+/// The facts of LABELONLY.
+#[derive(Serialize)]
+struct Label {
+    device: String,
+    media_name: String,
+    media_description: String,
+    media_set: String,
+    family_count: u16,
+    family: u16,
+    family_id: String,
+    generation: u32,
+    container: String,
+    compressed: bool,
+    created_us: i64,
+    software: String,
+}
+
+/// The facts of HEADERONLY.
+#[derive(Serialize)]
+struct Set {
+    position: u32,
+    set: String,
+    name: String,
+    description: String,
+    database: String,
+    backup_type: String,
+    complete: bool,
+    damaged: bool,
+    copy_only: bool,
+    algorithm: String,
+    level: String,
+    start_us: i64,
+    finish_us: Option<i64>,
+    expires_us: Option<i64>,
+    time_zone_quarters: i16,
+    plain_bytes: Option<u64>,
+    stored_bytes: Option<u64>,
+    entries: Option<u64>,
+    files: Option<u64>,
+    buffer_bytes: u32,
+    page_bytes: u32,
+    machine: String,
+    user: String,
+    origin: String,
+}
+
+/// One row of FILELISTONLY.
+#[derive(Serialize)]
+struct Name {
+    path: String,
+    kind: &'static str,
+    len: u64,
+    mode: String,
+    mtime_ns: i64,
+    link: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Labels {
+    action: &'static str,
+    labels: Vec<Label>,
+}
+
+#[derive(Serialize)]
+struct Sets {
+    action: &'static str,
+    media: Vec<Label>,
+    stored_bytes: Option<u64>,
+    sets: Vec<Set>,
+}
+
+pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
+    let devices: Vec<Arc<dyn BackupDevice>> = devices::of(context, &options.media)?
+        .iter()
+        .map(|d| d.open(&context.storage))
+        .collect();
+    if options.label {
+        return labels(&devices, context);
+    }
+    let media = MediaSet::open(&devices)?;
+    if options.files {
+        return files(&media, options.position.unwrap_or(0), context);
+    }
+    let all = media.sets()?;
+    if let Some(position) = options.position
+        && all.iter().all(|s| s.header.position != position)
+    {
+        media.set(position)?;
+    }
+    let sets: Vec<Set> = all
+        .iter()
+        .filter(|s| options.position.is_none_or(|p| p == s.header.position))
+        .map(set)
+        .collect();
+    let answer = Sets {
+        action: "list",
+        media: (0..media.family_count())
+            .map(|i| label(media.device(i), media.header(i)))
+            .collect(),
+        stored_bytes: media.stored_bytes()?,
+        sets,
+    };
+    if !context.output.json {
+        context.output.say(&sets_text(&answer));
+    }
+    context.output.json(Exit::Done, answer);
+    Ok(Exit::Done)
+}
+
+fn label(device: &str, header: &MediaHeader) -> Label {
+    Label {
+        device: device.to_owned(),
+        media_name: header.name.clone(),
+        media_description: header.description.clone(),
+        media_set: header.media_set.to_string(),
+        family_count: header.family_count,
+        family: header.family,
+        family_id: header.family_uuid.to_string(),
+        generation: header.generation,
+        container: format!("{:?}", header.container).to_lowercase(),
+        compressed: header.compressed,
+        created_us: header.created_us,
+        software: header.software.clone(),
+    }
+}
+
+fn set(summary: &SetSummary) -> Set {
+    let (header, trailer) = (&summary.header, summary.trailer.as_ref());
+    Set {
+        position: header.position,
+        set: header.set.to_string(),
+        name: header.name.clone(),
+        description: header.description.clone(),
+        database: header.database.clone(),
+        backup_type: format!("{:?}", header.backup_type).to_lowercase(),
+        complete: trailer.is_some(),
+        damaged: trailer.is_some_and(|t| t.damaged),
+        copy_only: header.copy_only,
+        algorithm: header.algorithm.to_string(),
+        level: header.level.to_string(),
+        start_us: header.start_us,
+        finish_us: trailer.map(|t| t.finish_us),
+        expires_us: header.expires_us,
+        time_zone_quarters: header.time_zone,
+        plain_bytes: trailer.map(|t| t.plain_bytes_total),
+        stored_bytes: trailer.map(|t| t.stored_bytes_total),
+        entries: trailer.map(|t| t.entries_total),
+        files: trailer.map(|t| t.files_total),
+        buffer_bytes: header.buffer_bytes,
+        page_bytes: header.page_bytes,
+        machine: header.machine.clone(),
+        user: header.user.clone(),
+        origin: header.origin.clone(),
+    }
+}
+
+fn labels(devices: &[Arc<dyn BackupDevice>], context: &Context) -> Result<Exit, Failure> {
+    let labels = devices
+        .iter()
+        .map(|d| Ok(label(&d.name(), &MediaSet::label(&**d)?)))
+        .collect::<Result<Vec<_>, longshore_media::Error>>()?;
+    let mut table = Table::new(&[
+        "device",
+        "media set",
+        "family",
+        "container",
+        "created (UTC)",
+        "media name",
+    ]);
+    for l in &labels {
+        table.row(vec![
+            plain(&l.device),
+            l.media_set.clone(),
+            format!("{} of {}", l.family, l.family_count),
+            l.container.clone(),
+            moment(l.created_us),
+            plain(&l.media_name),
+        ]);
+    }
+    context.output.say(&table.to_string());
+    let action = "label";
+    context.output.json(Exit::Done, Labels { action, labels });
+    Ok(Exit::Done)
+}
+
+fn sets_text(answer: &Sets) -> String {
+    let mut text = String::new();
+    if let Some(first) = answer.media.first() {
+        text += &format!(
+            "media set {}  stripes {}  container {}  created {} UTC  {}\n",
+            first.media_set,
+            first.family_count,
+            first.container,
+            moment(first.created_us),
+            plain(&first.media_name)
+        );
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    for member in &answer.media {
+        text += &format!("  family {}  {}\n", member.family, plain(&member.device));
+    }
+    if answer.sets.is_empty() {
+        return text + "no backup set\n";
+    }
+    let mut table = Table::new(&[
+        "position",
+        "database",
+        "finished (UTC)",
+        "algorithm",
+        "level",
+        "files",
+        "in",
+        "out",
+        "ratio",
+        "state",
+        "name",
+    ]);
+    for s in &answer.sets {
+        let sizes = s.plain_bytes.zip(s.stored_bytes);
+        table.row(vec![
+            s.position.to_string(),
+            plain(&s.database),
+            s.finish_us.map_or("-".to_owned(), moment),
+            s.algorithm.clone(),
+            s.level.clone(),
+            s.files.map_or("-".to_owned(), |n| n.to_string()),
+            sizes.map_or("-".to_owned(), |(p, _)| bytes(p)),
+            sizes.map_or("-".to_owned(), |(_, s)| bytes(s)),
+            sizes.map_or("-".to_owned(), |(p, s)| format!("{:.2}", ratio(p, s))),
+            match (s.complete, s.damaged) {
+                (false, _) => "INCOMPLETE",
+                (true, true) => "marked",
+                (true, false) => "complete",
+            }
+            .to_owned(),
+            plain(&s.name),
+        ]);
+    }
+    text + "\n" + &table.to_string()
+}
+
+/// Names stream: a set may hold millions.
+fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Failure> {
+    let summary = media.set(position)?;
+    let position = summary.header.position;
+    let output = context.output;
+    if output.json {
+        let mut stream = output.json_stream(
+            Exit::Done,
+            &Files {
+                action: "files",
+                set: set(&summary),
+            },
+        );
+        media.items(position, |item| {
+            if let Some(entry) = first_mention(&item) {
+                stream.element(&name(entry));
+            }
+        })?;
+        stream.end();
+    } else {
+        output.say(&format!(
+            "{:>15}  {:<6}  {:<19}  path\n",
+            "bytes", "mode", "changed (UTC)"
+        ));
+        media.items(position, |item| {
+            if let Some(entry) = first_mention(&item) {
+                output.say(&line(&name(entry)));
+            }
+        })?;
+    }
+    Ok(Exit::Done)
+}
+
+#[derive(Serialize)]
+struct Files {
+    action: &'static str,
+    set: Set,
+}
+
+/// Every block that holds a part of a file names it again.
+fn first_mention(item: &Item) -> Option<&Entry> {
+    match item {
+        Item::Entry(entry) if entry.first => Some(entry),
+        _ => None,
+    }
+}
+
+fn name(entry: &Entry) -> Name {
+    let (kind, link) = match &entry.kind {
+        EntryKind::File => ("file", None),
+        EntryKind::Dir => ("dir", None),
+        EntryKind::Symlink { target } => ("symlink", Some(target)),
+        EntryKind::HardLink { target } => ("hardlink", Some(target)),
+    };
+    Name {
+        path: entry.path.display().to_string(),
+        kind,
+        len: entry.len,
+        mode: format!("{:04o}", entry.mode),
+        mtime_ns: entry.mtime_ns,
+        link: link.map(|l| l.display().to_string()),
+    }
+}
+
+fn line(name: &Name) -> String {
+    let size = match name.kind {
+        "file" => name.len.to_string(),
+        other => other.to_owned(),
+    };
+    let link = name
+        .link
+        .as_ref()
+        .map_or(String::new(), |l| format!(" -> {}", plain(l)));
+    format!(
+        "{size:>15}  {:<6}  {:<19}  {}{link}\n",
+        name.mode,
+        moment(name.mtime_ns / 1000),
+        plain(&name.path)
+    )
+}

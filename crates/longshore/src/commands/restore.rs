@@ -1,0 +1,99 @@
+//! `restore`.
+
+use longshore_pipeline::{
+    Report, Request, RestoreReport, RestoreRequest, closing_line, mb_per_s, ratio,
+    run as run_pipeline,
+};
+use serde::Serialize;
+
+use super::backup::wrong_report;
+use super::{Context, devices, limits, tuning};
+use crate::failure::{Exit, Failure};
+use crate::options::Restore;
+use crate::output::{Table, bytes, cpu_s_per_gb};
+use crate::progress::Watch;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    action: &'static str,
+    message: &'a str,
+    mb_per_s: f64,
+    ratio: f64,
+    cpu_s_per_gb: f64,
+    #[serde(flatten)]
+    report: &'a RestoreReport,
+}
+
+pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
+    let request = RestoreRequest {
+        devices: devices::of(context, &options.media)?,
+        position: options.position.unwrap_or(0),
+        target: options.to.clone(),
+        replace: options.replace,
+        only: options.only.clone(),
+        moves: options
+            .moves
+            .iter()
+            .map(|m| (m.0.clone(), (&m.1).into()))
+            .collect(),
+        tuning: tuning(&options.moving, &context.config.defaults),
+        limits: limits(&options.moving, &context.config.defaults),
+    };
+    let house = context.house();
+    let watch = Watch::new(context.output, context.clock.clone());
+    let result = run_pipeline(&house, &Request::Restore(request), &watch);
+    watch.end();
+    let Report::Restore(report) = result? else {
+        return Err(wrong_report());
+    };
+    let exit = if report.damaged {
+        Exit::Warnings
+    } else {
+        Exit::Done
+    };
+    let message = closing_line("RESTORE DATABASE", report.plain_bytes, report.run.elapsed_s);
+    context
+        .output
+        .say(&format!("{message}\n{}", table(&report)));
+    context.output.json(
+        exit,
+        Answer {
+            action: "restore",
+            message: &message,
+            mb_per_s: mb_per_s(report.plain_bytes, report.run.elapsed_s),
+            ratio: ratio(report.plain_bytes, report.stored_bytes),
+            cpu_s_per_gb: cpu_s_per_gb(report.run.cpu_s, report.plain_bytes),
+            report: &report,
+        },
+    );
+    Ok(exit)
+}
+
+fn table(report: &RestoreReport) -> Table {
+    let plan = &report.run.plan;
+    let mut table = Table::new(&[
+        "database",
+        "stripes",
+        "algorithm",
+        "files",
+        "in",
+        "out",
+        "wall",
+        "CPU-s/GB",
+        "limit",
+        "to",
+    ]);
+    table.row(vec![
+        report.database.clone(),
+        plan.devices.len().to_string(),
+        plan.algorithm.clone(),
+        report.totals.files.to_string(),
+        bytes(report.stored_bytes),
+        bytes(report.plain_bytes),
+        format!("{:.2} s", report.run.elapsed_s),
+        format!("{:.2}", cpu_s_per_gb(report.run.cpu_s, report.plain_bytes)),
+        report.run.limit.text().to_owned(),
+        report.target.clone(),
+    ]);
+    table
+}

@@ -1,0 +1,113 @@
+//! `verify`: the answer is yes or no, and damage is an answer, not a failure.
+
+use longshore_media::Error as MediaError;
+use longshore_pipeline::{
+    Error, Report, Request, VerifyReport, VerifyRequest, closing_line, run as run_pipeline,
+};
+use serde::Serialize;
+
+use super::backup::wrong_report;
+use super::{Context, devices, limits, tuning};
+use crate::failure::{Exit, Failure};
+use crate::options::Verify;
+use crate::output::{Table, bytes, plain};
+use crate::progress::Watch;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    action: &'static str,
+    message: &'a str,
+    valid: bool,
+    #[serde(flatten)]
+    report: &'a VerifyReport,
+}
+
+pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
+    let request = VerifyRequest {
+        devices: devices::of(context, &options.media)?,
+        position: options.position,
+        tuning: tuning(&options.moving, &context.config.defaults),
+        limits: limits(&options.moving, &context.config.defaults),
+    };
+    let house = context.house();
+    let watch = Watch::new(context.output, context.clock.clone());
+    let result = run_pipeline(&house, &Request::Verify(request), &watch);
+    watch.end();
+    let Report::Verify(report) = result.map_err(judged)? else {
+        return Err(wrong_report());
+    };
+    let exit = if report.is_valid() {
+        Exit::Done
+    } else {
+        Exit::No
+    };
+    let output = context.output;
+    for finding in &report.findings {
+        let number = finding.number.map_or(String::new(), |n| format!("{n}: "));
+        output.warn(&format!("{number}{}\nhint: {}", finding.text, finding.hint));
+    }
+    let plain_bytes = report.sets.iter().map(|s| s.plain_bytes).sum();
+    let message = match exit {
+        Exit::Done => {
+            // Message 3262 first: scripts look for it.
+            let sets = report
+                .sets
+                .iter()
+                .map(|s| format!("The backup set on file {} is valid.\n", s.position));
+            let closing = closing_line("VERIFY DATABASE", plain_bytes, report.run.elapsed_s);
+            sets.collect::<String>() + &closing
+        }
+        _ => format!("The media are damaged: {} findings.", report.findings.len()),
+    };
+    output.say(&format!("{message}\n{}", table(&report)));
+    output.json(
+        exit,
+        Answer {
+            action: "verify",
+            message: &message,
+            valid: report.is_valid(),
+            report: &report,
+        },
+    );
+    Ok(exit)
+}
+
+/// Media that are there but are no whole stripes: the answer is no. Media that cannot be reached: no answer.
+fn judged(error: Error) -> Failure {
+    let is_answer = matches!(
+        &error,
+        Error::Media(
+            MediaError::NotMedia { .. }
+                | MediaError::Empty { .. }
+                | MediaError::Damaged { .. }
+                | MediaError::BlockDamaged { .. }
+                | MediaError::SetDamaged { .. }
+                | MediaError::Incomplete { .. }
+        )
+    );
+    let mut failure = Failure::from(error);
+    if is_answer {
+        failure.exit = Exit::No;
+    }
+    failure
+}
+
+fn table(report: &VerifyReport) -> Table {
+    let mut table = Table::new(&["position", "database", "in", "out", "verified", "remark"]);
+    for set in &report.sets {
+        table.row(vec![
+            set.position.to_string(),
+            plain(&set.database),
+            bytes(set.stored_bytes),
+            bytes(set.plain_bytes),
+            if set.valid { "yes" } else { "DAMAGED" }.to_owned(),
+            if set.made_damaged {
+                "files changed while it was made"
+            } else {
+                "-"
+            }
+            .to_owned(),
+        ]);
+    }
+    table
+}

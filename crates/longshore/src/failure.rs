@@ -1,0 +1,179 @@
+//! Exit codes, and what is said when a command fails.
+//!
+//! Every refusal of the rooms below gets its exit code in one exhaustive match: a new one without a code
+//! does not compile.
+
+use longshore_pipeline::Error;
+use serde::Serialize;
+
+/// How the program ends. The numbers are stable; `--help` and README list them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    Done = 0,
+    /// The answer is no: verify found damage.
+    No = 1,
+    Usage = 2,
+    Source = 3,
+    Media = 4,
+    /// Done, with something to look at.
+    Warnings = 5,
+    Target = 6,
+    /// A mistake in this program.
+    Internal = 70,
+    Interrupted = 130,
+}
+
+impl Exit {
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// Why a command failed, as it is shown.
+#[derive(Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    /// SQL Server's message number, where it has one.
+    pub number: Option<u32>,
+    pub text: String,
+    /// Outermost first.
+    pub causes: Vec<String>,
+    pub hint: Option<String>,
+}
+
+/// A [`Failure`] for `--json`.
+#[derive(Debug, Serialize)]
+pub struct Facts<'a> {
+    pub number: Option<u32>,
+    pub text: &'a str,
+    pub causes: &'a [String],
+    pub hint: Option<&'a str>,
+}
+
+impl Failure {
+    pub fn usage(text: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure {
+            exit: Exit::Usage,
+            number: None,
+            text: text.into(),
+            causes: Vec::new(),
+            hint: Some(hint.into()),
+        }
+    }
+
+    /// From an error of a lower room.
+    pub fn of(
+        exit: Exit,
+        error: &(dyn std::error::Error + 'static),
+        number: Option<u32>,
+        hint: &str,
+    ) -> Failure {
+        Failure {
+            exit,
+            number,
+            text: error.to_string(),
+            causes: causes(error),
+            hint: Some(hint.to_owned()),
+        }
+    }
+
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            number: self.number,
+            text: &self.text,
+            causes: &self.causes,
+            hint: self.hint.as_deref(),
+        }
+    }
+
+    /// The lines for standard error.
+    pub fn lines(&self) -> String {
+        let mut lines = match self.number {
+            Some(number) => format!("longshore: error {number}: {}\n", self.text),
+            None => format!("longshore: error: {}\n", self.text),
+        };
+        for cause in &self.causes {
+            lines.push_str(&format!("  because: {cause}\n"));
+        }
+        if let Some(hint) = &self.hint {
+            lines.push_str(&format!("hint: {hint}\n"));
+        }
+        lines
+    }
+}
+
+/// The chain below an error. Transparent wrappers repeat their text; that is left out.
+fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    let mut last = error.to_string();
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if text != last {
+            causes.push(text.clone());
+        }
+        last = text;
+        next = cause.source();
+    }
+    causes
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let exit = match &error {
+            Error::Source(_) | Error::Changed { .. } => Exit::Source,
+            Error::Media(_) | Error::SourceKind { .. } => Exit::Media,
+            Error::Codec(_)
+            | Error::OutOfRange { .. }
+            | Error::Memory { .. }
+            | Error::NotInSet { .. }
+            | Error::BadMove { .. } => Exit::Usage,
+            Error::Target { .. }
+            | Error::TargetExists { .. }
+            | Error::TargetBusy { .. }
+            | Error::TargetFull { .. } => Exit::Target,
+            Error::Cancelled => Exit::Interrupted,
+            Error::Panicked { .. } => Exit::Internal,
+        };
+        Failure::of(exit, &error, error.number(), error.hint())
+    }
+}
+
+impl From<longshore_media::Error> for Failure {
+    fn from(error: longshore_media::Error) -> Failure {
+        Error::from(error).into()
+    }
+}
+
+impl From<longshore_source::Error> for Failure {
+    fn from(error: longshore_source::Error) -> Failure {
+        Error::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_its_number_its_causes_once_and_a_hint() {
+        let error = longshore_media::Error::Io {
+            action: "write",
+            device: "a.bak".into(),
+            offset: 4096,
+            source: std::io::Error::other("no space"),
+        };
+        let failure = Failure::from(error);
+        assert_eq!(failure.exit, Exit::Media);
+        let lines = failure.lines();
+        let mut lines = lines.lines();
+        assert_eq!(
+            lines.next(),
+            Some("longshore: error 3202: cannot write backup device a.bak at byte 4096")
+        );
+        assert_eq!(lines.next(), Some("  because: no space"));
+        assert!(lines.next().is_some_and(|l| l.starts_with("hint: ")));
+        assert_eq!(lines.next(), None);
+    }
+}

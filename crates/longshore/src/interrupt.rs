@@ -1,0 +1,55 @@
+//! Ctrl-C: the first asks the run to end, the second ends the program at once.
+//!
+//! SIGTERM and SIGHUP count too, so that a service manager's stop leaves nothing half-valid either.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::failure::Exit;
+
+static CANCEL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Calls only what is allowed in a signal handler: atomic loads and stores, and `_exit`.
+extern "C" fn on_signal(_signal: libc::c_int) {
+    let again = CANCEL
+        .get()
+        .is_none_or(|cancel| cancel.swap(true, Ordering::Relaxed));
+    if again {
+        // SAFETY: `_exit` is async-signal-safe and does not return. Unfinished stripes and staging
+        // directories stay behind, invalid by construction.
+        unsafe { libc::_exit(Exit::Interrupted.code().into()) }
+    }
+}
+
+/// The flag that the signals set. Installs the handlers on first use.
+pub fn cancel_flag() -> Arc<AtomicBool> {
+    CANCEL
+        .get_or_init(|| {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                install(signal);
+            }
+            Arc::new(AtomicBool::new(false))
+        })
+        .clone()
+}
+
+fn install(signal: libc::c_int) {
+    let handler: extern "C" fn(libc::c_int) = on_signal;
+    // SAFETY: both structures are valid for the calls, all-zero is a valid `sigaction`, and the handler
+    // does only what is allowed there.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        // What was ignored on purpose (nohup, a background job) stays ignored.
+        if libc::sigaction(signal, std::ptr::null(), &mut before) != 0
+            || before.sa_sigaction == libc::SIG_IGN
+        {
+            return;
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        // Reads and writes go on: the flag is asked between buffers.
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigemptyset(&mut action.sa_mask);
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}

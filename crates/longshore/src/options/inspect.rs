@@ -1,0 +1,86 @@
+//! `longshore verify` and `longshore list`, and how media are named.
+
+use clap::{ArgGroup, Args};
+use longshore_media::DeviceSpec;
+
+use super::{Moving, values};
+
+/// The stripes of one media set.
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("media").required(true).args(["devices", "target"]))]
+pub struct Media {
+    /// All stripes of the media set, in any order; - reads one from standard input.
+    #[arg(value_name = "DEVICE", value_parser = values::device())]
+    pub devices: Vec<DeviceSpec>,
+
+    /// Instead of devices: a target of the configuration; needs --database.
+    #[arg(long, value_name = "NAME", requires = "database")]
+    pub target: Option<String>,
+
+    /// With --target: the database whose backup is meant.
+    #[arg(long, value_name = "NAME", requires = "target")]
+    pub database: Option<String>,
+
+    /// With --target: the backup's label; the default is the latest.
+    #[arg(long = "backup-label", value_name = "LABEL", requires = "target")]
+    pub backup_label: Option<String>,
+}
+
+const TEACH_VERIFY: &str = "\
+Example:
+  longshore verify /mnt/a/app.bak /mnt/b/app.bak
+
+Not for: proving that the application likes its data; only a restore and a look at it do. A set that
+was made from files in use (marked) verifies: its bytes are what was read.";
+
+/// Decodes a backup and compares every checksum; writes nothing.
+///
+/// Everything a restore would read is read, unpacked and checked. Damage is listed and reading goes on.
+/// Exit code 0: all sets are whole. 1: damage was found. 4: the media could not be read at all.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_VERIFY)]
+pub struct Verify {
+    #[command(flatten)]
+    pub media: Media,
+
+    /// Only the backup set with this number; the default is all of them.
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub position: Option<u32>,
+
+    #[command(flatten)]
+    pub moving: Moving,
+}
+
+const TEACH_LIST: &str = "\
+Examples:
+  longshore list /mnt/a/app.bak /mnt/b/app.bak
+      media set and backup sets
+  longshore list app.bak --files --position 2
+      the files of one set
+  longshore list --label stray.bak
+      what is this stripe, and what belongs to it?
+
+Not for: checking: only labels, headers and the index are read. `longshore verify` reads everything.";
+
+/// Shows what media hold: label, backup sets, files.
+///
+/// The facts of SQL Server's RESTORE HEADERONLY; with --label those of LABELONLY, with --files those of
+/// FILELISTONLY. Reads little, however large the backup is.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_LIST)]
+pub struct List {
+    #[command(flatten)]
+    pub media: Media,
+
+    /// Show each stripe's own label only; stripes need not belong together.
+    #[arg(long, conflicts_with_all = ["files", "position"])]
+    pub label: bool,
+
+    /// Show the files of a backup set: of the last one, or of --position.
+    #[arg(long)]
+    pub files: bool,
+
+    /// Only the backup set with this number.
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub position: Option<u32>,
+}

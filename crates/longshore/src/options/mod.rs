@@ -1,0 +1,203 @@
+//! The table of options: one definition makes parser, short and long help, man page and completions.
+//!
+//! One file per group of commands. The first line of an option's comment is its short help (`-h`), the
+//! rest teaches (`--help`): what it is for, when not to use it, the default and how it was chosen.
+
+mod backup;
+mod inspect;
+mod restore;
+pub mod values;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use backup::Backup;
+pub use inspect::{List, Media, Verify};
+pub use restore::Restore;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    the answer is no: verify found damage
+  2    usage or configuration
+  3    the source cannot be read
+  4    the media cannot be read or written
+  5    done, with warnings: files changed meanwhile, or the history was not written
+  6    the restore target refused
+  70   a mistake in this program
+  130  interrupted; nothing half-valid was left";
+
+const EXAMPLES: &str = "\
+Examples:
+  longshore backup app.db --to /mnt/a/app.bak --to /mnt/b/app.bak
+  longshore verify /mnt/a/app.bak /mnt/b/app.bak
+  longshore restore /mnt/a/app.bak /mnt/b/app.bak --to /srv/restored";
+
+/// Backs up, verifies and restores databases: striped, compressed, checked byte by byte.
+///
+/// A backup goes to one or more devices at once; each gets a stripe, and all stripes together are the
+/// media set. Databases are read while they are in use, and never written to. Stripes are gzip, zstd or
+/// LZ4 files that stock tools can unpack.
+#[derive(Debug, Parser)]
+#[command(name = "longshore", version, propagate_version = true, max_term_width = 100,
+    after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "General options")]
+pub struct Global {
+    /// Configuration file with databases, targets and defaults.
+    ///
+    /// Without this option the first of these that exists is read: $XDG_CONFIG_HOME/longshore/longshore.toml
+    /// (or ~/.config/longshore/longshore.toml), /etc/longshore/longshore.toml. No file is needed: everything
+    /// can be said on the command line. A file in the working directory is not read unasked, because
+    /// whoever can write there could redirect a backup.
+    #[arg(long, value_name = "FILE", global = true, env = "LONGSHORE_CONFIG")]
+    pub config: Option<PathBuf>,
+
+    /// Where the history of backups and restores is kept, or `none`.
+    ///
+    /// The default is `path` in the configuration's [catalog], else /var/lib/longshore/history.db for root and
+    /// ~/.local/state/longshore/history.db ($XDG_STATE_HOME) for others. A catalog that is lost or locked never
+    /// fails a backup: it warns, and `longshore catalog rebuild` learns from the media again.
+    #[arg(long, value_name = "FILE", global = true, env = "LONGSHORE_CATALOG")]
+    pub catalog: Option<OsString>,
+
+    /// Print one JSON object on standard output, errors too.
+    ///
+    /// The same facts as the text. An error is {"status":"error","exit_code":4,"error":{"number":3132,
+    /// "text":...,"causes":[...],"hint":...}}. No progress is shown. Where a backup itself goes to standard
+    /// output (device `-`), the object goes to standard error.
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Print the plan before bytes move: buffers, memory bound, workers, engines and why.
+    ///
+    /// The lines are `Name: value`, in the spelling of SQL Server's trace 3213 where it has one, so that tuning
+    /// scripts can read them. They go to standard error.
+    #[arg(long, short, global = true)]
+    pub verbose: bool,
+
+    /// Print errors and warnings only.
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Backup(Backup),
+    Restore(Restore),
+    Verify(Verify),
+    List(List),
+}
+
+/// Buffers and ceilings, common to all commands that move bytes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Tuning")]
+pub struct Moving {
+    /// BUFFERCOUNT: buffers in all.
+    ///
+    /// Memory is BUFFERCOUNT times MAXTRANSFERSIZE for input and as much again for output; --verbose prints the
+    /// bound. The default is SQL Server's (5 for each device and 2 for each volume), raised to what all workers
+    /// of this machine need. A smaller number is kept, and fewer workers run. More than the default gains
+    /// nothing unless a device stalls now and then.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub buffer_count: Option<u32>,
+
+    /// MAXTRANSFERSIZE: bytes of one buffer, a multiple of 64K up to 4M.
+    ///
+    /// The default is 1M: measured flat from 256K to 2M, slower at 4M, where a buffer leaves the core's
+    /// second-level cache. A restore uses the size that the backup was made with.
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub max_transfer_size: Option<u64>,
+
+    /// Move at most so many bytes of the database per second.
+    ///
+    /// Counts what is read (backup) or produced (restore, verify), before compression. Units are powers of 1024;
+    /// `/s` may follow. There is no default limit. To spare a busy disk use this; to spare CPUs use
+    /// --max-cpu.
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub max_rate: Option<u64>,
+
+    /// Use at most this share of the whole machine's CPU time, in percent.
+    ///
+    /// On 8 CPUs, 25 means two CPUs' worth. Enforced from the CPU time the threads really used. The default
+    /// is 100. Not a priority: an idle machine is not used beyond it either.
+    #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
+    pub max_cpu: Option<f64>,
+
+    /// Let other programs' disk requests go first.
+    ///
+    /// Sets the idle I/O class of this process. Only some kernel schedulers (BFQ) honour it; --max-rate works
+    /// everywhere.
+    #[arg(long)]
+    pub low_io_priority: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn walk(command: &clap::Command, path: &str, each: &mut impl FnMut(&str, &clap::Command)) {
+        each(path, command);
+        for sub in command.get_subcommands() {
+            walk(sub, &format!("{path} {}", sub.get_name()), each);
+        }
+    }
+
+    #[test]
+    fn the_table_of_options_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_and_argument_has_a_one_line_help_that_ends_like_a_sentence() {
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            for arg in command.get_arguments() {
+                let id = arg.get_id();
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.len() > 10, "{path} {id} has no help");
+                assert!(help.len() <= 100, "{path} {id}: {help}");
+            }
+        });
+    }
+
+    #[test]
+    fn every_command_teaches_with_an_example_and_says_when_not_to_use_it() {
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            if command.has_subcommands() || command.get_name() == "help" {
+                return;
+            }
+            assert!(command.get_about().is_some(), "{path} has no purpose");
+            let text = command
+                .get_after_long_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(
+                text.contains("Example") && text.contains("longshore "),
+                "{path} has no example"
+            );
+            assert!(
+                text.contains("Not for"),
+                "{path} does not say what it is not for"
+            );
+        });
+    }
+
+    #[test]
+    fn short_help_fits_a_screen() {
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            let mut command = command.clone().max_term_width(100);
+            let lines = command.render_help().to_string().lines().count();
+            assert!(lines <= 60, "{path} -h has {lines} lines");
+        });
+    }
+}

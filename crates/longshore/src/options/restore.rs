@@ -1,0 +1,63 @@
+//! `longshore restore`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::values::{self, Pair};
+use super::{Media, Moving};
+
+const TEACH: &str = "\
+Examples:
+  longshore restore /mnt/a/app.bak /mnt/b/app.bak --to /srv/restored
+      the last set, into a directory
+  longshore restore data.bak --to /tmp/one --only etc/app.conf
+      one file
+  longshore restore app.bak --to /srv/db --move app.db=copy.db
+      under another name
+  ssh vault 'cat app.bak' | longshore restore - --to /srv/restored
+      from a pipe
+
+Not for: checking a backup (`longshore verify` writes nothing), or unpacking next to a running
+application: stop it first, or restore elsewhere and let it open the copy.";
+
+/// Restores a backup set, or some of its files, into a directory.
+///
+/// Everything is unpacked beside the target's names and moved in at the end: a restore that cannot finish
+/// leaves nothing that looks like a database. Existing files are not overwritten unless --replace says so.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH)]
+pub struct Restore {
+    #[command(flatten)]
+    pub media: Media,
+
+    /// Directory that receives the files; created when missing.
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+
+    /// Which backup set: its number in `longshore list` (FILE = n).
+    ///
+    /// The default is the last set of the media; from a pipe it is the first.
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub position: Option<u32>,
+
+    /// Only this path of the set and what is below it. Repeatable.
+    ///
+    /// `longshore list --files` shows the paths.
+    #[arg(long, value_name = "PATH")]
+    pub only: Vec<PathBuf>,
+
+    /// Restore OLD of the set as NEW below the target (MOVE). Repeatable.
+    #[arg(long = "move", value_name = "OLD=NEW", value_parser = values::pair())]
+    pub moves: Vec<Pair>,
+
+    /// Overwrite files that stand in the target.
+    ///
+    /// The old ones are kept until the new ones are complete, and put back when the restore fails. Stop
+    /// whatever uses them first.
+    #[arg(long)]
+    pub replace: bool,
+
+    #[command(flatten)]
+    pub moving: Moving,
+}

@@ -1,0 +1,267 @@
+//! What people and scripts read: tables, sizes, and one JSON object.
+//!
+//! Standard output carries the answer, standard error everything else. Where a backup itself goes to
+//! standard output, the answer goes to standard error too. A reader that goes away (`| head`) is no error.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::failure::{Exit, Failure};
+
+/// How the answer is to be given.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    pub json: bool,
+    pub quiet: bool,
+    pub verbose: bool,
+    /// Standard output belongs to a stripe.
+    pub stdout_taken: bool,
+}
+
+/// The frame around every JSON answer.
+#[derive(Serialize)]
+struct Envelope<T> {
+    status: &'static str,
+    exit_code: u8,
+    #[serde(flatten)]
+    body: T,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: crate::failure::Facts<'a>,
+}
+
+impl Output {
+    /// The answer as text; nothing when JSON or silence was asked for.
+    pub fn say(&self, text: &str) {
+        if !self.json && !self.quiet {
+            self.put(text);
+        }
+    }
+
+    /// The answer as JSON, when that was asked for.
+    pub fn json(&self, exit: Exit, body: impl Serialize) {
+        if self.json {
+            let status = match exit {
+                Exit::Done => "ok",
+                Exit::No => "damaged",
+                Exit::Warnings => "warnings",
+                _ => "error",
+            };
+            self.put_json(&Envelope {
+                status,
+                exit_code: exit.code(),
+                body,
+            });
+        }
+    }
+
+    /// For people, beside the answer.
+    pub fn remark(&self, text: &str) {
+        if !self.json && !self.quiet {
+            to_stderr(text);
+        }
+    }
+
+    pub fn warn(&self, text: &str) {
+        if !self.json {
+            to_stderr(&format!("longshore: warning: {text}\n"));
+        }
+    }
+
+    pub fn fail(&self, failure: &Failure) {
+        if self.json {
+            self.put_json(&Envelope {
+                status: "error",
+                exit_code: failure.exit.code(),
+                body: ErrorBody {
+                    error: failure.facts(),
+                },
+            });
+        } else {
+            to_stderr(&failure.lines());
+        }
+    }
+
+    /// One JSON object whose last member, `files`, is written element by element.
+    pub fn json_stream(&self, exit: Exit, head: &impl Serialize) -> JsonStream<'_> {
+        let envelope = Envelope {
+            status: "ok",
+            exit_code: exit.code(),
+            body: head,
+        };
+        let mut text = serde_json::to_string(&envelope).unwrap_or_else(|_| "{}".to_owned());
+        text.pop();
+        self.put(&(text + ",\"files\":["));
+        JsonStream {
+            output: self,
+            separator: "",
+        }
+    }
+
+    fn put_json(&self, value: &impl Serialize) {
+        match serde_json::to_string(value) {
+            Ok(text) => self.put(&(text + "\n")),
+            Err(error) => to_stderr(&format!("longshore: error: {error}\n")),
+        }
+    }
+
+    fn put(&self, text: &str) {
+        if self.stdout_taken {
+            to_stderr(text);
+        } else {
+            let mut out = io::stdout().lock();
+            // The reader may be gone; there is nobody left to tell.
+            let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        }
+    }
+}
+
+/// See [`Output::json_stream`].
+pub struct JsonStream<'a> {
+    output: &'a Output,
+    separator: &'static str,
+}
+
+impl JsonStream<'_> {
+    pub fn element(&mut self, value: &impl Serialize) {
+        if let Ok(text) = serde_json::to_string(value) {
+            self.output.put(&format!("{}{text}", self.separator));
+            self.separator = ",";
+        }
+    }
+
+    pub fn end(self) {
+        self.output.put("]}\n");
+    }
+}
+
+fn to_stderr(text: &str) {
+    let _gone = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Columns side by side: texts to the left, numbers to the right.
+pub struct Table {
+    heads: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub fn new(heads: &[&'static str]) -> Table {
+        Table {
+            heads: heads.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub fn row(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.heads.len());
+        self.rows.push(cells);
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count = self.heads.len();
+        let width = |s: &str| s.chars().count();
+        let widths: Vec<usize> = (0..count)
+            .map(|i| {
+                let cells = self.rows.iter().map(|r| width(&r[i]));
+                cells.max().unwrap_or(0).max(width(self.heads[i]))
+            })
+            .collect();
+        let number: Vec<bool> = (0..count)
+            .map(|i| {
+                let starts = |c: &String| c.starts_with(|c: char| c.is_ascii_digit()) || c == "-";
+                !self.rows.is_empty() && self.rows.iter().all(|r| starts(&r[i]))
+            })
+            .collect();
+        let mut line = |cells: Vec<&str>| {
+            let mut text = String::new();
+            for (i, cell) in cells.iter().enumerate() {
+                let pad = " ".repeat(widths[i] - width(cell));
+                let gap = if i == 0 { "" } else { "  " };
+                match number[i] {
+                    true => text += &format!("{gap}{pad}{cell}"),
+                    false => text += &format!("{gap}{cell}{pad}"),
+                }
+            }
+            writeln!(f, "{}", text.trim_end())
+        };
+        line(self.heads.clone())?;
+        for row in &self.rows {
+            line(row.iter().map(String::as_str).collect())?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes in the largest unit that leaves a whole part: `812.4 MiB`.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit < UNITS.len() - 1 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{count} B"),
+        _ => format!("{value:.1} {}", UNITS[unit]),
+    }
+}
+
+/// A moment in UTC to the second.
+pub fn moment(unix_us: i64) -> String {
+    match jiff::Timestamp::from_microsecond(unix_us) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => "-".to_owned(),
+    }
+}
+
+/// CPU seconds per 10^9 bytes.
+pub fn cpu_s_per_gb(cpu_s: f64, plain_bytes: u64) -> f64 {
+    if plain_bytes == 0 {
+        0.0
+    } else {
+        cpu_s / (plain_bytes as f64 / 1e9)
+    }
+}
+
+/// Free text of media on one line: control characters could move a terminal's cursor.
+pub fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_to_the_right_and_texts_to_the_left() {
+        let mut table = Table::new(&["name", "bytes"]);
+        table.row(vec!["a".into(), "5".into()]);
+        table.row(vec!["long name".into(), "12345".into()]);
+        assert_eq!(
+            table.to_string(),
+            "name       bytes\na              5\nlong name  12345\n"
+        );
+    }
+
+    #[test]
+    fn sizes_name_their_unit() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+    }
+
+    #[test]
+    fn control_characters_of_hostile_media_do_not_reach_the_terminal() {
+        assert_eq!(plain("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Progress for people: a bar on terminals, plain lines elsewhere. Always on standard error.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longshore_io::Clock;
+use longshore_pipeline::{Observer, Plan, Progress, ratio};
+use std::sync::Mutex;
+
+use crate::output::{Output, bytes};
+use crate::verbose;
+
+/// Plain lines come at every so many percent, or after this time without one.
+const STEP_PERCENT: u64 = 10;
+const STEP_TIME: Duration = Duration::from_secs(10);
+
+/// Shows a run as it was asked for.
+pub struct Watch {
+    output: Output,
+    clock: Arc<dyn Clock>,
+    bar: Option<ProgressBar>,
+    lines: Mutex<Lines>,
+}
+
+/// When the next plain line is due.
+#[derive(Debug, Default)]
+struct Lines {
+    started: Option<Duration>,
+    last_at: Duration,
+    last_step: u64,
+}
+
+impl Watch {
+    pub fn new(output: Output, clock: Arc<dyn Clock>) -> Watch {
+        let shown = !output.quiet && !output.json;
+        let bar = (shown && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.set_style(style(false));
+            bar
+        });
+        Watch {
+            output,
+            clock,
+            bar,
+            lines: Mutex::default(),
+        }
+    }
+
+    /// Takes the bar off the screen; the answer follows.
+    pub fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn aside(&self, show: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(show),
+            None => show(),
+        }
+    }
+}
+
+fn style(known_length: bool) -> ProgressStyle {
+    let template = if known_length {
+        "{percent:>3} % [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {msg}  {eta} left"
+    } else {
+        "{spinner} {binary_bytes}  {binary_bytes_per_sec}  {msg}"
+    };
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
+}
+
+impl Observer for Watch {
+    fn planned(&self, plan: &Plan) {
+        self.aside(|| {
+            if self.output.verbose {
+                self.output.remark(&verbose::plan(plan));
+            }
+            for notice in &plan.notices {
+                self.output.remark(&format!("longshore: note: {notice}\n"));
+            }
+        });
+        if let (Some(bar), Some(total)) = (&self.bar, plan.expected_bytes.filter(|t| *t > 0)) {
+            bar.set_length(total);
+            bar.set_style(style(true));
+        }
+    }
+
+    fn progress(&self, progress: &Progress) {
+        let so_far = ratio(progress.plain_bytes, progress.stored_bytes);
+        if let Some(bar) = &self.bar {
+            if let Some(total) = progress.expected_bytes
+                && bar.length() != Some(total)
+            {
+                bar.set_length(total);
+                bar.set_style(style(true));
+            }
+            bar.set_position(progress.plain_bytes);
+            bar.set_message(format!("ratio {so_far:.2}"));
+            return;
+        }
+        let due = {
+            let mut lines = self
+                .lines
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            lines.due(self.clock.now(), progress)
+        };
+        if let Some(line) = due {
+            self.output.remark(&line);
+        }
+    }
+
+    fn warning(&self, text: &str) {
+        self.aside(|| self.output.warn(text));
+    }
+}
+
+impl Lines {
+    /// The next line, if it is due. 3211's words come first, for scripts that look for them.
+    fn due(&mut self, now: Duration, progress: &Progress) -> Option<String> {
+        let started = *self.started.get_or_insert_with(|| {
+            self.last_at = now;
+            now
+        });
+        let percent = progress
+            .expected_bytes
+            .map(|total| (progress.plain_bytes.saturating_mul(100) / total.max(1)).min(100));
+        let step = percent.unwrap_or(0) / STEP_PERCENT;
+        if step <= self.last_step && now - self.last_at < STEP_TIME {
+            return None;
+        }
+        self.last_step = self.last_step.max(step);
+        self.last_at = now;
+        let elapsed = (now - started).as_secs_f64();
+        let moved = progress.plain_bytes;
+        let head = match percent {
+            Some(percent) => format!("{percent} percent processed."),
+            None => format!("{} processed.", bytes(moved)),
+        };
+        let mut line = format!(
+            "{head} {}, ratio {:.2}",
+            bytes(moved),
+            ratio(moved, progress.stored_bytes)
+        );
+        if elapsed > 0.2 {
+            line += &format!(", {}/s", bytes((moved as f64 / elapsed) as u64));
+        }
+        Some(line + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(plain_bytes: u64, expected_bytes: Option<u64>) -> Progress {
+        Progress {
+            plain_bytes,
+            stored_bytes: plain_bytes / 4,
+            expected_bytes,
+            entries: 1,
+        }
+    }
+
+    #[test]
+    fn plain_lines_come_at_every_tenth_and_not_between() {
+        let mut lines = Lines::default();
+        let now = |ms| Duration::from_millis(ms);
+        assert_eq!(lines.due(now(0), &at(0, Some(1000))), None);
+        assert_eq!(lines.due(now(100), &at(99, Some(1000))), None);
+        let line = lines.due(now(1000), &at(250, Some(1000))).unwrap();
+        assert!(
+            line.starts_with("25 percent processed. 250 B, ratio 4.0"),
+            "{line}"
+        );
+        assert_eq!(lines.due(now(1100), &at(299, Some(1000))), None);
+        assert!(lines.due(now(1200), &at(300, Some(1000))).is_some());
+    }
+
+    #[test]
+    fn a_slow_run_of_unknown_length_is_heard_from_every_ten_seconds() {
+        let mut lines = Lines::default();
+        let count = (0..=60u64)
+            .filter_map(|s| lines.due(Duration::from_secs(s), &at(s * 10, None)))
+            .count();
+        assert_eq!(count, 6);
+    }
+}
