@@ -39,6 +39,10 @@ pub struct SourceOptions {
     pub volume_map: Vec<(PathBuf, String)>,
     /// How much a SQLite write-ahead log may grow in bytes while it is read; `None`: no limit.
     pub wal_growth_limit_bytes: Option<u64>,
+    /// Whether a SQLite database without a log may be read from a copy that shares its blocks, where
+    /// the file system can make one: commits then wait for an instant only. The copy has no name; its
+    /// inode lies on the source's file system until the backup ends.
+    pub reflink: bool,
     /// How long to wait for a moment in which a database can be read.
     pub lock_wait: Duration,
 }
@@ -49,6 +53,7 @@ impl Default for SourceOptions {
             database: None,
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
+            reflink: true,
             lock_wait: Duration::from_secs(30),
         }
     }

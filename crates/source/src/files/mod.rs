@@ -82,6 +82,7 @@ impl Source for Files {
             all.special.merge(notes.special);
             all.vanished.merge(notes.vanished);
             all.unlinked.merge(notes.unlinked);
+            all.logs.merge(notes.logs);
         }
         let warnings = [
             all.special
@@ -90,6 +91,9 @@ impl Source for Files {
                 .warning("directories vanished before they were read"),
             all.unlinked
                 .warning("names of hard-linked files were backed up as files of their own"),
+            all.logs.warning(
+                "SQLite logs show databases in use, which are consistent only as sqlite:FILE",
+            ),
         ];
         Ok(SourceSummary {
             warnings: warnings.into_iter().flatten().collect(),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::mem::size_of;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ pub(super) struct Notes {
     pub(super) special: Tally,
     pub(super) vanished: Tally,
     pub(super) unlinked: Tally,
+    pub(super) logs: Tally,
 }
 
 impl Walk {
@@ -163,6 +165,9 @@ impl Walk {
     }
 
     fn file(&mut self, root: &Arc<Root>, path: PathBuf, entry: PathBuf, stat: &Stat) -> Entry {
+        if stat.len > 0 && is_database_log(&path) {
+            self.notes.logs.add(&root.host_path(&path));
+        }
         if stat.links > 1 {
             match self.links.meet(stat, &entry) {
                 Met::First => {}
@@ -223,6 +228,12 @@ impl Walk {
             .as_ref()
             .map_or_else(|| path.into(), |root| root.host_path(path))
     }
+}
+
+/// What SQLite names the files that hold what is not in the database file yet, or no longer.
+fn is_database_log(path: &Path) -> bool {
+    let name = path.as_os_str().as_bytes();
+    name.ends_with(b"-wal") || name.ends_with(b"-journal")
 }
 
 fn plain_entry(path: PathBuf, kind: EntryKind, stat: &Stat) -> Entry {

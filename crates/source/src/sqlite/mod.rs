@@ -17,7 +17,8 @@
 //!   be reset by the next writer, but no checkpoint writes the database file. The count of frames
 //!   copied back is read between two looks at the unchanged head. If it reaches the commit, the
 //!   database file alone is the state, under either lock; if not, we cannot be on lock 0.
-//! - *Or nobody commits.* Without a log, SQLite's SHARED lock keeps the database file as it is.
+//! - *Or nobody commits.* Without a log, SQLite's SHARED lock keeps the database file as it is, until
+//!   the end or until a copy that shares its blocks was made.
 //! - *Or nobody wrote.* Where this user cannot take part in locking (read-only media, a closed
 //!   database of another user), nothing is locked and the library is not used; that the files kept
 //!   still is checked at the end, and a change is an error.
@@ -133,7 +134,7 @@ fn notices(snapshot: &Snapshot) -> Vec<String> {
              the backup fails if anybody writes meanwhile"
                 .into(),
         ),
-        Hold::Empty => {}
+        Hold::Reflink(_) | Hold::Empty => {}
     }
     if snapshot.stat().links > 1 {
         notices.push(format!(

@@ -1,6 +1,7 @@
 //! Taking a committed state of a database, and holding it while its bytes are read.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub(super) enum Hold {
     Log,
     /// By SQLite's SHARED lock. Commits wait.
     SharedLock,
+    /// In a copy that shares the file's blocks, taken under the SHARED lock. Nobody waits any more.
+    Reflink(Arc<dyn File>),
     /// There is nothing to hold: the database was never written.
     Empty,
     /// By nothing: this user cannot take part in the locking. That nobody wrote is seen afterwards.
@@ -59,7 +62,7 @@ impl Snapshot {
         let place = Place::find(storage, path)?;
         refuse_network(&place.path)?;
         let mut held = Held::open(place)?;
-        let state = find_state(&mut held, Deadline::after(options.lock_wait))?;
+        let state = find_state(&mut held, options)?;
         let mut snapshot = Self {
             held,
             state,
@@ -99,7 +102,10 @@ impl Snapshot {
     }
 
     pub(super) fn db(&self) -> &dyn File {
-        self.held.db()
+        match &self.state.hold {
+            Hold::Reflink(copy) => &**copy,
+            _ => self.held.db(),
+        }
     }
 
     pub(super) fn log(&self) -> Option<(&dyn File, &Overlay)> {
@@ -198,7 +204,7 @@ impl Header {
     }
 }
 
-fn find_state(held: &mut Held, deadline: Deadline) -> Result<State, Error> {
+fn find_state(held: &mut Held, options: &SourceOptions) -> Result<State, Error> {
     let look = held.look()?;
     let path = held.place().path.clone();
     let header = Header::read(held.db(), &path)?;
@@ -222,7 +228,7 @@ fn find_state(held: &mut Held, deadline: Deadline) -> Result<State, Error> {
         return unlocked_state(held, &header, look);
     }
     held.connect()?;
-    match locked_state(held, deadline) {
+    match locked_state(held, options) {
         Ok(state) => Ok(state),
         Err(Refusal::NoAccess) if uses_log => {
             held.disconnect()?;
@@ -238,7 +244,8 @@ fn find_state(held: &mut Held, deadline: Deadline) -> Result<State, Error> {
 }
 
 /// By SQLite's rules of locking.
-fn locked_state(held: &mut Held, deadline: Deadline) -> Result<State, Refusal> {
+fn locked_state(held: &mut Held, options: &SourceOptions) -> Result<State, Refusal> {
+    let deadline = Deadline::after(options.lock_wait);
     held.reader()?.begin(deadline)?;
     if !held.is_one_file()? {
         return Err(Error::Replaced {
@@ -249,12 +256,18 @@ fn locked_state(held: &mut Held, deadline: Deadline) -> Result<State, Refusal> {
     let page_bytes = held.reader()?.page_bytes()?;
     if !held.reader()?.uses_wal() {
         let len = file_len(held)?;
-        let overlay = Overlay::empty(page_bytes);
+        let hold = match options.reflink.then(|| held.db().reflink()).flatten() {
+            Some(copy) => {
+                held.end_transaction()?;
+                Hold::Reflink(copy)
+            }
+            None => Hold::SharedLock,
+        };
         return Ok(State {
-            hold: Hold::SharedLock,
+            hold,
             page_bytes,
             len,
-            overlay,
+            overlay: Overlay::empty(page_bytes),
         });
     }
     held.open_log()?;

@@ -177,6 +177,31 @@ fn without_a_log_commits_wait_and_the_copy_is_the_state_before() {
 }
 
 #[test]
+fn a_copy_that_shares_blocks_frees_the_writers_where_it_can_be_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "delete");
+    let before = std::fs::read(&path).unwrap();
+    let options = SourceOptions::default();
+    let source = Sqlite::open(&Host::new(), &path, &options).unwrap();
+    let free = matches!(source.snapshot.hold(), Hold::Reflink(_));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let mut writer = Other::ready("impatient", &path, &["UPDATE account SET balance = 0"]);
+    let said = writer.line();
+    assert_eq!(said.ends_with(" None"), free, "{said}");
+    let copy = dir.path().join("copy.db");
+    copy_slowly(
+        &only_entry(&source),
+        &copy,
+        1 << 16,
+        Duration::ZERO,
+        Via::Direct,
+    )
+    .unwrap();
+    assert!(std::fs::read(&copy).unwrap() == before);
+    assert_eq!(finish(source).is_empty(), free);
+}
+
+#[test]
 fn a_snapshot_is_taken_when_all_read_locks_are_taken() {
     let dir = tempfile::tempdir().unwrap();
     let path = new_database(dir.path(), 4096, "wal");

@@ -77,16 +77,28 @@ pub(super) fn run(role: &str, path: &Path, arguments: &[&str]) -> String {
 }
 
 pub(super) fn new_database(dir: &Path, page_bytes: u32, mode: &str) -> PathBuf {
+    new_vacuuming_database(dir, page_bytes, mode, "none")
+}
+
+pub(super) fn new_vacuuming_database(
+    dir: &Path,
+    page_bytes: u32,
+    mode: &str,
+    vacuum: &str,
+) -> PathBuf {
     let path = dir.join("bank.db");
-    assert_eq!(
-        run("create", &path, &[&page_bytes.to_string(), mode]),
-        "created"
-    );
+    let said = run("create", &path, &[&page_bytes.to_string(), mode, vacuum]);
+    assert_eq!(said, "created");
     path
 }
 
+/// Without copies that share blocks, so that the transaction can be asked until the end.
 pub(super) fn opened(path: &Path) -> Result<Sqlite, Error> {
-    Sqlite::open(&Host::new(), path, &SourceOptions::default())
+    let options = SourceOptions {
+        reflink: false,
+        ..SourceOptions::default()
+    };
+    Sqlite::open(&Host::new(), path, &options)
 }
 
 pub(super) fn only_entry(source: &dyn Source) -> Entry {
@@ -123,8 +135,7 @@ pub(super) fn copy_slowly(
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(copy)).collect();
         threads
             .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect::<Result<(), _>>()
+            .try_for_each(|thread| thread.join().unwrap())
     })?;
     assert_eq!(content.settle()?, None);
     Ok(())

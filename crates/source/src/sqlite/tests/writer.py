@@ -52,13 +52,34 @@ def create(path, page_bytes, journal_mode, vacuum="none"):
 
 
 def transfer(path):
+    say("ready")
+    say(f"commits {transfers(path, until_told())}")
+
+
+def dying(path):
+    """Writers that are killed at any moment, one after the other."""
+    say("ready")
+    count = 0
+    for _ in until_told():
+        child = os.fork()
+        if child == 0:
+            transfers(path, iter(int, 1), cache_pages=5)
+        time.sleep(random.uniform(0.002, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        count += 1
+    say(f"killed {count}")
+
+
+def transfers(path, turns, cache_pages=2000):
     """Moves money, so that the sum stays, and keeps a ledger that grows and shrinks."""
     db = connect(path)
     db.execute("PRAGMA wal_autocheckpoint=20")
+    # A transaction that does not fit writes before it commits.
+    db.execute(f"PRAGMA cache_size={cache_pages}")
     rng = random.Random(os.getpid())
-    say("ready")
     commits = 0
-    for _ in until_told():
+    for _ in turns:
         try:
             db.execute("BEGIN IMMEDIATE")
             for _ in range(rng.randint(1, 20)):
@@ -74,7 +95,7 @@ def transfer(path):
         except sqlite3.OperationalError:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-    say(f"commits {commits}")
+    return commits
 
 
 def checkpoint(path, mode):
