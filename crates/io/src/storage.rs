@@ -177,6 +177,13 @@ pub trait File: Send + Sync + Debug {
     /// `None` when only a hole follows. Everything is data where the system cannot tell.
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>>;
 
+    /// A copy of the file as it is now that shares its blocks, has no name and is seen by nobody
+    /// else (`FICLONE`): made in an instant, whatever the length. `None` where the file system
+    /// cannot share blocks or this user may not write beside the file.
+    fn reflink(&self) -> Option<Arc<dyn File>> {
+        None
+    }
+
     /// Takes an exclusive advisory lock (`flock`) that ends with this handle; `false` when
     /// somebody else holds it. Never blocks.
     fn try_lock(&self) -> io::Result<bool>;

@@ -10,8 +10,8 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -247,6 +247,15 @@ impl File for HostFile {
             Err(Errno::NXIO) => Ok(None),
             Err(e) => Err(e.into()),
         }
+    }
+
+    fn reflink(&self) -> Option<Arc<dyn File>> {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd())).ok()?;
+        // O_EXCL: it can never be given a name.
+        let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let copy = rustix::fs::open(path.parent()?, flags, Mode::from_raw_mode(0o600)).ok()?;
+        rustix::fs::ioctl_ficlone(&copy, &self.fd).ok()?;
+        Some(Arc::new(Self::new(copy, OpenHow::ReadWrite)))
     }
 
     fn try_lock(&self) -> io::Result<bool> {
