@@ -1,1 +1,41 @@
-//! catalog
+//! The history of backups and restores, and the server settings, in one SQLite database.
+//!
+//! Tables and columns are those of SQL Server's msdb, so that people's queries find what they know; what
+//! msdb has no column for stands in further columns named `longshore_…`. The media are the truth: everything
+//! about backups can be relearned from them ([`Catalog::rebuild`]), only restores and settings live here
+//! alone.
+//!
+//! Invariants
+//! - One call is one transaction, synced before it returns: after a crash a backup is recorded whole or
+//!   not at all.
+//! - A backup set has one row however often it is recorded or relearned: its UUID is its identity.
+//! - No call waits longer than [`BUSY_MAX`] for other users of the catalog, none panics, whatever the file
+//!   holds. Callers treat a failure as a warning (3009): the backup itself has succeeded.
+//! - A database that is not a catalog is never written to.
+//!
+//! Dates are text in local time of the machine that made the backup, as in msdb, with milliseconds:
+//! `2026-03-01T22:15:04.120`. Both dates of a set use the offset its header carries, so that durations are
+//! right across a clock change. The same moments in UTC, in microseconds since 1970, are in
+//! `longshore_start_us` and `longshore_finish_us`; queries here sort and count by those.
+
+mod catalog;
+mod error;
+mod files;
+mod place;
+mod query;
+mod rebuild;
+mod record;
+mod schema;
+mod settings;
+mod write;
+
+pub use catalog::{BUSY_MAX, Catalog};
+pub use error::Error;
+pub use files::{FileList, FileRecord};
+pub use place::default_path;
+pub use query::{HistoryQuery, HistoryRow, RestoreRow};
+pub use rebuild::Rebuilt;
+pub use record::{
+    BackupRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord, RestoredFile,
+};
+pub use settings::{Effect, Setting, SettingRow};

@@ -1,0 +1,218 @@
+//! Opening the catalog, and what every call on it shares.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use longshore_io::{FileKind, Host, Storage};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::Error;
+use crate::schema::{self, State};
+
+/// The longest that one call waits for other users of the catalog. A call that fails with
+/// [`Error::Locked`] waited once, so it ends within this time and a little work.
+pub const BUSY_MAX: Duration = Duration::from_millis(2500);
+
+/// An open catalog. One connection: use it from one thread at a time, open another for another.
+#[derive(Debug)]
+pub struct Catalog {
+    pub(crate) db: Connection,
+    path: PathBuf,
+    /// Device and inode of the file that was opened.
+    identity: (u64, u64),
+}
+
+impl Catalog {
+    /// Opens the catalog at `path`, creates it with its directories when it is missing, and brings an
+    /// older schema up to date.
+    ///
+    /// Errors: every variant but those of media and settings. A database that is not a catalog is left
+    /// untouched ([`Error::Foreign`]).
+    pub fn open(path: &Path) -> Result<Catalog, Error> {
+        // Absolute, because SQLite gives `:memory:` and the empty name meanings of their own.
+        let path = std::path::absolute(path).map_err(|e| cannot("find", path, e))?;
+        let storage = Host::new();
+        match storage.stat(&path) {
+            // SQLite would wait for ever for the other end of a FIFO.
+            Ok(stat) if stat.kind != FileKind::File => {
+                let source = io::Error::other("it is not a regular file");
+                return Err(cannot("use", &path, source));
+            }
+            Ok(_) => {}
+            Err(_) => {
+                let parent = path.parent().unwrap_or(Path::new("/"));
+                storage
+                    .create_dir_all(parent)
+                    .map_err(|e| cannot("create", parent, e))?;
+            }
+        }
+        let sql = |e| Error::sql(&path, e);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(&path, flags).map_err(|source| Error::Open {
+            path: path.clone(),
+            source,
+        })?;
+        match prepare(&db).map_err(sql)? {
+            State::Ours { .. } => {}
+            State::Foreign => return Err(Error::Foreign { path }),
+            State::Newer { version } => {
+                return Err(Error::Newer {
+                    path,
+                    found: version,
+                    known: schema::VERSION,
+                });
+            }
+        }
+        let identity = identity(&path)?;
+        Ok(Catalog { db, path, identity })
+    }
+
+    /// Opens the catalog for relearning it. A damaged one is put aside, under the second value's
+    /// name, and a new one begun; settings and restores that only it knew stay there.
+    pub fn open_or_replace(path: &Path) -> Result<(Catalog, Option<PathBuf>), Error> {
+        let checked = Catalog::open(path).and_then(|catalog| {
+            catalog.check()?;
+            Ok(catalog)
+        });
+        match checked {
+            Ok(catalog) => Ok((catalog, None)),
+            Err(Error::Corrupt { path, .. }) => {
+                let aside = put_aside(&path)?;
+                Ok((Catalog::open(&path)?, Some(aside)))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Where the catalog is, absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the whole file. Errors: [`Error::Corrupt`] when any of it is damaged.
+    pub fn check(&self) -> Result<(), Error> {
+        let said: String = self.read(|db| db.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)))?;
+        if said == "ok" {
+            return Ok(());
+        }
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        Err(Error::Corrupt {
+            path: self.path.clone(),
+            source: rusqlite::Error::SqliteFailure(code, Some(said)),
+        })
+    }
+
+    pub(crate) fn read<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        query(&self.db).map_err(|e| Error::sql(&self.path, e))
+    }
+
+    /// Runs `change` in one transaction that has the catalog to itself, and syncs it.
+    pub(crate) fn write<T>(
+        &self,
+        change: impl FnOnce(&Transaction) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        // A deleted file takes writes without complaint, and nobody ever reads them.
+        if identity(&self.path)? != self.identity {
+            return Err(Error::Vanished {
+                path: self.path.clone(),
+            });
+        }
+        let run = || {
+            let tx = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate)?;
+            let out = change(&tx)?;
+            tx.commit()?;
+            Ok(out)
+        };
+        run().map_err(|e| Error::sql(&self.path, e))
+    }
+}
+
+/// Sets a new connection up: readers and a writer side by side, every commit synced, the schema up to date.
+/// Writes nothing to what is not ours. All its steps together wait no longer than one call may.
+fn prepare(db: &Connection) -> rusqlite::Result<State> {
+    let until = Instant::now() + BUSY_MAX;
+    let wait_at_most_the_rest =
+        || db.busy_timeout(until.saturating_duration_since(Instant::now()));
+    wait_at_most_the_rest()?;
+    let mut state = schema::state(db)?;
+    if let State::Ours { version } = state {
+        wait_at_most_the_rest()?;
+        write_ahead(db, until)?;
+        db.pragma_update(None, "synchronous", "FULL")?;
+        db.pragma_update(None, "foreign_keys", true)?;
+        if version < schema::VERSION {
+            wait_at_most_the_rest()?;
+            state = schema::migrate(db)?;
+        }
+    }
+    db.busy_timeout(BUSY_MAX)?;
+    Ok(state)
+}
+
+fn write_ahead(db: &Connection, until: Instant) -> rusqlite::Result<()> {
+    let mode = || db.pragma_query_value(None, "journal_mode", |r| r.get::<_, String>(0));
+    while mode()? != "wal" {
+        // Where the file system cannot do it the mode stays another, which is as safe. SQLite does not
+        // wait by itself while another connection makes the same switch.
+        match db.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
+            Err(e)
+                if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < until =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            switched => return switched,
+        }
+    }
+    Ok(())
+}
+
+fn cannot(action: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::Path {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn identity(path: &Path) -> Result<(u64, u64), Error> {
+    match Host::new().stat(path) {
+        Ok(stat) => Ok((stat.dev, stat.ino)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Error::Vanished {
+            path: path.to_owned(),
+        }),
+        Err(e) => Err(cannot("look at", path, e)),
+    }
+}
+
+/// Renames a damaged catalog, with its log, to the first free `NAME.damaged-N`.
+fn put_aside(path: &Path) -> Result<PathBuf, Error> {
+    let refused = |e| cannot("put aside", path, e);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(refused(io::ErrorKind::InvalidFilename.into()));
+    };
+    let dir = Host::new().dir(parent).map_err(refused)?;
+    let beside = |suffix: String| {
+        let mut name = name.to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let free = |n: &u32| dir.stat(&beside(format!(".damaged-{n}"))).is_err();
+    let n = (1..=999).find(free).unwrap_or(1000);
+    // The log first: a new catalog must never meet the old one's.
+    for part in ["-wal", "-shm", "-journal", ""] {
+        match dir.rename(&beside(part.into()), &beside(format!(".damaged-{n}{part}"))) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed.map_err(refused)?,
+        }
+    }
+    dir.sync(Path::new("")).map_err(refused)?;
+    Ok(parent.join(beside(format!(".damaged-{n}"))))
+}

@@ -1,0 +1,248 @@
+//! Reading history.
+
+use rusqlite::{Connection, Row, params};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::write::PAGE_BYTES;
+use crate::{Catalog, Error};
+
+/// Which rows to show. The default is all of them.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryQuery {
+    /// Only this database, by its exact name: the one backed up, or the one restored to.
+    pub database: Option<String>,
+    /// At most so many, the newest.
+    pub limit: Option<u32>,
+}
+
+/// One backup.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HistoryRow {
+    pub backup_set_id: i64,
+    pub set: Uuid,
+    pub media_set: Uuid,
+    pub database: String,
+    /// `D`: a whole database.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub name: Option<String>,
+    /// 1-based place of the set on its media.
+    pub position: u32,
+    /// Local time of the machine that made it; `None` where the media held no date.
+    pub start: Option<String>,
+    pub finish: Option<String>,
+    /// Microseconds since the Unix epoch.
+    pub start_us: i64,
+    pub finish_us: i64,
+    pub expires: Option<String>,
+    pub seconds: f64,
+    pub size_bytes: u64,
+    pub compressed_bytes: u64,
+    /// `None` where the set is not compressed.
+    pub algorithm: Option<String>,
+    pub level: Option<String>,
+    /// Size by compressed size; 1 where nothing was stored.
+    pub ratio: f64,
+    /// SQL Server's MB/s: pages of 8 KiB, uncompressed, in units of 2^20 bytes.
+    pub mb_per_s: f64,
+    pub files: u64,
+    pub copy_only: bool,
+    /// Made from files that changed meanwhile.
+    pub damaged: bool,
+    pub machine: Option<String>,
+    pub user: Option<String>,
+    pub origin: Option<String>,
+    /// One per family, in order, as last seen.
+    pub devices: Vec<String>,
+}
+
+/// One restore.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RestoreRow {
+    pub restore_history_id: i64,
+    /// The name it was restored to.
+    pub database: String,
+    /// `D`: a whole database, `F`: some of its files.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub date: Option<String>,
+    /// Microseconds since the Unix epoch.
+    pub start_us: i64,
+    pub finish_us: i64,
+    pub seconds: f64,
+    pub size_bytes: u64,
+    pub mb_per_s: f64,
+    pub target: String,
+    pub replace: bool,
+    pub user: Option<String>,
+    /// Paths that files were restored to; none where there were too many to be recorded.
+    pub files: Vec<String>,
+    pub set: Uuid,
+    /// The name it was backed up as.
+    pub source_database: String,
+    pub position: u32,
+    pub devices: Vec<String>,
+}
+
+const BACKUPS: &str = "
+SELECT backup_set_id, backup_set_uuid, media_uuid, database_name, type, s.name, position,
+    backup_start_date, backup_finish_date, longshore_start_us, longshore_finish_us, expiration_date,
+    backup_size, compressed_backup_size, compression_algorithm, longshore_level, longshore_file_count,
+    is_copy_only, is_damaged, machine_name, user_name, longshore_origin, s.media_set_id
+FROM backupset s JOIN backupmediaset m USING (media_set_id)
+WHERE ?1 IS NULL OR database_name = ?1
+ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT ?2";
+
+const RESTORES: &str = "
+SELECT restore_history_id, destination_database_name, restore_type, restore_date,
+    r.longshore_start_us, r.longshore_finish_us, longshore_size, longshore_target, \"replace\",
+    r.user_name, backup_set_uuid, database_name, position, media_set_id
+FROM restorehistory r JOIN backupset s USING (backup_set_id)
+WHERE ?1 IS NULL OR destination_database_name = ?1
+ORDER BY r.longshore_finish_us DESC, restore_history_id DESC LIMIT ?2";
+
+impl Catalog {
+    /// Backups, newest first.
+    pub fn history(&self, query: &HistoryQuery) -> Result<Vec<HistoryRow>, Error> {
+        self.read(|db| {
+            // One snapshot: a backup recorded meanwhile is seen whole or not at all.
+            let tx = db.unchecked_transaction()?;
+            rows(&tx, BACKUPS, query, |row| backup(&tx, row))
+        })
+    }
+
+    /// Restores, newest first.
+    pub fn restores(&self, query: &HistoryQuery) -> Result<Vec<RestoreRow>, Error> {
+        self.read(|db| {
+            let tx = db.unchecked_transaction()?;
+            rows(&tx, RESTORES, query, |row| restore(&tx, row))
+        })
+    }
+}
+
+fn rows<T>(
+    db: &Connection,
+    sql: &str,
+    query: &HistoryQuery,
+    each: impl FnMut(&Row) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    // SQLite takes a negative limit for none.
+    let limit = query.limit.map_or(-1, i64::from);
+    db.prepare_cached(sql)?
+        .query_map(params![query.database, limit], each)?
+        .collect()
+}
+
+fn backup(db: &Connection, row: &Row) -> rusqlite::Result<HistoryRow> {
+    let (start_us, finish_us) = (row.get(9)?, row.get(10)?);
+    let (size_bytes, compressed_bytes) = (bytes(row, 12)?, bytes(row, 13)?);
+    let seconds = seconds(start_us, finish_us);
+    Ok(HistoryRow {
+        backup_set_id: row.get(0)?,
+        set: uuid(row, 1)?,
+        media_set: uuid(row, 2)?,
+        database: row.get(3)?,
+        kind: row.get(4)?,
+        name: row.get(5)?,
+        position: row.get(6)?,
+        start: row.get(7)?,
+        finish: row.get(8)?,
+        start_us,
+        finish_us,
+        expires: row.get(11)?,
+        seconds,
+        size_bytes,
+        compressed_bytes,
+        algorithm: row.get(14)?,
+        level: row.get(15)?,
+        ratio: match compressed_bytes {
+            0 => 1.0,
+            n => size_bytes as f64 / n as f64,
+        },
+        mb_per_s: mb_per_s(size_bytes, seconds),
+        files: bytes(row, 16)?,
+        copy_only: row.get(17)?,
+        damaged: row.get(18)?,
+        machine: row.get(19)?,
+        user: row.get(20)?,
+        origin: row.get(21)?,
+        devices: devices(db, row.get(22)?)?,
+    })
+}
+
+fn restore(db: &Connection, row: &Row) -> rusqlite::Result<RestoreRow> {
+    let restore_history_id = row.get(0)?;
+    let (start_us, finish_us) = (row.get(4)?, row.get(5)?);
+    let size_bytes = bytes(row, 6)?;
+    let seconds = seconds(start_us, finish_us);
+    let files = "SELECT destination_phys_name FROM restorefile WHERE restore_history_id = ?1
+                 ORDER BY file_number, rowid";
+    Ok(RestoreRow {
+        restore_history_id,
+        database: row.get(1)?,
+        kind: row.get(2)?,
+        date: row.get(3)?,
+        start_us,
+        finish_us,
+        seconds,
+        size_bytes,
+        mb_per_s: mb_per_s(size_bytes, seconds),
+        target: row.get(7)?,
+        replace: row.get(8)?,
+        user: row.get(9)?,
+        files: strings(db, files, restore_history_id)?,
+        set: uuid(row, 10)?,
+        source_database: row.get(11)?,
+        position: row.get(12)?,
+        devices: devices(db, row.get(13)?)?,
+    })
+}
+
+fn devices(db: &Connection, media: i64) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT physical_device_name FROM backupmediafamily WHERE media_set_id = ?1
+               ORDER BY family_sequence_number, mirror";
+    strings(db, sql, media)
+}
+
+fn strings(db: &Connection, sql: &str, id: i64) -> rusqlite::Result<Vec<String>> {
+    db.prepare_cached(sql)?
+        .query_map([id], |row| row.get(0))?
+        .collect()
+}
+
+fn uuid(row: &Row, column: usize) -> rusqlite::Result<Uuid> {
+    let text: String = row.get(column)?;
+    Uuid::try_parse(&text).map_err(|e| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, e.into())
+    })
+}
+
+/// Never negative in what we write.
+fn bytes(row: &Row, column: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
+}
+
+fn seconds(start_us: i64, finish_us: i64) -> f64 {
+    finish_us.saturating_sub(start_us).max(0) as f64 / 1e6
+}
+
+/// Message 3014's arithmetic; a run too short to be timed counts as a millisecond.
+fn mb_per_s(plain_bytes: u64, seconds: f64) -> f64 {
+    let pages = plain_bytes.div_ceil(PAGE_BYTES) as f64;
+    pages * PAGE_BYTES as f64 / f64::from(1 << 20) / seconds.max(0.001)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_follow_the_published_example_of_message_3014() {
+        let rate = mb_per_s(2_136_466 * PAGE_BYTES, 39.266);
+        // The message cuts after three decimals: 425.078.
+        assert_eq!((rate * 1000.0).floor(), 425_078.0);
+        // A part of a page is a page.
+        assert_eq!(mb_per_s(1, 1.0), mb_per_s(PAGE_BYTES, 1.0));
+    }
+}

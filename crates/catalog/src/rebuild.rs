@@ -1,0 +1,52 @@
+//! Relearning backups from their media.
+
+use std::sync::Arc;
+
+use longshore_media::{BackupDevice, MediaSet};
+use serde::Serialize;
+
+use crate::record::{BackupRecord, MediaRecord};
+use crate::{Catalog, Error};
+
+/// What a media set added to the catalog.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Rebuilt {
+    /// Sets that were unknown.
+    pub added: u32,
+    /// Sets that had a row.
+    pub known: u32,
+    /// Sets without a valid end: they are no backups and get no row.
+    pub incomplete: u32,
+    /// Recorded sets whose files are not listed because the set's index is damaged.
+    pub without_files: u32,
+}
+
+impl Catalog {
+    /// Records every complete backup set of the media set that stands on `devices`. Reads headers,
+    /// trailers and indexes, never the data.
+    ///
+    /// Errors: [`Error::Media`] when the devices are not one readable media set. Sets recorded before an
+    /// error stay.
+    pub fn rebuild(&self, devices: &[Arc<dyn BackupDevice>]) -> Result<Rebuilt, Error> {
+        let media = MediaSet::open(devices)?;
+        let record = MediaRecord::of(&media, devices);
+        let mut done = Rebuilt::default();
+        for set in media.sets()? {
+            let Some(trailer) = set.trailer else {
+                done.incomplete += 1;
+                continue;
+            };
+            let mut backup = BackupRecord::of(record.clone(), set.header, &trailer);
+            if let Err(e) = backup.read_files(&media) {
+                tracing::warn!(position = backup.header.position, error = %e, "set recorded without its files");
+                done.without_files += 1;
+            }
+            if self.record_backup(&backup)? {
+                done.added += 1;
+            } else {
+                done.known += 1;
+            }
+        }
+        Ok(done)
+    }
+}

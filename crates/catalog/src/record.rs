@@ -1,0 +1,154 @@
+//! What is recorded: plain facts, as the media carry them or as a run that cannot read them back knows
+//! them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longshore_media::device::DeviceClass;
+use longshore_media::{BackupDevice, MediaSet, SetHeader, SetTrailer, Totals};
+use uuid::Uuid;
+
+use crate::files::FileList;
+
+/// One family (stripe) of a media set and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FamilyRecord {
+    /// `None` where the media cannot be read back (NUL, a pipe).
+    pub uuid: Option<Uuid>,
+    /// A file by its absolute path, other devices as the user named them.
+    pub device: String,
+    pub class: DeviceClass,
+}
+
+impl FamilyRecord {
+    pub fn new(device: &dyn BackupDevice, uuid: Option<Uuid>) -> FamilyRecord {
+        let name = device.name();
+        let class = device.class();
+        // History is read from other directories than the one the backup was made in.
+        let absolute = match class {
+            DeviceClass::File => std::path::absolute(&name).ok(),
+            DeviceClass::Nul | DeviceClass::Pipe => None,
+        };
+        FamilyRecord {
+            uuid,
+            device: absolute.map_or(name, |p| p.display().to_string()),
+            class,
+        }
+    }
+}
+
+/// A media set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaRecord {
+    pub uuid: Uuid,
+    pub name: String,
+    pub description: String,
+    /// Program and version that formatted the media.
+    pub software: String,
+    pub compressed: bool,
+    /// In family order; 1 to 64.
+    pub families: Vec<FamilyRecord>,
+}
+
+impl MediaRecord {
+    /// Describes an opened media set. `devices` are those it was opened from, in the same order.
+    pub fn of(media: &MediaSet, devices: &[Arc<dyn BackupDevice>]) -> MediaRecord {
+        let header = media.header(0);
+        let family = |i: usize| {
+            let uuid = Some(media.header(i).family_uuid);
+            FamilyRecord::new(&*devices[media.device_index(i)], uuid)
+        };
+        MediaRecord {
+            uuid: header.media_set,
+            name: header.name.clone(),
+            description: header.description.clone(),
+            software: header.software.clone(),
+            compressed: header.compressed,
+            families: (0..media.family_count()).map(family).collect(),
+        }
+    }
+}
+
+/// A complete backup set.
+#[derive(Debug, Clone)]
+pub struct BackupRecord {
+    pub media: MediaRecord,
+    pub header: SetHeader,
+    pub totals: Totals,
+    /// Bytes of the set over all families.
+    pub stored_bytes: u64,
+    pub files: FileList,
+}
+
+impl BackupRecord {
+    /// The record of a set that stands on media, without its files: their names cost reading the set's
+    /// index, see [`BackupRecord::read_files`].
+    pub fn of(media: MediaRecord, header: SetHeader, trailer: &SetTrailer) -> BackupRecord {
+        BackupRecord {
+            media,
+            header,
+            totals: Totals {
+                damaged: trailer.damaged,
+                finish_us: trailer.finish_us,
+                plain_bytes: trailer.plain_bytes_total,
+                entries: trailer.entries_total,
+                files: trailer.files_total,
+            },
+            stored_bytes: trailer.stored_bytes_total,
+            files: FileList::default(),
+        }
+    }
+
+    /// Reads the names of the set's files from the media's index, unless there are too many to be listed.
+    pub fn read_files(&mut self, media: &MediaSet) -> Result<(), longshore_media::Error> {
+        if self.totals.files > FileList::MAX as u64 {
+            return Ok(());
+        }
+        let mut files = FileList::default();
+        media.items(self.header.position, |item| files.item(&item))?;
+        self.files = files;
+        Ok(())
+    }
+}
+
+/// What was asked to be restored (`restore_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoreKind {
+    /// The whole set: `D`.
+    Database,
+    /// Some of its files: `F`.
+    Files,
+}
+
+/// A file that a restore wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoredFile {
+    /// Its path in the set.
+    pub path: PathBuf,
+    /// Where it is now.
+    pub destination: PathBuf,
+}
+
+/// A finished restore. Every record is an event of its own: recorded twice, it happened twice.
+#[derive(Debug, Clone)]
+pub struct RestoreRecord {
+    /// The set it came from; recorded with it where it was unknown.
+    pub backup: BackupRecord,
+    /// The database's name where it was restored.
+    pub database: String,
+    /// The directory that received the files.
+    pub target: PathBuf,
+    pub user: String,
+    pub kind: RestoreKind,
+    /// Whether it was allowed to overwrite what stood there.
+    pub replace: bool,
+    /// Microseconds since the Unix epoch.
+    pub start_us: i64,
+    pub finish_us: i64,
+    /// Offset of local time from UTC in quarter hours; 127: unknown.
+    pub time_zone: i16,
+    /// Plain bytes written, holes included.
+    pub plain_bytes: u64,
+    /// None of them are recorded where there are more than [`FileList::MAX`].
+    pub files: Vec<RestoredFile>,
+}

@@ -1,0 +1,218 @@
+//! Tables and columns, and how older catalogs become this one.
+//!
+//! Columns have msdb's names, order and declared types; two types are spelled otherwise so that SQLite
+//! numbers the rows itself: `int identity` is `INTEGER PRIMARY KEY AUTOINCREMENT`. UUIDs are text. Columns
+//! beyond msdb's come last and begin with `longshore_`.
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+/// `LSHC` in the file header: says that a database is a catalog, before anything is written to it.
+pub(crate) const APPLICATION_ID: i32 = 0x4c53_4843;
+
+/// Step *n* leads from schema *n* to *n* + 1. Released steps never change.
+const STEPS: &[&str] = &[V1];
+
+/// The schema this version writes; `PRAGMA user_version` holds the one a file has.
+pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+const V1: &str = "
+CREATE TABLE backupmediaset (
+    media_set_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    media_uuid uniqueidentifier NOT NULL UNIQUE,
+    media_family_count tinyint,
+    name nvarchar(128),
+    description nvarchar(255),
+    software_name nvarchar(128),
+    software_vendor_id int,
+    MTF_major_version tinyint,
+    mirror_count tinyint,
+    is_password_protected bit,
+    is_compressed bit,
+    is_encrypted bit
+);
+CREATE TABLE backupmediafamily (
+    media_set_id int NOT NULL REFERENCES backupmediaset,
+    family_sequence_number tinyint NOT NULL,
+    media_family_id uniqueidentifier,
+    media_count int,
+    logical_device_name nvarchar(128),
+    physical_device_name nvarchar(260),
+    device_type tinyint,
+    physical_block_size int,
+    mirror tinyint NOT NULL,
+    PRIMARY KEY (media_set_id, family_sequence_number, mirror)
+);
+CREATE TABLE backupset (
+    backup_set_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    backup_set_uuid uniqueidentifier NOT NULL UNIQUE,
+    media_set_id int NOT NULL REFERENCES backupmediaset,
+    first_family_number tinyint,
+    first_media_number smallint,
+    last_family_number tinyint,
+    last_media_number smallint,
+    catalog_family_number tinyint,
+    catalog_media_number smallint,
+    position int,
+    expiration_date datetime,
+    software_vendor_id int,
+    name nvarchar(128),
+    description nvarchar(255),
+    user_name nvarchar(128),
+    software_major_version tinyint,
+    software_minor_version tinyint,
+    software_build_version smallint,
+    time_zone smallint,
+    mtf_minor_version tinyint,
+    first_lsn numeric(25,0),
+    last_lsn numeric(25,0),
+    checkpoint_lsn numeric(25,0),
+    database_backup_lsn numeric(25,0),
+    database_creation_date datetime,
+    backup_start_date datetime,
+    backup_finish_date datetime,
+    type char(1),
+    sort_order smallint,
+    code_page smallint,
+    compatibility_level tinyint,
+    database_version int,
+    backup_size numeric(20,0),
+    database_name nvarchar(128),
+    server_name nvarchar(128),
+    machine_name nvarchar(128),
+    flags int,
+    unicode_locale int,
+    unicode_compare_style int,
+    collation_name nvarchar(128),
+    is_password_protected bit,
+    recovery_model nvarchar(60),
+    has_bulk_logged_data bit,
+    is_snapshot bit,
+    is_readonly bit,
+    is_single_user bit,
+    has_backup_checksums bit,
+    is_damaged bit,
+    begins_log_chain bit,
+    has_incomplete_metadata bit,
+    is_force_offline bit,
+    is_copy_only bit,
+    first_recovery_fork_guid uniqueidentifier,
+    last_recovery_fork_guid uniqueidentifier,
+    fork_point_lsn numeric(25,0),
+    database_guid uniqueidentifier,
+    family_guid uniqueidentifier,
+    differential_base_lsn numeric(25,0),
+    differential_base_guid uniqueidentifier,
+    compressed_backup_size numeric(20,0),
+    key_algorithm nvarchar(32),
+    encryptor_thumbprint varbinary(20),
+    encryptor_type nvarchar(32),
+    last_valid_restore_time datetime,
+    compression_algorithm nvarchar(32),
+    longshore_start_us bigint,
+    longshore_finish_us bigint,
+    longshore_expires_us bigint,
+    longshore_level nvarchar(32),
+    longshore_origin nvarchar(4096),
+    longshore_file_count bigint
+);
+CREATE INDEX backupset_by_time ON backupset (longshore_finish_us);
+CREATE INDEX backupset_by_database ON backupset (database_name, longshore_finish_us);
+CREATE TABLE backupfile (
+    backup_set_id int NOT NULL REFERENCES backupset,
+    first_family_number tinyint,
+    first_media_number smallint,
+    filegroup_name nvarchar(128),
+    page_size int,
+    file_number numeric(10,0) NOT NULL,
+    backed_up_page_count numeric(10,0),
+    file_type char(1),
+    source_file_block_size numeric(10,0),
+    file_size numeric(20,0),
+    logical_name nvarchar(128),
+    physical_drive nvarchar(260),
+    physical_name nvarchar(260),
+    state tinyint,
+    state_desc nvarchar(64),
+    create_lsn numeric(25,0),
+    drop_lsn numeric(25,0),
+    file_guid uniqueidentifier,
+    read_only_lsn numeric(25,0),
+    read_write_lsn numeric(25,0),
+    differential_base_lsn numeric(25,0),
+    differential_base_guid uniqueidentifier,
+    backup_size numeric(20,0),
+    filegroup_guid uniqueidentifier,
+    is_readonly bit,
+    is_present bit,
+    PRIMARY KEY (backup_set_id, file_number)
+);
+CREATE TABLE restorehistory (
+    restore_history_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    restore_date datetime,
+    destination_database_name nvarchar(128),
+    user_name nvarchar(128),
+    backup_set_id int NOT NULL REFERENCES backupset,
+    restore_type char(1),
+    \"replace\" bit,
+    recovery bit,
+    \"restart\" bit,
+    stop_at datetime,
+    device_count tinyint,
+    stop_at_mark_name nvarchar(128),
+    stop_before bit,
+    longshore_start_us bigint,
+    longshore_finish_us bigint,
+    longshore_target nvarchar(4096),
+    longshore_size numeric(20,0)
+);
+CREATE TABLE restorefile (
+    restore_history_id int NOT NULL REFERENCES restorehistory,
+    file_number numeric(10,0),
+    destination_phys_drive nvarchar(260),
+    destination_phys_name nvarchar(260)
+);
+CREATE INDEX restorefile_by_restore ON restorefile (restore_history_id);
+CREATE TABLE settings (
+    name nvarchar(35) PRIMARY KEY,
+    value int NOT NULL,
+    value_in_use int NOT NULL
+);
+";
+
+/// What a database file says it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A catalog of this or an older schema, or nothing yet.
+    Ours { version: i64 },
+    Newer { version: i64 },
+    Foreign,
+}
+
+/// Reads only.
+pub(crate) fn state(db: &Connection) -> rusqlite::Result<State> {
+    let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let version = pragma("user_version")?;
+    let tables = || db.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get::<_, i64>(0));
+    Ok(match pragma("application_id")? {
+        id if id == i64::from(APPLICATION_ID) && version > VERSION => State::Newer { version },
+        id if id == i64::from(APPLICATION_ID) && version > 0 => State::Ours { version },
+        0 if version == 0 && tables()? == 0 => State::Ours { version },
+        _ => State::Foreign,
+    })
+}
+
+/// Brings the file to [`VERSION`] in one transaction and says what it was before. Another process may have
+/// done the same, or more, meanwhile.
+pub(crate) fn migrate(db: &Connection) -> rusqlite::Result<State> {
+    let tx = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
+    let before = state(&tx)?;
+    if let State::Ours { version } = before {
+        for step in STEPS.iter().skip(version as usize) {
+            tx.execute_batch(step)?;
+        }
+        tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+        tx.pragma_update(None, "user_version", VERSION)?;
+    }
+    tx.commit()?;
+    Ok(before)
+}
