@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use longshore_io::{FileKind, Host, Storage};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-use crate::Error;
 use crate::schema::{self, State};
+use crate::{Error, HistoryQuery};
 
 /// The longest that one call waits for other users of the catalog. A call that fails with
 /// [`Error::Locked`] waited once, so it ends within this time and a little work.
@@ -93,17 +93,29 @@ impl Catalog {
         &self.path
     }
 
-    /// Reads the whole file. Errors: [`Error::Corrupt`] when any of it is damaged.
+    /// Reads everything. Errors: [`Error::Corrupt`] when any of it is damaged.
     pub fn check(&self) -> Result<(), Error> {
-        let said: String = self.read(|db| db.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)))?;
-        if said == "ok" {
-            return Ok(());
+        let said: String =
+            self.read(|db| db.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)))?;
+        if said != "ok" {
+            return Err(self.corrupt(said));
         }
+        // What SQLite finds in order may still not be ours: a letter of a column's name, a UUID.
+        if !self.read(schema::is_intact)? {
+            return Err(self.corrupt("its tables are not those of a catalog".into()));
+        }
+        self.history(&HistoryQuery::default())?;
+        self.restores(&HistoryQuery::default())?;
+        self.settings()?;
+        Ok(())
+    }
+
+    fn corrupt(&self, said: String) -> Error {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-        Err(Error::Corrupt {
+        Error::Corrupt {
             path: self.path.clone(),
             source: rusqlite::Error::SqliteFailure(code, Some(said)),
-        })
+        }
     }
 
     pub(crate) fn read<T>(
@@ -138,10 +150,9 @@ impl Catalog {
 /// Writes nothing to what is not ours. All its steps together wait no longer than one call may.
 fn prepare(db: &Connection) -> rusqlite::Result<State> {
     let until = Instant::now() + BUSY_MAX;
-    let wait_at_most_the_rest =
-        || db.busy_timeout(until.saturating_duration_since(Instant::now()));
+    let wait_at_most_the_rest = || db.busy_timeout(until.saturating_duration_since(Instant::now()));
     wait_at_most_the_rest()?;
-    let mut state = schema::state(db)?;
+    let mut state = schema::state(&db.unchecked_transaction()?)?;
     if let State::Ours { version } = state {
         wait_at_most_the_rest()?;
         write_ahead(db, until)?;
@@ -215,4 +226,46 @@ fn put_aside(path: &Path) -> Result<PathBuf, Error> {
     }
     dir.sync(Path::new("")).map_err(refused)?;
     Ok(parent.join(beside(format!(".damaged-{n}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_said_to_be_one_and_leaves_the_catalog_sound() {
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open(&dir.path().join("catalog.db")).unwrap();
+        // SQLite answers its own limit as it answers the disk's.
+        let pages =
+            |db: &Connection| db.pragma_query_value(None, "page_count", |r| r.get::<_, i64>(0));
+        let limit = catalog.read(pages).unwrap() + 2;
+        catalog
+            .db
+            .pragma_update(None, "max_page_count", limit)
+            .unwrap();
+        let long = "x".repeat(100_000);
+        let sql = "INSERT INTO settings VALUES (?1, 1, 1)";
+        let refused = catalog.write(|tx| tx.execute(sql, [&long])).unwrap_err();
+        assert!(matches!(refused, Error::Full { .. }), "{refused}");
+        assert_eq!(refused.number(), Some(3009));
+        catalog.check().unwrap();
+        catalog.write(|tx| tx.execute(sql, ["short"])).unwrap();
+    }
+
+    #[test]
+    fn commits_are_synced_and_references_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open(&dir.path().join("catalog.db")).unwrap();
+        let pragma = |name| {
+            catalog
+                .db
+                .pragma_query_value(None, name, |r| r.get::<_, i64>(0))
+                .unwrap()
+        };
+        // 2 is FULL.
+        assert_eq!((pragma("synchronous"), pragma("foreign_keys")), (2, 1));
+        let left = u128::try_from(pragma("busy_timeout")).unwrap();
+        assert_eq!(left, BUSY_MAX.as_millis());
+    }
 }

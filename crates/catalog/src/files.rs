@@ -70,7 +70,9 @@ impl FileList {
 
     /// The files in order of their paths. Empty when there were too many.
     pub fn iter(&self) -> impl Iterator<Item = (&Path, FileRecord)> {
-        self.files.iter().map(|(path, file)| (path.as_path(), *file))
+        self.files
+            .iter()
+            .map(|(path, file)| (path.as_path(), *file))
     }
 }
 
@@ -97,7 +99,14 @@ mod tests {
     fn the_extents_of_a_file_in_several_blocks_add_up() {
         let mut list = FileList::default();
         let extent = |len| Item::Extent(Extent { offset: 0, len });
-        for item in [entry("b", 70), extent(30), entry("a", 5), extent(5), entry("b", 70), extent(20)] {
+        for item in [
+            entry("b", 70),
+            extent(30),
+            entry("a", 5),
+            extent(5),
+            entry("b", 70),
+            extent(20),
+        ] {
             list.item(&item);
         }
         let found: Vec<_> = list.iter().collect();

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 /// `$LONGSHORE_CATALOG`, else `longshore/catalog.db` below `$XDG_STATE_HOME`, else below
 /// `/var/lib` for root and `~/.local/state` for others. Touches no file.
 pub fn default_path() -> PathBuf {
-    choose(|name| std::env::var_os(name), rustix::process::geteuid().is_root())
+    choose(
+        |name| std::env::var_os(name),
+        rustix::process::geteuid().is_root(),
+    )
 }
 
 fn choose(env: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
@@ -16,7 +19,11 @@ fn choose(env: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     }
     // The XDG specification says to ignore a relative path.
     let state = set("XDG_STATE_HOME").filter(|p| p.is_absolute());
-    let home = || set("HOME").filter(|_| !root).map(|h| h.join(".local/state"));
+    let home = || {
+        set("HOME")
+            .filter(|_| !root)
+            .map(|h| h.join(".local/state"))
+    };
     state
         .or_else(home)
         .unwrap_or_else(|| "/var/lib".into())
@@ -38,10 +45,16 @@ mod tests {
         let state = ("XDG_STATE_HOME", "/state");
         let own = ("LONGSHORE_CATALOG", "my.db");
         assert_eq!(path(&[home, state, own], true), PathBuf::from("my.db"));
-        assert_eq!(path(&[home, state], true), PathBuf::from("/state/longshore/catalog.db"));
+        assert_eq!(
+            path(&[home, state], true),
+            PathBuf::from("/state/longshore/catalog.db")
+        );
         let at_home = PathBuf::from("/home/ada/.local/state/longshore/catalog.db");
         assert_eq!(path(&[home], false), at_home);
-        assert_eq!(path(&[home, ("XDG_STATE_HOME", "relative")], false), at_home);
+        assert_eq!(
+            path(&[home, ("XDG_STATE_HOME", "relative")], false),
+            at_home
+        );
         assert_eq!(path(&[home, ("LONGSHORE_CATALOG", "")], false), at_home);
     }
 

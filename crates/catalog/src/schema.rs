@@ -183,22 +183,45 @@ CREATE TABLE settings (
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// A catalog of this or an older schema, or nothing yet.
-    Ours { version: i64 },
-    Newer { version: i64 },
+    Ours {
+        version: i64,
+    },
+    Newer {
+        version: i64,
+    },
     Foreign,
 }
 
-/// Reads only.
-pub(crate) fn state(db: &Connection) -> rusqlite::Result<State> {
+/// Reads only. Give it a transaction: between two looks another process may create the whole catalog.
+pub(crate) fn state(db: &Transaction) -> rusqlite::Result<State> {
     let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = pragma("user_version")?;
-    let tables = || db.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get::<_, i64>(0));
+    let tables = || {
+        db.query_row("SELECT count(*) FROM sqlite_schema", [], |r| {
+            r.get::<_, i64>(0)
+        })
+    };
     Ok(match pragma("application_id")? {
         id if id == i64::from(APPLICATION_ID) && version > VERSION => State::Newer { version },
         id if id == i64::from(APPLICATION_ID) && version > 0 => State::Ours { version },
         0 if version == 0 && tables()? == 0 => State::Ours { version },
         _ => State::Foreign,
     })
+}
+
+/// What the file's tables and indexes are declared as, by name.
+fn declarations(db: &Connection) -> rusqlite::Result<Vec<(String, Option<String>)>> {
+    db.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name, type")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}
+
+/// Whether all tables are those that this version makes. Others may stand beside them.
+pub(crate) fn is_intact(db: &Connection) -> rusqlite::Result<bool> {
+    let fresh = Connection::open_in_memory()?;
+    migrate(&fresh)?;
+    let found = declarations(db)?;
+    Ok(declarations(&fresh)?.iter().all(|d| found.contains(d)))
 }
 
 /// Brings the file to [`VERSION`] in one transaction and says what it was before. Another process may have

@@ -146,7 +146,10 @@ fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Res
             ("user_name", &text(&header.user)),
             ("time_zone", &zone),
             ("backup_start_date", &local_text(tx, header.start_us, zone)?),
-            ("backup_finish_date", &local_text(tx, totals.finish_us, zone)?),
+            (
+                "backup_finish_date",
+                &local_text(tx, totals.finish_us, zone)?,
+            ),
             ("type", &kind),
             ("backup_size", &count(totals.plain_bytes)),
             ("database_name", &header.database),
@@ -170,7 +173,10 @@ fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Res
             ("longshore_start_us", &header.start_us),
             ("longshore_finish_us", &totals.finish_us),
             ("longshore_expires_us", &header.expires_us),
-            ("longshore_level", &algorithm.map(|_| header.level.to_string())),
+            (
+                "longshore_level",
+                &algorithm.map(|_| header.level.to_string()),
+            ),
             ("longshore_origin", &text(&header.origin)),
             ("longshore_file_count", &count(totals.files)),
         ],
@@ -197,7 +203,10 @@ fn put_files(
                 ("first_media_number", &1),
                 ("page_size", &page_size),
                 ("file_number", &(i as i64 + 1)),
-                ("backed_up_page_count", &count(file.data_bytes.div_ceil(PAGE_BYTES))),
+                (
+                    "backed_up_page_count",
+                    &count(file.data_bytes.div_ceil(PAGE_BYTES)),
+                ),
                 ("file_type", &"D"),
                 ("file_size", &count(file.len_bytes)),
                 ("logical_name", &name),
@@ -223,7 +232,10 @@ fn put_restore(tx: &Transaction, restore: &RestoreRecord) -> rusqlite::Result<i6
         tx,
         "restorehistory",
         &[
-            ("restore_date", &local_text(tx, restore.finish_us, restore.time_zone)?),
+            (
+                "restore_date",
+                &local_text(tx, restore.finish_us, restore.time_zone)?,
+            ),
             ("destination_database_name", &restore.database),
             ("user_name", &text(&restore.user)),
             ("backup_set_id", &set),
@@ -231,7 +243,10 @@ fn put_restore(tx: &Transaction, restore: &RestoreRecord) -> rusqlite::Result<i6
             ("replace", &restore.replace),
             ("recovery", &true),
             ("restart", &false),
-            ("device_count", &(restore.backup.media.families.len() as i64)),
+            (
+                "device_count",
+                &(restore.backup.media.families.len() as i64),
+            ),
             ("stop_before", &false),
             ("longshore_start_us", &restore.start_us),
             ("longshore_finish_us", &restore.finish_us),
@@ -270,8 +285,14 @@ fn insert(tx: &Transaction, table: &str, row: &[(&str, &dyn ToSql)]) -> rusqlite
 /// A moment as local wall time; `None` where it has no date (before year 0, after 9999).
 fn local_text(tx: &Transaction, utc_us: i64, quarters: i16) -> rusqlite::Result<Option<String>> {
     // msdb's mark for an unknown zone.
-    let quarters = if quarters == 127 { 0 } else { i64::from(quarters) };
-    let local_ms = utc_us.saturating_add(quarters * 15 * 60 * 1_000_000).div_euclid(1000);
+    let quarters = if quarters == 127 {
+        0
+    } else {
+        i64::from(quarters)
+    };
+    let local_ms = utc_us
+        .saturating_add(quarters * 15 * 60 * 1_000_000)
+        .div_euclid(1000);
     tx.prepare_cached("SELECT strftime('%Y-%m-%dT%H:%M:%f', ?1 / 1000.0, 'unixepoch')")?
         .query_row([local_ms], |row| row.get(0))
 }

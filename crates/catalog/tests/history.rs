@@ -41,14 +41,26 @@ fn a_recorded_backup_shows_its_facts_and_the_published_arithmetic() {
     assert_eq!(found.len(), 1);
     let row = &found[0];
     assert_eq!((row.set, row.media_set), (one.header.set, one.media.uuid));
-    assert_eq!((row.database.as_str(), row.kind.as_str(), row.position), ("app", "D", 3));
+    assert_eq!(
+        (row.database.as_str(), row.kind.as_str(), row.position),
+        ("app", "D", 3)
+    );
     // 23 quarters are 5:45 hours, as in Nepal.
     assert_eq!(row.start.as_deref(), Some("2026-01-01T05:45:00.120"));
     assert_eq!(row.finish.as_deref(), Some("2026-01-01T05:45:39.386"));
     assert_eq!(row.expires.as_deref(), Some("2026-01-02T05:45:00.000"));
-    assert_eq!((row.start_us, row.finish_us), (one.header.start_us, one.totals.finish_us));
-    assert_eq!((row.seconds, (row.mb_per_s * 1000.0).floor()), (39.266, 425_078.0));
-    assert_eq!((row.size_bytes, row.compressed_bytes), (17_501_929_472, 4_035_936_256));
+    assert_eq!(
+        (row.start_us, row.finish_us),
+        (one.header.start_us, one.totals.finish_us)
+    );
+    assert_eq!(
+        (row.seconds, (row.mb_per_s * 1000.0).floor()),
+        (39.266, 425_078.0)
+    );
+    assert_eq!(
+        (row.size_bytes, row.compressed_bytes),
+        (17_501_929_472, 4_035_936_256)
+    );
     assert_eq!(format!("{:.3}", row.ratio), "4.337");
     assert_eq!(row.algorithm.as_deref(), Some("QAT_DEFLATE"));
     assert_eq!((row.level.as_deref(), row.files), (Some("9"), 3));
@@ -74,7 +86,8 @@ fn a_recorded_backup_shows_its_facts_and_the_published_arithmetic() {
     );
     let sql = "SELECT media_family_count, name, software_name, is_compressed, is_encrypted FROM backupmediaset";
     assert_eq!(rows(&db, sql), ["2||Longshore 1|1|0"]);
-    let sql = "SELECT family_sequence_number, media_family_id, physical_device_name, device_type, mirror
+    let sql =
+        "SELECT family_sequence_number, media_family_id, physical_device_name, device_type, mirror
                FROM backupmediafamily ORDER BY 1";
     assert_eq!(
         rows(&db, sql),
@@ -98,7 +111,10 @@ fn an_uncompressed_backup_has_one_number_in_both_sizes_and_no_algorithm() {
     catalog.record_backup(&plain).unwrap();
     let row = &catalog.history(&all()).unwrap()[0];
     assert_eq!((row.size_bytes, row.compressed_bytes), (27_000, 27_000));
-    assert_eq!((row.algorithm.as_ref(), row.level.as_ref(), row.ratio), (None, None, 1.0));
+    assert_eq!(
+        (row.algorithm.as_ref(), row.level.as_ref(), row.ratio),
+        (None, None, 1.0)
+    );
 }
 
 #[test]
@@ -117,9 +133,16 @@ fn a_backup_recorded_again_changes_nothing_but_where_its_media_are() {
         ("backupmediaset", 1),
         ("backupmediafamily", 2),
     ] {
-        assert_eq!(count(&db, &format!("SELECT count(*) FROM {table}")), expected, "{table}");
+        assert_eq!(
+            count(&db, &format!("SELECT count(*) FROM {table}")),
+            expected,
+            "{table}"
+        );
     }
-    assert_eq!(count(&db, "SELECT count(media_family_id) FROM backupmediafamily"), 2);
+    assert_eq!(
+        count(&db, "SELECT count(media_family_id) FROM backupmediafamily"),
+        2
+    );
     let row = &catalog.history(&all()).unwrap()[0];
     assert_eq!(row.name.as_deref(), Some("backup 1"));
     assert_eq!(row.devices, ["/backups/1-1.bak", "/moved/1-2.bak"]);
@@ -139,7 +162,10 @@ fn history_is_newest_first_and_can_be_narrowed() {
         let rows = catalog.history(query).unwrap();
         rows.into_iter().filter_map(|r| r.name).collect()
     };
-    assert_eq!(names(&all()), ["backup 4", "backup 3", "backup 2", "backup 1"]);
+    assert_eq!(
+        names(&all()),
+        ["backup 4", "backup 3", "backup 2", "backup 1"]
+    );
     let other = HistoryQuery {
         database: Some("other".into()),
         limit: None,
@@ -174,18 +200,38 @@ fn a_restore_of_an_unknown_set_records_the_set_first_and_of_a_known_one_only_its
     assert_eq!(catalog.history(&all()).unwrap().len(), 1);
 
     let found = catalog.restores(&all()).unwrap();
-    assert_eq!(found.iter().map(|r| r.restore_history_id).collect::<Vec<_>>(), [second, first]);
+    assert_eq!(
+        found
+            .iter()
+            .map(|r| r.restore_history_id)
+            .collect::<Vec<_>>(),
+        [second, first]
+    );
     let row = &found[1];
-    assert_eq!((row.database.as_str(), row.source_database.as_str()), ("copy", "app"));
+    assert_eq!(
+        (row.database.as_str(), row.source_database.as_str()),
+        ("copy", "app")
+    );
     // Finished five seconds after 00:01:00 UTC, one hour ahead of it.
     assert_eq!(row.date.as_deref(), Some("2026-01-01T01:01:05.000"));
-    assert_eq!((row.size_bytes, row.seconds, row.mb_per_s), (4 << 20, 2.0, 2.0));
-    assert_eq!((row.target.as_str(), row.replace, row.kind.as_str()), ("/restored", true, "D"));
+    assert_eq!(
+        (row.size_bytes, row.seconds, row.mb_per_s),
+        (4 << 20, 2.0, 2.0)
+    );
+    assert_eq!(
+        (row.target.as_str(), row.replace, row.kind.as_str()),
+        ("/restored", true, "D")
+    );
     assert_eq!(row.files, ["/restored/c/d.db", "/restored/a.db"]);
-    assert_eq!((found[0].kind.as_str(), row.set), ("F", backup(1).header.set));
+    assert_eq!(
+        (found[0].kind.as_str(), row.set),
+        ("F", backup(1).header.set)
+    );
     // With the files known, rows refer to them by number.
     assert_eq!(found[0].files, ["/restored/a.db", "/restored/c/d.db"]);
-    let sql = format!("SELECT file_number FROM restorefile WHERE restore_history_id = {second} ORDER BY 1");
+    let sql = format!(
+        "SELECT file_number FROM restorefile WHERE restore_history_id = {second} ORDER BY 1"
+    );
     assert_eq!(rows(&sqlite(&path), &sql), ["1", "3"]);
     let other = HistoryQuery {
         database: Some("app".into()),
@@ -228,6 +274,9 @@ fn an_unknown_time_zone_counts_as_utc_and_a_negative_one_goes_back() {
         let mut one = backup(n);
         one.header.time_zone = zone;
         catalog.record_backup(&one).unwrap();
-        assert_eq!(catalog.history(&all()).unwrap()[0].start.as_deref(), Some(start));
+        assert_eq!(
+            catalog.history(&all()).unwrap()[0].start.as_deref(),
+            Some(start)
+        );
     }
 }

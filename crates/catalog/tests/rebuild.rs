@@ -22,12 +22,20 @@ fn added(n: u32) -> Rebuilt {
 fn content(path: &Path) -> Vec<String> {
     let db = sqlite(path);
     let mut all = Vec::new();
-    for table in ["backupset", "backupmediaset", "backupmediafamily", "backupfile"] {
+    for table in [
+        "backupset",
+        "backupmediaset",
+        "backupmediafamily",
+        "backupfile",
+    ] {
         let columns = format!(
             "SELECT group_concat(quote(name), ', ') FROM pragma_table_info('{table}') WHERE name NOT IN ('backup_set_id', 'media_set_id')"
         );
         let columns = rows(&db, &columns).concat().replace('\'', "\"");
-        all.extend(rows(&db, &format!("SELECT '{table}', {columns} FROM {table} ORDER BY 1, 2, 3, 4, 5, 6")));
+        all.extend(rows(
+            &db,
+            &format!("SELECT '{table}', {columns} FROM {table} ORDER BY 1, 2, 3, 4, 5, 6"),
+        ));
     }
     all
 }
@@ -74,7 +82,10 @@ fn a_rebuilt_catalog_equals_the_one_that_recorded_the_backups() {
     assert_eq!(content(&rebuilt), learned);
 
     let newest = &catalog.history(&HistoryQuery::default()).unwrap()[0];
-    assert_eq!((newest.position, newest.files, newest.size_bytes), (3, 3, 9100));
+    assert_eq!(
+        (newest.position, newest.files, newest.size_bytes),
+        (3, 3, 9100)
+    );
     let stripe = |i| dir.path().join(format!("s{i}.bak")).display().to_string();
     assert_eq!(newest.devices, [stripe(1), stripe(2), stripe(3)]);
     let sql = "SELECT logical_name, file_size, backup_size, backed_up_page_count FROM backupfile
@@ -94,12 +105,20 @@ fn an_unfinished_set_is_counted_and_gets_no_row() {
     drop(begin_set(&devices, Disposition::Append, header(2), &FILES));
     let catalog = open(&dir.path().join("catalog.db"));
     // An orderly end cuts the unfinished set off again; a crash would not have.
-    assert_eq!(std::fs::metadata(dir.path().join("s1.bak")).unwrap().len(), whole);
+    assert_eq!(
+        std::fs::metadata(dir.path().join("s1.bak")).unwrap().len(),
+        whole
+    );
     assert_eq!(catalog.rebuild(&devices).unwrap(), added(1));
 
     write_set(&devices, Disposition::Append, header(2), &FILES);
-    let longer = std::fs::File::options().write(true).open(dir.path().join("s2.bak")).unwrap();
-    longer.set_len(longer.metadata().unwrap().len() - 1).unwrap();
+    let longer = std::fs::File::options()
+        .write(true)
+        .open(dir.path().join("s2.bak"))
+        .unwrap();
+    longer
+        .set_len(longer.metadata().unwrap().len() - 1)
+        .unwrap();
     let expected = Rebuilt {
         known: 1,
         incomplete: 1,
@@ -144,8 +163,13 @@ fn a_set_of_more_files_than_history_lists_lists_none_and_counts_them_all() {
         one.algorithm = Algorithm::Lz4;
         write_set(&devices, Disposition::Format, one, &files[..n]);
         assert_eq!(catalog.rebuild(&devices).unwrap(), added(1));
-        assert_eq!(catalog.history(&HistoryQuery::default()).unwrap().len() as u64, 1 + u64::from(n == 1000));
-        let sql = format!("SELECT count(*) FROM backupset JOIN backupfile USING (backup_set_id) WHERE longshore_file_count = {n}");
+        assert_eq!(
+            catalog.history(&HistoryQuery::default()).unwrap().len() as u64,
+            1 + u64::from(n == 1000)
+        );
+        let sql = format!(
+            "SELECT count(*) FROM backupset JOIN backupfile USING (backup_set_id) WHERE longshore_file_count = {n}"
+        );
         assert_eq!(count(&sqlite(catalog.path()), &sql), listed);
     }
 }
@@ -156,7 +180,13 @@ fn media_that_cannot_be_read_are_named_with_their_own_message() {
     let devices = stripes(dir.path(), 2);
     let catalog = open(&dir.path().join("catalog.db"));
     let missing = catalog.rebuild(&devices).unwrap_err();
-    assert!(matches!(missing, Error::Media(longshore_media::Error::Missing { .. })), "{missing}");
+    assert!(
+        matches!(
+            missing,
+            Error::Media(longshore_media::Error::Missing { .. })
+        ),
+        "{missing}"
+    );
     write_set(&devices, Disposition::New, header(1), &FILES);
     let half = catalog.rebuild(&devices[..1]).unwrap_err();
     assert_eq!(half.number(), Some(3132));

@@ -50,7 +50,9 @@ fn every_setting_is_found_by_its_name_in_any_case_and_refuses_what_is_out_of_ran
             let error = catalog.set_setting(setting, bad, Effect::Now).unwrap_err();
             assert_eq!(error.number(), Some(15129));
         }
-        catalog.set_setting(setting, row.maximum, Effect::Now).unwrap();
+        catalog
+            .set_setting(setting, row.maximum, Effect::Now)
+            .unwrap();
     }
     let unknown = "max worker threads".parse::<Setting>().unwrap_err();
     assert!(matches!(unknown, Error::UnknownSetting { .. }));

@@ -20,7 +20,9 @@ fn record(catalog: &Path, who: u64) {
         }
         if n < SHARED {
             catalog.record_backup(&backup(999_000 + n)).unwrap();
-            catalog.record_restore(&restore(backup(999_000 + n))).unwrap();
+            catalog
+                .record_restore(&restore(backup(999_000 + n)))
+                .unwrap();
         }
         assert!(catalog.history(&HistoryQuery::default()).unwrap().len() as u64 > n);
     }
@@ -29,8 +31,14 @@ fn record(catalog: &Path, who: u64) {
 fn assert_all_there(path: &Path, writers: u64) {
     assert_whole(path);
     let db = sqlite(path);
-    assert_eq!(count(&db, "SELECT count(*) FROM backupset"), writers * OWN + SHARED);
-    assert_eq!(count(&db, "SELECT count(*) FROM restorehistory"), writers * SHARED);
+    assert_eq!(
+        count(&db, "SELECT count(*) FROM backupset"),
+        writers * OWN + SHARED
+    );
+    assert_eq!(
+        count(&db, "SELECT count(*) FROM restorehistory"),
+        writers * SHARED
+    );
 }
 
 #[test]
@@ -38,13 +46,19 @@ fn processes_that_create_and_fill_one_catalog_together_lose_and_double_nothing()
     const CATALOG: &str = "LONGSHORE_TEST_SHARED_CATALOG";
     const WHO: &str = "LONGSHORE_TEST_WHO";
     if let Some(catalog) = std::env::var_os(CATALOG) {
-        return record(Path::new(&catalog), std::env::var(WHO).unwrap().parse().unwrap());
+        return record(
+            Path::new(&catalog),
+            std::env::var(WHO).unwrap().parse().unwrap(),
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("new/catalog.db");
     let writer = |who: u64| -> Child {
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "processes_that_create_and_fill_one_catalog_together_lose_and_double_nothing"])
+            .args([
+                "--exact",
+                "processes_that_create_and_fill_one_catalog_together_lose_and_double_nothing",
+            ])
             .env(CATALOG, &path)
             .env(WHO, who.to_string())
             .spawn()

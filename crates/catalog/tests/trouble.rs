@@ -49,7 +49,9 @@ fn a_writer_that_does_not_end_is_an_error_for_other_writers_and_none_for_readers
     let (_dir, path) = place();
     with_backups(&path, 2);
     let other = sqlite(&path);
-    other.execute_batch("BEGIN IMMEDIATE; DELETE FROM restorefile").unwrap();
+    other
+        .execute_batch("BEGIN IMMEDIATE; DELETE FROM restorefile")
+        .unwrap();
     let catalog = open(&path);
     assert_eq!(catalog.history(&HistoryQuery::default()).unwrap().len(), 2);
     let (refused, took) = in_time(|| catalog.record_backup(&backup(3)).unwrap_err());
@@ -65,8 +67,12 @@ fn a_catalog_held_exclusively_is_an_error_when_it_is_opened() {
     let (_dir, path) = place();
     with_backups(&path, 1);
     let other = sqlite(&path);
-    other.pragma_update(None, "locking_mode", "EXCLUSIVE").unwrap();
-    other.execute_batch("BEGIN; DELETE FROM restorefile; COMMIT").unwrap();
+    other
+        .pragma_update(None, "locking_mode", "EXCLUSIVE")
+        .unwrap();
+    other
+        .execute_batch("BEGIN; DELETE FROM restorefile; COMMIT")
+        .unwrap();
     let (refused, _) = in_time(|| use_it(&path).unwrap_err());
     assert!(matches!(refused, Error::Locked { .. }), "{refused}");
 }
@@ -90,7 +96,7 @@ fn a_lock_that_ends_in_time_is_waited_for() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let catalog = open(&path);
     std::thread::scope(|threads| {
-        threads.spawn(|| {
+        threads.spawn(move || {
             std::thread::sleep(Duration::from_millis(300));
             other.execute_batch("COMMIT").unwrap();
         });
@@ -110,7 +116,10 @@ fn garbage_is_damage_and_a_rebuild_puts_it_aside_and_starts_anew() {
         assert!(refused.hint().contains("longshore catalog rebuild"));
         let (catalog, aside) = Catalog::open_or_replace(&path).unwrap();
         let aside = aside.unwrap();
-        assert_eq!(aside, dir.path().join(format!("catalog.db.damaged-{round}")));
+        assert_eq!(
+            aside,
+            dir.path().join(format!("catalog.db.damaged-{round}"))
+        );
         assert_eq!(std::fs::read(&aside).unwrap(), garbage);
         assert!(catalog.record_backup(&backup(1)).unwrap());
         drop(catalog);
@@ -171,7 +180,10 @@ fn no_damage_to_the_file_makes_a_panic_or_a_long_wait() {
         }
     }
     // Enough of them must have hurt, or the images prove nothing.
-    assert!(refused >= 40 && replaced >= 20, "{refused} refused, {replaced} replaced");
+    assert!(
+        refused >= 40 && replaced >= 20,
+        "{refused} refused, {replaced} replaced"
+    );
 }
 
 #[test]
@@ -209,16 +221,21 @@ fn a_catalog_deleted_or_replaced_while_open_takes_no_more_records() {
 fn other_databases_are_refused_and_stay_as_they_were() {
     let (dir, path) = place();
     let app = sqlite(&path);
-    app.execute_batch("CREATE TABLE orders (id); INSERT INTO orders VALUES (7)").unwrap();
+    app.execute_batch("CREATE TABLE orders (id); INSERT INTO orders VALUES (7)")
+        .unwrap();
     drop(app);
     let named = dir.path().join("named.db");
     let app = sqlite(&named);
-    app.execute_batch("PRAGMA application_id = 99; PRAGMA user_version = 1").unwrap();
+    app.execute_batch("PRAGMA application_id = 99; PRAGMA user_version = 1")
+        .unwrap();
     drop(app);
     for path in [path, named] {
         let before = std::fs::read(&path).unwrap();
         assert!(matches!(Catalog::open(&path), Err(Error::Foreign { .. })));
-        assert!(matches!(Catalog::open_or_replace(&path), Err(Error::Foreign { .. })));
+        assert!(matches!(
+            Catalog::open_or_replace(&path),
+            Err(Error::Foreign { .. })
+        ));
         assert!(std::fs::read(&path).unwrap() == before);
         assert!(!dir.path().join("catalog.db-wal").exists());
     }
@@ -231,7 +248,17 @@ fn a_catalog_of_a_newer_version_is_refused_and_stays_as_it_was() {
     let newer = sqlite(&path);
     newer.execute_batch("PRAGMA user_version = 99").unwrap();
     let refused = Catalog::open(&path).unwrap_err();
-    assert!(matches!(refused, Error::Newer { found: 99, known: 1, .. }), "{refused}");
+    assert!(
+        matches!(
+            refused,
+            Error::Newer {
+                found: 99,
+                known: 1,
+                ..
+            }
+        ),
+        "{refused}"
+    );
     assert_eq!(rows(&newer, "PRAGMA user_version"), ["99"]);
 }
 
@@ -240,7 +267,10 @@ fn places_where_no_catalog_can_be_are_refused_at_once() {
     let (dir, path) = place();
     std::fs::write(&path, b"").unwrap();
     let fifo = dir.path().join("fifo");
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(&fifo)
+        .status()
+        .unwrap();
     assert!(made.success());
     for path in [
         dir.path(),
@@ -251,7 +281,11 @@ fn places_where_no_catalog_can_be_are_refused_at_once() {
         Path::new(""),
     ] {
         let (refused, took) = in_time(|| Catalog::open(path).unwrap_err());
-        assert!(matches!(refused, Error::Path { .. }), "{}: {refused}", path.display());
+        assert!(
+            matches!(refused, Error::Path { .. }),
+            "{}: {refused}",
+            path.display()
+        );
         assert!(took < Duration::from_secs(1));
         assert_eq!(refused.number(), Some(3009));
     }
@@ -261,5 +295,8 @@ fn places_where_no_catalog_can_be_are_refused_at_once() {
     use_it(&path).unwrap();
     let odd = dir.path().join(":memory:");
     use_it(&odd).unwrap();
-    assert_eq!(open(&odd).history(&HistoryQuery::default()).unwrap().len(), 2);
+    assert_eq!(
+        open(&odd).history(&HistoryQuery::default()).unwrap().len(),
+        2
+    );
 }
