@@ -112,10 +112,15 @@ impl Output {
         if self.stdout_taken {
             to_stderr(text);
         } else {
-            let mut out = io::stdout().lock();
-            // The reader may be gone; there is nobody left to tell.
-            let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            self.raw(text.as_bytes());
         }
+    }
+
+    /// Bytes that are the answer whatever `--json` and `--quiet` say.
+    pub fn raw(&self, bytes: &[u8]) {
+        let mut out = io::stdout().lock();
+        // The reader may be gone; there is nobody left to tell.
+        let _gone = out.write_all(bytes).and_then(|()| out.flush());
     }
 }
 

@@ -3,6 +3,7 @@
 mod backup;
 mod devices;
 mod list;
+mod project;
 mod restore;
 mod verify;
 
@@ -80,6 +81,9 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Restore(options) => restore::run(options, context),
         Command::Verify(options) => verify::run(options, context),
         Command::List(options) => list::run(options, context),
+        Command::Config(options) => project::config(options, context),
+        Command::Completions(options) => project::completions(options, context),
+        Command::Man(options) => project::man(options),
     }
 }
 

@@ -118,7 +118,7 @@ pub struct Disposing {
     pub init: bool,
 
     /// With --init: overwrite sets that have not expired too.
-    #[arg(long, requires = "init")]
+    #[arg(long, hide_short_help = true, requires = "init")]
     pub skip: bool,
 
     /// Write a new media set over whatever stands there (FORMAT).
@@ -149,23 +149,23 @@ pub struct Labels {
     pub name: Option<String>,
 
     /// Description of the backup set, at most 255 characters.
-    #[arg(long, value_name = "TEXT", value_parser = values::description)]
+    #[arg(long, hide_short_help = true, value_name = "TEXT", value_parser = values::description)]
     pub description: Option<String>,
 
     /// Name of the media set; with --append or --init it must be the one on the media.
-    #[arg(long, value_name = "TEXT", value_parser = values::name)]
+    #[arg(long, hide_short_help = true, value_name = "TEXT", value_parser = values::name)]
     pub media_name: Option<String>,
 
     /// Description of a new media set, at most 255 characters.
-    #[arg(long, value_name = "TEXT", value_parser = values::description)]
+    #[arg(long, hide_short_help = true, value_name = "TEXT", value_parser = values::description)]
     pub media_description: Option<String>,
 
     /// Mark the set as made out of turn: no later differential will build on it.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub copy_only: bool,
 
     /// When --init may overwrite the set: a date, or a moment such as 2027-01-31T06:00:00+01:00.
-    #[arg(long, value_name = "DATE", value_parser = values::moment)]
+    #[arg(long, hide_short_help = true, value_name = "DATE", value_parser = values::moment)]
     pub expires: Option<i64>,
 
     /// Days during which --init may not overwrite the set.
@@ -207,13 +207,13 @@ pub struct Reading {
     ///
     /// Volumes are found by mount point; this is for storage that is faster than one reader, or for one machine
     /// that must play several.
-    #[arg(long, value_name = "DIR=NAME", value_parser = values::pair())]
+    #[arg(long, hide_short_help = true, value_name = "DIR=NAME", value_parser = values::pair())]
     pub volume: Vec<Pair>,
 
     /// End the backup when the SQLite database's log grows by more than this meanwhile.
     ///
     /// While a backup reads, the write-ahead log cannot be emptied, so it grows with every commit. The growth
     /// is reported. The default is no limit.
-    #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::positive_size)]
     pub wal_growth_limit: Option<u64>,
 }

@@ -5,6 +5,7 @@
 
 mod backup;
 mod inspect;
+mod project;
 mod restore;
 pub mod values;
 
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use backup::Backup;
 pub use inspect::{List, Media, Verify};
+pub use project::{Completions, Config, ConfigAction, Man};
 pub use restore::Restore;
 
 const EXIT_CODES: &str = "\
@@ -41,7 +43,7 @@ Examples:
 /// media set. Databases are read while they are in use, and never written to. Stripes are gzip, zstd or
 /// LZ4 files that stock tools can unpack.
 #[derive(Debug, Parser)]
-#[command(name = "longshore", version, propagate_version = true, max_term_width = 100,
+#[command(name = "longshore", version, max_term_width = 100,
     after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct Cli {
     #[command(flatten)]
@@ -55,19 +57,31 @@ pub struct Cli {
 pub struct Global {
     /// Configuration file with databases, targets and defaults.
     ///
-    /// Without this option the first of these that exists is read: $XDG_CONFIG_HOME/longshore/longshore.toml
+    /// Or the environment's LONGSHORE_CONFIG. Without either the first of these that exists is read: $XDG_CONFIG_HOME/longshore/longshore.toml
     /// (or ~/.config/longshore/longshore.toml), /etc/longshore/longshore.toml. No file is needed: everything
     /// can be said on the command line. A file in the working directory is not read unasked, because
     /// whoever can write there could redirect a backup.
-    #[arg(long, value_name = "FILE", global = true, env = "LONGSHORE_CONFIG")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        env = "LONGSHORE_CONFIG",
+        hide_env = true
+    )]
     pub config: Option<PathBuf>,
 
     /// Where the history of backups and restores is kept, or `none`.
     ///
-    /// The default is `path` in the configuration's [catalog], else /var/lib/longshore/history.db for root and
+    /// Or the environment's LONGSHORE_CATALOG. The default is `path` in the configuration's [catalog], else /var/lib/longshore/history.db for root and
     /// ~/.local/state/longshore/history.db ($XDG_STATE_HOME) for others. A catalog that is lost or locked never
     /// fails a backup: it warns, and `longshore catalog rebuild` learns from the media again.
-    #[arg(long, value_name = "FILE", global = true, env = "LONGSHORE_CATALOG")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        env = "LONGSHORE_CATALOG",
+        hide_env = true
+    )]
     pub catalog: Option<OsString>,
 
     /// Print one JSON object on standard output, errors too.
@@ -96,6 +110,9 @@ pub enum Command {
     Restore(Restore),
     Verify(Verify),
     List(List),
+    Config(Config),
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Buffers and ceilings, common to all commands that move bytes.
@@ -108,14 +125,15 @@ pub struct Moving {
     /// bound. The default is SQL Server's (5 for each device and 2 for each volume), raised to what all workers
     /// of this machine need. A smaller number is kept, and fewer workers run. More than the default gains
     /// nothing unless a device stalls now and then.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, hide_short_help = true, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..))]
     pub buffer_count: Option<u32>,
 
     /// MAXTRANSFERSIZE: bytes of one buffer, a multiple of 64K up to 4M.
     ///
     /// The default is 1M: measured flat from 256K to 2M, slower at 4M, where a buffer leaves the core's
     /// second-level cache. A restore uses the size that the backup was made with.
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::size)]
     pub max_transfer_size: Option<u64>,
 
     /// Move at most so many bytes of the database per second.
@@ -137,7 +155,7 @@ pub struct Moving {
     ///
     /// Sets the idle I/O class of this process. Only some kernel schedulers (BFQ) honour it; --max-rate works
     /// everywhere.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub low_io_priority: bool,
 }
 
@@ -197,7 +215,7 @@ mod tests {
         walk(&Cli::command(), "longshore", &mut |path, command| {
             let mut command = command.clone().max_term_width(100);
             let lines = command.render_help().to_string().lines().count();
-            assert!(lines <= 60, "{path} -h has {lines} lines");
+            assert!(lines <= 45, "{path} -h has {lines} lines");
         });
     }
 }

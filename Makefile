@@ -1,0 +1,70 @@
+# Everything a person does with this repository. `make` alone lists the targets.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+WORK := .work
+BINARY := target/release/longshore
+# Tests look for `python3` with the modules that setup installs.
+export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint rust-test python-test bench soak fuzz man completions install clean
+
+help: ## Lists the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Installs what building and testing need (apt as root or with sudo; pip into .work/venv)
+	@./scripts/setup.sh
+
+build: setup ## Builds target/release/longshore
+	$(CARGO) build --release -p longshore
+
+demo: build ## Backs up, verifies and restores a sample database; report in .work/demo/report.html
+	@./scripts/demo.sh $(BINARY) $(WORK)/demo
+
+test: setup ## Formatting, lints and all tests; tools that are missing are failures here
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory rust-test
+	@$(MAKE) --no-print-directory python-test
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+rust-test:
+	LONGSHORE_REQUIRE_TOOLS=1 $(CARGO) test --workspace --all-targets
+
+python-test:
+	@./scripts/python-tests.sh
+
+bench: build ## Measures against the machine's own limits; records .work/bench
+	@./scripts/bench.sh $(BINARY) $(WORK)/bench
+
+soak: build ## Backups under writers with kills and random restores, for MINUTES (default 10)
+	@./scripts/soak.sh $(BINARY) $(WORK)/soak $(or $(MINUTES),10)
+
+fuzz: setup ## Runs every fuzz target for SECONDS each (default 30)
+	@./scripts/fuzz.sh $(or $(SECONDS),30)
+
+man: build ## Manual pages into target/man
+	@mkdir -p target/man && $(BINARY) man target/man && echo "target/man"
+
+completions: build ## Completion scripts into target/completions
+	@mkdir -p target/completions
+	@$(BINARY) completions bash > target/completions/longshore.bash
+	@$(BINARY) completions zsh > target/completions/_longshore
+	@$(BINARY) completions fish > target/completions/longshore.fish
+	@echo "target/completions"
+
+install: man completions ## Installs below PREFIX (/usr/local); DESTDIR for packagers
+	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/longshore
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -Dm644 target/completions/longshore.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longshore
+	install -Dm644 target/completions/_longshore $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longshore
+	install -Dm644 target/completions/longshore.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/longshore.fish
+
+clean: ## Removes build results and .work
+	$(CARGO) clean
+	rm -rf $(WORK)
