@@ -322,7 +322,7 @@ impl MediaSet {
                 Window::new(member.device.clone(), member.read.clone(), part.offset)?
             }
         };
-        BlockStream::begin(window, member.header.container, position)
+        BlockStream::begin(window, &member.header, position)
     }
 
     /// Calls `each` with every manifest item of a complete set, family by family, from the index alone.

@@ -1,10 +1,11 @@
 //! One family's blocks of one backup set, in the order they stand in the stripe.
 
+use longshore_codec::Algorithm;
 use longshore_io::crc32c_append;
 
 use crate::Error;
 use crate::block::HeadReader;
-use crate::header::{BlockHeader, SetHeader, SetTrailer};
+use crate::header::{BlockHeader, MediaHeader, SetHeader, SetTrailer};
 use crate::index;
 use crate::record::{Container, Kind, Malformed};
 use crate::window::Window;
@@ -44,9 +45,10 @@ impl BlockStream {
     /// `window` stands at the set header of position `position`, or, in a pipe, somewhere before it.
     pub(crate) fn begin(
         mut window: Window,
-        container: Container,
+        media: &MediaHeader,
         position: u32,
     ) -> Result<BlockStream, Error> {
+        let container = media.container;
         let mut framed = Vec::new();
         let mut skipped = 0;
         let mut scratch = vec![0; 64 << 10];
@@ -64,7 +66,10 @@ impl BlockStream {
                 Some((Kind::Set, body)) => {
                     let header = SetHeader::decode(body).map_err(|e| bad(&window, offset, e))?;
                     if header.position == position {
-                        if Container::of(header.algorithm) != container {
+                        let compressed = header.algorithm != Algorithm::None;
+                        if Container::of(header.algorithm) != container
+                            || compressed != media.compressed
+                        {
                             return Err(bad(&window, offset, Malformed::Field));
                         }
                         return Ok(BlockStream {

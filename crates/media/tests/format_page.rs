@@ -1,0 +1,747 @@
+//! Goal: `docs/format.md` and the code say the same.
+//! Method: every table of the page is read; encoders are given values that occur only once, and the
+//! bytes at each documented offset must be that value. A row or table that no test looks at fails, too.
+
+use std::collections::BTreeMap;
+
+use longshore_codec::{Algorithm, Compressor, Level, payload_bound};
+use longshore_media::block::{self, MANIFEST_HEAD_LEN};
+use longshore_media::header::{self, *};
+use longshore_media::manifest::{self, EXTENT_LEN, MarkKind};
+use longshore_media::record::{self, Container, Kind};
+use longshore_media::{Entry, EntryKind, Extent, Item, Mark, index};
+use uuid::Uuid;
+
+const PAGE: &str = include_str!("../../../docs/format.md");
+
+type Rows = Vec<Vec<&'static str>>;
+
+/// The rows of all tables under `### Table: ` headings, cells trimmed.
+fn tables() -> BTreeMap<&'static str, Rows> {
+    let mut tables = BTreeMap::new();
+    for section in PAGE.split("\n### Table: ").skip(1) {
+        let (title, rest) = section.split_once('\n').unwrap();
+        let rows = rest
+            .lines()
+            .skip_while(|l| !l.starts_with('|'))
+            .take_while(|l| l.starts_with('|'))
+            .skip(2)
+            .map(|l| l.trim_matches('|').split(" | ").map(str::trim).collect())
+            .collect();
+        assert!(tables.insert(title, rows).is_none(), "two tables {title:?}");
+    }
+    tables
+}
+
+fn table(title: &str) -> Rows {
+    let found = tables().remove(title);
+    found.unwrap_or_else(|| panic!("no table {title:?}"))
+}
+
+/// A number as the page writes it: `15,900`.
+fn number(text: &str) -> Option<u64> {
+    text.replace(',', "").parse().ok()
+}
+
+/// The bytes that the page prints between the first two backticks: `4c 53 48 52`.
+fn bytes(text: &str) -> Vec<u8> {
+    let hex = text.split('`').nth(1).unwrap().split(' ');
+    hex.map(|b| u8::from_str_radix(b, 16).unwrap()).collect()
+}
+
+/// Checks a table of fields against encoded bytes: fixed fields follow each other without a gap, and
+/// each holds what `expected` says. Gives the length of the fixed part and the names of the rest.
+fn check_fields(
+    title: &str,
+    encoded: &[u8],
+    expected: &[(&str, &[u8])],
+) -> (usize, Vec<&'static str>) {
+    let mut expected: BTreeMap<&str, &[u8]> = expected.iter().copied().collect();
+    let mut end = 0;
+    let mut open = Vec::new();
+    for row in table(title) {
+        let name = row[2];
+        let (Some(offset), Some(size)) = (number(row[0]), number(row[1])) else {
+            // The first field of open length begins where the fixed ones end.
+            if let (true, Some(offset)) = (open.is_empty(), number(row[0])) {
+                assert_eq!(offset, end, "{title}: offset of {name}");
+            }
+            open.push(name);
+            continue;
+        };
+        assert!(
+            open.is_empty(),
+            "{title}: {name} stands behind an open field"
+        );
+        assert_eq!(offset, end, "{title}: offset of {name}");
+        end = offset + size;
+        let found = &encoded[offset as usize..end as usize];
+        if name.starts_with("reserved") {
+            assert!(
+                found.iter().all(|b| *b == 0),
+                "{title}: {name} {found:02x?}"
+            );
+            continue;
+        }
+        let wanted = expected.remove(name);
+        assert_eq!(Some(found), wanted, "{title}: {name}");
+    }
+    assert!(expected.is_empty(), "{title}: the page lacks {expected:?}");
+    (end as usize, open)
+}
+
+fn uuid(n: u8) -> Uuid {
+    Uuid::from_bytes([n; 16])
+}
+
+/// Longer than any text may be.
+fn long() -> String {
+    "t".repeat(5000)
+}
+
+/// The limits that a table names for its texts.
+fn text_limits(title: &str) -> Vec<usize> {
+    let limit = |row: &Vec<&str>| {
+        let (_, rest) = row[3].split_once("text, at most ")?;
+        Some(number(rest.split(' ').next()?)? as usize)
+    };
+    table(title).iter().filter_map(limit).collect()
+}
+
+/// The lengths of the texts that stand one after the other in `bytes`.
+fn text_lens(mut bytes: &[u8]) -> Vec<usize> {
+    let mut lens = Vec::new();
+    while let Some((len, rest)) = bytes.split_first_chunk::<2>() {
+        lens.push(usize::from(u16::from_le_bytes(*len)));
+        bytes = &rest[lens[lens.len() - 1]..];
+    }
+    lens
+}
+
+#[test]
+fn the_crc_is_the_one_the_page_names() {
+    assert!(PAGE.contains("`123456789` is 0xE3069283, of no bytes 0."));
+    assert_eq!(longshore_io::crc32c(b"123456789"), 0xe306_9283);
+    assert_eq!(longshore_io::crc32c(b""), 0);
+}
+
+#[test]
+fn a_record_is_laid_out_as_in_its_table() {
+    let body = b"body of a record";
+    let mut framed = Vec::new();
+    Container::Zstd.append(Kind::Set, body, &mut framed);
+    let record = &framed[Container::Zstd.prefix_len()..];
+    let crc = longshore_io::crc32c(&[&record[..12], body].concat());
+    let (fixed, open) = check_fields(
+        "record",
+        record,
+        &[
+            ("magic", &bytes(table("record")[0][3])),
+            ("kind", &[2]),
+            ("body_len", &(body.len() as u32).to_le_bytes()),
+            ("crc", &crc.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open), (record::HEAD_LEN, vec!["body"]));
+    assert_eq!(&record[fixed..], body);
+    assert_eq!(bytes(table("record")[0][3]), record::MAGIC);
+}
+
+#[test]
+fn every_kind_of_record_has_its_number() {
+    let kinds = [
+        Kind::Media,
+        Kind::Set,
+        Kind::Manifest,
+        Kind::Block,
+        Kind::Index,
+        Kind::Trailer,
+    ];
+    let rows = table("kinds");
+    assert_eq!(rows.len(), kinds.len());
+    for (row, kind) in rows.iter().zip(kinds) {
+        assert_eq!(number(row[0]), Some(kind as u64));
+        assert_eq!(row[1], format!("{kind:?}"));
+    }
+}
+
+#[test]
+fn containers_begin_as_the_page_says_and_hold_the_algorithms_it_says() {
+    let containers = [Container::Gzip, Container::Zstd, Container::Lz4];
+    let rows = table("containers");
+    assert_eq!(rows.len(), containers.len());
+    for (row, container) in rows.iter().zip(containers) {
+        assert_eq!(number(row[0]), Some(container as u64));
+        assert_eq!(row[1], format!("{container:?}").to_lowercase());
+        let mut start = container.preamble().to_vec();
+        container.append(Kind::Media, b"", &mut start);
+        assert!(start.starts_with(&bytes(row[2])), "{container:?}");
+        assert_eq!(Container::detect(&bytes(row[2])), Some(container));
+        for algorithm in Algorithm::ALL {
+            let listed = row[3].split(", ").any(|name| name == algorithm.name());
+            assert_eq!(listed, Container::of(algorithm) == container, "{algorithm}");
+        }
+    }
+    let preamble = PAGE.split("an empty LZ4 frame:\n").nth(1).unwrap();
+    assert_eq!(bytes(preamble), record::LZ4_PREAMBLE);
+}
+
+#[test]
+fn records_are_carried_as_in_their_tables() {
+    let body = [7u8; 300];
+    let n = (record::HEAD_LEN + body.len()) as u16;
+    let title = "record in a gzip stripe";
+    let rows = table(title);
+    let mut framed = Vec::new();
+    Container::Gzip.append(Kind::Index, &body, &mut framed);
+    let (fixed, open) = check_fields(
+        title,
+        &framed,
+        &[
+            ("head", &bytes(rows[0][3])),
+            ("xlen", &(4 + n).to_le_bytes()),
+            ("id", &bytes(rows[2][3])),
+            ("len", &n.to_le_bytes()),
+        ],
+    );
+    assert_eq!(fixed, Container::Gzip.prefix_len());
+    assert_eq!(open, ["record", "tail"]);
+    assert_eq!(bytes(rows[5][3]), framed[fixed + usize::from(n)..]);
+
+    let title = "record in a zstd or LZ4 stripe";
+    let magic = bytes(table(title)[0][3]);
+    for container in [Container::Zstd, Container::Lz4] {
+        let mut framed = Vec::new();
+        container.append(Kind::Index, &body, &mut framed);
+        let expected: [(&str, &[u8]); 2] =
+            [("magic", &magic), ("len", &u32::from(n).to_le_bytes())];
+        let (fixed, open) = check_fields(title, &framed, &expected);
+        assert_eq!((fixed, open), (container.prefix_len(), vec!["record"]));
+        assert_eq!(framed.len(), fixed + usize::from(n));
+    }
+}
+
+#[test]
+fn the_media_header_is_laid_out_as_in_its_table() {
+    let header = MediaHeader {
+        media_set: uuid(1),
+        family_uuid: uuid(2),
+        family: 3,
+        family_count: 4,
+        parity_count: 0,
+        container: Container::Lz4,
+        compressed: true,
+        created_us: -5,
+        generation: 6,
+        name: long(),
+        description: long(),
+        software: long(),
+    };
+    let encoded = header.encode();
+    let (fixed, open) = check_fields(
+        "media header",
+        &encoded,
+        &[
+            ("media_set", &[1; 16]),
+            ("family_uuid", &[2; 16]),
+            ("family", &3u16.to_le_bytes()),
+            ("family_count", &4u16.to_le_bytes()),
+            ("parity_count", &[0; 2]),
+            ("container", &[Container::Lz4 as u8]),
+            ("compressed", &[1]),
+            ("created_us", &(-5i64).to_le_bytes()),
+            ("compatible", &COMPATIBLE_WRITTEN.to_le_bytes()),
+            ("incompatible", &INCOMPATIBLE_KNOWN.to_le_bytes()),
+            ("generation", &6u32.to_le_bytes()),
+        ],
+    );
+    assert_eq!(open, ["name", "description", "software"]);
+    assert_eq!(text_lens(&encoded[fixed..]), text_limits("media header"));
+    assert!(PAGE.contains("Version 1 knows no incompatible bit and sets none of either kind."));
+    assert_eq!((COMPATIBLE_WRITTEN, INCOMPATIBLE_KNOWN), (0, 0));
+}
+
+#[test]
+fn the_set_header_is_laid_out_as_in_its_table() {
+    let header = SetHeader {
+        set: uuid(1),
+        position: 2,
+        start_us: -3,
+        source_kind: 4,
+        backup_type: BackupType::Database,
+        algorithm: Algorithm::Zstd,
+        level: Level::Number(-6),
+        buffer_bytes: 7,
+        page_bytes: 8,
+        copy_only: true,
+        expires_us: Some(9),
+        time_zone: -10,
+        database: long(),
+        name: long(),
+        description: long(),
+        machine: long(),
+        user: long(),
+        origin: long(),
+    };
+    let encoded = header.encode();
+    let (fixed, open) = check_fields(
+        "set header",
+        &encoded,
+        &[
+            ("set", &[1; 16]),
+            ("position", &2u32.to_le_bytes()),
+            ("start_us", &(-3i64).to_le_bytes()),
+            ("source_kind", &[4]),
+            ("backup_type", &[1]),
+            ("algorithm", &[Algorithm::Zstd as u8]),
+            ("level", &(-6i16).to_le_bytes()),
+            ("time_zone", &(-10i16).to_le_bytes()),
+            ("buffer_bytes", &7u32.to_le_bytes()),
+            ("page_bytes", &8u32.to_le_bytes()),
+            ("flags", &1u32.to_le_bytes()),
+            ("compatible", &COMPATIBLE_WRITTEN.to_le_bytes()),
+            ("incompatible", &INCOMPATIBLE_KNOWN.to_le_bytes()),
+            ("expires_us", &9i64.to_le_bytes()),
+        ],
+    );
+    assert_eq!(
+        open,
+        [
+            "database",
+            "name",
+            "description",
+            "machine",
+            "user",
+            "origin"
+        ]
+    );
+    assert_eq!(text_lens(&encoded[fixed..]), text_limits("set header"));
+    let level_at = |level| {
+        let encoded = SetHeader {
+            level,
+            ..header.clone()
+        }
+        .encode();
+        u16::from_le_bytes([encoded[32], encoded[33]])
+    };
+    for (level, name) in [
+        (Level::Low, "LOW"),
+        (Level::Medium, "MEDIUM"),
+        (Level::High, "HIGH"),
+    ] {
+        assert!(PAGE.contains(&format!("0x{:04X} {name}", level_at(level))));
+    }
+}
+
+#[test]
+fn block_and_manifest_records_are_laid_out_as_in_their_tables() {
+    // Long enough for one Manifest record, so that both kinds are written.
+    let manifest: Vec<u8> = (0..20_000u32).map(|n| n as u8).collect();
+    let header = BlockHeader {
+        set: uuid(1),
+        sequence: 2,
+        plain_len: 3000,
+        stored_len: 400,
+        plain_crc: 5,
+        stored_crc: 6,
+        manifest_crc: 0,
+        manifest_len: 0,
+        manifest_parts: 0,
+        algorithm: Algorithm::QatDeflate,
+    };
+    let container = Container::Zstd;
+    let mut out = vec![0; block::head_len(container, manifest.len())];
+    block::put_head(container, header, &manifest, &mut out);
+    let len = container.framed_len_at(&out).unwrap();
+    let (kind, body) = container.parse(&out[..len]).unwrap();
+    assert_eq!(kind, Kind::Manifest);
+    let (fixed, open) = check_fields(
+        "manifest record",
+        body,
+        &[
+            ("set", &[1; 16]),
+            ("sequence", &2u64.to_le_bytes()),
+            ("part", &[0; 2]),
+        ],
+    );
+    assert_eq!((fixed, open), (MANIFEST_HEAD_LEN, vec!["bytes"]));
+    let first_part = &body[fixed..];
+    assert_eq!(first_part.len(), 15_872);
+    assert!(PAGE.contains("each takes the next 15,872 bytes"));
+    assert_eq!(record::BODY_MAX - BLOCK_FIXED_LEN, 15_828);
+    assert!(PAGE.contains("A manifest of up to 15,828 bytes stands in the Block record alone"));
+
+    let (kind, body) = container.parse(&out[len..]).unwrap();
+    assert_eq!(kind, Kind::Block);
+    let (fixed, open) = check_fields(
+        "block header",
+        body,
+        &[
+            ("set", &[1; 16]),
+            ("sequence", &2u64.to_le_bytes()),
+            ("plain_len", &3000u32.to_le_bytes()),
+            ("stored_len", &400u32.to_le_bytes()),
+            ("plain_crc", &5u32.to_le_bytes()),
+            ("stored_crc", &6u32.to_le_bytes()),
+            (
+                "manifest_crc",
+                &longshore_io::crc32c(&manifest).to_le_bytes(),
+            ),
+            ("manifest_len", &20_000u32.to_le_bytes()),
+            ("manifest_parts", &1u16.to_le_bytes()),
+            ("algorithm", &[Algorithm::QatDeflate as u8]),
+        ],
+    );
+    assert_eq!((fixed, open), (BLOCK_FIXED_LEN, vec!["bytes"]));
+    assert_eq!([first_part, &body[fixed..]].concat(), manifest);
+    for plain in [1, 255, 256, 1 << 20] {
+        assert_eq!(header::stored_max(plain), plain + plain / 256 + 1024);
+    }
+    assert!(PAGE.contains("At most `plain_len` + `plain_len` / 256 + 1,024"));
+}
+
+#[test]
+fn manifest_items_are_laid_out_as_in_their_tables() {
+    let entry = |kind| Entry {
+        path: "a/b".into(),
+        kind,
+        first: true,
+        mode: 0o4321,
+        uid: 2,
+        gid: 3,
+        mtime_ns: -4,
+        len: 5,
+    };
+    let kinds = [
+        ("file", EntryKind::File, ""),
+        ("directory", EntryKind::Dir, ""),
+        (
+            "symbolic link",
+            EntryKind::Symlink {
+                target: "cd".into(),
+            },
+            "cd",
+        ),
+        ("hard link", EntryKind::HardLink { target: "e".into() }, "e"),
+    ];
+    for (i, (name, kind, target)) in kinds.into_iter().enumerate() {
+        let number = i as u8 + 1;
+        assert!(table("item Entry")[1][3].contains(&format!("{number} {name}")));
+        let mut encoded = Vec::new();
+        Item::Entry(entry(kind)).encode(&mut encoded);
+        let (fixed, open) = check_fields(
+            "item Entry",
+            &encoded,
+            &[
+                ("tag", &[1]),
+                ("kind", &[number]),
+                ("flags", &1u16.to_le_bytes()),
+                ("mode", &0o4321u32.to_le_bytes()),
+                ("uid", &2u32.to_le_bytes()),
+                ("gid", &3u32.to_le_bytes()),
+                ("mtime_ns", &(-4i64).to_le_bytes()),
+                ("len", &5u64.to_le_bytes()),
+                ("path_len", &3u16.to_le_bytes()),
+            ],
+        );
+        assert_eq!(open, ["path", "target_len", "target"]);
+        let rest = [&b"a/b"[..], &[target.len() as u8, 0], target.as_bytes()].concat();
+        assert_eq!(encoded[fixed..], rest);
+    }
+
+    let mut encoded = Vec::new();
+    Item::Extent(Extent { offset: 6, len: 7 }).encode(&mut encoded);
+    let (fixed, open) = check_fields(
+        "item Extent",
+        &encoded,
+        &[
+            ("tag", &[2]),
+            ("offset", &6u64.to_le_bytes()),
+            ("len", &7u32.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open.len()), (EXTENT_LEN, 0));
+    assert_eq!(encoded.len(), EXTENT_LEN);
+
+    let kinds = [
+        (MarkKind::Modified, 1, "1: changed"),
+        (MarkKind::Shrunk, 2, "2: ended early"),
+        (MarkKind::Vanished, 3, "3: gone"),
+    ];
+    for (kind, number, words) in kinds {
+        assert!(table("item Mark")[1][3].contains(words));
+        let mut encoded = Vec::new();
+        let path = "pq".into();
+        Item::Mark(Mark { path, kind }).encode(&mut encoded);
+        let expected: [(&str, &[u8]); 3] = [
+            ("tag", &[3]),
+            ("kind", &[number]),
+            ("path_len", &2u16.to_le_bytes()),
+        ];
+        let (fixed, open) = check_fields("item Mark", &encoded, &expected);
+        assert_eq!((open, &encoded[fixed..]), (vec!["path"], &b"pq"[..]));
+    }
+}
+
+#[test]
+fn algorithms_have_their_numbers() {
+    let rows = table("algorithms");
+    assert_eq!(rows.len(), Algorithm::ALL.len());
+    for (row, algorithm) in rows.iter().zip(Algorithm::ALL) {
+        assert_eq!(number(row[0]), Some(algorithm as u64));
+        assert_eq!(row[1], algorithm.name());
+    }
+}
+
+#[test]
+fn index_chunks_are_laid_out_as_in_their_tables() {
+    let container = Container::Zstd;
+    let mut builder = index::Builder::default();
+    builder.add(0, 1, 2, 3, b"");
+    let first = builder.flush(container, 4000);
+    builder.add(5, 6, 7, 9, b"manifest");
+    let chunk = builder.flush(container, 9000);
+    let (kind, body) = container.parse(&chunk).unwrap();
+    assert_eq!(kind, Kind::Index);
+    let raw_len = index::BLOCK_ROW_LEN + b"manifest".len();
+    let (fixed, open) = check_fields(
+        "index record",
+        body,
+        &[
+            ("previous_offset", &4000u64.to_le_bytes()),
+            ("previous_len", &(first.len() as u32).to_le_bytes()),
+            ("raw_len", &(raw_len as u32).to_le_bytes()),
+            ("part", &[0; 2]),
+            ("count", &1u16.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open), (index::PART_HEAD_LEN, vec!["bytes"]));
+    let raw = miniz_oxide::inflate::decompress_to_vec(&body[fixed..]).unwrap();
+    let (fixed, open) = check_fields(
+        "index row",
+        &raw,
+        &[
+            ("sequence", &5u64.to_le_bytes()),
+            ("offset", &6u64.to_le_bytes()),
+            ("len", &7u32.to_le_bytes()),
+            ("plain_len", &9u32.to_le_bytes()),
+            ("manifest_len", &8u32.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open), (index::BLOCK_ROW_LEN, vec!["manifest"]));
+    assert_eq!(&raw[fixed..], b"manifest");
+    assert!(PAGE.contains("all but the last are full (15,876 bytes each)"));
+    assert_eq!(record::BODY_MAX - index::PART_HEAD_LEN, 15_876);
+}
+
+#[test]
+fn the_trailer_is_laid_out_as_in_its_table() {
+    let trailer = SetTrailer {
+        set: uuid(1),
+        position: 2,
+        damaged: true,
+        finish_us: -3,
+        set_offset: 4,
+        previous_trailer: 5,
+        blocks_here: 6,
+        blocks_total: 7,
+        plain_bytes_total: 8,
+        stored_bytes_total: 9,
+        entries_total: 10,
+        files_total: 11,
+        index_offset: 12,
+        index_len: 13,
+        chain_crc: 14,
+    };
+    let (fixed, open) = check_fields(
+        "set trailer",
+        &trailer.encode(),
+        &[
+            ("set", &[1; 16]),
+            ("position", &2u32.to_le_bytes()),
+            ("flags", &1u32.to_le_bytes()),
+            ("finish_us", &(-3i64).to_le_bytes()),
+            ("set_offset", &4u64.to_le_bytes()),
+            ("previous_trailer", &5u64.to_le_bytes()),
+            ("blocks_here", &6u64.to_le_bytes()),
+            ("blocks_total", &7u64.to_le_bytes()),
+            ("plain_bytes_total", &8u64.to_le_bytes()),
+            ("stored_bytes_total", &9u64.to_le_bytes()),
+            ("entries_total", &10u64.to_le_bytes()),
+            ("files_total", &11u64.to_le_bytes()),
+            ("index_offset", &12u64.to_le_bytes()),
+            ("index_len", &13u32.to_le_bytes()),
+            ("chain_crc", &14u32.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open.len()), (TRAILER_LEN, 0));
+    assert!(PAGE.contains("234 bytes\nin a gzip stripe and 216 in the others"));
+    assert_eq!(Container::Gzip.framed_len(TRAILER_LEN), 234);
+    assert_eq!(Container::Zstd.framed_len(TRAILER_LEN), 216);
+    assert_eq!(Container::Lz4.framed_len(TRAILER_LEN), 216);
+}
+
+fn payload(algorithm: Algorithm, plain: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; payload_bound(algorithm, plain.len())];
+    let mut compressor = Compressor::new(algorithm, Level::Low).unwrap();
+    let len = compressor.compress(plain, &mut out).len;
+    out.truncate(len);
+    out
+}
+
+#[test]
+fn payloads_are_laid_out_as_in_their_tables() {
+    let plain: Vec<u8> = (0..100_000u32).map(|n| (n / 700) as u8).collect();
+    let plain_len = plain.len() as u32;
+
+    let rows = table("LZ4 frame");
+    for (algorithm, stored) in [(Algorithm::None, 1 << 31), (Algorithm::Lz4, 0)] {
+        let frame = payload(algorithm, &plain);
+        let block_len = (frame.len() - 23) as u32 | stored;
+        // The checksum itself is compared by the Python reader, which has its own XXH32.
+        let checksum = frame[14];
+        let (fixed, open) = check_fields(
+            "LZ4 frame",
+            &frame,
+            &[
+                ("magic", &bytes(rows[0][3])),
+                ("flags", &bytes(rows[1][3])),
+                ("block_max", &bytes(rows[2][3])),
+                ("content_size", &u64::from(plain_len).to_le_bytes()),
+                ("header_checksum", &[checksum]),
+                ("block_len", &block_len.to_le_bytes()),
+            ],
+        );
+        assert_eq!((fixed, open), (19, vec!["block", "end"]));
+        assert!(frame.ends_with(&[0; 4]));
+    }
+
+    let frame = payload(Algorithm::MsXpress, &plain);
+    let (fixed, open) = check_fields(
+        "MS_XPRESS frame",
+        &frame,
+        &[
+            ("magic", &bytes(table("MS_XPRESS frame")[0][3])),
+            ("len", &(frame.len() as u32 - 8).to_le_bytes()),
+            ("plain_len", &plain_len.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open), (12, vec!["lengths", "chunks"]));
+    let chunk_len = |at| usize::from(u16::from_le_bytes([frame[at], frame[at + 1]])) + 1;
+    assert_eq!(frame.len(), 12 + 4 + chunk_len(12) + chunk_len(14));
+
+    let member = payload(Algorithm::QatDeflate, &plain);
+    let rows = table("gzip member");
+    let (fixed, open) = check_fields(
+        "gzip member",
+        &member,
+        &[
+            ("head", &bytes(rows[0][3])),
+            ("xlen", &12u16.to_le_bytes()),
+            ("id", &bytes(rows[2][3])),
+            ("len", &8u16.to_le_bytes()),
+            ("src_len", &plain_len.to_le_bytes()),
+            ("dest_len", &(member.len() as u32 - 32).to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open), (24, vec!["deflate", "crc32", "isize"]));
+    let deflate = &member[24..member.len() - 8];
+    let inflated = miniz_oxide::inflate::decompress_to_vec(deflate).unwrap();
+    assert_eq!(inflated, plain);
+    assert!(member.ends_with(&plain_len.to_le_bytes()));
+
+    let frame = payload(Algorithm::Zstd, &plain);
+    assert!(frame.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+    // Frame header descriptor, RFC 8878 3.1.1.1.1: no checksum, no dictionary, some content size.
+    assert_eq!(frame[4] & 0b0000_0111, 0);
+    assert_ne!(frame[4] & 0b1110_0000, 0);
+}
+
+#[test]
+fn limits_are_those_of_the_code() {
+    let extra = |manifest_len| block::head_len(Container::Zstd, manifest_len) - manifest_len;
+    let manifest_record = Container::Zstd.framed_len(0) + MANIFEST_HEAD_LEN;
+    let code: BTreeMap<&str, usize> = [
+        ("BODY_MAX", record::BODY_MAX),
+        ("FAMILIES_MAX", usize::from(FAMILIES_MAX)),
+        ("SETS_MAX", SETS_MAX as usize),
+        ("PLAIN_MAX", PLAIN_MAX),
+        ("MANIFEST_MAX", MANIFEST_MAX),
+        (
+            "MANIFEST_PARTS_MAX",
+            (extra(MANIFEST_MAX) - extra(0)) / manifest_record,
+        ),
+        ("PATH_MAX", manifest::PATH_MAX),
+        ("CHUNK_RAW", index::CHUNK_RAW),
+        ("CHUNK_RAW_MAX", index::CHUNK_RAW_MAX),
+        ("INDEX_PARTS_MAX", index::PARTS_MAX),
+        ("TRAILER_LEN", TRAILER_LEN),
+        ("BLOCK_FIXED_LEN", BLOCK_FIXED_LEN),
+    ]
+    .into();
+    let page: BTreeMap<&str, usize> = table("limits")
+        .iter()
+        .map(|row| (row[0], number(row[1]).unwrap() as usize))
+        .collect();
+    assert_eq!(page, code);
+    assert!(PAGE.contains("(writers of this version: 4,194,304)"));
+    assert_eq!(longshore_codec::PLAIN_LEN_MAX, 4_194_304);
+    // Limits that the prose repeats.
+    for words in [
+        "bytes of the body, at most 15,900",
+        "1 to 33,554,432",
+        "bytes of the whole manifest, at most 65,536",
+        "after inflating, at most 327,708",
+        "records of the chunk, at most 24",
+        "when its raw bytes reach 262,144",
+        "There are at most 4.",
+    ] {
+        assert!(PAGE.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn the_example_is_what_the_code_writes() {
+    let mut manifest = Vec::new();
+    Entry {
+        path: "a".into(),
+        kind: EntryKind::File,
+        first: true,
+        mode: 0o644,
+        uid: 1000,
+        gid: 1000,
+        mtime_ns: 1_000_000_000,
+        len: 0,
+    }
+    .encode(&mut manifest);
+    let header = BlockHeader {
+        set: Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
+        sequence: 7,
+        plain_len: 0,
+        stored_len: 0,
+        plain_crc: 0,
+        stored_crc: 0,
+        manifest_crc: 0,
+        manifest_len: 0,
+        manifest_parts: 0,
+        algorithm: Algorithm::QatDeflate,
+    };
+    let mut out = vec![0; block::head_len(Container::Gzip, manifest.len())];
+    block::put_head(Container::Gzip, header, &manifest, &mut out);
+    let line = |(i, bytes): (usize, &[u8])| {
+        let hex: Vec<String> = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        format!("{:04x}  {}\n", i * 16, hex.join(" "))
+    };
+    let code: String = out.chunks(16).enumerate().map(line).collect();
+    let page = PAGE.split("```hex\n").nth(1).unwrap();
+    assert_eq!(page.split("```").next().unwrap(), code);
+}
+
+#[test]
+fn every_table_of_the_page_is_compared_with_the_code() {
+    let tests = include_str!("format_page.rs");
+    for title in tables().keys() {
+        let quoted = format!("\"{title}\"");
+        assert!(tests.contains(&quoted), "no test reads {title:?}");
+    }
+}
