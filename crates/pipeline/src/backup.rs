@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
-use longshore_io::{Buffer, Gate, Pass, Pool, Throttle, Via, crc32c};
+use longshore_io::{Buffer, Gate, Pass, Pool, Throttle, Via, crc32c, facts};
 use longshore_media::block::{head_len, put_head};
 use longshore_media::device::DeviceClass;
 use longshore_media::header::MANIFEST_MAX;
@@ -26,11 +26,12 @@ use uuid::Uuid;
 use crate::crew::{Crew, join};
 use crate::feed::{Feed, Job};
 use crate::handoff::Handoff;
+use crate::history::{self, Finished};
 use crate::measure::{Counters, Sampler, lap, process_cpu};
 use crate::plan::{ALIGN, Plan, Sizes};
 use crate::report::{BackupReport, ChangedFile, FileTotals, Run, mark_text};
 use crate::request::{BackupRequest, OnChange};
-use crate::{Error, House, Observer, history};
+use crate::{Error, House, Observer};
 
 /// Changed files named in a report; all of them are marked in the set.
 const CHANGED_MAX: usize = 100;
@@ -137,8 +138,8 @@ pub fn run(
         database: about.database.clone(),
         name: request.name.clone(),
         description: request.description.clone(),
-        machine: history::machine(),
-        user: history::user(),
+        machine: facts::host_name(),
+        user: facts::user_name(),
         origin: history::origin(&request.source),
     };
     let set_plan = SetPlan {
@@ -219,7 +220,6 @@ pub fn run(
     };
     house.check_cancel()?;
     let (set_header, media_set) = (writer.header.clone(), writer.media_set);
-    let families = writer.families.len();
     let stored_bytes = writer.seal(&totals)?;
     let elapsed = clock.now() - started;
     let mut report = BackupReport {
@@ -256,17 +256,18 @@ pub fn run(
             marks.len()
         ));
     }
-    if !is_nul || house.catalog.is_some() {
-        let recorded = history::record_backup(
-            house,
-            &devices,
-            &set_header,
-            &totals,
-            stored_bytes,
-            families,
-        );
-        report.run.warnings.extend(recorded.err());
-    }
+    let finished = Finished {
+        request,
+        devices: &devices,
+        media_set,
+        header: &set_header,
+        totals,
+        stored_bytes,
+    };
+    report
+        .run
+        .warnings
+        .extend(history::record_backup(house, &finished).err());
     for warning in &report.run.warnings {
         observer.warning(warning);
     }
@@ -347,8 +348,8 @@ impl Shared<'_> {
                     .map(|_| scope.spawn(|| self.crew.work("worker", || self.compress_all(&feed))))
                     .collect();
                 threads.into_iter().for_each(|t| {
-                join(t);
-            });
+                    join(t);
+                });
             });
             let mut feed = feed.into_inner();
             self.note_changes(std::mem::take(&mut feed.changes))?;

@@ -1,43 +1,33 @@
 //! What goes into the catalog, and where its facts come from.
+//!
+//! Failures come back as texts: the backup or restore itself has succeeded, so they are warnings (3009).
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longshore_catalog::{
+    BackupRecord, Catalog, FamilyRecord, FileList, MediaRecord, RestoreKind, RestoreRecord,
+    RestoredFile,
+};
+use longshore_codec::Algorithm;
+use longshore_media::device::DeviceClass;
 use longshore_media::{BackupDevice, MediaSet, SetHeader, SetTrailer, Totals};
-
 use longshore_source::SourceSpec;
+use uuid::Uuid;
 
 use crate::House;
-use crate::request::RestoreRequest;
+use crate::request::{BackupRequest, RestoreRequest};
 
-pub fn machine() -> String {
-    String::new()
-}
-pub fn user() -> String {
-    String::new()
-}
-pub fn time_zone_quarters(_unix_us: i64) -> i16 {
-    0
-}
-pub fn record_backup(
-    _h: &House,
-    _d: &[Arc<dyn BackupDevice>],
-    _s: &SetHeader,
-    _t: &Totals,
-    _b: u64,
-    _f: usize,
-) -> Result<(), String> {
-    Ok(())
-}
-pub fn record_restore(
-    _h: &House,
-    _m: &MediaSet,
-    _d: &[Arc<dyn BackupDevice>],
-    _s: &SetHeader,
-    _t: &SetTrailer,
-    _r: &RestoreRequest,
-    _now: i64,
-) -> Result<(), String> {
-    Ok(())
+/// SQL Server's value for an unknown time zone.
+const TIME_ZONE_UNKNOWN: i16 = 127;
+
+/// Offset of local time from UTC at a moment, in quarter hours.
+pub fn time_zone_quarters(unix_us: i64) -> i16 {
+    let Ok(at) = jiff::Timestamp::from_microsecond(unix_us) else {
+        return TIME_ZONE_UNKNOWN;
+    };
+    let seconds = jiff::tz::TimeZone::system().to_offset(at).seconds();
+    i16::try_from(seconds / 900).unwrap_or(TIME_ZONE_UNKNOWN)
 }
 
 /// Where a source is, for people.
@@ -48,5 +38,119 @@ pub fn origin(source: &SourceSpec) -> String {
             let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
             format!("files:{}", paths.join(" "))
         }
+    }
+}
+
+/// A finished backup.
+pub struct Finished<'a> {
+    pub request: &'a BackupRequest,
+    pub devices: &'a [Arc<dyn BackupDevice>],
+    pub media_set: Uuid,
+    pub header: &'a SetHeader,
+    pub totals: Totals,
+    pub stored_bytes: u64,
+}
+
+pub fn record_backup(house: &House, finished: &Finished) -> Result<(), String> {
+    let Some(path) = &house.catalog else {
+        return Ok(());
+    };
+    let devices = finished.devices;
+    let record = if devices[0].class() == DeviceClass::File {
+        let media = MediaSet::open(devices).map_err(warning)?;
+        let set = media.set(finished.header.position).map_err(warning)?;
+        let trailer = set.trailer.ok_or("the set has no trailer")?;
+        let mut record = BackupRecord::of(MediaRecord::of(&media, devices), set.header, &trailer);
+        record.read_files(&media).map_err(warning)?;
+        record
+    } else {
+        // What went to NUL or down a pipe cannot be read back: the run knows it.
+        let request = finished.request;
+        BackupRecord {
+            media: MediaRecord {
+                uuid: finished.media_set,
+                name: request.media_name.clone(),
+                description: request.media_description.clone(),
+                software: concat!("Longshore ", env!("CARGO_PKG_VERSION")).into(),
+                compressed: request.algorithm != Algorithm::None,
+                families: devices
+                    .iter()
+                    .map(|d| FamilyRecord::new(&**d, None))
+                    .collect(),
+            },
+            header: finished.header.clone(),
+            totals: finished.totals,
+            stored_bytes: finished.stored_bytes,
+            files: FileList::default(),
+        }
+    };
+    let catalog = Catalog::open(path).map_err(warning)?;
+    catalog.record_backup(&record).map(drop).map_err(warning)
+}
+
+pub fn record_restore(
+    house: &House,
+    media: &MediaSet,
+    devices: &[Arc<dyn BackupDevice>],
+    header: &SetHeader,
+    trailer: &SetTrailer,
+    request: &RestoreRequest,
+    (start_us, plain_bytes): (i64, u64),
+) -> Result<(), String> {
+    let Some(path) = &house.catalog else {
+        return Ok(());
+    };
+    let mut backup = BackupRecord::of(MediaRecord::of(media, devices), header.clone(), trailer);
+    if media.stored_bytes().map_err(warning)?.is_some() {
+        backup.read_files(media).map_err(warning)?;
+    }
+    let restored = |path: &Path| RestoredFile {
+        path: path.into(),
+        destination: request.target.join(moved(&request.moves, path)),
+    };
+    let wanted =
+        |p: &Path| request.only.is_empty() || request.only.iter().any(|o| p.starts_with(o));
+    let files = backup
+        .files
+        .iter()
+        .filter(|(p, _)| wanted(p))
+        .map(|(p, _)| restored(p))
+        .collect();
+    let finish_us = house.now_us();
+    let record = RestoreRecord {
+        database: header.database.clone(),
+        target: request.target.clone(),
+        user: longshore_io::facts::user_name(),
+        kind: if request.only.is_empty() {
+            RestoreKind::Database
+        } else {
+            RestoreKind::Files
+        },
+        replace: request.replace,
+        start_us,
+        finish_us,
+        time_zone: time_zone_quarters(finish_us),
+        plain_bytes,
+        files,
+        backup,
+    };
+    let catalog = Catalog::open(path).map_err(warning)?;
+    catalog.record_restore(&record).map(drop).map_err(warning)
+}
+
+fn warning(error: impl std::fmt::Display) -> String {
+    format!("the history could not be written (3009): {error}")
+}
+
+/// A path of the set after moves: the longest moved ancestor decides.
+pub fn moved(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
+    let longest = moves
+        .iter()
+        .filter(|(from, _)| path.starts_with(from))
+        .max_by_key(|(from, _)| from.as_os_str().len());
+    match longest.map(|(from, to)| (to, path.strip_prefix(from))) {
+        Some((to, Ok(rest))) if !rest.as_os_str().is_empty() => to.join(rest),
+        Some((to, _)) => to.clone(),
+        None => path.into(),
     }
 }

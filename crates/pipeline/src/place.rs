@@ -13,6 +13,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use longshore_media::{Entry, EntryKind, Extent};
 use longshore_source::SourceKind;
 use parking_lot::Mutex;
 
+use crate::history::moved;
 use crate::{Error, House};
 
 const STAGING: &str = ".longshore-restoring";
@@ -55,7 +57,7 @@ pub struct Target {
     _lock: Arc<dyn File>,
     replace: bool,
     kind: Option<SourceKind>,
-    moves: HashMap<PathBuf, PathBuf>,
+    moves: Vec<(PathBuf, PathBuf)>,
     known_dirs: Mutex<HashSet<PathBuf>>,
     tops: Mutex<HashSet<OsString>>,
     growing: Mutex<HashMap<PathBuf, Growing>>,
@@ -80,7 +82,7 @@ impl Target {
                 source,
             }
         };
-        let moves = check_moves(moves)?;
+        check_moves(moves)?;
         let dir = house
             .storage
             .create_dir_all(path)
@@ -107,7 +109,7 @@ impl Target {
             _lock: lock,
             replace,
             kind,
-            moves,
+            moves: moves.to_vec(),
             known_dirs: Mutex::default(),
             tops: Mutex::default(),
             growing: Mutex::default(),
@@ -169,26 +171,9 @@ impl Target {
             .map_err(self.at("sync", Path::new("")))
     }
 
-    /// The path below the target, after moves.
-    fn moved(&self, path: &Path) -> PathBuf {
-        if self.moves.is_empty() {
-            return path.into();
-        }
-        // The longest moved ancestor decides.
-        path.ancestors()
-            .find_map(|a| self.moves.get(a).map(|to| (to, path.strip_prefix(a))))
-            .map_or_else(
-                || path.into(),
-                |(to, rest)| match rest {
-                    Ok(rest) if !rest.as_os_str().is_empty() => to.join(rest),
-                    _ => to.clone(),
-                },
-            )
-    }
-
     /// The staged path of an entry; refuses names that stand in the target.
     fn staged(&self, path: &Path) -> Result<PathBuf, Error> {
-        let path = self.moved(path);
+        let path = moved(&self.moves, path);
         if let Some(top) = path.components().next() {
             let top = top.as_os_str();
             if !self.tops.lock().contains(top) {
@@ -417,7 +402,7 @@ impl Target {
         // Deepest first: setting a directory's mode may close it to us, and renames inside change its time.
         later
             .dirs
-            .sort_by(|a, b| b.0.as_os_str().len().cmp(&a.0.as_os_str().len()));
+            .sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
         for (name, attributes) in &later.dirs {
             self.dir
                 .set_attributes(name, attributes)
@@ -503,26 +488,23 @@ fn attributes(entry: &Entry) -> Attributes {
     }
 }
 
-fn check_moves(moves: &[(PathBuf, PathBuf)]) -> Result<HashMap<PathBuf, PathBuf>, Error> {
-    use std::os::unix::ffi::OsStrExt;
-    let mut map = HashMap::new();
-    let mut targets = HashSet::new();
+fn check_moves(moves: &[(PathBuf, PathBuf)]) -> Result<(), Error> {
+    let safe = |p: &Path| longshore_media::manifest::safe_path(p.as_os_str().as_bytes()).is_ok();
+    let (mut sources, mut targets) = (HashSet::new(), HashSet::new());
     for (from, to) in moves {
         let bad = |what| Error::BadMove {
             from: from.clone(),
             to: to.clone(),
             what,
         };
-        let safe =
-            |p: &Path| longshore_media::manifest::safe_path(p.as_os_str().as_bytes()).is_ok();
         if !safe(from) || !safe(to) {
             return Err(bad("a path is absolute, empty or contains `.` or `..`"));
         }
-        if !targets.insert(to.clone()) || map.insert(from.clone(), to.clone()).is_some() {
+        if !targets.insert(to) || !sources.insert(from) {
             return Err(bad("a path is named twice"));
         }
     }
-    Ok(map)
+    Ok(())
 }
 
 /// Removes a name and all below it; a name that is not there is fine. Follows no links.

@@ -11,7 +11,7 @@ use crate::place::Target;
 use crate::plan::{Plan, Sizes};
 use crate::report::{FileTotals, RestoreReport, Run};
 use crate::request::RestoreRequest;
-use crate::unload::{Sink, unload};
+use crate::unload::{Sink, Unloading, unload};
 use crate::{Error, House, Observer, history};
 
 struct Writer<'a> {
@@ -157,6 +157,7 @@ pub fn run(
     plan.expected_bytes = expected;
     observer.planned(&plan);
     let started = house.clock.now();
+    let start_us = house.now_us();
     let cpu_before = process_cpu();
     let _priority = request.limits.lower_io_priority();
     let target = Target::open(
@@ -187,16 +188,15 @@ pub fn run(
         entries: AtomicU64::new(0),
         files: AtomicU64::new(0),
     };
-    let unloaded = unload(
+    let unloading = Unloading {
         house,
-        &media,
-        streams,
-        &sizes,
-        &request.limits,
-        &counters,
-        &writer,
+        media: &media,
+        sizes: &sizes,
+        limits: &request.limits,
+        counters: &counters,
         observer,
-    )?;
+    };
+    let unloaded = unload(&unloading, streams, &writer)?;
     if let Some(i) = writer.found.iter().position(|f| !f.load(Ordering::Relaxed)) {
         return Err(Error::NotInSet {
             path: request.only[i].clone(),
@@ -221,7 +221,7 @@ pub fn run(
             &unloaded.header,
             trailer,
             request,
-            house.now_us(),
+            (start_us, unloaded.plain_bytes),
         );
         warnings.extend(recorded.err());
     }
@@ -239,9 +239,7 @@ pub fn run(
         damaged,
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
-            cpu_s: process_cpu()
-                .saturating_sub(cpu_before)
-                .as_secs_f64(),
+            cpu_s: process_cpu().saturating_sub(cpu_before).as_secs_f64(),
             limit: counters.limit(
                 elapsed,
                 sizes.workers,

@@ -64,17 +64,30 @@ struct Shared<'a> {
     skipped: AtomicU64,
 }
 
+/// One set to be read, and what with.
+pub struct Unloading<'a> {
+    pub house: &'a House,
+    pub media: &'a MediaSet,
+    pub sizes: &'a Sizes,
+    pub limits: &'a Limits,
+    pub counters: &'a Counters,
+    pub observer: &'a dyn Observer,
+}
+
 /// Reads the set that `streams` stand at, over all families, into `sink`.
 pub fn unload(
-    house: &House,
-    media: &MediaSet,
+    what: &Unloading,
     streams: Vec<BlockStream>,
-    sizes: &Sizes,
-    limits: &Limits,
-    counters: &Counters,
     sink: &dyn Sink,
-    observer: &dyn Observer,
 ) -> Result<Unloaded, Error> {
+    let Unloading {
+        house,
+        media,
+        sizes,
+        limits,
+        counters,
+        observer,
+    } = *what;
     let header = streams[0].header().clone();
     for (i, stream) in streams.iter().enumerate() {
         if stream.header().set != header.set {
@@ -132,11 +145,11 @@ pub fn unload(
             .collect();
         drop(send);
         readers.into_iter().for_each(|t| {
-                join(t);
-            });
+            join(t);
+        });
         workers.into_iter().for_each(|t| {
-                join(t);
-            });
+            join(t);
+        });
         sampler.end();
         samples.join().unwrap_or_default()
     });

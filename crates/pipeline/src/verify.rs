@@ -9,7 +9,7 @@ use crate::measure::{Counters, process_cpu};
 use crate::plan::{Plan, Sizes};
 use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
 use crate::request::VerifyRequest;
-use crate::unload::{Sink, unload};
+use crate::unload::{Sink, Unloading, unload};
 use crate::{Error, House, Observer};
 
 /// Collects damage and goes on.
@@ -125,16 +125,15 @@ pub fn run(
         observer.planned(&plan);
         shown = Some((plan, sizes));
         let before = inspector.findings.lock().len();
-        let unloaded = unload(
+        let unloading = Unloading {
             house,
-            &media,
-            streams,
-            &sizes,
-            &request.limits,
-            &counters,
-            &inspector,
+            media: &media,
+            sizes: &sizes,
+            limits: &request.limits,
+            counters: &counters,
             observer,
-        )?;
+        };
+        let unloaded = unload(&unloading, streams, &inspector)?;
         samples.extend(unloaded.samples);
         let valid = inspector.findings.lock().len() == before && unloaded.trailer.is_some();
         sets.push(VerifiedSet {
@@ -165,9 +164,7 @@ pub fn run(
         findings,
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
-            cpu_s: process_cpu()
-                .saturating_sub(cpu_before)
-                .as_secs_f64(),
+            cpu_s: process_cpu().saturating_sub(cpu_before).as_secs_f64(),
             limit: counters.limit(
                 elapsed,
                 sizes.workers,

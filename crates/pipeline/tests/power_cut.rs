@@ -21,7 +21,12 @@ type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 fn tree(seed: u64) -> Tree {
     let file = |name: &str, len| (PathBuf::from(name), content(seed + len as u64, len));
-    BTreeMap::from([file("big", 700_000), file("mid", 70_001), file("sub/one", 900), file("sub/two", 5)])
+    BTreeMap::from([
+        file("big", 700_000),
+        file("mid", 70_001),
+        file("sub/one", 900),
+        file("sub/two", 5),
+    ])
 }
 
 fn put(disk: &SimDisk, root: &str, tree: &Tree) {
@@ -44,14 +49,20 @@ fn read(disk: &SimDisk, root: &str) -> Tree {
 }
 
 fn devices() -> Vec<DeviceSpec> {
-    ["/m0/a.bak", "/m1/b.bak", "/m1/c.bak"].iter().map(|p| DeviceSpec::File(p.into())).collect()
+    ["/m0/a.bak", "/m1/b.bak", "/m1/c.bak"]
+        .iter()
+        .map(|p| DeviceSpec::File(p.into()))
+        .collect()
 }
 
 fn request(source: &str, disposition: Disposition) -> BackupRequest {
     let spec = SourceSpec::Files(vec![source.into()]);
     let mut request = backup_request(spec, devices(), Algorithm::Lz4);
     request.disposition = disposition;
-    request.tuning = Tuning { buffer_count: None, buffer_bytes: Some(64 << 10) };
+    request.tuning = Tuning {
+        buffer_count: None,
+        buffer_bytes: Some(64 << 10),
+    };
     request
 }
 
@@ -95,7 +106,11 @@ fn cut_everywhere(
         let at = disk.steps() + step;
         let reported = act(&disk.cut_power_at(at)).is_ok();
         for (i, image) in disk.images(IMAGES).iter().enumerate() {
-            judge(image, reported, &format!("cut at step {step} of {steps}, image {i}, reported {reported}"));
+            judge(
+                image,
+                reported,
+                &format!("cut at step {step} of {steps}, image {i}, reported {reported}"),
+            );
         }
     }
     steps
@@ -137,8 +152,16 @@ fn a_power_cut_at_any_step_of_an_append_keeps_the_older_set() {
             }
             let position = run_backup(image, "/b", Disposition::Append);
             let position = position.unwrap_or_else(|e| panic!("{at}: append after the cut: {e}"));
-            assert_eq!(run_restore(image, position, "/out/again").unwrap(), tree(1000), "{at}");
-            assert_eq!(run_restore(image, 1, "/out/older").unwrap(), tree(1), "{at}");
+            assert_eq!(
+                run_restore(image, position, "/out/again").unwrap(),
+                tree(1000),
+                "{at}"
+            );
+            assert_eq!(
+                run_restore(image, 1, "/out/older").unwrap(),
+                tree(1),
+                "{at}"
+            );
         },
     );
     assert!(steps >= 12, "only {steps} steps were cut");
@@ -155,8 +178,12 @@ fn a_power_cut_at_any_step_of_init_leaves_the_old_set_or_the_new_one() {
         },
         |d| run_backup(d, "/b", Disposition::Init { skip: false }).map(drop),
         |image, reported, at| {
-            let got = run_restore(image, 0, "/out/x").unwrap_or_else(|e| panic!("{at}: both are lost: {e}"));
-            assert!(got == tree(1000) || (!reported && got == tree(1)), "{at}: neither old nor new");
+            let got = run_restore(image, 0, "/out/x")
+                .unwrap_or_else(|e| panic!("{at}: both are lost: {e}"));
+            assert!(
+                got == tree(1000) || (!reported && got == tree(1)),
+                "{at}: neither old nor new"
+            );
             let again = run_backup(image, "/b", Disposition::Init { skip: false });
             again.unwrap_or_else(|e| panic!("{at}: init after the cut: {e}"));
             assert_eq!(run_restore(image, 0, "/out/y").unwrap(), tree(1000), "{at}");
@@ -187,14 +214,23 @@ fn a_power_cut_at_any_step_of_a_restore_leaves_whole_files_or_none() {
                 let (old, new) = (tree(1), tree(1000));
                 let got = read(image, "/out/db");
                 for (name, bytes) in &got {
-                    let whole = *bytes == new[name] || (replace && !reported && *bytes == old[name]);
+                    let whole =
+                        *bytes == new[name] || (replace && !reported && *bytes == old[name]);
                     assert!(whole, "{at}: {} is a mixture", name.display());
                 }
-                assert!(!reported || got == new, "{at}: a finished restore lost files");
+                assert!(
+                    !reported || got == new,
+                    "{at}: a finished restore lost files"
+                );
                 let mut request = restore_request(devices(), Path::new("/out/db"));
                 request.replace = true;
-                restore(&house_on(Arc::new(image.clone())), request).unwrap_or_else(|e| panic!("{at}: {e}"));
-                assert_eq!(read(image, "/out/db"), new, "{at}: the restore after the cut");
+                restore(&house_on(Arc::new(image.clone())), request)
+                    .unwrap_or_else(|e| panic!("{at}: {e}"));
+                assert_eq!(
+                    read(image, "/out/db"),
+                    new,
+                    "{at}: the restore after the cut"
+                );
             },
         );
         assert!(steps >= 20, "only {steps} steps were cut");

@@ -16,10 +16,19 @@ fn a_tree_comes_back_as_it_was_with_every_algorithm_and_stripe_count() {
             let (media, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
             let devices = stripes(media.path(), count);
             let spec = SourceSpec::Files(vec![source.path().into()]);
-            let report = backup(&house(), backup_request(spec, devices.clone(), algorithm)).unwrap();
-            assert!(!report.damaged, "{algorithm} x{count}: {:?}", report.changed);
+            let report =
+                backup(&house(), backup_request(spec, devices.clone(), algorithm)).unwrap();
+            assert!(
+                !report.damaged,
+                "{algorithm} x{count}: {:?}",
+                report.changed
+            );
             let verified = verify(&house(), devices.clone()).unwrap();
-            assert!(verified.is_valid(), "{algorithm} x{count}: {:?}", verified.findings);
+            assert!(
+                verified.is_valid(),
+                "{algorithm} x{count}: {:?}",
+                verified.findings
+            );
             let restored = restore(&house(), restore_request(devices, target.path())).unwrap();
             assert_eq!(restored.totals, report.totals);
             assert_eq!(describe(target.path()), before, "{algorithm} x{count}");
@@ -34,12 +43,21 @@ fn two_buffers_and_one_stripe_do_not_deadlock() {
     odd_tree(source.path());
     let (media, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let devices = stripes(media.path(), 1);
-    let mut request =
-        backup_request(SourceSpec::Files(vec![source.path().into()]), devices.clone(), Algorithm::QatDeflate);
-    request.tuning = Tuning { buffer_count: Some(2), buffer_bytes: Some(64 << 10) };
+    let mut request = backup_request(
+        SourceSpec::Files(vec![source.path().into()]),
+        devices.clone(),
+        Algorithm::QatDeflate,
+    );
+    request.tuning = Tuning {
+        buffer_count: Some(2),
+        buffer_bytes: Some(64 << 10),
+    };
     backup(&house(), request).unwrap();
     let mut request = restore_request(devices, target.path());
-    request.tuning = Tuning { buffer_count: Some(1), buffer_bytes: None };
+    request.tuning = Tuning {
+        buffer_count: Some(1),
+        buffer_bytes: None,
+    };
     restore(&house(), request).unwrap();
     assert_eq!(describe(target.path()), describe(source.path()));
 }
@@ -71,5 +89,33 @@ fn sets_are_appended_and_each_position_restores_its_own_state() {
     assert_eq!(backup(&house(), other).unwrap_err().number(), Some(3098));
     let again = backup_request(spec, devices, Algorithm::Zstd);
     let refused = backup(&house(), again).unwrap_err();
-    assert!(matches!(refused, Error::Media(longshore_media::Error::Exists { .. })), "{refused}");
+    assert!(
+        matches!(refused, Error::Media(longshore_media::Error::Exists { .. })),
+        "{refused}"
+    );
+}
+
+#[test]
+fn backups_and_restores_are_in_the_history_and_a_lost_catalog_is_only_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    odd_tree(&source);
+    let mut house = house();
+    house.catalog = Some(dir.path().join("catalog.db"));
+    let devices = stripes(dir.path(), 2);
+    let spec = SourceSpec::Files(vec![source.clone()]);
+    let made = backup(&house, backup_request(spec.clone(), devices.clone(), Algorithm::Lz4)).unwrap();
+    assert_eq!(made.run.warnings, Vec::<String>::new());
+    let restored = restore(&house, restore_request(devices, &dir.path().join("out"))).unwrap();
+    assert_eq!(restored.run.warnings, Vec::<String>::new());
+    let catalog = longshore_catalog::Catalog::open(house.catalog.as_ref().unwrap()).unwrap();
+    let rows = catalog.history(&longshore_catalog::HistoryQuery::default()).unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].size_bytes, rows[0].compressed_bytes), (made.plain_bytes, made.stored_bytes));
+    assert_eq!(catalog.restores(&longshore_catalog::HistoryQuery::default()).unwrap().len(), 1);
+
+    house.catalog = Some(source.join("empty/no such place/catalog.db"));
+    let nul = vec![longshore_media::DeviceSpec::Nul];
+    let made = backup(&house, backup_request(spec, nul, Algorithm::Lz4)).unwrap();
+    assert!(made.run.warnings.iter().any(|w| w.contains("3009")), "{:?}", made.run.warnings);
 }

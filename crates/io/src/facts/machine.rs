@@ -100,6 +100,22 @@ pub fn kernel() -> String {
         .into_owned()
 }
 
+/// The machine's name in its network.
+pub fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Who runs this process: the login name where the environment tells, else the number.
+pub fn user_name() -> String {
+    let named = ["USER", "LOGNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|n| !n.is_empty()));
+    named.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

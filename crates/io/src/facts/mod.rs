@@ -14,7 +14,9 @@ use std::io;
 
 pub use disk::{DiskStats, Mount, disk_stats, mount_of};
 pub use heat::{cpu_temperature_c, drive_temperature_c};
-pub use machine::{CpuTimes, cores, cpu_model, cpu_times, kernel, memory_bytes};
+pub use machine::{
+    CpuTimes, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, user_name,
+};
 pub use priority::{IoPriority, set_io_priority};
 pub use process::{ProcessUsage, process_usage};
 

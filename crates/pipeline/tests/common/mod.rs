@@ -13,8 +13,8 @@ use longshore_codec::Algorithm;
 use longshore_io::{Host, HostClock, Storage};
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
-    BackupReport, BackupRequest, Error, House, Limits, Report, Request, RestoreReport, RestoreRequest, Silent,
-    SourceSpec, Tuning, VerifyReport, VerifyRequest, run,
+    BackupReport, BackupRequest, Error, House, Limits, Report, Request, RestoreReport,
+    RestoreRequest, Silent, SourceSpec, Tuning, VerifyReport, VerifyRequest, run,
 };
 
 pub fn house() -> House {
@@ -22,15 +22,29 @@ pub fn house() -> House {
 }
 
 pub fn house_on(storage: Arc<dyn Storage>) -> House {
-    House { storage, clock: Arc::new(HostClock), catalog: None, cancel: Arc::new(AtomicBool::new(false)) }
+    House {
+        storage,
+        clock: Arc::new(HostClock),
+        catalog: None,
+        cancel: Arc::new(AtomicBool::new(false)),
+    }
 }
 
 pub fn stripes(dir: &Path, count: usize) -> Vec<DeviceSpec> {
-    (0..count).map(|i| DeviceSpec::File(dir.join(format!("s{i}.bak")))).collect()
+    (0..count)
+        .map(|i| DeviceSpec::File(dir.join(format!("s{i}.bak"))))
+        .collect()
 }
 
-pub fn backup_request(source: SourceSpec, devices: Vec<DeviceSpec>, algorithm: Algorithm) -> BackupRequest {
-    BackupRequest { algorithm, ..BackupRequest::new(source, devices) }
+pub fn backup_request(
+    source: SourceSpec,
+    devices: Vec<DeviceSpec>,
+    algorithm: Algorithm,
+) -> BackupRequest {
+    BackupRequest {
+        algorithm,
+        ..BackupRequest::new(source, devices)
+    }
 }
 
 pub fn restore_request(devices: Vec<DeviceSpec>, target: &Path) -> RestoreRequest {
@@ -62,7 +76,16 @@ pub fn restore(house: &House, request: RestoreRequest) -> Result<RestoreReport, 
 
 pub fn verify(house: &House, devices: Vec<DeviceSpec>) -> Result<VerifyReport, Error> {
     let (tuning, limits) = (Tuning::default(), Limits::default());
-    match run(house, &Request::Verify(VerifyRequest { devices, position: None, tuning, limits }), &Silent)? {
+    match run(
+        house,
+        &Request::Verify(VerifyRequest {
+            devices,
+            position: None,
+            tuning,
+            limits,
+        }),
+        &Silent,
+    )? {
         Report::Verify(report) => Ok(report),
         other => panic!("a verification reported {other:?}"),
     }
@@ -94,9 +117,15 @@ pub fn odd_tree(root: &Path) {
     write(Path::new("zeros.dat"), &vec![0; 3 << 20]);
     write(Path::new("empty"), b"");
     for i in 0..300 {
-        write(Path::new(&format!("many/d{}/f{i}", i % 7)), &content(i, (i * 37) as usize));
+        write(
+            Path::new(&format!("many/d{}/f{i}", i % 7)),
+            &content(i, (i * 37) as usize),
+        );
     }
-    write(Path::new(OsStr::from_bytes(b"odd/sp ace\nnew line \xff\xfe")), b"odd name");
+    write(
+        Path::new(OsStr::from_bytes(b"odd/sp ace\nnew line \xff\xfe")),
+        b"odd name",
+    );
     write(Path::new("odd/\u{1f6a2} ship"), b"unicode");
     std::fs::create_dir_all(root.join("empty dir/inner")).unwrap();
     symlink("../big.dat", root.join("odd/link")).unwrap();
@@ -106,7 +135,11 @@ pub fn odd_tree(root: &Path) {
     sparse.set_len(64 << 20).unwrap();
     sparse.write_all_at(b"island", 33 << 20).unwrap();
     std::fs::set_permissions(root.join("empty"), std::fs::Permissions::from_mode(0o4640)).unwrap();
-    std::fs::set_permissions(root.join("empty dir"), std::fs::Permissions::from_mode(0o500)).unwrap();
+    std::fs::set_permissions(
+        root.join("empty dir"),
+        std::fs::Permissions::from_mode(0o500),
+    )
+    .unwrap();
 }
 
 /// Everything observable of a tree, for comparison.
@@ -123,7 +156,14 @@ pub fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
             format!("dir {:o} {}", meta.mode(), meta.mtime())
         } else {
             let hash = longshore_io::crc32c(&std::fs::read(&path).unwrap());
-            format!("{:o} {} {}.{} {hash:08x} x{}", meta.mode(), meta.len(), meta.mtime(), meta.mtime_nsec(), meta.nlink())
+            format!(
+                "{:o} {} {}.{} {hash:08x} x{}",
+                meta.mode(),
+                meta.len(),
+                meta.mtime(),
+                meta.mtime_nsec(),
+                meta.nlink()
+            )
         };
         // The root's own times belong to whoever made it.
         if !name.as_os_str().is_empty() {
