@@ -112,3 +112,93 @@ fn has_magic(storage: &dyn Storage, path: &Path) -> Result<bool, Error> {
         })?;
     Ok(len == magic.len() && magic == *SQLITE_MAGIC)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use longshore_io::Host;
+
+    use super::*;
+
+    fn parse(words: &[&OsStr]) -> Result<SourceSpec, Error> {
+        let words: Vec<_> = words.iter().map(OsString::from).collect();
+        SourceSpec::parse(&Host::new(), &words)
+    }
+
+    #[test]
+    fn a_prefix_decides_without_looking() {
+        let odd = OsStr::from_bytes(b"files:\xff\n");
+        let sqlite = OsStr::new("sqlite:/no/such:thing");
+        assert_eq!(
+            parse(&[sqlite]).unwrap(),
+            SourceSpec::Sqlite("/no/such:thing".into())
+        );
+        assert_eq!(
+            parse(&[odd, OsStr::new("b"), OsStr::new("files:c")]).unwrap(),
+            SourceSpec::Files(vec![
+                OsStr::from_bytes(b"\xff\n").into(),
+                "b".into(),
+                "c".into()
+            ])
+        );
+    }
+
+    #[test]
+    fn a_path_alone_is_what_it_looks_like() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("no suffix");
+        rusqlite::Connection::open(&db)
+            .unwrap()
+            .execute_batch("CREATE TABLE t (x)")
+            .unwrap();
+        let plain = dir.path().join("plain.db");
+        fs::write(&plain, b"SQLite format 3").unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("no suffix", &link).unwrap();
+        let files = |path: &Path| SourceSpec::Files(vec![path.into()]);
+        assert_eq!(
+            parse(&[db.as_os_str()]).unwrap(),
+            SourceSpec::Sqlite(db.clone())
+        );
+        assert_eq!(
+            parse(&[link.as_os_str()]).unwrap(),
+            SourceSpec::Sqlite(link.clone())
+        );
+        assert_eq!(parse(&[plain.as_os_str()]).unwrap(), files(&plain));
+        assert_eq!(parse(&[dir.path().as_os_str()]).unwrap(), files(dir.path()));
+        assert_eq!(
+            parse(&[db.as_os_str(), plain.as_os_str()]).unwrap(),
+            SourceSpec::Files(vec![db, plain])
+        );
+        let nowhere = dir.path().join("nowhere");
+        assert!(
+            matches!(parse(&[nowhere.as_os_str()]), Err(Error::Io { path, .. }) if path == nowhere)
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_reason() {
+        for (words, reason) in [
+            (
+                &["sqlite:a", "b"][..],
+                "one SQLite database is backed up at a time",
+            ),
+            (
+                &["b", "sqlite:a"],
+                "one SQLite database is backed up at a time",
+            ),
+            (&["sqlite:"], "the path is missing"),
+            (&["files:"], "the path is missing"),
+            (&["a", ""], "the path is missing"),
+            (&[], "nothing is given"),
+        ] {
+            let words: Vec<_> = words.iter().map(OsStr::new).collect();
+            let refused = parse(&words).err().unwrap();
+            assert!(
+                matches!(&refused, Error::Spec { reason: r, .. } if *r == reason),
+                "{refused}"
+            );
+        }
+    }
+}

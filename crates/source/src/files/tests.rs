@@ -218,6 +218,24 @@ fn what_is_no_file_is_left_out_and_told() {
 }
 
 #[test]
+fn logs_of_databases_in_use_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes) in [
+        ("a-wal", "1"),
+        ("b-journal", "1"),
+        ("c-wal", ""),
+        ("d", "1"),
+    ] {
+        fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    let source = opened(&[dir.path()]);
+    assert_eq!(stream(&*source, 0).len(), 4);
+    let warnings = finish(source);
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].starts_with("2 SQLite logs"), "{warnings:?}");
+}
+
+#[test]
 fn a_file_that_is_written_while_it_is_read_is_told_modified() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");

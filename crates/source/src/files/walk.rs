@@ -303,3 +303,56 @@ impl Links {
 fn cost(first: &Path) -> usize {
     first.as_os_str().len() + 2 * size_of::<((u64, u64), Linked)>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(ino: u64, links: u64) -> Stat {
+        Stat {
+            kind: FileKind::File,
+            len: 1,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            mtime_ns: 0,
+            ctime_ns: 0,
+            dev: 1,
+            ino,
+            links,
+        }
+    }
+
+    #[test]
+    fn links_are_forgotten_when_all_names_were_met() {
+        let mut links = Links::default();
+        assert!(matches!(
+            links.meet(&stat(1, 3), Path::new("a")),
+            Met::First
+        ));
+        for name in ["b", "c"] {
+            let met = links.meet(&stat(1, 3), Path::new(name));
+            assert!(matches!(met, Met::Again(first) if first == Path::new("a")));
+        }
+        assert_eq!((links.files.len(), links.bytes), (0, 0));
+    }
+
+    #[test]
+    fn the_table_of_links_stops_at_its_bound_and_goes_on_when_it_has_room() {
+        let mut links = Links::default();
+        let name = "n".repeat(4000);
+        let full =
+            (1..).find(|&ino| matches!(links.meet(&stat(ino, 2), Path::new(&name)), Met::Full));
+        let full = full.unwrap();
+        assert!((6_000..8_400).contains(&full), "{full}");
+        assert!(links.bytes <= LINKS_BYTES_MAX);
+        assert!(matches!(
+            links.meet(&stat(1, 2), Path::new("b")),
+            Met::Again(_)
+        ));
+        assert!(matches!(
+            links.meet(&stat(full, 2), Path::new(&name)),
+            Met::First
+        ));
+    }
+}

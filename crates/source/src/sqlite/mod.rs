@@ -69,19 +69,27 @@ impl Sqlite {
         path: &Path,
         options: &SourceOptions,
     ) -> Result<Self, Error> {
+        let snapshot = Snapshot::take(storage, path, options)?;
+        Self::of(snapshot, storage, path, options)
+    }
+
+    fn of(
+        snapshot: Snapshot,
+        storage: &dyn Storage,
+        path: &Path,
+        options: &SourceOptions,
+    ) -> Result<Self, Error> {
+        let snapshot = Arc::new(snapshot);
         let mut volumes = Volumes::new(storage, &options.volume_map)?;
-        let snapshot = Arc::new(Snapshot::take(storage, path, options)?);
         volumes.of(snapshot.path(), snapshot.stat().dev);
         let stem = path
             .file_stem()
             .or(snapshot.path().file_stem())
             .unwrap_or_default();
+        let stem = || stem.to_string_lossy().into_owned();
         let description = Description {
             kind: SourceKind::Sqlite,
-            database: options
-                .database
-                .clone()
-                .unwrap_or_else(|| stem.to_string_lossy().into_owned()),
+            database: options.database.clone().unwrap_or_else(stem),
             page_bytes: snapshot.page_bytes(),
             expected_bytes: Some(snapshot.len()),
             volumes: volumes.into_vec(),

@@ -63,6 +63,10 @@ impl Snapshot {
         refuse_network(&place.path)?;
         let mut held = Held::open(place)?;
         let state = find_state(&mut held, options)?;
+        Ok(Self::of(held, state, options))
+    }
+
+    fn of(held: Held, state: State, options: &SourceOptions) -> Self {
         let mut snapshot = Self {
             held,
             state,
@@ -72,7 +76,17 @@ impl Snapshot {
             ended: AtomicBool::new(false),
         };
         snapshot.log_len_at_start = snapshot.log_len();
-        Ok(snapshot)
+        snapshot
+    }
+
+    /// As if this user could not take part in the locking.
+    #[cfg(test)]
+    pub(super) fn take_unlocked(storage: &dyn Storage, path: &Path) -> Result<Self, Error> {
+        let mut held = Held::open(Place::find(storage, path)?)?;
+        let header = Header::read(held.db(), path)?;
+        let look = held.look()?;
+        let state = unlocked_state(&mut held, &header, look)?;
+        Ok(Self::of(held, state, &SourceOptions::default()))
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -399,3 +399,133 @@ impl Chain {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use longshore_io::{Host, OpenHow, Storage};
+
+    use super::*;
+
+    const SALTS: [u32; 2] = [0x1234_5678, 0x9abc_def0];
+
+    /// A log whose frame `i + 1` holds page `pages[i]`, filled with the frame's number.
+    fn log_of(dir: &Path, page_bytes: usize, pages: &[u32]) -> std::sync::Arc<dyn File> {
+        let mut bytes = vec![0; LOG_HEADER_BYTES as usize];
+        for (i, page) in pages.iter().enumerate() {
+            for word in [*page, 0, SALTS[0], SALTS[1], 0, 0] {
+                bytes.extend_from_slice(&word.to_be_bytes());
+            }
+            bytes.resize(bytes.len() + page_bytes, i as u8 + 1);
+        }
+        std::fs::write(dir.join("wal"), bytes).unwrap();
+        Host::new()
+            .dir(dir)
+            .unwrap()
+            .open(Path::new("wal"), OpenHow::Read)
+            .unwrap()
+    }
+
+    /// What each byte of the database is: the last frame of its page, 0 where there is none.
+    fn model(page_bytes: usize, count: u32, frames: &[u32]) -> Vec<u8> {
+        let mut bytes = vec![0; page_bytes * count as usize];
+        for (i, page) in frames
+            .iter()
+            .enumerate()
+            .filter(|(_, page)| **page <= count)
+        {
+            bytes[(*page as usize - 1) * page_bytes..][..page_bytes].fill(i as u8 + 1);
+        }
+        bytes
+    }
+
+    #[test]
+    fn an_overlay_lays_the_last_frame_of_each_page_over_any_range() {
+        let dir = tempfile::tempdir().unwrap();
+        let pages = [3, 4, 5, 6, 2, 9, 4, 1, 12, 13, 14, 30, 5, 9];
+        let log = log_of(dir.path(), 512, &pages);
+        let path = Path::new("wal");
+        for (from, count) in [(1, 20), (1, 13), (4, 40), (14, 9), (15, 9)] {
+            let used: Vec<u32> = pages[from as usize - 1..].to_vec();
+            let mut expected = model(512, count, &used);
+            expected
+                .iter_mut()
+                .filter(|b| **b > 0)
+                .for_each(|b| *b += from as u8 - 1);
+            let overlay = Overlay::scan(&*log, path, 512, SALTS, from..15, count).unwrap();
+            let len = expected.len();
+            for (start, end) in (0..len)
+                .step_by(331)
+                .flat_map(|a| [1, 700, 5000].map(|n| (a, a + n)))
+            {
+                let end = end.min(len);
+                let mut buf = vec![0; end - start];
+                overlay
+                    .apply(&*log, path, &mut buf, start as u64, Via::Cache)
+                    .unwrap();
+                assert_eq!(buf, expected[start..end], "{from} {count} {start}..{end}");
+                let run = overlay.next_run(start as u64);
+                let first = (start..len).find(|&i| expected[i] > 0);
+                assert_eq!(run.as_ref().map(|run| run.start), first.map(|i| i as u64));
+                if let Some(run) = run {
+                    let all = &expected[run.start as usize..run.end as usize];
+                    assert!(all.iter().all(|&b| b > 0));
+                    assert_eq!(expected.get(run.end as usize).unwrap_or(&0), &0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_of_another_log_and_an_early_end_are_damage_at_their_offset() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = log_of(dir.path(), 512, &[1, 2, 0, 4]);
+        let path = Path::new("wal");
+        let scan = |salts, frames| Overlay::scan(&*log, path, 512, salts, frames, 9);
+        let offset = |found: Result<Overlay, Error>| match found {
+            Err(Error::WalDamaged { offset, .. }) => offset,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(offset(scan([SALTS[0], 0], 2..3)), 32 + 536);
+        assert_eq!(offset(scan(SALTS, 1..4)), 32 + 2 * 536);
+        assert_eq!(offset(scan(SALTS, 4..6)), 32 + 4 * 536);
+        let overlay = scan(SALTS, 1..3).unwrap();
+        let other = log_of(dir.path(), 512, &[1, 7]);
+        let refused = overlay.apply(&*other, path, &mut [0; 2048], 0, Via::Cache);
+        assert!(matches!(
+            refused,
+            Err(Error::WalDamaged { offset: 568, .. })
+        ));
+        let frames = 1..FRAMES_MAX + 2;
+        assert!(matches!(scan(SALTS, frames), Err(Error::WalTooLong { .. })));
+    }
+
+    #[test]
+    fn an_index_head_is_whole_only_if_both_copies_match_their_checksum() {
+        let mut words = [0; INDEX_HEADER_WORDS];
+        words[..10].copy_from_slice(&[3_007_000, 0, 5, 0x1000_0001, 77, 99, 1, 2, 3, 4]);
+        let sum = words[..10]
+            .chunks_exact(2)
+            .fold([0, 0], |s, pair| add(s, pair[0], pair[1]));
+        words[10..12].copy_from_slice(&sum);
+        words.copy_within(0..12, 12);
+        words[24] = 50;
+        let head = IndexHeader::parse(&words).unwrap();
+        assert_eq!(
+            (head.last_frame(), head.pages(), head.backfilled),
+            (77, 99, 50)
+        );
+        assert_eq!(head.salts(), [u32::from_be(3), u32::from_be(4)]);
+        for i in 0..24 {
+            let mut torn = words;
+            torn[i] ^= 1;
+            assert_eq!(IndexHeader::parse(&torn), None, "word {i}");
+        }
+        for i in [0, 4, 11] {
+            let mut wrong = words;
+            wrong[i] ^= 1;
+            wrong[i + 12] ^= 1;
+            assert_eq!(IndexHeader::parse(&wrong), None, "word {i} of both");
+        }
+        assert_eq!(IndexHeader::parse(&[0; INDEX_HEADER_WORDS]), None);
+    }
+}

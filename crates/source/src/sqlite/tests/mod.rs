@@ -4,4 +4,5 @@ mod lock;
 mod refusals;
 mod rounds;
 mod stage;
+mod unlocked;
 mod untouched;
