@@ -17,6 +17,7 @@ mod error;
 mod feed;
 mod handoff;
 mod history;
+mod load;
 mod measure;
 mod place;
 mod plan;

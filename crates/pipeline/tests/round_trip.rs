@@ -104,18 +104,37 @@ fn backups_and_restores_are_in_the_history_and_a_lost_catalog_is_only_a_warning(
     house.catalog = Some(dir.path().join("catalog.db"));
     let devices = stripes(dir.path(), 2);
     let spec = SourceSpec::Files(vec![source.clone()]);
-    let made = backup(&house, backup_request(spec.clone(), devices.clone(), Algorithm::Lz4)).unwrap();
+    let made = backup(
+        &house,
+        backup_request(spec.clone(), devices.clone(), Algorithm::Lz4),
+    )
+    .unwrap();
     assert_eq!(made.run.warnings, Vec::<String>::new());
     let restored = restore(&house, restore_request(devices, &dir.path().join("out"))).unwrap();
     assert_eq!(restored.run.warnings, Vec::<String>::new());
     let catalog = longshore_catalog::Catalog::open(house.catalog.as_ref().unwrap()).unwrap();
-    let rows = catalog.history(&longshore_catalog::HistoryQuery::default()).unwrap();
+    let rows = catalog
+        .history(&longshore_catalog::HistoryQuery::default())
+        .unwrap();
     assert_eq!(rows.len(), 1);
-    assert_eq!((rows[0].size_bytes, rows[0].compressed_bytes), (made.plain_bytes, made.stored_bytes));
-    assert_eq!(catalog.restores(&longshore_catalog::HistoryQuery::default()).unwrap().len(), 1);
+    assert_eq!(
+        (rows[0].size_bytes, rows[0].compressed_bytes),
+        (made.plain_bytes, made.stored_bytes)
+    );
+    assert_eq!(
+        catalog
+            .restores(&longshore_catalog::HistoryQuery::default())
+            .unwrap()
+            .len(),
+        1
+    );
 
     house.catalog = Some(source.join("empty/no such place/catalog.db"));
     let nul = vec![longshore_media::DeviceSpec::Nul];
     let made = backup(&house, backup_request(spec, nul, Algorithm::Lz4)).unwrap();
-    assert!(made.run.warnings.iter().any(|w| w.contains("3009")), "{:?}", made.run.warnings);
+    assert!(
+        made.run.warnings.iter().any(|w| w.contains("3009")),
+        "{:?}",
+        made.run.warnings
+    );
 }

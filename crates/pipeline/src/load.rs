@@ -1,0 +1,433 @@
+//! The threads of a backup: one kind of worker reads, checks and compresses a buffer while it stays in its core's cache.
+//!
+//! What lies in the page cache is read by the worker that has its turn to compute. What does not is read past the
+//! cache first, outside the turn, so that another worker computes meanwhile. Finished blocks go to
+//! the stripes' writers. On the NUL device there is nothing to wait for, so workers hand over directly.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
+use longshore_io::{Buffer, Gate, Pass, Pool, Throttle, Via, crc32c};
+use longshore_media::block::{head_len, put_head};
+use longshore_media::header::MANIFEST_MAX;
+use longshore_media::manifest::{MarkKind, PATH_MAX};
+use longshore_media::{BlockHeader, BlockOut, Container, FamilyWriter, Item, Mark};
+use longshore_source::{Change, Source};
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::crew::{Crew, join};
+use crate::feed::{Feed, Job};
+use crate::handoff::Handoff;
+use crate::measure::{Counters, Sampler, lap};
+use crate::plan::ALIGN;
+use crate::report::{FileTotals, mark_text};
+use crate::request::{BackupRequest, OnChange};
+use crate::{Error, House, Observer};
+
+/// A block that is ready to be written.
+pub struct Ready {
+    output: Buffer,
+    /// Where in `output` the block stands.
+    start: usize,
+    end: usize,
+    sequence: u64,
+    plain_len: u32,
+    stored_crc: u32,
+    manifest: Vec<u8>,
+}
+
+/// What all threads of one backup share.
+pub struct Shared<'a> {
+    pub house: &'a House,
+    pub request: &'a BackupRequest,
+    pub crew: Crew,
+    pub inputs: Pool,
+    pub outputs: Pool,
+    pub gate: Gate,
+    pub throttle: Option<Throttle>,
+    pub counters: Counters,
+    pub handoff: Handoff<Ready>,
+    /// With the NUL device: the families, for workers to write to directly.
+    pub direct: Vec<Mutex<FamilyWriter>>,
+    pub container: Container,
+    pub set: Uuid,
+    pub marks: Mutex<Vec<(PathBuf, Change)>>,
+}
+pub fn mark_kind(change: Change) -> MarkKind {
+    match change {
+        Change::Modified => MarkKind::Modified,
+        Change::Shrunk => MarkKind::Shrunk,
+        Change::Vanished => MarkKind::Vanished,
+    }
+}
+/// What came of it.
+pub struct Moved {
+    pub families: Vec<FamilyWriter>,
+    pub totals: FileTotals,
+    pub warnings: Vec<String>,
+    pub samples: Vec<crate::Sample>,
+}
+
+/// Runs all threads from the first read to the last synced byte.
+pub fn move_bytes(
+    shared: &Shared,
+    source: Box<dyn Source>,
+    families: Vec<FamilyWriter>,
+    workers: usize,
+    observer: &dyn Observer,
+) -> Result<Moved, Error> {
+    let sampler = Sampler::new();
+    let clock = &*shared.house.clock;
+    std::thread::scope(|scope| {
+        let samples = scope.spawn(|| sampler.watch(clock, &shared.counters, observer));
+        let writers: Vec<_> = families
+            .into_iter()
+            .map(|family| scope.spawn(|| shared.crew.work("writer", || shared.write(family))))
+            .collect();
+        let read = shared
+            .crew
+            .work("reader", || shared.read_all(source, workers));
+        shared.handoff.end();
+        let families: Vec<_> = writers.into_iter().filter_map(join).collect();
+        for family in &shared.direct {
+            shared
+                .crew
+                .work("writer", || Ok(family.lock().finish_data()?));
+        }
+        sampler.end();
+        let samples = samples.join().unwrap_or_default();
+        let (totals, warnings) = read.ok_or(Error::Cancelled)?;
+        Ok(Moved {
+            families,
+            totals,
+            warnings,
+            samples,
+        })
+    })
+}
+
+impl Shared<'_> {
+    /// Reads the whole source with all workers, then ends its snapshot.
+    fn read_all(
+        &self,
+        source: Box<dyn Source>,
+        workers: usize,
+    ) -> Result<(FileTotals, Vec<String>), Error> {
+        let (totals, next) = {
+            let feed = Mutex::new(Feed::new(&*source, self.inputs.buffer_len()));
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..workers)
+                    .map(|_| scope.spawn(|| self.crew.work("worker", || self.compress_all(&feed))))
+                    .collect();
+                threads.into_iter().for_each(|t| {
+                    join(t);
+                });
+            });
+            let mut feed = feed.into_inner();
+            self.note_changes(std::mem::take(&mut feed.changes))?;
+            let totals = FileTotals {
+                entries: feed.entries,
+                files: feed.files,
+            };
+            (totals, feed.number())
+        };
+        // The database is let go before anything waits for the target.
+        let summary = source.finish()?;
+        if !self.crew.has_failed() {
+            self.put_marks(next)?;
+        }
+        Ok((totals, summary.warnings))
+    }
+
+    fn note_changes(&self, changes: Vec<(PathBuf, Change)>) -> Result<(), Error> {
+        match changes.first() {
+            Some((path, change)) if self.request.on_change == OnChange::Fail => {
+                Err(Error::Changed {
+                    path: path.clone(),
+                    what: mark_text(mark_kind(*change)),
+                })
+            }
+            _ => {
+                self.marks.lock().extend(changes);
+                Ok(())
+            }
+        }
+    }
+
+    /// One worker: buffers first, then the next extent, until the source ends.
+    fn compress_all(&self, feed: &Mutex<Feed>) -> Result<(), Error> {
+        let clock = &*self.house.clock;
+        let mut compressor = Compressor::new(self.request.algorithm, self.request.level)?;
+        // Held from block to block while nothing blocks: the core's cache stays warm.
+        let mut turn: Option<Pass> = None;
+        loop {
+            self.house.check_cancel()?;
+            let at = clock.now();
+            let Some((mut input, mut output)) = self.take_buffers(&mut turn) else {
+                return Ok(());
+            };
+            lap(clock, at, &self.counters.buffer_wait_us);
+            let job = match feed.lock().next()? {
+                Some(job) if !self.crew.has_failed() => job,
+                _ => return Ok(()),
+            };
+            if let Some(throttle) = &self.throttle {
+                turn = None;
+                let at = clock.now();
+                throttle.take(job.plain_len as u64);
+                lap(clock, at, &self.counters.rate_wait_us);
+            }
+            let place = self.place(&job);
+            let (plain, _) = match self.request.algorithm {
+                Algorithm::None => {
+                    output[place.payload + NoneFrame::PREFIX_LEN..].split_at_mut(job.plain_len)
+                }
+                _ => input.split_at_mut(job.plain_len),
+            };
+            let at = self.read(&job, plain, &mut turn)?;
+            feed.lock().done(job.volume);
+            self.settle(&job)?;
+            if turn.is_none() {
+                turn = Some(self.gate.enter());
+                lap(clock, at, &self.counters.cpu_wait_us);
+            }
+            let at = clock.now();
+            let ready = self.finish_block(job, place, &mut compressor, &input, output);
+            lap(clock, at, &self.counters.compute_us);
+            drop(input);
+            if self.gate_is_limited() {
+                turn = None;
+            }
+            self.put(ready)?;
+        }
+    }
+
+    fn gate_is_limited(&self) -> bool {
+        self.request.limits.cpu_percent.is_some()
+    }
+
+    fn take_buffers(&self, turn: &mut Option<Pass>) -> Option<(Buffer, Buffer)> {
+        let output = self.outputs.try_take().or_else(|| {
+            *turn = None;
+            self.outputs.take()
+        })?;
+        let input = self.inputs.try_take().or_else(|| {
+            *turn = None;
+            self.inputs.take()
+        })?;
+        Some((input, output))
+    }
+
+    /// Fills `plain`; returns the time when it was done. Holds a turn afterwards only if it read
+    /// from the page cache.
+    fn read<'a>(
+        &'a self,
+        job: &Job,
+        plain: &mut [u8],
+        turn: &mut Option<Pass<'a>>,
+    ) -> Result<Duration, Error> {
+        let clock = &*self.house.clock;
+        let at = clock.now();
+        let cached = job
+            .pieces
+            .iter()
+            .all(|p| p.file.content.is_cached(p.offset..p.offset + p.len as u64));
+        if cached && turn.is_none() {
+            *turn = Some(self.gate.enter());
+            lap(clock, at, &self.counters.cpu_wait_us);
+        } else if !cached {
+            *turn = None;
+        }
+        let at = clock.now();
+        for piece in &job.pieces {
+            // What is not cached must not push out what is.
+            let via = if cached { Via::Cache } else { Via::Direct };
+            piece
+                .file
+                .content
+                .read_at(&mut plain[piece.at..][..piece.len], piece.offset, via)?;
+        }
+        if cached {
+            return Ok(lap(clock, at, &self.counters.compute_us));
+        }
+        self.counters
+            .reads
+            .fetch_add(job.pieces.len() as u64, Ordering::Relaxed);
+        self.counters
+            .cold_bytes
+            .fetch_add(job.plain_len as u64, Ordering::Relaxed);
+        Ok(lap(clock, at, &self.counters.read_us))
+    }
+
+    fn settle(&self, job: &Job) -> Result<(), Error> {
+        self.counters
+            .plain_bytes
+            .fetch_add(job.plain_len as u64, Ordering::Relaxed);
+        for piece in &job.pieces {
+            if let Some(change) = piece.file.piece_done()? {
+                self.note_changes(vec![(piece.file.path.clone(), change)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where head and payload of a job's block go in the output buffer.
+    fn place(&self, job: &Job) -> Place {
+        let head = head_len(self.container, job.manifest.len());
+        // Uncompressed data is read straight into its place, past the cache only if that is aligned.
+        let start = match self.request.algorithm {
+            Algorithm::None => {
+                (head + NoneFrame::PREFIX_LEN).next_multiple_of(ALIGN)
+                    - head
+                    - NoneFrame::PREFIX_LEN
+            }
+            _ => 0,
+        };
+        Place {
+            start,
+            payload: start + head,
+        }
+    }
+
+    fn finish_block(
+        &self,
+        job: Job,
+        place: Place,
+        compressor: &mut Compressor,
+        input: &[u8],
+        mut output: Buffer,
+    ) -> Ready {
+        let n = job.plain_len;
+        let (plain_crc, stored_len) = match self.request.algorithm {
+            _ if n == 0 => (0, 0),
+            Algorithm::None => {
+                let frame = none_frame(n);
+                let data = place.payload + NoneFrame::PREFIX_LEN;
+                output[place.payload..data].copy_from_slice(&frame.prefix);
+                output[data + n..][..NoneFrame::SUFFIX_LEN].copy_from_slice(&frame.suffix);
+                (
+                    crc32c(&output[data..data + n]),
+                    NoneFrame::PREFIX_LEN + n + NoneFrame::SUFFIX_LEN,
+                )
+            }
+            _ => {
+                let crc = crc32c(&input[..n]);
+                (
+                    crc,
+                    compressor
+                        .compress(&input[..n], &mut output[place.payload..])
+                        .len,
+                )
+            }
+        };
+        let end = place.payload + stored_len;
+        let stored_crc = crc32c(&output[place.payload..end]);
+        let header = BlockHeader {
+            set: self.set,
+            sequence: job.sequence,
+            plain_len: n as u32,
+            stored_len: stored_len as u32,
+            plain_crc: if n == 0 { crc32c(&[]) } else { plain_crc },
+            stored_crc,
+            manifest_crc: 0,
+            manifest_len: 0,
+            manifest_parts: 0,
+            algorithm: self.request.algorithm,
+        };
+        put_head(
+            self.container,
+            header,
+            &job.manifest,
+            &mut output[place.start..],
+        );
+        Ready {
+            output,
+            start: place.start,
+            end,
+            sequence: job.sequence,
+            plain_len: n as u32,
+            stored_crc,
+            manifest: job.manifest,
+        }
+    }
+
+    fn put(&self, ready: Ready) -> Result<(), Error> {
+        if self.direct.is_empty() {
+            self.handoff.put(ready.sequence, ready);
+            return Ok(());
+        }
+        // NUL never blocks: no other thread is needed to wait for it.
+        let family = (ready.sequence % self.direct.len() as u64) as usize;
+        self.write_block(&mut self.direct[family].lock(), &ready)
+    }
+
+    fn write_block(&self, family: &mut FamilyWriter, ready: &Ready) -> Result<(), Error> {
+        let bytes = &ready.output[ready.start..ready.end];
+        self.counters
+            .stored_bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        family.put_block(&BlockOut {
+            bytes,
+            sequence: ready.sequence,
+            plain_len: ready.plain_len,
+            stored_crc: ready.stored_crc,
+            manifest: &ready.manifest,
+        })?;
+        Ok(())
+    }
+
+    /// One stripe's writer.
+    fn write(&self, mut family: FamilyWriter) -> Result<FamilyWriter, Error> {
+        let clock = &*self.house.clock;
+        while let Some(ready) = self.handoff.take() {
+            let at = clock.now();
+            self.write_block(&mut family, &ready)?;
+            lap(clock, at, &self.counters.write_us);
+            self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        if !self.crew.has_failed() {
+            family.finish_data()?;
+        }
+        Ok(family)
+    }
+
+    /// Blocks that hold only marks, after all data.
+    fn put_marks(&self, mut sequence: u64) -> Result<(), Error> {
+        let marks = self.marks.lock().clone();
+        let mut manifest = Vec::new();
+        for (i, (path, change)) in marks.iter().enumerate() {
+            Item::Mark(Mark {
+                path: path.clone(),
+                kind: mark_kind(*change),
+            })
+            .encode(&mut manifest);
+            if manifest.len() + 2 * PATH_MAX > MANIFEST_MAX || i + 1 == marks.len() {
+                let manifest = std::mem::take(&mut manifest);
+                let job = Job {
+                    sequence,
+                    volume: 0,
+                    manifest,
+                    pieces: Vec::new(),
+                    plain_len: 0,
+                };
+                sequence += 1;
+                let place = self.place(&job);
+                let Some(output) = self.outputs.take() else {
+                    return Ok(());
+                };
+                let mut compressor = Compressor::new(self.request.algorithm, self.request.level)?;
+                self.put(self.finish_block(job, place, &mut compressor, &[], output))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    start: usize,
+    payload: usize,
+}
