@@ -62,6 +62,9 @@ impl Part {
     }
 }
 
+/// A record's kind and body, and the offset behind it.
+type Record = (Kind, Vec<u8>, u64);
+
 impl Member {
     pub fn open(
         device: &dyn BackupDevice,
@@ -132,7 +135,7 @@ impl Member {
     }
 
     /// The record at `offset` and the offset behind it.
-    fn record_at(&self, offset: u64) -> Result<Result<(Kind, Vec<u8>, u64), Malformed>, Error> {
+    fn record_at(&self, offset: u64) -> Result<Result<Record, Malformed>, Error> {
         let container = self.header.container;
         let mut framed = vec![0; 4096];
         let got = self.read.read_at(&mut framed, offset)?;

@@ -8,7 +8,7 @@ use longshore_codec::{Algorithm, Compressor};
 use longshore_io::{Gate, Pool, Via, facts};
 use longshore_media::device::DeviceClass;
 use longshore_media::{BackupDevice, BackupType, SetHeader, SetPlan, SetWriter, Totals};
-use longshore_source::{Change, SourceOptions};
+use longshore_source::{Change, Description, SourceOptions};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -58,61 +58,9 @@ pub fn run(
         None,
         streams,
     );
-    let plan = Plan {
-        action: "backup",
-        database: about.database.clone(),
-        devices: devices.iter().map(|d| d.name()).collect(),
-        volumes: about
-            .volumes
-            .iter()
-            .map(|v| v.path.display().to_string())
-            .collect(),
-        algorithm: request.algorithm.to_string(),
-        level: request.level.to_string(),
-        engine: engine.to_owned(),
-        buffer_count: sizes.buffer_count,
-        buffer_bytes: sizes.buffer_bytes,
-        workers: sizes.workers,
-        cpus: sizes.cpus,
-        cpu_ceiling: sizes.cpu_ceiling,
-        rate_bytes_per_s: request.limits.rate_bytes_per_s,
-        memory_bytes: sizes.memory_bytes,
-        expected_bytes: about.expected_bytes,
-        notices: about.notices.clone(),
-    };
+    let plan = plan(request, engine, &devices, &about, &sizes);
     let start_us = house.now_us();
-    let header = SetHeader {
-        set: Uuid::new_v4(),
-        position: 0,
-        start_us,
-        source_kind: about.kind as u8,
-        backup_type: BackupType::Database,
-        algorithm: request.algorithm,
-        level: request.level,
-        buffer_bytes: sizes.buffer_bytes as u32,
-        page_bytes: about.page_bytes,
-        copy_only: request.copy_only,
-        expires_us: request.expires_us,
-        time_zone: history::time_zone_quarters(start_us),
-        database: about.database.clone(),
-        name: request.name.clone(),
-        description: request.description.clone(),
-        machine: facts::host_name(),
-        user: facts::user_name(),
-        origin: history::origin(&request.source),
-    };
-    let set_plan = SetPlan {
-        disposition: request.disposition,
-        media_name: request.media_name.clone(),
-        media_description: request.media_description.clone(),
-        header,
-        // Nothing is gained by staging what is not compressed: the page cache's own write-behind is faster.
-        via: if request.algorithm == Algorithm::None {
-            Via::DontCache
-        } else {
-            Via::Direct
-        },
-    };
+    let set_plan = set_plan(request, &about, &sizes, start_us);
     observer.planned(&plan);
     let clock = house.clock.clone();
     let started = clock.now();
@@ -232,6 +180,73 @@ pub fn run(
     }
     Ok(report)
 }
+
+fn plan(
+    request: &BackupRequest,
+    engine: &str,
+    devices: &[Arc<dyn BackupDevice>],
+    about: &Description,
+    sizes: &Sizes,
+) -> Plan {
+    Plan {
+        action: "backup",
+        database: about.database.clone(),
+        devices: devices.iter().map(|d| d.name()).collect(),
+        volumes: about
+            .volumes
+            .iter()
+            .map(|v| v.path.display().to_string())
+            .collect(),
+        algorithm: request.algorithm.to_string(),
+        level: request.level.to_string(),
+        engine: engine.to_owned(),
+        buffer_count: sizes.buffer_count,
+        buffer_bytes: sizes.buffer_bytes,
+        workers: sizes.workers,
+        cpus: sizes.cpus,
+        cpu_ceiling: sizes.cpu_ceiling,
+        rate_bytes_per_s: request.limits.rate_bytes_per_s,
+        memory_bytes: sizes.memory_bytes,
+        expected_bytes: about.expected_bytes,
+        notices: about.notices.clone(),
+    }
+}
+
+fn set_plan(request: &BackupRequest, about: &Description, sizes: &Sizes, start_us: i64) -> SetPlan {
+    let header = SetHeader {
+        set: Uuid::new_v4(),
+        position: 0,
+        start_us,
+        source_kind: about.kind as u8,
+        backup_type: BackupType::Database,
+        algorithm: request.algorithm,
+        level: request.level,
+        buffer_bytes: sizes.buffer_bytes as u32,
+        page_bytes: about.page_bytes,
+        copy_only: request.copy_only,
+        expires_us: request.expires_us,
+        time_zone: history::time_zone_quarters(start_us),
+        database: about.database.clone(),
+        name: request.name.clone(),
+        description: request.description.clone(),
+        machine: facts::host_name(),
+        user: facts::user_name(),
+        origin: history::origin(&request.source),
+    };
+    SetPlan {
+        disposition: request.disposition,
+        media_name: request.media_name.clone(),
+        media_description: request.media_description.clone(),
+        header,
+        // Nothing is gained by staging what is not compressed: the page cache's own write-behind is faster.
+        via: if request.algorithm == Algorithm::None {
+            Via::DontCache
+        } else {
+            Via::Direct
+        },
+    }
+}
+
 fn changed_file((path, change): &(PathBuf, Change)) -> ChangedFile {
     ChangedFile {
         path: path.display().to_string(),
