@@ -77,7 +77,7 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
     let verified = verification.as_ref().map(VerifyReport::is_valid);
     let exit = if verified == Some(false) {
         Exit::No
-    } else if report.damaged {
+    } else if report.damaged || report.run.history_failed {
         Exit::Warnings
     } else {
         Exit::Done
