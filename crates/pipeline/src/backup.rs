@@ -154,6 +154,7 @@ pub fn run(
             waits: shared.counters.waits(),
             samples,
             warnings,
+            history_failed: false,
             plan,
         },
     };
@@ -171,10 +172,9 @@ pub fn run(
         totals,
         stored_bytes,
     };
-    report
-        .run
-        .warnings
-        .extend(history::record_backup(house, &finished).err());
+    let recorded = history::record_backup(house, &finished);
+    report.run.history_failed = recorded.is_err();
+    report.run.warnings.extend(recorded.err());
     for warning in &report.run.warnings {
         observer.warning(warning);
     }

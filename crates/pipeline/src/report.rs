@@ -36,6 +36,8 @@ pub struct Run {
     pub waits: Waits,
     pub samples: Vec<Sample>,
     pub warnings: Vec<String>,
+    /// A history is kept, but this run is not in it; `warnings` says why.
+    pub history_failed: bool,
 }
 
 #[derive(Debug, Clone, Serialize)]

@@ -209,6 +209,7 @@ pub fn run(
     writer.target.finish()?;
     let elapsed = house.clock.now() - started;
     let mut warnings = Vec::new();
+    let mut history_failed = false;
     let damaged = unloaded.trailer.as_ref().is_some_and(|t| t.damaged);
     if damaged {
         warnings.push("the backup set was made from files that changed meanwhile (3188)".into());
@@ -223,6 +224,7 @@ pub fn run(
             request,
             (start_us, unloaded.plain_bytes),
         );
+        history_failed = recorded.is_err();
         warnings.extend(recorded.err());
     }
     for warning in &warnings {
@@ -249,6 +251,7 @@ pub fn run(
             waits: counters.waits(),
             samples: unloaded.samples,
             warnings,
+            history_failed,
             plan,
         },
     })

@@ -174,6 +174,7 @@ pub fn run(
             waits: counters.waits(),
             samples,
             warnings: Vec::new(),
+            history_failed: false,
             plan,
         },
     })

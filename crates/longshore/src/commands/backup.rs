@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use longshore_catalog::{Catalog, Setting};
+use longshore_codec::Algorithm;
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
     BackupReport, BackupRequest, Report, Request, SourceSpec, VerifyReport, VerifyRequest,
@@ -75,7 +77,7 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
     let verified = verification.as_ref().map(VerifyReport::is_valid);
     let exit = if verified == Some(false) {
         Exit::No
-    } else if report.damaged {
+    } else if report.damaged || report.run.history_failed {
         Exit::Warnings
     } else {
         Exit::Done
@@ -181,10 +183,12 @@ fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure
     let defaults = &config.defaults;
     request.database = name;
     request.disposition = options.disposing.disposition();
+    let settings = Settings::read(context);
     request.algorithm = options
         .algorithm
         .or(configured.and_then(|d| d.algorithm))
         .or(defaults.algorithm)
+        .or(settings.algorithm)
         .unwrap_or(request.algorithm);
     request.level = level(options, configured, defaults).unwrap_or(request.level);
     let labels = &options.labels;
@@ -196,6 +200,7 @@ fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure
     let days = labels
         .retain_days
         .or(defaults.retain_days)
+        .or(settings.retain_days)
         .filter(|d| *d > 0);
     let now_us = context.clock.wall_ns() / 1000;
     request.expires_us = labels
@@ -229,6 +234,44 @@ fn level(
     match configured {
         Some(d) if d.level.is_some() || d.algorithm.is_some() => d.level,
         _ => defaults.level,
+    }
+}
+
+/// What the server settings say about backups; `None` where nobody has chosen.
+#[derive(Debug, Default)]
+struct Settings {
+    algorithm: Option<Algorithm>,
+    retain_days: Option<u32>,
+}
+
+impl Settings {
+    /// A catalog that cannot be read never fails a backup. One that is missing is not made here.
+    fn read(context: &Context) -> Settings {
+        let path = context.catalog.as_deref();
+        let Some(path) = path.filter(|p| context.storage.stat(p).is_ok()) else {
+            return Settings::default();
+        };
+        let read = || -> Result<Settings, longshore_catalog::Error> {
+            let catalog = Catalog::open(path)?;
+            let value =
+                |setting| Ok::<_, longshore_catalog::Error>(catalog.setting(setting)?.value_in_use);
+            Ok(Settings {
+                algorithm: match value(Setting::BackupCompressionAlgorithm)? {
+                    1 => Some(Algorithm::MsXpress),
+                    2 => Some(Algorithm::QatDeflate),
+                    3 => Some(Algorithm::Zstd),
+                    4 => Some(Algorithm::Lz4),
+                    _ => None,
+                },
+                retain_days: u32::try_from(value(Setting::MediaRetention)?).ok(),
+            })
+        };
+        read().unwrap_or_else(|error| {
+            context
+                .output
+                .warn(&format!("server settings were not read: {error}"));
+            Settings::default()
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What each command does with its options: lower them to a request, run it, show the report.
 
 mod backup;
+mod catalog;
 mod devices;
 mod list;
 mod project;
@@ -56,23 +57,13 @@ impl Context {
 }
 
 fn catalog_path(global: &Global, config: &Config) -> Option<PathBuf> {
-    let named = global.catalog.as_ref().map(PathBuf::from);
-    let path = named
-        .or_else(|| config.catalog.path.clone())
-        .or_else(usual_catalog)?;
-    (path.as_os_str() != "none").then_some(path)
-}
-
-fn usual_catalog() -> Option<PathBuf> {
-    // SAFETY: `geteuid` has no preconditions and cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
-        return Some("/var/lib/longshore/history.db".into());
-    }
-    let state = std::env::var_os("XDG_STATE_HOME")
+    let path = global
+        .catalog
+        .as_ref()
         .map(PathBuf::from)
-        .filter(|p| p.is_absolute())
-        .or_else(|| std::env::home_dir().map(|h| h.join(".local/state")))?;
-    Some(state.join("longshore/history.db"))
+        .or_else(|| config.catalog.path.clone())
+        .unwrap_or_else(longshore_catalog::default_path);
+    (path.as_os_str() != "none").then_some(path)
 }
 
 pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
@@ -81,6 +72,8 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Restore(options) => restore::run(options, context),
         Command::Verify(options) => verify::run(options, context),
         Command::List(options) => list::run(options, context),
+        Command::History(options) => catalog::history(options, context),
+        Command::Catalog(options) => catalog::run(options, context),
         Command::Config(options) => project::config(options, context),
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options),

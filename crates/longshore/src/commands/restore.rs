@@ -46,7 +46,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     let Report::Restore(report) = result? else {
         return Err(wrong_report());
     };
-    let exit = if report.damaged {
+    let exit = if report.damaged || report.run.history_failed {
         Exit::Warnings
     } else {
         Exit::Done

@@ -4,6 +4,7 @@
 //! rest teaches (`--help`): what it is for, when not to use it, the default and how it was chosen.
 
 mod backup;
+mod catalog;
 mod inspect;
 mod project;
 mod restore;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub use backup::Backup;
+pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{List, Media, Verify};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use restore::Restore;
@@ -72,8 +74,8 @@ pub struct Global {
 
     /// Where the history of backups and restores is kept, or `none`.
     ///
-    /// Or the environment's LONGSHORE_CATALOG. The default is `path` in the configuration's [catalog], else /var/lib/longshore/history.db for root and
-    /// ~/.local/state/longshore/history.db ($XDG_STATE_HOME) for others. A catalog that is lost or locked never
+    /// Or the environment's LONGSHORE_CATALOG. The default is `path` in the configuration's [catalog], else longshore/catalog.db below
+    /// $XDG_STATE_HOME, else below /var/lib for root and ~/.local/state for others. A catalog that is lost or locked never
     /// fails a backup: it warns, and `longshore catalog rebuild` learns from the media again.
     #[arg(
         long,
@@ -110,6 +112,8 @@ pub enum Command {
     Restore(Restore),
     Verify(Verify),
     List(List),
+    History(History),
+    Catalog(Catalog),
     Config(Config),
     Completions(Completions),
     Man(Man),

@@ -1,0 +1,230 @@
+//! `history` and `catalog`: what was done, from the catalog.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_catalog::{
+    Catalog, Effect, Error, HistoryQuery, HistoryRow, Rebuilt, RestoreRow, Setting, SettingRow,
+};
+use longshore_media::BackupDevice;
+use serde::Serialize;
+
+use super::{Context, devices};
+use crate::failure::{Exit, Failure};
+use crate::options::{Catalog as Options, CatalogAction, History, Rebuild, Settings};
+use crate::output::{Table, bytes, plain};
+
+#[derive(Serialize)]
+struct Rows<T> {
+    action: &'static str,
+    catalog: String,
+    rows: Vec<T>,
+}
+
+#[derive(Serialize)]
+struct RebuildAnswer<'a> {
+    action: &'static str,
+    catalog: String,
+    /// Where a damaged catalog was moved.
+    moved_aside: Option<String>,
+    #[serde(flatten)]
+    rebuilt: &'a Rebuilt,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let exit = match &error {
+            Error::Media(_) => Exit::Media,
+            _ => Exit::Usage,
+        };
+        Failure::of(exit, &error, error.number(), error.hint())
+    }
+}
+
+fn path(context: &Context) -> Result<&Path, Failure> {
+    context.catalog.as_deref().ok_or_else(|| {
+        Failure::usage(
+            "no history is kept",
+            "--catalog, LONGSHORE_CATALOG or [catalog] in the configuration says `none`",
+        )
+    })
+}
+
+pub fn history(options: &History, context: &Context) -> Result<Exit, Failure> {
+    let path = path(context)?;
+    let query = HistoryQuery {
+        database: options.database.clone(),
+        limit: (options.limit > 0).then_some(options.limit),
+    };
+    // Asking creates nothing.
+    let missing = context
+        .storage
+        .stat(path)
+        .is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
+    let catalog = if missing {
+        None
+    } else {
+        Some(Catalog::open(path)?)
+    };
+    if options.restores {
+        let rows = catalog.map_or(Ok(Vec::new()), |c| c.restores(&query))?;
+        answer(context, path, "restores", rows, restores_table)
+    } else {
+        let rows = catalog.map_or(Ok(Vec::new()), |c| c.history(&query))?;
+        answer(context, path, "history", rows, backups_table)
+    }
+}
+
+fn answer<T: Serialize>(
+    context: &Context,
+    path: &Path,
+    action: &'static str,
+    rows: Vec<T>,
+    table: fn(&[T]) -> Table,
+) -> Result<Exit, Failure> {
+    context.output.say(&table(&rows).to_string());
+    let catalog = path.display().to_string();
+    context.output.json(
+        Exit::Done,
+        Rows {
+            action,
+            catalog,
+            rows,
+        },
+    );
+    Ok(Exit::Done)
+}
+
+/// `2026-03-01T22:15:04.120` without its fraction.
+fn second(text: Option<&String>) -> String {
+    let text = text.map_or("-", |t| t.split('.').next().unwrap_or(t));
+    text.replace('T', " ")
+}
+
+fn backups_table(rows: &[HistoryRow]) -> Table {
+    let mut table = Table::new(&[
+        "finished (local)",
+        "database",
+        "position",
+        "algorithm",
+        "in",
+        "out",
+        "ratio",
+        "seconds",
+        "MB/s",
+        "files",
+        "state",
+        "devices",
+    ]);
+    for row in rows {
+        table.row(vec![
+            second(row.finish.as_ref()),
+            plain(&row.database),
+            row.position.to_string(),
+            row.algorithm.clone().unwrap_or_else(|| "NONE".to_owned()),
+            bytes(row.size_bytes),
+            bytes(row.compressed_bytes),
+            format!("{:.2}", row.ratio),
+            format!("{:.3}", row.seconds),
+            format!("{:.1}", row.mb_per_s),
+            row.files.to_string(),
+            if row.damaged { "marked" } else { "complete" }.to_owned(),
+            plain(&row.devices.join(" ")),
+        ]);
+    }
+    table
+}
+
+fn restores_table(rows: &[RestoreRow]) -> Table {
+    let mut table = Table::new(&[
+        "date (local)",
+        "database",
+        "from",
+        "position",
+        "out",
+        "seconds",
+        "MB/s",
+        "to",
+    ]);
+    for row in rows {
+        table.row(vec![
+            second(row.date.as_ref()),
+            plain(&row.database),
+            plain(&row.source_database),
+            row.position.to_string(),
+            bytes(row.size_bytes),
+            format!("{:.3}", row.seconds),
+            format!("{:.1}", row.mb_per_s),
+            plain(&row.target),
+        ]);
+    }
+    table
+}
+
+pub fn run(options: &Options, context: &Context) -> Result<Exit, Failure> {
+    match &options.action {
+        CatalogAction::Rebuild(options) => rebuild(options, context),
+        CatalogAction::Settings(options) => settings(options, context),
+    }
+}
+
+fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
+    let path = path(context)?;
+    let devices: Vec<Arc<dyn BackupDevice>> = devices::of(context, &options.media)?
+        .iter()
+        .map(|d| d.open(&context.storage))
+        .collect();
+    let (catalog, aside) = Catalog::open_or_replace(path)?;
+    if let Some(aside) = &aside {
+        context.output.warn(&format!(
+            "the catalog was damaged; it was moved to {}",
+            aside.display()
+        ));
+    }
+    let rebuilt = catalog.rebuild(&devices)?;
+    context.output.say(&format!(
+        "{} backup sets added, {} known already, {} incomplete\n",
+        rebuilt.added, rebuilt.known, rebuilt.incomplete
+    ));
+    context.output.json(
+        Exit::Done,
+        RebuildAnswer {
+            action: "catalog_rebuild",
+            catalog: path.display().to_string(),
+            moved_aside: aside.map(|p| p.display().to_string()),
+            rebuilt: &rebuilt,
+        },
+    );
+    Ok(Exit::Done)
+}
+
+fn settings(options: &Settings, context: &Context) -> Result<Exit, Failure> {
+    let path = path(context)?;
+    let catalog = Catalog::open(path)?;
+    if let (Some(name), Some(value)) = (&options.name, options.value) {
+        let setting: Setting = name.parse()?;
+        // No server runs that a change would have to wait for.
+        catalog.set_setting(setting, value, Effect::Now)?;
+    }
+    answer(
+        context,
+        path,
+        "settings",
+        catalog.settings()?,
+        settings_table,
+    )
+}
+
+fn settings_table(rows: &[SettingRow]) -> Table {
+    let mut table = Table::new(&["name", "minimum", "maximum", "value", "value in use"]);
+    for row in rows {
+        table.row(vec![
+            row.name.to_owned(),
+            row.minimum.to_string(),
+            row.maximum.to_string(),
+            row.value.to_string(),
+            row.value_in_use.to_string(),
+        ]);
+    }
+    table
+}
