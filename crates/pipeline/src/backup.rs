@@ -16,7 +16,7 @@ use crate::crew::Crew;
 use crate::handoff::Handoff;
 use crate::history::{self, Finished};
 use crate::load::{Moved, Shared, mark_kind, move_bytes};
-use crate::measure::{Counters, process_cpu};
+use crate::measure::{Counters, Work, process_cpu};
 use crate::plan::{Plan, Sizes};
 use crate::report::{BackupReport, ChangedFile, FileTotals, Run, mark_text};
 use crate::request::BackupRequest;
@@ -145,12 +145,7 @@ pub fn run(
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
             cpu_s: (process_cpu().saturating_sub(cpu_before)).as_secs_f64(),
-            limit: shared.counters.limit(
-                elapsed,
-                sizes.workers,
-                sizes.cpus,
-                sizes.cpu_ceiling.is_some(),
-            ),
+            limit: shared.counters.limit(elapsed, &sizes, Work::Backup),
             waits: shared.counters.waits(),
             samples,
             warnings,

@@ -7,6 +7,7 @@ use longshore_io::{Clock, facts};
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 
+use crate::plan::Sizes;
 use crate::{Observer, Progress};
 
 /// Counters that all threads of a run add to. Times in microseconds, summed over threads.
@@ -125,24 +126,39 @@ impl Counters {
         }
     }
 
-    /// Names the limit from where the workers' time went. `cpus` may compute at a time.
-    pub fn limit(&self, elapsed: Duration, workers: usize, cpus: usize, ceiling: bool) -> Limit {
+    /// Names the limit from where the threads' time went.
+    pub fn limit(&self, elapsed: Duration, sizes: &Sizes, work: Work) -> Limit {
         let wall = elapsed.as_micros().max(1) as f64;
         let w = self.waits();
-        let computing = w.compute_us as f64 / (wall * cpus as f64);
-        let of_workers = |us: u64| us as f64 / (wall * workers as f64);
+        let computing = w.compute_us as f64 / (wall * sizes.cpus as f64);
+        let of_workers = |us: u64| us as f64 / (wall * sizes.workers as f64);
+        let ceiling = sizes.cpu_ceiling.is_some();
+        let target_us = match work {
+            // A backup's workers run out of buffers when the stripes' writers are behind.
+            Work::Backup => w.buffer_wait_us,
+            Work::Restore => w.write_us,
+            Work::Verify => 0,
+        };
         if of_workers(w.rate_wait_us) > 0.25 {
             Limit::Rate
         } else if ceiling && (computing > 0.75 || of_workers(w.cpu_wait_us) > 0.25) {
             Limit::CpuCeiling
         } else if computing > 0.8 {
             Limit::Cpu
-        } else if w.buffer_wait_us >= w.read_us {
+        } else if target_us > w.read_us {
             Limit::Target
         } else {
             Limit::Source
         }
     }
+}
+
+/// Which way the bytes go: the same wait means another thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    Backup,
+    Restore,
+    Verify,
 }
 
 /// Watches the counters of a run from a thread of its own.

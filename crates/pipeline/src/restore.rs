@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, MediaSet};
 use longshore_source::SourceKind;
 
-use crate::measure::{Counters, lap, process_cpu};
+use crate::measure::{Counters, Work, lap, process_cpu};
 use crate::place::Target;
 use crate::plan::{Plan, Sizes};
 use crate::report::{FileTotals, RestoreReport, Run};
@@ -206,7 +206,9 @@ pub fn run(
         entries: writer.entries.into_inner(),
         files: writer.files.into_inner(),
     };
+    let at = house.clock.now();
     writer.target.finish()?;
+    lap(&*house.clock, at, &counters.write_us);
     let elapsed = house.clock.now() - started;
     let mut warnings = Vec::new();
     let mut history_failed = false;
@@ -242,12 +244,7 @@ pub fn run(
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
             cpu_s: process_cpu().saturating_sub(cpu_before).as_secs_f64(),
-            limit: counters.limit(
-                elapsed,
-                sizes.workers,
-                sizes.cpus,
-                sizes.cpu_ceiling.is_some(),
-            ),
+            limit: counters.limit(elapsed, &sizes, Work::Restore),
             waits: counters.waits(),
             samples: unloaded.samples,
             warnings,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use longshore_media::{Error as MediaError, Item, MediaSet};
 use parking_lot::Mutex;
 
-use crate::measure::{Counters, process_cpu};
+use crate::measure::{Counters, Work, process_cpu};
 use crate::plan::{Plan, Sizes};
 use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
 use crate::request::VerifyRequest;
@@ -165,12 +165,7 @@ pub fn run(
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
             cpu_s: process_cpu().saturating_sub(cpu_before).as_secs_f64(),
-            limit: counters.limit(
-                elapsed,
-                sizes.workers,
-                sizes.cpus,
-                sizes.cpu_ceiling.is_some(),
-            ),
+            limit: counters.limit(elapsed, &sizes, Work::Verify),
             waits: counters.waits(),
             samples,
             warnings: Vec::new(),

@@ -138,3 +138,34 @@ fn backups_and_restores_are_in_the_history_and_a_lost_catalog_is_only_a_warning(
         made.run.warnings
     );
 }
+
+#[test]
+fn noise_grows_by_a_thousandth_at_most_and_zeros_cost_almost_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    let mut state = 1u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    })
+    .take(16 << 20)
+    .collect();
+    for (bytes, allowed) in [(noise, 1.001), (vec![0; 16 << 20], 0.005)] {
+        std::fs::write(source.join("file"), &bytes).unwrap();
+        for algorithm in Algorithm::ALL {
+            if allowed < 1.0 && algorithm == Algorithm::None {
+                continue;
+            }
+            let devices = stripes(dir.path(), 1);
+            let spec = SourceSpec::Files(vec![source.clone()]);
+            let mut request = backup_request(spec, devices.clone(), algorithm);
+            request.disposition = Disposition::Format;
+            let report = backup(&house(), request).unwrap();
+            let grown = report.stored_bytes as f64 / report.plain_bytes as f64;
+            assert!(grown <= allowed, "{algorithm}: {grown}");
+        }
+    }
+}
