@@ -9,6 +9,7 @@
 //! - The n-th part is position n: a header or trailer that says otherwise is not believed.
 //! - Whatever stands behind the last sealed part is one more part, unsealed.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use crate::Error;
@@ -293,16 +294,16 @@ impl Member {
             };
         }
         if part.seal.is_none() && at < len {
-            part.seal = self.find_trailer(&part, at, position, previous)?;
+            part.seal = self.find_trailer(&part, at..len, position, previous)?;
         }
         Ok(part)
     }
 
-    /// Looks from `from` to the end of the stripe for the trailer of this very part.
+    /// Looks in `place`, which ends with the stripe, for the trailer of this very part.
     fn find_trailer(
         &self,
         part: &Part,
-        from: u64,
+        place: Range<u64>,
         position: u32,
         previous: u64,
     ) -> Result<Option<Seal>, Error> {
@@ -311,15 +312,17 @@ impl Member {
         let mut head = MAGIC.to_vec();
         head.extend_from_slice(&[Kind::Trailer as u8, 0, 0, 0]);
         head.extend_from_slice(&(TRAILER_LEN as u32).to_le_bytes());
-        let mut window = vec![0; WINDOW_BYTES];
-        let mut start = from;
+        // One byte more than there is: the read that ends the stripe is a short one.
+        let left = (place.end - place.start).saturating_add(1);
+        let mut window = vec![0; left.min(WINDOW_BYTES as u64) as usize];
+        let mut start = place.start;
         loop {
             let got = self.read.read_at(&mut window, start)?;
             let mut at = 0;
             while let Some(found) = find(&window[at..got], &head) {
                 let offset = (start + (at + found) as u64).checked_sub(prefix as u64);
                 at += found + 1;
-                let Some(offset) = offset.filter(|o| *o >= from) else {
+                let Some(offset) = offset.filter(|o| *o >= place.start) else {
                     continue;
                 };
                 if let Ok((Kind::Trailer, body, end)) = self.record_at(offset)?
