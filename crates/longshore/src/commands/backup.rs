@@ -5,7 +5,7 @@ use std::path::Path;
 
 use longshore_catalog::{Catalog, Setting};
 use longshore_codec::Algorithm;
-use longshore_media::DeviceSpec;
+use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
     BackupReport, BackupRequest, Report, Request, SourceSpec, VerifyReport, VerifyRequest,
     closing_line, mb_per_s, ratio, run as run_pipeline,
@@ -170,13 +170,25 @@ fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure
         .database
         .clone()
         .or_else(|| configured.map(|(name, _)| name.clone()));
-    let named_target = options.target.clone();
-    let (devices, name) = match named_target {
-        Some(target) => {
+    let usual = configured.and_then(|(_, database)| database.target.as_ref());
+    let (devices, name) = match options.target.as_ref().or(usual) {
+        Some(target) if options.to.is_empty() => {
+            if options.disposing.disposition() != Disposition::New {
+                return Err(Failure::usage(
+                    "a backup to a target is always a new media set",
+                    "leave out --append, --init and --format, or name devices with --to",
+                ));
+            }
             let name = name.unwrap_or_else(|| name_of(&source));
-            (devices::for_backup(context, &target, &name)?, Some(name))
+            (devices::for_backup(context, target, &name)?, Some(name))
         }
-        None => (options.to.clone(), name),
+        None if options.to.is_empty() => {
+            return Err(Failure::usage(
+                "where should the backup go?",
+                "name a device with --to, or a target of the configuration with --target",
+            ));
+        }
+        _ => (options.to.clone(), name),
     };
     let mut request = BackupRequest::new(source, devices);
     let configured = configured.map(|(_, database)| database);

@@ -33,7 +33,7 @@ alone, copied while they change, are no backup. Not a synchroniser either: every
 /// very end; interrupted at any moment, nothing half-valid is left.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH,
-    group = ArgGroup::new("where").required(true).args(["to", "target"]),
+    group = ArgGroup::new("where").args(["to", "target"]),
     group = ArgGroup::new("disposing").args(["append", "init", "format"]))]
 pub struct Backup {
     /// sqlite:FILE, files:PATH..., a path, or the name of a configured database.
@@ -53,9 +53,10 @@ pub struct Backup {
 
     /// A target of the configuration: a new media set, one stripe in each of its directories.
     ///
+    /// The default, without --to, is the one that the configured database names.
     /// The stripes are DIRECTORY/DATABASE/LABEL.bak; the label is the UTC time, such as 20270131T020000Z. The
     /// directories must exist (an unmounted disk is not filled unnoticed); DATABASE below them is created.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["append", "init", "format"])]
+    #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 
     /// The database's name in media and history.

@@ -1,0 +1,131 @@
+//! Databases, targets and defaults from a configuration.
+
+use crate::stage::Stage;
+
+fn configured() -> Stage {
+    let stage = Stage::new();
+    stage.database("app.db", 2);
+    for dir in ["disk1", "disk2"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let text = format!(
+        "[database.sales]\nurl = \"sqlite:{}\"\ntarget = \"nightly\"\n\
+         [target.nightly]\ndirectories = [\"{}\", \"{}\"]\n\
+         [defaults]\nalgorithm = \"ZSTD\"\nlevel = 3\nretain_days = 7\n",
+        stage.path("app.db").display(),
+        stage.path("disk1").display(),
+        stage.path("disk2").display(),
+    );
+    stage.write("longshore.toml", text.as_bytes());
+    stage
+}
+
+#[test]
+fn a_named_database_goes_to_its_target_and_comes_back_from_it() {
+    let stage = configured();
+    let config = "--config longshore.toml";
+    stage
+        .line(&format!("{config} config check"))
+        .exits(0)
+        .says("sales")
+        .says("nightly");
+    stage
+        .line(&format!("{config} backup sales"))
+        .exits(0)
+        .says("ZSTD");
+    let one = stage.names("disk1/sales");
+    assert_eq!(one, stage.names("disk2/sales"));
+    assert_eq!(one.len(), 1);
+    let from = "--target nightly --database sales";
+    stage
+        .line(&format!("{config} list {from}"))
+        .exits(0)
+        .says("complete");
+    stage.line(&format!("{config} verify {from}")).exits(0);
+    stage
+        .line(&format!("{config} restore {from} --to out"))
+        .exits(0);
+    stage.shell("cmp app.db out/app.db").exits(0);
+
+    // An option overrides the default, and a level is not carried to another algorithm.
+    let ran = stage
+        .line(&format!("{config} backup sales --to x.bak -a LZ4 --json"))
+        .exits(0);
+    let value: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(value["run"]["plan"]["algorithm"], "LZ4");
+    assert_eq!(value["run"]["plan"]["level"], "LOW");
+    // retain_days counts.
+    stage
+        .line(&format!("{config} backup sales --to x.bak -a LZ4 --init"))
+        .exits(4)
+        .says("4030");
+}
+
+#[test]
+fn an_unmounted_directory_is_not_filled_unnoticed() {
+    let stage = configured();
+    std::fs::remove_dir(stage.path("disk2")).unwrap();
+    stage
+        .line("--config longshore.toml backup sales")
+        .exits(4)
+        .says("disk2")
+        .says("mounted");
+    assert!(!stage.path("disk2").exists());
+}
+
+#[test]
+fn a_lost_stripe_of_the_latest_backup_is_said_not_passed_over() {
+    let stage = configured();
+    let config = "--config longshore.toml";
+    stage.line(&format!("{config} backup sales")).exits(0);
+    std::fs::remove_file(
+        stage
+            .path("disk2/sales")
+            .join(&stage.names("disk2/sales")[0]),
+    )
+    .unwrap();
+    stage
+        .line(&format!(
+            "{config} restore --target nightly --database sales --to out"
+        ))
+        .exits(4)
+        .says("3201")
+        .says("disk2");
+}
+
+#[test]
+fn misspelt_keys_are_refused_with_file_and_line_before_anything_happens() {
+    let stage = configured();
+    stage.write("bad.toml", b"[defaults]\nlevel = 1\nretian_days = 3\n");
+    let ran = stage
+        .line("--config bad.toml backup app.db --to x.bak")
+        .exits(2);
+    assert!(ran.err.contains("bad.toml, line 3: "), "{}", ran.err);
+    assert!(ran.err.contains("retian_days"), "{}", ran.err);
+    assert!(!stage.path("x.bak").exists());
+}
+
+#[test]
+fn a_configuration_in_the_working_directory_is_not_read_unasked() {
+    let stage = configured();
+    stage.line("backup sales --to x.bak").exits(3);
+    stage.line("config check").exits(0).says("none found");
+}
+
+#[test]
+fn server_settings_choose_where_nobody_else_does() {
+    let stage = configured();
+    let setting = ["catalog", "settings", "backup compression algorithm", "4"];
+    stage.run(&setting).exits(0);
+    stage.line("backup app.db --to a.bak").exits(0).says("LZ4");
+    stage
+        .line("backup app.db --to b.bak -a ZSTD")
+        .exits(0)
+        .says("ZSTD");
+    let wrong = ["catalog", "settings", "backup compression algorithm", "9"];
+    stage.run(&wrong).exits(2);
+    stage
+        .run(&["catalog", "settings", "no such setting", "1"])
+        .exits(2)
+        .says("15123");
+}

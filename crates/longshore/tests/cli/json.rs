@@ -1,0 +1,124 @@
+//! `--json`: one object on standard output, whatever happens.
+
+use serde_json::Value;
+
+use crate::stage::{Ran, Stage, damage};
+
+#[track_caller]
+fn object(ran: &Ran) -> Value {
+    assert_eq!(ran.out.trim_end().lines().count(), 1, "{}", ran.out);
+    let value: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(value.is_object());
+    assert_eq!(value["exit_code"], ran.code, "{value}");
+    value
+}
+
+#[test]
+fn every_command_answers_with_one_object() {
+    let stage = Stage::new();
+    stage.database("app.db", 2);
+    for (line, action) in [
+        (
+            "backup app.db --to a.bak --to b.bak --verify --json",
+            "backup",
+        ),
+        ("--json verify a.bak b.bak", "verify"),
+        ("restore a.bak b.bak --to out --json", "restore"),
+        ("list a.bak b.bak --json", "list"),
+        ("list a.bak b.bak --files --json", "files"),
+        ("list a.bak --label --json", "label"),
+        ("history --json", "history"),
+        ("history --restores --json", "restores"),
+        ("catalog rebuild a.bak b.bak --json", "catalog_rebuild"),
+        ("catalog settings --json", "settings"),
+        ("config check --json", "config_check"),
+    ] {
+        let ran = stage.line(line).exits(0);
+        let value = object(&ran);
+        assert_eq!(value["action"], action, "{line}");
+        assert_eq!(value["status"], "ok", "{line}");
+        assert!(ran.err.is_empty(), "{line}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_backups_object_holds_the_facts_of_the_table_and_the_plan() {
+    let stage = Stage::new();
+    let source = stage.database("app.db", 2);
+    let ran = stage.line("backup app.db --to a.bak -a ZSTD --level 3 --buffer-count 9 --json");
+    let value = object(&ran.exits(0));
+    let len = std::fs::metadata(source).unwrap().len();
+    assert_eq!(value["plain_bytes"], len);
+    assert_eq!(value["database"], "app");
+    assert_eq!(value["position"], 1);
+    assert_eq!(value["verified"], Value::Null);
+    assert_eq!(value["totals"]["files"], 1);
+    let plan = &value["run"]["plan"];
+    assert_eq!(plan["algorithm"], "ZSTD");
+    assert_eq!(plan["level"], "3");
+    assert_eq!(plan["buffer_count"], 9);
+    assert_eq!(plan["buffer_bytes"], 1 << 20);
+    let stored = value["stored_bytes"].as_u64().unwrap();
+    let ratio = value["ratio"].as_f64().unwrap();
+    assert!((ratio - len as f64 / stored as f64).abs() < 1e-9);
+    let on_disk = std::fs::metadata(stage.path("a.bak")).unwrap().len();
+    assert!(
+        stored <= on_disk && on_disk < stored + 4096,
+        "{stored} {on_disk}"
+    );
+    let pages = len / 8192;
+    let message = value["message"].as_str().unwrap();
+    let head = format!("BACKUP DATABASE successfully processed {pages} pages in ");
+    assert!(
+        message.starts_with(&head) && message.ends_with(" MB/sec)."),
+        "{message}"
+    );
+}
+
+#[test]
+fn errors_carry_number_text_and_hint() {
+    let stage = Stage::new();
+    stage.database("app.db", 2);
+    stage.line("backup app.db --to a.bak --to b.bak").exits(0);
+    let ran = stage.line("restore a.bak --to out --json").exits(4);
+    let value = object(&ran);
+    assert_eq!(value["status"], "error");
+    assert_eq!(value["error"]["number"], 3132);
+    assert!(
+        value["error"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("family 2")
+    );
+    assert!(value["error"]["hint"].as_str().unwrap().contains("stripe"));
+
+    let value = object(&stage.line("backup nowhere --to x.bak --json").exits(3));
+    assert_eq!(value["error"]["number"], Value::Null);
+    assert!(!value["error"]["causes"].as_array().unwrap().is_empty());
+
+    let value = object(&stage.line("restore a.bak --too out --json").exits(2));
+    assert!(value["error"]["text"].as_str().unwrap().contains("--too"));
+
+    damage(&stage.path("b.bak"), 200_000);
+    let value = object(&stage.line("verify a.bak b.bak --json").exits(1));
+    assert_eq!(value["status"], "damaged");
+    assert_eq!(value["valid"], false);
+    assert_eq!(value["findings"][0]["number"], 3189);
+}
+
+#[test]
+fn the_files_of_a_set_are_listed_once_each() {
+    let stage = Stage::new();
+    stage.write("tree/large", &vec![1; 5 << 20]);
+    stage.write("tree/small", b"1");
+    stage.line("backup tree --to a.bak --to b.bak").exits(0);
+    let value = object(&stage.line("list a.bak b.bak --files --json").exits(0));
+    let mut files: Vec<_> = value["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| (f["path"].as_str().unwrap(), f["len"].as_u64().unwrap()))
+        .collect();
+    files.sort_unstable();
+    assert_eq!(files, [("large", 5 << 20), ("small", 1)]);
+}

@@ -1,0 +1,11 @@
+//! The program as people and scripts meet it: through its own binary.
+
+mod configured;
+mod exits;
+mod interrupt;
+mod journey;
+mod json;
+mod output;
+mod readme;
+mod stage;
+mod stock;
