@@ -2,6 +2,7 @@
 
 mod backup;
 mod devices;
+mod lab;
 mod list;
 mod restore;
 mod verify;
@@ -80,6 +81,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Restore(options) => restore::run(options, context),
         Command::Verify(options) => verify::run(options, context),
         Command::List(options) => list::run(options, context),
+        Command::Lab(options) => lab::run(options, context),
     }
 }
 

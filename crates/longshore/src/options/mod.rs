@@ -5,6 +5,7 @@
 
 mod backup;
 mod inspect;
+mod lab;
 mod restore;
 pub mod values;
 
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use backup::Backup;
 pub use inspect::{List, Media, Verify};
+pub use lab::{Compare, Lab, Sample, Stocked, Study, Sweep, Written};
 pub use restore::Restore;
 
 const EXIT_CODES: &str = "\
@@ -96,6 +98,7 @@ pub enum Command {
     Restore(Restore),
     Verify(Verify),
     List(List),
+    Lab(Lab),
 }
 
 /// Buffers and ceilings, common to all commands that move bytes.
