@@ -7,9 +7,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{BackupRequest, DeviceSpec, House, Request, SourceSpec};
 
 use crate::platform;
-use crate::report::{
-    At, Axis, Chart, Column, Form, Positions, Report, Section, Series, Table,
-};
+use crate::report::{At, Axis, Chart, Column, Form, Positions, Report, Section, Series, Table};
 use crate::scratch::Scratch;
 use crate::spread::{Spread, median};
 use crate::taken::{Taken, take};
@@ -78,7 +76,11 @@ pub fn compare(house: &House, spec: &CompareSpec, on_step: &dyn Fn(&str)) -> Res
         let bytes = rounds[0].first().map_or(0, |t| t.plain_bytes);
         platform.push((
             format!("Database {name}"),
-            format!("{}, {:.1} MB (10^6)", platform::name_of(source), bytes as f64 / 1e6),
+            format!(
+                "{}, {:.1} MB (10^6)",
+                platform::name_of(source),
+                bytes as f64 / 1e6
+            ),
         ));
         summary.extend(finding(name, &rounds));
         sections.push(section(name, spec, &rounds));
@@ -115,11 +117,14 @@ fn speed_up(taken: &[Taken], rounds: &Rounds) -> Option<f64> {
 /// One sentence for a database.
 fn finding(name: &str, rounds: &Rounds) -> Option<String> {
     let base = baseline(rounds).first()?.stored_bytes;
-    let better = CANDIDATES.iter().zip(rounds).filter(|((algorithm, _), taken)| {
-        *algorithm == Algorithm::QatDeflate
-            && taken.first().is_some_and(|t| t.stored_bytes < base)
-            && speed_up(taken, rounds).is_some_and(|up| up > 1.0)
-    });
+    let better = CANDIDATES
+        .iter()
+        .zip(rounds)
+        .filter(|((algorithm, _), taken)| {
+            *algorithm == Algorithm::QatDeflate
+                && taken.first().is_some_and(|t| t.stored_bytes < base)
+                && speed_up(taken, rounds).is_some_and(|up| up > 1.0)
+        });
     let better: Vec<String> = better
         .filter_map(|((algorithm, level), taken)| {
             let up = speed_up(taken, rounds)?;
@@ -140,7 +145,9 @@ fn section(name: &str, spec: &CompareSpec, rounds: &Rounds) -> Section {
         vec![
             label(algorithm, level).into(),
             time(taken).into(),
-            Spread::of(taken.iter().map(|t| t.wall_s)).map(|s| s.range(2)).into(),
+            Spread::of(taken.iter().map(|t| t.wall_s))
+                .map(|s| s.range(2))
+                .into(),
             median(taken.iter().map(Taken::mb_per_s)).into(),
             median(taken.iter().map(|t| t.cpu_s)).into(),
             median(taken.iter().filter_map(|t| t.system_cpu_percent)).into(),

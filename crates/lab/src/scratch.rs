@@ -32,9 +32,8 @@ impl Scratch {
             let dir = storage
                 .create_dir_all(path)
                 .with_context(|| format!("cannot open directory {}", path.display()))?;
-            dir.create_dir(&scratch.name).with_context(|| {
-                format!("cannot create {}", path.join(&scratch.name).display())
-            })?;
+            dir.create_dir(&scratch.name)
+                .with_context(|| format!("cannot create {}", path.join(&scratch.name).display()))?;
             scratch.places.push((path.clone(), dir));
         }
         Ok(scratch)

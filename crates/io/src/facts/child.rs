@@ -61,7 +61,10 @@ mod tests {
     #[test]
     fn work_output_and_status_of_a_child_are_seen() {
         let mut command = Command::new("sh");
-        command.args(["-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo $i; exit 3"]);
+        command.args([
+            "-c",
+            "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo $i; exit 3",
+        ]);
         let ended = run_to_end(command.stdout(Stdio::piped())).unwrap();
         assert_eq!(ended.status.code(), Some(3));
         assert_eq!(ended.stdout, b"100000\n");

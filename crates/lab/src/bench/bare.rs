@@ -116,7 +116,8 @@ impl Bare {
         target: &std::path::Path,
     ) -> Result<Bare> {
         let mut buffer = vec![0; BLOCK_BYTES];
-        let (mut read, mut checksum, mut copy) = (Part::default(), Part::default(), Part::default());
+        let (mut read, mut checksum, mut copy) =
+            (Part::default(), Part::default(), Part::default());
         let mut other = vec![0; HOT_BYTES];
         corpus.each_block(clock, &mut buffer, &mut read, |plain| {
             let hot = &plain[..plain.len().min(HOT_BYTES)];
@@ -198,7 +199,10 @@ fn codec(clock: &dyn Clock, corpus: &Corpus, algorithm: Algorithm) -> Result<Cod
             decompressor.decompress(algorithm, &payload[..len], back)
         })?;
         decode.bytes += plain.len() as u64;
-        ensure!(back == plain, "{algorithm} does not decode to what it encoded");
+        ensure!(
+            back == plain,
+            "{algorithm} does not decode to what it encoded"
+        );
         Ok(())
     })?;
     Ok(Codec {
@@ -278,6 +282,9 @@ mod tests {
         // Nothing to encode, and the stored bytes are as many: 1/10 + 2/20.
         close(bare.backup(Algorithm::None).wall_s, 0.2);
         // 1/2 + 0.075 + half of 1/10 + the write's CPU
-        close(bare.restore(Algorithm::Lz4).wall_s, 0.5 + 0.075 + 0.05 + 0.5);
+        close(
+            bare.restore(Algorithm::Lz4).wall_s,
+            0.5 + 0.075 + 0.05 + 0.5,
+        );
     }
 }

@@ -116,7 +116,11 @@ impl Corpus {
             let file = self.file(member)?;
             for offset in (0..member.len).step_by(BLOCK_BYTES) {
                 let end = (offset + BLOCK_BYTES as u64).min(member.len);
-                cached += if file.is_cached(offset..end) { end - offset } else { 0 };
+                cached += if file.is_cached(offset..end) {
+                    end - offset
+                } else {
+                    0
+                };
             }
         }
         Ok(cached as f64 / self.bytes as f64)
@@ -128,7 +132,11 @@ impl Corpus {
         let blocks: Vec<(&Member, u64)> = self
             .members
             .iter()
-            .flat_map(|m| (0..m.len).step_by(BLOCK_BYTES).map(move |offset| (m, offset)))
+            .flat_map(|m| {
+                (0..m.len)
+                    .step_by(BLOCK_BYTES)
+                    .map(move |offset| (m, offset))
+            })
             .collect();
         let next = AtomicUsize::new(0);
         let work = || -> Result<u64> {

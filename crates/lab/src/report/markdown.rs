@@ -45,7 +45,11 @@ fn table(out: &mut String, table: &Table) {
     }
     out.push_str("\n|");
     for n in 0..table.columns.len() {
-        out.push_str(if is_numeric(table, n) { "---:|" } else { "---|" });
+        out.push_str(if is_numeric(table, n) {
+            "---:|"
+        } else {
+            "---|"
+        });
     }
     out.push('\n');
     for row in &table.rows {

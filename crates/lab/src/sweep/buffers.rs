@@ -5,9 +5,7 @@ use longshore_codec::Algorithm;
 use longshore_pipeline::{BackupRequest, DeviceSpec, House, Request, SourceSpec};
 
 use crate::platform;
-use crate::report::{
-    At, Axis, Chart, Column, Form, Positions, Report, Section, Series, Table,
-};
+use crate::report::{At, Axis, Chart, Column, Form, Positions, Report, Section, Series, Table};
 use crate::spread::{Spread, median};
 use crate::taken::{Taken, take};
 

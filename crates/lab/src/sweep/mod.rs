@@ -8,4 +8,5 @@ mod buffers;
 mod stripes;
 
 pub use buffers::{BuffersSpec, buffers};
+pub(crate) use stripes::Ratios;
 pub use stripes::{STRIPES, StripesSpec, stripes};

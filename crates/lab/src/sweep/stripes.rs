@@ -139,6 +139,7 @@ fn all(spec: &StripesSpec, nul: &Taken, backups: &[Backup]) -> Section {
             taken.ratio().into(),
             taken.cpu_c.into(),
             taken.drive_c.into(),
+            taken.limit.text().into(),
         ]
     };
     let mut rows = vec![row("NONE to NUL", Cell::Absent, nul)];
@@ -159,6 +160,7 @@ fn all(spec: &StripesSpec, nul: &Taken, backups: &[Backup]) -> Section {
         Column::number("Ratio", "", 3),
         Column::number("CPU temp.", "°C", 1),
         Column::number("Drive temp.", "°C", 1),
+        Column::text("Held back by"),
     ];
     let mut skipped = vec![Cell::Absent; columns.len()];
     skipped[0] = format!("{HARDWARE}: skipped").into();
@@ -211,11 +213,23 @@ fn charts(spec: &StripesSpec, nul: &Taken, backups: &[Backup]) -> Vec<Chart> {
     put("Throughput", Axis::new("Throughput", "MB/s"), throughput);
     let mut whole = Axis::new("CPU", "% of system");
     whole.max = Some(100.0);
-    put("CPU of the whole system", whole, of(&|t| t.system_cpu_percent));
+    put(
+        "CPU of the whole system",
+        whole,
+        of(&|t| t.system_cpu_percent),
+    );
     let size = of(&|t| Some(t.stored_bytes as f64 / 1e6));
     put("Size of the backup", Axis::new("Size", "10^6 bytes"), size);
-    put("CPU temperature", Axis::new("Temperature", "°C"), of(&|t| t.cpu_c));
-    put("Drive temperature", Axis::new("Temperature", "°C"), of(&|t| t.drive_c));
+    put(
+        "CPU temperature",
+        Axis::new("Temperature", "°C"),
+        of(&|t| t.cpu_c),
+    );
+    put(
+        "Drive temperature",
+        Axis::new("Temperature", "°C"),
+        of(&|t| t.drive_c),
+    );
     charts
 }
 
@@ -358,7 +372,14 @@ mod tests {
         let (xpress, qat) = (taken(6.0, 300), taken(2.0, 200));
         let ratios = Ratios::new([(8, &xpress, &qat)].into_iter());
         let row = &ratios.rows[0];
-        assert_eq!((row.stripes, row.time, row.size, row.cpu), (8, 3.0, 1.5, 3.0));
-        assert!(ratios.summary().contains("3.00–3.00 times as long as QAT_DEFLATE"));
+        assert_eq!(
+            (row.stripes, row.time, row.size, row.cpu),
+            (8, 3.0, 1.5, 3.0)
+        );
+        assert!(
+            ratios
+                .summary()
+                .contains("3.00–3.00 times as long as QAT_DEFLATE")
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longshore_io::OpenHow;
 use longshore_io::Via;
+use longshore_lab::bench::{BenchSpec, bench};
 use longshore_lab::compare::{CompareSpec, compare};
 use longshore_lab::report::Report;
 use longshore_lab::sample::{self, SampleKind, SampleReport, SampleSpec, sample};
@@ -15,21 +16,24 @@ use serde::Serialize;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
-use crate::options::{Compare, Lab, Sample, Stocked, Study, Sweep, Written};
+use crate::options::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
 use crate::output::bytes;
 
 const SAMPLE_BYTES: u64 = 1 << 30;
 const SAMPLE_BYTES_QUICK: u64 = 24 << 20;
+const STRIPES_QUICK: [usize; 3] = [1, 4, 16];
 const PAUSE: Duration = Duration::from_secs(5);
 /// The published study's MAXTRANSFERSIZE.
 const STUDY_BUFFER_BYTES: usize = 4 << 20;
 const ROUNDS: usize = 3;
+const BENCH_ROUNDS: usize = 5;
 
 pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
     match &options.study {
         Study::Sample(options) => build(options, context),
         Study::Sweep(options) => run_sweep(options, context),
         Study::Compare(options) => run_compare(options, context),
+        Study::Bench(options) => run_bench(options, context),
     }
 }
 
@@ -112,7 +116,7 @@ fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
             source,
             dirs: options.dir.clone(),
             stripes: if quick {
-                vec![1, 4, 16]
+                STRIPES_QUICK.to_vec()
             } else {
                 sweep::STRIPES.to_vec()
             },
@@ -139,6 +143,27 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = compare(&house(context), &spec, &step).map_err(failure)?;
+    answer(&report, &options.written, context)
+}
+
+fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
+    let stocked = &options.stocked;
+    let (_, source) = source(stocked, SampleKind::Stae, context)?;
+    let program = std::env::current_exe().map_err(|e| failure(e.into()))?;
+    let rounds = options.rounds.map(usize::from);
+    let spec = BenchSpec {
+        source,
+        dir: options.dir.clone().unwrap_or(stocked.work.clone()),
+        rounds: rounds.unwrap_or(if stocked.quick { 1 } else { BENCH_ROUNDS }),
+        stripes: if stocked.quick {
+            STRIPES_QUICK.to_vec()
+        } else {
+            sweep::STRIPES.to_vec()
+        },
+        program,
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = bench(&house(context), &spec, &step).map_err(failure)?;
     answer(&report, &options.written, context)
 }
 

@@ -25,6 +25,7 @@ pub enum Study {
     Sample(Sample),
     Sweep(Sweep),
     Compare(Compare),
+    Bench(Bench),
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -190,6 +191,36 @@ pub struct Compare {
     pub stripes: u8,
 
     /// Backups of each kind, alternating; the median counts.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: Option<u16>,
+
+    #[command(flatten)]
+    pub stocked: Stocked,
+
+    #[command(flatten)]
+    pub written: Written,
+}
+
+const TEACH_BENCH: &str = "\
+Examples:
+  longshore lab bench --html bench.html --markdown bench.md
+  longshore lab bench --source /var/lib/postgresql/15/main/base
+
+Not for: a busy machine, or a source that changes meanwhile: parts and pipeline must do the same work.";
+
+/// Measures how near Longshore comes to what this machine can do.
+///
+/// Codec, page-cache read and checksums are timed bare on one core; from them follows the limit of all cores. In
+/// the same interleaved rounds the pipeline does the whole work: to NUL, to disk, from a cold cache, and
+/// back. Memory and ceilings are measured from outside. The source should fit the page cache.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_BENCH)]
+pub struct Bench {
+    /// Directory for stripes and restored files; twice the source's size must be free [default: --work].
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// Interleaved rounds; the medians count [default: 5, with --quick 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
 

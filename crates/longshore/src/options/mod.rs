@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use backup::Backup;
 pub use inspect::{List, Media, Verify};
-pub use lab::{Compare, Lab, Sample, Stocked, Study, Sweep, Written};
+pub use lab::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
 pub use restore::Restore;
 
 const EXIT_CODES: &str = "\
