@@ -3,6 +3,7 @@
 mod backup;
 mod catalog;
 mod devices;
+mod lab;
 mod list;
 mod project;
 mod restore;
@@ -77,6 +78,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Config(options) => project::config(options, context),
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options),
+        Command::Lab(options) => lab::run(options, context),
     }
 }
 

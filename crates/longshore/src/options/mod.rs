@@ -7,6 +7,7 @@ mod backup;
 mod catalog;
 mod inspect;
 mod project;
+mod lab;
 mod restore;
 pub mod values;
 
@@ -19,6 +20,7 @@ pub use backup::Backup;
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{List, Media, Verify};
 pub use project::{Completions, Config, ConfigAction, Man};
+pub use lab::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
 pub use restore::Restore;
 
 const EXIT_CODES: &str = "\
@@ -117,6 +119,7 @@ pub enum Command {
     Config(Config),
     Completions(Completions),
     Man(Man),
+    Lab(Lab),
 }
 
 /// Buffers and ceilings, common to all commands that move bytes.
