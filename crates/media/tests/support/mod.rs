@@ -4,6 +4,7 @@
 pub mod alloc;
 pub mod forge;
 pub mod interposed;
+pub mod tools;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
