@@ -3,6 +3,7 @@
 mod backup;
 mod catalog;
 mod devices;
+mod lab;
 mod list;
 mod project;
 mod restore;
@@ -74,6 +75,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::List(options) => list::run(options, context),
         Command::History(options) => catalog::history(options, context),
         Command::Catalog(options) => catalog::run(options, context),
+        Command::Lab(options) => lab::run(options, context),
         Command::Config(options) => project::config(options, context),
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options),

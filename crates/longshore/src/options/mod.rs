@@ -6,6 +6,7 @@
 mod backup;
 mod catalog;
 mod inspect;
+mod lab;
 mod project;
 mod restore;
 pub mod values;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand};
 pub use backup::Backup;
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{List, Media, Verify};
+pub use lab::{Lab, LabAction, Sample};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use restore::Restore;
 
@@ -114,6 +116,7 @@ pub enum Command {
     List(List),
     History(History),
     Catalog(Catalog),
+    Lab(Lab),
     Config(Config),
     Completions(Completions),
     Man(Man),
