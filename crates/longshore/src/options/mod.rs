@@ -6,8 +6,8 @@
 mod backup;
 mod catalog;
 mod inspect;
-mod project;
 mod lab;
+mod project;
 mod restore;
 pub mod values;
 

@@ -5,6 +5,7 @@ mod exits;
 mod interrupt;
 mod journey;
 mod json;
+mod lab;
 mod output;
 mod readme;
 mod stage;
