@@ -46,12 +46,12 @@ fn a_tree_is_read_as_std_sees_it() {
     let source = opened(&[top]);
     let entries = stream(&*source, 0);
     let mut expected = Vec::new();
-    let mut todo = vec![top.to_path_buf()];
-    while let Some(at) = todo.pop() {
+    let mut left = vec![top.to_path_buf()];
+    while let Some(at) = left.pop() {
         for found in fs::read_dir(at).unwrap() {
             let path = found.unwrap().path();
             if fs::symlink_metadata(&path).unwrap().is_dir() {
-                todo.push(path.clone());
+                left.push(path.clone());
             }
             expected.push(path.strip_prefix(top).unwrap().to_path_buf());
         }
