@@ -573,6 +573,11 @@ FILE, DIRECTORY, SYMLINK, HARDLINK = 1, 2, 3, 4
 MARKS = {1: "changed while it was read", 2: "ended early", 3: "vanished before it was read"}
 
 
+def shown(path):
+    """A path on one line, whatever bytes it has."""
+    return repr(path)[2:-1]
+
+
 def check_path(path):
     need(1 <= len(path) <= PATH_MAX and b"\0" not in path, "a path has an impossible length or a NUL")
     need(all(c not in (b"", b".", b"..") for c in path.split(b"/")), f"a path is not canonical: {path!r}")
@@ -1041,7 +1046,7 @@ class Tree:
         os.close(out)
 
     def mark(self, path, kind):
-        print(f"marked: {os.fsdecode(path)}: {MARKS[kind]}")
+        print(f"marked: {shown(path)}: {MARKS[kind]}")
 
     def attributes(self, entry):
         fd, name = self.parent(entry.path)
@@ -1115,7 +1120,7 @@ def run_list(stripes, note):
                         for entry in parse_manifest_any(manifest):
                             if entry.first:
                                 kind = " fdlh"[entry.kind]
-                                print(f"  {kind} {entry.mode:04o} {entry.len:>12} {os.fsdecode(entry.path)}")
+                                print(f"  {kind} {entry.mode:04o} {entry.len:>12} {shown(entry.path)}")
 
 
 def parse_manifest_any(manifest):

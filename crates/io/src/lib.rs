@@ -22,7 +22,7 @@ mod throttle;
 pub use checksum::{crc32c, crc32c_append, is_zero};
 pub use clock::{Clock, HostClock, SimClock};
 pub use gate::{Gate, Pass};
-pub use host::Host;
+pub use host::{Host, drop_from_cache};
 pub use pool::{ALIGN_BYTES, Buffer, Pool};
 pub use sim::{Fault, Op, SimDisk};
 pub use storage::{Attributes, Dir, File, FileKind, OpenHow, Stat, Storage, Via};

@@ -1,7 +1,15 @@
 //! Workloads, sweeps and reports: how Longshore is measured, by anybody who wants to measure again.
 //!
-//! The lab goes through the front doors, as users do. [`sample`] builds the databases, [`report`] shows
-//! what was found.
+//! The lab goes through the front doors, as users do; only [`bench`] also times codecs, checksums and
+//! files bare, to know what there is to reach. [`sample`] builds the databases, [`report`] shows what was found.
 
+pub mod bench;
+pub mod compare;
+mod platform;
 pub mod report;
 pub mod sample;
+mod scratch;
+mod spread;
+pub mod stock;
+pub mod sweep;
+mod taken;

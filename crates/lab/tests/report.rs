@@ -179,3 +179,29 @@ fn a_browser_draws_every_chart() {
         "not every chart was drawn"
     );
 }
+
+#[test]
+fn markdown_tables_keep_their_columns_whatever_the_text() {
+    let markdown = small("a|b *c*\n<d>").to_markdown();
+    let expected = "\
+# a\\|b \\*c\\* \\<d>
+
+a\\|b \\*c\\* \\<d>
+
+| | |
+|---|---|
+| CPU | a\\|b \\*c\\* \\<d> |
+| Memory | 24 GB |
+
+## Rates
+
+a\\|b \\*c\\* \\<d>
+
+| Algorithm | Rate (MB/s) |
+|---|---:|
+| a\\|b \\*c\\* \\<d> | 1234.6 |
+| ZSTD | – |
+| LZ4 | – |
+";
+    assert_eq!(markdown, expected);
+}

@@ -99,17 +99,17 @@ impl SetWriter {
         }
         // INIT keeps the media's identity and only drops its sets; its kind may change with them.
         let keep = existing.filter(|_| matches!(plan.disposition, Disposition::Init { .. }));
+        let fingerprint = |m: &Option<MediaSet>| m.as_ref().map(MediaSet::fingerprint).transpose();
+        let seen = fingerprint(&keep)?;
         let writes = devices
             .iter()
             .map(|d| d.create(plan.via))
             .collect::<Result<Vec<_>, _>>()?;
-        // Now that nobody else can write: is it still what was looked at?
-        let again = match plan.disposition {
-            Disposition::Format => None,
-            _ => existing_media(devices, &plan, now_us)?,
-        };
-        let seen = |m: &Option<MediaSet>| m.as_ref().map(MediaSet::fingerprint).transpose();
-        if !matches!(plan.disposition, Disposition::Format) && seen(&keep)? != seen(&again)? {
+        // Now that nobody else can write: is it still what was looked at? Another backup may have finished
+        // between the look and the lock.
+        if plan.disposition != Disposition::Format
+            && fingerprint(&existing_media(devices, &plan, now_us)?)? != seen
+        {
             return Err(Error::Busy {
                 device: devices[0].name(),
             });
@@ -183,8 +183,7 @@ impl SetWriter {
                 tail.last_trailer,
             ));
         }
-        // Now that nobody else can write: is it still what was looked at? Another backup may have finished
-        // between the look and the lock.
+        // As above: the place to append to was found before the locks were held.
         let again = MediaSet::open(devices)?;
         if again.header(0) != media.header(0) || again.tails()? != tails {
             return Err(Error::Busy {
@@ -392,7 +391,10 @@ fn existing_media(
     }
     let media = match MediaSet::open(devices) {
         Err(_) if here == 0 => return Ok(None),
-        other => other.map_err(|e| family_count(devices).unwrap_or(e))?,
+        Err(e @ (Error::Missing { .. } | Error::Empty { .. } | Error::FamilyMissing { .. })) => {
+            return Err(family_count(devices).unwrap_or(e));
+        }
+        other => other?,
     };
     let media = match media.roll_forward(devices)? {
         false => media,

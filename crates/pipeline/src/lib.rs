@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longshore_io::{Clock, Storage};
 
 pub use error::Error;
-pub use longshore_media::Disposition;
+pub use longshore_media::{DeviceSpec, Disposition};
 pub use longshore_source::SourceSpec;
 pub use measure::{Limit, Sample, Waits};
 pub use plan::Plan;

@@ -4,6 +4,7 @@
 //! (a sensor, a block device behind a file system) is `None`; an error is a system that cannot be
 //! read at all.
 
+mod child;
 mod disk;
 mod heat;
 mod machine;
@@ -12,6 +13,7 @@ mod process;
 
 use std::io;
 
+pub use child::{Ended, run_to_end};
 pub use disk::{DiskStats, Mount, disk_stats, mount_of};
 pub use heat::{cpu_temperature_c, drive_temperature_c};
 pub use machine::{

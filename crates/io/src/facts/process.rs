@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::machine::kib_of;
 
-/// What this process, with all its threads, has used since it started.
+/// What a process, with all its threads, has used since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessUsage {
     pub cpu_user: Duration,
@@ -23,6 +23,10 @@ impl ProcessUsage {
     }
 }
 
+pub(super) fn time(t: libc::timeval) -> Duration {
+    Duration::from_secs(t.tv_sec.unsigned_abs()) + Duration::from_micros(t.tv_usec.unsigned_abs())
+}
+
 /// What this process has used so far.
 pub fn process_usage() -> io::Result<ProcessUsage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
@@ -32,10 +36,6 @@ pub fn process_usage() -> io::Result<ProcessUsage> {
     }
     // SAFETY: the call succeeded, so it is written.
     let usage = unsafe { usage.assume_init() };
-    let time = |t: libc::timeval| {
-        Duration::from_secs(t.tv_sec.unsigned_abs())
-            + Duration::from_micros(t.tv_usec.unsigned_abs())
-    };
     // `ru_maxrss` survives exec, so it may tell of the shell that started us.
     let status = fs::read_to_string("/proc/self/status")?;
     let rss_max_bytes = kib_of(&status, "VmHWM")

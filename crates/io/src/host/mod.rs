@@ -24,6 +24,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 
 use crate::storage::{Dir, FileKind, Stat, Storage};
+pub use cached::drop_from_cache;
 use dir::HostDir;
 
 /// The file systems of this machine.

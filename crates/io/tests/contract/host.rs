@@ -118,13 +118,7 @@ fn cached_pages_are_told_from_dropped_ones() {
     );
     assert!(file.is_cached(7..7) && file.is_cached(LEN..LEN + 1));
 
-    let raw = std::fs::File::open(place.path.join("file")).unwrap();
-    let advise = |offset: i64, len: i64| {
-        use std::os::fd::AsRawFd;
-        // SAFETY: an open descriptor and integers.
-        unsafe { libc::posix_fadvise(raw.as_raw_fd(), offset, len, libc::POSIX_FADV_DONTNEED) }
-    };
-    assert_eq!(advise(0, 0), 0);
+    longshore_io::drop_from_cache(&place.path.join("file")).unwrap();
     assert!(!file.is_cached(0..LEN) && !file.is_cached(LEN - 1..LEN));
     // Past the cache means past it; through it and back leaves what was not there.
     let pool = Pool::new(1, LEN as usize).unwrap();

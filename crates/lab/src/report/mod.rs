@@ -1,13 +1,14 @@
-//! Reports: what a study found, as text, as JSON and as one HTML file with plots.
+//! Reports: what a study found, as text, Markdown, JSON and one HTML file with plots.
 //!
-//! A [`Report`] is data: sections with prose, a table and charts. Whoever measures builds one; the
-//! three forms are made from it and cannot disagree. The HTML file carries its style, its script,
+//! A [`Report`] is data: sections with prose, a table and charts. Whoever measures builds one; all
+//! forms are made from it and cannot disagree. The HTML file carries its style, its script,
 //! a charting library and the report's own JSON inside itself: it opens without a network, today
 //! and in years, and the numbers can be read back out of it.
 //!
 //! What was not measured is `None`, shown as a dash and left out of a line; it is never 0.
 
 mod html;
+mod markdown;
 mod text;
 
 use serde::{Deserialize, Serialize};
@@ -200,6 +201,11 @@ impl Report {
     /// The report for a terminal or a log: everything but the charts.
     pub fn to_text(&self) -> String {
         text::render(self)
+    }
+
+    /// The report for a repository: everything but the charts.
+    pub fn to_markdown(&self) -> String {
+        markdown::render(self)
     }
 
     /// The report as one self-contained HTML file.

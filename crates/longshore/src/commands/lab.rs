@@ -1,33 +1,52 @@
-//! `lab`: the lab does the work; this shows it.
+//! `lab`: builds samples, runs studies, and writes their reports in the forms asked for.
 
-use longshore_lab::sample::{Progress, SampleReport, SampleSpec, sample as build};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longshore_io::OpenHow;
+use longshore_io::Via;
+use longshore_lab::bench::{BenchSpec, bench};
+use longshore_lab::compare::{CompareSpec, compare};
+use longshore_lab::report::Report;
+use longshore_lab::sample::{self, SampleKind, SampleReport, SampleSpec, sample};
+use longshore_lab::stock;
+use longshore_lab::sweep::{self, BuffersSpec, StripesSpec};
+use longshore_pipeline::{Error, House, SourceSpec};
 use serde::Serialize;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
-use crate::options::{Lab, LabAction, Sample};
-use crate::output::{Table, bytes};
-use crate::progress::Steps;
+use crate::options::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
+use crate::output::bytes;
+
+const SAMPLE_BYTES: u64 = 1 << 30;
+const SAMPLE_BYTES_QUICK: u64 = 24 << 20;
+const STRIPES_QUICK: [usize; 3] = [1, 4, 16];
+const PAUSE: Duration = Duration::from_secs(5);
+/// The published study's MAXTRANSFERSIZE.
+const STUDY_BUFFER_BYTES: usize = 4 << 20;
+const ROUNDS: usize = 3;
+const BENCH_ROUNDS: usize = 5;
 
 pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
-    match &options.action {
-        LabAction::Sample(options) => sample(options, context),
+    match &options.study {
+        Study::Sample(options) => build(options, context),
+        Study::Sweep(options) => run_sweep(options, context),
+        Study::Compare(options) => run_compare(options, context),
+        Study::Bench(options) => run_bench(options, context),
     }
 }
 
-/// The lab's errors carry no number: the outermost text, then its causes.
-fn failure(error: &anyhow::Error) -> Failure {
-    Failure {
-        exit: Exit::Usage,
-        number: None,
-        text: error.to_string(),
-        causes: error.chain().skip(1).map(ToString::to_string).collect(),
-        hint: None,
+/// Studies keep no history: their backups are gone when they end.
+fn house(context: &Context) -> House {
+    House {
+        catalog: None,
+        ..context.house()
     }
 }
 
 #[derive(Serialize)]
-struct SampleAnswer<'a> {
+struct Built<'a> {
     action: &'static str,
     bytes: u64,
     rows: u64,
@@ -35,40 +54,26 @@ struct SampleAnswer<'a> {
     report: &'a SampleReport,
 }
 
-fn sample(options: &Sample, context: &Context) -> Result<Exit, Failure> {
+fn build(options: &Sample, context: &Context) -> Result<Exit, Failure> {
     let spec = SampleSpec {
         kind: options.kind.into(),
         size_bytes: options.size,
         seed: options.seed,
-        files: options.files.map_or(options.dir.len().max(1), usize::from),
+        files: options.files.into(),
         dirs: options.dir.clone(),
         path: options.file.clone(),
         wal: options.wal,
         replace: options.replace,
     };
-    let steps = Steps::new(context.output);
-    let report = build(&spec, &|progress: Progress| {
-        let name = progress.path.display();
-        steps.show(
-            &format!("{name}: {}", progress.step),
-            progress.bytes_done,
-            progress.bytes_total,
-        );
-    });
-    steps.end();
-    let report = report.map_err(|e| failure(&e))?;
-    let mut table = Table::new(&["file", "size", "rows"]);
+    let report = sample(&spec, &teller(context)).map_err(failure)?;
+    let output = context.output;
     for file in &report.files {
-        table.row(vec![
-            file.path.display().to_string(),
-            bytes(file.bytes),
-            file.rows.to_string(),
-        ]);
+        let (path, size) = (file.path.display(), bytes(file.bytes));
+        output.say(&format!("{path}: {size}, {} rows\n", file.rows));
     }
-    context.output.say(&table.to_string());
-    context.output.json(
+    output.json(
         Exit::Done,
-        SampleAnswer {
+        Built {
             action: "lab_sample",
             bytes: report.bytes(),
             rows: report.rows(),
@@ -76,4 +81,180 @@ fn sample(options: &Sample, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(Exit::Done)
+}
+
+/// Tells how far a sample is, every tenth.
+fn teller(context: &Context) -> impl Fn(sample::Progress) {
+    let output = context.output;
+    let told = std::cell::Cell::new(0);
+    move |progress| {
+        let tenth = 10 * progress.bytes_done / progress.bytes_total.max(1);
+        if tenth > told.replace(tenth.max(told.get())) {
+            let path = progress.path.display();
+            let done = bytes(progress.bytes_done);
+            output.remark(&format!("{path}: {done} ({})\n", progress.step));
+        }
+    }
+}
+
+fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
+    let quick = options.stocked.quick;
+    let (_, source) = source(&options.stocked, SampleKind::Stae, context)?;
+    let house = house(context);
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = if options.buffers {
+        let mut spec = BuffersSpec::new(source);
+        spec.algorithm = options.algorithm;
+        if quick {
+            (spec.counts, spec.rounds) = (vec![4, 16], 1);
+            spec.bytes = vec![64 << 10, 1 << 20, 4 << 20];
+        }
+        sweep::buffers(&house, &spec, &step)
+    } else {
+        let pause = options.pause.map(|s| Duration::from_secs(s.into()));
+        let spec = StripesSpec {
+            source,
+            dirs: options.dir.clone(),
+            stripes: if quick {
+                STRIPES_QUICK.to_vec()
+            } else {
+                sweep::STRIPES.to_vec()
+            },
+            buffer_bytes: STUDY_BUFFER_BYTES,
+            pause: pause.unwrap_or(if quick { Duration::ZERO } else { PAUSE }),
+        };
+        sweep::stripes(&house, &spec, &step)
+    };
+    answer(&report.map_err(failure)?, &options.written, context)
+}
+
+fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
+    let stocked = &options.stocked;
+    let mut databases = vec![source(stocked, SampleKind::Stae, context)?];
+    if stocked.source.is_empty() {
+        databases.insert(0, source(stocked, SampleKind::Tprocc, context)?);
+    }
+    let rounds = options.rounds.map(usize::from);
+    let spec = CompareSpec {
+        databases,
+        dirs: options.dir.clone(),
+        stripes: options.stripes.into(),
+        rounds: rounds.unwrap_or(if stocked.quick { 1 } else { ROUNDS }),
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = compare(&house(context), &spec, &step).map_err(failure)?;
+    answer(&report, &options.written, context)
+}
+
+fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
+    let stocked = &options.stocked;
+    let (_, source) = source(stocked, SampleKind::Stae, context)?;
+    let program = std::env::current_exe().map_err(|e| failure(e.into()))?;
+    let rounds = options.rounds.map(usize::from);
+    let spec = BenchSpec {
+        source,
+        dir: options.dir.clone().unwrap_or(stocked.work.clone()),
+        rounds: rounds.unwrap_or(if stocked.quick { 1 } else { BENCH_ROUNDS }),
+        stripes: if stocked.quick {
+            STRIPES_QUICK.to_vec()
+        } else {
+            sweep::STRIPES.to_vec()
+        },
+        program,
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = bench(&house(context), &spec, &step).map_err(failure)?;
+    answer(&report, &options.written, context)
+}
+
+/// What a study backs up, with a name for it.
+fn source(
+    stocked: &Stocked,
+    kind: SampleKind,
+    context: &Context,
+) -> Result<(String, SourceSpec), Failure> {
+    let storage = &*context.storage;
+    if !stocked.source.is_empty() {
+        let spec = SourceSpec::parse(storage, &stocked.source)?;
+        let name = stocked.source[0].to_string_lossy().into_owned();
+        return Ok((name, spec));
+    }
+    let size = stocked.size.unwrap_or(if stocked.quick {
+        SAMPLE_BYTES_QUICK
+    } else {
+        SAMPLE_BYTES
+    });
+    let path = stock::sample_in(storage, &stocked.work, kind, size, &teller(context));
+    Ok((
+        kind.name().to_owned(),
+        SourceSpec::Sqlite(path.map_err(failure)?),
+    ))
+}
+
+/// Shows a report and writes it where it was asked for.
+fn answer(report: &Report, written: &Written, context: &Context) -> Result<Exit, Failure> {
+    if let Some(path) = &written.html {
+        write(path, &report.to_html().map_err(failure)?, context)?;
+    }
+    if let Some(path) = &written.markdown {
+        write(path, &report.to_markdown(), context)?;
+    }
+    context.output.say(&report.to_text());
+    context.output.json(Exit::Done, report);
+    Ok(Exit::Done)
+}
+
+/// Writes a small file whole or not at all; an existing one is replaced.
+fn write(path: &Path, text: &str, context: &Context) -> Result<(), Failure> {
+    let parent = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let Some(name) = path.file_name() else {
+        return Err(Failure::usage(
+            format!("{} names no file", path.display()),
+            "give the name of the file to write",
+        ));
+    };
+    let mut part = name.to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let written = || -> std::io::Result<()> {
+        let dir = context.storage.create_dir_all(parent)?;
+        match dir.remove_file(&part) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let file = dir.open(&part, OpenHow::CreateNew)?;
+        file.write_all_at(text.as_bytes(), 0, Via::Cache)?;
+        file.sync()?;
+        let mode = longshore_io::Attributes {
+            mode: Some(0o644),
+            ..Default::default()
+        };
+        dir.set_attributes(&part, &mode)?;
+        dir.rename(&part, Path::new(name))?;
+        dir.sync(Path::new(""))
+    };
+    written().map_err(|error| Failure {
+        exit: Exit::Target,
+        number: None,
+        text: format!("cannot write {}", path.display()),
+        causes: vec![error.to_string()],
+        hint: Some("is there space, and may you write there?".to_owned()),
+    })
+}
+
+/// The pipeline's refusals keep their numbers; what the lab itself says has none.
+fn failure(error: anyhow::Error) -> Failure {
+    match error.downcast::<Error>() {
+        Ok(error) => error.into(),
+        Err(error) => Failure {
+            exit: Exit::Target,
+            number: None,
+            text: error.to_string(),
+            causes: error.chain().skip(1).map(ToString::to_string).collect(),
+            hint: Some("`longshore lab --help` explains the options".to_owned()),
+        },
+    }
 }

@@ -75,10 +75,10 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::List(options) => list::run(options, context),
         Command::History(options) => catalog::history(options, context),
         Command::Catalog(options) => catalog::run(options, context),
-        Command::Lab(options) => lab::run(options, context),
         Command::Config(options) => project::config(options, context),
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options),
+        Command::Lab(options) => lab::run(options, context),
     }
 }
 

@@ -19,8 +19,8 @@ use clap::{Args, Parser, Subcommand};
 pub use backup::Backup;
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{List, Media, Verify};
-pub use lab::{Lab, LabAction, Sample};
 pub use project::{Completions, Config, ConfigAction, Man};
+pub use lab::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
 pub use restore::Restore;
 
 const EXIT_CODES: &str = "\
@@ -116,10 +116,10 @@ pub enum Command {
     List(List),
     History(History),
     Catalog(Catalog),
-    Lab(Lab),
     Config(Config),
     Completions(Completions),
     Man(Man),
+    Lab(Lab),
 }
 
 /// Buffers and ceilings, common to all commands that move bytes.

@@ -1,6 +1,11 @@
 //! What the tests share: a backup device in memory, a small writer and a reader that checks all.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod alloc;
+pub mod forge;
+pub mod interposed;
+pub mod tools;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

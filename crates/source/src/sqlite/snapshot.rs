@@ -8,7 +8,7 @@ use std::time::Duration;
 use longshore_io::{Clock, File, HostClock, Stat, Storage, Via};
 
 use super::held::{Held, Look, Place};
-use super::library::{Deadline, Pause, Refusal, WalIndex};
+use super::library::{Deadline, Pause, Reader, Refusal, WalIndex};
 use super::wal::{self, IndexHeader, Overlay};
 use crate::spec::SQLITE_MAGIC;
 use crate::{Error, SourceOptions};
@@ -286,7 +286,8 @@ fn locked_state(held: &mut Held, options: &SourceOptions) -> Result<State, Refus
     }
     held.open_log()?;
     held.claim_shared_memory()?;
-    let mark = mark(held, deadline)?;
+    let path = held.place().path.clone();
+    let mark = mark(held.reader()?, &path, deadline)?;
     let pages = match mark.pages() {
         // Nothing was committed through this log yet.
         0 => u32::try_from(file_len(held)? / u64::from(page_bytes)).unwrap_or(u32::MAX),
@@ -304,23 +305,37 @@ fn locked_state(held: &mut Held, options: &SourceOptions) -> Result<State, Refus
     })
 }
 
+/// A read transaction on a log, begun anew as often as asked, and the head of the log's index.
+trait LogView {
+    fn index(&self) -> Result<WalIndex, Error>;
+    fn renew(&self, deadline: Deadline) -> Result<(), Refusal>;
+}
+
+impl LogView for Reader {
+    fn index(&self) -> Result<WalIndex, Error> {
+        self.wal_index()
+    }
+
+    fn renew(&self, deadline: Deadline) -> Result<(), Refusal> {
+        self.end()?;
+        self.begin(deadline)
+    }
+}
+
 /// The commit that the read transaction shows: the index was the same before and after it began.
-fn mark(held: &mut Held, deadline: Deadline) -> Result<IndexHeader, Refusal> {
-    let path = held.place().path.clone();
-    let reader = held.reader()?;
+fn mark(view: &impl LogView, path: &Path, deadline: Deadline) -> Result<IndexHeader, Refusal> {
     let mut pause = Pause::default();
     loop {
-        let before = reader.wal_index()?;
-        reader.end()?;
-        reader.begin(deadline)?;
-        let after = reader.wal_index()?;
+        let before = view.index()?;
+        view.renew(deadline)?;
+        let after = view.index()?;
         match (before, after) {
             (WalIndex::Unkept, _) | (_, WalIndex::Unkept) => return Err(Refusal::NoAccess),
             (WalIndex::Shared(before), WalIndex::Shared(after)) if before.same_commit(&after) => {
                 return Ok(after);
             }
             _ if deadline.is_ahead() => pause.wait(),
-            _ => return Err(deadline.busy(&path).into()),
+            _ => return Err(deadline.busy(path).into()),
         }
     }
 }
@@ -442,7 +457,66 @@ fn is_network(fs_type: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
+
+    /// Says what it was told, in that order.
+    struct Script {
+        indexes: RefCell<Vec<WalIndex>>,
+        renewed: Cell<usize>,
+    }
+
+    impl LogView for Script {
+        fn index(&self) -> Result<WalIndex, Error> {
+            Ok(self.indexes.borrow_mut().remove(0))
+        }
+        fn renew(&self, _: Deadline) -> Result<(), Refusal> {
+            self.renewed.set(self.renewed.get() + 1);
+            Ok(())
+        }
+    }
+
+    fn commit(frame: u32, backfilled: u32) -> WalIndex {
+        WalIndex::Shared(IndexHeader::of_commit(frame, backfilled))
+    }
+
+    fn marked(indexes: Vec<WalIndex>, wait: Duration) -> (Result<IndexHeader, Refusal>, usize) {
+        let view = Script {
+            indexes: RefCell::new(indexes),
+            renewed: Cell::new(0),
+        };
+        let mark = mark(&view, Path::new("db"), Deadline::after(wait));
+        (mark, view.renewed.get())
+    }
+
+    #[test]
+    fn a_mark_is_a_commit_seen_on_both_sides_of_the_beginning() {
+        let a_while = Duration::from_secs(60);
+        let still = vec![commit(7, 0), commit(7, 7)];
+        let (mark, renewed) = marked(still, a_while);
+        let mark = mark.ok().unwrap();
+        assert_eq!((mark.last_frame(), mark.backfilled, renewed), (7, 7, 1));
+        let moving = vec![
+            commit(7, 0),
+            commit(8, 0),
+            WalIndex::Changing,
+            commit(9, 0),
+            commit(9, 3),
+            commit(9, 4),
+        ];
+        let (mark, renewed) = marked(moving, a_while);
+        let mark = mark.ok().unwrap();
+        assert_eq!((mark.last_frame(), mark.backfilled, renewed), (9, 4, 3));
+    }
+
+    #[test]
+    fn no_mark_is_taken_late_or_from_a_log_that_nobody_keeps() {
+        let (mark, _) = marked(vec![commit(7, 0), commit(8, 0)], Duration::ZERO);
+        assert!(matches!(mark, Err(Refusal::Other(Error::Busy { .. }))));
+        let (mark, _) = marked(vec![commit(7, 0), WalIndex::Unkept], Duration::ZERO);
+        assert!(matches!(mark, Err(Refusal::NoAccess)));
+    }
 
     #[test]
     fn network_file_systems_are_known_whatever_the_sign() {

@@ -55,6 +55,13 @@ impl IndexHeader {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn of_commit(last_frame: u32, backfilled: u32) -> Self {
+        let mut words = [0; Self::COPY_WORDS];
+        words[4] = last_frame;
+        Self { words, backfilled }
+    }
+
     /// Whether the log is in the same state, however far it was copied back.
     pub(super) fn same_commit(&self, other: &Self) -> bool {
         self.words == other.words

@@ -145,3 +145,75 @@ fn copies_without_a_log_are_snapshots_though_writers_die() {
         (0, 0, 0)
     );
 }
+
+/// Copies, compares with the transaction and lets go.
+fn copy_and_compare(source: Sqlite) {
+    let copies = tempfile::tempdir().unwrap();
+    let copy = copies.path().join("copy.db");
+    copy_slowly(
+        &only_entry(&source),
+        &copy,
+        1 << 16,
+        Duration::ZERO,
+        Via::Cache,
+    )
+    .unwrap();
+    let shown = dump_snapshot(&source);
+    finish(source);
+    assert_eq!(shown.0, "ok");
+    assert!(dump_file(&copy) == shown);
+}
+
+/// Changes most pages, in a log of its own length.
+const REWRITE: &str = "UPDATE account SET pad = pad || '.', balance = balance + 1";
+const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+
+#[test]
+fn a_log_that_is_reset_under_the_snapshot_is_not_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "wal");
+    let mut other = Other::ready("steps", &path, &[]);
+    other.run(REWRITE);
+    assert!(other.run(CHECKPOINT).starts_with("(0, "));
+    let source = opened(&path).unwrap();
+    let log_before = std::fs::read(dir.path().join("bank.db-wal")).unwrap();
+    other.run(REWRITE);
+    let log = std::fs::read(dir.path().join("bank.db-wal")).unwrap();
+    assert_ne!(log[16..24], log_before[16..24], "the log was not reset");
+    other.run(CHECKPOINT);
+    copy_and_compare(source);
+}
+
+#[test]
+fn checkpoints_under_the_snapshot_change_only_pages_that_come_from_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "wal");
+    let mut other = Other::ready("steps", &path, &[]);
+    other.run(REWRITE);
+    // An older reader lets the first half be copied back now, and the rest only when it has gone.
+    let older = opened_by_another(&path);
+    other.run(REWRITE);
+    other.run(CHECKPOINT);
+    let source = opened(&path).unwrap();
+    drop(older);
+    let before = file_bytes(&source);
+    other.run(REWRITE);
+    other.run(CHECKPOINT);
+    assert!(file_bytes(&source) != before, "nothing was copied back");
+    copy_and_compare(source);
+}
+
+fn opened_by_another(path: &Path) -> Other {
+    Other::ready("read", path, &["0"])
+}
+
+/// The database file, through the snapshot's own descriptor.
+fn file_bytes(source: &Sqlite) -> Vec<u8> {
+    let mut bytes = vec![0; source.snapshot.len() as usize];
+    source
+        .snapshot
+        .db()
+        .read_full_at(&mut bytes, 0, Via::Cache)
+        .unwrap();
+    bytes
+}

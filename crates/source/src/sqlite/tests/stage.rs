@@ -1,7 +1,7 @@
 //! What the tests stand on: other processes, copies, dumps.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -53,6 +53,13 @@ impl Other {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
+    }
+
+    /// Gives it one statement to run; its first row, as Python prints it.
+    pub(super) fn run(&mut self, sql: &str) -> String {
+        let input = self.input.as_mut().unwrap();
+        writeln!(input, "{sql}").unwrap();
+        self.line()
     }
 
     /// Tells it to stop, and gives the last thing it said.

@@ -59,16 +59,23 @@ def transfer(path):
 def dying(path):
     """Writers that are killed at any moment, one after the other."""
     say("ready")
+    parent = os.getpid()
     count = 0
     for _ in until_told():
         child = os.fork()
         if child == 0:
-            transfers(path, iter(int, 1), cache_pages=5)
+            transfers(path, while_child_of(parent), cache_pages=5)
+            os._exit(0)
         time.sleep(random.uniform(0.002, 0.05))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         count += 1
     say(f"killed {count}")
+
+
+def while_child_of(parent):
+    while os.getppid() == parent:
+        yield
 
 
 def transfers(path, turns, cache_pages=2000):
@@ -158,6 +165,15 @@ def read(path, commits):
     say("ready")
     for _ in until_told():
         time.sleep(0.01)
+
+
+def steps(path):
+    """Runs each line it is told and says the first row."""
+    db = connect(path)
+    db.execute("PRAGMA wal_autocheckpoint=0")
+    say("ready")
+    for line in sys.stdin:
+        say(db.execute(line).fetchone())
 
 
 def exclusive(path):

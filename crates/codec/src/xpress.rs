@@ -1,1 +1,0 @@
-//! MS_XPRESS: the LZ77+Huffman form of MS-XCA.

@@ -1,0 +1,134 @@
+//! How near Longshore comes to what the machine can do: the measurements that `make bench` records.
+//!
+//! The yardstick is measured, not assumed: codec, page-cache read and checksums, each bare and on one core
+//! ([`bare`]), in the same interleaved rounds as the pipeline ([`rounds`]), over the same files. Memory
+//! and ceilings are measured from outside ([`outside`]). Medians are compared; the spread stands beside them.
+//!
+//! Absolute figures are those of the machine; shares of the limit travel.
+
+mod bare;
+mod corpus;
+mod outside;
+mod page;
+mod rounds;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use longshore_codec::{Algorithm, Level};
+use longshore_pipeline::{BackupRequest, DeviceSpec, House, Request, SourceSpec};
+
+use crate::platform;
+use crate::report::Report;
+use crate::scratch::Scratch;
+use crate::taken::{Taken, take};
+use corpus::Corpus;
+use outside::Outside;
+use rounds::{Bench, Round};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct BenchSpec {
+    pub source: SourceSpec,
+    /// Takes stripes and restored files: twice the source's size must be free.
+    pub dir: PathBuf,
+    /// Interleaved rounds; 5 or more for a record.
+    pub rounds: usize,
+    /// Stripe counts at which QAT_DEFLATE and MS_XPRESS are compared.
+    pub stripes: Vec<usize>,
+    /// The program whose memory and ceilings are measured from outside.
+    pub program: PathBuf,
+}
+
+/// Everything that was measured.
+struct Findings {
+    cores: usize,
+    bytes: u64,
+    files: usize,
+    peaks: Vec<outside::Peak>,
+    ceilings: Vec<outside::Ceiling>,
+    rounds: Vec<Round>,
+    /// For each stripe count: MS_XPRESS and QAT_DEFLATE.
+    against: Vec<(usize, Taken, Taken)>,
+    /// Levels of DEFLATE and MS_XPRESS to NUL.
+    levels: Vec<(String, Taken)>,
+    peers: Vec<outside::Peer>,
+}
+
+/// Runs everything. `on_step` hears one line for each step.
+pub fn bench(house: &House, spec: &BenchSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
+    let scratch = Scratch::new(&*house.storage, std::slice::from_ref(&spec.dir))?;
+    let mut platform = platform::record(house, std::slice::from_ref(&spec.dir));
+    let corpus = Corpus::open(&*house.storage, &spec.source)?;
+    platform.push((
+        "Source".into(),
+        format!(
+            "{}, {:.1} MB (10^6) in {} files",
+            platform::name_of(&spec.source),
+            corpus.bytes as f64 / 1e6,
+            corpus.files()
+        ),
+    ));
+    let clock = &*house.clock;
+    let outside = Outside {
+        clock,
+        program: &spec.program,
+        source: &spec.source,
+        scratch: &scratch,
+    };
+    corpus.warm(clock)?;
+    // Memory first: a child's peak is never told below what this process had when it started the child.
+    let peaks = outside.peaks(on_step)?;
+    let ceilings = outside.ceilings(corpus.bytes, on_step)?;
+    let bench = Bench {
+        house,
+        source: &spec.source,
+        corpus: &corpus,
+        scratch: &scratch,
+    };
+    let count = spec.rounds.max(1);
+    let rounds: Result<Vec<Round>> = (1..=count)
+        .map(|n| bench.round(&|step| on_step(&format!("round {n} of {count}: {step}"))))
+        .collect();
+    let rounds = rounds?;
+    corpus.warm(clock)?;
+    let mut against = Vec::new();
+    for &stripes in &spec.stripes {
+        on_step(&format!("MS_XPRESS and QAT_DEFLATE with {stripes} stripes"));
+        let one = |algorithm| {
+            let taken = bench.backup(algorithm, scratch.stripes(stripes))?;
+            scratch.clear()?;
+            anyhow::Ok(taken)
+        };
+        let xpress = one(Algorithm::MsXpress)?;
+        against.push((stripes, xpress, one(Algorithm::QatDeflate)?));
+    }
+    let levels = levels(house, spec, on_step)?;
+    let findings = Findings {
+        cores: longshore_io::facts::cores(),
+        bytes: corpus.bytes,
+        files: corpus.files(),
+        peaks,
+        ceilings,
+        rounds,
+        against,
+        levels,
+        peers: outside::peers(clock, &corpus, on_step),
+    };
+    Ok(page::report(platform, &findings))
+}
+
+/// Whether some level of DEFLATE is both faster and smaller than MS_XPRESS.
+fn levels(house: &House, spec: &BenchSpec, on_step: &dyn Fn(&str)) -> Result<Vec<(String, Taken)>> {
+    let deflate = [1, 2, 3, 4, 6].map(|n| (Algorithm::QatDeflate, Level::Number(n)));
+    let candidates = std::iter::once((Algorithm::MsXpress, Level::Low)).chain(deflate);
+    let mut levels = Vec::new();
+    for (algorithm, level) in candidates {
+        on_step(&format!("{algorithm} {level} to NUL"));
+        let mut request = BackupRequest::new(spec.source.clone(), vec![DeviceSpec::Nul]);
+        (request.algorithm, request.level) = (algorithm, level);
+        let taken = take(house, &Request::Backup(request))?;
+        levels.push((format!("{algorithm} {level}"), taken));
+    }
+    Ok(levels)
+}

@@ -1,0 +1,236 @@
+//! Measured from outside: the program as users start it, by what the kernel says when it has ended.
+//!
+//! Peak memory against the bound that the program prints, the ceilings on rate and CPU, and the
+//! compressors that people use otherwise.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use longshore_io::facts::{self, Ended, run_to_end};
+use longshore_pipeline::{DeviceSpec, SourceSpec};
+use serde_json::Value;
+
+use super::corpus::Corpus;
+use crate::scratch::Scratch;
+
+/// Peers are given that many file names at most; more do not fit a command line safely.
+const PEER_FILES_MAX: usize = 4000;
+
+/// A run of the program with its peak memory.
+pub struct Peak {
+    pub what: String,
+    pub rss_bytes: u64,
+    pub bound_bytes: u64,
+}
+
+/// A run with a ceiling, and what it came to.
+pub struct Ceiling {
+    pub what: String,
+    pub asked: f64,
+    pub found: f64,
+    pub unit: &'static str,
+}
+
+/// Another compressor over the same files.
+pub struct Peer {
+    pub command: String,
+    pub version: String,
+    /// 10^9 bytes per second.
+    pub gb_per_s: f64,
+    pub cpu_s_per_gb: f64,
+}
+
+/// Starts the program that is being measured.
+pub struct Outside<'a> {
+    pub clock: &'a dyn longshore_io::Clock,
+    pub program: &'a Path,
+    pub source: &'a SourceSpec,
+    pub scratch: &'a Scratch,
+}
+
+struct Answer {
+    wall_s: f64,
+    ended: Ended,
+    json: Value,
+}
+
+impl Outside<'_> {
+    fn run(&self, build: impl FnOnce(&mut Command)) -> Result<Answer> {
+        let mut command = Command::new(self.program);
+        build(&mut command);
+        command.args(["--json", "--catalog", "none"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let start = self.clock.now();
+        let ended = run_to_end(&mut command)
+            .with_context(|| format!("cannot run {}", self.program.display()))?;
+        let wall_s = (self.clock.now() - start).as_secs_f64();
+        let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+        if !ended.status.success() {
+            bail!("{command:?} ended with {}: {text}", ended.status);
+        }
+        let json = serde_json::from_str(&text)
+            .with_context(|| format!("{command:?} did not answer with JSON"))?;
+        Ok(Answer {
+            wall_s,
+            ended,
+            json,
+        })
+    }
+
+    fn backup(&self, devices: &[DeviceSpec], more: &[String]) -> Result<Answer> {
+        self.run(|command| {
+            command.arg("backup");
+            match self.source {
+                SourceSpec::Sqlite(path) => command.arg(path),
+                SourceSpec::Files(paths) => command.args(paths),
+            };
+            for device in devices {
+                command.arg("--to").arg(match device {
+                    DeviceSpec::File(path) => path.as_os_str(),
+                    _ => "nul:".as_ref(),
+                });
+            }
+            command.args(more);
+        })
+    }
+
+    fn restore(&self, devices: &[DeviceSpec]) -> Result<Answer> {
+        self.run(|command| {
+            command.arg("restore");
+            for device in devices {
+                if let DeviceSpec::File(path) = device {
+                    command.arg(path);
+                }
+            }
+            command.arg("--to").arg(self.scratch.path("restored"));
+        })
+    }
+
+    /// Backup to disk and restore, with each algorithm and number of stripes.
+    pub fn peaks(&self, on_step: &dyn Fn(&str)) -> Result<Vec<Peak>> {
+        let mut peaks = Vec::new();
+        for (algorithm, stripes) in [
+            ("QAT_DEFLATE", 1),
+            ("QAT_DEFLATE", 8),
+            ("ZSTD", 1),
+            ("NONE", 1),
+        ] {
+            on_step(&format!("memory: {algorithm}, {stripes} stripes"));
+            let devices = self.scratch.stripes(stripes);
+            let more = ["--algorithm", algorithm].map(str::to_owned);
+            let answer = self.backup(&devices, &more)?;
+            peaks.push(peak(
+                format!("backup, {algorithm}, {stripes} stripes"),
+                &answer,
+            )?);
+            let answer = self.restore(&devices)?;
+            peaks.push(peak(
+                format!("restore, {algorithm}, {stripes} stripes"),
+                &answer,
+            )?);
+            self.scratch.clear()?;
+        }
+        Ok(peaks)
+    }
+
+    /// A rate that the source's size lets last some seconds, and half of a core.
+    pub fn ceilings(&self, bytes: u64, on_step: &dyn Fn(&str)) -> Result<Vec<Ceiling>> {
+        let nul = [DeviceSpec::Nul];
+        let rate_mib = (bytes >> 20).div_ceil(4).max(1);
+        on_step(&format!("--max-rate {rate_mib}M"));
+        let more = ["--max-rate".to_owned(), format!("{rate_mib}M")];
+        let answer = self.backup(&nul, &more)?;
+        let rate = Ceiling {
+            what: "--max-rate".into(),
+            asked: rate_mib as f64,
+            found: bytes as f64 / f64::from(1 << 20) / answer.wall_s,
+            unit: "MiB/s",
+        };
+        let percent = 50.0 / facts::cores() as f64;
+        on_step(&format!("--max-cpu {percent}"));
+        let more = ["--max-cpu".to_owned(), percent.to_string()];
+        let answer = self.backup(&nul, &more)?;
+        let used = answer.ended.usage.cpu().as_secs_f64() / answer.wall_s;
+        let cpu = Ceiling {
+            what: "--max-cpu".into(),
+            asked: percent,
+            found: 100.0 * used / facts::cores() as f64,
+            unit: "% of the machine",
+        };
+        Ok(vec![rate, cpu])
+    }
+}
+
+fn peak(what: String, answer: &Answer) -> Result<Peak> {
+    let bound = &answer.json["run"]["plan"]["memory_bytes"];
+    Ok(Peak {
+        what,
+        rss_bytes: answer.ended.usage.rss_max_bytes,
+        bound_bytes: bound.as_u64().context("the answer names no memory bound")?,
+    })
+}
+
+/// The compressors that are installed here, over the same files, output thrown away.
+pub fn peers(
+    clock: &dyn longshore_io::Clock,
+    corpus: &Corpus,
+    on_step: &dyn Fn(&str),
+) -> Vec<Peer> {
+    if corpus.files() > PEER_FILES_MAX {
+        on_step("peers are left out: too many files for a command line");
+        return Vec::new();
+    }
+    let cores = facts::cores().to_string();
+    let threads = format!("-T{cores}");
+    let candidates = [
+        ("pigz", vec!["-1", "-c", "-p", &cores]),
+        ("zstd", vec!["-1", &threads, "-q", "-c"]),
+        ("lz4", vec!["-1", "-q", "-c", "-m"]),
+    ];
+    let mut peers = Vec::new();
+    for (program, options) in candidates {
+        on_step(&format!("peer: {program}"));
+        let mut command = Command::new(program);
+        command.args(&options).args(corpus.paths());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let start = clock.now();
+        // Not installed is no error: the table then lacks its row.
+        let Ok(ended) = run_to_end(&mut command) else {
+            continue;
+        };
+        let wall_s = (clock.now() - start).as_secs_f64();
+        if !ended.status.success() {
+            continue;
+        }
+        let gb = corpus.bytes as f64 / 1e9;
+        peers.push(Peer {
+            command: format!("{program} {} FILES > /dev/null", options.join(" ")),
+            version: version(program),
+            gb_per_s: gb / wall_s,
+            cpu_s_per_gb: ended.usage.cpu().as_secs_f64() / gb,
+        });
+    }
+    peers
+}
+
+/// The first version-like word of what the program says of itself.
+fn version(program: &str) -> String {
+    let said = Command::new(program).arg("--version").output();
+    let text = said.map_or_else(
+        |_| String::new(),
+        |o| {
+            let both = [o.stdout, o.stderr].concat();
+            String::from_utf8_lossy(&both).into_owned()
+        },
+    );
+    let is_version = |word: &&str| {
+        let word = word.trim_start_matches('v');
+        word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.')
+    };
+    let word = text.split([' ', ',', '\n']).find(is_version);
+    word.map_or_else(
+        || "unknown".into(),
+        |w| w.trim_start_matches('v').to_owned(),
+    )
+}

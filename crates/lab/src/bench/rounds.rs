@@ -1,0 +1,133 @@
+//! The interleaved rounds: every round measures the bare parts and the pipeline, one after another, so that
+//! what disturbs one disturbs both.
+
+use anyhow::{Result, bail};
+use longshore_codec::Algorithm;
+use longshore_pipeline::{
+    BackupRequest, DeviceSpec, Disposition, House, Request, RestoreRequest, SourceSpec,
+};
+
+use super::bare::{Bare, Part};
+use super::corpus::Corpus;
+use crate::scratch::Scratch;
+use crate::taken::{Taken, take};
+
+/// In the order of the tables.
+pub const ALGORITHMS: [Algorithm; 4] = [
+    Algorithm::QatDeflate,
+    Algorithm::Zstd,
+    Algorithm::Lz4,
+    Algorithm::None,
+];
+
+pub const NUL_STRIPES: [usize; 2] = [1, 8];
+
+/// Everything measured in one round.
+pub struct Round {
+    pub bare: Bare,
+    /// Algorithm and stripes.
+    pub nul: Vec<(Algorithm, usize, Taken)>,
+    /// To one stripe on disk.
+    pub disk: Vec<(Algorithm, Taken)>,
+    pub restore: Vec<(Algorithm, Taken)>,
+    pub cold: Cold,
+}
+
+/// A backup to NUL of files that are not in the page cache.
+pub struct Cold {
+    /// Bare reading past the cache, the faster of one and several threads.
+    pub read: Part,
+    pub taken: Taken,
+    /// The share of the source that was cached before and after, 0 to 1.
+    pub cached_before: f64,
+    pub cached_after: f64,
+}
+
+/// What the rounds work on.
+pub struct Bench<'a> {
+    pub house: &'a House,
+    pub source: &'a SourceSpec,
+    pub corpus: &'a Corpus,
+    pub scratch: &'a Scratch,
+}
+
+impl Bench<'_> {
+    pub fn round(&self, on_step: &dyn Fn(&str)) -> Result<Round> {
+        let (clock, storage) = (&*self.house.clock, &*self.house.storage);
+        self.corpus.warm(clock)?;
+        on_step("bare parts");
+        let target = self.scratch.path("bare");
+        let bare = Bare::measure(storage, clock, self.corpus, &ALGORITHMS, &target)?;
+        let mut nul = Vec::new();
+        for algorithm in ALGORITHMS {
+            on_step(&format!("{algorithm} to NUL"));
+            for stripes in NUL_STRIPES {
+                let taken = self.backup(algorithm, vec![DeviceSpec::Nul; stripes])?;
+                nul.push((algorithm, stripes, taken));
+            }
+        }
+        let (mut disk, mut restore) = (Vec::new(), Vec::new());
+        for algorithm in ALGORITHMS {
+            on_step(&format!("{algorithm} to disk and back"));
+            let stripe = self.scratch.stripes(1);
+            disk.push((algorithm, self.backup(algorithm, stripe.clone())?));
+            restore.push((algorithm, self.restore(stripe)?));
+            self.scratch.clear()?;
+        }
+        on_step("cold");
+        Ok(Round {
+            bare,
+            nul,
+            disk,
+            restore,
+            cold: self.cold()?,
+        })
+    }
+
+    pub fn backup(&self, algorithm: Algorithm, devices: Vec<DeviceSpec>) -> Result<Taken> {
+        let mut request = BackupRequest::new(self.source.clone(), devices);
+        request.algorithm = algorithm;
+        request.disposition = Disposition::New;
+        take(self.house, &Request::Backup(request))
+    }
+
+    fn restore(&self, devices: Vec<DeviceSpec>) -> Result<Taken> {
+        let request = RestoreRequest {
+            devices,
+            position: 0,
+            target: self.scratch.path("restored"),
+            replace: false,
+            only: Vec::new(),
+            moves: Vec::new(),
+            tuning: Default::default(),
+            limits: Default::default(),
+        };
+        take(self.house, &Request::Restore(request))
+    }
+
+    fn cold(&self) -> Result<Cold> {
+        let clock = &*self.house.clock;
+        let threads = 2 * longshore_io::facts::cores().max(2);
+        let mut read: Option<Part> = None;
+        for threads in [1, threads] {
+            self.corpus.chill()?;
+            let part = self.corpus.read_direct(clock, threads)?;
+            read = match read {
+                Some(best) if best.gb_per_s() >= part.gb_per_s() => Some(best),
+                _ => Some(part),
+            };
+        }
+        self.corpus.chill()?;
+        let cached_before = self.corpus.cached_share()?;
+        let taken = self.backup(Algorithm::QatDeflate, vec![DeviceSpec::Nul])?;
+        let Some(read) = read else {
+            bail!("nothing was read");
+        };
+        Ok(Cold {
+            read,
+            taken,
+            cached_before,
+            cached_after: self.corpus.cached_share()?,
+        })
+    }
+}

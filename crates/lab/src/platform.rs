@@ -1,0 +1,70 @@
+//! Where a study was made: the white papers' platform table.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longshore_codec::engines;
+use longshore_io::facts;
+use longshore_pipeline::{House, SourceSpec};
+
+/// How long the machine is watched for the work of others.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// Name and value, for the head of a report.
+pub fn record(house: &House, dirs: &[PathBuf]) -> Vec<(String, String)> {
+    let mut record = Vec::new();
+    let mut put = |name: &str, value: String| record.push((name.to_owned(), value));
+    let cores = facts::cores();
+    let model = facts::cpu_model().unwrap_or_else(|| "unknown CPU".into());
+    put("Processor", format!("{model}, {cores} usable cores"));
+    if let Ok(bytes) = facts::memory_bytes() {
+        put("Memory", format!("{:.1} GB", bytes as f64 / 1e9));
+    }
+    put("Kernel", facts::kernel());
+    for dir in dirs {
+        if let Some(storage) = storage(dir) {
+            put(&format!("Storage of {}", dir.display()), storage);
+        }
+    }
+    let found: Vec<_> = engines()
+        .into_iter()
+        .filter(|e| e.absent.is_none())
+        .map(|e| match e.instructions {
+            "-" => format!("{} {}", e.name, e.version),
+            wide => format!("{} {} ({wide})", e.name, e.version),
+        })
+        .collect();
+    put("Engines", found.join(", "));
+    put("Longshore", env!("CARGO_PKG_VERSION").to_owned());
+    if let Some(percent) = others_percent(house) {
+        put("CPU of others before", format!("{percent:.0} %"));
+    }
+    record
+}
+
+fn storage(dir: &Path) -> Option<String> {
+    let mount = facts::mount_of(dir).ok()?;
+    let (kind, source) = (
+        mount.kind.to_string_lossy(),
+        mount.source.to_string_lossy().into_owned(),
+    );
+    Some(format!("{kind} on {source}"))
+}
+
+/// What the machine does without us.
+fn others_percent(house: &House) -> Option<f64> {
+    let before = facts::cpu_times().ok()?;
+    house.clock.sleep(WATCH);
+    Some(100.0 * facts::cpu_times().ok()?.busy_share_since(&before))
+}
+
+/// A source as people name it.
+pub fn name_of(source: &SourceSpec) -> String {
+    match source {
+        SourceSpec::Sqlite(path) => format!("sqlite:{}", path.display()),
+        SourceSpec::Files(paths) => {
+            let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
+            format!("files:{}", paths.join(" "))
+        }
+    }
+}

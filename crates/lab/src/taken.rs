@@ -1,0 +1,83 @@
+//! One action through the front door, timed from outside the pipeline, the whole machine watched.
+
+use anyhow::{Result, bail};
+use longshore_io::facts;
+use longshore_pipeline::{House, Limit, Report, Request, Run, Silent, mb_per_s, ratio, run};
+
+/// What an action took and brought.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    pub wall_s: f64,
+    /// CPU seconds of this process.
+    pub cpu_s: f64,
+    /// Of the whole machine, all programs.
+    pub system_cpu_percent: Option<f64>,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    /// Hottest sensors at the end; `None` where there are none, as in virtual machines.
+    pub cpu_c: Option<f64>,
+    pub drive_c: Option<f64>,
+    /// Source bytes that were not in the page cache.
+    pub cold_bytes: u64,
+    pub limit: Limit,
+}
+
+impl Taken {
+    /// MB/sec as SQL Server counts: units of 2^20 bytes, uncompressed.
+    pub fn mb_per_s(&self) -> f64 {
+        mb_per_s(self.plain_bytes, self.wall_s)
+    }
+
+    /// 10^9 uncompressed bytes per second.
+    pub fn gb_per_s(&self) -> f64 {
+        self.plain_bytes as f64 / 1e9 / self.wall_s.max(1e-9)
+    }
+
+    pub fn cpu_s_per_gb(&self) -> f64 {
+        self.cpu_s / (self.plain_bytes.max(1) as f64 / 1e9)
+    }
+
+    pub fn ratio(&self) -> f64 {
+        ratio(self.plain_bytes, self.stored_bytes)
+    }
+}
+
+/// Runs `request` and measures it.
+pub fn take(house: &House, request: &Request) -> Result<Taken> {
+    let machine = facts::cpu_times().ok();
+    let cpu = facts::process_usage()?.cpu();
+    let start = house.clock.now();
+    let report = run(house, request, &Silent)?;
+    let wall_s = (house.clock.now() - start).as_secs_f64();
+    let cpu_s = (facts::process_usage()?.cpu().saturating_sub(cpu)).as_secs_f64();
+    let busy = machine
+        .zip(facts::cpu_times().ok())
+        .map(|(before, after)| 100.0 * after.busy_share_since(&before));
+    let (plain_bytes, stored_bytes, run): (u64, u64, Run) = match report {
+        Report::Backup(r) => (r.plain_bytes, r.stored_bytes, r.run),
+        Report::Restore(r) => (r.plain_bytes, r.stored_bytes, r.run),
+        Report::Verify(_) => bail!("a verification is not measured here"),
+    };
+    Ok(Taken {
+        wall_s,
+        cpu_s,
+        system_cpu_percent: busy,
+        plain_bytes,
+        stored_bytes,
+        cpu_c: facts::cpu_temperature_c(),
+        drive_c: facts::drive_temperature_c(),
+        cold_bytes: run.waits.cold_bytes,
+        limit: run.limit,
+    })
+}
+
+/// Waits, but not longer than until the study is cancelled.
+pub fn pause(house: &House, how_long: std::time::Duration) {
+    let end = house.clock.now() + how_long;
+    while house.clock.now() < end && !house.cancel.load(std::sync::atomic::Ordering::Relaxed) {
+        let rest = end.saturating_sub(house.clock.now());
+        house
+            .clock
+            .sleep(rest.min(std::time::Duration::from_millis(100)));
+    }
+}
