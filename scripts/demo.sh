@@ -72,12 +72,9 @@ say "What history knows"
 longshore history
 
 say "The algorithms side by side, to the NUL device"
-for algorithm in NONE LZ4 QAT_DEFLATE ZSTD MS_XPRESS; do
-    "$binary" backup app.db --to nul: --algorithm $algorithm --catalog none --json
-done | python3 -c '
-import json, sys
-print("algorithm    engine        MB/s  ratio  CPU-s/GB")
-for line in sys.stdin:
-    r = json.loads(line)
-    plan = r["run"]["plan"]
-    print("%-11s  %-10s  %6.0f  %5.2f  %8.2f" % (plan["algorithm"], plan["engine"], r["mb_per_s"], r["ratio"], r["cpu_s_per_gb"]))'
+longshore lab compare --source app.db --stripes 1 --rounds 3 --work "$PWD" --html report.html
+
+say "Look at"
+echo "  $PWD/report.html     the comparison, with plots"
+echo "  $PWD/*.bak           stripes that gzip and zstd unpack"
+echo "  $PWD/history.db      what was done, in msdb's tables"

@@ -19,8 +19,8 @@ use clap::{Args, Parser, Subcommand};
 pub use backup::Backup;
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{List, Media, Verify};
-pub use project::{Completions, Config, ConfigAction, Man};
 pub use lab::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
+pub use project::{Completions, Config, ConfigAction, Man};
 pub use restore::Restore;
 
 const EXIT_CODES: &str = "\
