@@ -62,8 +62,8 @@ fn length_histogram(counts: &[u32; SYMBOLS], order: &[u32]) -> [u32; CODE_BITS_M
     for node in 0..nodes {
         let mut sum = 0;
         for _ in 0..2 {
-            let take_leaf = joined >= node
-                || leaf < leaves && counts[order[leaf] as usize] <= weight[joined];
+            let take_leaf =
+                joined >= node || leaf < leaves && counts[order[leaf] as usize] <= weight[joined];
             if take_leaf {
                 sum += counts[order[leaf] as usize];
                 leaf_parent_count[node] += 1;
