@@ -120,37 +120,6 @@ impl Observer for Watch {
     }
 }
 
-/// A bar for work that names its steps; nothing outside a terminal.
-pub struct Steps(Option<ProgressBar>);
-
-impl Steps {
-    pub fn new(output: Output) -> Steps {
-        let shown = !output.quiet && !output.json && std::io::stderr().is_terminal();
-        Steps(shown.then(|| {
-            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-            let template =
-                "{percent:>3} % [{bar:30}] {binary_bytes} of {binary_total_bytes}  {msg}";
-            let style = ProgressStyle::with_template(template);
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        }))
-    }
-
-    pub fn show(&self, step: &str, done: u64, total: u64) {
-        if let Some(bar) = &self.0 {
-            bar.set_length(total);
-            bar.set_position(done);
-            bar.set_message(step.to_owned());
-        }
-    }
-
-    pub fn end(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 impl Lines {
     /// The next line, if it is due. 3211's words come first, for scripts that look for them.
     fn due(&mut self, now: Duration, progress: &Progress) -> Option<String> {

@@ -7,6 +7,7 @@ mod journey;
 mod json;
 mod lab;
 mod output;
+mod reader;
 mod readme;
 mod stage;
 mod stock;

@@ -127,6 +127,7 @@ impl Stage {
     /// A SQLite database of about so many MiB, in rollback-journal mode.
     pub fn database(&self, name: &str, mib: u32) -> PathBuf {
         let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let db = rusqlite::Connection::open(&path).unwrap();
         db.execute_batch(&format!(
             "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, payload BLOB);
