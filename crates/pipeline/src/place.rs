@@ -114,17 +114,22 @@ impl Target {
             .create_dir_all(path)
             .map_err(at("create", Path::new("")))?;
         let lock_name = Path::new(STAGING).join(LOCK);
-        match dir.create_dir(Path::new(STAGING)) {
-            Ok(()) => {}
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        let is_first = match dir.create_dir(Path::new(STAGING)) {
+            Ok(()) => true,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
             Err(e) => return Err(at("create", Path::new(STAGING))(e)),
-        }
+        };
         let lock = match dir.open(&lock_name, OpenHow::CreateNew) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                 dir.open(&lock_name, OpenHow::ReadWrite)
             }
             other => other,
         };
+        if let (Err(_), true) = (&lock, is_first)
+            && let Err(error) = dir.remove_dir(Path::new(STAGING))
+        {
+            tracing::warn!(target = %path.display(), %error, "the staging directory could not be removed");
+        }
         let lock = lock.map_err(at("create", &lock_name))?;
         let busy = || Error::TargetBusy { path: path.into() };
         if !lock.try_lock().map_err(at("lock", &lock_name))? {
@@ -549,7 +554,8 @@ impl Target {
         if self.dir.stat(top)?.kind == FileKind::Dir {
             self.dir.set_attributes(top, &OPEN_TO_US)?;
         }
-        self.dir.rename(top, &Path::new(STAGING).join("new").join(top))
+        self.dir
+            .rename(top, &Path::new(STAGING).join("new").join(top))
     }
 
     fn sync_names(&self) -> Result<(), Error> {

@@ -224,7 +224,11 @@ impl World {
                 Act::Restore => (1, &old),
                 _ => (0, &new),
             };
-            assert_eq!(&self.restore(position, "/out/again").unwrap(), expected, "{at}");
+            assert_eq!(
+                &self.restore(position, "/out/again").unwrap(),
+                expected,
+                "{at}"
+            );
         }
         for dir in ["/m0/d", "/m1/d"] {
             let neighbour = self.disk.read_file(Path::new(dir).join("neighbour"));
@@ -235,7 +239,7 @@ impl World {
 
 /// Every time (1, 2, 3, then fewer) until the fault comes too late to be met.
 fn times() -> impl Iterator<Item = u64> {
-    (1..=12).chain((13..400).step_by(9))
+    (1..=8).chain((9..400).step_by(13))
 }
 
 /// Lets calls fail by `fault(n)` for growing n and judges each run. Returns how many runs failed.
@@ -274,21 +278,43 @@ fn one_failing_call_of_any_kind_ends_a_run_cleanly_or_does_not_matter() {
     for act in ACTS {
         for stripes in [1, 3] {
             for op in [
-                Open, Read, Stat, List, Create, Write, SetLen, Sync, CreateDir, Rename, RemoveFile,
-                RemoveDir, SetAttributes, SyncDir, SyncAll,
+                Open,
+                Read,
+                Stat,
+                List,
+                Create,
+                Write,
+                SetLen,
+                Sync,
+                CreateDir,
+                Rename,
+                RemoveFile,
+                RemoveDir,
+                SetAttributes,
+                SyncDir,
+                SyncAll,
             ] {
                 let what = format!("one EIO in {op:?}");
                 let fault = |n| Fault::errno(libc::EIO).on(op).nth(n).times(1);
                 // What fails may be the cleaning itself.
-                let tidy = !matches!(op, RemoveFile | RemoveDir | Open | Stat | List | SetAttributes | SetLen);
+                let tidy = !matches!(
+                    op,
+                    RemoveFile | RemoveDir | Open | Stat | List | SetAttributes | SetLen
+                );
                 *failed.entry(format!("{op:?}")).or_insert(0) +=
                     fail_everywhere(act, stripes, &what, tidy, fault);
             }
         }
     }
     // The faults were met: otherwise this test would prove nothing.
-    for op in ["Open", "Read", "Write", "Create", "Sync", "SyncDir", "Rename", "SyncAll"] {
-        assert!(failed[op] >= 2, "{op} failed only {} runs: {failed:?}", failed[op]);
+    for op in [
+        "Open", "Read", "Write", "Create", "Sync", "SyncDir", "Rename", "SyncAll",
+    ] {
+        assert!(
+            failed[op] >= 2,
+            "{op} failed only {} runs: {failed:?}",
+            failed[op]
+        );
     }
 }
 
@@ -328,7 +354,10 @@ fn a_full_disk_ends_a_backup_wherever_it_is_met() {
                 }
                 world.judge(&result, &before, true, &at);
             }
-            assert!(full >= 3, "{act:?} x{stripes}: the disk was full only {full} times");
+            assert!(
+                full >= 3,
+                "{act:?} x{stripes}: the disk was full only {full} times"
+            );
         }
     }
 }
@@ -336,14 +365,23 @@ fn a_full_disk_ends_a_backup_wherever_it_is_met() {
 #[test]
 fn a_target_that_fills_up_ends_a_restore_and_is_left_as_it_was() {
     let failed = fail_everywhere(Act::Restore, 3, "ENOSPC", true, |n| {
-        Fault::errno(libc::ENOSPC).on(Op::Write).below("/out").nth(n)
+        Fault::errno(libc::ENOSPC)
+            .on(Op::Write)
+            .below("/out")
+            .nth(n)
     });
     assert!(failed >= 10, "only {failed} runs met the full disk");
     let world = World::new(Act::Restore, 3, 1);
     world.disk.set_capacity("/out", 400 << 10).unwrap();
     let refused = world.try_it("too small").unwrap_err();
     assert!(
-        matches!(refused, Error::TargetFull { needed: 770_906, .. }),
+        matches!(
+            refused,
+            Error::TargetFull {
+                needed: 770_906,
+                ..
+            }
+        ),
         "{refused:?}"
     );
 }
@@ -383,22 +421,45 @@ fn a_media_directory_that_vanishes_is_never_a_success() {
             let whole = World::new(act, stripes, 1);
             let first = whole.disk.steps();
             whole.run().unwrap();
-            let steps = whole.disk.steps() - first;
-            let mut failed = 0;
+            // What vanishes after the last step there cannot be told.
+            let history = whole.disk.history();
+            let last = history.iter().rposition(|(_, p)| p.starts_with("/m0/d"));
+            let steps = last.unwrap() as u64 - first;
+            assert!(steps >= 5, "only {steps} steps");
             for step in 0..steps {
                 let at = format!("{act:?} x{stripes}, directory gone at step {step} of {steps}");
                 let world = World::new(act, stripes, step);
                 let from = world.disk.steps() + step;
                 world.disk.remove_tree_at(from, "/m0/d");
-                match world.try_it(&at) {
-                    Err(_) => failed += 1,
-                    // What vanishes after the last look at it cannot be told.
-                    Ok(()) => assert!(step + 2 >= steps, "{at}: reported success"),
-                }
+                assert!(world.try_it(&at).is_err(), "{at}: reported success");
             }
-            assert!(failed >= 5, "only {failed} runs failed");
         }
     }
+}
+
+#[test]
+fn appending_to_a_file_that_was_removed_meanwhile_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, media) = (dir.path().join("source"), dir.path().join("media"));
+    std::fs::create_dir(&source).unwrap();
+    std::fs::create_dir(&media).unwrap();
+    std::fs::write(source.join("file"), content(1, 2 << 20)).unwrap();
+    let request = backup_request(
+        SourceSpec::Files(vec![source]),
+        stripes(&media, 1),
+        Algorithm::Lz4,
+    );
+    backup(&house(), request.clone()).unwrap();
+    let mut again = request;
+    again.disposition = Disposition::Append;
+    again.limits.rate_bytes_per_s = Some(3 << 20);
+    let remover = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        std::fs::remove_dir_all(media).unwrap();
+    });
+    let result = in_time("append", move || backup(&house(), again));
+    remover.join().unwrap();
+    assert!(matches!(result, Err(Error::Media(_))), "{result:?}");
 }
 
 #[test]
@@ -447,7 +508,9 @@ fn an_unreadable_place_of_the_source_is_named_and_ends_the_backup() {
                     panic!("{at}: {result:?}")
                 };
                 assert!(e.to_string().contains(path.to_str().unwrap()), "{at}: {e}");
-                assert!(e.to_string().contains(&offset.to_string()), "{at}: {e}");
+                // A file is read buffer by buffer.
+                let buffer = format!("at byte {}", offset - offset % (64 << 10));
+                assert!(e.to_string().ends_with(&buffer), "{at}: {e}");
                 world.judge(&result, &before, true, &at);
             }
         }
@@ -535,7 +598,7 @@ fn two_buffers_and_four_volumes_slowest_first_do_not_deadlock() {
                 let house = house.clone();
                 move || backup(&house, request).unwrap()
             });
-            assert_eq!(report.run.plan.volumes.len(), 4, "{:?}", report.run.plan);
+            assert!(report.run.plan.volumes.len() >= 4, "{:?}", report.run.plan);
             let mut request = restore_request(devices, Path::new("/out"));
             request.tuning.buffer_count = Some(buffers);
             in_time(&at, move || restore(&house, request).unwrap());
@@ -588,8 +651,10 @@ fn two_databases_can_be_backed_up_at_once_and_one_media_set_by_one_only() {
             let copy = rusqlite::Connection::open(target.join(path.file_name().unwrap())).unwrap();
             let sum = "SELECT count(*), group_concat(b) FROM t";
             let rows = |db: &rusqlite::Connection| {
-                db.query_row(sum, [], |r| Ok((r.get::<_, u32>(0)?, r.get::<_, String>(1)?)))
-                    .unwrap()
+                db.query_row(sum, [], |r| {
+                    Ok((r.get::<_, u32>(0)?, r.get::<_, String>(1)?))
+                })
+                .unwrap()
             };
             assert!(rows(live) == rows(&copy), "round {round}, database {i}");
         }
@@ -649,7 +714,10 @@ fn a_run_held_back_by_its_limits_is_cancelled_at_once() {
             let cancelled = canceller.join().unwrap();
             assert!(matches!(result, Err(Error::Cancelled)), "{at}: {result:?}");
             let after = ended.saturating_duration_since(cancelled);
-            assert!(after < Duration::from_secs(5), "{at}: ended {after:?} later");
+            assert!(
+                after < Duration::from_secs(5),
+                "{at}: ended {after:?} later"
+            );
             let left: Vec<_> = disk
                 .paths()
                 .into_iter()
