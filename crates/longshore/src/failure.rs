@@ -122,7 +122,7 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let exit = match &error {
-            Error::Source(_) | Error::Changed { .. } => Exit::Source,
+            Error::Source(_) | Error::Changed { .. } | Error::PathTooLong { .. } => Exit::Source,
             Error::Media(_) | Error::SourceKind { .. } => Exit::Media,
             Error::Codec(_)
             | Error::OutOfRange { .. }

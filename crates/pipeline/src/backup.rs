@@ -83,11 +83,13 @@ pub fn run(
     let shared = Shared {
         house,
         request,
-        crew: Crew::new(vec![inputs.clone(), outputs.clone()]),
+        crew: Crew::new(
+            vec![inputs.clone(), outputs.clone()],
+            Gate::new(clock.clone(), sizes.cpus, sizes.cpu_ceiling),
+            request.limits.throttle(&clock, sizes.buffer_bytes),
+        ),
         inputs,
         outputs,
-        gate: Gate::new(clock.clone(), sizes.cpus, sizes.cpu_ceiling),
-        throttle: request.limits.throttle(&clock, sizes.buffer_bytes),
         counters: Counters::default(),
         handoff: Handoff::new(families.len() == 1),
         direct: if is_nul {

@@ -3,25 +3,30 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 
-use longshore_io::Pool;
+use longshore_io::{Gate, Pool, Throttle};
 use parking_lot::Mutex;
 
-use crate::Error;
+use crate::{Error, House};
 
-/// Remembers the first failure of a run and wakes those who wait for buffers.
+/// Remembers the first failure of a run and wakes those who wait for buffers, for their turn, or for
+/// the rate limit.
 pub struct Crew {
     first: Mutex<Option<Error>>,
     failed: AtomicBool,
     pools: Vec<Pool>,
+    pub gate: Gate,
+    pub throttle: Option<Throttle>,
 }
 
 impl Crew {
-    /// `pools` are closed when a thread fails.
-    pub fn new(pools: Vec<Pool>) -> Crew {
+    /// When a thread fails, `pools` are closed and limits are lifted.
+    pub fn new(pools: Vec<Pool>, gate: Gate, throttle: Option<Throttle>) -> Crew {
         Crew {
             first: Mutex::new(None),
             failed: AtomicBool::new(false),
             pools,
+            gate,
+            throttle,
         }
     }
 
@@ -30,6 +35,17 @@ impl Crew {
         self.failed.store(true, Ordering::Release);
         for pool in &self.pools {
             pool.close();
+        }
+        self.gate.set_ceiling(None);
+        if let Some(throttle) = &self.throttle {
+            throttle.set_rate(None);
+        }
+    }
+
+    /// Fails the run when it was cancelled: those who wait do not ask.
+    pub fn heed(&self, house: &House) {
+        if let Err(cancelled) = house.check_cancel() {
+            self.fail(cancelled);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Why a run failed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -24,6 +24,11 @@ pub enum Error {
 
     #[error("{} {what} while it was read", path.display())]
     Changed { path: PathBuf, what: &'static str },
+
+    /// Such a name can be made by descending into it step by step, but not be named in one call.
+    #[error("the path of {} bytes that begins with {} is too long: {bytes_max} is the limit",
+        path.as_os_str().len(), shortened(path))]
+    PathTooLong { path: PathBuf, bytes_max: usize },
 
     /// The operating system refused at the restore target.
     #[error("cannot {action} {}", path.display())]
@@ -77,6 +82,7 @@ impl Error {
             | Error::Codec(_)
             | Error::Memory { .. }
             | Error::Changed { .. }
+            | Error::PathTooLong { .. }
             | Error::Target { .. }
             | Error::Panicked { .. } => None,
         }
@@ -98,6 +104,9 @@ impl Error {
             Error::Changed { .. } => {
                 "stop whatever writes to it, or drop --on-change fail to mark the set instead"
             }
+            Error::PathTooLong { .. } => {
+                "name a directory further down as a source of its own, or leave the tree out"
+            }
             Error::Target { .. } => {
                 "check the target directory, its free space and its permissions"
             }
@@ -110,4 +119,13 @@ impl Error {
             Error::Panicked { .. } => "please report this with the lines above",
         }
     }
+}
+
+/// The first components of a path, enough to find it by.
+fn shortened(path: &Path) -> String {
+    path.iter()
+        .take(4)
+        .collect::<PathBuf>()
+        .display()
+        .to_string()
 }

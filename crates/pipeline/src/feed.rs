@@ -14,9 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_media::header::MANIFEST_MAX;
-use longshore_media::manifest::PATH_MAX;
+use longshore_media::manifest::{EXTENT_LEN, PATH_MAX};
 use longshore_media::{Entry, EntryKind, Extent, Item};
 use longshore_source::{self as source, Change, Content, Source};
+
+use crate::Error;
 
 /// Room a manifest must have left for one more entry and extent.
 const ITEM_MAX: usize = 2 * PATH_MAX + 128;
@@ -108,7 +110,7 @@ impl<'a> Feed<'a> {
     }
 
     /// The next job, `None` when every volume has ended.
-    pub fn next(&mut self) -> Result<Option<Job>, source::Error> {
+    pub fn next(&mut self) -> Result<Option<Job>, Error> {
         loop {
             let open = self.walks.iter().enumerate().filter(|(_, w)| !w.ended);
             let Some((volume, _)) = open.min_by_key(|(_, w)| w.under_way) else {
@@ -133,7 +135,7 @@ impl<'a> Feed<'a> {
         self.sequence - 1
     }
 
-    fn cut(&mut self, volume: usize) -> Result<Option<Job>, source::Error> {
+    fn cut(&mut self, volume: usize) -> Result<Option<Job>, Error> {
         let mut job = Job {
             sequence: 0,
             volume,
@@ -175,11 +177,17 @@ impl<'a> Feed<'a> {
     }
 
     /// Takes the volume's next entry: names go straight into the manifest, a file with data becomes the cursor.
-    fn advance(&mut self, volume: usize, job: &mut Job) -> Result<bool, source::Error> {
+    fn advance(&mut self, volume: usize, job: &mut Job) -> Result<bool, Error> {
         let Some(found) = self.source.next(volume)? else {
             return Ok(false);
         };
         self.entries += 1;
+        if found.path.as_os_str().len() > PATH_MAX {
+            return Err(Error::PathTooLong {
+                path: found.path,
+                bytes_max: PATH_MAX,
+            });
+        }
         let kind = match found.kind {
             source::EntryKind::File => EntryKind::File,
             source::EntryKind::Dir => EntryKind::Dir,
@@ -251,7 +259,8 @@ impl Cursor {
                 return Ok(true);
             }
             let room = buffer_bytes - job.plain_len;
-            if room == 0 || job.manifest.len() + ITEM_MAX > MANIFEST_MAX {
+            // The caller left room for the entry and one extent: both always stand together.
+            if room == 0 || job.manifest.len() + EXTENT_LEN > MANIFEST_MAX {
                 return Ok(false);
             }
             let len = (self.data_end - self.next).min(room as u64) as usize;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
-use longshore_io::{Buffer, Gate, Pass, Pool, Throttle, Via, crc32c};
+use longshore_io::{Buffer, Pass, Pool, Via, crc32c};
 use longshore_media::block::{head_len, put_head};
 use longshore_media::header::MANIFEST_MAX;
 use longshore_media::manifest::{MarkKind, PATH_MAX};
@@ -46,8 +46,6 @@ pub struct Shared<'a> {
     pub crew: Crew,
     pub inputs: Pool,
     pub outputs: Pool,
-    pub gate: Gate,
-    pub throttle: Option<Throttle>,
     pub counters: Counters,
     pub handoff: Handoff<Ready>,
     /// With the NUL device: the families, for workers to write to directly.
@@ -82,7 +80,10 @@ pub fn move_bytes(
     let sampler = Sampler::new();
     let clock = &*shared.house.clock;
     std::thread::scope(|scope| {
-        let samples = scope.spawn(|| sampler.watch(clock, &shared.counters, observer));
+        let samples = scope.spawn(|| {
+            let heed = || shared.crew.heed(shared.house);
+            sampler.watch(clock, &shared.counters, observer, heed)
+        });
         let writers: Vec<_> = families
             .into_iter()
             .map(|family| scope.spawn(|| shared.crew.work("writer", || shared.write(family))))
@@ -174,7 +175,7 @@ impl Shared<'_> {
                 Some(job) if !self.crew.has_failed() => job,
                 _ => return Ok(()),
             };
-            if let Some(throttle) = &self.throttle {
+            if let Some(throttle) = &self.crew.throttle {
                 turn = None;
                 let at = clock.now();
                 throttle.take(job.plain_len as u64);
@@ -191,7 +192,7 @@ impl Shared<'_> {
             feed.lock().done(job.volume);
             self.settle(&job)?;
             if turn.is_none() {
-                turn = Some(self.gate.enter());
+                turn = Some(self.crew.gate.enter());
                 lap(clock, at, &self.counters.cpu_wait_us);
             }
             let at = clock.now();
@@ -236,7 +237,7 @@ impl Shared<'_> {
             .iter()
             .all(|p| p.file.content.is_cached(p.offset..p.offset + p.len as u64));
         if cached && turn.is_none() {
-            *turn = Some(self.gate.enter());
+            *turn = Some(self.crew.gate.enter());
             lap(clock, at, &self.counters.cpu_wait_us);
         } else if !cached {
             *turn = None;

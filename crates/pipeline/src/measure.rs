@@ -184,12 +184,13 @@ impl Sampler {
         self.wake.notify_all();
     }
 
-    /// Reports progress ten times a second and takes a sample every second, until ended.
+    /// Reports progress and calls `each_time` ten times a second, and takes a sample every second, until ended.
     pub fn watch(
         &self,
         clock: &dyn Clock,
         counters: &Counters,
         observer: &dyn Observer,
+        each_time: impl Fn(),
     ) -> Vec<Sample> {
         let start = clock.now();
         let mut samples = Vec::new();
@@ -201,6 +202,7 @@ impl Sampler {
                     self.wake.wait_for(&mut ended, Duration::from_millis(100));
                 }
             }
+            each_time();
             observer.progress(&counters.progress());
             let stop = self.stop.load(Ordering::Relaxed);
             if stop || clock.now() - last.at >= Duration::from_secs(1) {

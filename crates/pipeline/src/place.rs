@@ -26,19 +26,35 @@ use crate::history::moved;
 use crate::{Error, House};
 
 const STAGING: &str = ".longshore-restoring";
+const LOCK: &str = "lock";
 /// Files kept open between blocks; more are closed and opened again.
 const OPEN_MAX: usize = 256;
-/// Known directories remembered; beyond that they are asked for again.
-const KNOWN_DIRS_MAX: usize = 100_000;
+/// Known directories and free names remembered; beyond that they are asked for again.
+const KNOWN_MAX: usize = 50_000;
 /// Buffers of this size or more are written past the page cache.
 const DIRECT_FROM: usize = 128 << 10;
+/// Permission bit.
+const OWNER_WRITES: u32 = 0o200;
+const OPEN_TO_US: Attributes = Attributes {
+    mode: Some(0o700),
+    owner: None,
+    mtime_ns: None,
+};
 const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// A file that several blocks write to.
 struct Growing {
     file: Option<Arc<dyn File>>,
     written: u64,
+    /// The block that introduces the file has been here: workers may take blocks in another order.
+    introduced: bool,
     entry: Entry,
+}
+
+impl Growing {
+    fn is_whole(&self) -> bool {
+        self.introduced && self.written >= self.entry.len
+    }
 }
 
 /// What must wait until all files are there.
@@ -49,7 +65,7 @@ struct Later {
     links: Vec<(PathBuf, PathBuf)>,
 }
 
-/// A restore under way. Dropping it without `finish` removes the staging directory.
+/// A restore under way. Dropping it removes the staging directory, and what `finish` did not complete.
 pub struct Target {
     dir: Arc<dyn Dir>,
     path: PathBuf,
@@ -62,7 +78,17 @@ pub struct Target {
     tops: Mutex<HashSet<OsString>>,
     growing: Mutex<HashMap<PathBuf, Growing>>,
     later: Mutex<Later>,
-    finished: bool,
+    fate: Fate,
+}
+
+/// What dropping a target has to do.
+enum Fate {
+    /// Nothing has its name yet, or all of it was taken back.
+    Unfinished,
+    /// The restore is complete and durable.
+    Standing,
+    /// Names could not be taken back.
+    Stuck,
 }
 
 impl Target {
@@ -87,21 +113,36 @@ impl Target {
             .storage
             .create_dir_all(path)
             .map_err(at("create", Path::new("")))?;
-        let lock_name = Path::new(STAGING).join("lock");
-        match dir.create_dir(Path::new(STAGING)) {
-            Ok(()) => {}
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        let lock_name = Path::new(STAGING).join(LOCK);
+        let is_first = match dir.create_dir(Path::new(STAGING)) {
+            Ok(()) => true,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
             Err(e) => return Err(at("create", Path::new(STAGING))(e)),
-        }
+        };
         let lock = match dir.open(&lock_name, OpenHow::CreateNew) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                 dir.open(&lock_name, OpenHow::ReadWrite)
             }
             other => other,
         };
+        if let (Err(_), true) = (&lock, is_first)
+            && let Err(error) = dir.remove_dir(Path::new(STAGING))
+        {
+            tracing::warn!(target = %path.display(), %error, "the staging directory could not be removed");
+        }
         let lock = lock.map_err(at("create", &lock_name))?;
+        let busy = || Error::TargetBusy { path: path.into() };
         if !lock.try_lock().map_err(at("lock", &lock_name))? {
-            return Err(Error::TargetBusy { path: path.into() });
+            return Err(busy());
+        }
+        // A restore that just ended may have removed the file between our opening and locking it.
+        let ours = lock.stat().map_err(at("lock", &lock_name))?;
+        match dir.stat(&lock_name) {
+            Ok(named) if (named.dev, named.ino) == (ours.dev, ours.ino) => {}
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(at("lock", &lock_name)(e));
+            }
+            _ => return Err(busy()),
         }
         let target = Target {
             dir,
@@ -114,7 +155,7 @@ impl Target {
             tops: Mutex::default(),
             growing: Mutex::default(),
             later: Mutex::default(),
-            finished: false,
+            fate: Fate::Unfinished,
         };
         target.put_back_displaced()?;
         for part in ["new", "old"] {
@@ -166,9 +207,7 @@ impl Target {
                 .rename(&old.join(&name), Path::new(&name))
                 .map_err(self.at("put back", Path::new(&name)))?;
         }
-        self.dir
-            .sync(Path::new(""))
-            .map_err(self.at("sync", Path::new("")))
+        self.sync_names()
     }
 
     /// The staged path of an entry; refuses names that stand in the target.
@@ -178,7 +217,11 @@ impl Target {
             let top = top.as_os_str();
             if !self.tops.lock().contains(top) {
                 self.check_free(top)?;
-                self.tops.lock().insert(top.to_owned());
+                let mut tops = self.tops.lock();
+                if tops.len() >= KNOWN_MAX {
+                    tops.clear();
+                }
+                tops.insert(top.to_owned());
             }
         }
         Ok(Path::new(STAGING).join("new").join(path))
@@ -242,7 +285,7 @@ impl Target {
             }
         }
         let mut known = self.known_dirs.lock();
-        if known.len() >= KNOWN_DIRS_MAX {
+        if known.len() >= KNOWN_MAX {
             known.clear();
         }
         known.insert(parent.into());
@@ -254,12 +297,12 @@ impl Target {
         let name = self.staged(&entry.path)?;
         self.ensure_parents(&name)?;
         match &entry.kind {
+            EntryKind::File if entry.len > 0 => {
+                self.growing(&name, entry)?;
+                self.grown(&name, entry, 0)
+            }
             EntryKind::File => {
-                let file = self
-                    .dir
-                    .open(&name, OpenHow::CreateNew)
-                    .map_err(self.at("create", &name))?;
-                file.set_len(entry.len).map_err(self.at("extend", &name))?;
+                drop(self.create(&name)?);
                 self.set_attributes(&name, entry)
             }
             EntryKind::Dir => {
@@ -316,16 +359,25 @@ impl Target {
             drop(file);
             return self.set_attributes(&name, entry);
         }
+        drop(file);
+        self.grown(&name, entry, bytes)
+    }
+
+    /// Notes what a block brought to a file, and completes the file with its last one.
+    fn grown(&self, name: &Path, entry: &Entry, bytes: u64) -> Result<(), Error> {
         let mut growing = self.growing.lock();
-        let done = growing.get_mut(&name).is_some_and(|g| {
+        let whole = growing.get_mut(name).is_some_and(|g| {
             g.written += bytes;
-            g.written >= g.entry.len
+            g.introduced |= entry.first;
+            g.is_whole()
         });
-        let grown = if done { growing.remove(&name) } else { None };
+        if whole {
+            growing.remove(name);
+        }
         drop(growing);
-        match grown {
-            Some(_) => self.set_attributes(&name, entry),
-            None => Ok(()),
+        match whole {
+            true => self.set_attributes(name, entry),
+            false => Ok(()),
         }
     }
 
@@ -366,6 +418,7 @@ impl Target {
                 let known = Growing {
                     file: Some(file.clone()),
                     written: 0,
+                    introduced: false,
                     entry: entry.clone(),
                 };
                 growing.insert(name.into(), known);
@@ -375,8 +428,7 @@ impl Target {
     }
 
     /// Everything was written: completes files and directories, makes them durable and gives them their names.
-    /// Returns the top-level names.
-    pub fn finish(mut self) -> Result<Vec<OsString>, Error> {
+    pub fn finish(mut self) -> Result<(), Error> {
         // Files with holes: what no extent covered is zeros.
         for (name, grown) in std::mem::take(&mut *self.growing.lock()) {
             let file = match grown.file {
@@ -403,28 +455,33 @@ impl Target {
         later
             .dirs
             .sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
-        for (name, attributes) in &later.dirs {
+        let new = Path::new(STAGING).join("new");
+        let mut closed = HashMap::new();
+        for (name, mut attributes) in later.dirs {
+            // A directory that its owner may not write to cannot be moved to another one.
+            if let (Some(mode), Some(top)) = (attributes.mode, name.file_name())
+                && mode & OWNER_WRITES == 0
+                && name.parent() == Some(&new)
+            {
+                closed.insert(top.to_owned(), attributes);
+                attributes.mode = Some(mode | OWNER_WRITES);
+            }
             self.dir
-                .set_attributes(name, attributes)
-                .map_err(self.at("set attributes of", name))?;
+                .set_attributes(&name, &attributes)
+                .map_err(self.at("set attributes of", &name))?;
         }
         self.dir
             .sync_all()
             .map_err(self.at("sync", Path::new("")))?;
-        let tops = self.move_in()?;
-        self.finished = true;
-        // From here on the restore stands; what remains is tidying.
-        if let Err(error) = remove_tree(&*self.dir, Path::new(STAGING)) {
-            tracing::warn!(target = %self.path.display(), %error, "the staging directory could not be removed");
-        }
-        Ok(tops)
+        self.move_in(&closed)?;
+        self.fate = Fate::Standing;
+        Ok(())
     }
 
-    fn move_in(&self) -> Result<Vec<OsString>, Error> {
-        let (new, old) = (
-            Path::new(STAGING).join("new"),
-            Path::new(STAGING).join("old"),
-        );
+    /// Gives everything its name. What was moved before a failure goes back, so that nothing half
+    /// restored is seen.
+    fn move_in(&mut self, closed: &HashMap<OsString, Attributes>) -> Result<(), Error> {
+        let new = Path::new(STAGING).join("new");
         let list = self
             .dir
             .dir(&new)
@@ -432,50 +489,112 @@ impl Target {
             .and_then(|l| l.collect());
         let mut tops: Vec<OsString> = list.map_err(self.at("list", &new))?;
         tops.sort();
-        for top in &tops {
-            // The database first: side files without it harm nobody.
-            for name in std::iter::once(top.clone()).chain(self.side_files(top)) {
-                match self.dir.stat(Path::new(&name)) {
-                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                    Err(e) => return Err(self.at("look at", Path::new(&name))(e)),
-                    Ok(_) if !self.replace => {
-                        return Err(Error::TargetExists {
-                            path: self.path.join(name),
-                        });
-                    }
-                    Ok(_) => self
-                        .dir
-                        .rename(Path::new(&name), &old.join(&name))
-                        .map_err(self.at("displace", Path::new(&name)))?,
+        let mut moved = 0;
+        let result = tops
+            .iter()
+            .try_for_each(|top| {
+                self.move_one(top)?;
+                moved += 1;
+                match closed.get(top) {
+                    Some(attributes) => self.close(Path::new(top), attributes),
+                    None => Ok(()),
+                }
+            })
+            .and_then(|()| self.sync_names());
+        if result.is_err() {
+            for top in tops[..moved].iter().rev() {
+                if let Err(error) = self.move_back(top) {
+                    tracing::warn!(target = %self.path.display(), ?top, %error, "a name of an unfinished restore stays");
+                    self.fate = Fate::Stuck;
                 }
             }
-            // Old side files must be gone for good before the new database has its name.
-            self.dir
-                .sync(Path::new(""))
-                .map_err(self.at("sync", Path::new("")))?;
-            self.dir
-                .rename(&new.join(top), Path::new(top))
-                .map_err(self.at("complete", Path::new(top)))?;
+        }
+        result
+    }
+
+    fn move_one(&self, top: &OsString) -> Result<(), Error> {
+        let (new, old) = (
+            Path::new(STAGING).join("new"),
+            Path::new(STAGING).join("old"),
+        );
+        // The database first: side files without it harm nobody.
+        for name in std::iter::once(top.clone()).chain(self.side_files(top)) {
+            match self.dir.stat(Path::new(&name)) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(self.at("look at", Path::new(&name))(e)),
+                Ok(_) if !self.replace => {
+                    return Err(Error::TargetExists {
+                        path: self.path.join(name),
+                    });
+                }
+                Ok(_) => self
+                    .dir
+                    .rename(Path::new(&name), &old.join(&name))
+                    .map_err(self.at("displace", Path::new(&name)))?,
+            }
+            if name != *top {
+                // Old side files must be gone for good before the new database has its name.
+                self.sync_names()?;
+            }
         }
         self.dir
+            .rename(&new.join(top), Path::new(top))
+            .map_err(self.at("complete", Path::new(top)))
+    }
+
+    fn close(&self, top: &Path, attributes: &Attributes) -> Result<(), Error> {
+        self.dir
+            .set_attributes(top, attributes)
+            .and_then(|()| self.dir.sync(top))
+            .map_err(self.at("set attributes of", top))
+    }
+
+    fn move_back(&self, top: &OsString) -> std::io::Result<()> {
+        let top = Path::new(top);
+        if self.dir.stat(top)?.kind == FileKind::Dir {
+            self.dir.set_attributes(top, &OPEN_TO_US)?;
+        }
+        self.dir
+            .rename(top, &Path::new(STAGING).join("new").join(top))
+    }
+
+    fn sync_names(&self) -> Result<(), Error> {
+        self.dir
             .sync(Path::new(""))
-            .map_err(self.at("sync", Path::new("")))?;
-        Ok(tops)
+            .map_err(self.at("sync", Path::new("")))
+    }
+
+    /// Removes the staging directory, the lock last: whoever comes in after us must not find his files
+    /// removed.
+    fn remove_staging(&self) -> std::io::Result<()> {
+        let staging = Path::new(STAGING);
+        for part in ["new", "old"] {
+            remove_tree(&*self.dir, &staging.join(part))?;
+        }
+        self.dir.remove_file(&staging.join(LOCK))?;
+        match self.dir.remove_dir(staging) {
+            // The next restore is here already.
+            Err(e) if e.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            other => other,
+        }
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if self.finished {
-            return;
-        }
         self.growing.lock().clear();
-        let tidied = self
-            .put_back_displaced()
-            .map_err(|e| e.to_string())
-            .and_then(|()| remove_tree(&*self.dir, Path::new(STAGING)).map_err(|e| e.to_string()));
+        let tidied = match self.fate {
+            // What remains is tidying.
+            Fate::Standing => self.remove_staging().map_err(|e| e.to_string()),
+            Fate::Unfinished => self
+                .put_back_displaced()
+                .map_err(|e| e.to_string())
+                .and_then(|()| self.remove_staging().map_err(|e| e.to_string())),
+            // What was displaced is needed still.
+            Fate::Stuck => Ok(()),
+        };
         if let Err(error) = tidied {
-            tracing::warn!(target = %self.path.display(), error, "an unfinished restore could not be removed");
+            tracing::warn!(target = %self.path.display(), error, "the staging directory could not be removed");
         }
     }
 }
@@ -522,13 +641,7 @@ fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
             dir.remove_dir(&name)?;
         } else {
             // Its mode may keep us from listing or emptying it.
-            dir.set_attributes(
-                &name,
-                &Attributes {
-                    mode: Some(0o700),
-                    ..Attributes::default()
-                },
-            )?;
+            dir.set_attributes(&name, &OPEN_TO_US)?;
             let inside = dir.dir(&name)?.list()?;
             stack.push((name.clone(), true));
             for child in inside {

@@ -115,8 +115,9 @@ impl Sizes {
         // One more alignment unit, so that NONE can place its payload on a boundary.
         let output_bytes =
             (head_len_max() + stored_max(buffer_bytes) + ALIGN).next_multiple_of(ALIGN);
-        let pools = buffer_count * (buffer_bytes + output_bytes);
-        let memory = pools + streams * (1 << 20) + workers * WORKER_SCRATCH_BYTES + BASE_BYTES;
+        let pools = buffer_count.saturating_mul(buffer_bytes + output_bytes);
+        let own = streams * (1 << 20) + workers * WORKER_SCRATCH_BYTES + BASE_BYTES;
+        let memory = pools.saturating_add(own);
         Sizes {
             buffer_count,
             buffer_bytes,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use longshore_codec::Decompressor;
-use longshore_io::{Buffer, Gate, Pass, Pool, Throttle, crc32c};
+use longshore_io::{Buffer, Gate, Pass, Pool, crc32c};
 use longshore_media::{
     Block, BlockStream, Error as MediaError, Item, MediaSet, SetHeader, SetTrailer, manifest,
 };
@@ -50,9 +50,7 @@ struct Read {
 struct Shared<'a> {
     house: &'a House,
     crew: Crew,
-    gate: Gate,
     limited: bool,
-    throttle: Option<Throttle>,
     payloads: Pool,
     plains: Pool,
     counters: &'a Counters,
@@ -108,10 +106,12 @@ pub fn unload(
     let plains = pool(sizes.workers, sizes.buffer_bytes)?;
     let shared = Shared {
         house,
-        crew: Crew::new(vec![payloads.clone(), plains.clone()]),
-        gate: Gate::new(house.clock.clone(), sizes.cpus, sizes.cpu_ceiling),
+        crew: Crew::new(
+            vec![payloads.clone(), plains.clone()],
+            Gate::new(house.clock.clone(), sizes.cpus, sizes.cpu_ceiling),
+            limits.throttle(&house.clock, sizes.buffer_bytes),
+        ),
         limited: sizes.cpu_ceiling.is_some(),
-        throttle: limits.throttle(&house.clock, sizes.buffer_bytes),
         payloads,
         plains,
         counters,
@@ -124,7 +124,10 @@ pub fn unload(
     let families = streams.len();
     let sampler = Sampler::new();
     let samples = std::thread::scope(|scope| {
-        let samples = scope.spawn(|| sampler.watch(&*house.clock, counters, observer));
+        let samples = scope.spawn(|| {
+            let heed = || shared.crew.heed(house);
+            sampler.watch(&*house.clock, counters, observer, heed)
+        });
         let (send, receive) = bounded(sizes.buffer_count);
         let workers: Vec<_> = (0..sizes.workers)
             .map(|_| {
@@ -226,7 +229,7 @@ impl Shared<'_> {
             if self.crew.has_failed() {
                 return Ok(());
             }
-            if let Some(throttle) = &self.throttle {
+            if let Some(throttle) = &self.crew.throttle {
                 turn = None;
                 let at = clock.now();
                 throttle.take(u64::from(read.block.header.plain_len));
@@ -237,7 +240,7 @@ impl Shared<'_> {
             };
             let at = clock.now();
             if turn.is_none() {
-                turn = Some(self.gate.enter());
+                turn = Some(self.crew.gate.enter());
             }
             let at = lap(clock, at, &self.counters.cpu_wait_us);
             let decoded = self.decode(&read, &mut decompressor, &mut plain);

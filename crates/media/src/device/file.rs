@@ -374,12 +374,22 @@ impl FamilyWrite for FileWrite {
     }
 
     fn complete(mut self: Box<Self>) -> Result<(), Error> {
-        if let Fate::Rename = self.fate {
-            let Place { dir, name, pending } = &self.place;
-            dir.rename(pending, name)
-                .map_err(|e| self.error("complete", e))?;
-            dir.sync(Path::new(""))
-                .map_err(|e| self.error("complete", e))?;
+        let Place { dir, name, pending } = &self.place;
+        let io = |e| self.error("complete", e);
+        match self.fate {
+            Fate::Rename => {
+                dir.rename(pending, name).map_err(io)?;
+                dir.sync(Path::new("")).map_err(io)?;
+            }
+            // Writing and syncing succeed on a file that nobody can find any more.
+            Fate::Keep => {
+                let (named, ours) = (dir.stat(name).map_err(io)?, self.file.stat().map_err(io)?);
+                if (named.dev, named.ino) != (ours.dev, ours.ino) {
+                    return Err(Error::Missing {
+                        device: self.device.clone(),
+                    });
+                }
+            }
         }
         self.done = true;
         Ok(())

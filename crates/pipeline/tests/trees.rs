@@ -1,0 +1,186 @@
+//! Goal: trees of unusual shapes come back, and take no unusual number of steps.
+//! Method: real or simulated trees whose manifests end at every place of an entry, whose paths are as long as the system
+//! allows and longer, or whose directories their owner may not write to.
+
+mod common;
+
+use std::collections::HashMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use common::*;
+use longshore_codec::Algorithm;
+use longshore_io::SimDisk;
+use longshore_media::DeviceSpec;
+use longshore_pipeline::{Error, SourceSpec};
+
+#[test]
+fn blocks_whose_manifests_are_full_restore() {
+    // Names of many lengths, so that manifests end everywhere within an entry; two buffers and more.
+    let disk = SimDisk::new(1);
+    disk.write_file("/m/neighbour", b"").unwrap();
+    let mut files = HashMap::new();
+    for i in 0..6000usize {
+        let name = format!("d{}/{}{i}", i % 5, "n".repeat(i % 90));
+        files.insert(PathBuf::from(&name), content(i as u64, i % 7));
+    }
+    files.insert("d0/large".into(), content(9, 3_000_000));
+    for (name, bytes) in &files {
+        disk.write_file(Path::new("/src").join(name), bytes)
+            .unwrap();
+    }
+    let house = house_on(Arc::new(disk.clone()));
+    let devices: Vec<_> = ["/m/a.bak", "/m/b.bak"]
+        .map(|p| DeviceSpec::File(p.into()))
+        .into();
+    let spec = SourceSpec::Files(vec!["/src".into()]);
+    backup(
+        &house,
+        backup_request(spec, devices.clone(), Algorithm::Lz4),
+    )
+    .unwrap();
+    let before = disk.steps();
+    restore(&house, restore_request(devices, Path::new("/out"))).unwrap();
+    for (name, bytes) in &files {
+        let got = disk.read_file(Path::new("/out").join(name)).unwrap();
+        assert!(got == *bytes, "{}", name.display());
+    }
+    let syncs = disk.history()[before as usize..]
+        .iter()
+        .filter(|(op, _)| format!("{op:?}").starts_with("Sync"))
+        .count();
+    assert!(syncs < 20, "{syncs} syncs");
+}
+
+#[test]
+fn a_restore_syncs_a_few_times_however_many_names_it_moves() {
+    for replace in [false, true] {
+        let disk = SimDisk::new(1);
+        disk.write_file("/m/neighbour", b"").unwrap();
+        for i in 0..500 {
+            let bytes = content(i, 100);
+            disk.write_file(format!("/src/f{i}"), &bytes).unwrap();
+        }
+        let house = house_on(Arc::new(disk.clone()));
+        let devices = vec![DeviceSpec::File("/m/a.bak".into())];
+        let spec = SourceSpec::Files(vec!["/src".into()]);
+        backup(
+            &house,
+            backup_request(spec, devices.clone(), Algorithm::Lz4),
+        )
+        .unwrap();
+        let mut request = restore_request(devices, Path::new("/out"));
+        if replace {
+            restore(&house, request.clone()).unwrap();
+            request.replace = true;
+        }
+        let before = disk.steps();
+        restore(&house, request).unwrap();
+        let syncs = disk.history()[before as usize..]
+            .iter()
+            .filter(|(op, _)| format!("{op:?}").starts_with("Sync"))
+            .count();
+        assert!(syncs < 10, "replace {replace}: {syncs} syncs");
+    }
+}
+
+#[test]
+fn the_longest_path_restores_and_a_longer_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    // A path is made longer than the system takes by renaming a tree into another.
+    let source = dir.path().join("source");
+    let deep = |below: &Path, levels: usize| {
+        let mut path = below.to_path_buf();
+        for _ in 0..levels {
+            path.push("x".repeat(250));
+        }
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    };
+    let bottom = deep(&source, 15);
+    std::fs::write(bottom.join("file"), b"down here").unwrap();
+    let media = stripes(dir.path(), 1);
+    let spec = SourceSpec::Files(vec![source.clone()]);
+    let request = backup_request(spec, media.clone(), Algorithm::Lz4);
+    backup(&house(), request.clone()).unwrap();
+    // Restored below a short name: the target's own path and the staging directory come on top.
+    let target = dir.path().join("out");
+    restore(&house(), restore_request(media, &target)).unwrap();
+    assert_eq!(describe(&target), describe(&source));
+
+    let second = dir.path().join("second");
+    let inner = deep(&second, 3);
+    std::fs::write(inner.join("file"), b"deeper").unwrap();
+    std::fs::rename(second, bottom.join("second")).unwrap();
+    let mut longer = request;
+    longer.devices = vec![DeviceSpec::File(dir.path().join("longer.bak"))];
+    let refused = backup(&house(), longer).unwrap_err();
+    assert!(matches!(refused, Error::PathTooLong { .. }), "{refused:?}");
+    assert!(refused.to_string().len() < 2000, "{refused}");
+    assert!(!dir.path().join("longer.bak").exists());
+}
+
+/// Runs this test binary's `name` again as a user without privileges, when we have them.
+fn as_nobody(name: &str) -> bool {
+    const NOBODY: u32 = 65_534;
+    // SAFETY: `geteuid` has no preconditions and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return false;
+    }
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(copy.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = copy.path().join("tests");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    use std::os::unix::process::CommandExt;
+    let output = Command::new(program)
+        .args([name, "--exact", "--nocapture"])
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .env("TMPDIR", "/tmp")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    true
+}
+
+#[test]
+fn directories_their_owner_may_not_write_to_come_back_without_privileges() {
+    if as_nobody("directories_their_owner_may_not_write_to_come_back_without_privileges") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir_all(source.join("closed/inner")).unwrap();
+    std::fs::write(source.join("closed/inner/file"), b"bytes").unwrap();
+    let close = |path: &Path| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o555)).unwrap();
+    };
+    close(&source.join("closed/inner"));
+    close(&source.join("closed"));
+    let media = stripes(dir.path(), 1);
+    let spec = SourceSpec::Files(vec![source.clone()]);
+    backup(
+        &house(),
+        backup_request(spec, media.clone(), Algorithm::Lz4),
+    )
+    .unwrap();
+    let target = dir.path().join("out");
+    restore(&house(), restore_request(media.clone(), &target)).unwrap();
+    assert_eq!(describe(&target), describe(&source));
+    assert!(!target.join(".longshore-restoring").exists());
+    for root in [&source, &target] {
+        for name in ["closed", "closed/inner"] {
+            let path = root.join(name);
+            assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o555);
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+}
