@@ -203,7 +203,7 @@ fn plan(
         cpus: sizes.cpus,
         cpu_ceiling: sizes.cpu_ceiling,
         rate_bytes_per_s: request.limits.rate_bytes_per_s,
-        memory_bytes: sizes.memory_bytes,
+        memory_bytes: sizes.memory_bytes + about.memory_bytes,
         expected_bytes: about.expected_bytes,
         notices: about.notices.clone(),
     }

@@ -34,6 +34,8 @@ pub struct Description {
     pub page_bytes: u32,
     /// Bytes expected, for progress; `None` where only the walk will tell.
     pub expected_bytes: Option<u64>,
+    /// Memory in bytes that the source holds while it is read, beyond what every walk needs.
+    pub memory_bytes: u64,
     /// At least one. `Source::next` takes an index into it.
     pub volumes: Vec<Volume>,
     /// Things the operator should know now, e.g. that commits wait during this backup.

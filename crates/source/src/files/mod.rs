@@ -51,6 +51,7 @@ impl Files {
             database: options.database.clone().unwrap_or(plan.name),
             page_bytes: 0,
             expected_bytes: plan.len,
+            memory_bytes: 0,
             volumes: plan.volumes,
             notices: Vec::new(),
         };

@@ -92,6 +92,7 @@ impl Sqlite {
             database: options.database.clone().unwrap_or_else(stem),
             page_bytes: snapshot.page_bytes(),
             expected_bytes: Some(snapshot.len()),
+            memory_bytes: snapshot.memory_bytes(),
             volumes: volumes.into_vec(),
             notices: notices(&snapshot),
         };

@@ -111,6 +111,11 @@ impl Snapshot {
         self.state.page_bytes
     }
 
+    /// What the log's map takes in memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.state.overlay.memory_bytes()
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.state.len
     }

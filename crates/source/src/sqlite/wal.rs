@@ -126,6 +126,11 @@ impl Overlay {
         }
     }
 
+    /// Bytes of memory it takes once it is built.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (self.places.capacity() * size_of::<Place>()) as u64
+    }
+
     /// Finds the last frame of each page in `frames` (from 1, end excluded), leaving out pages
     /// beyond `pages`. Errors: [`Error::WalDamaged`] when a frame does not carry `salts`.
     pub(super) fn scan(
