@@ -49,7 +49,8 @@ fn open(path: &Path) -> Connection {
 }
 
 fn last_commit(db: &Connection) -> i64 {
-    db.query_row("SELECT n FROM state", [], |r| r.get(0)).unwrap()
+    db.query_row("SELECT n FROM state", [], |r| r.get(0))
+        .unwrap()
 }
 
 fn commit_next(db: &mut Connection) -> rusqlite::Result<i64> {
@@ -140,7 +141,11 @@ impl Model {
             .unwrap();
         assert_eq!(verdict, "ok", "{at}");
         let n = last_commit(&db);
-        assert!(n >= self.n, "{at}: commit {n} after commit {} was seen", self.n);
+        assert!(
+            n >= self.n,
+            "{at}: commit {n} after commit {} was seen",
+            self.n
+        );
         self.advance_to(n);
         let mut expected = self.rows.iter();
         let mut query = db
@@ -153,7 +158,10 @@ impl Model {
             let version: i64 = found.get(1).unwrap();
             assert_eq!((id, version), (*wanted, row.version), "{at}, commit {n}");
             let body: Vec<u8> = found.get(2).unwrap();
-            assert!(body == content(row.seed, row.len), "{at}, commit {n}, row {id}");
+            assert!(
+                body == content(row.seed, row.len),
+                "{at}, commit {n}, row {id}"
+            );
         }
         assert_eq!(expected.next(), None, "{at}, commit {n}: rows are missing");
         n
@@ -164,7 +172,8 @@ fn rounds(journal_mode: &str, rounds: u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("live.db");
     let mut db = open(&path);
-    db.pragma_update(None, "journal_mode", journal_mode).unwrap();
+    db.pragma_update(None, "journal_mode", journal_mode)
+        .unwrap();
     db.execute_batch(
         "CREATE TABLE data (id INTEGER PRIMARY KEY, version, body);
          CREATE TABLE state (n INTEGER); INSERT INTO state VALUES (0);",
@@ -235,7 +244,10 @@ fn rounds(journal_mode: &str, rounds: u64) {
         }
     }
     // The writers did write meanwhile, or nothing was shown.
-    assert!(states * 10 >= rounds * 9, "only {states} states in {rounds} rounds");
+    assert!(
+        states * 10 >= rounds * 9,
+        "only {states} states in {rounds} rounds"
+    );
     println!("{journal_mode}: {rounds} rounds, {states} states, {last} commits");
 }
 
