@@ -40,7 +40,13 @@ impl BitWriter {
             len: 0,
             bits: 0,
             pending: 0,
-            strewn: Box::new([Strewn { at: 0, bytes: [0; 4], len: 0 }; STREWN_MAX]),
+            strewn: Box::new(
+                [Strewn {
+                    at: 0,
+                    bytes: [0; 4],
+                    len: 0,
+                }; STREWN_MAX],
+            ),
             strewn_len: 0,
         }
     }

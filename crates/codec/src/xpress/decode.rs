@@ -36,7 +36,12 @@ pub fn decompress(stored: &[u8], plain: &mut [u8]) -> Result<(), Damaged> {
     }
     let (table, stream) = stored.split_first_chunk().ok_or(Damaged::Truncated)?;
     let code = Code::read(table)?;
-    let mut reader = Reader { stream, at: 0, bits: 0, held: 0 };
+    let mut reader = Reader {
+        stream,
+        at: 0,
+        bits: 0,
+        held: 0,
+    };
     let filled = decode_fast(&code, &mut reader, plain)?;
     decode_carefully(&code, &mut reader, plain, filled)
 }
@@ -176,7 +181,8 @@ impl Item {
             Item(code_bits | 1 << 7 | symbol << 8)
         } else {
             let len = (symbol - 256) % 16 + MATCH_LEN_MIN as u32;
-            Item(code_bits | (symbol - 256) / 16 << 8 | len << 16)
+            let offset_bits = (symbol - 256) / 16;
+            Item(code_bits | offset_bits << 8 | len << 16)
         }
     }
 
@@ -266,14 +272,22 @@ impl Code {
                 entries.fill(Item::of(symbol as usize, length));
             }
         }
-        Ok(Code { lookup, symbols, by_length })
+        Ok(Code {
+            lookup,
+            symbols,
+            by_length,
+        })
     }
 
     /// The symbol whose code stands at the top of `bits`.
     #[inline(always)]
     fn item(&self, bits: u64) -> Item {
         let item = self.lookup[(bits >> (64 - LOOKUP_BITS)) as usize];
-        if item == Item::UNKNOWN { self.long_item(bits) } else { item }
+        if item == Item::UNKNOWN {
+            self.long_item(bits)
+        } else {
+            item
+        }
     }
 
     #[cold]
@@ -305,7 +319,11 @@ impl Reader<'_> {
     /// Takes in words until at least 48 bits are held. False, and nothing done, near the end.
     #[inline(always)]
     fn refill(&mut self) -> bool {
-        let Some(words) = self.stream.get(self.at..).and_then(|rest| rest.first_chunk()) else {
+        let Some(words) = self
+            .stream
+            .get(self.at..)
+            .and_then(|rest| rest.first_chunk())
+        else {
             return false;
         };
         let words = u64::from_le_bytes(*words).rotate_left(32);
@@ -363,7 +381,11 @@ impl Reader<'_> {
             return Ok(LONG_LEN + beyond as usize);
         }
         let len = MATCH_LEN_MIN + u16::from_le_bytes(self.strewn()?) as usize;
-        if len < LONG_LEN { Err(Damaged::Length) } else { Ok(len) }
+        if len < LONG_LEN {
+            Err(Damaged::Length)
+        } else {
+            Ok(len)
+        }
     }
 
     fn is_at_end(&self) -> bool {

@@ -15,8 +15,14 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub(super) const FAST: Policy = Policy { short_inside: false, inside_max: 16 };
-    pub(super) const NORMAL: Policy = Policy { short_inside: true, inside_max: 32 };
+    pub(super) const FAST: Policy = Policy {
+        short_inside: false,
+        inside_max: 16,
+    };
+    pub(super) const NORMAL: Policy = Policy {
+        short_inside: true,
+        inside_max: 32,
+    };
 }
 
 /// A match that saves less is not taken.

@@ -51,7 +51,9 @@ impl Matcher {
             latest3: [0; 1 << LATEST3_BITS],
             earlier8: [0; CHUNK_BYTES_MAX],
         };
-        Matcher { tables: Box::new(tables) }
+        Matcher {
+            tables: Box::new(tables),
+        }
     }
 
     /// Forgets all positions.
@@ -112,12 +114,20 @@ impl Matcher {
         let len = (rank >> 16 & 15) as usize;
         let offset = (rank & 0xFFFF) as usize;
         // A match of 8 bytes or more all the same: its position fell out of the chain.
-        let len = if len == 8 { window.common(at - offset, at, 8, max) } else { len };
+        let len = if len == 8 {
+            window.common(at - offset, at, 8, max)
+        } else {
+            len
+        };
         // What would be the symbol for the end is not worth the doubt.
         if (len, offset) == (3, 1) {
             return Match::default();
         }
-        Match { len, offset, score: score(len, offset) }
+        Match {
+            len,
+            offset,
+            score: score(len, offset),
+        }
     }
 
     /// Enters `at` and appends the matches for it, of at most `max` bytes, to `candidates`: each
@@ -142,7 +152,10 @@ impl Matcher {
             let len = equal_bytes(window.u64_at(from) ^ next);
             if len > longest {
                 longest = len;
-                candidates.push(Candidate { len: len as u16, offset: (at - from) as u16 });
+                candidates.push(Candidate {
+                    len: len as u16,
+                    offset: (at - from) as u16,
+                });
             }
         }
         for _ in 0..DEPTH {
@@ -154,7 +167,10 @@ impl Matcher {
                 let len = window.common(from8, at, 8, max);
                 if len > longest {
                     longest = len;
-                    candidates.push(Candidate { len: len as u16, offset: (at - from8) as u16 });
+                    candidates.push(Candidate {
+                        len: len as u16,
+                        offset: (at - from8) as u16,
+                    });
                 }
             }
             let earlier = self.tables.earlier8[from8] as usize;
@@ -184,7 +200,11 @@ impl Matcher {
             }
         }
         let offset = at - best;
-        Match { len, offset, score: score(len, offset) }
+        Match {
+            len,
+            offset,
+            score: score(len, offset),
+        }
     }
 }
 
@@ -200,7 +220,11 @@ fn short_rank(window: &Window, at: usize, next: u64, from: usize) -> u32 {
     let len = equal_bytes(window.u64_at(from) ^ next) as u32;
     let offset = (at - from) as u32;
     let score = 4 * len + 15 - (offset | 1).ilog2();
-    if len < 3 { 0 } else { score << 20 | len << 16 | offset }
+    if len < 3 {
+        0
+    } else {
+        score << 20 | len << 16 | offset
+    }
 }
 
 #[inline(always)]

@@ -148,7 +148,10 @@ impl Optimal {
                 }
             }
             bits[at % BITS_LEN] = (least >> 32) as u32;
-            self.choices[at] = Candidate { len: (least >> 16) as u16, offset: least as u16 };
+            self.choices[at] = Candidate {
+                len: (least >> 16) as u16,
+                offset: least as u16,
+            };
         }
     }
 

@@ -45,8 +45,11 @@ impl StreamWriter {
         let loose_bits = self.count(window, sequences);
         let (counts, _) = self.counts.split_first_chunk::<SYMBOLS>()?;
         let lengths = huffman::lengths(counts);
-        let coded_bits: usize =
-            counts.iter().zip(&lengths).map(|(&n, &bits)| n as usize * bits as usize).sum();
+        let coded_bits: usize = counts
+            .iter()
+            .zip(&lengths)
+            .map(|(&n, &bits)| n as usize * bits as usize)
+            .sum();
         let size = TABLE_BYTES + stream_len(coded_bits + loose_bits.offsets) + loose_bits.len_bytes;
         if size >= out.len() {
             return None;
@@ -66,7 +69,10 @@ impl StreamWriter {
         let counts = &mut *self.counts;
         counts.fill(0);
         counts[END_OF_STREAM] = 1;
-        let mut loose = Loose { offsets: 0, len_bytes: 0 };
+        let mut loose = Loose {
+            offsets: 0,
+            len_bytes: 0,
+        };
         let mut at = 0;
         for sequence in sequences {
             let literals = sequence.literals as usize;
@@ -100,7 +106,11 @@ impl StreamWriter {
             }
             bits.flush();
             if literals > FIRST_LITERALS {
-                put_literals(bits, codes, window.slice(at + FIRST_LITERALS, at + literals));
+                put_literals(
+                    bits,
+                    codes,
+                    window.slice(at + FIRST_LITERALS, at + literals),
+                );
             }
             let (len, offset) = (sequence.match_len as usize, sequence.offset);
             bits.put_code(codes[match_symbol(len, offset) % (2 * SYMBOLS)]);

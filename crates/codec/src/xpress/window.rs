@@ -15,7 +15,10 @@ const POSITION: usize = CHUNK_BYTES_MAX - 1;
 
 impl Window {
     pub(super) fn new() -> Window {
-        Window { bytes: Box::new([0; CHUNK_BYTES_MAX + READ_BEYOND]), len: 0 }
+        Window {
+            bytes: Box::new([0; CHUNK_BYTES_MAX + READ_BEYOND]),
+            len: 0,
+        }
     }
 
     /// Takes in a chunk of at most 65536 bytes.
