@@ -38,8 +38,9 @@ rust-test:
 python-test:
 	@./scripts/python-tests.sh
 
-bench: build ## Measures against the machine's own limits; records .work/bench
-	@./scripts/bench.sh $(BINARY) $(WORK)/bench
+bench: build ## Measures against the limits of this machine; report in .work/bench
+	$(BINARY) lab bench --catalog none --work $(WORK)/bench --html $(WORK)/bench/report.html --markdown $(WORK)/bench/report.md
+	@echo "$(WORK)/bench/report.html"
 
 soak: build ## Backups under writers with kills and random restores, for MINUTES (default 10)
 	@./scripts/soak.sh $(BINARY) $(WORK)/soak $(or $(MINUTES),10)
