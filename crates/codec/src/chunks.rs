@@ -13,14 +13,14 @@
 //! one MS-XCA LZ77+Huffman stream by itself. There is no stock tool for such chunks, hence a
 //! frame that stock tools skip.
 
-use crate::Damaged;
 use crate::compress::{Encoded, worth};
+use crate::{Damaged, Level, xpress};
 
 const MAGIC: u32 = 0x184d_2a5b;
 const HEADER_LEN: usize = 12;
 /// Bytes of the payload that the frame's own length does not count.
 const FRAME_HEADER_LEN: usize = 8;
-const CHUNK_PLAIN: usize = 65_536;
+const CHUNK_PLAIN: usize = xpress::CHUNK_BYTES_MAX;
 
 pub(crate) const LEVELS: std::ops::RangeInclusive<i32> = 1..=3;
 
@@ -33,35 +33,46 @@ fn table_end(plain_len: usize) -> usize {
     HEADER_LEN + 2 * plain_len.div_ceil(CHUNK_PLAIN)
 }
 
-/// Writes the payload for `plain`; `compress_chunk` compresses a chunk into the room it is given,
-/// or says that it does not fit.
-pub(crate) fn compress(
-    plain: &[u8],
-    out: &mut [u8],
-    mut compress_chunk: impl FnMut(&[u8], &mut [u8]) -> Option<usize>,
-) -> Encoded {
-    let mut at = table_end(plain.len());
-    let mut stored = true;
-    for (i, chunk) in plain.chunks(CHUNK_PLAIN).enumerate() {
-        let room = &mut out[at..at + worth(chunk.len())];
-        let len = match compress_chunk(chunk, room) {
-            Some(len) => {
-                stored = false;
-                len
-            }
-            None => {
+/// One worker's compressor.
+pub(crate) struct Compressor {
+    encoder: xpress::Encoder,
+}
+
+impl Compressor {
+    pub(crate) fn new(level: Level) -> Compressor {
+        let level = match level {
+            Level::Low => 1,
+            Level::Medium => 2,
+            Level::High => 3,
+            // Checked against `LEVELS` by the caller.
+            Level::Number(n) => n as u8,
+        };
+        Compressor {
+            encoder: xpress::Encoder::new(level),
+        }
+    }
+
+    /// Writes the payload for `plain` into `out`, which holds it stored.
+    pub(crate) fn compress(&mut self, plain: &[u8], out: &mut [u8]) -> Encoded {
+        let mut at = table_end(plain.len());
+        let mut stored = true;
+        for (i, chunk) in plain.chunks(CHUNK_PLAIN).enumerate() {
+            let room = &mut out[at..at + worth(chunk.len())];
+            let compressed = self.encoder.compress(chunk, room);
+            stored &= compressed.is_none();
+            let len = compressed.unwrap_or_else(|| {
                 out[at..at + chunk.len()].copy_from_slice(chunk);
                 chunk.len()
-            }
-        };
-        let entry = HEADER_LEN + 2 * i;
-        out[entry..entry + 2].copy_from_slice(&((len - 1) as u16).to_le_bytes());
-        at += len;
+            });
+            let entry = HEADER_LEN + 2 * i;
+            out[entry..entry + 2].copy_from_slice(&((len - 1) as u16).to_le_bytes());
+            at += len;
+        }
+        out[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        out[4..8].copy_from_slice(&((at - FRAME_HEADER_LEN) as u32).to_le_bytes());
+        out[8..HEADER_LEN].copy_from_slice(&(plain.len() as u32).to_le_bytes());
+        Encoded { len: at, stored }
     }
-    out[..4].copy_from_slice(&MAGIC.to_le_bytes());
-    out[4..8].copy_from_slice(&((at - FRAME_HEADER_LEN) as u32).to_le_bytes());
-    out[8..HEADER_LEN].copy_from_slice(&(plain.len() as u32).to_le_bytes());
-    Encoded { len: at, stored }
 }
 
 /// Decodes one frame that fills `payload` and gives exactly `plain.len()` bytes.
@@ -98,10 +109,8 @@ pub(crate) fn decompress(payload: &[u8], plain: &mut [u8]) -> Result<(), Damaged
         } else if len == chunk.len() {
             chunk.copy_from_slice(stored);
         } else {
-            return Err(Damaged::at(
-                at,
-                "compressed chunk, which this build cannot read",
-            ));
+            xpress::decompress(stored, chunk)
+                .map_err(|d: xpress::Damaged| Damaged::at(at, d.to_string()))?;
         }
         at += len;
     }

@@ -45,7 +45,7 @@ pub struct Compressor {
 
 enum Engine {
     None,
-    Xpress,
+    Xpress(chunks::Compressor),
     Deflate(members::Compressor),
     Zstd(zstd::Compressor),
     Lz4(lz4::Compressor),
@@ -57,7 +57,7 @@ impl Compressor {
         check(algorithm, level)?;
         let engine = match algorithm {
             Algorithm::None => Engine::None,
-            Algorithm::MsXpress => Engine::Xpress,
+            Algorithm::MsXpress => Engine::Xpress(chunks::Compressor::new(level)),
             Algorithm::QatDeflate => Engine::Deflate(members::Compressor::new(level)),
             Algorithm::Zstd => Engine::Zstd(zstd::Compressor::new(level)),
             Algorithm::Lz4 => Engine::Lz4(lz4::Compressor::new(level)),
@@ -109,7 +109,7 @@ impl Compressor {
             Engine::Deflate(members) => members.engine(),
             Engine::Zstd(_) => "zstd",
             Engine::Lz4(_) => "lz4",
-            Engine::Xpress => "xpress",
+            Engine::Xpress(_) => "xpress",
         }
     }
 }
@@ -121,7 +121,7 @@ impl Engine {
                 len: lz4::store(plain, out),
                 stored: true,
             },
-            Engine::Xpress => chunks::compress(plain, out, |_, _| None),
+            Engine::Xpress(chunks) => chunks.compress(plain, out),
             Engine::Deflate(members) => members.compress(plain, out),
             Engine::Zstd(zstd) => zstd.compress(plain, out),
             Engine::Lz4(lz4) => lz4.compress(plain, out),

@@ -1,5 +1,7 @@
 //! What can be refused: a level that an algorithm does not have, and bytes that do not decode.
 
+use std::borrow::Cow;
+
 use crate::Algorithm;
 
 /// Why a [`Compressor`](crate::Compressor) cannot be made.
@@ -33,17 +35,20 @@ impl Error {
 
 /// A payload is not what its algorithm's container allows, or does not decode to the promised
 /// number of bytes. Says where; which file and block it was, the caller knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("payload is damaged at byte {offset}: {what}")]
 pub struct Damaged {
     /// Byte of the payload at which the trouble was noticed; the cause may lie before it.
     pub offset: usize,
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
 }
 
 impl Damaged {
-    pub(crate) fn at(offset: usize, what: &'static str) -> Damaged {
-        Damaged { offset, what }
+    pub(crate) fn at(offset: usize, what: impl Into<Cow<'static, str>>) -> Damaged {
+        Damaged {
+            offset,
+            what: what.into(),
+        }
     }
 
     /// The same trouble, seen from a payload in which this one starts at byte `start`.

@@ -400,7 +400,7 @@ fn every_end_that_a_crashed_append_can_leave_is_told_from_a_set_and_cut_by_the_n
     let one = place.stripes().remove(0);
     place.write(APPEND, "second").unwrap();
     let two = place.stripes().remove(0);
-    let noise: Vec<u8> = (0..600u32).map(|n| (n * 37 >> 3) as u8).collect();
+    let noise: Vec<u8> = (0..600u32).map(|n| ((n * 37) >> 3) as u8).collect();
     for len in one.len() + 1..two.len() {
         // Cut; what was not written is zeros; what was not written is what the disk held before.
         let zeros = [&two[..len], &vec![0; two.len() - len]].concat();
