@@ -9,7 +9,7 @@ BINARY := target/release/longshore
 export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint rust-test python-test bench soak fuzz man completions install clean
+.PHONY: help setup build demo test bench soak fuzz man completions install clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,28 +24,19 @@ demo: build ## Backs up, verifies and restores a sample database; report in .wor
 	@./scripts/demo.sh $(BINARY) $(WORK)/demo
 
 test: setup ## Formatting, lints and all tests; tools that are missing are failures here
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory rust-test
-	@$(MAKE) --no-print-directory python-test
-
-lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-
-rust-test:
 	LONGSHORE_REQUIRE_TOOLS=1 $(CARGO) test --workspace --all-targets
 
-python-test:
-	@./scripts/python-tests.sh
+bench: build ## Measures against the limits of this machine; report in .work/bench
+	$(BINARY) lab bench --catalog none --work $(WORK)/bench --html $(WORK)/bench/report.html --markdown $(WORK)/bench/report.md
+	@echo "$(WORK)/bench/report.html"
 
-bench: build ## Measures against the machine's own limits; records .work/bench
-	@./scripts/bench.sh $(BINARY) $(WORK)/bench
+soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments
+	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore --test sqlite_live --test kill -- --nocapture
 
-soak: build ## Backups under writers with kills and random restores, for MINUTES (default 10)
-	@./scripts/soak.sh $(BINARY) $(WORK)/soak $(or $(MINUTES),10)
-
-fuzz: setup ## Runs every fuzz target for SECONDS each (default 30)
-	@./scripts/fuzz.sh $(or $(SECONDS),30)
+fuzz: setup ## Mutates media for SECONDS (600), from another seed each time
+	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-media --test mutations -- --nocapture
 
 man: build ## Manual pages into target/man
 	@mkdir -p target/man && $(BINARY) man target/man && echo "target/man"

@@ -8,7 +8,8 @@ size=${3:-200M}
 rm -rf "$2"
 mkdir -p "$2"
 cd "$2"
-export LONGSHORE_CATALOG=$PWD/history.db LONGSHORE_CONFIG=/dev/null
+export LONGSHORE_CATALOG=$PWD/history.db LONGSHORE_CONFIG=$PWD/longshore.toml
+: >longshore.toml
 
 say() { printf '\n== %s\n' "$*"; }
 longshore() {
@@ -39,6 +40,7 @@ python3 writer.py >started &
 writer=$!
 trap 'kill $writer 2>/dev/null || true' EXIT
 read -r _ <started
+sleep 0.5
 
 say "Backup to four stripes, and verify"
 longshore backup app.db --to 1.bak --to 2.bak --to 3.bak --to 4.bak --algorithm QAT_DEFLATE --verify

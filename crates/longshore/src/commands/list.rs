@@ -11,6 +11,9 @@ use crate::failure::{Exit, Failure};
 use crate::options::List;
 use crate::output::{Table, bytes, moment, plain};
 
+/// Lines of a long list are printed in pieces of this size.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// The facts of LABELONLY.
 #[derive(Serialize)]
 struct Label {
@@ -273,15 +276,19 @@ fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Fai
         })?;
         stream.end();
     } else {
-        output.say(&format!(
+        let mut text = format!(
             "{:>15}  {:<6}  {:<19}  path\n",
             "bytes", "mode", "changed (UTC)"
-        ));
+        );
         media.items(position, |item| {
             if let Some(entry) = first_mention(&item) {
-                output.say(&line(&name(entry)));
+                text += &line(&name(entry));
+            }
+            if text.len() > PIECE_BYTES {
+                output.say(&std::mem::take(&mut text));
             }
         })?;
+        output.say(&text);
     }
     Ok(Exit::Done)
 }

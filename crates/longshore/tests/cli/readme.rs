@@ -3,14 +3,75 @@
 //! Fenced blocks marked `sh run` are run one after the other in one directory that holds `app.db` and a
 //! tree `data`; what they promise is what they do.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::stage::Stage;
 
+fn readme() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The words between backticks.
+fn ticked(text: &str) -> BTreeSet<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_readme_lists_exactly_the_keys_that_a_configuration_may_have() {
+    let (stage, readme) = (Stage::new(), readme());
+    for table in [
+        "[database.NAME]",
+        "[target.NAME]",
+        "[defaults]",
+        "[catalog]",
+    ] {
+        let head = format!("| `{table}` | ");
+        let row = readme.lines().find_map(|l| l.strip_prefix(&head)).unwrap();
+        // The program itself says what it expects instead of a key it does not know.
+        stage.write("probe.toml", format!("{table}\nxyzzy = 1\n").as_bytes());
+        let refusal = stage.line("--config probe.toml config check").exits(2).err;
+        let expected = refusal
+            .split("expected")
+            .nth(1)
+            .unwrap()
+            .lines()
+            .next()
+            .unwrap();
+        let keys = ticked(expected);
+        assert!(!keys.is_empty(), "{refusal}");
+        let shown: BTreeSet<_> = ticked(row)
+            .into_iter()
+            .filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+            .filter(|word| *word != "none")
+            .collect();
+        assert_eq!(shown, keys, "{table}");
+    }
+}
+
+#[test]
+fn the_readme_and_the_help_give_the_same_exit_codes() {
+    let help = Stage::new().line("--help").exits(0).out;
+    let readme = readme();
+    let table = readme
+        .split("| code | meaning |\n|---|---|\n")
+        .nth(1)
+        .unwrap();
+    let rows: Vec<_> = table
+        .lines()
+        .map_while(|l| l.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+        .collect();
+    assert!(rows.len() >= 9, "{rows:?}");
+    for (code, meaning) in rows {
+        let line = format!("{code:<4} {meaning}");
+        assert!(help.contains(&line), "--help lacks: {line}");
+    }
+}
+
 #[test]
 fn the_commands_of_the_readme_run_in_order() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let text = std::fs::read_to_string(readme).unwrap();
+    let text = readme();
     let stage = Stage::new();
     stage.database("app.db", 4);
     stage.write("data/etc/app.conf", b"key = value\n");
