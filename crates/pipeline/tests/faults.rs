@@ -370,7 +370,7 @@ fn a_target_that_fills_up_ends_a_restore_and_is_left_as_it_was() {
             .below("/out")
             .nth(n)
     });
-    assert!(failed >= 10, "only {failed} runs met the full disk");
+    assert!(failed >= 5, "only {failed} runs met the full disk");
     let world = World::new(Act::Restore, 3, 1);
     world.disk.set_capacity("/out", 400 << 10).unwrap();
     let refused = world.try_it("too small").unwrap_err();
