@@ -28,7 +28,7 @@ mod error;
 mod gzext;
 mod lz4;
 mod members;
-mod xpress;
+pub mod xpress;
 mod zstd;
 
 pub use compress::{Compressor, Encoded, PLAIN_LEN_MAX, payload_bound};

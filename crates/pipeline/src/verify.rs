@@ -59,28 +59,33 @@ pub fn run(
     let inspector = Inspector {
         findings: Mutex::new(Vec::new()),
     };
+    // Why there is nothing to verify, if so.
+    let mut refused = None;
     let positions = match (request.position, media.stored_bytes()?) {
         (Some(position), _) => vec![position.max(1)],
         (None, None) => vec![1],
         (None, Some(_)) => {
+            for error in media.unreadable()? {
+                inspector.note(&error);
+                refused.get_or_insert(error);
+            }
             let sets = media.sets()?;
             for set in sets.iter().filter(|s| s.trailer.is_none()) {
-                let device = media.device(0).to_owned();
-                inspector.note(&MediaError::Incomplete {
-                    device,
-                    position: set.header.position,
-                });
+                // The set's own answer names the stripe that lacks its end.
+                if let Err(error) = media.set(set.header.position) {
+                    inspector.note(&error);
+                }
             }
             sets.iter().map(|s| s.header.position).collect()
         }
     };
     if positions.is_empty() {
-        return Err(MediaError::NoSuchSet {
+        let none = || MediaError::NoSuchSet {
             device: media.device(0).to_owned(),
             position: 1,
             count: 0,
-        }
-        .into());
+        };
+        return Err(refused.unwrap_or_else(none).into());
     }
     let counters = Counters::default();
     let started = house.clock.now();
@@ -109,6 +114,7 @@ pub fn run(
             Err(e) if request.position.is_some() => return Err(e.into()),
             Err(e) => {
                 inspector.note(&e);
+                refused.get_or_insert(e);
                 continue;
             }
         };
@@ -151,12 +157,11 @@ pub fn run(
     }
     let findings = inspector.findings.into_inner();
     let Some((plan, sizes)) = shown else {
-        let device = media.device(0).to_owned();
-        return Err(MediaError::Incomplete {
-            device,
+        let incomplete = || MediaError::Incomplete {
+            device: media.device(0).to_owned(),
             position: request.position.unwrap_or(1),
-        }
-        .into());
+        };
+        return Err(refused.unwrap_or_else(incomplete).into());
     };
     let elapsed = house.clock.now() - started;
     Ok(VerifyReport {

@@ -181,7 +181,8 @@ impl Item {
             Item(code_bits | 1 << 7 | symbol << 8)
         } else {
             let len = (symbol - 256) % 16 + MATCH_LEN_MIN as u32;
-            Item(code_bits | (symbol - 256) / 16 << 8 | len << 16)
+            let offset_bits = (symbol - 256) / 16;
+            Item(code_bits | offset_bits << 8 | len << 16)
         }
     }
 

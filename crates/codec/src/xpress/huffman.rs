@@ -127,3 +127,87 @@ pub(super) fn codes(lengths: &Lengths) -> [u32; SYMBOLS] {
     }
     codes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    /// The bits of an optimal code without limit, by Huffman's own procedure: the sum of all joint
+    /// weights.
+    fn optimal_bits(counts: &[u32; SYMBOLS]) -> u64 {
+        let used = counts.iter().filter(|n| **n > 0);
+        let mut heap: BinaryHeap<_> = used.map(|n| Reverse(u64::from(*n))).collect();
+        let mut bits = 0;
+        while let (Some(Reverse(a)), Some(Reverse(b))) = (heap.pop(), heap.pop()) {
+            bits += a + b;
+            heap.push(Reverse(a + b));
+        }
+        bits
+    }
+
+    fn bits(counts: &[u32; SYMBOLS], lengths: &Lengths) -> u64 {
+        counts
+            .iter()
+            .zip(lengths)
+            .map(|(n, l)| u64::from(*n) * u64::from(*l))
+            .sum()
+    }
+
+    fn uses_the_code_space(lengths: &Lengths) -> bool {
+        let used = lengths.iter().filter(|l| **l > 0);
+        used.map(|l| 1 << (CODE_BITS_MAX - *l as usize))
+            .sum::<u32>()
+            == 1 << CODE_BITS_MAX
+    }
+
+    #[test]
+    fn codes_are_optimal_where_none_needs_more_than_15_bits() {
+        let mut state = 1u32;
+        for used in [2, 3, 4, 5, 17, 100, 300, SYMBOLS] {
+            let mut counts = [0; SYMBOLS];
+            for count in &mut counts[..used] {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *count = 1 + (state >> 24) % (1 + (state >> 12) % 250);
+            }
+            counts.rotate_right(used / 2);
+            let lengths = lengths(&counts);
+            assert!(uses_the_code_space(&lengths), "{used} symbols");
+            assert_eq!(
+                bits(&counts, &lengths),
+                optimal_bits(&counts),
+                "{used} symbols"
+            );
+        }
+    }
+
+    #[test]
+    fn longer_codes_are_cut_to_15_bits_at_little_cost() {
+        // Of Fibonacci's numbers each needs a code one bit longer than the next.
+        let mut counts = [0; SYMBOLS];
+        (counts[0], counts[1]) = (1, 1);
+        for i in 2..22 {
+            counts[i] = counts[i - 1] + counts[i - 2];
+        }
+        let lengths = lengths(&counts);
+        assert!(uses_the_code_space(&lengths));
+        let (cut, uncut) = (bits(&counts, &lengths), optimal_bits(&counts));
+        assert!(
+            cut > uncut && cut < uncut + uncut / 100,
+            "{cut} bits, {uncut} without limit"
+        );
+    }
+
+    #[test]
+    fn codes_are_given_out_by_length_and_then_by_symbol() {
+        let mut lengths = [0; SYMBOLS];
+        (lengths[7], lengths[300], lengths[9], lengths[8]) = (2, 1, 3, 3);
+        let codes = codes(&lengths);
+        assert_eq!(codes[300], 0b0 << 4 | 1);
+        assert_eq!(codes[7], 0b10 << 4 | 2);
+        assert_eq!(codes[8], 0b110 << 4 | 3);
+        assert_eq!(codes[9], 0b111 << 4 | 3);
+        assert_eq!(codes.iter().filter(|code| **code != 0).count(), 4);
+    }
+}

@@ -164,3 +164,69 @@ impl Drop for Guarded {
         let _reaped_already = self.0.wait();
     }
 }
+
+/// What a run used, as the system counted it.
+#[derive(Debug)]
+pub struct Used {
+    pub code: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+    pub wall: Duration,
+    pub cpu: Duration,
+    /// Largest resident set. A child begins with its parent's, so tests that ask must stay small.
+    pub resident_bytes: u64,
+}
+
+impl Used {
+    pub fn answer(&self) -> Value {
+        serde_json::from_slice(&self.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {} {}", text(&self.stdout), self.stderr))
+    }
+}
+
+/// Runs to the end, or kills what does not end in time.
+pub fn measure(command: &mut Command, patience: Duration) -> Used {
+    let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    let began = std::time::Instant::now();
+    let child = command
+        .stdout(out.try_clone().unwrap())
+        .stderr(err.try_clone().unwrap())
+        .spawn()
+        .unwrap();
+    let pid = child.id() as libc::pid_t;
+    // SAFETY: all zeros is a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let mut status = 0;
+    let code = loop {
+        // SAFETY: the pointers are valid for the call; the child is waited for nowhere else.
+        let ended = unsafe { libc::wait4(pid, &mut status, libc::WNOHANG, &mut usage) };
+        assert!(ended >= 0, "{}", std::io::Error::last_os_error());
+        if ended == pid {
+            break libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+        }
+        if began.elapsed() > patience {
+            // SAFETY: the child was not waited for, so its number is still its own.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            panic!("{command:?}: not done after {patience:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let wall = began.elapsed();
+    let read = |file: std::fs::File| {
+        use std::os::unix::fs::FileExt;
+        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let time = |t: libc::timeval| {
+        Duration::from_secs(t.tv_sec as u64) + Duration::from_micros(t.tv_usec as u64)
+    };
+    Used {
+        code,
+        stdout: read(out),
+        stderr: text(&read(err)),
+        wall,
+        cpu: time(usage.ru_utime) + time(usage.ru_stime),
+        resident_bytes: usage.ru_maxrss as u64 * 1024,
+    }
+}

@@ -1,0 +1,627 @@
+//! Goal: media made to do harm do none: nothing outside the target directory is touched, sizes in them allocate nothing,
+//! and every refusal is an error in words. Damage by accident is found wherever it is.
+//! Method: media written with the format's own encoders, checksums and all, from entries no source would give; the real
+//! program restores them beside a canary directory. And stripes of real backups with bits flipped and ends cut off.
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::*;
+use longshore_codec::{Algorithm, Compressor, Level, payload_bound};
+use longshore_io::{Host, Storage, Via, crc32c};
+use longshore_media::block::{head_len, put_head};
+use longshore_media::{
+    BackupType, BlockHeader, BlockOut, DeviceSpec, Disposition, Entry, EntryKind, Extent, Item,
+    SetHeader, SetPlan, SetWriter, Totals,
+};
+use uuid::Uuid;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// No hostile media may make the program take more than a usual run does.
+const RESIDENT_MAX: u64 = 160 << 20;
+
+/// One block: its items, and the plain bytes of their extents.
+type Block = (Vec<Item>, Vec<u8>);
+
+fn entry(path: &str, kind: EntryKind, len: u64) -> Item {
+    Item::Entry(Entry {
+        path: path.into(),
+        kind,
+        first: true,
+        mode: 0o666,
+        uid: 0,
+        gid: 0,
+        mtime_ns: 0,
+        len,
+    })
+}
+
+/// A file that is whole in its block.
+fn file(path: &str, bytes: &[u8]) -> Block {
+    let items = vec![
+        entry(path, EntryKind::File, bytes.len() as u64),
+        Item::Extent(Extent {
+            offset: 0,
+            len: bytes.len() as u32,
+        }),
+    ];
+    (items, bytes.to_vec())
+}
+
+/// A piece of a larger file.
+fn piece(path: &str, first: bool, len: u64, offset: u64, bytes: &[u8]) -> Block {
+    let mut entry = entry(path, EntryKind::File, len);
+    if let Item::Entry(e) = &mut entry {
+        e.first = first;
+    }
+    let len = bytes.len() as u32;
+    (
+        vec![entry, Item::Extent(Extent { offset, len })],
+        bytes.to_vec(),
+    )
+}
+
+fn name(path: &str, kind: EntryKind) -> Block {
+    (vec![entry(path, kind, 0)], Vec::new())
+}
+
+fn link(path: &str, target: &str) -> Block {
+    let target = target.into();
+    name(path, EntryKind::Symlink { target })
+}
+
+fn hard(path: &str, target: &str) -> Block {
+    let target = target.into();
+    name(path, EntryKind::HardLink { target })
+}
+
+fn dir(path: &str) -> Block {
+    name(path, EntryKind::Dir)
+}
+
+/// What the headers claim.
+struct Claims {
+    buffer_bytes: u32,
+    plain_bytes: Option<u64>,
+    source_kind: u8,
+}
+
+const HONEST: Claims = Claims {
+    buffer_bytes: 1 << 20,
+    plain_bytes: None,
+    source_kind: 1,
+};
+
+fn craft(path: &Path, claims: &Claims, blocks: &[Block]) {
+    let storage: Arc<dyn Storage> = Arc::new(Host::new());
+    let device = DeviceSpec::File(path.into()).open(&storage);
+    let header = SetHeader {
+        set: Uuid::new_v4(),
+        position: 0,
+        start_us: 0,
+        source_kind: claims.source_kind,
+        backup_type: BackupType::Database,
+        algorithm: Algorithm::Zstd,
+        level: Level::Low,
+        buffer_bytes: claims.buffer_bytes,
+        page_bytes: 0,
+        copy_only: false,
+        expires_us: None,
+        time_zone: 0,
+        database: "hostile".into(),
+        name: String::new(),
+        description: String::new(),
+        machine: String::new(),
+        user: String::new(),
+        origin: String::new(),
+    };
+    let plan = SetPlan {
+        disposition: Disposition::Format,
+        media_name: String::new(),
+        media_description: String::new(),
+        header,
+        via: Via::Cache,
+    };
+    let mut writer = SetWriter::begin(&[device], plan, 0).unwrap();
+    let mut compressor = Compressor::new(Algorithm::Zstd, Level::Low).unwrap();
+    let (mut plain_bytes, mut entries) = (0, 0);
+    for (sequence, (items, plain)) in blocks.iter().enumerate() {
+        let mut manifest = Vec::new();
+        items.iter().for_each(|i| i.encode(&mut manifest));
+        let mut payload = vec![0; payload_bound(Algorithm::Zstd, plain.len())];
+        let len = match plain.is_empty() {
+            true => 0,
+            false => compressor.compress(plain, &mut payload).len,
+        };
+        payload.truncate(len);
+        let header = BlockHeader {
+            set: writer.header.set,
+            sequence: sequence as u64,
+            plain_len: plain.len() as u32,
+            stored_len: len as u32,
+            plain_crc: crc32c(plain),
+            stored_crc: crc32c(&payload),
+            manifest_crc: 0,
+            manifest_len: 0,
+            manifest_parts: 0,
+            algorithm: Algorithm::Zstd,
+        };
+        let mut bytes = vec![0; head_len(writer.container, manifest.len())];
+        put_head(writer.container, header.clone(), &manifest, &mut bytes);
+        bytes.extend_from_slice(&payload);
+        let block = BlockOut {
+            bytes: &bytes,
+            sequence: sequence as u64,
+            plain_len: plain.len() as u32,
+            stored_crc: header.stored_crc,
+            manifest: &manifest,
+        };
+        writer.families[0].put_block(&block).unwrap();
+        plain_bytes += plain.len() as u64;
+        let first = |i: &&Item| matches!(i, Item::Entry(e) if e.first);
+        entries += items.iter().filter(first).count() as u64;
+    }
+    writer.families[0].finish_data().unwrap();
+    let totals = Totals {
+        damaged: false,
+        finish_us: 0,
+        plain_bytes: claims.plain_bytes.unwrap_or(plain_bytes),
+        entries,
+        files: 0,
+    };
+    writer.seal(&totals).unwrap();
+}
+
+/// A target with a canary beside it that must sing the same song afterwards.
+struct Cage {
+    dir: tempfile::TempDir,
+}
+
+impl Cage {
+    fn new() -> Cage {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["canary/deep", "target", "media"] {
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        std::fs::write(dir.path().join("canary/secret"), b"song").unwrap();
+        std::fs::write(dir.path().join("canary/deep/other"), b"song").unwrap();
+        Cage { dir }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn canary(&self) -> impl PartialEq + std::fmt::Debug {
+        let around: Vec<_> = std::fs::read_dir(self.dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        (fingerprint(&self.at("canary")), around.len())
+    }
+
+    /// Restores media and says how that ended. Whatever it was: nothing outside is touched, nothing is left half done.
+    fn restore(&self, what: &str, more: &[&str]) -> Used {
+        let before = self.canary();
+        let (media, target) = (self.at("media/a.bak"), self.at("target"));
+        let mut command = longshore([
+            "restore".as_ref(),
+            media.as_os_str(),
+            "--to".as_ref(),
+            target.as_os_str(),
+        ]);
+        let used = measure(command.args(more), PATIENCE);
+        assert_eq!(self.canary(), before, "{what}: the canary was touched");
+        assert!(
+            matches!(used.code, Some(0 | 2 | 4 | 6)),
+            "{what}: {:?} {}",
+            used.code,
+            used.stderr
+        );
+        assert!(
+            used.resident_bytes < RESIDENT_MAX,
+            "{what}: {} bytes resident",
+            used.resident_bytes
+        );
+        if used.code != Some(0) {
+            assert!(
+                used.stderr.contains("longshore: error"),
+                "{what}: {}",
+                used.stderr
+            );
+            assert!(used.stderr.contains("hint: "), "{what}: {}", used.stderr);
+        }
+        used
+    }
+}
+
+#[test]
+fn hostile_entries_touch_nothing_outside_the_target() {
+    let bytes = b"evil".as_slice();
+    let half = vec![1; 1000];
+    let cases: Vec<(&str, &[i32], Vec<Block>)> = vec![
+        ("upwards", &[4], vec![file("../canary/secret", bytes)]),
+        (
+            "upwards inside",
+            &[4],
+            vec![file("a/../../canary/x", bytes)],
+        ),
+        ("absolute", &[4], vec![file("/tmp/longshore-evil", bytes)]),
+        ("a dot", &[4], vec![file("./x", bytes)]),
+        ("empty", &[4], vec![file("", bytes)]),
+        ("a NUL", &[4], vec![file("x\0y", bytes)]),
+        (
+            "through a link",
+            &[6],
+            vec![link("l", "../../../canary"), file("l/evil", bytes)],
+        ),
+        (
+            "through a link, absolute",
+            &[6],
+            vec![link("l", "/"), file("l/tmp/longshore-evil", bytes)],
+        ),
+        (
+            "through a link to the target",
+            &[6],
+            vec![link("l", "."), file("l/evil", bytes)],
+        ),
+        (
+            "a link, then a directory",
+            &[0, 6],
+            vec![link("l", "../canary"), dir("l")],
+        ),
+        (
+            "a link, then a directory below",
+            &[6],
+            vec![link("l", "../canary"), dir("l/deep")],
+        ),
+        (
+            "a link, then a file",
+            &[6],
+            vec![link("l", "../../../canary/secret"), file("l", bytes)],
+        ),
+        (
+            "a file, then a link",
+            &[6],
+            vec![file("l", bytes), link("l", "../canary/secret")],
+        ),
+        (
+            "a file that becomes a link",
+            &[6],
+            vec![
+                piece("f", true, 3000, 0, &half),
+                link("f", "../../../canary/secret"),
+                piece("f", false, 3000, 1000, &half),
+                piece("f", false, 3000, 2000, &half),
+            ],
+        ),
+        (
+            "file and directory",
+            &[6],
+            vec![file("x", bytes), dir("x"), file("x/y", bytes)],
+        ),
+        (
+            "directory and file",
+            &[6],
+            vec![dir("x"), file("x/y", bytes), file("x", bytes)],
+        ),
+        ("twice", &[6], vec![file("x", b"one"), file("x", b"two")]),
+        (
+            "hard link upwards",
+            &[4],
+            vec![hard("h", "../canary/secret")],
+        ),
+        ("hard link, absolute", &[4], vec![hard("h", "/etc/passwd")]),
+        (
+            "hard link through a link",
+            &[6],
+            vec![link("l", "../../../canary"), hard("h", "l/secret")],
+        ),
+        ("hard link to nothing", &[6], vec![hard("h", "nowhere")]),
+        ("hard link to itself", &[6], vec![hard("h", "h")]),
+        (
+            "hard link to a directory",
+            &[6],
+            vec![dir("d"), hard("h", "d")],
+        ),
+        (
+            "the staging directory",
+            &[6],
+            vec![file(".longshore-restoring", bytes)],
+        ),
+        (
+            "the lock",
+            &[6],
+            vec![file(".longshore-restoring/lock", bytes)],
+        ),
+        (
+            "staged",
+            &[6],
+            vec![file(".longshore-restoring/new/x", bytes)],
+        ),
+        (
+            "staged link",
+            &[6],
+            vec![link(".longshore-restoring", "../canary")],
+        ),
+        (
+            "overlapping pieces",
+            &[0, 4, 6],
+            vec![
+                piece("f", true, 1500, 0, &half),
+                piece("f", false, 1500, 500, &half),
+            ],
+        ),
+        (
+            "a piece too many",
+            &[0, 4, 6],
+            vec![
+                piece("f", true, 1000, 0, &half),
+                piece("f", false, 1000, 0, &half),
+            ],
+        ),
+        (
+            "behind the end",
+            &[4],
+            vec![piece("f", true, 100, 0, &half)],
+        ),
+        (
+            "2^62 bytes of nothing",
+            &[0, 6],
+            vec![(vec![entry("f", EntryKind::File, 1 << 62)], vec![])],
+        ),
+        (
+            "2^62 bytes, the last ones written",
+            &[0, 6],
+            vec![piece("f", true, 1 << 62, (1 << 62) - 1000, &half)],
+        ),
+        (
+            "2^63 bytes",
+            &[4],
+            vec![piece("f", true, 1 << 63, 0, &half)],
+        ),
+        (
+            "an end beyond 2^64",
+            &[4],
+            vec![piece("f", true, 1 << 62, u64::MAX - 10, &half)],
+        ),
+    ];
+    for (what, codes, blocks) in cases {
+        let cage = Cage::new();
+        craft(&cage.at("media/a.bak"), &HONEST, &blocks);
+        let used = cage.restore(what, &[]);
+        let code = used.code.unwrap();
+        assert!(codes.contains(&code), "{what}: {code} {}", used.stderr);
+        let left: Vec<_> = std::fs::read_dir(cage.at("target")).unwrap().collect();
+        if code != 0 {
+            assert!(left.is_empty(), "{what}: left {left:?}");
+        }
+        let here = |p: &Path| std::fs::symlink_metadata(p).map_or(0, |m| m.blocks() * 512);
+        assert!(
+            here(&cage.at("target/f")) < 1 << 20,
+            "{what}: space was taken"
+        );
+        // The same with a replaced target, and for verify: words, no harm.
+        cage.restore(what, &["--replace"]);
+        let verify = measure(
+            &mut longshore(["verify".as_ref(), cage.at("media/a.bak").as_os_str()]),
+            PATIENCE,
+        );
+        assert!(matches!(verify.code, Some(0 | 1 | 4)), "{what}: {verify:?}");
+    }
+}
+
+#[test]
+fn hostile_claims_allocate_nothing() {
+    for (what, claims, codes) in [
+        (
+            "a buffer of 32 MiB",
+            Claims {
+                buffer_bytes: 32 << 20,
+                ..HONEST
+            },
+            &[0][..],
+        ),
+        (
+            "a buffer of 4 GiB",
+            Claims {
+                buffer_bytes: u32::MAX,
+                ..HONEST
+            },
+            &[4],
+        ),
+        (
+            "a buffer of nothing",
+            Claims {
+                buffer_bytes: 0,
+                ..HONEST
+            },
+            &[4],
+        ),
+        (
+            "a buffer of one byte",
+            Claims {
+                buffer_bytes: 1,
+                ..HONEST
+            },
+            &[4],
+        ),
+        (
+            "more than the disk holds",
+            Claims {
+                plain_bytes: Some(u64::MAX),
+                ..HONEST
+            },
+            &[6],
+        ),
+        (
+            "another total",
+            Claims {
+                plain_bytes: Some(1),
+                ..HONEST
+            },
+            &[4],
+        ),
+        (
+            "an unknown source",
+            Claims {
+                source_kind: 77,
+                ..HONEST
+            },
+            &[4],
+        ),
+    ] {
+        let cage = Cage::new();
+        craft(
+            &cage.at("media/a.bak"),
+            &claims,
+            &[file("x", b"some bytes")],
+        );
+        let used = cage.restore(what, &[]);
+        assert!(codes.contains(&used.code.unwrap()), "{what}: {used:?}");
+        let names = std::fs::read_dir(cage.at("target")).unwrap().count();
+        assert_eq!(names, usize::from(used.code == Some(0)), "{what}");
+    }
+}
+
+#[test]
+fn links_that_wait_in_the_target_are_not_followed() {
+    let blocks = [
+        file("x", b"restored"),
+        dir("d"),
+        file("d/secret", b"restored"),
+    ];
+    for (what, place, points_to, code) in [
+        ("a file", "target/x", "../canary/secret", 0),
+        ("a directory", "target/d", "../canary", 0),
+        ("staging", "target/.longshore-restoring", "../canary", 6),
+    ] {
+        let cage = Cage::new();
+        craft(&cage.at("media/a.bak"), &HONEST, &blocks);
+        symlink(points_to, cage.at(place)).unwrap();
+        assert_eq!(cage.restore(what, &[]).code, Some(6), "{what}");
+        let used = cage.restore(what, &["--replace"]);
+        assert_eq!(used.code, Some(code), "{what}: {}", used.stderr);
+        if code == 0 {
+            let tree = read(&cage.at("target"));
+            assert_eq!(tree[Path::new("x")], b"restored", "{what}");
+            assert_eq!(tree[Path::new("d/secret")], b"restored", "{what}");
+        }
+    }
+}
+
+/// Two backup sets over one or three stripes, and where they are.
+fn stripes(dir: &Path, algorithm: &str, count: u64) -> Vec<PathBuf> {
+    let source = dir.join("source");
+    let tree: Tree = [
+        ("big".into(), content(1, 900_000)),
+        ("small/one".into(), content(2, 3000)),
+        ("small/two".into(), vec![]),
+    ]
+    .into();
+    put(&source, &tree);
+    let stripes: Vec<_> = (0..count).map(|i| dir.join(format!("stripe{i}"))).collect();
+    let mut args = vec!["backup".into(), source.into_os_string()];
+    for stripe in &stripes {
+        args.extend(["--to".into(), stripe.into()]);
+    }
+    args.extend(
+        [
+            "--algorithm",
+            algorithm,
+            "--max-transfer-size",
+            "64K",
+            "--quiet",
+        ]
+        .map(Into::into),
+    );
+    expect(0, &args);
+    args.push("--append".into());
+    expect(0, &args);
+    stripes
+}
+
+#[test]
+fn every_flipped_bit_and_every_lost_end_is_found_and_its_device_is_named() {
+    let rounds = from_env("LONGSHORE_FLIPS", 60);
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random(rounds);
+    for (i, algorithm) in ["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"]
+        .iter()
+        .enumerate()
+    {
+        let dir = dir.path().join(algorithm);
+        let count = if i % 2 == 0 { 3 } else { 1 };
+        let stripes = stripes(&dir, algorithm, count);
+        let whole = read(&dir.join("source"));
+        let names: Vec<_> = stripes.iter().map(|s| s.as_os_str()).collect();
+        let verify: Vec<_> = ["verify".as_ref()]
+            .into_iter()
+            .chain(names.clone())
+            .collect();
+        expect(0, &verify);
+        for round in 0..rounds / 5 {
+            let stripe = &stripes[random.below(count) as usize];
+            let good = std::fs::read(stripe).unwrap();
+            let mut bad = good.clone();
+            // The ends, where headers and trailers are, as often as the middle.
+            let at = match random.below(3) {
+                0 => random.below(700.min(good.len() as u64)) as usize,
+                1 => good.len() - 1 - random.below(1500.min(good.len() as u64 - 1)) as usize,
+                _ => random.below(good.len() as u64) as usize,
+            };
+            let what = match (round + i as u64) % 4 {
+                0 => {
+                    bad.truncate(at);
+                    format!(
+                        "{algorithm}: {} cut at {at} of {}",
+                        stripe.display(),
+                        good.len()
+                    )
+                }
+                _ => {
+                    let bit = random.below(8);
+                    bad[at] ^= 1 << bit;
+                    format!(
+                        "{algorithm}: {} bit {bit} at {at} of {}",
+                        stripe.display(),
+                        good.len()
+                    )
+                }
+            };
+            std::fs::write(stripe, &bad).unwrap();
+            let verified = longshore(&verify).output().unwrap();
+            let said = text(&verified.stderr) + &text(&verified.stdout);
+            assert_eq!(verified.status.code(), Some(1), "{what}: {said}");
+            assert!(said.contains(stripe.to_str().unwrap()), "{what}: {said}");
+            // The other set may be whole still; then it restores whole.
+            let mut refused = 0;
+            for position in ["1", "2"] {
+                let target = dir.join("out");
+                let mut restore: Vec<_> = vec!["restore".as_ref()];
+                restore.extend(&names);
+                restore.extend(["--position", position, "--to"].map(std::ffi::OsStr::new));
+                restore.push(target.as_os_str());
+                let restored = longshore(&restore).output().unwrap();
+                let said = text(&restored.stderr);
+                let left = read(&target);
+                if restored.status.success() {
+                    assert!(left == whole, "{what}: set {position} differs");
+                    std::fs::remove_dir_all(&target).unwrap();
+                    continue;
+                }
+                refused += 1;
+                assert_eq!(restored.status.code(), Some(4), "{what}: {said}");
+                assert!(said.contains(stripe.to_str().unwrap()), "{what}: {said}");
+                assert!(left.is_empty(), "{what}: left {:?}", left.keys());
+            }
+            assert!(refused > 0, "{what}: nothing was refused");
+            std::fs::write(stripe, &good).unwrap();
+        }
+        expect(0, &verify);
+    }
+}

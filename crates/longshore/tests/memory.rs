@@ -1,0 +1,211 @@
+//! Goal: resident memory stays within the bound that the plan prints, and limits on rate and CPU hold, measured from
+//! outside.
+//! Method: the real program as a child; the system's own account of it (`wait4`). Sizes by the environment:
+//! `LONGSHORE_MEGABYTES` (300) of large files, `LONGSHORE_FILES` (20000) small ones. One test at a time: rates are
+//! measured.
+
+mod common;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use common::*;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> impl Drop {
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Writes a file in small pieces: a child's resident set begins with ours.
+fn write_file(path: &Path, seed: u64, megabytes: u64) {
+    let mut file = File::create(path).unwrap();
+    for piece in 0..megabytes {
+        file.write_all(&content(seed ^ (piece << 20), 1 << 20))
+            .unwrap();
+    }
+}
+
+fn args(what: &str, devices: &[PathBuf], more: &[&str]) -> Vec<OsString> {
+    let mut args: Vec<OsString> = vec![what.into(), "--json".into()];
+    args.extend(devices.iter().map(|d| d.clone().into_os_string()));
+    args.extend(more.iter().map(Into::into));
+    args
+}
+
+fn backup_args(source: &Path, devices: &[PathBuf], more: &[&str]) -> Vec<OsString> {
+    let mut args: Vec<OsString> = vec!["backup".into(), "--json".into(), source.into()];
+    for device in devices {
+        args.extend(["--to".into(), device.into()]);
+    }
+    args.extend(more.iter().map(Into::into));
+    args
+}
+
+/// Runs, and holds the system's account against the printed bound.
+fn within_bound(what: &str, args: &[OsString]) -> Value {
+    let used = measure(&mut longshore(args), PATIENCE);
+    assert_eq!(
+        used.code,
+        Some(0),
+        "{what}: {} {}",
+        text(&used.stdout),
+        used.stderr
+    );
+    let answer = used.answer();
+    let bound = find(&answer, "memory_bytes")
+        .and_then(Value::as_u64)
+        .unwrap();
+    println!(
+        "{what}: {:.1} of {:.1} MiB, {:.1?}, {:.1?} CPU",
+        used.resident_bytes as f64 / 1048576.0,
+        bound as f64 / 1048576.0,
+        used.wall,
+        used.cpu
+    );
+    assert!(
+        used.resident_bytes as f64 <= bound as f64 * 1.1,
+        "{what}: {} bytes resident, {bound} were promised",
+        used.resident_bytes
+    );
+    answer
+}
+
+/// A member of an answer, wherever it is.
+fn find<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    match value {
+        Value::Object(members) => members
+            .get(name)
+            .or_else(|| members.values().find_map(|v| find(v, name))),
+        _ => None,
+    }
+}
+
+#[test]
+fn large_files_stay_within_the_printed_bound() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    let megabytes = from_env("LONGSHORE_MEGABYTES", 300);
+    for i in 0..5 {
+        write_file(&source.join(format!("f{i}")), i, megabytes / 5);
+    }
+    for (algorithm, count) in [("QAT_DEFLATE", 4), ("ZSTD", 1)] {
+        let devices: Vec<_> = (0..count)
+            .map(|i| dir.path().join(format!("{algorithm}.{i}")))
+            .collect();
+        let what = |act| format!("{act} {megabytes} MB, {algorithm} x{count}");
+        let more = ["--algorithm", algorithm];
+        within_bound(&what("backup"), &backup_args(&source, &devices, &more));
+        within_bound(&what("verify"), &args("verify", &devices, &[]));
+        let target = dir.path().join("out");
+        let to = ["--to", target.to_str().unwrap()];
+        within_bound(&what("restore"), &args("restore", &devices, &to));
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+}
+
+#[test]
+fn many_small_files_stay_within_the_printed_bound() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    let files = from_env("LONGSHORE_FILES", 20_000);
+    // Half of them side by side in the top directory, half of them spread.
+    std::fs::create_dir(&source).unwrap();
+    for i in 0..files {
+        let path = match i % 2 {
+            0 => source.join(format!("a file at the top, number {i:08}")),
+            _ => {
+                let below = source.join(format!("dir {:04}", i / 200));
+                if i % 200 == 1 {
+                    std::fs::create_dir(&below).unwrap();
+                }
+                below.join(format!("a file below, number {i:08}"))
+            }
+        };
+        std::fs::write(path, content(i, (i % 700) as usize)).unwrap();
+    }
+    let devices: Vec<_> = (0..2)
+        .map(|i| dir.path().join(format!("{i}.bak")))
+        .collect();
+    let what = |act| format!("{act} {files} files");
+    let report = within_bound(&what("backup"), &backup_args(&source, &devices, &[]));
+    assert_eq!(find(&report, "files").and_then(Value::as_u64), Some(files));
+    within_bound(&what("verify"), &args("verify", &devices, &[]));
+    let target = dir.path().join("out");
+    let to = ["--to", target.to_str().unwrap()];
+    let report = within_bound(&what("restore"), &args("restore", &devices, &to));
+    assert_eq!(find(&report, "files").and_then(Value::as_u64), Some(files));
+}
+
+#[test]
+fn the_limit_on_the_rate_holds() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    write_file(&source.join("file"), 1, 40);
+    let media = [dir.path().join("a.bak")];
+    let target = dir.path().join("out");
+    for args in [
+        backup_args(&source, &media, &["--max-rate", "20M"]),
+        args("verify", &media, &["--max-rate", "20M"]),
+        args(
+            "restore",
+            &media,
+            &["--max-rate", "20M", "--to", target.to_str().unwrap()],
+        ),
+    ] {
+        let used = measure(&mut longshore(&args), PATIENCE);
+        assert_eq!(used.code, Some(0), "{}", used.stderr);
+        // The first buffer is free.
+        let rate = (40.0 - 1.0) / used.wall.as_secs_f64();
+        println!("{:?}: {rate:.1} MiB/s of 20", args[0]);
+        assert!(rate <= 20.0 * 1.1, "{args:?}: {rate} MiB/s");
+        // Other programs may slow it down, but not by so much.
+        assert!(rate >= 20.0 * 0.6, "{args:?}: {rate} MiB/s");
+    }
+}
+
+#[test]
+fn the_ceiling_on_cpu_time_holds() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (large, small) = (dir.path().join("large"), dir.path().join("small"));
+    std::fs::create_dir(&large).unwrap();
+    std::fs::create_dir(&small).unwrap();
+    write_file(&large.join("file"), 1, 40);
+    for i in 0..6_000 {
+        std::fs::write(small.join(i.to_string()), content(i, 3000)).unwrap();
+    }
+    let cores = std::thread::available_parallelism().unwrap().get() as f64;
+    for (source, level) in [(&large, "12"), (&small, "12")] {
+        let more = ["--algorithm", "ZSTD", "--level", level, "--max-cpu", "20"];
+        let args = backup_args(source, &[PathBuf::from("nul:")], &more);
+        let used = measure(&mut longshore(&args), PATIENCE);
+        assert_eq!(used.code, Some(0), "{}", used.stderr);
+        let percent = 100.0 * used.cpu.as_secs_f64() / used.wall.as_secs_f64() / cores;
+        println!(
+            "{}: {percent:.1} % of 20 over {:.1?}",
+            source.display(),
+            used.wall
+        );
+        assert!(
+            used.wall > Duration::from_secs(1),
+            "too short to tell: {used:?}"
+        );
+        assert!(
+            percent <= 20.0 * 1.15,
+            "{percent} % of the machine: {used:?}"
+        );
+    }
+}
