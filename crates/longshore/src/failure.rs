@@ -6,6 +6,8 @@
 use longshore_pipeline::Error;
 use serde::Serialize;
 
+use crate::output::plain;
+
 /// How the program ends. The numbers are stable; `--help` and README list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -89,12 +91,14 @@ impl Failure {
 
     /// The lines for standard error.
     pub fn lines(&self) -> String {
+        // Texts may quote names from media.
+        let text = plain(&self.text);
         let mut lines = match self.number {
-            Some(number) => format!("longshore: error {number}: {}\n", self.text),
-            None => format!("longshore: error: {}\n", self.text),
+            Some(number) => format!("longshore: error {number}: {text}\n"),
+            None => format!("longshore: error: {text}\n"),
         };
         for cause in &self.causes {
-            lines.push_str(&format!("  because: {cause}\n"));
+            lines.push_str(&format!("  because: {}\n", plain(cause)));
         }
         if let Some(hint) = &self.hint {
             lines.push_str(&format!("hint: {hint}\n"));

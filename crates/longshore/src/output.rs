@@ -67,7 +67,8 @@ impl Output {
 
     pub fn warn(&self, text: &str) {
         if !self.json {
-            to_stderr(&format!("longshore: warning: {text}\n"));
+            let lines: Vec<_> = text.lines().map(plain).collect();
+            to_stderr(&format!("longshore: warning: {}\n", lines.join("\n")));
         }
     }
 

@@ -7,6 +7,8 @@ use std::fmt::Write;
 use longshore_codec::{Algorithm, engines};
 use longshore_pipeline::Plan;
 
+use crate::output::plain;
+
 pub fn plan(plan: &Plan) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
@@ -15,7 +17,7 @@ pub fn plan(plan: &Plan) -> String {
     };
     let compressed = plan.algorithm != Algorithm::None.name();
     line("Action", plan.action.to_owned());
-    line("Database", plan.database.clone());
+    line("Database", plain(&plan.database));
     line("Backup devices", plan.devices.len().to_string());
     for device in &plan.devices {
         line("Device", device.clone());

@@ -10,7 +10,7 @@ use super::backup::wrong_report;
 use super::{Context, devices, limits, tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Restore;
-use crate::output::{Table, bytes, cpu_s_per_gb};
+use crate::output::{Table, bytes, cpu_s_per_gb, plain};
 use crate::progress::Watch;
 
 #[derive(Serialize)]
@@ -84,7 +84,7 @@ fn table(report: &RestoreReport) -> Table {
         "to",
     ]);
     table.row(vec![
-        report.database.clone(),
+        plain(&report.database),
         plan.devices.len().to_string(),
         plan.algorithm.clone(),
         report.totals.files.to_string(),

@@ -27,6 +27,13 @@ fn interrupted(stage: &Stage, line: &str, signal: i32, at_work: impl Fn() -> boo
     child.wait().unwrap().code()
 }
 
+/// Whether a process with this `/proc` status has a handler for the signal.
+fn catches(status: &str, signal: i32) -> bool {
+    let line = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
+    let mask = u64::from_str_radix(line.unwrap().trim(), 16).unwrap();
+    mask & (1 << (signal - 1)) != 0
+}
+
 fn send(child: &Child, signal: i32) {
     // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
@@ -45,6 +52,32 @@ fn an_interrupted_backup_leaves_the_directory_as_it_was() {
     }
     let history = stage.line("history --json").exits(0);
     assert!(history.out.contains("\"rows\":[]"), "{}", history.out);
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once_what_waits_for_a_silent_pipe() {
+    let stage = Stage::new();
+    let mut child = stage
+        .command(&["restore", "-", "--to", "out"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // A signal before the handler is in place would end the program by itself.
+    while !catches(&std::fs::read_to_string(&status).unwrap(), libc::SIGINT) {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    send(&child, libc::SIGINT);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "the pipe is still open"
+    );
+    send(&child, libc::SIGINT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 #[test]
