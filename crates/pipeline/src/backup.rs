@@ -18,12 +18,9 @@ use crate::history::{self, Finished};
 use crate::load::{Moved, Shared, mark_kind, move_bytes};
 use crate::measure::{Counters, Work, process_cpu};
 use crate::plan::{Plan, Sizes};
-use crate::report::{BackupReport, ChangedFile, FileTotals, Run, mark_text};
+use crate::report::{BackupReport, CHANGED_MAX, ChangedFile, FileTotals, Run, mark_text};
 use crate::request::BackupRequest;
 use crate::{Error, House, Observer};
-
-/// Changed files named in a report; all of them are marked in the set.
-const CHANGED_MAX: usize = 100;
 
 pub fn run(
     house: &House,

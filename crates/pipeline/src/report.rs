@@ -110,6 +110,9 @@ impl VerifyReport {
     }
 }
 
+/// Changed files named in a report; all of them are marked in the set.
+pub(crate) const CHANGED_MAX: usize = 100;
+
 pub(crate) fn mark_text(kind: MarkKind) -> &'static str {
     match kind {
         MarkKind::Modified => "changed",

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, MediaSet};
+use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
 use longshore_source::SourceKind;
+use parking_lot::Mutex;
 
 use crate::measure::{Counters, Work, lap, process_cpu};
 use crate::place::Target;
 use crate::plan::{Plan, Sizes};
-use crate::report::{FileTotals, RestoreReport, Run};
+use crate::report::{CHANGED_MAX, FileTotals, RestoreReport, Run, mark_text};
 use crate::request::RestoreRequest;
 use crate::unload::{Sink, Unloading, unload};
 use crate::{Error, House, Observer, history};
@@ -23,6 +24,8 @@ struct Writer<'a> {
     counters: &'a Counters,
     entries: AtomicU64,
     files: AtomicU64,
+    /// The first marks, for the report.
+    marks: Mutex<Vec<Mark>>,
 }
 
 impl Writer<'_> {
@@ -62,9 +65,11 @@ impl Writer<'_> {
 
 impl Sink for Writer<'_> {
     fn wants(&self, items: &[Item]) -> bool {
-        items
-            .iter()
-            .any(|i| matches!(i, Item::Entry(e) if self.is_wanted(&e.path)))
+        items.iter().any(|item| match item {
+            Item::Entry(entry) => self.is_wanted(&entry.path),
+            Item::Mark(mark) => self.is_wanted(&mark.path),
+            Item::Extent(_) => false,
+        })
     }
 
     fn block(&self, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
@@ -88,7 +93,10 @@ impl Sink for Writer<'_> {
                     parts.push((extent, bytes));
                 }
                 Item::Mark(mark) => {
-                    tracing::warn!(path = %mark.path.display(), "this file changed while it was backed up");
+                    let mut marks = self.marks.lock();
+                    if marks.len() < CHANGED_MAX && self.is_wanted(&mark.path) {
+                        marks.push(mark);
+                    }
                 }
             }
         }
@@ -187,6 +195,7 @@ pub fn run(
         counters: &counters,
         entries: AtomicU64::new(0),
         files: AtomicU64::new(0),
+        marks: Mutex::default(),
     };
     let unloading = Unloading {
         house,
@@ -207,6 +216,7 @@ pub fn run(
         files: writer.files.into_inner(),
     };
     let at = house.clock.now();
+    let marks = writer.marks.into_inner();
     writer.target.finish()?;
     lap(&*house.clock, at, &counters.write_us);
     let elapsed = house.clock.now() - started;
@@ -215,6 +225,10 @@ pub fn run(
     let damaged = unloaded.trailer.as_ref().is_some_and(|t| t.damaged);
     if damaged {
         warnings.push("the backup set was made from files that changed meanwhile (3188)".into());
+        warnings.extend(marks.iter().map(|mark| {
+            let what = mark_text(mark.kind);
+            format!("{} {what} while it was backed up", mark.path.display())
+        }));
     }
     if let Some(trailer) = &unloaded.trailer {
         let recorded = history::record_restore(
