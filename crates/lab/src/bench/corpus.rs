@@ -141,7 +141,8 @@ impl Corpus {
         let next = AtomicUsize::new(0);
         let work = || -> Result<u64> {
             let mut buffer = pool.take().context("no buffer")?;
-            let (mut bytes, mut open): (u64, Option<(&Path, Arc<dyn File>)>) = (0, None);
+            let mut bytes = 0;
+            let mut open: Option<(&Path, Arc<dyn File>)> = None;
             while let Some((member, offset)) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let file = match &open {
                     Some((path, file)) if *path == member.path => file.clone(),

@@ -166,7 +166,7 @@ fn of_nul(round: &Round, algorithm: Algorithm, stripes: usize) -> Option<&Taken>
     found.map(|(_, _, taken)| taken)
 }
 
-fn of<'a>(all: &'a [(Algorithm, Taken)], algorithm: Algorithm) -> Option<&'a Taken> {
+fn of(all: &[(Algorithm, Taken)], algorithm: Algorithm) -> Option<&Taken> {
     all.iter().find(|(a, _)| *a == algorithm).map(|(_, t)| t)
 }
 
