@@ -151,8 +151,8 @@ fn record_offsets(stripe: &[u8], device: &Arc<dyn BackupDevice>) -> Vec<usize> {
 fn a_stripe_of_another_backup_of_the_same_files_is_noticed() {
     let mine = small_media(Algorithm::Zstd, Algorithm::Zstd);
     let other = small_media(Algorithm::Zstd, Algorithm::Zstd);
-    for n in 0..3 {
-        let error = read_all(&with(&devices(&mine), n, other[n].clone())).unwrap_err();
+    for (n, foreign) in other.iter().enumerate() {
+        let error = read_all(&with(&devices(&mine), n, foreign.clone())).unwrap_err();
         assert!(error.contains("belongs to media set"), "{error}");
     }
 }

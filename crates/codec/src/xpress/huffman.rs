@@ -204,7 +204,7 @@ mod tests {
         let mut lengths = [0; SYMBOLS];
         (lengths[7], lengths[300], lengths[9], lengths[8]) = (2, 1, 3, 3);
         let codes = codes(&lengths);
-        assert_eq!(codes[300], 0b0 << 4 | 1);
+        assert_eq!(codes[300], 1);
         assert_eq!(codes[7], 0b10 << 4 | 2);
         assert_eq!(codes[8], 0b110 << 4 | 3);
         assert_eq!(codes[9], 0b111 << 4 | 3);
