@@ -185,7 +185,10 @@ impl Used {
 }
 
 /// Runs to the end, or kills what does not end in time.
-#[expect(clippy::zombie_processes, reason = "it is waited for by wait4, for its usage")]
+#[expect(
+    clippy::zombie_processes,
+    reason = "it is waited for by wait4, for its usage"
+)]
 pub fn measure(command: &mut Command, patience: Duration) -> Used {
     let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     let began = std::time::Instant::now();
