@@ -21,6 +21,14 @@ pub const BLOCK_FIXED_LEN: usize = 72;
 /// Bytes of a trailer's body.
 pub const TRAILER_LEN: usize = 192;
 
+// Bytes of texts, at most. Names are 128 characters in T-SQL, descriptions 255.
+const NAME_MAX: usize = 512;
+const DESCRIPTION_MAX: usize = 1024;
+const SOFTWARE_MAX: usize = 128;
+/// Machine and user.
+const PLACE_MAX: usize = 256;
+const ORIGIN_MAX: usize = 4096;
+
 /// Incompatible features this version understands: none beyond the base format.
 pub const INCOMPATIBLE_KNOWN: u64 = 0;
 /// Compatible features this version writes: none.
@@ -65,9 +73,9 @@ impl MediaHeader {
         out.extend_from_slice(&INCOMPATIBLE_KNOWN.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
-        put_text(&mut out, &self.name, 512);
-        put_text(&mut out, &self.description, 1024);
-        put_text(&mut out, &self.software, 128);
+        put_text(&mut out, &self.name, NAME_MAX);
+        put_text(&mut out, &self.description, DESCRIPTION_MAX);
+        put_text(&mut out, &self.software, SOFTWARE_MAX);
         out
     }
 
@@ -99,9 +107,9 @@ impl MediaHeader {
             compressed: flag(compressed)?,
             created_us,
             generation,
-            name: f.text()?,
-            description: f.text()?,
-            software: f.text()?,
+            name: f.text(NAME_MAX)?,
+            description: f.text(DESCRIPTION_MAX)?,
+            software: f.text(SOFTWARE_MAX)?,
         };
         end(f, compatible)?;
         let families = 1..=FAMILIES_MAX;
@@ -203,12 +211,12 @@ impl SetHeader {
         out.extend_from_slice(&[0; 32]);
         out.extend_from_slice(&[0; 8]);
         for (text, max) in [
-            (&self.database, 512),
-            (&self.name, 512),
-            (&self.description, 1024),
-            (&self.machine, 256),
-            (&self.user, 256),
-            (&self.origin, 4096),
+            (&self.database, NAME_MAX),
+            (&self.name, NAME_MAX),
+            (&self.description, DESCRIPTION_MAX),
+            (&self.machine, PLACE_MAX),
+            (&self.user, PLACE_MAX),
+            (&self.origin, ORIGIN_MAX),
         ] {
             put_text(&mut out, text, max);
         }
@@ -257,12 +265,12 @@ impl SetHeader {
             copy_only: flags & FLAG_COPY_ONLY != 0,
             expires_us: (expires_us != 0).then_some(expires_us),
             time_zone,
-            database: f.text()?,
-            name: f.text()?,
-            description: f.text()?,
-            machine: f.text()?,
-            user: f.text()?,
-            origin: f.text()?,
+            database: f.text(NAME_MAX)?,
+            name: f.text(NAME_MAX)?,
+            description: f.text(DESCRIPTION_MAX)?,
+            machine: f.text(PLACE_MAX)?,
+            user: f.text(PLACE_MAX)?,
+            origin: f.text(ORIGIN_MAX)?,
         };
         end(f, compatible)?;
         let sizes = 1..=PLAIN_MAX as u32;

@@ -287,8 +287,13 @@ impl<'a> Fields<'a> {
         let n = self.u16()? as usize;
         self.bytes(n)
     }
-    pub fn text(&mut self) -> Result<String, Malformed> {
-        String::from_utf8(self.run()?.to_vec()).map_err(|_| Malformed::Field)
+    /// A text of at most `max` bytes.
+    pub fn text(&mut self, max: usize) -> Result<String, Malformed> {
+        let bytes = self.run()?;
+        if bytes.len() > max {
+            return Err(Malformed::Length);
+        }
+        String::from_utf8(bytes.to_vec()).map_err(|_| Malformed::Field)
     }
     pub fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() {

@@ -11,14 +11,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longshore_codec::{Algorithm, Decompressor};
-use longshore_io::crc32c;
+use longshore_codec::Algorithm;
 use longshore_media::header::{MANIFEST_MAX, PLAIN_MAX, stored_max};
 use longshore_media::record::{Container, Kind};
 use longshore_media::{
     BackupDevice, BlockHeader, Disposition, EntryKind, Mark, MediaSet, index, manifest,
 };
 use support::alloc::{self, Counting};
+use support::everything::read_everything;
 use support::forge::*;
 use support::*;
 
@@ -245,46 +245,6 @@ fn change_index(random: &mut Random, piece: &mut Piece) {
         put(&mut piece.body, 12, (raw.len() as u32).to_le_bytes());
         piece.body.extend_from_slice(&packed);
     }
-}
-
-/// Everything that listing, verifying and restoring ask. Says how many blocks were decoded.
-fn read_everything(devices: &[Arc<dyn BackupDevice>]) -> u64 {
-    for device in devices {
-        let _ = MediaSet::label(&**device);
-    }
-    let Ok(media) = MediaSet::open(devices) else {
-        return 0;
-    };
-    let _ = media.unreadable();
-    let Ok(sets) = media.sets() else { return 0 };
-    let mut decompressor = Decompressor::new();
-    let mut decoded = 0;
-    for set in &sets {
-        let position = set.header.position;
-        let _ = media.set(position);
-        let _ = media.items(position, |_| {});
-        let mut payload = vec![0; stored_max(set.header.buffer_bytes as usize)];
-        for family in 0..media.family_count() {
-            let Ok(mut stream) = media.stream(family, position) else {
-                continue;
-            };
-            while let Ok(Some(block)) = stream.next(&mut payload) {
-                let header = &block.header;
-                let _ = manifest::decode(&block.manifest, header.plain_len);
-                let payload = &payload[..header.stored_len as usize];
-                let mut plain = vec![0; header.plain_len as usize];
-                if !plain.is_empty()
-                    && crc32c(payload) == header.stored_crc
-                    && decompressor
-                        .decompress(header.algorithm, payload, &mut plain)
-                        .is_ok()
-                {
-                    decoded += 1;
-                }
-            }
-        }
-    }
-    decoded
 }
 
 /// Appends to the media; what is reported as written must be there.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod alloc;
+pub mod everything;
 pub mod forge;
 pub mod interposed;
 pub mod tools;

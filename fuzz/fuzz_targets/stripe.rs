@@ -1,0 +1,12 @@
+//! A stripe of any bytes, alone.
+#![no_main]
+
+#[path = "../../crates/media/tests/support/mod.rs"]
+mod support;
+
+use libfuzzer_sys::fuzz_target;
+use support::everything::read_everything;
+
+fuzz_target!(|bytes: &[u8]| {
+    read_everything(&support::devices(&[bytes.to_vec()]));
+});
