@@ -204,10 +204,9 @@ mod tests {
         let mut lengths = [0; SYMBOLS];
         (lengths[7], lengths[300], lengths[9], lengths[8]) = (2, 1, 3, 3);
         let codes = codes(&lengths);
-        assert_eq!(codes[300], 1);
-        assert_eq!(codes[7], 0b10 << 4 | 2);
-        assert_eq!(codes[8], 0b110 << 4 | 3);
-        assert_eq!(codes[9], 0b111 << 4 | 3);
+        let code = |symbol: usize| (codes[symbol] >> 4, codes[symbol] & 15);
+        assert_eq!([code(300), code(7)], [(0b0, 1), (0b10, 2)]);
+        assert_eq!([code(8), code(9)], [(0b110, 3), (0b111, 3)]);
         assert_eq!(codes.iter().filter(|code| **code != 0).count(), 4);
     }
 }

@@ -48,7 +48,10 @@ pub(super) fn parse<const DEPTH: usize>(
     while at < search_end {
         let mut found = matcher.find::<DEPTH>(window, at, end - at);
         if found.score < SCORE_MIN {
-            at += 1 + (at - literals_from) / LITERALS_PER_SKIP;
+            at += 1;
+            if at >= literals_from + LITERALS_PER_SKIP {
+                at += (at - literals_from) / LITERALS_PER_SKIP;
+            }
             continue;
         }
         let mut inserted_to = at + 1;

@@ -46,10 +46,8 @@ impl Window {
     #[inline(always)]
     pub(super) fn u64_at(&self, at: usize) -> u64 {
         let at = at & POSITION;
-        let bytes = &self.bytes[at..at + 8];
-        u64::from_le_bytes([
-            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
-        ])
+        let bytes = self.bytes[at..at + 8].try_into();
+        u64::from_le_bytes(bytes.expect("eight of them"))
     }
 
     /// How many bytes from `a` and `b` on are equal, at most `max`; the first `known` are.
