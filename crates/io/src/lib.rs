@@ -19,7 +19,7 @@ mod sim;
 mod storage;
 mod throttle;
 
-pub use checksum::{crc32c, crc32c_append, is_zero};
+pub use checksum::{crc32c, crc32c_append, crc32c_join, is_zero};
 pub use clock::{Clock, HostClock, SimClock};
 pub use gate::{Gate, Pass};
 pub use host::{Host, drop_from_cache};

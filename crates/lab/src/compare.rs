@@ -7,7 +7,9 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{BackupRequest, DeviceSpec, House, Request, SourceSpec};
 
 use crate::platform;
-use crate::report::{At, Axis, Chart, Column, Form, Positions, Report, Section, Series, Table};
+use crate::report::{
+    At, Axis, Chart, Column, Form, Positions, Report, Section, Series, Table, counted,
+};
 use crate::scratch::Scratch;
 use crate::spread::{Spread, median};
 use crate::taken::{Taken, take};
@@ -181,16 +183,17 @@ fn section(name: &str, spec: &CompareSpec, rounds: &Rounds) -> Section {
         series: vec![Series::new(title, rounds.iter().map(value).collect())],
     };
     let target = match spec.dirs.len() {
-        0 => "stripes to NUL".to_owned(),
-        1 => "stripes in one directory".to_owned(),
-        dirs => format!("stripes in {dirs} directories"),
+        0 => "to NUL".to_owned(),
+        1 => "in one directory".to_owned(),
+        dirs => format!("in {dirs} directories"),
     };
     Section {
         heading: name.to_owned(),
         prose: vec![format!(
-            "{} {target}; medians of {} alternating rounds. MB/s is SQL Server's figure: 2^20 bytes of \
+            "{} {target}; medians of {}, alternating. MB/s is SQL Server's figure: 2^20 bytes of \
              the database per second. CPU is the whole machine's, CPU time this program's.",
-            spec.stripes, spec.rounds
+            counted(spec.stripes, "stripe"),
+            counted(spec.rounds, "round")
         )],
         table: Some(table),
         charts: vec![

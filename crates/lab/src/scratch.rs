@@ -76,9 +76,22 @@ impl Drop for Scratch {
     }
 }
 
+/// Removes `name` and all below it; a name that is not there is fine.
+pub fn remove_all(dir: &dyn Dir, name: &Path) -> io::Result<()> {
+    match dir.stat(name) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        _ => {}
+    }
+    remove(dir, vec![(name.to_owned(), false)])
+}
+
 /// Removes all below `dir`.
 fn clear(dir: &dyn Dir) -> io::Result<()> {
-    let mut stack: Vec<(PathBuf, bool)> = children(dir, Path::new(""))?;
+    remove(dir, children(dir, Path::new(""))?)
+}
+
+/// Removes what is on the stack; `true` marks a directory that was emptied already.
+fn remove(dir: &dyn Dir, mut stack: Vec<(PathBuf, bool)>) -> io::Result<()> {
     while let Some((name, emptied)) = stack.pop() {
         if dir.stat(&name)?.kind != FileKind::Dir {
             dir.remove_file(&name)?;

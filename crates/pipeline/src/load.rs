@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
-use longshore_io::{Buffer, Pass, Pool, Via, crc32c};
+use longshore_io::{Buffer, Pass, Pool, Via, crc32c, crc32c_append, crc32c_join};
 use longshore_media::block::{head_len, put_head};
 use longshore_media::header::MANIFEST_MAX;
 use longshore_media::manifest::{MarkKind, PATH_MAX};
@@ -302,36 +302,34 @@ impl Shared<'_> {
         mut output: Buffer,
     ) -> Ready {
         let n = job.plain_len;
-        let (plain_crc, stored_len) = match self.request.algorithm {
-            _ if n == 0 => (0, 0),
+        let (plain_crc, stored_crc, stored_len) = match self.request.algorithm {
+            _ if n == 0 => (crc32c(&[]), crc32c(&[]), 0),
             Algorithm::None => {
                 let frame = none_frame(n);
                 let data = place.payload + NoneFrame::PREFIX_LEN;
                 output[place.payload..data].copy_from_slice(&frame.prefix);
                 output[data + n..][..NoneFrame::SUFFIX_LEN].copy_from_slice(&frame.suffix);
-                (
-                    crc32c(&output[data..data + n]),
-                    NoneFrame::PREFIX_LEN + n + NoneFrame::SUFFIX_LEN,
-                )
+                // Only the frame was added, so the data is looked at once for both checksums.
+                let plain_crc = crc32c(&output[data..data + n]);
+                let stored_crc = crc32c_join(crc32c(&frame.prefix), plain_crc, n as u64);
+                let stored_crc = crc32c_append(stored_crc, &frame.suffix);
+                let stored_len = NoneFrame::PREFIX_LEN + n + NoneFrame::SUFFIX_LEN;
+                (plain_crc, stored_crc, stored_len)
             }
             _ => {
-                let crc = crc32c(&input[..n]);
-                (
-                    crc,
-                    compressor
-                        .compress(&input[..n], &mut output[place.payload..])
-                        .len,
-                )
+                let plain_crc = crc32c(&input[..n]);
+                let payload = &mut output[place.payload..];
+                let stored_len = compressor.compress(&input[..n], payload).len;
+                (plain_crc, crc32c(&payload[..stored_len]), stored_len)
             }
         };
         let end = place.payload + stored_len;
-        let stored_crc = crc32c(&output[place.payload..end]);
         let header = BlockHeader {
             set: self.set,
             sequence: job.sequence,
             plain_len: n as u32,
             stored_len: stored_len as u32,
-            plain_crc: if n == 0 { crc32c(&[]) } else { plain_crc },
+            plain_crc,
             stored_crc,
             manifest_crc: 0,
             manifest_len: 0,

@@ -19,7 +19,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{BackupRequest, DeviceSpec, House, Request, SourceSpec};
 
 use crate::platform;
-use crate::report::Report;
+use crate::report::{Report, counted};
 use crate::scratch::Scratch;
 use crate::taken::{Taken, take};
 use corpus::Corpus;
@@ -36,6 +36,8 @@ pub struct BenchSpec {
     pub rounds: usize,
     /// Stripe counts at which QAT_DEFLATE and MS_XPRESS are compared.
     pub stripes: Vec<usize>,
+    /// Names and sources whose backups and restores are measured for memory alone.
+    pub large: Vec<(String, SourceSpec)>,
     /// The program whose memory and ceilings are measured from outside.
     pub program: PathBuf,
 }
@@ -63,23 +65,26 @@ pub fn bench(house: &House, spec: &BenchSpec, on_step: &dyn Fn(&str)) -> Result<
     platform.push((
         "Source".into(),
         format!(
-            "{}, {:.1} MB (10^6) in {} files",
+            "{}, {:.1} MB (10^6) in {}",
             platform::name_of(&spec.source),
             corpus.bytes as f64 / 1e6,
-            corpus.files()
+            counted(corpus.files(), "file")
         ),
     ));
     let clock = &*house.clock;
     let outside = Outside {
         clock,
         program: &spec.program,
-        source: &spec.source,
         scratch: &scratch,
     };
     corpus.warm(clock)?;
     // Memory first: a child's peak is never told below what this process had when it started the child.
-    let peaks = outside.peaks(on_step)?;
-    let ceilings = outside.ceilings(corpus.bytes, on_step)?;
+    let mut peaks = outside.peaks(&spec.source, on_step)?;
+    for (name, source) in &spec.large {
+        on_step(&format!("memory: {name}"));
+        peaks.extend(outside.peak(source, name, "QAT_DEFLATE", 1)?);
+    }
+    let ceilings = outside.ceilings(&spec.source, corpus.bytes, on_step)?;
     let bench = Bench {
         house,
         source: &spec.source,
@@ -91,12 +96,14 @@ pub fn bench(house: &House, spec: &BenchSpec, on_step: &dyn Fn(&str)) -> Result<
         .map(|n| bench.round(&|step| on_step(&format!("round {n} of {count}: {step}"))))
         .collect();
     let rounds = rounds?;
-    corpus.warm(clock)?;
     let mut against = Vec::new();
     for &stripes in &spec.stripes {
-        on_step(&format!("MS_XPRESS and QAT_DEFLATE with {stripes} stripes"));
+        on_step(&format!(
+            "MS_XPRESS and QAT_DEFLATE with {}",
+            counted(stripes, "stripe")
+        ));
         let one = |algorithm| {
-            let taken = bench.backup(algorithm, scratch.stripes(stripes))?;
+            let taken = bench.backup_warm(algorithm, scratch.stripes(stripes))?;
             scratch.clear()?;
             anyhow::Ok(taken)
         };

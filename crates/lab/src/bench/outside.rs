@@ -12,6 +12,7 @@ use longshore_pipeline::{DeviceSpec, SourceSpec};
 use serde_json::Value;
 
 use super::corpus::Corpus;
+use crate::report::counted;
 use crate::scratch::Scratch;
 
 /// Peers are given that many file names at most; more do not fit a command line safely.
@@ -45,7 +46,6 @@ pub struct Peer {
 pub struct Outside<'a> {
     pub clock: &'a dyn longshore_io::Clock,
     pub program: &'a Path,
-    pub source: &'a SourceSpec,
     pub scratch: &'a Scratch,
 }
 
@@ -78,10 +78,15 @@ impl Outside<'_> {
         })
     }
 
-    fn backup(&self, devices: &[DeviceSpec], more: &[String]) -> Result<Answer> {
+    fn backup(
+        &self,
+        source: &SourceSpec,
+        devices: &[DeviceSpec],
+        more: &[String],
+    ) -> Result<Answer> {
         self.run(|command| {
             command.arg("backup");
-            match self.source {
+            match source {
                 SourceSpec::Sqlite(path) => command.arg(path),
                 SourceSpec::Files(paths) => command.args(paths),
             };
@@ -107,40 +112,54 @@ impl Outside<'_> {
         })
     }
 
-    /// Backup to disk and restore, with each algorithm and number of stripes.
-    pub fn peaks(&self, on_step: &dyn Fn(&str)) -> Result<Vec<Peak>> {
-        let mut peaks = Vec::new();
-        for (algorithm, stripes) in [
+    /// Backup to disk and restore, with several algorithms and numbers of stripes.
+    pub fn peaks(&self, source: &SourceSpec, on_step: &dyn Fn(&str)) -> Result<Vec<Peak>> {
+        let kinds = [
             ("QAT_DEFLATE", 1),
             ("QAT_DEFLATE", 8),
             ("ZSTD", 1),
             ("NONE", 1),
-        ] {
-            on_step(&format!("memory: {algorithm}, {stripes} stripes"));
-            let devices = self.scratch.stripes(stripes);
-            let more = ["--algorithm", algorithm].map(str::to_owned);
-            let answer = self.backup(&devices, &more)?;
-            peaks.push(peak(
-                format!("backup, {algorithm}, {stripes} stripes"),
-                &answer,
-            )?);
-            let answer = self.restore(&devices)?;
-            peaks.push(peak(
-                format!("restore, {algorithm}, {stripes} stripes"),
-                &answer,
-            )?);
-            self.scratch.clear()?;
+        ];
+        let mut peaks = Vec::new();
+        for (algorithm, stripes) in kinds {
+            let what = format!("{algorithm}, {}", counted(stripes, "stripe"));
+            on_step(&format!("memory: {what}"));
+            peaks.extend(self.peak(source, &what, algorithm, stripes)?);
         }
         Ok(peaks)
     }
 
+    /// One backup to disk and its restore.
+    pub fn peak(
+        &self,
+        source: &SourceSpec,
+        what: &str,
+        algorithm: &str,
+        stripes: usize,
+    ) -> Result<[Peak; 2]> {
+        let devices = self.scratch.stripes(stripes);
+        let more = ["--algorithm", algorithm].map(str::to_owned);
+        let backup = self.backup(source, &devices, &more)?;
+        let restore = self.restore(&devices)?;
+        self.scratch.clear()?;
+        Ok([
+            peak(format!("backup, {what}"), &backup)?,
+            peak(format!("restore, {what}"), &restore)?,
+        ])
+    }
+
     /// A rate that the source's size lets last some seconds, and half of a core.
-    pub fn ceilings(&self, bytes: u64, on_step: &dyn Fn(&str)) -> Result<Vec<Ceiling>> {
+    pub fn ceilings(
+        &self,
+        source: &SourceSpec,
+        bytes: u64,
+        on_step: &dyn Fn(&str),
+    ) -> Result<Vec<Ceiling>> {
         let nul = [DeviceSpec::Nul];
         let rate_mib = (bytes >> 20).div_ceil(4).max(1);
         on_step(&format!("--max-rate {rate_mib}M"));
         let more = ["--max-rate".to_owned(), format!("{rate_mib}M")];
-        let answer = self.backup(&nul, &more)?;
+        let answer = self.backup(source, &nul, &more)?;
         let rate = Ceiling {
             what: "--max-rate".into(),
             asked: rate_mib as f64,
@@ -150,7 +169,7 @@ impl Outside<'_> {
         let percent = 50.0 / facts::cores() as f64;
         on_step(&format!("--max-cpu {percent}"));
         let more = ["--max-cpu".to_owned(), percent.to_string()];
-        let answer = self.backup(&nul, &more)?;
+        let answer = self.backup(source, &nul, &more)?;
         let used = answer.ended.usage.cpu().as_secs_f64() / answer.wall_s;
         let cpu = Ceiling {
             what: "--max-cpu".into(),

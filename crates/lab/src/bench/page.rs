@@ -6,7 +6,7 @@ use super::Findings;
 use super::bare::{Bare, Price};
 use super::rounds::{ALGORITHMS, NUL_STRIPES, Round};
 use crate::report::{
-    At, Axis, Cell, Chart, Column, Form, Positions, Report, Section, Series, Table,
+    At, Axis, Cell, Chart, Column, Form, Positions, Report, Section, Series, Table, counted,
 };
 use crate::spread::{Spread, median};
 use crate::sweep::Ratios;
@@ -137,14 +137,14 @@ fn parts(found: &Findings) -> Section {
     Section {
         heading: "The parts, bare".into(),
         prose: vec![format!(
-            "Each part alone on one core, over the same {} files and {:.1} MB, in blocks of 1 MiB, at level \
+            "Each part alone on one core, over the same {} and {:.1} MB, in blocks of 1 MiB, at level \
              LOW. The limit of a backup is {} cores ÷ (1/codec + 1/page-cache read + 1/each checksum); there \
-             is one checksum of the plain bytes and one of the stored bytes. Medians of {} rounds; bare parts \
+             is one checksum of the plain bytes and one of the stored bytes. Medians of {}; bare parts \
              and pipeline alternate within each round. GB is 10^9 bytes.",
-            found.files,
+            counted(found.files, "file"),
             found.bytes as f64 / 1e6,
             found.cores,
-            found.rounds.len()
+            counted(found.rounds.len(), "round")
         )],
         table: Some(Table {
             columns: vec![
@@ -179,7 +179,7 @@ fn nul(found: &Findings, goals: &mut Goals) -> Section {
             let limit = limit(found, |b| b.backup(a));
             let cpu = mid(found, |r| of_nul(r, a, stripes).map(Taken::cpu_s_per_gb));
             let sum = mid(found, |r| Some(r.bare.backup(a).cpu_s));
-            let what = format!("{a} to NUL, {stripes} stripes");
+            let what = format!("{a} to NUL, {}", counted(stripes, "stripe"));
             let (goal, met) = match a {
                 Algorithm::None => (
                     format!("≥ {NONE_GB_PER_S} GB/s"),

@@ -111,6 +111,14 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
+/// `1 file`, `2 files`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
 /// One plot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chart {

@@ -5,7 +5,9 @@ use longshore_codec::Algorithm;
 use longshore_pipeline::{BackupRequest, DeviceSpec, House, Request, SourceSpec};
 
 use crate::platform;
-use crate::report::{At, Axis, Chart, Column, Form, Positions, Report, Section, Series, Table};
+use crate::report::{
+    At, Axis, Chart, Column, Form, Positions, Report, Section, Series, Table, counted,
+};
 use crate::spread::{Spread, median};
 use crate::taken::{Taken, take};
 
@@ -147,10 +149,11 @@ fn report(
     let section = Section {
         heading: "Buffers".into(),
         prose: vec![format!(
-            "Backups to NUL with {}; medians of {} rounds. BUFFERCOUNT bounds memory: each buffer is \
+            "Backups to NUL with {}; medians of {}. BUFFERCOUNT bounds memory: each buffer is \
              MAXTRANSFERSIZE for input and as much again for output. With fewer buffers than workers, fewer \
              workers run. MB/s is SQL Server's figure: 2^20 bytes of the database per second.",
-            spec.algorithm, spec.rounds
+            spec.algorithm,
+            counted(spec.rounds, "round")
         )],
         table: Some(table),
         charts: vec![

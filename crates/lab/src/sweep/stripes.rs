@@ -9,7 +9,7 @@ use longshore_pipeline::{BackupRequest, DeviceSpec, House, Request, SourceSpec};
 
 use crate::platform;
 use crate::report::{
-    At, Axis, Cell, Chart, Column, Form, Positions, Report, Section, Series, Table,
+    At, Axis, Cell, Chart, Column, Form, Positions, Report, Section, Series, Table, counted,
 };
 use crate::scratch::Scratch;
 use crate::taken::{Taken, pause, take};
@@ -60,7 +60,7 @@ pub fn stripes(house: &House, spec: &StripesSpec, on_step: &dyn Fn(&str)) -> Res
         number += 1;
         let target = match devices[0] {
             DeviceSpec::Nul => "to NUL".to_owned(),
-            _ => format!("{} stripes", devices.len()),
+            _ => format!("to {}", counted(devices.len(), "stripe")),
         };
         let mut request = BackupRequest::new(spec.source.clone(), devices);
         request.algorithm = algorithm;

@@ -25,6 +25,8 @@ const STRIPES_QUICK: [usize; 3] = [1, 4, 16];
 const PAUSE: Duration = Duration::from_secs(5);
 /// The published study's MAXTRANSFERSIZE.
 const STUDY_BUFFER_BYTES: usize = 4 << 20;
+const LARGE_BYTES: u64 = 10_000_000_000;
+const LARGE_FILES: usize = 1_000_000;
 const ROUNDS: usize = 3;
 const BENCH_ROUNDS: usize = 5;
 
@@ -150,6 +152,10 @@ fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
     let stocked = &options.stocked;
     let (_, source) = source(stocked, SampleKind::Stae, context)?;
     let program = std::env::current_exe().map_err(|e| failure(e.into()))?;
+    let large = match options.large {
+        true => large_sources(&stocked.work, context)?,
+        false => Vec::new(),
+    };
     let rounds = options.rounds.map(usize::from);
     let spec = BenchSpec {
         source,
@@ -160,11 +166,33 @@ fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
         } else {
             sweep::STRIPES.to_vec()
         },
+        large,
         program,
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = bench(&house(context), &spec, &step).map_err(failure)?;
     answer(&report, &options.written, context)
+}
+
+/// What memory must not depend on: much data, and many names.
+fn large_sources(work: &Path, context: &Context) -> Result<Vec<(String, SourceSpec)>, Failure> {
+    let storage = &*context.storage;
+    let database = stock::sample_in(
+        storage,
+        work,
+        SampleKind::Stae,
+        LARGE_BYTES,
+        &teller(context),
+    );
+    let database = SourceSpec::Sqlite(database.map_err(failure)?);
+    let tree = stock::tree_in(storage, work, LARGE_FILES).map_err(failure)?;
+    Ok(vec![
+        ("a database of 10 GB".to_owned(), database),
+        (
+            "a million small files".to_owned(),
+            SourceSpec::Files(vec![tree]),
+        ),
+    ])
 }
 
 /// What a study backs up, with a name for it.
@@ -245,16 +273,22 @@ fn write(path: &Path, text: &str, context: &Context) -> Result<(), Failure> {
     })
 }
 
-/// The pipeline's refusals keep their numbers; what the lab itself says has none.
+/// The pipeline's refusals keep their numbers. Of what the lab says itself, the system's refusals are the
+/// target's, everything else is about what was asked for.
 fn failure(error: anyhow::Error) -> Failure {
-    match error.downcast::<Error>() {
-        Ok(error) => error.into(),
-        Err(error) => Failure {
-            exit: Exit::Target,
-            number: None,
-            text: error.to_string(),
-            causes: error.chain().skip(1).map(ToString::to_string).collect(),
-            hint: Some("`longshore lab --help` explains the options".to_owned()),
-        },
+    let error = match error.downcast::<Error>() {
+        Ok(error) => return error.into(),
+        Err(error) => error,
+    };
+    let exit = match error.chain().any(|e| e.is::<std::io::Error>()) {
+        true => Exit::Target,
+        false => Exit::Usage,
+    };
+    Failure {
+        exit,
+        number: None,
+        text: error.to_string(),
+        causes: error.chain().skip(1).map(ToString::to_string).collect(),
+        hint: Some("`longshore lab --help` explains the options".to_owned()),
     }
 }

@@ -220,6 +220,12 @@ pub struct Bench {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
+    /// Measure memory also with a 10 GB database and a tree of a million files; takes many minutes.
+    ///
+    /// Both are built in --work and kept there; 40 GB must be free.
+    #[arg(long)]
+    pub large: bool,
+
     /// Interleaved rounds; the medians count [default: 5, with --quick 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
