@@ -120,7 +120,7 @@ impl Encoder {
         let (window, matcher, sequences) = (&self.window, &mut self.matcher, &mut self.sequences);
         match &mut self.level {
             Level::Fast => lazy::parse::<1>(window, matcher, Policy::FAST, sequences),
-            Level::Normal => lazy::parse::<4>(window, matcher, Policy::NORMAL, sequences),
+            Level::Normal => lazy::parse::<5>(window, matcher, Policy::NORMAL, sequences),
             Level::High(optimal) => optimal.parse(window, matcher, sequences),
         }
         self.stream.write(window, sequences, out)
