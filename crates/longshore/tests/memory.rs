@@ -171,8 +171,8 @@ fn the_limit_on_the_rate_holds() {
         let rate = (40.0 - 1.0) / used.wall.as_secs_f64();
         println!("{:?}: {rate:.1} MiB/s of 20", args[0]);
         assert!(rate <= 20.0 * 1.1, "{args:?}: {rate} MiB/s");
-        // Other programs may slow it down, but not by so much.
-        assert!(rate >= 20.0 * 0.6, "{args:?}: {rate} MiB/s");
+        // Other programs may slow it down a great deal; a limit taken for ten times less would show.
+        assert!(rate >= 20.0 * 0.15, "{args:?}: {rate} MiB/s");
     }
 }
 
