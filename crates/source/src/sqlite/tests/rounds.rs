@@ -197,7 +197,8 @@ fn checkpoints_under_the_snapshot_change_only_pages_that_come_from_the_log() {
     let source = opened(&path).unwrap();
     drop(older);
     let before = file_bytes(&source);
-    other.run(REWRITE);
+    // Few pages: a checkpoint leaves out those whose last frame lies behind the snapshot.
+    other.run("UPDATE account SET balance = balance + 1 WHERE id = 1");
     // The older reader's process may take a moment to be gone.
     let mut copied = false;
     for _ in 0..500 {
