@@ -279,6 +279,11 @@ def xpress_chunk(chunk, plain_len):
                 length = number(2) or number(4)
                 need(length >= 15, "an XPRESS match length is too short for its form")
         copy_match(out, 0, (1 << bits) + take(bits), length + 3, plain_len)
+    ended = at == len(chunk)
+    symbol, size = table[register >> left - 15]
+    if symbol == 256:
+        take(size)
+    need(ended or at == len(chunk), "an XPRESS chunk does not end where it should")
     return bytes(out)
 
 

@@ -98,6 +98,10 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
         return files(&media, options.position.unwrap_or(0), context);
     }
     let all = media.sets()?;
+    // Not among them: what stands where a set should, and cannot be read.
+    for error in media.unreadable()? {
+        context.output.warn(&error.to_string());
+    }
     if let Some(position) = options.position
         && all.iter().all(|s| s.header.position != position)
     {
