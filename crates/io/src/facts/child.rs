@@ -1,18 +1,25 @@
 //! What another program has used, measured from outside.
 
+use std::fs;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
 
+use super::machine::kib_of;
 use super::process::{ProcessUsage, time};
+
+/// Peak memory is looked at this often; what grows in a program's last moments may be missed.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A program that has ended.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
-    /// By the kernel's account, threads and reaped children included. `rss_max_bytes` is never less than
-    /// what *this* process had resident when it started the other: exec keeps the mark.
+    /// By the kernel's account, threads and reaped children included; `rss_max_bytes` is the program's own.
     pub usage: ProcessUsage,
     /// Everything it wrote to standard output, where the command pipes that.
     pub stdout: Vec<u8>,
@@ -21,42 +28,62 @@ pub struct Ended {
 /// Starts a program, waits for its end and says what it has used. Blocks.
 pub fn run_to_end(command: &mut Command) -> io::Result<Ended> {
     let mut child = command.spawn()?;
-    let mut stdout = Vec::new();
-    let heard = match child.stdout.take() {
-        Some(mut pipe) => pipe.read_to_end(&mut stdout),
-        None => Ok(0),
-    };
     let pid = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
+    let pipe = child.stdout.take();
+    let (ended, peak) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            // The kernel's own figure for a child that has ended, `ru_maxrss`, begins with what we had
+            // resident when we started it: exec keeps that mark. This one belongs to the new program.
+            while !ended.load(Relaxed) {
+                peak.fetch_max(rss_max_bytes(pid).unwrap_or(0), Relaxed);
+                thread::park_timeout(LOOK);
+            }
+        });
+        let mut stdout = Vec::new();
+        let heard = pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut stdout));
+        let waited = wait(pid);
+        ended.store(true, Relaxed);
+        watch.thread().unpark();
+        let (status, usage) = waited?;
+        heard?;
+        Ok(Ended {
+            status,
+            usage: ProcessUsage {
+                cpu_user: time(usage.ru_utime),
+                cpu_system: time(usage.ru_stime),
+                rss_max_bytes: peak.load(Relaxed),
+            },
+            stdout,
+        })
+    })
+}
+
+/// `None` for a process that has ended.
+fn rss_max_bytes(pid: libc::pid_t) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    kib_of(&status, "VmHWM")
+}
+
+fn wait(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::uninit());
     loop {
-        // SAFETY: both places take what the call writes. The child is ours and `Child` has not waited for it.
+        // SAFETY: both places take what the call writes. The child is ours and nobody else waits for it.
         if unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) } == pid {
-            break;
+            // SAFETY: the call succeeded, so it is written.
+            return Ok((ExitStatus::from_raw(status), unsafe { usage.assume_init() }));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
     }
-    heard?;
-    // SAFETY: the call succeeded, so it is written.
-    let usage = unsafe { usage.assume_init() };
-    Ok(Ended {
-        status: ExitStatus::from_raw(status),
-        usage: ProcessUsage {
-            cpu_user: time(usage.ru_utime),
-            cpu_system: time(usage.ru_stime),
-            rss_max_bytes: usage.ru_maxrss.unsigned_abs().saturating_mul(1024),
-        },
-        stdout,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Stdio;
-    use std::time::Duration;
 
     #[test]
     fn work_output_and_status_of_a_child_are_seen() {
@@ -69,7 +96,20 @@ mod tests {
         assert_eq!(ended.status.code(), Some(3));
         assert_eq!(ended.stdout, b"100000\n");
         assert!(ended.usage.cpu() >= Duration::from_millis(10));
-        assert!(ended.usage.rss_max_bytes > 500_000);
+    }
+
+    #[test]
+    fn the_peak_is_the_childs_own_and_not_ours() {
+        let ours = std::hint::black_box(vec![1u8; 64 << 20]);
+        let peak = |script: &str| {
+            let ended = run_to_end(Command::new("sh").args(["-c", script]));
+            ended.unwrap().usage.rss_max_bytes
+        };
+        assert!((500_000..20 << 20).contains(&peak("sleep 0.1")));
+        // The shell keeps the value of a variable.
+        let large = "x=$(head -c 30000000 /dev/zero | tr '\\0' a); sleep 0.1";
+        assert!(peak(large) > 30_000_000);
+        drop(ours);
     }
 
     #[test]

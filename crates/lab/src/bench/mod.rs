@@ -78,7 +78,6 @@ pub fn bench(house: &House, spec: &BenchSpec, on_step: &dyn Fn(&str)) -> Result<
         scratch: &scratch,
     };
     corpus.warm(clock)?;
-    // Memory first: a child's peak is never told below what this process had when it started the child.
     let mut peaks = outside.peaks(&spec.source, on_step)?;
     for (name, source) in &spec.large {
         on_step(&format!("memory: {name}"));

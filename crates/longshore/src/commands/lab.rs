@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::Context;
 use crate::failure::{Exit, Failure};
 use crate::options::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
-use crate::output::bytes;
+use crate::output::{bytes, moment};
 
 const SAMPLE_BYTES: u64 = 1 << 30;
 const SAMPLE_BYTES_QUICK: u64 = 24 << 20;
@@ -127,7 +127,7 @@ fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
         };
         sweep::stripes(&house, &spec, &step)
     };
-    answer(&report.map_err(failure)?, &options.written, context)
+    answer(report.map_err(failure)?, &options.written, context)
 }
 
 fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
@@ -145,7 +145,7 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = compare(&house(context), &spec, &step).map_err(failure)?;
-    answer(&report, &options.written, context)
+    answer(report, &options.written, context)
 }
 
 fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
@@ -171,7 +171,7 @@ fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = bench(&house(context), &spec, &step).map_err(failure)?;
-    answer(&report, &options.written, context)
+    answer(report, &options.written, context)
 }
 
 /// What memory must not depend on: much data, and many names.
@@ -220,7 +220,15 @@ fn source(
 }
 
 /// Shows a report and writes it where it was asked for.
-fn answer(report: &Report, written: &Written, context: &Context) -> Result<Exit, Failure> {
+fn answer(mut report: Report, written: &Written, context: &Context) -> Result<Exit, Failure> {
+    let now_us = context.clock.wall_ns() / 1000;
+    let facts = [
+        ("Command", command_line()),
+        ("Ended", moment(now_us) + " UTC"),
+    ];
+    report
+        .platform
+        .extend(facts.map(|(name, value)| (name.to_owned(), value)));
     if let Some(path) = &written.html {
         write(path, &report.to_html().map_err(failure)?, context)?;
     }
@@ -228,8 +236,18 @@ fn answer(report: &Report, written: &Written, context: &Context) -> Result<Exit,
         write(path, &report.to_markdown(), context)?;
     }
     context.output.say(&report.to_text());
-    context.output.json(Exit::Done, report);
+    context.output.json(Exit::Done, &report);
     Ok(Exit::Done)
+}
+
+/// This process's own, so that the study can be repeated.
+fn command_line() -> String {
+    let quoted = |arg: std::ffi::OsString| match arg.to_string_lossy() {
+        plain if plain.chars().all(|c| !c.is_whitespace() && c != '\'') => plain.into_owned(),
+        other => format!("'{}'", other.replace('\'', "'\\''")),
+    };
+    let args: Vec<_> = std::env::args_os().skip(1).map(quoted).collect();
+    format!("longshore {}", args.join(" "))
 }
 
 /// Writes a small file whole or not at all; an existing one is replaced.

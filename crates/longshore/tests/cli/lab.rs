@@ -43,7 +43,7 @@ fn the_bench_measures_parts_pipeline_memory_and_ceilings() {
         rows.as_array().unwrap().clone()
     };
     for (heading, count) in [
-        ("The parts, bare", 10),
+        ("The parts, bare", 11),
         ("To NUL, warm cache", 8),
         ("To disk", 4),
         ("Cold cache", 1),
