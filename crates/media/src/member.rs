@@ -10,7 +10,7 @@
 //! - Whatever stands behind the last sealed part is one more part, unsealed.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::Error;
 use crate::device::{BackupDevice, DeviceClass, FamilyRead};
@@ -33,6 +33,8 @@ pub(crate) struct Member {
     pub pending: bool,
     /// A pipe's position: it cannot be opened twice.
     pub window: Mutex<Option<Window>>,
+    /// Found once: an opened media set is what it was when it was first asked.
+    parts: OnceLock<Vec<Part>>,
 }
 
 /// One family's part of a set, as found on its stripe.
@@ -118,6 +120,7 @@ impl Member {
             device_index,
             pending,
             window: Mutex::new(kept),
+            parts: OnceLock::new(),
         })
     }
 
@@ -165,17 +168,34 @@ impl Member {
     }
 
     /// All sets on this stripe in order of position; only the last may be unsealed.
-    pub fn parts(&self) -> Result<Vec<Part>, Error> {
+    pub fn parts(&self) -> Result<&[Part], Error> {
+        if let Some(parts) = self.parts.get() {
+            return Ok(parts);
+        }
         let Some(len) = self.read.len_bytes()? else {
             return Err(Error::Unsupported {
                 device: self.device.clone(),
                 action: "list its sets",
             });
         };
-        match self.parts_backward(len)? {
-            Some(parts) => Ok(parts),
-            None => self.parts_forward(len),
-        }
+        let parts = match self.parts_backward(len)? {
+            Some(parts) => parts,
+            None => self.parts_forward(len)?,
+        };
+        Ok(self.parts.get_or_init(|| parts))
+    }
+
+    /// What stands here of the set at a 1-based position.
+    pub fn part(&self, position: u32) -> Result<&Part, Error> {
+        let parts = self.parts()?;
+        let index = (position as usize).checked_sub(1);
+        index
+            .and_then(|i| parts.get(i))
+            .ok_or_else(|| Error::NoSuchSet {
+                device: self.device.clone(),
+                position,
+                count: parts.len() as u32,
+            })
     }
 
     /// The parts along the chain of trailers; `None` when that does not explain every byte.

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::device::BackupDevice;
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
-use crate::member::{Member, Part, Seal};
+use crate::member::{Member, Part};
 use crate::record::{Container, Malformed};
 use crate::stream::BlockStream;
 use crate::window::Window;
@@ -265,10 +265,10 @@ impl MediaSet {
     }
 
     /// What stands at each position on each family.
-    fn rows(&self) -> Result<Vec<Row>, Error> {
+    fn rows(&self) -> Result<Vec<Row<'_>>, Error> {
         let mut parts = Vec::with_capacity(self.members.len());
         for member in &self.members {
-            parts.push(member.parts()?.into_iter());
+            parts.push(member.parts()?.iter());
         }
         let mut rows = Vec::new();
         loop {
@@ -295,7 +295,7 @@ impl MediaSet {
         }
         let last = complete.checked_sub(1).map(|i| &rows[i]);
         let tail = |(i, member): (usize, &Member)| {
-            let seal = last.and_then(|row| row.parts[i].as_ref()?.seal.as_ref());
+            let seal = last.and_then(|row| row.parts[i]?.seal.as_ref());
             Tail {
                 end: seal.map_or(member.sets_offset, |s| s.end),
                 last_trailer: seal.map_or(0, |s| s.offset),
@@ -318,8 +318,8 @@ impl MediaSet {
         let window = match kept {
             Some(window) => window,
             None => {
-                let (part, _) = member_part(member, position)?;
-                Window::new(member.device.clone(), member.read.clone(), part.offset)?
+                let offset = member.part(position)?.offset;
+                Window::new(member.device.clone(), member.read.clone(), offset)?
             }
         };
         BlockStream::begin(window, &member.header, position)
@@ -328,12 +328,12 @@ impl MediaSet {
     /// Calls `each` with every manifest item of a complete set, family by family, from the index alone.
     pub fn items(&self, position: u32, mut each: impl FnMut(Item)) -> Result<(), Error> {
         for member in &self.members {
-            let (part, seal) = member_part(member, position)?;
-            let seal = seal.ok_or_else(|| Error::Incomplete {
+            let part = member.part(position)?;
+            let seal = part.seal.as_ref().ok_or_else(|| Error::Incomplete {
                 device: member.device.clone(),
                 position,
             })?;
-            member.chunks(&part, &seal, |offset, chunk| {
+            member.chunks(part, seal, |offset, chunk| {
                 for row in chunk.rows {
                     manifest::decode(&row.manifest, row.plain_len)
                         .map_err(|e| member.damaged(offset, e))?
@@ -347,38 +347,20 @@ impl MediaSet {
     }
 }
 
-/// What one family holds of the set at a position.
-fn member_part(member: &Member, position: u32) -> Result<(Part, Option<Seal>), Error> {
-    let mut parts = member.parts()?;
-    let count = parts.len() as u32;
-    match (position as usize).checked_sub(1) {
-        Some(i) if i < parts.len() => {
-            let part = parts.swap_remove(i);
-            let seal = part.seal.clone();
-            Ok((part, seal))
-        }
-        _ => Err(Error::NoSuchSet {
-            device: member.device.clone(),
-            position,
-            count,
-        }),
-    }
-}
-
 /// One position of a media set: each family's part, in family order.
-struct Row {
+struct Row<'a> {
     position: u32,
-    parts: Vec<Option<Part>>,
+    parts: Vec<Option<&'a Part>>,
 }
 
-impl Row {
+impl<'a> Row<'a> {
     /// The set's header from the first family where it can be read.
     ///
     /// Errors: damage, a newer version's header, or [`Error::Incomplete`] where a crash may be the cause.
-    fn header(&self, media: &MediaSet) -> Result<&SetHeader, Error> {
+    fn header(&self, media: &MediaSet) -> Result<&'a SetHeader, Error> {
         let mut error = None;
         for (part, member) in self.parts.iter().zip(&media.members) {
-            match part.as_ref().map(|p| (p.offset, &p.header)) {
+            match part.map(|p| (p.offset, &p.header)) {
                 Some((_, Ok(header))) => return Ok(header),
                 Some((offset, Err(what))) if error.is_none() => {
                     error = Some((member, offset, *what))
@@ -398,12 +380,18 @@ impl Row {
 
     /// The first family's trailer when the set is complete; otherwise the index of the first family
     /// that lacks its own or contradicts the others.
-    fn trailer(&self) -> Result<&SetTrailer, usize> {
+    fn trailer(&self) -> Result<&'a SetTrailer, usize> {
         let mut first: Option<&SetTrailer> = None;
+        let mut header: Option<&SetHeader> = None;
         let (mut blocks, mut stored) = (0u64, 0u64);
         for (i, part) in self.parts.iter().enumerate() {
-            let part = part.as_ref().ok_or(i)?;
+            let part = part.ok_or(i)?;
             let seal = part.seal.as_ref().ok_or(i)?;
+            if let Ok(found) = &part.header
+                && *header.get_or_insert(found) != found
+            {
+                return Err(i);
+            }
             if !agree_on_totals(first.get_or_insert(&seal.trailer), &seal.trailer) {
                 return Err(i);
             }

@@ -212,3 +212,19 @@ fn the_nul_device_takes_everything_and_gives_nothing_back() {
     write_set(&devices, &shape, &small_tree()).unwrap();
     assert_eq!(refused(&devices).0, 3201);
 }
+
+#[test]
+fn headers_of_one_set_that_contradict_each_other_make_no_set() {
+    let whole = stripes();
+    let mut pieces = take_apart(Container::Zstd, &whole[1]);
+    // Other sizes on one family would be decoded into buffers of another.
+    put(&mut pieces[1].body, 36, (1u32 << 20).to_le_bytes());
+    let changed = put_together(Container::Zstd, &pieces);
+    let given = [whole[0].clone(), changed, whole[2].clone()];
+    let error = MediaSet::open(&devices(&given))
+        .unwrap()
+        .set(1)
+        .unwrap_err();
+    assert_eq!(error.number(), Some(3256));
+    assert!(error.to_string().contains("device stripe-1 "), "{error}");
+}
