@@ -434,11 +434,11 @@ fn a_media_directory_that_vanishes_is_never_a_success() {
                 let from = world.disk.steps() + step;
                 world.disk.remove_tree_at(from, "/m0/d");
                 let result = world.try_it(&at);
-                // How many steps there are depends on which stripe was ready: in this run there may have been none
-                // left in the directory.
+                // How many steps there are depends on which stripe was ready. Once the stripe has its name, what
+                // vanishes cannot be told from what is removed after success: only the last syncs follow.
                 let history = world.disk.history();
                 let last = history.iter().rposition(|(_, p)| p.starts_with("/m0/d"));
-                let touched = last.is_some_and(|last| last as u64 >= from);
+                let touched = last.is_some_and(|last| last as u64 >= from + 3);
                 assert!(result.is_err() || !touched, "{at}: reported success");
             }
         }
