@@ -476,12 +476,13 @@ class SetHeader:
         compatible = f.u(8)
         features(f.u(8))
         _expires = f.i(8)
-        f.zeros(32)
-        f.zeros(8)
+        parent, _system, _timeline = f.uuid(), f.u(8), f.u(4)
+        f.zeros(4)
+        _first_lsn = f.u(8)
         database, name, _description = f.text(512), f.text(512), f.text(1024)
         _machine, _user, _origin = f.text(256), f.text(256), f.text(4096)
         f.end(compatible)
-        need(backup_type == 1 and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
+        need(backup_type == 1 and parent.int == 0 and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
         need(1 <= position <= SETS_MAX and 1 <= buffer_bytes <= PLAIN_MAX, "a field is out of range")
         return SetHeader(bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name)
 
@@ -538,9 +539,10 @@ class Trailer:
         trailer = Trailer(
             f.uuid(), f.u(4), f.u(4), f.i(8), *(f.u(8) for _ in range(9)), f.u(4), f.u(4)
         )
-        f.zeros(80)
+        _last_lsn, _log_timeline = f.u(8), f.u(4)
+        f.zeros(68)
         f.end()
-        need(trailer.flags <= 1, "unknown flags")
+        need(trailer.flags <= 3, "unknown flags")
         return trailer
 
     def totals(self):

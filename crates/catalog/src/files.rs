@@ -87,6 +87,7 @@ mod tests {
             path: path.into(),
             kind: EntryKind::File,
             first: false,
+            based: false,
             mode: 0o644,
             uid: 0,
             gid: 0,

@@ -89,6 +89,7 @@ impl BackupRecord {
             header,
             totals: Totals {
                 damaged: trailer.damaged,
+                log: trailer.log,
                 finish_us: trailer.finish_us,
                 plain_bytes: trailer.plain_bytes_total,
                 entries: trailer.entries_total,

@@ -116,7 +116,10 @@ fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Res
     };
     let kind = match header.backup_type {
         BackupType::Database => "D",
+        BackupType::Differential => "I",
     };
+    // Sources without a log have no places in it.
+    let lsn = |n: u64| (n > 0).then(|| count(n));
     let flag = |on: bool, bit: i64| if on { bit } else { 0 };
     let flags = FLAG_CHECKSUMS
         | FLAG_ALWAYS
@@ -151,6 +154,13 @@ fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Res
                 &local_text(tx, totals.finish_us, zone)?,
             ),
             ("type", &kind),
+            ("first_lsn", &lsn(header.log.first_lsn)),
+            ("last_lsn", &lsn(totals.log.last_lsn)),
+            ("checkpoint_lsn", &lsn(header.log.first_lsn)),
+            (
+                "differential_base_guid",
+                &header.parent.map(|set| set.to_string()),
+            ),
             ("backup_size", &count(totals.plain_bytes)),
             ("database_name", &header.database),
             ("server_name", &text(&header.machine)),

@@ -32,6 +32,7 @@ fn entry(path: &str, kind: EntryKind, len: u64) -> Item {
         path: path.into(),
         kind,
         first: true,
+        based: false,
         mode: 0o666,
         uid: 0,
         gid: 0,
@@ -110,6 +111,8 @@ fn craft(path: &Path, claims: &Claims, blocks: &[Block]) {
         buffer_bytes: claims.buffer_bytes,
         page_bytes: 0,
         copy_only: false,
+        parent: None,
+        log: Default::default(),
         expires_us: None,
         time_zone: 0,
         database: "hostile".into(),
@@ -167,6 +170,7 @@ fn craft(path: &Path, claims: &Claims, blocks: &[Block]) {
     }
     writer.families[0].finish_data().unwrap();
     let totals = Totals {
+        log: Default::default(),
         damaged: false,
         finish_us: 0,
         plain_bytes: claims.plain_bytes.unwrap_or(plain_bytes),

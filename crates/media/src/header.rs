@@ -29,8 +29,12 @@ const SOFTWARE_MAX: usize = 128;
 const PLACE_MAX: usize = 256;
 const ORIGIN_MAX: usize = 4096;
 
-/// Incompatible features this version understands: none beyond the base format.
+/// Incompatible features of a media set that this version understands: none beyond the base format.
 pub const INCOMPATIBLE_KNOWN: u64 = 0;
+/// The set holds only what differs from its parent: set header, incompatible bit 1.
+pub const INCOMPATIBLE_DIFFERENTIAL: u64 = 1 << 1;
+/// Incompatible features of a set that this version understands.
+pub const SET_INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_DIFFERENTIAL;
 /// Compatible features this version writes: none.
 pub const COMPATIBLE_WRITTEN: u64 = 0;
 
@@ -145,6 +149,27 @@ fn flag(n: u8) -> Result<bool, Malformed> {
 pub enum BackupType {
     /// A whole database (T-SQL type `D`).
     Database = 1,
+    /// What differs from the parent set (T-SQL type `I`).
+    Differential = 2,
+}
+
+/// Which database it is, and where in its log the set begins. All zero for sources without a log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogStart {
+    /// PostgreSQL's system identifier.
+    pub system: u64,
+    pub timeline: u32,
+    /// Replay begins here.
+    pub first_lsn: u64,
+}
+
+/// How far the log is needed to make the set consistent. All zero for sources without a log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogEnd {
+    pub timeline: u32,
+    pub last_lsn: u64,
+    /// The set itself holds the log from its first to its last place.
+    pub included: bool,
 }
 
 /// First record of a backup set, the same on every family.
@@ -164,6 +189,9 @@ pub struct SetHeader {
     /// 0 where the source has no pages.
     pub page_bytes: u32,
     pub copy_only: bool,
+    /// The set that this one differs from; with [`BackupType::Differential`] only, and always then.
+    pub parent: Option<Uuid>,
+    pub log: LogStart,
     /// When the set may be overwritten by INIT without SKIP.
     pub expires_us: Option<i64>,
     /// Offset of local time from UTC when the backup started, in quarter hours.
@@ -205,11 +233,19 @@ impl SetHeader {
         let flags = if self.copy_only { FLAG_COPY_ONLY } else { 0 };
         out.extend_from_slice(&flags.to_le_bytes());
         out.extend_from_slice(&COMPATIBLE_WRITTEN.to_le_bytes());
-        out.extend_from_slice(&INCOMPATIBLE_KNOWN.to_le_bytes());
+        let differential = self.backup_type == BackupType::Differential;
+        let incompatible = if differential {
+            INCOMPATIBLE_DIFFERENTIAL
+        } else {
+            0
+        };
+        out.extend_from_slice(&incompatible.to_le_bytes());
         out.extend_from_slice(&self.expires_us.unwrap_or(0).to_le_bytes());
-        // Parent set and database identity: kept for incremental sets.
-        out.extend_from_slice(&[0; 32]);
-        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(self.parent.unwrap_or_default().as_bytes());
+        out.extend_from_slice(&self.log.system.to_le_bytes());
+        out.extend_from_slice(&self.log.timeline.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.log.first_lsn.to_le_bytes());
         for (text, max) in [
             (&self.database, NAME_MAX),
             (&self.name, NAME_MAX),
@@ -239,20 +275,32 @@ impl SetHeader {
         let flags = f.u32()?;
         let compatible = f.u64()?;
         let incompatible = f.u64()?;
-        if incompatible & !INCOMPATIBLE_KNOWN != 0 {
+        if incompatible & !SET_INCOMPATIBLE_KNOWN != 0 {
             return Err(Malformed::Feature(incompatible));
         }
         let expires_us = f.i64()?;
-        f.zeros(40)?;
+        let parent = Uuid::from_bytes(f.array()?);
+        let system = f.u64()?;
+        let timeline = f.u32()?;
+        f.zeros(4)?;
+        let first_lsn = f.u64()?;
+        let backup_type = match backup_type {
+            1 => BackupType::Database,
+            2 => BackupType::Differential,
+            _ => return Err(Malformed::Field),
+        };
+        let differential = backup_type == BackupType::Differential;
+        if differential == parent.is_nil()
+            || differential != (incompatible & INCOMPATIBLE_DIFFERENTIAL != 0)
+        {
+            return Err(Malformed::Field);
+        }
         let header = SetHeader {
             set,
             position,
             start_us,
             source_kind,
-            backup_type: match backup_type {
-                1 => BackupType::Database,
-                _ => return Err(Malformed::Field),
-            },
+            backup_type,
             algorithm: Algorithm::from_number(algorithm).ok_or(Malformed::Field)?,
             level: match level {
                 LEVEL_LOW => Level::Low,
@@ -263,6 +311,12 @@ impl SetHeader {
             buffer_bytes,
             page_bytes,
             copy_only: flags & FLAG_COPY_ONLY != 0,
+            parent: differential.then_some(parent),
+            log: LogStart {
+                system,
+                timeline,
+                first_lsn,
+            },
             expires_us: (expires_us != 0).then_some(expires_us),
             time_zone,
             database: f.text(NAME_MAX)?,
@@ -368,6 +422,7 @@ pub struct SetTrailer {
     pub position: u32,
     /// Something in the set is not what the source held (a file changed, a page was bad).
     pub damaged: bool,
+    pub log: LogEnd,
     pub finish_us: i64,
     /// Offset of the set header's framing in this stripe.
     pub set_offset: u64,
@@ -389,13 +444,20 @@ pub struct SetTrailer {
 }
 
 const FLAG_DAMAGED: u32 = 1;
+const FLAG_LOG_INCLUDED: u32 = 2;
 
 impl SetTrailer {
     pub fn encode(&self) -> [u8; TRAILER_LEN] {
         let mut out = Vec::with_capacity(TRAILER_LEN);
         out.extend_from_slice(self.set.as_bytes());
         out.extend_from_slice(&self.position.to_le_bytes());
-        out.extend_from_slice(&(if self.damaged { FLAG_DAMAGED } else { 0 }).to_le_bytes());
+        let damaged = if self.damaged { FLAG_DAMAGED } else { 0 };
+        let included = if self.log.included {
+            FLAG_LOG_INCLUDED
+        } else {
+            0
+        };
+        out.extend_from_slice(&(damaged | included).to_le_bytes());
         out.extend_from_slice(&self.finish_us.to_le_bytes());
         for n in [
             self.set_offset,
@@ -412,6 +474,8 @@ impl SetTrailer {
         }
         out.extend_from_slice(&self.index_len.to_le_bytes());
         out.extend_from_slice(&self.chain_crc.to_le_bytes());
+        out.extend_from_slice(&self.log.last_lsn.to_le_bytes());
+        out.extend_from_slice(&self.log.timeline.to_le_bytes());
         let mut fixed = [0; TRAILER_LEN];
         fixed[..out.len()].copy_from_slice(&out);
         fixed
@@ -422,10 +486,11 @@ impl SetTrailer {
         let set = Uuid::from_bytes(f.array()?);
         let position = f.u32()?;
         let flags = f.u32()?;
-        let trailer = SetTrailer {
+        let mut trailer = SetTrailer {
             set,
             position,
             damaged: flags & FLAG_DAMAGED != 0,
+            log: LogEnd::default(),
             finish_us: f.i64()?,
             set_offset: f.u64()?,
             previous_trailer: f.u64()?,
@@ -439,10 +504,15 @@ impl SetTrailer {
             index_len: f.u32()?,
             chain_crc: f.u32()?,
         };
-        f.zeros(TRAILER_LEN - 112)?;
+        trailer.log = LogEnd {
+            last_lsn: f.u64()?,
+            timeline: f.u32()?,
+            included: flags & FLAG_LOG_INCLUDED != 0,
+        };
+        f.zeros(TRAILER_LEN - 124)?;
         f.end()?;
         if !(1..=SETS_MAX).contains(&position)
-            || flags & !FLAG_DAMAGED != 0
+            || flags & !(FLAG_DAMAGED | FLAG_LOG_INCLUDED) != 0
             || trailer.blocks_here > trailer.blocks_total
         {
             return Err(Malformed::Field);

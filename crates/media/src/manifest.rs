@@ -36,6 +36,9 @@ pub struct Entry {
     pub kind: EntryKind,
     /// Whether this is the first block of the set that names the entry.
     pub first: bool,
+    /// In a differential set: what no extent covers is as in the parent's file of this path, up to that
+    /// file's length, instead of zeros.
+    pub based: bool,
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
@@ -78,6 +81,7 @@ const TAG_ENTRY: u8 = 1;
 const TAG_EXTENT: u8 = 2;
 const TAG_MARK: u8 = 3;
 const ENTRY_FIRST: u16 = 1;
+const ENTRY_BASED: u16 = 2;
 
 /// Bytes of an encoded extent.
 pub const EXTENT_LEN: usize = 13;
@@ -125,7 +129,9 @@ impl Entry {
             EntryKind::HardLink { target } => (4, target.as_path()),
         };
         out.push(kind);
-        out.extend_from_slice(&(if self.first { ENTRY_FIRST } else { 0 }).to_le_bytes());
+        let first = if self.first { ENTRY_FIRST } else { 0 };
+        let based = if self.based { ENTRY_BASED } else { 0 };
+        out.extend_from_slice(&(first | based).to_le_bytes());
         out.extend_from_slice(&self.mode.to_le_bytes());
         out.extend_from_slice(&self.uid.to_le_bytes());
         out.extend_from_slice(&self.gid.to_le_bytes());
@@ -157,13 +163,19 @@ impl Entry {
             _ => return Err(Malformed::Field),
         };
         // A file of 2^63 bytes or more exists on no file system and overflows offsets.
-        if flags & !ENTRY_FIRST != 0 || mode > 0o7777 || len > i64::MAX as u64 {
+        let based = flags & ENTRY_BASED != 0;
+        if flags & !(ENTRY_FIRST | ENTRY_BASED) != 0
+            || mode > 0o7777
+            || len > i64::MAX as u64
+            || (based && kind != EntryKind::File)
+        {
             return Err(Malformed::Field);
         }
         Ok(Entry {
             path,
             kind,
             first: flags & ENTRY_FIRST != 0,
+            based,
             mode,
             uid,
             gid,

@@ -10,7 +10,7 @@ use longshore_io::{Via, crc32c_append};
 use uuid::Uuid;
 
 use crate::device::{BackupDevice, DeviceClass, FamilyWrite};
-use crate::header::{FAMILIES_MAX, MediaHeader, SETS_MAX, SetHeader, SetTrailer};
+use crate::header::{FAMILIES_MAX, LogEnd, MediaHeader, SETS_MAX, SetHeader, SetTrailer};
 use crate::index;
 use crate::record::{Container, Kind};
 use crate::{Error, MediaSet};
@@ -44,6 +44,7 @@ pub struct SetPlan {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     pub damaged: bool,
+    pub log: LogEnd,
     pub finish_us: i64,
     pub plain_bytes: u64,
     pub entries: u64,
@@ -228,6 +229,7 @@ impl SetWriter {
                 set: self.header.set,
                 position: self.header.position,
                 damaged: totals.damaged,
+                log: totals.log,
                 finish_us: totals.finish_us,
                 set_offset: family.set_offset,
                 previous_trailer: family.previous_trailer,

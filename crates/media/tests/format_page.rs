@@ -267,7 +267,7 @@ fn the_media_header_is_laid_out_as_in_its_table() {
     assert_eq!(open, ["name", "description", "software"]);
     assert_eq!(text_lens(&encoded[fixed..]), text_limits("media header"));
     assert!(says(
-        "Version 1 knows no incompatible bit and sets none of either kind."
+        "Version 1 knows bit 1 of the set header, *differential*, and sets no other of either kind."
     ));
     assert_eq!((COMPATIBLE_WRITTEN, INCOMPATIBLE_KNOWN), (0, 0));
 }
@@ -279,12 +279,18 @@ fn the_set_header_is_laid_out_as_in_its_table() {
         position: 2,
         start_us: -3,
         source_kind: 4,
-        backup_type: BackupType::Database,
+        backup_type: BackupType::Differential,
         algorithm: Algorithm::Zstd,
         level: Level::Number(-6),
         buffer_bytes: 7,
         page_bytes: 8,
         copy_only: true,
+        parent: Some(uuid(11)),
+        log: LogStart {
+            system: 12,
+            timeline: 13,
+            first_lsn: 14,
+        },
         expires_us: Some(9),
         time_zone: -10,
         database: long(),
@@ -303,7 +309,7 @@ fn the_set_header_is_laid_out_as_in_its_table() {
             ("position", &2u32.to_le_bytes()),
             ("start_us", &(-3i64).to_le_bytes()),
             ("source_kind", &[4]),
-            ("backup_type", &[1]),
+            ("backup_type", &[2]),
             ("algorithm", &[Algorithm::Zstd as u8]),
             ("level", &(-6i16).to_le_bytes()),
             ("time_zone", &(-10i16).to_le_bytes()),
@@ -311,8 +317,12 @@ fn the_set_header_is_laid_out_as_in_its_table() {
             ("page_bytes", &8u32.to_le_bytes()),
             ("flags", &1u32.to_le_bytes()),
             ("compatible", &COMPATIBLE_WRITTEN.to_le_bytes()),
-            ("incompatible", &INCOMPATIBLE_KNOWN.to_le_bytes()),
+            ("incompatible", &INCOMPATIBLE_DIFFERENTIAL.to_le_bytes()),
             ("expires_us", &9i64.to_le_bytes()),
+            ("parent", &[11; 16]),
+            ("system", &12u64.to_le_bytes()),
+            ("timeline", &13u32.to_le_bytes()),
+            ("first_lsn", &14u64.to_le_bytes()),
         ],
     );
     assert_eq!(
@@ -419,6 +429,7 @@ fn manifest_items_are_laid_out_as_in_their_tables() {
         path: "a/b".into(),
         kind,
         first: true,
+        based: false,
         mode: 0o4321,
         uid: 2,
         gid: 3,
@@ -553,6 +564,11 @@ fn the_trailer_is_laid_out_as_in_its_table() {
         set: uuid(1),
         position: 2,
         damaged: true,
+        log: LogEnd {
+            timeline: 16,
+            last_lsn: 15,
+            included: true,
+        },
         finish_us: -3,
         set_offset: 4,
         previous_trailer: 5,
@@ -572,7 +588,7 @@ fn the_trailer_is_laid_out_as_in_its_table() {
         &[
             ("set", &[1; 16]),
             ("position", &2u32.to_le_bytes()),
-            ("flags", &1u32.to_le_bytes()),
+            ("flags", &3u32.to_le_bytes()),
             ("finish_us", &(-3i64).to_le_bytes()),
             ("set_offset", &4u64.to_le_bytes()),
             ("previous_trailer", &5u64.to_le_bytes()),
@@ -585,6 +601,8 @@ fn the_trailer_is_laid_out_as_in_its_table() {
             ("index_offset", &12u64.to_le_bytes()),
             ("index_len", &13u32.to_le_bytes()),
             ("chain_crc", &14u32.to_le_bytes()),
+            ("last_lsn", &15u64.to_le_bytes()),
+            ("log_timeline", &16u32.to_le_bytes()),
         ],
     );
     assert_eq!((fixed, open.len()), (TRAILER_LEN, 0));
@@ -722,6 +740,7 @@ fn the_example_is_what_the_code_writes() {
         path: "a".into(),
         kind: EntryKind::File,
         first: true,
+        based: false,
         mode: 0o644,
         uid: 1000,
         gid: 1000,

@@ -88,6 +88,8 @@ prop_compose! {
         buffer_bytes in 1..=PLAIN_MAX as u32,
         page_bytes: u32,
         copy_only: bool,
+        parent in proptest::option::of(uuids()),
+        log in (any::<u64>(), any::<u32>(), any::<u64>()),
         time_zone: i16,
         texts in (".{0,64}", ".{0,64}", ".{0,64}", ".{0,64}", ".{0,64}", ".{0,1024}"),
     ) -> SetHeader {
@@ -96,12 +98,21 @@ prop_compose! {
             position,
             start_us: times.0,
             source_kind,
-            backup_type: BackupType::Database,
+            backup_type: match parent {
+                Some(_) => BackupType::Differential,
+                None => BackupType::Database,
+            },
             algorithm,
             level,
             buffer_bytes,
             page_bytes,
             copy_only,
+            parent,
+            log: LogStart {
+                system: log.0,
+                timeline: log.1,
+                first_lsn: log.2,
+            },
             // 0 on media means: does not expire.
             expires_us: times.1.filter(|t| *t != 0),
             time_zone,
@@ -146,6 +157,7 @@ prop_compose! {
         set in uuids(),
         position in 1..=SETS_MAX,
         damaged: bool,
+        log in (any::<u32>(), any::<u64>(), any::<bool>()),
         finish_us: i64,
         n in any::<[u64; 8]>(),
         blocks in (any::<u64>(), any::<u64>()),
@@ -156,6 +168,11 @@ prop_compose! {
             set,
             position,
             damaged,
+            log: LogEnd {
+                timeline: log.0,
+                last_lsn: log.1,
+                included: log.2,
+            },
             finish_us,
             set_offset: n[0],
             previous_trailer: n[1],
@@ -196,12 +213,13 @@ prop_compose! {
         path in paths(),
         kind in entry_kinds(),
         first: bool,
+        based: bool,
         mode in 0..=0o7777u32,
         owner in (any::<u32>(), any::<u32>()),
         mtime_ns: i64,
         len in 0..=i64::MAX as u64,
     ) -> Entry {
-        Entry { path, kind, first, mode, uid: owner.0, gid: owner.1, mtime_ns, len }
+        Entry { path, based: based && kind == EntryKind::File, kind, first, mode, uid: owner.0, gid: owner.1, mtime_ns, len }
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use longshore_codec::{Algorithm, Compressor};
 use longshore_io::{Gate, Pool, Via, facts};
 use longshore_media::device::DeviceClass;
-use longshore_media::{BackupDevice, BackupType, SetHeader, SetPlan, SetWriter, Totals};
+use longshore_media::{
+    BackupDevice, BackupType, LogEnd, LogStart, SetHeader, SetPlan, SetWriter, Totals,
+};
 use longshore_source::{Change, Description, SourceOptions};
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -108,7 +110,7 @@ pub fn run(
     let Moved {
         families,
         totals,
-        warnings,
+        summary,
         samples,
     } = moved?;
     writer.families = families;
@@ -118,7 +120,12 @@ pub fn run(
     let marks = shared.marks.into_inner();
     let plain_bytes = shared.counters.plain_bytes.load(Ordering::Relaxed);
     let totals = Totals {
-        damaged: !marks.is_empty(),
+        damaged: summary.damaged || !marks.is_empty(),
+        log: summary.log.map_or(LogEnd::default(), |end| LogEnd {
+            timeline: end.timeline.number(),
+            last_lsn: end.last.0,
+            included: end.included,
+        }),
         finish_us: house.now_us(),
         plain_bytes,
         entries: totals.entries,
@@ -147,7 +154,7 @@ pub fn run(
             limit: shared.counters.limit(elapsed, &sizes, Work::Backup),
             waits: shared.counters.waits(),
             samples,
-            warnings,
+            warnings: summary.warnings,
             history_failed: false,
             plan,
         },
@@ -218,6 +225,12 @@ fn set_plan(request: &BackupRequest, about: &Description, sizes: &Sizes, start_u
         buffer_bytes: sizes.buffer_bytes as u32,
         page_bytes: about.page_bytes,
         copy_only: request.copy_only,
+        parent: None,
+        log: about.log.map_or(LogStart::default(), |start| LogStart {
+            system: start.system,
+            timeline: start.timeline.number(),
+            first_lsn: start.first.0,
+        }),
         expires_us: request.expires_us,
         time_zone: history::time_zone_quarters(start_us),
         database: about.database.clone(),

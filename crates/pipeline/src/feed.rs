@@ -124,6 +124,14 @@ impl<'a> Feed<'a> {
         }
     }
 
+    /// Every volume has ended and all was read: lets the source add what it knows only now. Says whether
+    /// there is more.
+    pub fn reopen(&mut self) -> Result<bool, Error> {
+        let more = self.source.epilogue()?;
+        self.walks[0].ended &= !more;
+        Ok(more)
+    }
+
     /// A job of this volume has been read.
     pub fn done(&mut self, volume: usize) {
         self.walks[volume].under_way -= 1;
@@ -199,6 +207,7 @@ impl<'a> Feed<'a> {
             path: found.path,
             kind,
             first: true,
+            based: false,
             mode: found.mode,
             uid: found.uid,
             gid: found.gid,

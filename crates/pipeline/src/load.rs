@@ -14,7 +14,7 @@ use longshore_media::block::{head_len, put_head};
 use longshore_media::header::MANIFEST_MAX;
 use longshore_media::manifest::{MarkKind, PATH_MAX};
 use longshore_media::{BlockHeader, BlockOut, Container, FamilyWriter, Item, Mark};
-use longshore_source::{Change, Source};
+use longshore_source::{Change, Source, SourceSummary};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -65,7 +65,7 @@ pub fn mark_kind(change: Change) -> MarkKind {
 pub struct Moved {
     pub families: Vec<FamilyWriter>,
     pub totals: FileTotals,
-    pub warnings: Vec<String>,
+    pub summary: SourceSummary,
     pub samples: Vec<crate::Sample>,
 }
 
@@ -100,11 +100,11 @@ pub fn move_bytes(
         }
         sampler.end();
         let samples = samples.join().unwrap_or_default();
-        let (totals, warnings) = read.ok_or(Error::Cancelled)?;
+        let (totals, summary) = read.ok_or(Error::Cancelled)?;
         Ok(Moved {
             families,
             totals,
-            warnings,
+            summary,
             samples,
         })
     })
@@ -116,17 +116,21 @@ impl Shared<'_> {
         &self,
         source: Box<dyn Source>,
         workers: usize,
-    ) -> Result<(FileTotals, Vec<String>), Error> {
+    ) -> Result<(FileTotals, SourceSummary), Error> {
         let (totals, next) = {
             let feed = Mutex::new(Feed::new(&*source, self.inputs.buffer_len()));
-            std::thread::scope(|scope| {
-                let threads: Vec<_> = (0..workers)
-                    .map(|_| scope.spawn(|| self.crew.work("worker", || self.compress_all(&feed))))
-                    .collect();
-                threads.into_iter().for_each(|t| {
-                    join(t);
+            loop {
+                std::thread::scope(|scope| {
+                    let work = || self.crew.work("worker", || self.compress_all(&feed));
+                    let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+                    threads.into_iter().for_each(|t| {
+                        join(t);
+                    });
                 });
-            });
+                if self.crew.has_failed() || !feed.lock().reopen()? {
+                    break;
+                }
+            }
             let mut feed = feed.into_inner();
             self.note_changes(std::mem::take(&mut feed.changes))?;
             let totals = FileTotals {
@@ -140,7 +144,7 @@ impl Shared<'_> {
         if !self.crew.has_failed() {
             self.put_marks(next)?;
         }
-        Ok((totals, summary.warnings))
+        Ok((totals, summary))
     }
 
     fn note_changes(&self, changes: Vec<(PathBuf, Change)>) -> Result<(), Error> {

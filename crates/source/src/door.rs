@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longshore_io::Via;
+use longshore_pg::{Lsn, Timeline};
 
 use crate::Error;
 
@@ -14,7 +15,7 @@ use crate::Error;
 pub enum SourceKind {
     Files = 1,
     Sqlite = 2,
-    // 3 is kept for PostgreSQL, so that this version can name what it cannot restore.
+    Postgres = 3,
 }
 
 /// A place with its own I/O capacity: a mount point, or a directory mapped to one.
@@ -24,12 +25,32 @@ pub struct Volume {
     pub path: PathBuf,
 }
 
+/// Which database it is, and where replay of its log begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogStart {
+    /// PostgreSQL's system identifier.
+    pub system: u64,
+    pub timeline: Timeline,
+    pub first: Lsn,
+}
+
+/// How far the log is needed to make the copy consistent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogEnd {
+    pub timeline: Timeline,
+    pub last: Lsn,
+    /// The log from first to last was among the entries.
+    pub included: bool,
+}
+
 /// What a source knows before anything is read.
 #[derive(Debug, Clone)]
 pub struct Description {
     pub kind: SourceKind,
     /// The database's name for people: a file stem, a directory's name, or as configured.
     pub database: String,
+    /// Where the database's log stands; `None` for sources without one.
+    pub log: Option<LogStart>,
     /// Page size in bytes, 0 where the source has none.
     pub page_bytes: u32,
     /// Bytes expected, for progress; `None` where only the walk will tell.
@@ -108,6 +129,9 @@ pub trait Content: Send + Sync {
 pub struct SourceSummary {
     /// For the operator: skipped special files, how much the WAL grew, who waited.
     pub warnings: Vec<String>,
+    /// Something in the copy is damaged at its origin, e.g. a page whose checksum is wrong. The warnings say what.
+    pub damaged: bool,
+    pub log: Option<LogEnd>,
 }
 
 /// An opened database or directory.
@@ -117,6 +141,13 @@ pub trait Source: Send + Sync {
     /// The next entry of volume `volume` (an index into [`Description::volumes`]), `None` at its
     /// end. Called under a lock; does no bulk reading.
     fn next(&self, volume: usize) -> Result<Option<Entry>, Error>;
+
+    /// Called once, when every volume has ended and every content was settled: what can be known only now
+    /// (PostgreSQL's label, its control file, the log) may follow. When it returns true, `next` has
+    /// further entries for volume 0.
+    fn epilogue(&self) -> Result<bool, Error> {
+        Ok(false)
+    }
 
     /// Ends the snapshot, after every content was settled.
     fn finish(self: Box<Self>) -> Result<SourceSummary, Error>;

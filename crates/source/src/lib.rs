@@ -25,7 +25,8 @@ use std::time::Duration;
 use longshore_io::Storage;
 
 pub use door::{
-    Change, Content, Description, Entry, EntryKind, Source, SourceKind, SourceSummary, Volume,
+    Change, Content, Description, Entry, EntryKind, LogEnd, LogStart, Source, SourceKind,
+    SourceSummary, Volume,
 };
 pub use error::Error;
 pub use spec::SourceSpec;

@@ -38,6 +38,8 @@ pub fn header(n: u64) -> SetHeader {
         buffer_bytes: 1 << 20,
         page_bytes: 4096,
         copy_only: false,
+        parent: None,
+        log: Default::default(),
         expires_us: None,
         time_zone: 0,
         database: "app".into(),
@@ -71,6 +73,7 @@ pub fn backup(n: u64) -> BackupRecord {
         },
         header: header(n),
         totals: Totals {
+            log: Default::default(),
             damaged: false,
             finish_us: header(n).start_us + 2_000_000,
             plain_bytes: 27_000,
@@ -130,6 +133,7 @@ pub fn begin_set(
             path: PathBuf::from(path),
             kind: EntryKind::File,
             first: true,
+            based: false,
             mode: 0o644,
             uid: 0,
             gid: 0,
@@ -187,6 +191,7 @@ pub fn write_set(
         family.finish_data().unwrap();
     }
     let totals = Totals {
+        log: Default::default(),
         damaged: false,
         finish_us,
         plain_bytes: files.iter().map(|f| u64::from(f.1)).sum(),

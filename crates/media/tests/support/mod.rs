@@ -171,6 +171,7 @@ pub fn named(path: &str, kind: EntryKind) -> Input {
             path: path.into(),
             kind,
             first: true,
+            based: false,
             mode: 0o640,
             uid: 1000,
             gid: 100,
@@ -231,6 +232,8 @@ impl Shape {
                 buffer_bytes: self.buffer_bytes as u32,
                 page_bytes: 0,
                 copy_only: false,
+                parent: None,
+                log: Default::default(),
                 expires_us: self.expires_us,
                 time_zone: 4,
                 database: "db".into(),
@@ -344,6 +347,7 @@ pub fn write_data(
     }
     let is_file = |i: &&Input| i.entry.kind == EntryKind::File;
     let totals = Totals {
+        log: Default::default(),
         damaged: !shape.marks.is_empty(),
         finish_us: 1_700_000_001_000_000,
         plain_bytes,

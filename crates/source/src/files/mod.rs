@@ -49,6 +49,7 @@ impl Files {
         let description = Description {
             kind: SourceKind::Files,
             database: options.database.clone().unwrap_or(plan.name),
+            log: None,
             page_bytes: 0,
             expected_bytes: plan.len,
             memory_bytes: 0,
@@ -98,6 +99,7 @@ impl Source for Files {
         ];
         Ok(SourceSummary {
             warnings: warnings.into_iter().flatten().collect(),
+            ..SourceSummary::default()
         })
     }
 }

@@ -90,6 +90,7 @@ impl Sqlite {
         let description = Description {
             kind: SourceKind::Sqlite,
             database: options.database.clone().unwrap_or_else(stem),
+            log: None,
             page_bytes: snapshot.page_bytes(),
             expected_bytes: Some(snapshot.len()),
             memory_bytes: snapshot.memory_bytes(),
@@ -183,6 +184,9 @@ impl Source for Sqlite {
                 ending.held_for.as_secs_f64()
             ));
         }
-        Ok(SourceSummary { warnings })
+        Ok(SourceSummary {
+            warnings,
+            ..SourceSummary::default()
+        })
     }
 }

@@ -64,6 +64,6 @@ fn read(entry: &Entry) -> (Vec<u8>, Option<Change>) {
 }
 
 fn finish(source: Box<dyn Source>) -> Vec<String> {
-    let SourceSummary { warnings } = source.finish().unwrap();
+    let SourceSummary { warnings, .. } = source.finish().unwrap();
     warnings
 }
