@@ -532,14 +532,15 @@ class Trailer:
     index_offset: int
     index_len: int
     chain_crc: int
+    last_lsn: int
+    log_timeline: int
 
     @staticmethod
     def parse(body):
         f = Fields(body)
         trailer = Trailer(
-            f.uuid(), f.u(4), f.u(4), f.i(8), *(f.u(8) for _ in range(9)), f.u(4), f.u(4)
+            f.uuid(), f.u(4), f.u(4), f.i(8), *(f.u(8) for _ in range(9)), f.u(4), f.u(4), f.u(8), f.u(4)
         )
-        _last_lsn, _log_timeline = f.u(8), f.u(4)
         f.zeros(68)
         f.end()
         need(trailer.flags <= 3, "unknown flags")
@@ -551,6 +552,8 @@ class Trailer:
             self.position,
             self.flags,
             self.finish_us,
+            self.last_lsn,
+            self.log_timeline,
             self.blocks_total,
             self.plain_bytes_total,
             self.stored_bytes_total,

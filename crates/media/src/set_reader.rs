@@ -407,6 +407,7 @@ impl<'a> Row<'a> {
 fn agree_on_totals(a: &SetTrailer, b: &SetTrailer) -> bool {
     a.set == b.set
         && a.damaged == b.damaged
+        && a.log == b.log
         && a.finish_us == b.finish_us
         && a.blocks_total == b.blocks_total
         && a.plain_bytes_total == b.plain_bytes_total

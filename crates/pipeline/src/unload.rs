@@ -341,6 +341,7 @@ impl Shared<'_> {
                 && t.files_total == first.files_total
                 && t.finish_us == first.finish_us
                 && t.damaged == first.damaged
+                && t.log == first.log
         };
         if !trailers.iter().all(same) {
             self.sink
