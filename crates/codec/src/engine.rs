@@ -8,7 +8,8 @@
 //! - An engine hands back every job of a batch, in the same order, none [`Outcome::Pending`].
 //! - `Done` means that the output holds what the job asked for, as far as the engine can tell. Whoever
 //!   dispatches checks it before it is used.
-//! - An engine cannot fail a backup. It can only leave work to software, and software never does.
+//! - An engine cannot fail a backup. It can only leave work to software, and software never leaves any: it answers
+//!   [`Outcome::Recompute`] only for a payload that does not decode, which is the payload's fault.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -112,8 +113,10 @@ pub struct Caps {
 pub enum State {
     /// No such device, library or permission.
     Absent,
+    /// Found; its self-test has not been passed yet.
+    Probing,
     Ready,
-    /// After faults; tried again later.
+    /// After faults; its self-test is run again later.
     Suspended,
     /// Not before the process starts again, or an operator acts.
     Off,

@@ -18,8 +18,11 @@
 //! - A decoder accepts any bytes without panic, writes only into the buffer it was given, and
 //!   succeeds only when it filled that buffer exactly.
 
+mod accel;
 mod chunks;
 mod compress;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 mod decompress;
 mod deflate;
 mod door;
@@ -29,12 +32,15 @@ mod error;
 mod gzext;
 mod lz4;
 mod members;
+mod software;
 pub mod xpress;
 mod zstd;
 
+pub use accel::accelerators;
 pub use compress::{Compressor, Encoded, PLAIN_LEN_MAX, payload_bound};
 pub use decompress::{Decompressor, NoneFrame, none_frame};
 pub use door::{Algorithm, Level};
 pub use engine::{Caps, Engine, Fault, Health, Job, Outcome, State, Task};
 pub use engines::{EngineFact, engines};
 pub use error::{Damaged, Error};
+pub use software::Software;
