@@ -99,6 +99,16 @@ pub enum Error {
     )]
     Incomplete { device: String, position: u32 },
 
+    /// Only where a set is to be appended: reading finds such a set incomplete.
+    #[error(
+        "device {device}: the trailer of backup set {position} at byte {offset} is damaged; appending would cut the set off"
+    )]
+    TrailerDamaged {
+        device: String,
+        offset: u64,
+        position: u32,
+    },
+
     #[error("device {device} has no backup set at position {position}; it holds {count}")]
     NoSuchSet {
         device: String,
@@ -164,7 +174,10 @@ impl Error {
             Error::Empty { .. } => 3254,
             Error::NotMedia { .. } => 3241,
             Error::Newer { .. } => 3169,
-            Error::Damaged { .. } | Error::BlockDamaged { .. } | Error::SetDamaged { .. } => 3189,
+            Error::Damaged { .. }
+            | Error::BlockDamaged { .. }
+            | Error::SetDamaged { .. }
+            | Error::TrailerDamaged { .. } => 3189,
             Error::FamilyMissing { .. } => 3132,
             Error::FamilyTwice { .. } => 3227,
             Error::Foreign { .. } => 3258,
@@ -207,6 +220,9 @@ impl Error {
             }
             Error::Incomplete { .. } => {
                 "restore an earlier set with --position, or run the backup again"
+            }
+            Error::TrailerDamaged { .. } => {
+                "keep these stripes, their data may still be whole, and back up to a new media set"
             }
             Error::NoSuchSet { .. } => "`longshore list` shows the positions there are",
             Error::ContainerMix { .. } => {

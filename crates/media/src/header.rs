@@ -416,7 +416,7 @@ pub fn stored_max(plain_len: usize) -> usize {
 }
 
 /// Last record of a backup set on each family. A set without it, on any family, is incomplete.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SetTrailer {
     pub set: Uuid,
     pub position: u32,

@@ -65,6 +65,9 @@ impl Part {
     }
 }
 
+/// Bytes of a trailer that may differ from what they must be for it to be taken for that trailer, damaged.
+const TRAILER_DAMAGE_MAX: usize = 8;
+
 /// A record's kind and body, and the offset behind it.
 type Record = (Kind, Vec<u8>, u64);
 
@@ -362,6 +365,47 @@ impl Member {
             // A head may lie across two reads.
             start += (got - HEAD_LEN) as u64;
         }
+    }
+
+    /// Where the stripe ends in what was this part's trailer before a few of its bytes were damaged. What a
+    /// crash leaves does not look like that: a trailer that was not written to its end lacks its checksums.
+    pub fn damaged_trailer(
+        &self,
+        part: &Part,
+        position: u32,
+        previous: u64,
+    ) -> Result<Option<u64>, Error> {
+        let (Some(len), Ok(header)) = (self.read.len_bytes()?, &part.header) else {
+            return Ok(None);
+        };
+        let container = self.header.container;
+        let mut found = vec![0; container.framed_len(TRAILER_LEN)];
+        let Some(offset) = len.checked_sub(found.len() as u64) else {
+            return Ok(None);
+        };
+        if offset < part.offset || self.read.read_at(&mut found, offset)? < found.len() {
+            return Ok(None);
+        }
+        let known = SetTrailer {
+            set: header.set,
+            position,
+            set_offset: part.offset,
+            previous_trailer: previous,
+            ..SetTrailer::default()
+        };
+        let mut expected = Vec::with_capacity(found.len());
+        container.append(Kind::Trailer, &known.encode(), &mut expected);
+        let body = container.prefix_len() + HEAD_LEN;
+        // What does not depend on the set's content: framing and head but for the checksum, then set and
+        // position, then the two offsets.
+        let fixed = [0..body - 4, body..body + 20, body + 32..body + 48];
+        let differing = fixed
+            .into_iter()
+            .flatten()
+            .filter(|i| found[*i] != expected[*i])
+            .count();
+        let whole = found[body - 4..body] != [0; 4] && found[body + 108..body + 112] != [0; 4];
+        Ok((whole && differing <= TRAILER_DAMAGE_MAX).then_some(offset))
     }
 
     fn chunk(&self, (offset, len): (u64, u32)) -> Result<Chunk, Error> {

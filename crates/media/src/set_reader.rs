@@ -293,6 +293,9 @@ impl MediaSet {
             let family_index = rows[complete].trailer().err().unwrap_or(0);
             return Err(self.incomplete(family_index, complete as u32 + 1));
         }
+        if let Some(row) = rows.get(complete) {
+            self.check_unfinished(row, complete.checked_sub(1).map(|i| &rows[i]))?;
+        }
         let last = complete.checked_sub(1).map(|i| &rows[i]);
         let tail = |(i, member): (usize, &Member)| {
             let seal = last.and_then(|row| row.parts[i]?.seal.as_ref());
@@ -305,6 +308,26 @@ impl MediaSet {
             sets: complete as u32,
             ends: self.members.iter().enumerate().map(tail).collect(),
         })
+    }
+
+    /// Refuses to take for unfinished, and so to cut off, a set whose trailers were all there before one of
+    /// them was damaged: its content may still be whole.
+    fn check_unfinished(&self, row: &Row, before: Option<&Row>) -> Result<(), Error> {
+        for (i, member) in self.members.iter().enumerate() {
+            let Some(part) = row.parts[i].filter(|part| part.seal.is_none()) else {
+                continue;
+            };
+            let seal = before.and_then(|row| row.parts[i]?.seal.as_ref());
+            let previous = seal.map_or(0, |s| s.offset);
+            if let Some(offset) = member.damaged_trailer(part, row.position, previous)? {
+                return Err(Error::TrailerDamaged {
+                    device: member.device.clone(),
+                    offset,
+                    position: row.position,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The blocks that one family holds of the set at `position` (1-based).

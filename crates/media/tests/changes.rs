@@ -427,6 +427,37 @@ fn every_end_that_a_crashed_append_can_leave_is_told_from_a_set_and_cut_by_the_n
 }
 
 #[test]
+fn a_set_whose_trailer_was_damaged_is_not_taken_for_a_crash_and_cut() {
+    let place = Place::new(2);
+    place.write(NEW, "first").unwrap();
+    let one = place.stripes();
+    place.write(APPEND, "second").unwrap();
+    let two = place.stripes();
+    for family in 0..2 {
+        let end = two[family].len();
+        for at in end - 216..end {
+            let mut stripes = two.clone();
+            stripes[family][at] ^= 0x20;
+            place.put(&stripes);
+            let error = place.write(APPEND, "third").unwrap_err();
+            assert_eq!(error.number(), Some(3189), "{at}: {error}");
+            assert!(
+                error.to_string().contains("trailer of backup set 2"),
+                "{error}"
+            );
+            assert_eq!(place.stripes(), stripes);
+        }
+    }
+    // The first set is no exception.
+    let mut stripes = one.clone();
+    let end = one[1].len();
+    stripes[1][end - 100] ^= 1;
+    place.put(&stripes);
+    assert!(place.write(APPEND, "second").is_err());
+    assert_eq!(place.stripes(), stripes);
+}
+
+#[test]
 fn a_set_that_lacks_the_trailer_of_one_stripe_is_incomplete_and_named_after_it() {
     let place = Place::new(3);
     place.write(NEW, "first").unwrap();

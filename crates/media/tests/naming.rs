@@ -130,7 +130,7 @@ fn a_set_of_a_newer_version_is_named_and_the_older_sets_stay_readable() {
             let sets = pieces
                 .iter_mut()
                 .filter(|p| p.kind == longshore_media::record::Kind::Set);
-            put(&mut sets.last().unwrap().body, 56, 2u64.to_le_bytes());
+            put(&mut sets.last().unwrap().body, 56, 1u64.to_le_bytes());
             put_together(Container::Zstd, &pieces)
         })
         .collect();
