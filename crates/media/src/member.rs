@@ -313,7 +313,7 @@ impl Member {
                             });
                     break;
                 }
-                Kind::Media | Kind::Set => break,
+                Kind::Media | Kind::Set | Kind::Wal | Kind::WalEnd => break,
             };
         }
         if part.seal.is_none() && at < len {

@@ -45,6 +45,10 @@ pub enum Kind {
     Block = 4,
     Index = 5,
     Trailer = 6,
+    /// Before a file of the WAL archive: never in a stripe (`docs/postgres-wal.md`).
+    Wal = 7,
+    /// After it.
+    WalEnd = 8,
 }
 
 impl Kind {
@@ -56,6 +60,8 @@ impl Kind {
             Kind::Block,
             Kind::Index,
             Kind::Trailer,
+            Kind::Wal,
+            Kind::WalEnd,
         ]
         .into_iter()
         .find(|k| *k as u8 == n)
@@ -244,8 +250,9 @@ impl Container {
     }
 }
 
-/// Reads fields in order; every read is checked.
-pub(crate) struct Fields<'a>(pub &'a [u8]);
+/// Reads the fields of a record's body in order; every read is checked: bytes that are not there are
+/// [`Malformed::Length`]. Numbers are little-endian.
+pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8], Malformed> {

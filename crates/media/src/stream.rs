@@ -202,7 +202,7 @@ impl BlockStream {
                     self.trailer = Some(trailer);
                     return Ok(None);
                 }
-                Kind::Media | Kind::Set => {
+                Kind::Media | Kind::Set | Kind::Wal | Kind::WalEnd => {
                     return Err(bad(&self.window, offset, Malformed::Kind(kind as u8)));
                 }
             }

@@ -162,6 +162,8 @@ fn every_kind_of_record_has_its_number() {
         Kind::Block,
         Kind::Index,
         Kind::Trailer,
+        Kind::Wal,
+        Kind::WalEnd,
     ];
     let rows = table("kinds");
     assert_eq!(rows.len(), kinds.len());

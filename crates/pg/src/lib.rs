@@ -5,6 +5,7 @@
 
 mod lsn;
 mod segment;
+pub mod wal;
 
 pub use lsn::Lsn;
 pub use segment::{SegmentName, SegmentSize, Timeline};

@@ -1,0 +1,192 @@
+//! `.history` files: the line of timelines that leads to one, and where each was left.
+//!
+//! A line is timeline, place and reason, with tabs between; `#` begins a remark. The file of timeline 3 names 1
+//! and 2, never 3 itself; timeline 1 has no file. Source: PostgreSQL 18, `timeline.c`.
+
+use crate::{Lsn, Timeline};
+
+/// Longest file that is read: some ten thousand promotions.
+const LEN_MAX: usize = 1 << 20;
+
+/// Where a timeline was left for the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fork {
+    pub timeline: Timeline,
+    /// The first byte that is not of this timeline any more.
+    pub end: Lsn,
+}
+
+/// The line of timelines that ends with one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History {
+    timeline: Timeline,
+    forks: Vec<Fork>,
+}
+
+/// Why bytes are no history of a timeline.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotHistory {
+    #[error("it has more than {LEN_MAX} bytes")]
+    TooLong,
+    #[error("line {0} is not timeline, place and reason")]
+    Line(usize),
+    #[error("line {0} is not later than the one before")]
+    Order(usize),
+    #[error("it names no timeline")]
+    Empty,
+}
+
+impl History {
+    /// A timeline without ancestors.
+    pub fn first(timeline: Timeline) -> History {
+        History {
+            timeline,
+            forks: Vec::new(),
+        }
+    }
+
+    /// Reads the history file of `timeline`.
+    pub fn parse(timeline: Timeline, bytes: &[u8]) -> Result<History, NotHistory> {
+        if bytes.len() > LEN_MAX {
+            return Err(NotHistory::TooLong);
+        }
+        let mut forks: Vec<Fork> = Vec::new();
+        for (i, line) in bytes.split(|b| *b == b'\n').enumerate() {
+            // Reasons may be in any encoding; only the two fields before them matter.
+            let line = line.trim_ascii();
+            if line.is_empty() || line[0] == b'#' {
+                continue;
+            }
+            let fork = fork(line).ok_or(NotHistory::Line(i + 1))?;
+            let later = forks
+                .last()
+                .is_none_or(|last| last.timeline < fork.timeline && last.end <= fork.end);
+            if !later || fork.timeline >= timeline {
+                return Err(NotHistory::Order(i + 1));
+            }
+            forks.push(fork);
+        }
+        match forks.is_empty() {
+            true => Err(NotHistory::Empty),
+            false => Ok(History { timeline, forks }),
+        }
+    }
+
+    /// The timeline it leads to.
+    pub fn timeline(&self) -> Timeline {
+        self.timeline
+    }
+
+    /// The timelines before, oldest first.
+    pub fn forks(&self) -> &[Fork] {
+        &self.forks
+    }
+
+    /// The timeline on which the byte at `lsn` was written, as seen from this one.
+    pub fn timeline_at(&self, lsn: Lsn) -> Timeline {
+        let fork = self.forks.iter().find(|f| lsn < f.end);
+        fork.map_or(self.timeline, |f| f.timeline)
+    }
+
+    /// Where `timeline` was left; `None` for the last one, and for one that is not among them.
+    pub fn end_of(&self, timeline: Timeline) -> Option<Lsn> {
+        let fork = self.forks.iter().find(|f| f.timeline == timeline);
+        fork.map(|f| f.end)
+    }
+
+    /// Whether the log goes through `timeline`, and through the byte before `lsn` while on it: whether a backup
+    /// that ended there can be brought forward to this timeline.
+    pub fn passes(&self, timeline: Timeline, lsn: Lsn) -> bool {
+        match self.end_of(timeline) {
+            Some(end) => lsn <= end,
+            None => timeline == self.timeline,
+        }
+    }
+}
+
+fn fork(line: &[u8]) -> Option<Fork> {
+    let mut fields = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|f| !f.is_empty())
+        .map(|f| std::str::from_utf8(f).ok());
+    let number: u32 = fields.next()??.parse().ok()?;
+    let end = fields.next()??.parse().ok()?;
+    Some(Fork {
+        timeline: Timeline::new(number)?,
+        end,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn timeline(n: u32) -> Timeline {
+        Timeline::new(n).unwrap()
+    }
+
+    /// As a server writes it after two promotions.
+    const SAMPLE: &[u8] =
+        b"1\t0/5000110\tno recovery target specified\n\n2\t0/90000A0\tbefore 2026-11-21\n";
+
+    #[test]
+    fn a_history_tells_the_timeline_of_every_place() {
+        let history = History::parse(timeline(3), SAMPLE).unwrap();
+        assert_eq!(history.timeline_at(Lsn(0)), timeline(1));
+        assert_eq!(history.timeline_at(Lsn(0x500_010f)), timeline(1));
+        assert_eq!(history.timeline_at(Lsn(0x500_0110)), timeline(2));
+        assert_eq!(history.timeline_at(Lsn(0x900_00a0)), timeline(3));
+        assert_eq!(history.end_of(timeline(2)), Some(Lsn(0x900_00a0)));
+        assert!(history.passes(timeline(1), Lsn(0x500_0110)));
+        assert!(!history.passes(timeline(1), Lsn(0x500_0111)));
+        assert!(history.passes(timeline(3), Lsn(u64::MAX)));
+        assert!(!history.passes(timeline(4), Lsn(0)));
+    }
+
+    #[test]
+    fn remarks_and_any_bytes_in_reasons_are_passed_over() {
+        let text = b"# a remark\n\t1 0/0A000000\t\xff\xfe reason\nn".as_slice();
+        assert_eq!(
+            History::parse(timeline(2), text),
+            Err(NotHistory::Line(3)),
+            "a broken line is not passed over"
+        );
+        let history = History::parse(timeline(2), &text[..text.len() - 1]).unwrap();
+        assert_eq!(history.forks().len(), 1);
+    }
+
+    #[test]
+    fn what_does_not_lead_to_the_timeline_is_refused() {
+        let parse = |n, text: &str| History::parse(timeline(n), text.as_bytes()).unwrap_err();
+        assert_eq!(parse(2, ""), NotHistory::Empty);
+        assert_eq!(parse(2, "2\t0/1\tx"), NotHistory::Order(1));
+        assert_eq!(parse(3, "2\t0/1\tx\n1\t0/2\tx"), NotHistory::Order(2));
+        assert_eq!(parse(3, "1\t0/2\tx\n2\t0/1\tx"), NotHistory::Order(2));
+        assert_eq!(parse(3, "0\t0/2\tx"), NotHistory::Line(1));
+        assert_eq!(parse(3, "1\n"), NotHistory::Line(1));
+        assert_eq!(parse(3, &" ".repeat(LEN_MAX + 1)), NotHistory::TooLong);
+    }
+
+    proptest! {
+        #[test]
+        fn a_history_that_is_written_can_be_read(
+            steps in prop::collection::vec((1u32..9, 0u64..1 << 40), 1..20),
+        ) {
+            let (mut number, mut end) = (0, 0);
+            let (mut text, mut forks) = (String::new(), Vec::new());
+            for (up, on) in steps {
+                (number, end) = (number + up, end + on);
+                text += &format!("{number}\t{}\tpromoted\n", Lsn(end));
+                forks.push(Fork { timeline: timeline(number), end: Lsn(end) });
+            }
+            let history = History::parse(timeline(number + 1), text.as_bytes()).unwrap();
+            prop_assert_eq!(history.forks(), forks);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _any = History::parse(timeline(9), &bytes);
+        }
+    }
+}

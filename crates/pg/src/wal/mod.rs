@@ -1,0 +1,10 @@
+//! The write-ahead log as files: their names, the headers of their pages, and the histories that say how
+//! timelines grew out of one another.
+
+mod history;
+mod name;
+mod page;
+
+pub use history::{Fork, History, NotHistory};
+pub use name::WalName;
+pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at};
