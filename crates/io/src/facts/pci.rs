@@ -70,7 +70,9 @@ fn read(path: &Path) -> Option<PciDevice> {
 pub fn first_line(path: &Path) -> io::Result<Option<String>> {
     const LEN_MAX: u64 = 4096;
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(LEN_MAX).read_to_end(&mut bytes)?;
+    fs::File::open(path)?
+        .take(LEN_MAX)
+        .read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().next().unwrap_or_default().trim();
     Ok((!line.is_empty()).then(|| line.to_owned()))

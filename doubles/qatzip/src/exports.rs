@@ -1,0 +1,272 @@
+//! The C entry points, as `qatzip.h` of QATzip 1.3 declares them.
+use std::ffi::{c_int, c_uchar, c_uint, c_ulong, c_void};
+use std::slice;
+
+use crate::device::{Answer, code, device, is_busy};
+use crate::script::Defaults;
+
+#[repr(C)]
+pub struct Session {
+    hw_session_stat: i64,
+    thd_sess_stat: c_int,
+    internal: *mut Params,
+    total_in: c_ulong,
+    total_out: c_ulong,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Params {
+    direction: c_uint,
+    comp_lvl: c_uint,
+    comp_algorithm: c_uchar,
+    max_forks: c_uint,
+    sw_backup: c_uchar,
+    hw_buff_sz: c_uint,
+    strm_buff_sz: c_uint,
+    input_sz_thrshold: c_uint,
+    req_cnt_thrshold: c_uint,
+    wait_cnt_thrshold: c_uint,
+    polling_mode: c_uint,
+    is_sensitive_mode: c_uint,
+    huffman_hdr: c_uint,
+    data_fmt: c_uint,
+}
+
+const GZIP_EXT: c_uint = 2;
+
+const DEFAULTS: Params = Params {
+    direction: 2,
+    comp_lvl: 1,
+    comp_algorithm: 8,
+    max_forks: 3,
+    sw_backup: 1,
+    hw_buff_sz: 65_536,
+    strm_buff_sz: 65_536,
+    input_sz_thrshold: 1024,
+    req_cnt_thrshold: 32,
+    wait_cnt_thrshold: 8,
+    polling_mode: 0,
+    is_sensitive_mode: 0,
+    huffman_hdr: 0,
+    data_fmt: GZIP_EXT,
+};
+
+impl Params {
+    /// The ranges of `qzCheckParams`.
+    fn in_range(&self) -> bool {
+        self.direction <= 2
+            && (1..=12).contains(&self.comp_lvl)
+            && self.comp_algorithm == 8
+            && self.sw_backup <= 1
+            && self.hw_buff_sz.is_power_of_two()
+            && (1 << 10..=512 << 10).contains(&self.hw_buff_sz)
+            && (1 << 10..=(2 << 20) - (5 << 10)).contains(&self.strm_buff_sz)
+            && self.input_sz_thrshold >= 128
+            && (1..=32).contains(&self.req_cnt_thrshold)
+            && self.polling_mode <= 1
+            && self.is_sensitive_mode <= 1
+            && self.huffman_hdr <= 1
+            && self.data_fmt == GZIP_EXT
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qzInit(session: *mut Session, sw_backup: c_uchar) -> c_int {
+    if session.is_null() || sw_backup > 1 {
+        return code::PARAMS;
+    }
+    device().init()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qzGetDefaultsDeflate(defaults: *mut Params) -> c_int {
+    let mut values = DEFAULTS;
+    match device().defaults() {
+        Defaults::Documented => {}
+        Defaults::Other => values.comp_lvl = 6,
+        // SAFETY: a library built this way writes there; whoever asks has to expect it.
+        Defaults::Wide => unsafe { defaults.add(1).cast::<[usize; 2]>().write_unaligned([0; 2]) },
+    }
+    // SAFETY: the caller gives a place for the structure.
+    unsafe { defaults.write(values) };
+    code::OK
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qzSetupSessionDeflate(
+    session: *mut Session,
+    params: *mut Params,
+) -> c_int {
+    // SAFETY: the caller gives a session, and parameters or null.
+    let (session, params) = unsafe { (session.as_mut(), params.as_ref()) };
+    let Some(session) = session else {
+        return code::PARAMS;
+    };
+    let params = params.copied().unwrap_or(DEFAULTS);
+    if !params.in_range() {
+        return code::PARAMS;
+    }
+    if !session.internal.is_null() {
+        return code::DUPLICATE;
+    }
+    let answer = device().setup();
+    session.hw_session_stat = answer.into();
+    if answer == code::OK {
+        session.internal = Box::into_raw(Box::new(params));
+    }
+    answer
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qzTeardownSession(session: *mut Session) -> c_int {
+    // SAFETY: the caller gives a session.
+    let Some(session) = (unsafe { session.as_mut() }) else {
+        return code::PARAMS;
+    };
+    if !session.internal.is_null() {
+        // SAFETY: it was made by `qzSetupSessionDeflate` and is given up here.
+        drop(unsafe { Box::from_raw(session.internal) });
+        session.internal = std::ptr::null_mut();
+    }
+    code::OK
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qzClose(session: *mut Session) -> c_int {
+    if session.is_null() {
+        code::PARAMS
+    } else {
+        code::OK
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qzCompress(
+    session: *mut Session,
+    src: *const c_uchar,
+    src_len: *mut c_uint,
+    dest: *mut c_uchar,
+    dest_len: *mut c_uint,
+    last: c_uint,
+) -> c_int {
+    if last > 1 {
+        return code::PARAMS;
+    }
+    // SAFETY: the caller keeps the duties of `call`.
+    unsafe {
+        call(session, src, src_len, dest, dest_len, |params, src, out| {
+            device().compress(src, params.comp_lvl, params.hw_buff_sz as usize, out)
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qzDecompress(
+    session: *mut Session,
+    src: *const c_uchar,
+    src_len: *mut c_uint,
+    dest: *mut c_uchar,
+    dest_len: *mut c_uint,
+) -> c_int {
+    // SAFETY: the caller keeps the duties of `call`.
+    unsafe {
+        call(session, src, src_len, dest, dest_len, |params, src, out| {
+            // What hardware cannot take goes to software, and without permission for that nowhere.
+            let large = |m: crate::members::Member| m.plain_len > params.hw_buff_sz as usize;
+            if crate::members::Member::read(src).is_some_and(large) && params.sw_backup == 0 {
+                return Answer {
+                    code: code::FAIL,
+                    taken: 0,
+                    reported: 0,
+                };
+            }
+            device().decompress(src, out)
+        })
+    }
+}
+
+/// What both directions have in common: a session that was set up, lengths that go in and out.
+///
+/// # Safety
+/// The pointers are null or as `qatzip.h` asks, and nobody else uses what they point at meanwhile.
+unsafe fn call(
+    session: *mut Session,
+    src: *const c_uchar,
+    src_len: *mut c_uint,
+    dest: *mut c_uchar,
+    dest_len: *mut c_uint,
+    work: impl FnOnce(&Params, &[u8], &mut [u8]) -> Answer,
+) -> c_int {
+    if session.is_null()
+        || src.is_null()
+        || src_len.is_null()
+        || dest.is_null()
+        || dest_len.is_null()
+    {
+        return code::PARAMS;
+    }
+    // SAFETY: none of them is null, and the caller's duties are as above.
+    let (session, params) = unsafe { (&mut *session, (*session).internal.as_ref()) };
+    let Some(params) = params else {
+        return code::PARAMS;
+    };
+    // SAFETY: as above; the lengths are those of the two places.
+    let (from, to) = unsafe {
+        (
+            slice::from_raw_parts(src, *src_len as usize),
+            slice::from_raw_parts_mut(dest, *dest_len as usize),
+        )
+    };
+    let answer = work(params, from, to);
+    // SAFETY: as above.
+    unsafe {
+        *src_len = answer.taken;
+        *dest_len = answer.reported;
+    }
+    session.thd_sess_stat = answer.code;
+    session.total_in += c_ulong::from(answer.taken);
+    session.total_out += c_ulong::from(answer.reported);
+    answer.code
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn qzMalloc(len: usize, _numa: c_int, _pinned: c_int) -> *mut c_void {
+    device().allocate(len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qzFree(place: *mut c_void) {
+    device().free(place);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn qzMemFindAddr(place: *mut c_uchar) -> c_int {
+    device().is_pinned(place.cast()).into()
+}
+
+/// Not supported, as in QATzip on Linux.
+#[unsafe(no_mangle)]
+pub extern "C" fn qzGetSoftwareComponentVersionList(
+    _list: *mut c_void,
+    _count: *mut c_uint,
+) -> c_int {
+    code::FAIL
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn qzSetLogLevel(level: c_uint) -> c_uint {
+    level
+}
+
+/// QATzip's destructor waits for its threads and frees what calls under way still use. Whoever lets it run then
+/// does not come back.
+extern "C" fn wait_for_calls() {
+    while is_busy() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = wait_for_calls;
