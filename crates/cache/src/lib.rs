@@ -1,0 +1,9 @@
+//! A device-aware block cache: a small fast device in front of a big one, below an unmodified database.
+//!
+//! The fast device is not faster for every request: large and deep reads are served sooner by many slow
+//! units behind a wide link. What to keep, and where to serve what is kept, is therefore decided from the
+//! size of a request and from what is in flight.
+//!
+//! So far the room holds the [`model`] of a device, with the profiles that the decisions are tried on.
+
+pub mod model;

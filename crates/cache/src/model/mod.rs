@@ -1,0 +1,24 @@
+//! How long a storage device takes, as a queueing model in virtual time.
+//!
+//! Three stations in tandem and a constant: a command server, `units` that each serve one chunk at a time, and a
+//! link; then a fixed latency that holds nothing. A request longer than the device takes is split into several
+//! commands. Chunks are tied to units by their address, so two requests for one chunk queue.
+//!
+//! Invariants
+//! - Time is an argument and never goes back; nothing here reads a clock. One seed and one schedule give one run.
+//! - Each station serves in order of arrival. A completion is reported exactly once.
+//! - Bytes in flight are those of requests submitted and not yet completed.
+//!
+//! Sources: DaMoN 2019, "Exploiting Intel Optane SSD for Microsoft SQL Server"; Little's law. The parameters of a
+//! profile are calibrated or provisional, as [`Profile::standing`] says.
+
+mod device;
+mod estimate;
+mod profile;
+mod stations;
+
+pub use device::{Completion, Device, Nanos, Op, Request};
+pub use profile::{PAIRS, PROFILES, Pair, Profile, Standing, Tail, WriteBuffer};
+
+#[cfg(test)]
+mod tests;

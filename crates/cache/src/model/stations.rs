@@ -1,0 +1,22 @@
+//! One server with a queue in front of it.
+
+use super::Nanos;
+
+/// Serves one at a time, in order of arrival. Arrivals must be told in order.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Server {
+    free_at: Nanos,
+}
+
+impl Server {
+    /// When something that arrives at `at` and takes `service` is done.
+    pub fn serve(&mut self, at: Nanos, service: Nanos) -> Nanos {
+        self.free_at = self.free_at.max(at) + service;
+        self.free_at
+    }
+
+    /// Whether nothing is being served at `at`.
+    pub fn is_idle(&self, at: Nanos) -> bool {
+        self.free_at <= at
+    }
+}
