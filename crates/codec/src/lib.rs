@@ -25,6 +25,7 @@ mod compress;
 pub mod contract;
 mod decompress;
 mod deflate;
+pub mod dispatch;
 mod door;
 mod engine;
 mod engines;
@@ -32,6 +33,8 @@ mod error;
 mod gzext;
 mod lz4;
 mod members;
+#[cfg(any(test, feature = "contract"))]
+pub mod scripted;
 mod software;
 pub mod xpress;
 mod zstd;

@@ -1,0 +1,237 @@
+//! Trust, but verify: what an accelerator's result must pass before it is used.
+//!
+//! Always: lengths, framing, and the CRC-32 in the footers equal to ours, which was computed before the engine saw
+//! the bytes. That catches transfers gone wrong and mixed-up buffers, though not a damaged deflate body. For that
+//! there is full decoding with our own decoder: of a sample, of everything, and of the first results after each
+//! start. Containers that carry no checksum of the plain bytes are always decoded.
+
+use crc_fast::{CrcAlgorithm, checksum_combine};
+
+use crate::gzext::Member;
+use crate::{Algorithm, Damaged, Decompressor, payload_bound};
+
+/// How much of an accelerator's results is decoded again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Verify {
+    /// Lengths, framing and checksums only.
+    None,
+    /// One in 64, and the first 256 after each start.
+    #[default]
+    Sample,
+    Full,
+}
+
+/// One in so many.
+const SAMPLE: u64 = 64;
+
+impl Verify {
+    /// Whether this result is to be decoded. `fresh`: it is among the first after a start.
+    pub fn takes(self, sequence: u64, fresh: bool) -> bool {
+        match self {
+            Verify::None => false,
+            // Multiplied, so that no period of the data can hide behind that of the sample.
+            Verify::Sample => {
+                fresh || (sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(SAMPLE)
+            }
+            Verify::Full => true,
+        }
+    }
+}
+
+/// What the plain bytes are, from somebody who is not the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// A compression's input: the checksum that gzip footers carry.
+    Crc32(u32),
+    /// A decompression's result: the checksum that was stored with the block.
+    Crc32c(u32),
+    Unknown,
+}
+
+impl Before {
+    /// Of bytes that are to be compressed.
+    pub fn of(plain: &[u8]) -> Before {
+        Before::Crc32(crc_fast::crc32_iso_hdlc(plain))
+    }
+
+    /// Whether these may be the bytes.
+    pub fn is_of(self, plain: &[u8]) -> bool {
+        match self {
+            Before::Crc32(_) => self == Before::of(plain),
+            Before::Crc32c(crc) => longshore_io::crc32c(plain) == crc,
+            Before::Unknown => true,
+        }
+    }
+}
+
+/// Checks a payload that is to hold `plain`. `decode`: and decodes it, into `scratch`.
+pub fn check_payload(
+    algorithm: Algorithm,
+    payload: &[u8],
+    (plain, before): (&[u8], Before),
+    decode: bool,
+    (decompressor, scratch): (&mut Decompressor, &mut Vec<u8>),
+) -> Result<(), Damaged> {
+    if payload.is_empty() || payload.len() > payload_bound(algorithm, plain.len()) {
+        return Err(Damaged::at(
+            payload.len(),
+            "the payload's length is impossible",
+        ));
+    }
+    let summed = match (algorithm, before) {
+        (Algorithm::QatDeflate, Before::Crc32(crc32)) => {
+            check_members(payload, plain.len(), crc32)?;
+            true
+        }
+        _ => false,
+    };
+    if decode || !summed {
+        scratch.resize(plain.len(), 0);
+        decompressor.decompress(algorithm, payload, scratch)?;
+        if scratch != plain {
+            return Err(Damaged::at(0, "it decodes to other bytes"));
+        }
+    }
+    Ok(())
+}
+
+fn check_members(payload: &[u8], plain_len: usize, expected: u32) -> Result<(), Damaged> {
+    let (mut at, mut left, mut crc32) = (0, plain_len, 0);
+    while left > 0 {
+        let member = Member::parse(&payload[at..], left).map_err(|d| d.shifted(at))?;
+        let algorithm = CrcAlgorithm::Crc32IsoHdlc;
+        let (a, b) = (u64::from(crc32), u64::from(member.crc32));
+        crc32 = checksum_combine(algorithm, a, b, member.plain_len as u64) as u32;
+        at += member.len;
+        left -= member.plain_len;
+    }
+    if at != payload.len() {
+        return Err(Damaged::at(at, "bytes after the last member"));
+    }
+    if crc32 != expected {
+        return Err(Damaged::at(
+            0,
+            "its members' CRC-32 is not that of the bytes",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::pages;
+    use crate::{Compressor, Level};
+
+    fn payload(algorithm: Algorithm, plain: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; payload_bound(algorithm, plain.len())];
+        let mut compressor = Compressor::new(algorithm, Level::Low).unwrap();
+        let len = compressor.compress(plain, &mut out).len;
+        out.truncate(len);
+        out
+    }
+
+    fn check(algorithm: Algorithm, payload: &[u8], plain: &[u8], decode: bool) -> bool {
+        let mut tools = (Decompressor::new(), Vec::new());
+        let before = (plain, Before::of(plain));
+        check_payload(
+            algorithm,
+            payload,
+            before,
+            decode,
+            (&mut tools.0, &mut tools.1),
+        )
+        .is_ok()
+    }
+
+    #[test]
+    fn what_software_makes_passes() {
+        for algorithm in Algorithm::ALL {
+            for len in [1, 70_000, 1_000_000] {
+                let plain = pages(3, len);
+                let payload = payload(algorithm, &plain);
+                assert!(
+                    check(algorithm, &payload, &plain, false),
+                    "{algorithm} {len}"
+                );
+                assert!(
+                    check(algorithm, &payload, &plain, true),
+                    "{algorithm} {len}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn another_buffers_result_is_refused_without_decoding() {
+        let (one, two) = (pages(1, 600_000), pages(2, 600_000));
+        let other = payload(Algorithm::QatDeflate, &two);
+        assert!(!check(Algorithm::QatDeflate, &other, &one, false));
+        // And members in the wrong order.
+        let halves = (pages(5, 100_000), pages(6, 100_000));
+        let (a, b) = (
+            payload(Algorithm::QatDeflate, &halves.0),
+            payload(Algorithm::QatDeflate, &halves.1),
+        );
+        let plain = [&halves.0[..], &halves.1].concat();
+        assert!(check(
+            Algorithm::QatDeflate,
+            &[&a[..], &b].concat(),
+            &plain,
+            false
+        ));
+        assert!(!check(
+            Algorithm::QatDeflate,
+            &[&b[..], &a].concat(),
+            &plain,
+            false
+        ));
+    }
+
+    #[test]
+    fn a_damaged_body_is_found_by_decoding_alone_and_every_other_byte_without() {
+        let plain = pages(9, 5_000);
+        let good = payload(Algorithm::QatDeflate, &plain);
+        let body = 24..good.len() - 8;
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert!(
+                !check(Algorithm::QatDeflate, &bad, &plain, true),
+                "byte {at}"
+            );
+            let passes = check(Algorithm::QatDeflate, &bad, &plain, false);
+            assert_eq!(passes, body.contains(&at), "byte {at}");
+        }
+        assert!(!check(
+            Algorithm::QatDeflate,
+            &good[..good.len() - 1],
+            &plain,
+            false
+        ));
+        let longer = [&good[..], &[0]].concat();
+        assert!(!check(Algorithm::QatDeflate, &longer, &plain, false));
+        assert!(!check(Algorithm::QatDeflate, &[], &plain, false));
+    }
+
+    #[test]
+    fn containers_without_a_checksum_are_always_decoded() {
+        for algorithm in [Algorithm::Zstd, Algorithm::Lz4, Algorithm::MsXpress] {
+            let (one, two) = (pages(1, 100_000), pages(2, 100_000));
+            assert!(
+                !check(algorithm, &payload(algorithm, &two), &one, false),
+                "{algorithm}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_sample_is_one_in_64_and_all_fresh_ones() {
+        let taken = (0..64_000)
+            .filter(|n| Verify::Sample.takes(*n, false))
+            .count();
+        assert!((900..1100).contains(&taken), "{taken}");
+        assert!(Verify::Sample.takes(1, true));
+        assert!(!Verify::None.takes(0, true) && Verify::Full.takes(1, false));
+    }
+}

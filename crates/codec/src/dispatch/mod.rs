@@ -1,0 +1,401 @@
+//! The dispatcher: who compresses this buffer, an accelerator or the CPU, and what if the accelerator fails?
+//!
+//! Workers ask ([`Dispatcher::admit`]) and put what is admitted into the lane of an accelerator. Threads of the
+//! lane, one for each call that the device serves at a time, pull batches and call the engine. What comes back, done
+//! or not, goes to *finishers*, threads of the caller that hold the right to compute: they check what was done and
+//! do in software what was not ([`Finisher`]). So all CPU work stays under the caller's ceiling, and the threads
+//! that may hang do nothing but wait for the device.
+//!
+//! Invariants
+//! - Every block that was put is finished exactly once, whatever the engines do (`desk.rs`).
+//! - No result of an accelerator is used unchecked (`check.rs`).
+//! - A call that hangs keeps its thread and its buffers until the process ends; nobody joins it. What an accelerator
+//!   may hold at a time, hung calls included, never exceeds its allowance, so the rest of the pool remains.
+//! - Time comes from the caller's clock; whoever owns the dispatcher calls [`Dispatcher::tick`] about ten times a
+//!   second.
+//!
+//! Locks: the desk's, an accelerator's, a lane's. No two of these are held at a time.
+
+mod accelerator;
+mod check;
+mod desk;
+mod finisher;
+mod lane;
+mod standing;
+
+mod sync {
+    pub use std::sync::{Condvar, Mutex, MutexGuard};
+}
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use longshore_balance::{Guard, Permit, Serve};
+use longshore_io::{Buffer, Clock};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{Algorithm, Fault, Job, Outcome, State, Task};
+pub use accelerator::Accelerator;
+pub use check::{Before, Verify};
+use desk::{Desk, Finished, Lent, Parcel};
+pub use finisher::{Finisher, Settled};
+pub use lane::EngineUse;
+use lane::Lane;
+
+/// Who compresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The device; the CPU does what the device leaves undone, and everything while it is out of service.
+    Hardware,
+    /// The device is kept exactly full, the CPU takes the rest.
+    Hybrid,
+}
+
+/// How to work.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    pub algorithm: Algorithm,
+    pub mode: Mode,
+    pub verify: Verify,
+    /// A call is given up when it took so long, or 20 times what the slowest of a hundred takes, if that is more.
+    pub hang_bound: Duration,
+    /// Bytes of one buffer.
+    pub buffer_bytes: usize,
+    /// Buffers of which an accelerator may hold one side, waiting, at work and in calls that hang together.
+    pub allowance_buffers: usize,
+    /// CPUs that compute beside.
+    pub cpus: usize,
+}
+
+/// A guard's epoch: some hundred blocks on a machine that is worth an accelerator.
+const EPOCH_US: u64 = 100_000;
+/// A block may hold up the writer for so long at least.
+const HEDGE_LEAST: Duration = Duration::from_millis(100);
+/// Calls measured before their times are believed.
+const MEASURED: u64 = 8;
+
+/// One block's work, as a worker puts it.
+pub struct Offer<T> {
+    pub sequence: u64,
+    pub task: Task,
+    pub input: Arc<Buffer>,
+    pub input_range: Range<usize>,
+    pub output: Buffer,
+    pub output_range: Range<usize>,
+    pub before: Before,
+    /// Comes back with the result.
+    pub tag: T,
+}
+
+/// What stays at the desk while a device works.
+pub(crate) struct Kept<T> {
+    lane: usize,
+    permit: Option<Permit>,
+    task: Task,
+    input: Arc<Buffer>,
+    input_range: Range<usize>,
+    output_range: Range<usize>,
+    before: Before,
+    tag: T,
+}
+
+impl<T> Lent for Kept<T> {
+    fn returned(&mut self) {
+        self.permit = None;
+    }
+}
+
+/// A block on its way to be finished.
+pub struct Finish<T>(Finished<Kept<T>, Job, Fault>);
+
+impl<T> Finish<T> {
+    pub fn sequence(&self) -> u64 {
+        self.0.sequence
+    }
+}
+
+/// The answer to [`Dispatcher::admit`].
+pub enum Admission {
+    /// Put it.
+    Yes(Admitted),
+    /// The device is to do it, and has no room yet: [`Dispatcher::wait_for_room`], then ask again.
+    Full,
+    /// Do it yourself.
+    No,
+}
+
+/// The right to put one block.
+pub struct Admitted {
+    lane: usize,
+    permit: Permit,
+}
+
+/// See the module's head.
+pub struct Dispatcher<T: Send + 'static> {
+    inner: Arc<Inner<T>>,
+}
+
+struct Inner<T: Send + 'static> {
+    terms: Terms,
+    clock: Arc<dyn Clock>,
+    lanes: Vec<Lane>,
+    desk: Desk<Kept<T>, Job, Fault>,
+    guard: Mutex<Guard>,
+    /// The block that the writer waits for, and since when.
+    head: Mutex<Option<(u64, Duration)>>,
+    room: (Mutex<()>, Condvar),
+    done_bytes: AtomicU64,
+    software: Software,
+}
+
+/// What the CPU's own work looks like.
+#[derive(Default)]
+struct Software {
+    blocks: AtomicU64,
+    bytes: AtomicU64,
+    us: AtomicU64,
+}
+
+impl<T: Send + 'static> Dispatcher<T> {
+    /// Starts the threads of every accelerator that serves these terms; `None` when there is none.
+    pub fn start(
+        accelerators: &[Arc<Accelerator>],
+        terms: Terms,
+        clock: Arc<dyn Clock>,
+    ) -> Option<Dispatcher<T>> {
+        let lanes: Vec<Lane> = accelerators
+            .iter()
+            .filter(|a| a.serves(terms.algorithm))
+            .map(|a| Lane::new(a.clone(), &terms))
+            .collect();
+        if lanes.is_empty() {
+            return None;
+        }
+        let inner = Arc::new(Inner {
+            desk: Desk::new(lanes.len()),
+            guard: Mutex::new(Guard::new(EPOCH_US)),
+            head: Mutex::new(None),
+            room: (Mutex::new(()), Condvar::new()),
+            done_bytes: AtomicU64::new(0),
+            software: Software::default(),
+            terms,
+            clock,
+            lanes,
+        });
+        for (i, lane) in inner.lanes.iter().enumerate() {
+            for _ in 0..lane.calls_max() {
+                lane::spawn_puller(&inner, i);
+            }
+        }
+        Some(Dispatcher { inner })
+    }
+
+    /// May a block of `len_bytes` go to a device now? `remaining_bytes`: what is still to be read after it, where
+    /// that is known. Never blocks.
+    pub fn admit(&self, len_bytes: usize, remaining_bytes: Option<u64>) -> Admission {
+        let inner = &*self.inner;
+        let len = len_bytes as u64;
+        let serve = match inner.terms.mode {
+            Mode::Hardware => Serve::First,
+            Mode::Hybrid => {
+                let done = inner.done_bytes.load(Ordering::Relaxed);
+                inner.guard.lock().judge(inner.now_us(), done)
+            }
+        };
+        if serve == Serve::Second {
+            return Admission::No;
+        }
+        let soonest = inner
+            .lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, lane)| lane.is_ready() && len_bytes <= lane.input_bytes_max())
+            .map(|(i, lane)| (lane.loaded_us(len), i))
+            .min();
+        let Some((loaded_us, lane)) = soonest else {
+            return Admission::No;
+        };
+        if inner.terms.mode == Mode::Hybrid
+            && let Some(remaining) = remaining_bytes
+            && let Some(rest_us) = inner.software_us(remaining.saturating_add(len))
+            && loaded_us > rest_us
+        {
+            // The CPUs will have ended before the device would.
+            return Admission::No;
+        }
+        match inner.lanes[lane].budget.try_admit(len) {
+            Some(permit) => Admission::Yes(Admitted { lane, permit }),
+            None if serve == Serve::First && inner.lanes[lane].budget.limit_bytes() > 0 => {
+                Admission::Full
+            }
+            None => Admission::No,
+        }
+    }
+
+    /// Waits until a device may have room, a few milliseconds at most. Hold no right to compute meanwhile.
+    pub fn wait_for_room(&self) {
+        let (lock, room) = &self.inner.room;
+        room.wait_for(&mut lock.lock(), Duration::from_millis(20));
+    }
+
+    /// Hands a block over. It will come out of [`Dispatcher::next`], whatever happens to the device.
+    pub fn put(&self, admitted: Admitted, offer: Offer<T>) {
+        let inner = &*self.inner;
+        let Admitted { lane, permit } = admitted;
+        let job = Job {
+            sequence: offer.sequence,
+            task: offer.task,
+            input: offer.input.clone(),
+            input_range: offer.input_range.clone(),
+            output: offer.output,
+            output_range: offer.output_range.clone(),
+            outcome: Outcome::Pending,
+        };
+        let parcel = Parcel {
+            sequence: offer.sequence,
+            bytes: permit.len_bytes(),
+            kept: Kept {
+                lane,
+                permit: Some(permit),
+                task: offer.task,
+                input: offer.input,
+                input_range: offer.input_range,
+                output_range: offer.output_range,
+                before: offer.before,
+                tag: offer.tag,
+            },
+            job,
+        };
+        inner
+            .desk
+            .put(lane, parcel, inner.lanes[lane].batch().start);
+    }
+
+    /// The next block to be finished, by [`Finisher::settle`]. Waits; `None` after the last one.
+    pub fn next(&self) -> Option<Finish<T>> {
+        self.inner.desk.finish().map(Finish)
+    }
+
+    /// The CPU compressed a block that was not admitted, in so much time.
+    pub fn software_did(&self, len_bytes: usize, took: Duration) {
+        let software = &self.inner.software;
+        software.blocks.fetch_add(1, Ordering::Relaxed);
+        software
+            .bytes
+            .fetch_add(len_bytes as u64, Ordering::Relaxed);
+        let us = took.as_micros() as u64;
+        software.us.fetch_add(us, Ordering::Relaxed);
+        self.inner.progressed(len_bytes);
+    }
+
+    /// Nothing will be put any more.
+    pub fn end(&self) {
+        let inner = &*self.inner;
+        let block_us = inner.software_us(inner.terms.buffer_bytes as u64);
+        let steal_above = inner
+            .lanes
+            .iter()
+            .map(|lane| match inner.terms.mode {
+                Mode::Hardware => u64::MAX,
+                Mode::Hybrid => block_us.map_or(0, |us| {
+                    lane.bytes_within(us.saturating_mul(inner.terms.cpus as u64))
+                }),
+            })
+            .collect();
+        inner.desk.end(steal_above);
+    }
+
+    /// The run has failed: finishers end at once.
+    pub fn abort(&self) {
+        self.inner.desk.abort();
+        self.inner.room.1.notify_all();
+    }
+
+    /// Gives up calls that hang, tries again what was suspended, and takes back the block that the writer waits
+    /// for (`head`) when it has waited too long.
+    pub fn tick(&self, head: Option<u64>) {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        for lane in inner.desk.abandon(|lane, started_us| {
+            let elapsed = now.saturating_sub(Duration::from_micros(started_us));
+            elapsed > inner.lanes[lane].deadline(inner.terms.hang_bound)
+        }) {
+            inner.lanes[lane].hung(now);
+            // The hung call has taken its thread along.
+            if inner.lanes[lane].state() != State::Off {
+                lane::spawn_puller(inner, lane);
+            }
+        }
+        for (i, lane) in inner.lanes.iter().enumerate() {
+            lane.set_limit(
+                inner.desk.lost_jobs(i),
+                inner.desk.lost_calls(i),
+                &inner.terms,
+            );
+            if !lane.is_ready() {
+                inner.desk.flush(i);
+            }
+        }
+        inner.hedge(now, head);
+        inner.room.1.notify_all();
+    }
+
+    /// What each accelerator did so far.
+    pub fn uses(&self) -> Vec<EngineUse> {
+        let inner = &self.inner;
+        let lanes = inner.lanes.iter().enumerate();
+        lanes
+            .map(|(i, lane)| lane.snapshot(inner.desk.queued_bytes(i)))
+            .collect()
+    }
+
+    /// Blocks and bytes that the CPU compressed because they were not admitted.
+    pub fn software_use(&self) -> (u64, u64) {
+        let software = &self.inner.software;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&software.blocks), load(&software.bytes))
+    }
+}
+
+impl<T: Send + 'static> Drop for Dispatcher<T> {
+    /// Idle threads end; those in a call end when it returns.
+    fn drop(&mut self) {
+        self.inner.desk.abort();
+    }
+}
+
+impl<T: Send + 'static> Inner<T> {
+    fn now_us(&self) -> u64 {
+        self.clock.now().as_micros() as u64
+    }
+
+    /// How long all CPUs together take for so many bytes; `None` before they did any.
+    fn software_us(&self, bytes: u64) -> Option<u64> {
+        let did = self.software.bytes.load(Ordering::Relaxed);
+        let us = self.software.us.load(Ordering::Relaxed);
+        let one = (did > 0).then(|| bytes as f64 * us as f64 / did as f64)?;
+        Some((one / self.terms.cpus.max(1) as f64) as u64)
+    }
+
+    fn progressed(&self, plain_len: usize) {
+        self.done_bytes
+            .fetch_add(plain_len as u64, Ordering::Relaxed);
+    }
+
+    fn hedge(&self, now: Duration, head: Option<u64>) {
+        let mut waited = self.head.lock();
+        match (head, *waited) {
+            (Some(head), Some((same, since))) if head == same => {
+                let patience = self.lanes.iter().filter_map(Lane::slow_call).max();
+                let bound = patience.map_or(self.terms.hang_bound, |p99| 4 * p99);
+                if now.saturating_sub(since) > bound.max(HEDGE_LEAST) && self.desk.hedge(head) {
+                    tracing::debug!(sequence = head, "a block is done again: the writer waits");
+                }
+            }
+            (Some(head), _) => *waited = Some((head, now)),
+            (None, _) => *waited = None,
+        }
+    }
+}

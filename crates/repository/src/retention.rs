@@ -1,0 +1,536 @@
+//! Retention: which backups and which log may go. Arithmetic only; time is an argument.
+//!
+//! Rules keep full backups; what is kept keeps what it needs, and a differential stays as long as its full one.
+//! Everything that no rule keeps may go, with exceptions that no rule can overrule.
+//!
+//! Invariants
+//! - What a kept backup needs, by chain or by log, is kept.
+//! - The newest backup that is whole and clean is kept, and so is everything in use, unfinished by somebody alive,
+//!   unexpired, or not to be judged by us.
+//! - Where no whole full backup is left, nothing goes.
+//! - No log goes while a backup is being written, nor any of a cluster that has no kept backup here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longshore_pg::Lsn;
+
+use crate::chain::{Health, SetFacts, chain};
+use crate::label::{Kind, Label};
+
+/// What is to be kept; a rule that is `None` keeps nothing. Several rules keep what any of them keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The newest so many full backups, 1 or more.
+    pub keep_full: Option<u32>,
+    /// All that is needed to go back to any moment of the last so many days.
+    pub keep_days: Option<u32>,
+    /// Log without gaps since this many full backups ago, 1 or more; older ones keep only what makes them
+    /// consistent. `None`: since the oldest kept.
+    pub keep_wal: Option<u32>,
+}
+
+impl Policy {
+    /// Whether any rule says that backups may go.
+    pub fn is_empty(&self) -> bool {
+        self.keep_full.is_none() && self.keep_days.is_none()
+    }
+}
+
+/// Why a backup stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keep {
+    /// No rule says that it may go.
+    NoRule,
+    /// There is no whole full backup, so nothing goes.
+    NothingWhole,
+    /// The how-manieth newest full backup it is, from 1.
+    Count(u32),
+    /// Finished within the days to be kept.
+    Recent,
+    /// The base for the oldest moment within those days.
+    Base,
+    NeededBy(Label),
+    /// Its full backup is kept.
+    OfKept(Label),
+    /// The newest that is whole and clean.
+    LastGood,
+    Unexpired,
+    InUse,
+    BeingWritten,
+    NotOurs,
+    /// Cannot be restored, but is not older than what is kept.
+    Recoverable,
+}
+
+/// Why a backup goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remove {
+    /// No rule keeps it.
+    Surplus,
+    /// It was never completed.
+    Abandoned,
+    /// It cannot be restored, and is older than everything kept.
+    Broken,
+    /// Its removal was begun before.
+    Begun,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Keep(Keep),
+    Remove(Remove),
+}
+
+/// What is to happen, for each set in the order given.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    pub verdicts: Vec<Verdict>,
+    pub log: LogNeed,
+}
+
+impl Decision {
+    pub fn is_kept(&self, index: usize) -> bool {
+        matches!(self.verdicts[index], Verdict::Keep(_))
+    }
+
+    /// Indexes of the sets that go, in the order in which they must: none before those that hang on it.
+    pub fn removals(&self, sets: &[SetFacts]) -> Vec<usize> {
+        let mut gone: Vec<usize> = (0..sets.len()).filter(|i| !self.is_kept(*i)).collect();
+        gone.sort_by_key(|i| {
+            let depth = chain(sets, *i).map_or(usize::MAX, |links| links.len());
+            (std::cmp::Reverse(depth), sets[*i].label.clone())
+        });
+        gone
+    }
+}
+
+/// Which log the kept backups need.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogNeed {
+    /// A backup is being written whose need is not known yet, or one is not readable: nothing goes.
+    pub all: bool,
+    clusters: BTreeMap<u64, ClusterNeed>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct ClusterNeed {
+    /// Everything that ends behind this place is needed, on every timeline.
+    from: u64,
+    ranges: Vec<Range>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Range {
+    timelines: (u32, u32),
+    first: u64,
+    last: u64,
+}
+
+impl LogNeed {
+    /// Whether a piece of log from `start` up to, not including, `end` must stay.
+    pub fn needs(&self, system: u64, timeline: u32, start: Lsn, end: Lsn) -> bool {
+        let Some(cluster) = self.clusters.get(&system) else {
+            return true;
+        };
+        let within = |r: &Range| {
+            (r.timelines.0..=r.timelines.1).contains(&timeline)
+                && start.0 <= r.last
+                && r.first < end.0
+        };
+        self.all || end.0 > cluster.from || cluster.ranges.iter().any(within)
+    }
+
+    /// The clusters of kept backups, and from where on each one's log is kept without gaps.
+    pub fn clusters(&self) -> impl Iterator<Item = (u64, Lsn)> + '_ {
+        self.clusters.iter().map(|(s, n)| (*s, Lsn(n.from)))
+    }
+}
+
+/// Decides about every set of one database at one target, given in any order.
+pub fn decide(sets: &[SetFacts], policy: &Policy, now_us: i64) -> Decision {
+    let mut judge = Judge::new(sets);
+    judge.protect(now_us);
+    match judge.counted.is_empty() {
+        _ if policy.is_empty() => judge.keep_rest(&Keep::NoRule),
+        true => judge.keep_rest(&Keep::NothingWhole),
+        false => {
+            judge.apply(policy, now_us);
+            judge.follow();
+        }
+    }
+    let verdicts: Vec<Verdict> = (0..sets.len()).map(|i| judge.verdict(i)).collect();
+    let log = log_need(sets, &judge, policy);
+    Decision { verdicts, log }
+}
+
+struct Judge<'a> {
+    sets: &'a [SetFacts],
+    /// The chain of each set, where it holds.
+    chains: Vec<Option<Vec<usize>>>,
+    /// Full backups that rules count, newest first.
+    counted: Vec<usize>,
+    kept: BTreeMap<usize, Keep>,
+    /// When the oldest full backup that a rule keeps was begun.
+    oldest_us: Option<i64>,
+}
+
+impl<'a> Judge<'a> {
+    fn new(sets: &'a [SetFacts]) -> Judge<'a> {
+        let whole = |i: usize| sets[i].is_whole().then(|| chain(sets, i).ok()).flatten();
+        let chains: Vec<_> = (0..sets.len()).map(whole).collect();
+        let is_counted =
+            |i: &usize| chains[*i].is_some() && sets[*i].kind == Kind::Full && !sets[*i].copy_only;
+        let mut counted: Vec<usize> = (0..sets.len()).filter(is_counted).collect();
+        counted.sort_by_key(|i| std::cmp::Reverse((sets[*i].start_us, sets[*i].label.clone())));
+        Judge {
+            sets,
+            chains,
+            counted,
+            kept: BTreeMap::new(),
+            oldest_us: None,
+        }
+    }
+
+    /// Keeps a set, and for its sake those it needs.
+    fn keep(&mut self, index: usize, why: Keep) {
+        self.kept.entry(index).or_insert(why);
+        for parent in self.ancestors(index) {
+            let needed = Keep::NeededBy(self.sets[index].label.clone());
+            self.kept.entry(parent).or_insert(needed);
+        }
+    }
+
+    /// What a set needs, as far as it can be found: also of a chain that does not hold.
+    fn ancestors(&self, index: usize) -> Vec<usize> {
+        if let Some(links) = &self.chains[index] {
+            return links[1..].to_vec();
+        }
+        let mut found = Vec::new();
+        let mut parent = self.sets[index].parent;
+        while let Some(id) = parent {
+            let named = |i: &usize| self.sets[*i].id == Some(id) && !found.contains(i);
+            let Some(next) = (0..self.sets.len()).find(named) else {
+                break;
+            };
+            found.push(next);
+            parent = self.sets[next].parent;
+        }
+        found
+    }
+
+    /// What no rule can overrule.
+    fn protect(&mut self, now_us: i64) {
+        let clean = |i: &usize| {
+            let links = self.chains[*i].iter().flatten();
+            self.chains[*i].is_some() && links.copied().all(|l| self.sets[l].is_clean())
+        };
+        let order = |i: &usize| (self.sets[*i].start_us, self.sets[*i].label.clone());
+        let last_good = (0..self.sets.len()).filter(clean).max_by_key(order);
+        for (i, set) in self.sets.iter().enumerate() {
+            match set.health {
+                _ if set.in_use => self.keep(i, Keep::InUse),
+                Health::Writing => self.keep(i, Keep::BeingWritten),
+                Health::Unknown | Health::Foreign => self.keep(i, Keep::NotOurs),
+                Health::Whole { .. } if set.expires_us.is_some_and(|e| e > now_us) => {
+                    self.keep(i, Keep::Unexpired);
+                }
+                Health::Whole { .. } | Health::Broken | Health::Abandoned | Health::Removing => {}
+            }
+        }
+        if let Some(i) = last_good {
+            self.keep(i, Keep::LastGood);
+        }
+    }
+
+    fn apply(&mut self, policy: &Policy, now_us: i64) {
+        let mut by_rule: BTreeMap<usize, Keep> = BTreeMap::new();
+        for (n, i) in self.counted.iter().enumerate() {
+            if policy
+                .keep_full
+                .is_some_and(|keep| n < keep.max(1) as usize)
+            {
+                by_rule.insert(*i, Keep::Count(n as u32 + 1));
+            }
+        }
+        if let Some(days) = policy.keep_days {
+            let cut = now_us.saturating_sub(i64::from(days).saturating_mul(86_400_000_000));
+            let recent = |i: &&usize| self.sets[**i].finish_us > cut;
+            for i in self.counted.iter().filter(recent) {
+                by_rule.entry(*i).or_insert(Keep::Recent);
+            }
+            let order = |i: &&usize| (self.sets[**i].finish_us, self.sets[**i].label.clone());
+            let before = self.counted.iter().filter(|i| !recent(i)).max_by_key(order);
+            if let Some(base) = before {
+                by_rule.entry(*base).or_insert(Keep::Base);
+            }
+        }
+        self.oldest_us = by_rule.keys().map(|i| self.sets[*i].start_us).min();
+        for (i, why) in by_rule {
+            // A rule's reason says more than a protection's.
+            self.kept.remove(&i);
+            self.keep(i, why);
+        }
+    }
+
+    /// What rules do not count goes with what they do.
+    fn follow(&mut self) {
+        let oldest_us = self.oldest_us.unwrap_or(i64::MIN);
+        for i in 0..self.sets.len() {
+            let set = &self.sets[i];
+            let root = self.chains[i]
+                .as_ref()
+                .and_then(|links| links.last())
+                .copied();
+            let why = match (set.health, root) {
+                (Health::Whole { .. }, Some(root)) if root == i => set
+                    .copy_only
+                    .then_some(Keep::Recoverable)
+                    .filter(|_| set.start_us >= oldest_us),
+                (Health::Whole { .. }, Some(root)) => self
+                    .kept
+                    .contains_key(&root)
+                    .then(|| Keep::OfKept(self.sets[root].label.clone())),
+                (Health::Whole { .. } | Health::Broken, _) => {
+                    (set.start_us >= oldest_us).then_some(Keep::Recoverable)
+                }
+                (Health::Abandoned, _) => {
+                    let newest = self.counted.first().map(|n| self.sets[*n].start_us);
+                    (Some(set.start_us) >= newest).then_some(Keep::Recoverable)
+                }
+                (Health::Writing | Health::Unknown | Health::Foreign | Health::Removing, _) => None,
+            };
+            if let Some(why) = why {
+                self.keep(i, why);
+            }
+        }
+    }
+
+    fn keep_rest(&mut self, why: &Keep) {
+        for (i, set) in self.sets.iter().enumerate() {
+            if set.health != Health::Removing {
+                self.kept.entry(i).or_insert_with(|| why.clone());
+            }
+        }
+    }
+
+    fn verdict(&self, index: usize) -> Verdict {
+        if let Some(why) = self.kept.get(&index) {
+            return Verdict::Keep(why.clone());
+        }
+        Verdict::Remove(match self.sets[index].health {
+            Health::Removing => Remove::Begun,
+            Health::Abandoned => Remove::Abandoned,
+            Health::Whole { .. } if self.chains[index].is_some() => Remove::Surplus,
+            Health::Whole { .. }
+            | Health::Broken
+            | Health::Writing
+            | Health::Unknown
+            | Health::Foreign => Remove::Broken,
+        })
+    }
+}
+
+fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
+    let mut need = LogNeed {
+        all: sets
+            .iter()
+            .any(|s| matches!(s.health, Health::Writing | Health::Unknown)),
+        clusters: BTreeMap::new(),
+    };
+    let systems: BTreeSet<u64> = judge
+        .kept
+        .keys()
+        .filter_map(|i| Some(sets[*i].log?.system))
+        .collect();
+    for system in systems {
+        let of_system = |i: &usize| sets[*i].log.filter(|l| l.system == system);
+        let ranges: Vec<Range> = judge
+            .kept
+            .keys()
+            .filter_map(of_system)
+            .map(|log| Range {
+                timelines: (
+                    log.first_timeline.min(log.last_timeline),
+                    log.first_timeline.max(log.last_timeline),
+                ),
+                first: log.first_lsn,
+                last: log.last_lsn,
+            })
+            .collect();
+        let oldest = ranges.iter().map(|r| r.first).min();
+        let newest = judge
+            .counted
+            .iter()
+            .filter(|i| judge.kept.contains_key(i))
+            .filter_map(of_system)
+            .map(|log| log.first_lsn);
+        let from = match policy.keep_wal {
+            Some(n) => newest.take(n.max(1) as usize).min().or(oldest),
+            None => oldest,
+        };
+        let from = from.unwrap_or(0);
+        need.clusters.insert(system, ClusterNeed { from, ranges });
+    }
+    need
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain::LogRange;
+    use crate::chain::tests::{diff, full};
+
+    const DAY: i64 = 86_400;
+
+    fn count(n: u32) -> Policy {
+        Policy {
+            keep_full: Some(n),
+            ..Policy::default()
+        }
+    }
+
+    fn days(n: u32) -> Policy {
+        Policy {
+            keep_days: Some(n),
+            ..Policy::default()
+        }
+    }
+
+    fn kept(sets: &[SetFacts], policy: Policy, now: i64) -> Vec<bool> {
+        let decision = decide(sets, &policy, now * 1_000_000);
+        (0..sets.len()).map(|i| decision.is_kept(i)).collect()
+    }
+
+    #[test]
+    fn the_newest_full_backups_stay_with_their_differentials() {
+        let a = full(1);
+        let b = full(3);
+        let sets = [a.clone(), diff(2, &a), b.clone(), diff(4, &b)];
+        assert_eq!(kept(&sets, count(1), 9), [false, false, true, true]);
+        assert_eq!(kept(&sets, count(2), 9), [true; 4]);
+        let decision = decide(&sets, &count(1), 9_000_000);
+        assert_eq!(decision.verdicts[0], Verdict::Remove(Remove::Surplus));
+        assert_eq!(decision.verdicts[2], Verdict::Keep(Keep::Count(1)));
+        // Never a full one before its differential.
+        assert_eq!(decision.removals(&sets), [1, 0]);
+    }
+
+    #[test]
+    fn days_keep_the_base_of_their_oldest_moment() {
+        let sets = [full(DAY), full(2 * DAY), full(3 * DAY), full(9 * DAY)];
+        assert_eq!(
+            kept(&sets, days(7), 10 * DAY + 1),
+            [false, false, true, true],
+            "on day 3 the database was as the third backup has it"
+        );
+    }
+
+    #[test]
+    fn without_a_rule_or_without_a_whole_backup_nothing_goes() {
+        let mut sets = [full(1), full(2)];
+        assert_eq!(kept(&sets, Policy::default(), 9 * DAY), [true; 2]);
+        sets[0].health = Health::Broken;
+        sets[1].health = Health::Abandoned;
+        assert_eq!(kept(&sets, count(1), 9), [true; 2]);
+    }
+
+    #[test]
+    fn the_last_good_backup_outlives_newer_ones_that_are_not() {
+        let a = full(1);
+        let mut b = full(2);
+        b.health = Health::Whole { clean: false };
+        let mut c = full(3);
+        c.health = Health::Broken;
+        let mut d = diff(4, &b);
+        d.health = Health::Whole { clean: true };
+        let sets = [a, b, c, d];
+        let decision = decide(&sets, &count(1), 9_000_000);
+        assert_eq!(decision.verdicts[0], Verdict::Keep(Keep::LastGood));
+        assert_eq!(decision.verdicts[1], Verdict::Keep(Keep::Count(1)));
+        assert!(decision.is_kept(2) && decision.is_kept(3));
+    }
+
+    #[test]
+    fn what_is_in_use_unexpired_being_written_or_strange_stays() {
+        let mut sets = vec![full(1), full(2), full(3), full(4), full(5), full(6)];
+        sets[0].in_use = true;
+        sets[1].expires_us = Some(i64::MAX);
+        sets[2].health = Health::Writing;
+        sets[3].health = Health::Unknown;
+        assert_eq!(
+            kept(&sets, count(1), 9),
+            [true, true, true, true, false, true]
+        );
+    }
+
+    #[test]
+    fn what_a_backup_in_use_needs_stays_too() {
+        let a = full(1);
+        let mut b = diff(2, &a);
+        b.in_use = true;
+        assert_eq!(kept(&[a, b, full(3)], count(1), 9), [true; 3]);
+    }
+
+    #[test]
+    fn unfinished_and_broken_ones_go_when_something_newer_stands() {
+        let mut sets = [full(1), full(2), full(3), full(4)];
+        sets[0].health = Health::Broken;
+        sets[1].health = Health::Abandoned;
+        sets[3].health = Health::Abandoned;
+        assert_eq!(kept(&sets, count(1), 9), [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_removal_once_begun_is_ended_whatever_the_rules() {
+        let mut sets = [full(1), full(2)];
+        sets[0].health = Health::Removing;
+        assert_eq!(kept(&sets, Policy::default(), 9), [false, true]);
+        sets[0].in_use = true;
+        assert_eq!(kept(&sets, Policy::default(), 9), [true, true]);
+    }
+
+    fn logged(at: i64, first: u64, last: u64) -> SetFacts {
+        let log = LogRange {
+            system: 1,
+            first_timeline: 1,
+            first_lsn: first,
+            last_timeline: 1,
+            last_lsn: last,
+        };
+        SetFacts {
+            log: Some(log),
+            ..full(at)
+        }
+    }
+
+    #[test]
+    fn log_stays_from_the_oldest_kept_backup_on_and_only_of_known_clusters_goes() {
+        let sets = [
+            logged(1, 100, 150),
+            logged(2, 300, 350),
+            logged(3, 500, 550),
+        ];
+        let need = decide(&sets, &count(2), 9_000_000).log;
+        let needs = |start, end| need.needs(1, 1, Lsn(start), Lsn(end));
+        assert!(!needs(200, 300) && needs(200, 301) && needs(400, 500));
+        assert!(need.needs(2, 1, Lsn(0), Lsn(10)), "another cluster's log");
+        assert!(need.needs(1, 9, Lsn(400), Lsn(500)), "a later timeline");
+        let one = Policy {
+            keep_wal: Some(1),
+            ..count(2)
+        };
+        let need = decide(&sets, &one, 9_000_000).log;
+        let needs = |start, end| need.needs(1, 1, Lsn(start), Lsn(end));
+        assert!(!needs(200, 300) && needs(300, 340) && needs(350, 360));
+        assert!(!needs(351, 500) && needs(351, 501) && needs(600, 700));
+        assert!(!need.needs(1, 2, Lsn(300), Lsn(340)), "not its timeline");
+    }
+
+    #[test]
+    fn no_log_goes_while_a_backup_is_being_written() {
+        let mut sets = [logged(1, 100, 150), logged(2, 300, 350)];
+        sets[0].health = Health::Writing;
+        let need = decide(&sets, &count(1), 9_000_000).log;
+        assert!(need.needs(1, 1, Lsn(0), Lsn(10)));
+    }
+}

@@ -1,0 +1,350 @@
+//! Retention against a model: sets as a plain list, restorability by walking parents, log by segments of 16 bytes.
+//! The model says what must hold after a removal; it shares nothing with the code but the facts it judges.
+
+use longshore_pg::Lsn;
+use longshore_repository::chain::{Health, LogRange, SetFacts};
+use longshore_repository::retention::{Policy, decide};
+use longshore_repository::{Kind, Label};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const DAY_US: i64 = 86_400_000_000;
+const NOW_US: i64 = 100 * DAY_US;
+const SEGMENT: u64 = 16;
+
+#[derive(Debug, Clone)]
+struct Sketch {
+    day: i64,
+    hours: i64,
+    health: u8,
+    /// Which of the earlier sets it differs from; `None`: a full backup.
+    parent: Option<usize>,
+    copy_only: bool,
+    unexpired: bool,
+    in_use: bool,
+    system: u64,
+    timeline: u32,
+    log: (u64, u64),
+}
+
+fn sketch() -> impl Strategy<Value = Sketch> {
+    (
+        (60i64..100, 0i64..30, 0u8..24),
+        prop::option::weighted(0.45, 0usize..12),
+        (
+            prop::bool::weighted(0.1),
+            prop::bool::weighted(0.06),
+            prop::bool::weighted(0.06),
+        ),
+        (1u64..3, 1u32..4, 0u64..40, 0u64..6),
+    )
+        .prop_map(
+            |((day, hours, health), parent, (copy_only, unexpired, in_use), log)| Sketch {
+                day,
+                hours,
+                health,
+                parent,
+                copy_only,
+                unexpired,
+                in_use,
+                system: log.0,
+                timeline: log.1,
+                log: (log.2 * 7, log.3 * 7),
+            },
+        )
+}
+
+fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
+    let mut sets: Vec<SetFacts> = Vec::new();
+    for (i, s) in sketches.iter().enumerate() {
+        let parent = s.parent.filter(|_| i > 0).map(|p| sets[p % i].clone());
+        let kind = if parent.is_some() {
+            Kind::Differential
+        } else {
+            Kind::Full
+        };
+        let start_us = s.day * DAY_US;
+        let id = Uuid::new_v4();
+        sets.push(SetFacts {
+            label: Label::new(start_us, kind),
+            health: match s.health {
+                0 => Health::Broken,
+                1 => Health::Abandoned,
+                2 => Health::Writing,
+                3 => Health::Unknown,
+                4 => Health::Removing,
+                5 => Health::Foreign,
+                6..=8 => Health::Whole { clean: false },
+                _ => Health::Whole { clean: true },
+            },
+            kind,
+            id: Some(id),
+            // Now and then a parent that is not there.
+            parent: parent.map(|p| p.id.filter(|_| s.health != 9).unwrap_or(id)),
+            copy_only: s.copy_only,
+            start_us,
+            finish_us: start_us + s.hours * DAY_US / 24,
+            expires_us: s.unexpired.then_some(NOW_US + 1),
+            log: Some(LogRange {
+                system: s.system,
+                first_timeline: s.timeline,
+                first_lsn: s.log.0,
+                last_timeline: s.timeline,
+                last_lsn: s.log.0 + s.log.1,
+            }),
+            in_use: s.in_use,
+        });
+    }
+    sets
+}
+
+fn restorable(sets: &[SetFacts], set: &SetFacts) -> bool {
+    let mut at = set;
+    for _ in 0..=sets.len() {
+        if !at.is_whole() {
+            return false;
+        }
+        let Some(parent) = at.parent else {
+            return true;
+        };
+        let system = at.log.map(|l| l.system);
+        let next = sets.iter().find(|s| s.id == Some(parent));
+        match next {
+            Some(next) if next.log.map(|l| l.system) == system => at = next,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// All sets from this one down, restorable or not.
+fn down(sets: &[SetFacts], set: &SetFacts) -> Vec<Uuid> {
+    let mut ids = Vec::new();
+    let mut next = Some(set);
+    while let Some(at) = next {
+        if ids.contains(&at.id.unwrap()) {
+            break;
+        }
+        ids.push(at.id.unwrap());
+        next = sets.iter().find(|s| s.id == at.parent && s.id.is_some());
+    }
+    ids
+}
+
+fn is_counted(sets: &[SetFacts], s: &SetFacts) -> bool {
+    s.kind == Kind::Full && !s.copy_only && restorable(sets, s)
+}
+
+/// Counted full backups, newest first.
+fn counted(sets: &[SetFacts]) -> Vec<&SetFacts> {
+    let mut all: Vec<_> = sets.iter().filter(|s| is_counted(sets, s)).collect();
+    all.sort_by(|a, b| (b.start_us, &b.label).cmp(&(a.start_us, &a.label)));
+    all
+}
+
+/// Which full backup a database of that moment comes back from.
+fn base_at(sets: &[SetFacts], at_us: i64) -> Option<Uuid> {
+    let before = counted(sets).into_iter().filter(|s| s.finish_us <= at_us);
+    before.max_by_key(|s| (s.finish_us, s.label.clone()))?.id
+}
+
+fn is_protected(s: &SetFacts) -> bool {
+    s.in_use
+        || matches!(
+            s.health,
+            Health::Writing | Health::Unknown | Health::Foreign
+        )
+        || (s.is_whole() && s.expires_us.is_some_and(|e| e > NOW_US))
+}
+
+fn clean_chain(sets: &[SetFacts], s: &SetFacts) -> bool {
+    let ids = down(sets, s);
+    let clean = |id: &Uuid| sets.iter().any(|s| s.id == Some(*id) && s.is_clean());
+    restorable(sets, s) && ids.iter().all(clean)
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    let some = |max| prop::option::of(1u32..max);
+    (some(5), some(40), some(3)).prop_map(|(keep_full, keep_days, keep_wal)| Policy {
+        keep_full,
+        keep_days,
+        keep_wal,
+    })
+}
+
+fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
+    let decision = decide(sets, policy, NOW_US);
+    let after: Vec<SetFacts> = (0..sets.len())
+        .filter(|i| decision.is_kept(*i))
+        .map(|i| sets[i].clone())
+        .collect();
+    let survives = |id: Uuid| after.iter().any(|s| s.id == Some(id));
+    let was_restorable = |s: &SetFacts| restorable(sets, s);
+
+    for s in &after {
+        prop_assert!(
+            !was_restorable(s) || restorable(&after, s),
+            "lost what it needs: {}",
+            s.label
+        );
+    }
+    for s in sets.iter().filter(|s| is_protected(s)) {
+        for id in down(sets, s) {
+            let Some(other) = sets.iter().find(|o| o.id == Some(id)) else {
+                continue;
+            };
+            // What is being removed cannot be used any more, but by whoever uses it.
+            let gone = other.health == Health::Removing && !other.in_use && other.id != s.id;
+            prop_assert!(
+                survives(id) || gone,
+                "{} is needed by {}",
+                other.label,
+                s.label
+            );
+        }
+    }
+    let good = sets.iter().filter(|s| clean_chain(sets, s));
+    if let Some(last) = good.max_by_key(|s| (s.start_us, s.label.clone())) {
+        prop_assert!(survives(last.id.unwrap()), "the last good one is gone");
+    }
+    let counted = counted(sets);
+    if counted.is_empty() || policy.is_empty() {
+        let stay = sets
+            .iter()
+            .filter(|s| s.health != Health::Removing || s.in_use)
+            .count();
+        prop_assert!(after.len() >= stay);
+        return Ok(());
+    }
+    // Rules keep exactly what they say.
+    let by_count = policy.keep_full.unwrap_or(0) as usize;
+    let cut = policy.keep_days.map(|d| NOW_US - i64::from(d) * DAY_US);
+    let bases: Vec<Uuid> = cut
+        .map(|cut| {
+            let moments = sets
+                .iter()
+                .map(|s| s.finish_us)
+                .filter(|t| *t > cut)
+                .chain([cut]);
+            moments.filter_map(|t| base_at(sets, t)).collect()
+        })
+        .unwrap_or_default();
+    let needed: Vec<Uuid> = sets
+        .iter()
+        .filter(|s| is_protected(s))
+        .chain(
+            sets.iter()
+                .filter(|s| clean_chain(sets, s))
+                .max_by_key(|s| (s.start_us, s.label.clone())),
+        )
+        .flat_map(|s| down(sets, s))
+        .collect();
+    for (n, s) in counted.iter().enumerate() {
+        let id = s.id.unwrap();
+        let recent = cut.is_some_and(|cut| s.finish_us > cut);
+        let wanted = n < by_count || recent || bases.contains(&id);
+        if wanted {
+            prop_assert!(survives(id), "a rule keeps {}", s.label);
+        } else if survives(id) {
+            // Something restorable or unfinished that hangs on it may hold it.
+            let hung = after
+                .iter()
+                .any(|o| o.id != s.id && o.parent.is_some() && down(sets, o).contains(&id));
+            prop_assert!(
+                needed.contains(&id) || hung,
+                "{} stays for no reason",
+                s.label
+            );
+        }
+    }
+    if let Some(cut) = cut {
+        for t in sets
+            .iter()
+            .map(|s| s.finish_us)
+            .filter(|t| *t >= cut)
+            .chain([cut, NOW_US])
+        {
+            prop_assert_eq!(base_at(sets, t), base_at(&after, t));
+        }
+    }
+    // In no moment of the removal does anything stand without what it needs.
+    let mut standing = sets.to_vec();
+    for i in decision.removals(sets) {
+        standing.retain(|s| s.id != sets[i].id);
+        for s in &standing {
+            prop_assert!(
+                !was_restorable(s) || restorable(&standing, s),
+                "{} too early",
+                sets[i].label
+            );
+        }
+    }
+    prop_assert_eq!(standing.len(), after.len());
+    let again = decide(&after, policy, NOW_US);
+    prop_assert!(
+        (0..after.len()).all(|i| again.is_kept(i)),
+        "a second run removes more"
+    );
+    check_log(sets, &after, policy)
+}
+
+fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
+    let need = decide(sets, policy, NOW_US).log;
+    let frozen = sets
+        .iter()
+        .any(|s| matches!(s.health, Health::Writing | Health::Unknown));
+    for system in 1..4u64 {
+        let own: Vec<_> = after
+            .iter()
+            .filter(|s| s.log.unwrap().system == system)
+            .collect();
+        let firsts = || own.iter().map(|s| s.log.unwrap().first_lsn);
+        let newest: Vec<u64> = counted(after)
+            .iter()
+            .map(|s| s.log.unwrap())
+            .filter(|l| l.system == system)
+            .map(|l| l.first_lsn)
+            .collect();
+        let from = match policy.keep_wal {
+            Some(n) if !newest.is_empty() => newest.iter().take(n as usize).min().copied(),
+            _ => firsts().min(),
+        };
+        for timeline in 1..4 {
+            for start in (0..480).step_by(SEGMENT as usize) {
+                let end = start + SEGMENT;
+                let wanted = own.iter().any(|s| {
+                    let log = s.log.unwrap();
+                    // Replay reads every byte from the first to the last.
+                    log.first_timeline == timeline
+                        && (log.first_lsn..=log.last_lsn).any(|b| (start..end).contains(&b))
+                }) || from.is_none_or(|from| end > from);
+                let got = need.needs(system, timeline, Lsn(start), Lsn(end));
+                prop_assert!(
+                    got || !(wanted || frozen),
+                    "{system} {timeline} {start} is lost"
+                );
+                prop_assert!(
+                    !got || wanted || frozen,
+                    "{system} {timeline} {start} stays for nothing"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn cases() -> u32 {
+    std::env::var("LONGSHORE_CASES").map_or(6000, |n| n.parse().unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_kept_can_be_restored_and_what_goes_is_not_missed(
+        sketches in prop::collection::vec(sketch(), 0..12),
+        policy in policies(),
+    ) {
+        check(&sets(&sketches), &policy)?;
+    }
+}
