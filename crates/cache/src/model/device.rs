@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::ops::Range;
 
-use rand_distr::{Distribution, LogNormal, Uniform};
+use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
 use super::Profile;
 use super::stations::Server;
@@ -38,10 +39,19 @@ pub struct Completion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// A chunk has left its unit and wants the link.
-    Chunk { id: u64, len: u64, write: bool },
+    Chunk {
+        id: u64,
+        len: u64,
+        write: bool,
+    },
     /// A unit has written a chunk of buffered data.
-    Drained { unit: usize, len: u64 },
-    Done { id: u64 },
+    Drained {
+        unit: usize,
+        len: u64,
+    },
+    Done {
+        id: u64,
+    },
 }
 
 struct Open {
@@ -72,9 +82,12 @@ pub struct Device {
 #[derive(Default)]
 struct Buffer {
     held: u64,
-    /// Bytes not yet given to a unit.
-    to_drain: VecDeque<u64>,
+    /// Of these, not yet given to a unit.
+    undrained: u64,
+    /// Units that are writing buffered data.
     busy: Vec<bool>,
+    /// The unit to ask next.
+    turn: usize,
     /// Writes that wait for room.
     waiting: VecDeque<u64>,
 }
@@ -121,21 +134,22 @@ impl Device {
         let id = self.next_id;
         self.next_id += 1;
         self.in_flight += request.len;
-        let open = Open { request, chunks: 0 };
-        self.open.insert(id, open);
-        let mut at = now;
-        for _ in 0..self.profile.commands(request.len) {
-            at = self.command.serve(now, nanos(self.profile.command_us));
-            if request.op == Op::Write && self.profile.write_buffer.is_some() {
-                continue;
+        self.open.insert(id, Open { request, chunks: 0 });
+        let buffered = request.op == Op::Write && self.profile.write_buffer.is_some();
+        let command_bytes = u64::from(self.profile.command_bytes);
+        let end = request.offset + request.len;
+        let mut start = request.offset;
+        while start < end {
+            let stop = end.min(start + command_bytes);
+            let at = self.command.serve(now, nanos(self.profile.command_us));
+            if !buffered {
+                self.spread(at, id, request.op, start..stop);
             }
+            start = stop;
         }
-        match (request.op, self.profile.write_buffer) {
-            (Op::Write, Some(_)) => {
-                self.buffer.waiting.push_back(id);
-                self.acknowledge(at);
-            }
-            _ => self.split(now, id, request),
+        if buffered {
+            self.buffer.waiting.push_back(id);
+            self.acknowledge(now);
         }
         id
     }
@@ -170,5 +184,126 @@ impl Device {
     fn push(&mut self, at: Nanos, step: Step) {
         self.steps.push(Reverse((at, self.order, step)));
         self.order += 1;
+    }
+
+    /// Gives the chunks of one command to their units.
+    fn spread(&mut self, at: Nanos, id: u64, op: Op, bytes: Range<u64>) {
+        let chunk = u64::from(self.profile.chunk_bytes);
+        let mut start = bytes.start;
+        while start < bytes.end {
+            let stop = bytes.end.min((start / chunk + 1) * chunk);
+            let unit = (start / chunk % self.units.len() as u64) as usize;
+            let partial = stop - start < chunk;
+            let service = match op {
+                Op::Read => self.unit_time(self.profile.read_us),
+                // What is not written whole must be read first.
+                Op::Write if partial => {
+                    self.unit_time(self.profile.read_us) + self.unit_time(self.profile.write_us)
+                }
+                Op::Write => self.unit_time(self.profile.write_us),
+            };
+            let done = self.units[unit].serve(at, service);
+            if let Some(open) = self.open.get_mut(&id) {
+                open.chunks += 1;
+            }
+            let write = op == Op::Write;
+            self.push(
+                done,
+                Step::Chunk {
+                    id,
+                    len: stop - start,
+                    write,
+                },
+            );
+            start = stop;
+        }
+    }
+
+    /// One unit's time for a chunk, with jitter and, rarely, a tail.
+    fn unit_time(&mut self, us: f64) -> Nanos {
+        let factor = self.jitter.map_or(1.0, |j| j.sample(&mut self.random));
+        let tail = self.profile.tail;
+        let extra = tail.map_or(0.0, |tail| {
+            let hit = self.chance() < tail.chance;
+            if hit { tail.extra_us } else { 0.0 }
+        });
+        nanos(us * factor + extra)
+    }
+
+    /// Evenly from 0 to 1.
+    fn chance(&mut self) -> f64 {
+        (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A chunk crosses the link; with the last one its request is done.
+    fn transfer(&mut self, at: Nanos, id: u64, len: u64, write: bool) {
+        let own_link = write && !self.profile.shared_link;
+        let rate = if write {
+            self.profile.write_link
+        } else {
+            self.profile.read_link
+        };
+        let link = if own_link {
+            &mut self.write_link
+        } else {
+            &mut self.read_link
+        };
+        let moved = link.serve(at, nanos(len as f64 / rate));
+        let Some(open) = self.open.get_mut(&id) else {
+            return;
+        };
+        open.chunks -= 1;
+        if open.chunks == 0 {
+            self.push(moved + nanos(self.profile.fixed_us), Step::Done { id });
+        }
+    }
+
+    /// Acknowledges waiting writes while the buffer has room, oldest first, and has units drain it.
+    fn acknowledge(&mut self, now: Nanos) {
+        let Some(buffer) = self.profile.write_buffer else {
+            return;
+        };
+        while let Some(&id) = self.buffer.waiting.front() {
+            let len = self.open.get(&id).map_or(0, |open| open.request.len);
+            // A write longer than the whole buffer is let in when it is empty.
+            if self.buffer.held > 0 && (self.buffer.held + len) as f64 > buffer.bytes {
+                break;
+            }
+            self.buffer.waiting.pop_front();
+            self.buffer.held += len;
+            self.buffer.undrained += len;
+            let moved = self
+                .write_link
+                .serve(now, nanos(len as f64 / self.profile.write_link));
+            self.push(moved + nanos(buffer.ack_us), Step::Done { id });
+        }
+        self.drain(now);
+    }
+
+    /// Gives every unit that drains nothing a chunk to write, in turn.
+    fn drain(&mut self, now: Nanos) {
+        let chunk = u64::from(self.profile.chunk_bytes);
+        for _ in 0..self.units.len() {
+            if self.buffer.undrained == 0 {
+                return;
+            }
+            let unit = self.buffer.turn;
+            self.buffer.turn = (unit + 1) % self.units.len();
+            if self.buffer.busy[unit] {
+                continue;
+            }
+            self.buffer.busy[unit] = true;
+            let len = chunk.min(self.buffer.undrained);
+            self.buffer.undrained -= len;
+            let service = self.unit_time(self.profile.write_us);
+            let done = self.units[unit].serve(now, service);
+            self.push(done, Step::Drained { unit, len });
+        }
+    }
+
+    fn drained(&mut self, at: Nanos, unit: usize, len: u64) {
+        self.buffer.busy[unit] = false;
+        self.buffer.held -= len;
+        self.acknowledge(at);
     }
 }

@@ -27,10 +27,11 @@ impl Profile {
         let chunk = f64::from(self.chunk_bytes);
         let chunks = len.div_ceil(u64::from(self.chunk_bytes)).max(1);
         let rounds = chunks.div_ceil(u64::from(self.units)) as f64;
-        let link = self.link(op);
-        let last = chunk.min(len as f64) / link;
-        let moving = (self.unit_us(op) * rounds).max(len as f64 / link);
-        self.fixed_us + self.commands(len) as f64 * self.command_us + moving + last
+        let (unit, link) = (self.unit_us(op), self.link(op));
+        // Either the units finish last, or the link, which cannot begin before the first chunk is there.
+        let units_last = unit * rounds + chunk.min(len as f64) / link;
+        let link_last = unit + len as f64 / link;
+        self.fixed_us + self.commands(len) as f64 * self.command_us + units_last.max(link_last)
     }
 
     /// The most bytes in a µs for requests of `len` bytes.

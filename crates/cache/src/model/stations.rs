@@ -14,9 +14,4 @@ impl Server {
         self.free_at = self.free_at.max(at) + service;
         self.free_at
     }
-
-    /// Whether nothing is being served at `at`.
-    pub fn is_idle(&self, at: Nanos) -> bool {
-        self.free_at <= at
-    }
 }
