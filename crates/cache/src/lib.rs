@@ -7,3 +7,5 @@
 //! So far the room holds the [`model`] of a device, with the profiles that the decisions are tried on.
 
 pub mod model;
+pub mod policy;
+pub mod sim;

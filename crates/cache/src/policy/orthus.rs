@@ -1,0 +1,140 @@
+//! Orthus (FAST 2021, "The Storage Hierarchy is Not a Hierarchy") with the constants of its code: fill until the
+//! miss ratio is steady, then stop admitting and climb along one serving ratio.
+
+use super::{Ended, Filter, Serve, Side, Split, View};
+use crate::model::Nanos;
+
+const MS: Nanos = 1_000_000;
+const SETTLE: Nanos = 100 * MS;
+const PROBE: Nanos = 25 * MS;
+const STEP: f64 = 0.01;
+/// The miss ratio is steady when it moves by less in one period.
+const STEADY: f64 = 0.0015;
+/// So much worse, and it starts again.
+const RELAPSE: f64 = 0.20;
+
+#[derive(Debug)]
+enum Phase {
+    /// Classic caching while the cache fills; the last period's miss ratio.
+    Filling { last: Option<f64> },
+    /// Measuring at the ratio, above it and below it, one after the other.
+    Climbing { probe: usize, rates: [f64; 3] },
+}
+
+#[derive(Debug)]
+pub struct Orthus {
+    phase: Phase,
+    split: Split,
+    ratio: f64,
+    /// The miss ratio when climbing began.
+    settled: f64,
+    /// How often in a row the climb ended at 1.
+    at_top: u32,
+    period_began: Nanos,
+    bytes: u64,
+    lookups: u64,
+    misses: u64,
+}
+
+impl Default for Orthus {
+    fn default() -> Orthus {
+        Orthus {
+            phase: Phase::Filling { last: None },
+            split: Split::new(1.0),
+            ratio: 1.0,
+            settled: 0.0,
+            at_top: 0,
+            period_began: 0,
+            bytes: 0,
+            lookups: 0,
+            misses: 0,
+        }
+    }
+}
+
+impl Orthus {
+    const OFFSETS: [f64; 3] = [0.0, STEP, -STEP];
+
+    fn miss_ratio(&self) -> f64 {
+        self.misses as f64 / self.lookups.max(1) as f64
+    }
+
+    fn begin(&mut self, now: Nanos, phase: Phase) {
+        if let Phase::Climbing { probe, .. } = phase {
+            self.split.set_share(self.ratio + Orthus::OFFSETS[probe]);
+        } else {
+            self.split.set_share(1.0);
+        }
+        self.phase = phase;
+        self.period_began = now;
+        (self.bytes, self.lookups, self.misses) = (0, 0, 0);
+    }
+
+    /// Ends the period when its time is over.
+    fn tick(&mut self, now: Nanos) {
+        let passed = now - self.period_began;
+        let miss = self.miss_ratio();
+        match self.phase {
+            Phase::Filling { last } if passed >= SETTLE => {
+                if last.is_some_and(|last| (miss - last).abs() < STEADY) {
+                    (self.ratio, self.settled, self.at_top) = (1.0, miss, 0);
+                    let rates = [0.0; 3];
+                    self.begin(now, Phase::Climbing { probe: 0, rates });
+                } else {
+                    self.begin(now, Phase::Filling { last: Some(miss) });
+                }
+            }
+            Phase::Climbing { probe, mut rates } if passed >= PROBE => {
+                rates[probe] = self.bytes as f64 / passed as f64;
+                if self.lookups > 0 && miss > self.settled + RELAPSE {
+                    return self.begin(now, Phase::Filling { last: None });
+                }
+                if probe < 2 {
+                    let probe = probe + 1;
+                    return self.begin(now, Phase::Climbing { probe, rates });
+                }
+                let best = (0..3)
+                    .max_by(|a, b| rates[*a].total_cmp(&rates[*b]))
+                    .unwrap_or(0);
+                self.ratio = (self.ratio + Orthus::OFFSETS[best]).clamp(0.0, 1.0);
+                self.at_top = if self.ratio == 1.0 {
+                    self.at_top + 1
+                } else {
+                    0
+                };
+                let rates = [0.0; 3];
+                if self.at_top >= 2 {
+                    self.begin(now, Phase::Filling { last: None });
+                } else {
+                    self.begin(now, Phase::Climbing { probe: 0, rates });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Filter for Orthus {
+    fn serve(&mut self, view: &View, _offset: u64, _len: u64) -> Serve {
+        self.tick(view.now);
+        match self.phase {
+            Phase::Filling { .. } => Serve::On(Side::Fast),
+            Phase::Climbing { .. } => Serve::On(self.split.next()),
+        }
+    }
+
+    fn admits(&mut self, _view: &View, _len: u64) -> bool {
+        matches!(self.phase, Phase::Filling { .. })
+    }
+
+    fn looked_up(&mut self, now: Nanos, _len: u64, hit: bool) {
+        self.tick(now);
+        self.lookups += 1;
+        self.misses += u64::from(!hit);
+    }
+
+    fn ended(&mut self, ended: &Ended) {
+        self.bytes += ended.len;
+        self.tick(ended.now);
+    }
+}

@@ -1,0 +1,129 @@
+//! What came of a run.
+
+use crate::model::{Nanos, Op};
+use crate::policy::Side;
+
+/// Latencies in µs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Latencies {
+    pub count: u64,
+    pub mean: f64,
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+}
+
+impl Latencies {
+    fn of(mut all: Vec<f64>) -> Latencies {
+        if all.is_empty() {
+            return Latencies::default();
+        }
+        all.sort_by(f64::total_cmp);
+        let at = |q: f64| all[((all.len() - 1) as f64 * q) as usize];
+        Latencies {
+            count: all.len() as u64,
+            mean: all.iter().sum::<f64>() / all.len() as f64,
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+        }
+    }
+}
+
+/// One run's figures.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// 10^6 bytes a second, of all requests.
+    pub throughput_mb_s: f64,
+    /// Reads up to half of the fast device's largest command.
+    pub small_reads: Latencies,
+    pub bulk_reads: Latencies,
+    pub writes: Latencies,
+    /// Of the reads, by requests and by bytes.
+    pub hit_ratio: f64,
+    pub hit_ratio_bytes: f64,
+    /// Of the bytes that clients asked for.
+    pub fast_share: f64,
+    /// Bytes written into the cache for each byte served.
+    pub fill_ratio: f64,
+}
+
+/// Counts while a run goes on.
+pub(super) struct Tally {
+    from: Nanos,
+    small_max: u64,
+    small: Vec<f64>,
+    bulk: Vec<f64>,
+    writes: Vec<f64>,
+    bytes: u64,
+    /// Hits and all lookups; requests, then bytes.
+    hits: [u64; 2],
+    lookups: [u64; 2],
+    served: [u64; 2],
+    filled: u64,
+}
+
+impl Tally {
+    pub fn new(from: Nanos, small_max: u64) -> Tally {
+        Tally {
+            from,
+            small_max,
+            small: Vec::new(),
+            bulk: Vec::new(),
+            writes: Vec::new(),
+            bytes: 0,
+            hits: [0; 2],
+            lookups: [0; 2],
+            served: [0; 2],
+            filled: 0,
+        }
+    }
+
+    pub fn looked_up(&mut self, now: Nanos, hit: bool, len: u64) {
+        if now < self.from {
+            return;
+        }
+        for (i, n) in [1, len].into_iter().enumerate() {
+            self.lookups[i] += n;
+            self.hits[i] += if hit { n } else { 0 };
+        }
+    }
+
+    pub fn served(&mut self, now: Nanos, side: Side, len: u64) {
+        if now >= self.from {
+            self.served[usize::from(side == Side::Slow)] += len;
+        }
+    }
+
+    pub fn filled(&mut self, now: Nanos, len: u64) {
+        if now >= self.from {
+            self.filled += len;
+        }
+    }
+
+    pub fn ended(&mut self, now: Nanos, op: Op, len: u64, took_us: f64) {
+        if now < self.from {
+            return;
+        }
+        self.bytes += len;
+        match op {
+            Op::Write => self.writes.push(took_us),
+            Op::Read if len <= self.small_max => self.small.push(took_us),
+            Op::Read => self.bulk.push(took_us),
+        }
+    }
+
+    pub fn outcome(self, measured: Nanos) -> Outcome {
+        let share = |a: u64, b: u64| a as f64 / b.max(1) as f64;
+        Outcome {
+            throughput_mb_s: self.bytes as f64 / (measured as f64 / 1000.0),
+            small_reads: Latencies::of(self.small),
+            bulk_reads: Latencies::of(self.bulk),
+            writes: Latencies::of(self.writes),
+            hit_ratio: share(self.hits[0], self.lookups[0]),
+            hit_ratio_bytes: share(self.hits[1], self.lookups[1]),
+            fast_share: share(self.served[0], self.served[0] + self.served[1]),
+            fill_ratio: share(self.filled, self.bytes),
+        }
+    }
+}
