@@ -39,7 +39,7 @@ mod software;
 pub mod xpress;
 mod zstd;
 
-pub use accel::accelerators;
+pub use accel::{accelerators, nvcomp};
 pub use compress::{Compressor, Encoded, PLAIN_LEN_MAX, payload_bound};
 pub use decompress::{Decompressor, NoneFrame, none_frame};
 pub use door::{Algorithm, Level};

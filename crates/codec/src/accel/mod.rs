@@ -1,5 +1,7 @@
 //! Accelerators: found at run time with dlopen, never at build time.
 
+pub mod nvcomp;
+
 use std::sync::{Arc, LazyLock};
 
 use crate::Engine;
@@ -13,5 +15,7 @@ pub fn accelerators() -> Vec<Arc<dyn Engine>> {
 
 /// One entry for each back end whose library could be loaded, in service or not: its health says which.
 fn discover() -> Vec<Arc<dyn Engine>> {
-    Vec::new()
+    vec![Arc::new(nvcomp::Nvcomp::open(
+        nvcomp::Options::from_environment(),
+    ))]
 }
