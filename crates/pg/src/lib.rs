@@ -3,6 +3,7 @@
 //! Facts only: what to copy, keep or restore is decided above. Majors whose layouts are not in the tables here
 //! are refused by name, never guessed.
 
+pub mod client;
 mod lsn;
 mod segment;
 pub mod wal;
