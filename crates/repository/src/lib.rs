@@ -3,3 +3,5 @@
 //! A *target* is a named list of directories. Each backup to it is a new media set, one family for each
 //! directory, below the database's name and a label. WAL lies beside them, one object for each segment in the
 //! same standard containers, outside media sets.
+
+pub mod wal;
