@@ -89,6 +89,8 @@ impl Plan {
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     pub buffer_count: usize,
+    /// How many of them accelerators may hold.
+    pub lent: usize,
     pub buffer_bytes: usize,
     pub output_bytes: usize,
     pub workers: usize,
@@ -136,6 +138,7 @@ impl Sizes {
         let memory = pools.saturating_add(own);
         Sizes {
             buffer_count,
+            lent: 0,
             buffer_bytes,
             output_bytes,
             workers,
@@ -144,5 +147,20 @@ impl Sizes {
             read_ahead,
             memory_bytes: memory as u64,
         }
+    }
+
+    /// The same with so many buffers more, for accelerators to hold. An explicit BUFFERCOUNT stays as it is and is
+    /// shared: at most half of it is lent.
+    pub fn lending(mut self, wanted: usize, tuning: &Tuning) -> Sizes {
+        match tuning.buffer_count {
+            Some(count) => self.lent = wanted.min(count / 2),
+            None => {
+                let more = wanted.saturating_mul(self.buffer_bytes + self.output_bytes);
+                self.lent = wanted;
+                self.buffer_count += wanted;
+                self.memory_bytes = self.memory_bytes.saturating_add(more as u64);
+            }
+        }
+        self
     }
 }
