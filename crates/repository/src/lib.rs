@@ -7,5 +7,6 @@
 pub mod chain;
 mod label;
 pub mod retention;
+pub mod wal;
 
 pub use label::{Kind, Label};
