@@ -417,12 +417,14 @@ impl WalArchive {
                     });
                 }
             }
-            put(&payload[..stored], at)?;
+            let payload = &payload[..stored];
+            put(payload, at)?;
             at += stored as u64;
             end.plain_crc = crc32c_join(end.plain_crc, plain_crc, plain.len() as u64);
             end.rows.push(Row {
                 stored_len: stored as u32,
                 plain_crc,
+                stored_crc: crc32c(payload),
             });
         }
         let framed = end.framed(&head);

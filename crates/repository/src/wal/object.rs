@@ -9,7 +9,7 @@
 //! - Decoders take any bytes without panic, and every length is checked before it allocates.
 
 use longshore_codec::{Algorithm, PLAIN_LEN_MAX, payload_bound};
-use longshore_io::crc32c;
+use longshore_io::{crc32c, crc32c_join};
 use longshore_media::Container;
 use longshore_media::record::{BODY_MAX, Fields, Kind, Malformed};
 use longshore_pg::wal::WalName;
@@ -19,7 +19,7 @@ pub const HEAD_FIXED_LEN: usize = 32;
 /// Bytes of an end's body before its rows.
 pub const END_FIXED_LEN: usize = 8;
 /// Bytes of one row.
-pub const ROW_LEN: usize = 8;
+pub const ROW_LEN: usize = 12;
 /// Most blocks of a file.
 pub const BLOCKS_MAX: usize = (BODY_MAX - END_FIXED_LEN) / ROW_LEN;
 /// Most plain bytes of a file: the longest segment there is.
@@ -53,6 +53,8 @@ pub struct Row {
     pub stored_len: u32,
     /// CRC-32C of the plain bytes.
     pub plain_crc: u32,
+    /// CRC-32C of the stored bytes: nothing damaged reaches a decoder.
+    pub stored_crc: u32,
 }
 
 /// What stands after the blocks.
@@ -171,6 +173,7 @@ impl End {
         for row in &self.rows {
             body.extend_from_slice(&row.stored_len.to_le_bytes());
             body.extend_from_slice(&row.plain_crc.to_le_bytes());
+            body.extend_from_slice(&row.stored_crc.to_le_bytes());
         }
         body
     }
@@ -200,6 +203,7 @@ impl End {
             let row = Row {
                 stored_len: f.u32()?,
                 plain_crc: f.u32()?,
+                stored_crc: f.u32()?,
             };
             if row.stored_len as usize > payload_bound(head.algorithm, head.block_len(number)) {
                 return Err(Malformed::Length);
@@ -208,7 +212,10 @@ impl End {
             rows.push(row);
         }
         f.end()?;
-        match len == file_len {
+        let joined = (0..).zip(&rows).fold(0, |crc, (number, row)| {
+            crc32c_join(crc, row.plain_crc, head.block_len(number) as u64)
+        });
+        match len == file_len && joined == plain_crc {
             true => Ok(End {
                 head_crc,
                 plain_crc,

@@ -69,16 +69,17 @@ impl Object {
             self.file
                 .read_exact_at(payload, at, Via::Cache)
                 .map_err(Error::io("read", &self.path))?;
+            let same = |what: &str, found: u32, expected: u32| match found == expected {
+                true => Ok(()),
+                false => Err(damaged(format!(
+                    "CRC-32C of its {what} bytes is {found:#010x}, not {expected:#010x}"
+                ))),
+            };
+            same("stored", crc32c(payload), row.stored_crc)?;
             decompressor
                 .decompress(self.head.algorithm, payload, plain)
                 .map_err(|e| damaged(e.to_string()))?;
-            let found = crc32c(plain);
-            if found != row.plain_crc {
-                let expected = row.plain_crc;
-                return Err(damaged(format!(
-                    "CRC-32C {found:#010x}, not {expected:#010x}"
-                )));
-            }
+            same("plain", crc32c(plain), row.plain_crc)?;
             sink(plain, number as u64 * u64::from(self.head.block_bytes))?;
             at += payload.len() as u64;
         }
