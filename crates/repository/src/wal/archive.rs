@@ -28,7 +28,7 @@ const BLOCK_BYTES: u32 = 1 << 20;
 const TEXT_MAX: u64 = 1 << 20;
 
 /// How long a file that another process writes is waited for, and how often it is looked for.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
 const WAIT_STEP: Duration = Duration::from_millis(2);
 
 /// How files are stored.
@@ -98,6 +98,26 @@ impl WalArchive {
         Ok(archive)
     }
 
+    /// Makes the directories `below` in `base`, where they are missing, and opens the archive there. `base` must exist:
+    /// made where a file system is not mounted, an archive would fill the disk below.
+    ///
+    /// Errors: as [`WalArchive::open`].
+    pub fn make(storage: &dyn Storage, base: &Path, below: &Path) -> Result<WalArchive, Error> {
+        let dir = storage.dir(base).map_err(Error::io("open", base))?;
+        let mut at = PathBuf::new();
+        for part in below.components() {
+            let parent = at.clone();
+            at.push(part);
+            match dir.create_dir(&at) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made
+                    .and_then(|()| dir.sync(&parent))
+                    .map_err(Error::io("create", base.join(&at)))?,
+            }
+        }
+        WalArchive::open(storage, &base.join(below))
+    }
+
     /// Opens an archive that must be one: a directory without identity may be a mount point without its file system.
     ///
     /// Errors: also `NotAnArchive`.
@@ -148,13 +168,36 @@ impl WalArchive {
     /// `NotHistory`, `OtherCluster`, `OtherSegmentSize`), `OtherContent`, `Busy`, `Io`, `Codec`; `Damaged` and
     /// `Newer` of what has its name.
     pub fn push(&self, out: &Outgoing, form: &Form, clock: &dyn Clock) -> Result<Pushed, Error> {
+        self.push_within(WAIT_MAX, out, form, clock)
+    }
+
+    /// As [`WalArchive::push`], but what another process writes is left to it.
+    pub(super) fn push_unless_busy(
+        &self,
+        out: &Outgoing,
+        form: &Form,
+        clock: &dyn Clock,
+    ) -> Result<(), Error> {
+        match self.push_within(Duration::ZERO, out, form, clock) {
+            Err(Error::Busy { .. }) => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    fn push_within(
+        &self,
+        patience: Duration,
+        out: &Outgoing,
+        form: &Form,
+        clock: &dyn Clock,
+    ) -> Result<Pushed, Error> {
         let judged = self.judge(out)?;
         if judged.segment_bytes != 0 {
             self.identify(out, &judged, clock)?;
         }
         let (place, parent) = self.place(out.name, true)?;
         let name = out.name.to_string();
-        let staged = self.wait(out.name, clock, || {
+        let staged = wait(patience, out.name, clock, || {
             if let Some(object) = self.find(out.name)? {
                 self.compare(&object, out, &judged)?;
                 return Ok(Some(None));
@@ -189,26 +232,6 @@ impl WalArchive {
             .sync(Path::new(""))
             .and_then(|()| self.dir.sync(Path::new("")))
             .map_err(Error::io("sync", &self.path))
-    }
-
-    /// Asks until there is an answer, or too long.
-    pub(super) fn wait<T>(
-        &self,
-        name: WalName,
-        clock: &dyn Clock,
-        mut ask: impl FnMut() -> Result<Option<T>, Error>,
-    ) -> Result<T, Error> {
-        let start = clock.now();
-        loop {
-            if let Some(answer) = ask()? {
-                return Ok(answer);
-            }
-            if clock.now().saturating_sub(start) > WAIT_MAX {
-                let waited_s = WAIT_MAX.as_secs();
-                return Err(Error::Busy { name, waited_s });
-            }
-            clock.sleep(WAIT_STEP);
-        }
     }
 
     /// Reads as much of a file as tells whether it is what its name says, and of this cluster.
@@ -329,7 +352,7 @@ impl WalArchive {
             segment_size,
         };
         let path = self.path.join(IDENTITY_NAME);
-        let staged = self.wait(out.name, clock, || {
+        let staged = wait(WAIT_MAX, out.name, clock, || {
             if let Some(found) = self.read_identity()? {
                 return Ok(Some(Err(found)));
             }
@@ -490,6 +513,26 @@ impl WalArchive {
             }
         }
         Ok(None)
+    }
+}
+
+/// Asks until there is an answer, or too long.
+pub(super) fn wait<T>(
+    patience: Duration,
+    name: WalName,
+    clock: &dyn Clock,
+    mut ask: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    let start = clock.now();
+    loop {
+        if let Some(answer) = ask()? {
+            return Ok(answer);
+        }
+        if clock.now().saturating_sub(start) >= patience {
+            let waited_s = patience.as_secs();
+            return Err(Error::Busy { name, waited_s });
+        }
+        clock.sleep(WAIT_STEP);
     }
 }
 

@@ -14,6 +14,7 @@
 //! - No file is ever replaced. The same bytes again are taken for what they are, others are refused.
 //! - Only segments of the cluster in the identity file, with its segment size, under their own names, get in.
 
+mod ahead;
 mod archive;
 mod error;
 mod identity;
@@ -22,6 +23,7 @@ pub mod object;
 mod read;
 mod staged;
 
+pub use ahead::{Ahead, PgWal, Reach, Turn};
 pub use archive::{Form, IDENTITY_NAME, Outgoing, Pushed, WalArchive};
 pub use error::Error;
 pub use identity::Identity;

@@ -9,6 +9,7 @@ use longshore_media::record::Malformed;
 use longshore_pg::Timeline;
 use longshore_pg::wal::{History, WalName};
 
+use super::archive::{WAIT_MAX, wait};
 use super::object::{End, Head};
 use super::staged::Staged;
 use super::{Error, WalArchive};
@@ -114,7 +115,7 @@ impl WalArchive {
     ) -> Result<u64, Error> {
         let object = self.object(name)?;
         let target = path.join(to);
-        let staged = self.wait(name, clock, || {
+        let staged = wait(WAIT_MAX, name, clock, || {
             Staged::begin(dir.clone(), to).map_err(Error::io("create", &target))
         })?;
         object.decode(|plain, offset| {

@@ -67,8 +67,19 @@ impl Drop for Staged {
     }
 }
 
+/// Whether somebody writes `dir/name` now.
+pub(super) fn is_being_written(dir: &dyn Dir, name: &Path) -> io::Result<bool> {
+    let mut temporary = name.as_os_str().to_owned();
+    temporary.push(ENDING);
+    match dir.open(Path::new(&temporary), OpenHow::ReadWrite) {
+        Ok(file) => Ok(!file.try_lock()?),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 /// Removes a temporary file unless somebody writes it.
-fn remove_abandoned(dir: &dyn Dir, temporary: &Path) -> io::Result<()> {
+pub(super) fn remove_abandoned(dir: &dyn Dir, temporary: &Path) -> io::Result<()> {
     let opened = dir.open(temporary, OpenHow::ReadWrite);
     let gone = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => Ok(()),
