@@ -34,6 +34,7 @@ fn house(storage: &Arc<dyn Storage>) -> House {
         storage: storage.clone(),
         clock: Arc::new(HostClock),
         catalog: None,
+        accelerators: Vec::new(),
         cancel: Arc::new(AtomicBool::new(false)),
     }
 }
