@@ -18,7 +18,7 @@
 //! - A decoder accepts any bytes without panic, writes only into the buffer it was given, and
 //!   succeeds only when it filled that buffer exactly.
 
-mod accel;
+pub mod accel;
 mod chunks;
 mod compress;
 #[cfg(any(test, feature = "contract"))]
@@ -31,6 +31,7 @@ mod engine;
 mod engines;
 mod error;
 mod gzext;
+mod loaded;
 mod lz4;
 mod members;
 #[cfg(any(test, feature = "contract"))]
@@ -39,7 +40,7 @@ mod software;
 pub mod xpress;
 mod zstd;
 
-pub use accel::accelerators;
+pub use accel::{accelerators, nvcomp};
 pub use compress::{Compressor, Encoded, PLAIN_LEN_MAX, payload_bound};
 pub use decompress::{Decompressor, NoneFrame, none_frame};
 pub use door::{Algorithm, Level};

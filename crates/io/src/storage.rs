@@ -162,9 +162,14 @@ pub trait File: Send + Sync + Debug {
     /// Cuts or extends (with zeros) to `len` bytes.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Reserves space for the first `len` bytes without changing the length. Best effort: an
-    /// unsupporting file system is no error, a full one is.
-    fn allocate(&self, len: u64) -> io::Result<()>;
+    /// Reserves space for a range without changing the length or the contents. Direct writes into reserved
+    /// space within the length do not wait for each other. Best effort: an unsupporting file system
+    /// is no error, a full one is.
+    fn allocate(&self, range: Range<u64>) -> io::Result<()>;
+
+    /// Gives back the space that was reserved and never written; reading is not changed. Best effort, as
+    /// [`File::allocate`] is.
+    fn free_unwritten(&self) -> io::Result<()>;
 
     /// Makes bytes and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;

@@ -21,6 +21,7 @@ fn house() -> House {
         storage: Arc::new(Host::new()),
         clock: Arc::new(HostClock),
         catalog: None,
+        accelerators: Vec::new(),
         cancel: Arc::new(AtomicBool::new(false)),
     }
 }

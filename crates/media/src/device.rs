@@ -9,6 +9,7 @@ mod nul;
 mod pipe;
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -91,6 +92,11 @@ pub trait FamilyRead: Send + Sync + Debug {
     /// Fills `buf` unless the stripe ends first; says how many bytes were read. A pipe accepts only
     /// the offset where the last read ended.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error>;
+
+    /// Whether reading the range means no waiting for a device.
+    fn is_at_hand(&self, _range: Range<u64>) -> bool {
+        true
+    }
 }
 
 /// A stripe being written. Dropping it before `keep` or `complete` leaves the device as it was found.

@@ -12,6 +12,7 @@
 //!   compared with constants.
 //! - Decoders accept any bytes without panic; lengths are checked before anything is allocated.
 
+mod ahead;
 pub mod block;
 pub mod device;
 mod error;

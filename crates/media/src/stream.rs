@@ -109,6 +109,12 @@ impl BlockStream {
         }
     }
 
+    /// From now on, keeps up to `count` reads of 1 MiB under way, ahead of what was asked for, where that
+    /// is not in the page cache. Needs as many buffers.
+    pub fn read_ahead(&mut self, count: usize) -> Result<(), Error> {
+        self.window.read_ahead(count)
+    }
+
     pub fn header(&self) -> &SetHeader {
         &self.header
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longshore_io::Buffer;
 
 use crate::Error;
+use crate::ahead::ReadAhead;
 use crate::device::FamilyRead;
 use crate::record::{Container, Kind, Malformed, PREFIX_MAX};
 
@@ -19,6 +20,7 @@ pub struct Window {
     device: String,
     read: Arc<dyn FamilyRead>,
     buffer: Buffer,
+    ahead: Option<ReadAhead>,
     /// Stripe offset of `buffer[0]`.
     start: u64,
     len: usize,
@@ -33,6 +35,7 @@ impl Window {
             device,
             read,
             buffer,
+            ahead: None,
             start,
             len: 0,
             at: 0,
@@ -42,6 +45,16 @@ impl Window {
             window.at = (offset - start) as usize;
         }
         Ok(window)
+    }
+
+    /// From now on, reads up to so many fetches ahead, each into a buffer of its own. A pipe is not read ahead.
+    pub fn read_ahead(&mut self, count: usize) -> Result<(), Error> {
+        if let (1.., Some(end)) = (count, self.read.len_bytes()?) {
+            let buffer = |_| crate::device::buffer(&self.device, WINDOW_BYTES);
+            let buffers = (0..count).map(buffer).collect::<Result<_, _>>()?;
+            self.ahead = Some(ReadAhead::start(&self.device, &self.read, buffers, end)?);
+        }
+        Ok(())
     }
 
     /// Stripe offset of the next byte.
@@ -57,7 +70,10 @@ impl Window {
     fn fetch(&mut self) -> Result<bool, Error> {
         self.start += self.len as u64;
         self.at -= self.len.min(self.at);
-        self.len = self.read.read_at(&mut self.buffer, self.start)?;
+        self.len = match &mut self.ahead {
+            Some(ahead) => ahead.read_at(&mut self.buffer, self.start)?,
+            None => self.read.read_at(&mut self.buffer, self.start)?,
+        };
         Ok(self.len > 0)
     }
 

@@ -3,9 +3,21 @@
 //! Facts only: what to copy, keep or restore is decided above. Majors whose layouts are not in the tables here
 //! are refused by name, never guessed.
 
+pub mod client;
+mod control;
+mod label;
 mod lsn;
+mod page;
+mod relation;
 mod segment;
 pub mod wal;
 
+pub use control::{CONTROL_FILE_LEN, ClusterState, Control, ControlError};
+pub use label::{
+    BACKUP_LABEL, BackupLabel, TABLESPACE_MAP, Tablespace, format_tablespace_map,
+    parse_tablespace_map,
+};
 pub use lsn::Lsn;
+pub use page::Page;
+pub use relation::{Fork, RelationFile};
 pub use segment::{SegmentName, SegmentSize, Timeline};

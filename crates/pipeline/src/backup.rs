@@ -19,9 +19,11 @@ use crate::handoff::Handoff;
 use crate::history::{self, Finished};
 use crate::load::{Moved, Shared, mark_kind, move_bytes};
 use crate::measure::{Counters, Work, process_cpu};
+use crate::offload::Choice;
 use crate::plan::{Plan, Sizes};
 use crate::report::{BackupReport, CHANGED_MAX, ChangedFile, FileTotals, Run, mark_text};
 use crate::request::BackupRequest;
+use crate::share::EngineShare;
 use crate::{Error, House, Observer};
 
 pub fn run(
@@ -57,7 +59,11 @@ pub fn run(
         None,
         streams,
     );
-    let plan = plan(request, engine, &devices, &about, &sizes);
+    let choice = Choice::of(house, &request.offload, request.algorithm);
+    let sizes = sizes.lending(choice.buffers_wanted(sizes.buffer_bytes), &request.tuning);
+    let mut plan = plan(request, &choice.engine(engine), &devices, &about, &sizes);
+    plan.memory_bytes += choice.memory_bytes(&sizes);
+    plan.notices.extend(choice.notices.iter().cloned());
     let start_us = house.now_us();
     let set_plan = set_plan(request, &about, &sizes, start_us);
     observer.planned(&plan);
@@ -87,8 +93,15 @@ pub fn run(
             Gate::new(clock.clone(), sizes.cpus, sizes.cpu_ceiling),
             request.limits.throttle(&clock, sizes.buffer_bytes),
         ),
+        cpus: sizes.cpus,
         inputs,
         outputs,
+        offloading: choice.start(
+            house,
+            request.algorithm,
+            &sizes,
+            families.len() == 1 && !is_nul,
+        )?,
         counters: Counters::default(),
         handoff: Handoff::new(families.len() == 1),
         direct: if is_nul {
@@ -114,6 +127,12 @@ pub fn run(
         samples,
     } = moved?;
     writer.families = families;
+    let used = shared
+        .offloading
+        .as_ref()
+        .map(|o| o.uses())
+        .unwrap_or_default();
+    let blocks = shared.counters.blocks.load(Ordering::Relaxed);
     writer
         .families
         .extend(shared.direct.into_iter().map(Mutex::into_inner));
@@ -154,11 +173,14 @@ pub fn run(
             limit: shared.counters.limit(elapsed, &sizes, Work::Backup),
             waits: shared.counters.waits(),
             samples,
+            engines: EngineShare::all(engine, (blocks, plain_bytes), &used),
             warnings: summary.warnings,
             history_failed: false,
             plan,
         },
     };
+    let alarms = used.into_iter().flat_map(|u| u.alarms);
+    report.run.warnings.extend(alarms);
     if !marks.is_empty() {
         report.run.warnings.push(format!(
             "{} files changed while they were read; the set is marked",

@@ -58,6 +58,18 @@ impl<T> Handoff<T> {
         }
     }
 
+    /// The block that is to leave next, with one stripe.
+    pub fn next(&self) -> u64 {
+        self.state.lock().next
+    }
+
+    /// The block that others wait for behind it, if there is one.
+    pub fn blocked_at(&self) -> Option<u64> {
+        let state = self.state.lock();
+        let first = state.ready.first_key_value().map(|(k, _)| *k);
+        (self.in_sequence && first.is_some_and(|first| first > state.next)).then_some(state.next)
+    }
+
     /// No more blocks will come. After a failure, blocks behind a gap are dropped.
     pub fn end(&self) {
         self.state.lock().ended = true;

@@ -19,11 +19,13 @@ mod handoff;
 mod history;
 mod load;
 mod measure;
+mod offload;
 mod place;
 mod plan;
 mod report;
 mod request;
 mod restore;
+mod share;
 mod unload;
 mod verify;
 
@@ -31,12 +33,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use longshore_codec::dispatch::Accelerator;
 use longshore_io::{Clock, Storage};
 
 pub use error::Error;
+pub use longshore_codec::dispatch::Verify as VerifyEngine;
 pub use longshore_media::{DeviceSpec, Disposition};
 pub use longshore_source::SourceSpec;
 pub use measure::{Limit, Sample, Waits};
+pub use offload::{Objective, Offload, OffloadMode};
 pub use plan::Plan;
 pub use report::{
     BackupReport, ChangedFile, FileTotals, Finding, Report, RestoreReport, Run, VerifiedSet,
@@ -45,6 +50,7 @@ pub use report::{
 pub use request::{
     BackupRequest, Limits, OnChange, Request, RestoreRequest, Tuning, VerifyRequest,
 };
+pub use share::EngineShare;
 
 /// What a run works with. Tests put simulated parts in.
 #[derive(Clone)]
@@ -53,6 +59,8 @@ pub struct House {
     pub clock: Arc<dyn Clock>,
     /// Where the history goes; `None` keeps none.
     pub catalog: Option<PathBuf>,
+    /// What may be asked to compress beside the CPUs; software serves where there is none.
+    pub accelerators: Vec<Arc<Accelerator>>,
     /// Set from outside (Ctrl-C) to end the run early.
     pub cancel: Arc<AtomicBool>,
 }

@@ -22,6 +22,7 @@ use crate::crew::{Crew, join};
 use crate::feed::{Feed, Job};
 use crate::handoff::Handoff;
 use crate::measure::{Counters, Sampler, lap};
+use crate::offload::{Offloading, Read};
 use crate::plan::ALIGN;
 use crate::report::{FileTotals, mark_text};
 use crate::request::{BackupRequest, OnChange};
@@ -44,6 +45,8 @@ pub struct Shared<'a> {
     pub house: &'a House,
     pub request: &'a BackupRequest,
     pub crew: Crew,
+    /// How many threads may compute at a time.
+    pub cpus: usize,
     pub inputs: Pool,
     pub outputs: Pool,
     pub counters: Counters,
@@ -52,6 +55,8 @@ pub struct Shared<'a> {
     pub direct: Vec<Mutex<FamilyWriter>>,
     pub container: Container,
     pub set: Uuid,
+    /// Accelerators that help; `None`: every block is compressed by the worker that read it.
+    pub offloading: Option<Offloading>,
     pub marks: Mutex<Vec<(PathBuf, Change)>>,
 }
 pub fn mark_kind(change: Change) -> MarkKind {
@@ -81,16 +86,39 @@ pub fn move_bytes(
     let clock = &*shared.house.clock;
     std::thread::scope(|scope| {
         let samples = scope.spawn(|| {
-            let heed = || shared.crew.heed(shared.house);
-            sampler.watch(clock, &shared.counters, observer, heed)
+            let each_time = || {
+                shared.crew.heed(shared.house);
+                if let Some(offloading) = &shared.offloading {
+                    offloading.tick(shared);
+                }
+            };
+            sampler.watch(clock, &shared.counters, observer, each_time)
         });
         let writers: Vec<_> = families
             .into_iter()
             .map(|family| scope.spawn(|| shared.crew.work("writer", || shared.write(family))))
             .collect();
+        let finishers: Vec<_> = shared
+            .offloading
+            .iter()
+            .flat_map(|offloading| std::iter::repeat_n(offloading, shared.cpus))
+            .map(|offloading| {
+                scope.spawn(|| {
+                    shared
+                        .crew
+                        .work("finisher", || offloading.finish_all(shared))
+                })
+            })
+            .collect();
         let read = shared
             .crew
             .work("reader", || shared.read_all(source, workers));
+        if let Some(offloading) = &shared.offloading {
+            offloading.dispatcher.end();
+        }
+        finishers.into_iter().for_each(|t| {
+            join(t);
+        });
         shared.handoff.end();
         let families: Vec<_> = writers.into_iter().filter_map(join).collect();
         for family in &shared.direct {
@@ -199,15 +227,46 @@ impl Shared<'_> {
                 turn = Some(self.crew.gate.enter());
                 lap(clock, at, &self.counters.cpu_wait_us);
             }
+            let read = Read {
+                job,
+                place,
+                input,
+                output,
+            };
+            let Some(Read {
+                job,
+                place,
+                input,
+                output,
+            }) = self.offer(read, &mut turn)
+            else {
+                continue;
+            };
             let at = clock.now();
             let ready = self.finish_block(job, place, &mut compressor, &input, output);
-            lap(clock, at, &self.counters.compute_us);
+            let ended = lap(clock, at, &self.counters.compute_us);
+            if let Some(offloading) = &self.offloading {
+                let plain_len = ready.plain_len as usize;
+                offloading.dispatcher.software_did(plain_len, ended - at);
+            }
             drop(input);
             if self.gate_is_limited() {
                 turn = None;
             }
             self.put(ready)?;
         }
+    }
+
+    /// Gives the block back unless an accelerator took it.
+    fn offer<'a>(&'a self, read: Read, turn: &mut Option<Pass<'a>>) -> Option<Read> {
+        let left = match &self.offloading {
+            None => return Some(read),
+            Some(offloading) => offloading.offer(self, read, self.request.level, turn),
+        };
+        if left.is_none() && self.gate_is_limited() {
+            *turn = None;
+        }
+        left
     }
 
     fn gate_is_limited(&self) -> bool {
@@ -268,6 +327,8 @@ impl Shared<'_> {
     }
 
     fn settle(&self, job: &Job) -> Result<(), Error> {
+        let data = u64::from(job.plain_len > 0);
+        self.counters.blocks.fetch_add(data, Ordering::Relaxed);
         self.counters
             .plain_bytes
             .fetch_add(job.plain_len as u64, Ordering::Relaxed);
@@ -327,6 +388,31 @@ impl Shared<'_> {
                 (plain_crc, crc32c(&payload[..stored_len]), stored_len)
             }
         };
+        self.seal(job, place, output, (plain_crc, stored_crc, stored_len))
+    }
+
+    /// A block whose payload of `stored_len` bytes stands in its place, compressed from bytes with this CRC-32C.
+    pub fn seal_block(
+        &self,
+        job: Job,
+        place: Place,
+        output: Buffer,
+        plain_crc: u32,
+        stored_len: usize,
+    ) -> Ready {
+        let stored_crc = crc32c(&output[place.payload..][..stored_len]);
+        self.seal(job, place, output, (plain_crc, stored_crc, stored_len))
+    }
+
+    /// Puts the head before the payload.
+    fn seal(
+        &self,
+        job: Job,
+        place: Place,
+        mut output: Buffer,
+        (plain_crc, stored_crc, stored_len): (u32, u32, usize),
+    ) -> Ready {
+        let n = job.plain_len;
         let end = place.payload + stored_len;
         let header = BlockHeader {
             set: self.set,
@@ -357,7 +443,7 @@ impl Shared<'_> {
         }
     }
 
-    fn put(&self, ready: Ready) -> Result<(), Error> {
+    pub fn put(&self, ready: Ready) -> Result<(), Error> {
         if self.direct.is_empty() {
             self.handoff.put(ready.sequence, ready);
             return Ok(());
@@ -430,7 +516,8 @@ impl Shared<'_> {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+pub struct Place {
     start: usize,
-    payload: usize,
+    /// Where the payload begins in the output buffer.
+    pub payload: usize,
 }

@@ -16,11 +16,15 @@ pub struct Counters {
     pub plain_bytes: AtomicU64,
     pub stored_bytes: AtomicU64,
     pub entries: AtomicU64,
+    /// Blocks with data.
+    pub blocks: AtomicU64,
     pub expected_bytes: AtomicU64,
     /// Workers without a free buffer: the target is behind.
     pub buffer_wait_us: AtomicU64,
     /// Workers waiting for their turn to compute.
     pub cpu_wait_us: AtomicU64,
+    /// Workers waiting until an accelerator has room.
+    pub device_wait_us: AtomicU64,
     /// Workers held back by `--max-rate`.
     pub rate_wait_us: AtomicU64,
     /// Reading what was not in the page cache (backup), or stripes (restore).
@@ -52,6 +56,7 @@ pub fn process_cpu() -> Duration {
 pub struct Waits {
     pub buffer_wait_us: u64,
     pub cpu_wait_us: u64,
+    pub device_wait_us: u64,
     pub rate_wait_us: u64,
     pub read_us: u64,
     pub compute_us: u64,
@@ -108,12 +113,20 @@ impl Counters {
         Waits {
             buffer_wait_us: Self::load(&self.buffer_wait_us),
             cpu_wait_us: Self::load(&self.cpu_wait_us),
+            device_wait_us: Self::load(&self.device_wait_us),
             rate_wait_us: Self::load(&self.rate_wait_us),
             read_us: Self::load(&self.read_us),
             compute_us: Self::load(&self.compute_us),
             write_us: Self::load(&self.write_us),
             cold_bytes: Self::load(&self.cold_bytes),
         }
+    }
+
+    /// What is still to be read, where that is known.
+    pub fn remaining(&self) -> Option<u64> {
+        let expected = Self::load(&self.expected_bytes);
+        let left = expected.saturating_sub(Self::load(&self.plain_bytes));
+        (expected > 0).then_some(left)
     }
 
     pub fn progress(&self) -> Progress {

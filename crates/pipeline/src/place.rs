@@ -13,9 +13,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
 use longshore_media::{Entry, EntryKind, Extent};
@@ -33,6 +35,12 @@ const OPEN_MAX: usize = 256;
 const KNOWN_MAX: usize = 50_000;
 /// Buffers of this size or more are written past the page cache.
 const DIRECT_FROM: usize = 128 << 10;
+/// Files of this size or more get their length and their space before their bytes.
+const RESERVE_FROM: u64 = 4 << 20;
+/// Space that is reserved at a time, in bytes.
+const RESERVE_BYTES: u64 = 64 << 20;
+/// Space that may be reserved and not yet written, in bytes over all files: files with holes reserve too much.
+const RESERVED_MAX: u64 = 512 << 20;
 /// Permission bit.
 const OWNER_WRITES: u32 = 0o200;
 const OPEN_TO_US: Attributes = Attributes {
@@ -49,11 +57,25 @@ struct Growing {
     /// The block that introduces the file has been here: workers may take blocks in another order.
     introduced: bool,
     entry: Entry,
+    /// Where the reserved space ends.
+    reserved_to: u64,
+    /// How much of it is not written yet.
+    reserved: u64,
 }
 
 impl Growing {
     fn is_whole(&self) -> bool {
         self.introduced && self.written >= self.entry.len
+    }
+
+    /// What to reserve before something is written up to `end`, if anything.
+    ///
+    /// On file systems where every write to new space waits for all others of the file (ext4), writing to
+    /// reserved space takes half the CPU and keeps the device busy from several threads.
+    fn reservation(&self, start: u64, end: u64) -> Option<Range<u64>> {
+        let wanted = self.entry.len >= RESERVE_FROM && end > self.reserved_to;
+        let from = self.reserved_to.max(start);
+        wanted.then(|| from..(from + RESERVE_BYTES).min(self.entry.len))
     }
 }
 
@@ -77,6 +99,9 @@ pub struct Target {
     known_dirs: Mutex<HashSet<PathBuf>>,
     tops: Mutex<HashSet<OsString>>,
     growing: Mutex<HashMap<PathBuf, Growing>>,
+    /// Space reserved and not yet written, and its limit.
+    reserved: AtomicU64,
+    reserved_max: u64,
     later: Mutex<Later>,
     fate: Fate,
 }
@@ -144,6 +169,7 @@ impl Target {
             }
             _ => return Err(busy()),
         }
+        let free = dir.free_bytes().unwrap_or(0);
         let target = Target {
             dir,
             path: path.into(),
@@ -154,6 +180,9 @@ impl Target {
             known_dirs: Mutex::default(),
             tops: Mutex::default(),
             growing: Mutex::default(),
+            reserved: AtomicU64::new(0),
+            // What fits without reserving must fit with it.
+            reserved_max: RESERVED_MAX.min(free / 16),
             later: Mutex::default(),
             fate: Fate::Unfinished,
         };
@@ -344,7 +373,9 @@ impl Target {
         let file = if whole {
             self.create(&name)?
         } else {
-            self.growing(&name, entry)?
+            let file = self.growing(&name, entry)?;
+            self.reserve(&name, &*file, parts)?;
+            file
         };
         for (extent, bytes) in parts {
             let via = if bytes.len() >= DIRECT_FROM {
@@ -363,13 +394,66 @@ impl Target {
         self.grown(&name, entry, bytes)
     }
 
+    /// Reserves space ahead of what is about to be written.
+    fn reserve(
+        &self,
+        name: &Path,
+        file: &dyn File,
+        parts: &[(Extent, &[u8])],
+    ) -> Result<(), Error> {
+        let end = |(extent, bytes): &(Extent, &[u8])| extent.offset + bytes.len() as u64;
+        let start = parts.iter().map(|(extent, _)| extent.offset).min();
+        let (Some(start), Some(end)) = (start, parts.iter().map(end).max()) else {
+            return Ok(());
+        };
+        let (range, len) = {
+            let mut growing = self.growing.lock();
+            let Some(grown) = growing.get_mut(name) else {
+                return Ok(());
+            };
+            let Some(range) = grown.reservation(start, end) else {
+                return Ok(());
+            };
+            let bytes = range.end.saturating_sub(range.start);
+            let within = |used: u64| (used + bytes <= self.reserved_max).then_some(used + bytes);
+            if self
+                .reserved
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
+                .is_err()
+            {
+                return Ok(());
+            }
+            // The length first, and once.
+            let len = (grown.reserved_to == 0).then_some(grown.entry.len);
+            grown.reserved_to = range.end;
+            grown.reserved += bytes;
+            (range, len)
+        };
+        if let Some(len) = len {
+            file.set_len(len).map_err(self.at("extend", name))?;
+        }
+        // Only an attempt: whether it fits, writing will tell.
+        if let Err(error) = file.allocate(range) {
+            tracing::debug!(?name, %error, "no space was reserved");
+        }
+        Ok(())
+    }
+
     /// Notes what a block brought to a file, and completes the file with its last one.
     fn grown(&self, name: &Path, entry: &Entry, bytes: u64) -> Result<(), Error> {
         let mut growing = self.growing.lock();
         let whole = growing.get_mut(name).is_some_and(|g| {
             g.written += bytes;
             g.introduced |= entry.first;
-            g.is_whole()
+            let whole = g.is_whole();
+            let used = if whole {
+                g.reserved
+            } else {
+                g.reserved.min(bytes)
+            };
+            g.reserved -= used;
+            self.reserved.fetch_sub(used, Ordering::Relaxed);
+            whole
         });
         if whole {
             growing.remove(name);
@@ -420,6 +504,8 @@ impl Target {
                     written: 0,
                     introduced: false,
                     entry: entry.clone(),
+                    reserved_to: 0,
+                    reserved: 0,
                 };
                 growing.insert(name.into(), known);
                 Ok(file)
@@ -441,6 +527,9 @@ impl Target {
             if file.stat().map_err(self.at("look at", &name))?.len < grown.entry.len {
                 file.set_len(grown.entry.len)
                     .map_err(self.at("extend", &name))?;
+            }
+            if grown.reserved > 0 {
+                file.free_unwritten().map_err(self.at("trim", &name))?;
             }
             self.set_attributes(&name, &grown.entry)?;
         }

@@ -20,6 +20,12 @@ const WORKER_SCRATCH_BYTES: usize = 2 << 20;
 /// The program itself, its thread stacks and SQLite's caches.
 const BASE_BYTES: usize = 24 << 20;
 
+/// Workers that wait for devices, at least.
+const WAITING_MIN: usize = 6;
+/// Reads under way over all stripes, as far as stripes are few.
+const READS: usize = 4;
+const READ_AHEAD_MAX: usize = 2;
+
 /// What will run. Shown by `--verbose`, and in every report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
@@ -83,49 +89,78 @@ impl Plan {
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     pub buffer_count: usize,
+    /// How many of them accelerators may hold.
+    pub lent: usize,
     pub buffer_bytes: usize,
     pub output_bytes: usize,
     pub workers: usize,
     pub cpus: usize,
     pub cpu_ceiling: Option<f64>,
+    /// Reads of 1 MiB that each stripe may have under way ahead of its reader.
+    pub read_ahead: usize,
     pub memory_bytes: u64,
 }
 
 impl Sizes {
-    /// `buffer_bytes`: the size the media demand (restore), or `None`. `streams` have 1 MiB of their own each.
+    /// `buffer_bytes_of_media`: the size the media demand (restore), or `None`. `streams` have 1 MiB of their own each, and
+    /// where stripes are read, one more for each read ahead.
     pub fn decide(
         tuning: &Tuning,
         limits: &Limits,
         devices: usize,
         volumes: usize,
-        buffer_bytes: Option<usize>,
+        buffer_bytes_of_media: Option<usize>,
         streams: usize,
     ) -> Sizes {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let cpu_ceiling = limits.cpu_percent.map(|p| cores as f64 * p / 100.0);
         let cpus = cpu_ceiling.map_or(cores, |c| (c.ceil() as usize).clamp(1, cores));
-        // As many again as compute: those wait for slow reads or writes meanwhile.
-        let wanted = cpus + cpus.max(2).max(2 * volumes);
+        // At least as many again as compute wait for slow reads or writes meanwhile. With few CPUs, more: measured
+        // with two, cold backups and restores gain a tenth from six that wait instead of two.
+        let wanted = cpus + cpus.max(WAITING_MIN).max(2 * volumes);
         let default_count = (5 * devices + 2 * volumes).max(wanted + 2 * devices);
         let buffer_count = tuning.buffer_count.unwrap_or(default_count);
         let workers = wanted.min(buffer_count);
-        let buffer_bytes = buffer_bytes
+        let buffer_bytes = buffer_bytes_of_media
             .or(tuning.buffer_bytes)
             .unwrap_or(DEFAULT_BUFFER_BYTES);
         // One more alignment unit, so that NONE can place its payload on a boundary.
         let output_bytes =
             (head_len_max() + stored_max(buffer_bytes) + ALIGN).next_multiple_of(ALIGN);
         let pools = buffer_count.saturating_mul(buffer_bytes + output_bytes);
-        let own = streams * (1 << 20) + workers * WORKER_SCRATCH_BYTES + BASE_BYTES;
+        // Several stripes are several reads anyway.
+        let read_ahead = match (buffer_bytes_of_media, streams) {
+            (Some(_), 1..=READS) => (READS / streams).min(READ_AHEAD_MAX),
+            _ => 0,
+        };
+        let own =
+            streams * (1 + read_ahead) * (1 << 20) + workers * WORKER_SCRATCH_BYTES + BASE_BYTES;
         let memory = pools.saturating_add(own);
         Sizes {
             buffer_count,
+            lent: 0,
             buffer_bytes,
             output_bytes,
             workers,
             cpus,
             cpu_ceiling,
+            read_ahead,
             memory_bytes: memory as u64,
         }
+    }
+
+    /// The same with so many buffers more, for accelerators to hold. An explicit BUFFERCOUNT stays as it is and is
+    /// shared: at most half of it is lent.
+    pub fn lending(mut self, wanted: usize, tuning: &Tuning) -> Sizes {
+        match tuning.buffer_count {
+            Some(count) => self.lent = wanted.min(count / 2),
+            None => {
+                let more = wanted.saturating_mul(self.buffer_bytes + self.output_bytes);
+                self.lent = wanted;
+                self.buffer_count += wanted;
+                self.memory_bytes = self.memory_bytes.saturating_add(more as u64);
+            }
+        }
+        self
     }
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::measure::{Limit, Sample, Waits};
 use crate::plan::Plan;
+use crate::share::EngineShare;
 
 /// SQL Server counts every database in pages of this size.
 const PAGE_BYTES: u64 = 8192;
@@ -35,6 +36,8 @@ pub struct Run {
     pub limit: Limit,
     pub waits: Waits,
     pub samples: Vec<Sample>,
+    /// Who compressed (or decompressed) how much.
+    pub engines: Vec<EngineShare>,
     pub warnings: Vec<String>,
     /// A history is kept, but this run is not in it; `warnings` says why.
     pub history_failed: bool,

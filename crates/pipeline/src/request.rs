@@ -11,6 +11,7 @@ use longshore_media::{DeviceSpec, Disposition};
 use longshore_source::SourceSpec;
 
 use crate::Error;
+use crate::offload::Offload;
 
 #[derive(Debug, Clone)]
 pub enum Request {
@@ -139,6 +140,7 @@ pub struct BackupRequest {
     pub volume_map: Vec<(PathBuf, String)>,
     /// End the backup when the database's WAL has grown by more than this meanwhile.
     pub wal_growth_limit_bytes: Option<u64>,
+    pub offload: Offload,
     pub tuning: Tuning,
     pub limits: Limits,
 }
@@ -162,6 +164,7 @@ impl BackupRequest {
             on_change: OnChange::Mark,
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
+            offload: Offload::default(),
             tuning: Tuning::default(),
             limits: Limits::default(),
         }

@@ -261,6 +261,7 @@ pub fn run(
             limit: counters.limit(elapsed, &sizes, Work::Restore),
             waits: counters.waits(),
             samples: unloaded.samples,
+            engines: Vec::new(),
             warnings,
             history_failed,
             plan,

@@ -51,6 +51,7 @@ struct Shared<'a> {
     house: &'a House,
     crew: Crew,
     limited: bool,
+    read_ahead: usize,
     payloads: Pool,
     plains: Pool,
     counters: &'a Counters,
@@ -112,6 +113,7 @@ pub fn unload(
             limits.throttle(&house.clock, sizes.buffer_bytes),
         ),
         limited: sizes.cpu_ceiling.is_some(),
+        read_ahead: sizes.read_ahead,
         payloads,
         plains,
         counters,
@@ -171,6 +173,7 @@ pub fn unload(
 
 impl Shared<'_> {
     fn read_all(&self, mut stream: BlockStream, send: Sender<Read>) -> Result<(), Error> {
+        stream.read_ahead(self.read_ahead)?;
         let clock = &*self.house.clock;
         let device: Arc<str> = stream.device().into();
         let mut before = stream.offset();

@@ -173,6 +173,7 @@ pub fn run(
             limit: counters.limit(elapsed, &sizes, Work::Verify),
             waits: counters.waits(),
             samples,
+            engines: Vec::new(),
             warnings: Vec::new(),
             history_failed: false,
             plan,

@@ -5,7 +5,17 @@
 //! same standard containers, outside media sets. `docs/repository.md` defines all names.
 
 pub mod chain;
+mod error;
+mod expire;
 mod label;
+pub mod lease;
 pub mod retention;
+mod shelf;
+pub mod target;
+pub mod wal;
 
+pub use error::Error;
+pub use expire::{Expired, Fate};
 pub use label::{Kind, Label};
+pub use shelf::{Berth, Complete, Listed, Listing, Loan, Shelf, State};
+pub use target::Target;

@@ -37,11 +37,6 @@ pub struct Device {
 /// Instances that serve a call now.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether calls are under way that somebody would have to wait for.
-pub fn is_busy() -> bool {
-    BUSY.load(Ordering::SeqCst) > 0
-}
-
 /// Length and two sums over samples: enough to know one's own test data again without reading all of it.
 type Look = (usize, u64, u64);
 
@@ -62,9 +57,16 @@ impl Answer {
     }
 }
 
+static DEVICE: OnceLock<Device> = OnceLock::new();
+
+/// Whether the end of the process has to wait for calls that are under way.
+pub fn holds_exit() -> bool {
+    let waits = DEVICE.get().is_some_and(|device| device.script.exit_waits);
+    waits && BUSY.load(Ordering::SeqCst) > 0
+}
+
 /// The one device of this copy of the library.
 pub fn device() -> &'static Device {
-    static DEVICE: OnceLock<Device> = OnceLock::new();
     DEVICE.get_or_init(|| Device {
         script: script(),
         init: Mutex::new(None),

@@ -2,7 +2,7 @@
 use std::ffi::{c_int, c_uchar, c_uint, c_ulong, c_void};
 use std::slice;
 
-use crate::device::{Answer, code, device, is_busy};
+use crate::device::{Answer, code, device, holds_exit};
 use crate::script::Defaults;
 
 #[repr(C)]
@@ -262,7 +262,7 @@ pub extern "C" fn qzSetLogLevel(level: c_uint) -> c_uint {
 /// QATzip's destructor waits for its threads and frees what calls under way still use. Whoever lets it run then
 /// does not come back.
 extern "C" fn wait_for_calls() {
-    while is_busy() {
+    while holds_exit() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }

@@ -11,6 +11,7 @@
 //! | `init N`, `init die`, `init hang` | what the first `qzInit` does; after -101 the process never has a device |
 //! | `setup N` | what `qzSetupSessionDeflate` returns |
 //! | `defaults wide`, `defaults other` | structures as of a library built with error injection; other defaults |
+//! | `exit waits` | the process does not end while calls are under way, as with QATzip's own destructor |
 //! | `call N FAULT`, `call N..M FAULT`, `call N.. FAULT` | the calls of that number, counted from 1 over all threads |
 //!
 //! Faults: `code N` (returns it) · `hang` (never returns) · `delay MS` · `late MS` (hangs so long, then writes and
@@ -35,6 +36,7 @@ pub struct Script {
     pub init: Init,
     pub setup: i32,
     pub defaults: Defaults,
+    pub exit_waits: bool,
     pub calls: Vec<(CallRange, Fault)>,
 }
 
@@ -50,6 +52,7 @@ impl Default for Script {
             init: Init::Returns(0),
             setup: 0,
             defaults: Defaults::Documented,
+            exit_waits: false,
             calls: Vec::new(),
         }
     }
@@ -140,6 +143,7 @@ fn directive(script: &mut Script, words: &[&str]) -> Option<()> {
         ["setup", n] => script.setup = n.parse().ok()?,
         ["defaults", "wide"] => script.defaults = Defaults::Wide,
         ["defaults", "other"] => script.defaults = Defaults::Other,
+        ["exit", "waits"] => script.exit_waits = true,
         ["call", range, ref fault @ ..] => {
             script.calls.push((call_range(range)?, self::fault(fault)?));
         }

@@ -1,17 +1,168 @@
 //! Accelerators: found at run time with dlopen, never at build time.
+//!
+//! Every accelerator this program knows has its entry here, present or not: the status view has a row for each. Looking
+//! is cheap and touches no device; libraries are loaded by the first [`Engine::self_test`].
 
+pub mod nvcomp;
+pub mod qatzip;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use crate::Engine;
+use crate::{Engine, State};
+use nvcomp::{Nvcomp, Options};
+use qatzip::{Places, Qatzip};
 
-/// The accelerators that this host may have. Looks for them at the first call only: a library that found no device
-/// does not look again either.
+/// The accelerators that this host may have, in service or not: their health says which. The same ones whenever it is
+/// called: a library that found no device does not look again either.
 pub fn accelerators() -> Vec<Arc<dyn Engine>> {
-    static FOUND: LazyLock<Vec<Arc<dyn Engine>>> = LazyLock::new(discover);
+    let engine = |known: Arc<dyn Accelerator>| -> Arc<dyn Engine> { known };
+    known().into_iter().map(engine).collect()
+}
+
+/// [`accelerators`], with what only accelerators can tell.
+pub fn known() -> Vec<Arc<dyn Accelerator>> {
+    static FOUND: LazyLock<Vec<Arc<dyn Accelerator>>> = LazyLock::new(|| {
+        vec![
+            Arc::new(Qatzip::new(Places::host())),
+            Arc::new(Nvcomp::open(Options::from_environment())),
+        ]
+    });
     FOUND.clone()
 }
 
-/// One entry for each back end whose library could be loaded, in service or not: its health says which.
-fn discover() -> Vec<Arc<dyn Engine>> {
-    Vec::new()
+/// An engine that is hardware, and what a status view wants to know of it.
+pub trait Accelerator: Engine {
+    /// Cheap; never touches the device.
+    fn found(&self) -> Found;
+}
+
+/// What was found of an accelerator.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// SQL Server's short name where it has one: `QAT`.
+    pub accelerator: &'static str,
+    pub description: &'static str,
+    /// What its library is called.
+    pub library: &'static str,
+    pub hardware_detected: bool,
+    /// Why it is not in service; none when it is.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why an accelerator is not in service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub trouble: Trouble,
+    /// One sentence that names what to do.
+    pub text: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(trouble: Trouble, text: impl Into<String>) -> Refusal {
+        Refusal {
+            trouble,
+            text: text.into(),
+        }
+    }
+}
+
+/// The kinds of reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// Found; its self-test was not run yet.
+    NotTested,
+    /// An operator does not want it.
+    SwitchedOff,
+    HardwareNotFound,
+    /// There, but without driver, down, or configured for something else.
+    HardwareNotServing,
+    LibraryNotFound,
+    LoadFailed,
+    EntryPointMissing,
+    VersionNotCompatible,
+    InitializationFailed,
+    /// The library's state in this process excludes a device for ever.
+    ProcessWithoutDevice,
+    SessionFailed,
+    SelfTestFailed,
+    /// Too much memory is in the hands of calls that ended badly.
+    MemoryLost,
+    /// Driver, library or device is missing: the text says which.
+    NotAvailable,
+    /// It failed, and is tried again.
+    Failed,
+    /// It failed for good.
+    FailedForGood,
+}
+
+impl Trouble {
+    /// The state of an engine that has it.
+    pub fn state(self) -> State {
+        match self {
+            Trouble::NotTested => State::Probing,
+            Trouble::HardwareNotFound
+            | Trouble::HardwareNotServing
+            | Trouble::LibraryNotFound
+            | Trouble::LoadFailed
+            | Trouble::NotAvailable => State::Absent,
+            // A device that is being reset looks like this; it is tried again.
+            Trouble::InitializationFailed
+            | Trouble::SessionFailed
+            | Trouble::SelfTestFailed
+            | Trouble::Failed => State::Suspended,
+            Trouble::SwitchedOff
+            | Trouble::EntryPointMissing
+            | Trouble::VersionNotCompatible
+            | Trouble::ProcessWithoutDevice
+            | Trouble::MemoryLost
+            | Trouble::FailedForGood => State::Off,
+        }
+    }
+}
+
+impl Accelerator for Nvcomp {
+    fn found(&self) -> Found {
+        let health = self.health();
+        let trouble = match health.state {
+            State::Ready => None,
+            State::Probing => Some(Trouble::NotTested),
+            State::Absent => Some(Trouble::NotAvailable),
+            State::Suspended => Some(Trouble::Failed),
+            State::Off => Some(Trouble::FailedForGood),
+        };
+        Found {
+            accelerator: "GPU",
+            description: "NVIDIA GPU",
+            library: "nvCOMP",
+            hardware_detected: health.hardware.is_some(),
+            refusal: trouble.map(|trouble| Refusal::new(trouble, health.reason)),
+        }
+    }
+}
+
+/// Calls into vendors' libraries that have not returned.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+/// How many calls into accelerators' libraries are under way. A process must not end the usual way while there are any:
+/// the libraries' destructors wait for their threads and free what calls still use. `_exit` it, when everything else is
+/// done.
+pub fn under_way() -> usize {
+    UNDER_WAY.load(Ordering::SeqCst)
+}
+
+/// Counts a call while it lives.
+pub(crate) struct UnderWay;
+
+impl UnderWay {
+    pub(crate) fn begin() -> UnderWay {
+        UNDER_WAY.fetch_add(1, Ordering::SeqCst);
+        UnderWay
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
+    }
 }

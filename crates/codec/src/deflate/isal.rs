@@ -12,12 +12,11 @@
 //! `LONGSHORE_ISAL` names another file to load, or is `off` to do without.
 
 use std::env;
-use std::error::Error;
-use std::ffi::{CStr, OsStr, c_int, c_void};
-use std::path::Path;
+use std::ffi::{OsStr, c_int, c_void};
 use std::sync::OnceLock;
 
 use super::miniz;
+use crate::loaded::{because, file_of};
 
 pub(crate) const NAME: &str = "isa-l";
 
@@ -67,13 +66,7 @@ impl Isal {
         if name == "off" {
             return Err("switched off by LONGSHORE_ISAL=off".into());
         }
-        let failed = |e: libloading::Error| {
-            let cause = e
-                .source()
-                .map(|cause| format!(": {cause}"))
-                .unwrap_or_default();
-            format!("cannot load {}: {e}{cause}", name.display())
-        };
+        let failed = |e| format!("cannot load {}: {}", name.display(), because(&e));
         // SAFETY: loading runs the library's initialisers. It is the host's own ISA-L, or a file
         // that the operator named for this very purpose.
         let library = unsafe { libloading::Library::new(name) }.map_err(failed)?;
@@ -138,7 +131,7 @@ impl Functions {
 }
 
 /// 64 KiB of literals, runs, and matches near and far, so that every path of a codec is walked.
-fn test_pattern() -> Vec<u8> {
+pub(crate) fn test_pattern() -> Vec<u8> {
     const LEN: usize = 65_536;
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
@@ -169,20 +162,9 @@ fn test_pattern() -> Vec<u8> {
 
 /// ISA-L has no function that tells its version; its file name does: `libisal.so.2.0.30` is 2.30.
 fn version_of(function: Run) -> String {
-    // SAFETY: `Dl_info` is plain pointers, for which zero is a valid value.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: dladdr only looks the address up, and `info` outlives the call.
-    let found = unsafe { libc::dladdr(function as *const c_void, &mut info) };
-    if found == 0 || info.dli_fname.is_null() {
+    let Some(real) = file_of(function as *const c_void) else {
         return "unknown".into();
-    }
-    // SAFETY: dladdr gave a string that lives as long as the library, which is for ever.
-    let file = unsafe { CStr::from_ptr(info.dli_fname) }
-        .to_string_lossy()
-        .into_owned();
-    let real = Path::new(&file)
-        .canonicalize()
-        .unwrap_or_else(|_| file.into());
+    };
     let name = real
         .file_name()
         .map(|n| n.to_string_lossy().into_owned())

@@ -120,7 +120,7 @@ fn check_members(payload: &[u8], plain_len: usize, expected: u32) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::pages;
+    use crate::contract::{gunzip, pages};
     use crate::{Compressor, Level};
 
     fn payload(algorithm: Algorithm, plain: &[u8]) -> Vec<u8> {
@@ -196,10 +196,10 @@ mod tests {
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 1;
-            assert!(
-                !check(Algorithm::QatDeflate, &bad, &plain, true),
-                "byte {at}"
-            );
+            // Padding may change, and a match may come from another place that holds the same.
+            let found = !check(Algorithm::QatDeflate, &bad, &plain, true);
+            let harmless = gunzip(&bad, plain.len()).as_ref() == Some(&plain);
+            assert!(found != harmless, "byte {at} of {body:?}");
             let passes = check(Algorithm::QatDeflate, &bad, &plain, false);
             assert_eq!(passes, body.contains(&at), "byte {at}");
         }

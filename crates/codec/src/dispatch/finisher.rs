@@ -67,7 +67,13 @@ impl Finisher {
         {
             let decode = lane.take_sample(sequence, &inner.terms);
             match self.check(&kept, job, decode) {
-                Ok(len) => lane.used(kept.input_range.len(), len, decode),
+                Ok(len) => {
+                    let (plain, payload) = match kept.task {
+                        Task::Compress { .. } => (kept.input_range.len(), len),
+                        Task::Decompress { .. } => (len, kept.input_range.len()),
+                    };
+                    lane.used(plain, payload, decode);
+                }
                 Err(what) => {
                     tracing::debug!(sequence, %what, "a result was refused");
                     lane.refused(inner.clock.now());

@@ -30,8 +30,8 @@ pub struct Lane {
 #[derive(Default)]
 struct Counts {
     blocks: u64,
-    bytes_in: u64,
-    bytes_out: u64,
+    plain_bytes: u64,
+    payload_bytes: u64,
     calls: u64,
     service_us: u64,
     verified: u64,
@@ -60,10 +60,10 @@ pub struct EngineUse {
     pub state: State,
     /// Why it is not ready; empty when it is.
     pub reason: String,
-    /// Blocks whose result was used, their plain and their compressed bytes (the other way round at a restore).
+    /// Blocks whose result was used.
     pub blocks: u64,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
+    pub plain_bytes: u64,
+    pub payload_bytes: u64,
     pub calls: u64,
     /// Of a call, in the mean and at the slowest of a hundred.
     pub service_us_mean: u64,
@@ -236,12 +236,12 @@ impl Lane {
     }
 
     /// A result passed its checks and is used.
-    pub fn used(&self, bytes_in: usize, bytes_out: usize, verified: bool) {
+    pub fn used(&self, plain_bytes: usize, payload_bytes: usize, verified: bool) {
         self.accelerator.known().standing.served();
         let mut counts = self.counts.lock();
         counts.blocks += 1;
-        counts.bytes_in += bytes_in as u64;
-        counts.bytes_out += bytes_out as u64;
+        counts.plain_bytes += plain_bytes as u64;
+        counts.payload_bytes += payload_bytes as u64;
         counts.verified += u64::from(verified);
     }
 
@@ -321,8 +321,8 @@ impl Lane {
             state,
             reason,
             blocks: counts.blocks,
-            bytes_in: counts.bytes_in,
-            bytes_out: counts.bytes_out,
+            plain_bytes: counts.plain_bytes,
+            payload_bytes: counts.payload_bytes,
             calls: counts.calls,
             service_us_mean: counts.service_us.checked_div(counts.calls).unwrap_or(0),
             service_us_p99,

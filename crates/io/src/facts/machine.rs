@@ -108,6 +108,12 @@ pub fn host_name() -> String {
         .into_owned()
 }
 
+/// Differs from machine to machine and from start to start of one; `None` where the kernel does not say.
+pub fn boot_id() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
 /// Who runs this process: the login name where the environment tells, else the number.
 pub fn user_name() -> String {
     let named = ["USER", "LOGNAME"]

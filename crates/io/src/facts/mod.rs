@@ -18,7 +18,7 @@ pub use child::{Ended, run_to_end};
 pub use disk::{DiskStats, Mount, disk_stats, mount_of};
 pub use heat::{cpu_temperature_c, drive_temperature_c};
 pub use machine::{
-    CpuTimes, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, user_name,
+    CpuTimes, boot_id, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, user_name,
 };
 pub use pci::{PciDevice, first_line, pci_devices};
 pub use priority::{IoPriority, set_io_priority};

@@ -133,6 +133,17 @@ impl HostFile {
         Ok(done)
     }
 
+    fn fallocate(&self, flags: FallocateFlags, range: Range<u64>) -> io::Result<()> {
+        let Some(len) = range.end.checked_sub(range.start).filter(|len| *len > 0) else {
+            return Ok(());
+        };
+        let call = || rustix::fs::fallocate(&self.fd, flags, range.start, len);
+        match rustix::io::retry_on_intr(call) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            called => Ok(called?),
+        }
+    }
+
     fn read_dontcache(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         if !self.dontcache_refused.load(Relaxed) {
             match rustix::io::preadv2(&self.fd, &mut [IoSliceMut::new(buf)], offset, DONTCACHE) {
@@ -209,15 +220,21 @@ impl File for HostFile {
         })?)
     }
 
-    fn allocate(&self, len: u64) -> io::Result<()> {
-        if len == 0 {
-            return Ok(());
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        self.fallocate(FallocateFlags::KEEP_SIZE, range)
+    }
+
+    fn free_unwritten(&self) -> io::Result<()> {
+        let len = self.stat()?.len;
+        let mut at = 0;
+        while at < len {
+            // Space that was never written reads as a hole, and the system tells it as one.
+            let data = self.next_data(at)?.unwrap_or(len..len);
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            self.fallocate(flags, at..data.start)?;
+            at = data.end;
         }
-        let reserve = || rustix::fs::fallocate(&self.fd, FallocateFlags::KEEP_SIZE, 0, len);
-        match rustix::io::retry_on_intr(reserve) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            reserved => Ok(reserved?),
-        }
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -308,5 +325,32 @@ mod tests {
         assert_eq!(Cut::new(1, 1, 4095), None);
         assert_eq!(Cut::new(1, u64::MAX, 8192), None);
         assert_eq!(Cut::new(4096, 0, 0), None);
+    }
+
+    #[test]
+    fn unwritten_space_is_given_back_to_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let how = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let path = dir.path().join("file");
+        let fd = rustix::fs::open(&path, how, Mode::from_raw_mode(0o600)).unwrap();
+        let file = HostFile::new(fd, OpenHow::ReadWrite);
+        file.set_len(8 << 20).unwrap();
+        file.allocate(0..8 << 20).unwrap();
+        let blocks = |file: &HostFile| rustix::fs::fstat(&file.fd).unwrap().st_blocks * 512;
+        let reserved = blocks(&file);
+        file.write_all_at(&[1; 100], 5 << 20, Via::Cache).unwrap();
+        file.free_unwritten().unwrap();
+        // A file system that cannot reserve has nothing to give back.
+        assert!(
+            blocks(&file) < 1 << 20,
+            "{reserved} and then {}",
+            blocks(&file)
+        );
+        let mut found = [0; 200];
+        file.read_exact_at(&mut found, 5 << 20, Via::Cache).unwrap();
+        assert_eq!(
+            (&found[..100], &found[100..]),
+            (&[1; 100][..], &[0; 100][..])
+        );
     }
 }

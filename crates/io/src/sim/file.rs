@@ -110,20 +110,29 @@ impl File for SimFile {
         })
     }
 
-    fn allocate(&self, len: u64) -> io::Result<()> {
+    fn allocate(&self, wanted: Range<u64>) -> io::Result<()> {
         if self.how == OpenHow::Read {
             return Err(errno(libc::EBADF));
         }
-        range(0, usize::try_from(len).unwrap_or(usize::MAX))?;
+        let len = wanted.end.saturating_sub(wanted.start);
+        range(wanted.start, usize::try_from(len).unwrap_or(usize::MAX))?;
         self.call(Op::Allocate, None, |state, _, _| {
             let free = state.free_bytes(state.node(self.ino)?.dev);
-            let needed = state.data(self.ino)?.live.growth_bytes(0, len);
+            let needed = state.data(self.ino)?.live.growth_bytes(wanted.start, len);
             if free.is_some_and(|free| needed > free) {
                 Err(errno(libc::ENOSPC))
             } else {
                 Ok(())
             }
         })
+    }
+
+    /// Reservations are not kept here, so there is nothing to give back.
+    fn free_unwritten(&self) -> io::Result<()> {
+        match self.how {
+            OpenHow::Read => Err(errno(libc::EBADF)),
+            _ => Ok(()),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

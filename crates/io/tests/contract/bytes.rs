@@ -98,7 +98,7 @@ pub fn a_file_opened_for_reading_is_not_writable(place: &Place) {
     for via in WAYS {
         assert!(file.write_at(b"x", 0, via).is_err());
     }
-    assert!(file.set_len(0).is_err() && file.allocate(1 << 20).is_err());
+    assert!(file.set_len(0).is_err() && file.allocate(0..1 << 20).is_err());
     assert_eq!(all(&*place.dir, "file"), b"untouched");
 }
 
@@ -158,9 +158,29 @@ pub fn data_is_found_around_holes(place: &Place) {
 
 pub fn allocating_leaves_the_length_alone(place: &Place) {
     let file = put(&*place.dir, "file", b"abc");
-    file.allocate(1 << 20).unwrap();
-    file.allocate(0).unwrap();
+    file.allocate(0..1 << 20).unwrap();
+    file.allocate(4096..1 << 20).unwrap();
+    file.allocate(5..5).unwrap();
     assert_eq!(all(&*place.dir, "file"), b"abc");
+}
+
+pub fn giving_unwritten_space_back_leaves_what_was_written(place: &Place) {
+    const MIB: u64 = 1 << 20;
+    let file = put(&*place.dir, "file", b"");
+    file.set_len(4 * MIB + 7).unwrap();
+    file.allocate(0..4 * MIB + 7).unwrap();
+    for at in [MIB, 4 * MIB] {
+        file.write_all_at(&[7; 7], at, Via::Cache).unwrap();
+    }
+    file.free_unwritten().unwrap();
+    let found = all(&*place.dir, "file");
+    assert_eq!(found.len() as u64, 4 * MIB + 7);
+    for (at, byte) in found.iter().enumerate() {
+        let written = [MIB, 4 * MIB]
+            .iter()
+            .any(|w| (*w..w + 7).contains(&(at as u64)));
+        assert_eq!(*byte, if written { 7 } else { 0 }, "byte {at}");
+    }
 }
 
 pub fn many_threads_write_one_file_at_once(place: &Place) {
@@ -208,6 +228,6 @@ pub fn offsets_no_file_can_have_are_errors(place: &Place) {
             );
         }
     }
-    assert!(file.set_len(u64::MAX).is_err() && file.allocate(u64::MAX).is_err());
+    assert!(file.set_len(u64::MAX).is_err() && file.allocate(0..u64::MAX).is_err());
     assert_eq!(all(&*place.dir, "file"), b"abc");
 }

@@ -94,8 +94,8 @@ fn a_full_disk_takes_what_fits_then_refuses_and_has_room_after_a_removal() {
     let dir = disk.dir(Path::new("/m")).unwrap();
     let file = put(&*dir, "f", &[1; 5000]);
     assert_eq!(dir.free_bytes().unwrap(), 4096);
-    assert_eq!(errno(file.allocate(4 * 4096)), Some(libc::ENOSPC));
-    file.allocate(3 * 4096).unwrap();
+    assert_eq!(errno(file.allocate(0..4 * 4096)), Some(libc::ENOSPC));
+    file.allocate(0..3 * 4096).unwrap();
     assert_eq!(
         file.write_at(&[2; 9000], 5000, Via::Cache).unwrap(),
         3 * 4096 - 5000

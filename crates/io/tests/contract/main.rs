@@ -82,6 +82,7 @@ contract! {
         creating_refuses_an_existing_name_and_opening_a_missing_one
         data_is_found_around_holes
         allocating_leaves_the_length_alone
+        giving_unwritten_space_back_leaves_what_was_written
         many_threads_write_one_file_at_once
         a_lock_is_refused_to_others_until_its_holder_is_gone
         offsets_no_file_can_have_are_errors;

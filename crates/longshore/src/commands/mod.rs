@@ -52,6 +52,7 @@ impl Context {
             storage: self.storage.clone(),
             clock: self.clock.clone(),
             catalog: self.catalog.clone(),
+            accelerators: Vec::new(),
             cancel: interrupt::cancel_flag(),
         }
     }

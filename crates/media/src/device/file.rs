@@ -10,6 +10,7 @@
 //! staged, so that later bytes rewrite that sector with the same contents in front.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -263,16 +264,17 @@ impl FamilyRead for FileRead {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
         // What is cached is read from there; what is not must not push out what is.
-        let via = match self
-            .file
-            .is_cached(offset..offset.saturating_add(buf.len() as u64))
-        {
+        let via = match self.is_at_hand(offset..offset.saturating_add(buf.len() as u64)) {
             true => Via::Cache,
             false => Via::Direct,
         };
         self.file
             .read_full_at(buf, offset, via)
             .map_err(self.error(offset))
+    }
+
+    fn is_at_hand(&self, range: Range<u64>) -> bool {
+        self.file.is_cached(range)
     }
 }
 

@@ -26,6 +26,7 @@ pub fn house_on(storage: Arc<dyn Storage>) -> House {
         storage,
         clock: Arc::new(HostClock),
         catalog: None,
+        accelerators: Vec::new(),
         cancel: Arc::new(AtomicBool::new(false)),
     }
 }

@@ -1,0 +1,517 @@
+//! nvCOMP, `libnvcomp.so`: the entry points used, in the two forms that exist, and where the library is found.
+//!
+//! NVIDIA's licence keeps the library and its headers out of this repository; what the operator installed is loaded at
+//! run time, with declarations of our own. Only DEFLATE is used: its compress call is the same in 5.x and 6.x, unlike
+//! that for gzip, and the framing around it is ours anyway. Never its decompressor: NVIDIA's notes say that it must
+//! only see valid input.
+//!
+//! `LONGSHORE_NVCOMP` names a file to load, or is `off` to do without. Else the dynamic linker is asked for
+//! `libnvcomp.so.6` and `libnvcomp.so.5`, then the directories where pip puts `nvidia-libnvcomp-cu13`.
+//!
+//! Source: nvCOMP 5.2.0.13 and 6.0.0.12, `nvcomp/deflate.h`, `nvcomp/crc32.h`, `nvcomp/shared_types.h`.
+
+use std::env;
+use std::ffi::{OsStr, OsString, c_int};
+use std::path::PathBuf;
+
+use libloading::Library as Loaded;
+
+use super::driver::{DevicePtr, Handle, Stream};
+use super::symbols::{self, functions};
+
+/// Names by which a system-wide installation is found, the newest first.
+const SONAMES: [&str; 2] = ["libnvcomp.so.6", "libnvcomp.so.5"];
+
+/// `nvcompSuccess`.
+const SUCCESS: c_int = 0;
+
+/// `nvcompBatchedDeflateCompressOpts_t`: passed by value, which the ABI does on the stack.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DeflateOptions {
+    algorithm: c_int,
+    reserved: [u8; 60],
+}
+
+impl DeflateOptions {
+    fn new(effort: Effort) -> DeflateOptions {
+        DeflateOptions {
+            algorithm: effort.0,
+            reserved: [0; 60],
+        }
+    }
+}
+
+/// `nvcompCRC32KernelConf_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct CrcKernel {
+    kind: c_int,
+    bytes_per_read: i32,
+    blocks_per_message: i32,
+    reserved: [u8; 20],
+}
+
+/// `nvcompBatchedCRC32Opts_t`: the specification of the checksum, how to compute it, and room.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct CrcOptions {
+    polynomial: u32,
+    init: u32,
+    reflect_in: u8,
+    reflect_out: u8,
+    xor_out: u32,
+    spec_reserved: [u8; 16],
+    kernel: CrcKernel,
+    reserved: [u8; 64],
+}
+
+const _: () = assert!(size_of::<DeflateOptions>() == 64 && align_of::<DeflateOptions>() == 4);
+const _: () = assert!(size_of::<CrcKernel>() == 32 && size_of::<CrcOptions>() == 128);
+const _: () = assert!(std::mem::offset_of!(CrcOptions, xor_out) == 12);
+const _: () = assert!(std::mem::offset_of!(CrcOptions, kernel) == 32);
+
+functions! {
+    /// In every version we know.
+    struct Common {
+        alignments = "nvcompBatchedDeflateCompressGetRequiredAlignments" (DeflateOptions, *mut [usize; 3]) -> c_int;
+        output_max = "nvcompBatchedDeflateCompressGetMaxOutputChunkSize" (usize, DeflateOptions, *mut usize) -> c_int;
+        compress = "nvcompBatchedDeflateCompressAsync" (DevicePtr, DevicePtr, usize, usize, DevicePtr, usize, DevicePtr,
+            DevicePtr, DeflateOptions, DevicePtr, Handle) -> c_int;
+    }
+}
+
+functions! {
+    struct Properties {
+        properties = "nvcompGetProperties" (*mut [u32; 2]) -> c_int;
+    }
+}
+
+functions! {
+    /// How much scratch memory a batch needs, as 5.x asks.
+    struct Scratch5 {
+        scratch = "nvcompBatchedDeflateCompressGetTempSizeAsync" (usize, usize, DeflateOptions, *mut usize, usize) -> c_int;
+    }
+}
+
+functions! {
+    /// As 6.x asks.
+    struct Scratch6 {
+        scratch = "nvcompBatchedDeflateCompressGetTempSize" (usize, usize, DeflateOptions, *mut usize, usize, Handle)
+            -> c_int;
+    }
+}
+
+functions! {
+    /// Checksums of the device's copy of the plain bytes; a library without them serves as well.
+    struct Checksums {
+        kernel = "nvcompBatchedCRC32GetHeuristicConf" (DevicePtr, usize, *mut CrcKernel, usize, Handle) -> c_int;
+        crc32 = "nvcompBatchedCRC32Async" (DevicePtr, DevicePtr, usize, DevicePtr, CrcOptions, c_int, DevicePtr, Handle)
+            -> c_int;
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Scratch {
+    Five(Scratch5),
+    Six(Scratch6),
+}
+
+/// nvCOMP's scale: 0 entropy only, 1 fast, 2 and 3 smaller than zlib 1, 4 smaller than zlib 6, 5 smallest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Effort(i32);
+
+impl Effort {
+    pub const FAST: Effort = Effort(1);
+
+    /// What serves a level of QAT_DEFLATE's own scale, 1 to 12.
+    pub fn of_level(level: i32) -> Effort {
+        match level {
+            ..=1 => Effort::FAST,
+            2..=3 => Effort(2),
+            4..=6 => Effort(4),
+            _ => Effort(5),
+        }
+    }
+
+    /// One of nvCOMP's own numbers, 0 to 5.
+    pub fn number(number: i32) -> Option<Effort> {
+        (0..=5).contains(&number).then_some(Effort(number))
+    }
+}
+
+/// A status of nvCOMP that is not success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub call: &'static str,
+    pub status: i32,
+}
+
+impl Refused {
+    /// Fewer chunks at a time may work.
+    pub fn batch_too_large(self) -> bool {
+        self.status == 21
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} answered {}", self.call, status_name(self.status))
+    }
+}
+
+/// nvCOMP's name for a status; the statuses of a batch's chunks use the same numbers.
+pub(super) fn status_name(status: i32) -> String {
+    let name = match status {
+        10 => "invalid value",
+        11 => "not supported",
+        15 => "output too small",
+        17 => "wrong alignment",
+        18 => "chunk too large",
+        19 => "cannot compress",
+        20 => "wrong input length",
+        21 => "batch too large",
+        1000 => "CUDA error",
+        10000 => "internal error",
+        _ => "an unknown status",
+    };
+    format!("{name} ({status})")
+}
+
+/// The loaded library.
+pub(super) struct Library {
+    common: Common,
+    scratch: Scratch,
+    checksums: Option<Checksums>,
+    /// Such as `5.2.0`.
+    pub version: String,
+}
+
+/// What a batch of equal chunks needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Room for each chunk's output, in bytes.
+    pub output_max: usize,
+    /// Scratch memory of the whole batch, in bytes.
+    pub scratch: usize,
+    /// Alignment of inputs, outputs and scratch.
+    pub alignments: [usize; 3],
+}
+
+/// Where device memory holds what a batch is made of; see `nvcomp/deflate.h`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Batch {
+    pub input_ptrs: DevicePtr,
+    pub input_sizes: DevicePtr,
+    pub chunk_len: usize,
+    pub chunks: usize,
+    pub scratch: DevicePtr,
+    pub scratch_len: usize,
+    pub output_ptrs: DevicePtr,
+    pub output_sizes: DevicePtr,
+    pub statuses: DevicePtr,
+}
+
+impl Library {
+    /// The library, or why there is none. Touches no device.
+    pub fn load(path: Option<&OsStr>) -> Result<Library, String> {
+        if let Some(path) = path {
+            if path == "off" {
+                return Err("switched off by LONGSHORE_NVCOMP=off".into());
+            }
+            return Library::open(path);
+        }
+        let mut refusal = None;
+        let installed = installed()
+            .filter(|path| path.exists())
+            .map(PathBuf::into_os_string);
+        for name in SONAMES.map(OsString::from).into_iter().chain(installed) {
+            match Library::open(&name) {
+                Ok(library) => return Ok(library),
+                Err(why) => refusal = Some(why),
+            }
+        }
+        Err(format!(
+            "{}: install nvidia-libnvcomp-cu13, or name the file in LONGSHORE_NVCOMP",
+            refusal.unwrap_or_default()
+        ))
+    }
+
+    fn open(name: &OsStr) -> Result<Library, String> {
+        let library = symbols::open(name)?;
+        Library::of(library).map_err(|why| format!("cannot use {}: {why}", name.display()))
+    }
+
+    fn of(library: &'static Loaded) -> Result<Library, String> {
+        // SAFETY: the type is that of nvcomp.h in 5.x and 6.x.
+        let properties = unsafe { Properties::find(library) }?;
+        let mut found = [0; 2];
+        // SAFETY: writes two numbers.
+        let status = unsafe { (properties.properties)(&mut found) };
+        if status != SUCCESS {
+            return Err(format!(
+                "nvcompGetProperties answered {}",
+                status_name(status)
+            ));
+        }
+        let [version, _runtime] = found;
+        let number = format!(
+            "{}.{}.{}",
+            version / 1000,
+            version % 1000 / 100,
+            version % 100
+        );
+        let scratch = match version / 1000 {
+            // SAFETY: the type is that of deflate.h in 5.x.
+            5 => Scratch::Five(unsafe { Scratch5::find(library) }?),
+            // SAFETY: the type is that of deflate.h in 6.x.
+            6 => Scratch::Six(unsafe { Scratch6::find(library) }?),
+            _ => {
+                return Err(format!(
+                    "it is nvCOMP {number}; this program knows the interfaces of 5.x and 6.x"
+                ));
+            }
+        };
+        // SAFETY: the types are those of deflate.h in 5.x and 6.x.
+        let common = unsafe { Common::find(library) }?;
+        // SAFETY: the types are those of crc32.h in 5.x and 6.x.
+        let checksums = unsafe { Checksums::find(library) }.ok();
+        Ok(Library {
+            common,
+            scratch,
+            checksums,
+            version: number,
+        })
+    }
+
+    /// What `chunks` chunks of `chunk_len` bytes need. Touches no device.
+    pub fn sizes(&self, effort: Effort, chunk_len: usize, chunks: usize) -> Result<Sizes, Refused> {
+        let options = DeflateOptions::new(effort);
+        let mut alignments = [0; 3];
+        let (mut output_max, mut scratch) = (0, 0);
+        // SAFETY: the three calls write numbers to places of ours and read only their arguments.
+        unsafe {
+            let status = (self.common.alignments)(options, &mut alignments);
+            check("nvcompBatchedDeflateCompressGetRequiredAlignments", status)?;
+            let status = (self.common.output_max)(chunk_len, options, &mut output_max);
+            check("nvcompBatchedDeflateCompressGetMaxOutputChunkSize", status)?;
+            let all = chunks * chunk_len;
+            let status = match self.scratch {
+                Scratch::Five(f) => (f.scratch)(chunks, chunk_len, options, &mut scratch, all),
+                Scratch::Six(f) => (f.scratch)(
+                    chunks,
+                    chunk_len,
+                    options,
+                    &mut scratch,
+                    all,
+                    std::ptr::null_mut(),
+                ),
+            };
+            check("nvcompBatchedDeflateCompressGetTempSize", status)?;
+        }
+        Ok(Sizes {
+            output_max,
+            scratch,
+            alignments,
+        })
+    }
+
+    /// Starts compressing a batch. Success says only that it was started.
+    ///
+    /// # Safety
+    /// Every address is that of device memory of the current context, as large as the batch needs, and none of it is
+    /// used by others until the stream got there.
+    pub unsafe fn compress(
+        &self,
+        batch: &Batch,
+        effort: Effort,
+        stream: &Stream,
+    ) -> Result<(), Refused> {
+        // SAFETY: as the caller promises.
+        let status = unsafe {
+            (self.common.compress)(
+                batch.input_ptrs,
+                batch.input_sizes,
+                batch.chunk_len,
+                batch.chunks,
+                batch.scratch,
+                batch.scratch_len,
+                batch.output_ptrs,
+                batch.output_sizes,
+                DeflateOptions::new(effort),
+                batch.statuses,
+                stream.handle,
+            )
+        };
+        check("nvcompBatchedDeflateCompressAsync", status)
+    }
+
+    /// How this device computes checksums best, where the library can at all. Asks the device.
+    pub fn checksum_kernel(&self, chunk_len: usize, chunks: usize) -> Option<CrcKernel> {
+        let functions = self.checksums?;
+        let mut kernel = CrcKernel {
+            kind: 0,
+            bytes_per_read: 0,
+            blocks_per_message: 0,
+            reserved: [0; 20],
+        };
+        // SAFETY: writes one structure; with the greatest length given, no device memory is read.
+        let status =
+            unsafe { (functions.kernel)(0, chunks, &mut kernel, chunk_len, std::ptr::null_mut()) };
+        (status == SUCCESS).then_some(kernel)
+    }
+
+    /// Starts computing the CRC-32 of each chunk of the batch into `crcs`, four bytes each.
+    ///
+    /// # Safety
+    /// As for [`compress`](Library::compress).
+    pub unsafe fn checksum(
+        &self,
+        batch: &Batch,
+        kernel: CrcKernel,
+        crcs: DevicePtr,
+        stream: &Stream,
+    ) -> Result<(), Refused> {
+        const WHOLE_MESSAGE: c_int = 0;
+        const NO_STATUSES: DevicePtr = 0;
+        const CALL: &str = "nvcompBatchedCRC32Async";
+        const NOT_SUPPORTED: i32 = 11;
+        let functions = self.checksums.ok_or(Refused {
+            call: CALL,
+            status: NOT_SUPPORTED,
+        })?;
+        // CRC-32/ISO-HDLC: gzip's.
+        let options = CrcOptions {
+            polynomial: 0x04c1_1db7,
+            init: !0,
+            reflect_in: 1,
+            reflect_out: 1,
+            xor_out: !0,
+            spec_reserved: [0; 16],
+            kernel,
+            reserved: [0; 64],
+        };
+        // SAFETY: as the caller promises.
+        let status = unsafe {
+            (functions.crc32)(
+                batch.input_ptrs,
+                batch.input_sizes,
+                batch.chunks,
+                crcs,
+                options,
+                WHOLE_MESSAGE,
+                NO_STATUSES,
+                stream.handle,
+            )
+        };
+        check(CALL, status)
+    }
+}
+
+fn check(call: &'static str, status: c_int) -> Result<(), Refused> {
+    if status == SUCCESS {
+        Ok(())
+    } else {
+        Err(Refused { call, status })
+    }
+}
+
+/// Where pip may have put the library: beside the programs on the search path, so that an active virtual environment
+/// comes first, then in the user's and the system's own directories.
+fn installed() -> impl Iterator<Item = PathBuf> {
+    /// Minor versions of Python 3 that are looked for, the newest first.
+    const PYTHONS: std::ops::RangeInclusive<u32> = 8..=30;
+    let variable = |name| env::var_os(name).map(PathBuf::from);
+    let beside_programs = env::var_os("PATH").map(|path| {
+        env::split_paths(&path)
+            .filter_map(|bin| bin.parent().map(PathBuf::from))
+            .collect::<Vec<_>>()
+    });
+    let roots = variable("VIRTUAL_ENV")
+        .into_iter()
+        .chain(beside_programs.into_iter().flatten())
+        .chain(variable("HOME").map(|home| home.join(".local")))
+        .chain(["/usr/local", "/usr"].map(PathBuf::from));
+    roots.flat_map(|root| {
+        let pythons = PYTHONS.rev().map(|minor| format!("python3.{minor}"));
+        let pythons = pythons.chain(["python3".into()]);
+        pythons.flat_map(move |python| {
+            let python = root.join("lib").join(python);
+            ["site-packages", "dist-packages"]
+                .map(|site| python.join(site).join("nvidia/libnvcomp/lib64"))
+                .into_iter()
+                .flat_map(|dir| SONAMES.map(|name| dir.join(name)))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_go_to_the_efforts_that_nvcomp_describes() {
+        let efforts: Vec<i32> = (1..=12).map(|level| Effort::of_level(level).0).collect();
+        assert_eq!(efforts, [1, 2, 2, 4, 4, 4, 5, 5, 5, 5, 5, 5]);
+        assert_eq!(Effort::number(6).or(Effort::number(-1)), None);
+    }
+
+    #[test]
+    fn what_is_not_nvcomp_is_refused_with_its_name() {
+        let refusal = |name: &str| match Library::load(Some(name.as_ref())) {
+            Err(why) => why,
+            Ok(_) => panic!("{name} was taken"),
+        };
+        for (name, why) in [
+            ("off", "LONGSHORE_NVCOMP=off"),
+            (
+                "/nowhere/libnvcomp.so.5",
+                "cannot load /nowhere/libnvcomp.so.5: ",
+            ),
+            (
+                "libc.so.6",
+                "cannot use libc.so.6: it has no function nvcompGetProperties",
+            ),
+        ] {
+            assert!(refusal(name).contains(why), "{}", refusal(name));
+        }
+    }
+
+    /// Against NVIDIA's own library, where it is installed: no GPU is needed for these answers. They are those that
+    /// the memory of a batch is planned with, so a wrong declaration would show here.
+    #[test]
+    fn the_real_library_answers_as_its_documentation_says() {
+        let path = env::var_os("LONGSHORE_NVCOMP");
+        let library = match Library::load(path.as_deref()) {
+            Ok(library) => library,
+            Err(why) => return eprintln!("skipped: no nvCOMP here: {why}"),
+        };
+        assert!(
+            ["5", "6"].contains(&&library.version[..1]),
+            "{}",
+            library.version
+        );
+        let chunks = 1024;
+        for (number, scratch_per_byte) in [
+            (0, 0.0),
+            (1, 5.5),
+            (2, 10.0),
+            (3, 10.0),
+            (4, 17.0),
+            (5, 18.0),
+        ] {
+            let effort = Effort::number(number).unwrap();
+            let sizes = library.sizes(effort, 65_536, chunks).unwrap();
+            assert_eq!(sizes.output_max, 148_256, "effort {number}");
+            assert_eq!(sizes.alignments, [1, 8, 8], "effort {number}");
+            let found = sizes.scratch as f64 / (65_536 * chunks) as f64;
+            assert!(
+                (found - scratch_per_byte).abs() < 0.01,
+                "effort {number}: {found}"
+            );
+        }
+        let refused = library.sizes(Effort(6), 65_536, chunks).unwrap_err();
+        assert_eq!(refused.status, 11, "{refused}");
+        assert!(library.checksums.is_some());
+    }
+}

@@ -1,0 +1,455 @@
+//! DEFLATE on an NVIDIA GPU, through nvCOMP.
+//!
+//! A batch of jobs is cut into chunks of 64 KiB. Whole chunks go to the device and come back as raw deflate data; what
+//! is left (tails, chunks the device did not do or that do not shrink) is done here, and all of it is framed as
+//! gzip-ext members like any other payload of QAT_DEFLATE. Restoring is software's: NVIDIA's decompressor must only
+//! see valid input, and a backup is not trusted.
+//!
+//! ```text
+//!  driver.rs    libcuda: declarations, errors, memory that frees itself
+//!  library.rs   libnvcomp: declarations for 5.x and 6.x, where it is found
+//!  device.rs    one GPU made ready: three queues, lanes, scratch
+//!  lane.rs      one batch in flight
+//!  frame.rs     chunks to members
+//!  probe.rs     bare copies, and memory taken away, for a check of the device
+//!  trial.rs     the self-test
+//! ```
+//!
+//! Invariants
+//! - Nothing touches a device before the self-test; `health` and `caps` never do.
+//! - The device writes only into memory of its lane. A job's buffers are written by this process alone.
+//! - An error that ends the device's context is final for this process: it is not tried again.
+
+mod device;
+mod driver;
+mod frame;
+mod lane;
+mod library;
+mod probe;
+mod symbols;
+mod trial;
+
+#[cfg(test)]
+mod tests;
+
+use std::env;
+use std::ffi::OsString;
+use std::ops::Range;
+use std::sync::Arc;
+
+use longshore_io::Buffer;
+use parking_lot::Mutex;
+
+pub use device::Timings;
+pub use probe::{CopyRates, Held};
+
+use crate::deflate;
+use crate::engine::{Caps, Engine, Fault, Health, Job, Outcome, State, Task};
+use crate::{Algorithm, Level, PLAIN_LEN_MAX};
+use device::{CHUNK, CHUNKS_MIN, Device, Trouble};
+use driver::{Context, CudaError, Driver};
+use frame::Piece;
+use lane::{Lane, Made};
+use library::{Effort, Library};
+
+/// How the GPU is to be used. [`Options::from_environment`] is what a backup takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The driver's library, or `off`; `None` asks the dynamic linker for `libcuda.so.1`.
+    pub cuda: Option<OsString>,
+    /// nvCOMP's library, or `off`; `None` looks where pip and packages install it.
+    pub nvcomp: Option<OsString>,
+    /// Plain bytes of a batch at most: 8 MiB or more. The device may have room for less.
+    pub batch_bytes: usize,
+    /// Batches in flight, 1 or more: one is copied in, one compressed, one copied out, one filled by the CPU.
+    pub lanes: usize,
+    /// nvCOMP's algorithm, 0 to 5, instead of what the level asks for.
+    pub algorithm: Option<i32>,
+    /// Bring compressed chunks back in one run, rather than one by one.
+    pub gather: bool,
+    /// Let the device compute a checksum of what reached it.
+    pub checksums: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            cuda: None,
+            nvcomp: None,
+            batch_bytes: 64 << 20,
+            lanes: 4,
+            algorithm: None,
+            gather: true,
+            checksums: true,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults with the libraries that `LONGSHORE_CUDA` and `LONGSHORE_NVCOMP` name.
+    pub fn from_environment() -> Options {
+        Options {
+            cuda: env::var_os("LONGSHORE_CUDA"),
+            nvcomp: env::var_os("LONGSHORE_NVCOMP"),
+            ..Options::default()
+        }
+    }
+}
+
+/// What a tested device turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    pub device: String,
+    /// Compute capability, such as 9.0 for Hopper.
+    pub capability: (i32, i32),
+    pub memory_bytes: usize,
+    pub memory_free_bytes: usize,
+    /// Version of the CUDA interface that the driver speaks.
+    pub cuda_version: String,
+    pub nvcomp_version: String,
+    /// Plain bytes that a batch may have.
+    pub batch_bytes: usize,
+    /// Batches that may be in flight.
+    pub lanes: usize,
+    /// Compressed chunks come back in one run.
+    pub gathers: bool,
+    /// The device checks what reached it.
+    pub checksums: bool,
+}
+
+/// The engine `nvcomp`.
+pub struct Nvcomp {
+    caps: Caps,
+    options: Options,
+    library: Option<Arc<Library>>,
+    inner: Mutex<Inner>,
+    /// Held during the self-test, which may take for ever.
+    testing: Mutex<()>,
+}
+
+struct Inner {
+    state: State,
+    reason: String,
+    /// Until the first self-test.
+    driver: Option<Driver>,
+    /// From the first self-test on.
+    context: Option<Arc<Context>>,
+    /// While ready.
+    device: Option<Arc<Device>>,
+    /// Chunks that a batch may have; less after the device's memory did not suffice.
+    chunks_max: usize,
+    /// Chunks that the CPU did for the device.
+    chunks_failed: u64,
+}
+
+impl Nvcomp {
+    /// Loads both libraries, or says in its health why not. Touches no device.
+    pub fn open(options: Options) -> Nvcomp {
+        let batch_bytes = options.batch_bytes.max(CHUNKS_MIN * CHUNK) / CHUNK * CHUNK;
+        let libraries = Library::load(options.nvcomp.as_deref())
+            .and_then(|library| Ok((library, Driver::load(options.cuda.as_deref())?)));
+        let (state, reason, library, driver) = match libraries {
+            Ok((library, driver)) => (
+                State::Probing,
+                "its self-test has not run".into(),
+                Some(Arc::new(library)),
+                Some(driver),
+            ),
+            Err(why) => (State::Absent, why, None, None),
+        };
+        Nvcomp {
+            caps: Caps {
+                name: "nvcomp",
+                algorithm: Algorithm::QatDeflate,
+                accelerator: true,
+                decompresses: false,
+                input_bytes_max: PLAIN_LEN_MAX,
+                calls_max: options.lanes.max(1),
+                batch_bytes: CHUNKS_MIN * CHUNK..batch_bytes,
+            },
+            library,
+            inner: Mutex::new(Inner {
+                state,
+                reason,
+                driver,
+                context: None,
+                device: None,
+                chunks_max: batch_bytes / CHUNK,
+                chunks_failed: 0,
+            }),
+            options,
+            testing: Mutex::new(()),
+        }
+    }
+
+    /// What the device is and how it is used; `None` before the self-test was passed.
+    pub fn facts(&self) -> Option<Facts> {
+        let (device, library) = (self.device()?, self.library.as_ref()?);
+        let (free, all) = device.context.memory().ok()?;
+        Some(Facts {
+            device: device.context.device_name.clone(),
+            capability: device.context.capability().ok()?,
+            memory_bytes: all,
+            memory_free_bytes: free,
+            cuda_version: device.context.driver_version.clone(),
+            nvcomp_version: library.version.clone(),
+            batch_bytes: device.capacity * CHUNK,
+            lanes: device.lanes_free(),
+            gathers: device.gather.is_some(),
+            checksums: device.checksums.is_some(),
+        })
+    }
+
+    /// What the device spent since the last self-test.
+    pub fn timings(&self) -> Timings {
+        self.device()
+            .map_or_else(Timings::default, |device| *device.timings.lock())
+    }
+
+    /// Chunks that this process's CPU did because the device did not.
+    pub fn chunks_failed(&self) -> u64 {
+        self.inner.lock().chunks_failed
+    }
+
+    /// How fast plain copies of `len_bytes` are, `rounds` of them in each direction. Blocks.
+    ///
+    /// Errors: the engine is not ready, or what the driver says.
+    pub fn copy_rates(&self, len_bytes: usize, rounds: u32) -> Result<CopyRates, String> {
+        let device = self.device().ok_or_else(|| self.health().reason)?;
+        probe::copy_rates(&device, len_bytes, rounds).map_err(|e| e.to_string())
+    }
+
+    /// Takes the device's memory, as another program might, until at most `leave_bytes` are free. Blocks.
+    ///
+    /// Errors: the engine is not ready, or what the driver says.
+    pub fn hold_memory(&self, leave_bytes: usize) -> Result<Held, String> {
+        let device = self.device().ok_or_else(|| self.health().reason)?;
+        probe::hold(&device, leave_bytes).map_err(|e| e.to_string())
+    }
+
+    fn device(&self) -> Option<Arc<Device>> {
+        self.inner.lock().device.clone()
+    }
+
+    /// Runs jobs that all compress with `level`.
+    fn compress(&self, device: &Device, jobs: &mut [&mut Job], level: Level) {
+        let level = deflate::number(level);
+        let effort = self
+            .options
+            .algorithm
+            .and_then(Effort::number)
+            .unwrap_or(Effort::of_level(level));
+        let mut rest = jobs;
+        while !rest.is_empty() {
+            let (slice, after) = rest.split_at_mut(slice_len(rest, device.capacity));
+            rest = after;
+            let plans: Vec<Plan> = slice.iter().map(|job| Plan::of(job)).collect();
+            let chunks: Vec<&[u8]> = plans.iter().flat_map(Plan::chunks).collect();
+            let done = device.compress(&chunks, effort, |lane, made| {
+                let mut made = made;
+                for (job, plan) in slice.iter_mut().zip(&plans) {
+                    let (own, others) = made.split_at(plan.whole);
+                    made = others;
+                    let (outcome, failed) = finish(lane, plan, own, level, job.output_mut());
+                    job.outcome = outcome;
+                    self.inner.lock().chunks_failed += failed;
+                }
+            });
+            if let Err(trouble) = done {
+                let fault = self.suffered(&trouble, device);
+                for job in slice.iter_mut() {
+                    job.outcome = Outcome::Recompute(fault);
+                }
+            }
+        }
+    }
+
+    /// Takes the device out of service after `trouble`; gives the fault of the batch's jobs.
+    fn suffered(&self, trouble: &Trouble, device: &Device) -> Fault {
+        let fault = match trouble {
+            Trouble::Busy => return Fault::Busy,
+            _ if trouble.is_size() => Fault::Memory,
+            Trouble::Cuda(CudaError { code, .. }) => Fault::Device { code: *code },
+            Trouble::Nvcomp(refused) => Fault::Device {
+                code: refused.status,
+            },
+        };
+        let mut inner = self.inner.lock();
+        inner.device = None;
+        if device.context.is_lost() {
+            inner.off(format!(
+                "the GPU is lost to this process: {trouble}; see the kernel's log and nvidia-smi -q, then start again"
+            ));
+        } else if fault == Fault::Memory {
+            inner.too_large(device.capacity, trouble);
+        } else {
+            inner.state = State::Suspended;
+            inner.reason = trouble.to_string();
+        }
+        fault
+    }
+}
+
+impl Inner {
+    fn off(&mut self, reason: String) {
+        tracing::warn!(reason, "nvcomp is off");
+        self.device = None;
+        self.state = State::Off;
+        self.reason = reason;
+    }
+
+    /// Half as much next time, unless that is too little to be worth it.
+    fn too_large(&mut self, chunks: usize, trouble: &Trouble) {
+        if chunks / 2 < CHUNKS_MIN {
+            let least = (CHUNKS_MIN * CHUNK) >> 20;
+            self.off(format!(
+                "the GPU has no memory for batches of {least} MiB: {trouble}; free some, then start again"
+            ));
+        } else {
+            self.chunks_max = chunks / 2;
+            self.state = State::Suspended;
+            self.reason =
+                format!("the GPU's memory did not suffice: {trouble}; half as much is next");
+        }
+    }
+}
+
+/// One job's input and how it is cut.
+struct Plan {
+    input: Arc<Buffer>,
+    range: Range<usize>,
+    /// Whole chunks.
+    whole: usize,
+}
+
+impl Plan {
+    fn of(job: &Job) -> Plan {
+        Plan {
+            input: Arc::clone(&job.input),
+            range: job.input_range.clone(),
+            whole: job.input_range.len() / CHUNK,
+        }
+    }
+
+    fn plain(&self) -> &[u8] {
+        &self.input[self.range.clone()]
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        self.plain().chunks_exact(CHUNK)
+    }
+}
+
+/// How many of `jobs`, at least one, have at most `capacity` whole chunks together.
+fn slice_len(jobs: &[&mut Job], capacity: usize) -> usize {
+    let mut chunks = 0;
+    let fitting = jobs.iter().take_while(|job| {
+        chunks += job.input_range.len() / CHUNK;
+        chunks <= capacity
+    });
+    fitting.count().max(1)
+}
+
+/// Frames a job's payload from what the device made of its whole chunks, and does on this thread what the device left.
+/// Gives also how many chunks the device failed at. A job that lost more than one chunk in four is left to software
+/// as a whole, which does it on more than one thread.
+fn finish(
+    lane: &mut Lane,
+    plan: &Plan,
+    made: &[Made],
+    level: i32,
+    out: &mut [u8],
+) -> (Outcome, u64) {
+    let failures = || {
+        made.iter().filter_map(|made| match made {
+            Made::Failed(fault) => Some(*fault),
+            Made::Deflated { .. } | Made::Incompressible => None,
+        })
+    };
+    let failed = failures().count();
+    if let Some(fault) = failures().next()
+        && failed * 4 > made.len()
+    {
+        return (Outcome::Recompute(fault), 0);
+    }
+    let plain = plan.plain();
+    // What this thread compresses, kept until the job is framed: few chunks, usually none or the tail.
+    let mut own: Vec<Option<Vec<u8>>> = Vec::new();
+    for (i, chunk) in plain.chunks(CHUNK).enumerate() {
+        if matches!(made.get(i), None | Some(Made::Failed(_))) {
+            let len = lane.deflate(chunk, level);
+            own.push(len.map(|len| lane.deflated[..len].to_vec()));
+        }
+    }
+    let mut own = own.iter();
+    let pieces = plain.chunks(CHUNK).enumerate().map(|(i, chunk)| {
+        let range = i * CHUNK..i * CHUNK + chunk.len();
+        let piece = match made.get(i) {
+            Some(Made::Deflated { at, crc32 }) => Piece::Deflated {
+                data: &lane.output()[at.clone()],
+                crc32: *crc32,
+            },
+            Some(Made::Incompressible) => Piece::Stored,
+            Some(Made::Failed(_)) | None => match own.next().and_then(Option::as_ref) {
+                None => Piece::Stored,
+                Some(data) => Piece::Deflated {
+                    data,
+                    crc32: crc_fast::crc32_iso_hdlc(chunk),
+                },
+            },
+        };
+        (range, piece)
+    });
+    let outcome = match frame::frame(plain, pieces, out) {
+        Some(len) => Outcome::Done { len },
+        None => Outcome::Recompute(Fault::NoRoom),
+    };
+    (outcome, failed as u64)
+}
+
+impl Engine for Nvcomp {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn health(&self) -> Health {
+        let inner = self.inner.lock();
+        let context = inner.context.as_ref();
+        let versions = self.library.as_ref().map(|library| &library.version);
+        Health {
+            state: inner.state,
+            reason: inner.reason.clone(),
+            hardware: context.map(|context| context.device_name.clone()),
+            library_version: versions.map(|version| format!("nvCOMP {version}")),
+            driver_version: context.map(|context| format!("CUDA {}", context.driver_version)),
+        }
+    }
+
+    fn run(&self, mut batch: Vec<Job>) -> Vec<Job> {
+        let device = self.device();
+        let mut levels: Vec<(Level, Vec<&mut Job>)> = Vec::new();
+        for job in &mut batch {
+            job.outcome = Outcome::Recompute(Fault::Down);
+            let Task::Compress { level } = job.task else {
+                continue;
+            };
+            match levels.iter_mut().find(|(l, _)| *l == level) {
+                Some((_, jobs)) => jobs.push(job),
+                None => levels.push((level, vec![job])),
+            }
+        }
+        if let Some(device) = device {
+            for (level, jobs) in &mut levels {
+                self.compress(&device, jobs, *level);
+            }
+        }
+        batch
+    }
+
+    fn self_test(&self) -> Health {
+        if let Some(_testing) = self.testing.try_lock() {
+            trial::run(self);
+        }
+        self.health()
+    }
+}

@@ -1,0 +1,48 @@
+//! Tables of C functions that are looked up in a library at run time.
+
+use std::error::Error;
+use std::ffi::OsStr;
+
+use libloading::Library;
+
+/// Opens a library and never closes it: code that was entered once stays mapped.
+pub(super) fn open(name: &OsStr) -> Result<&'static Library, String> {
+    // SAFETY: loading runs the library's initialisers. It is the host's own, or a file that the operator named for
+    // this very purpose.
+    match unsafe { Library::new(name) } {
+        Ok(library) => Ok(Box::leak(Box::new(library))),
+        Err(e) => Err(format!("cannot load {}: {}", name.display(), cause(&e))),
+    }
+}
+
+/// What the dynamic linker said; the outer error only repeats which function was called.
+pub(super) fn cause(e: &libloading::Error) -> String {
+    e.source()
+        .map_or_else(|| e.to_string(), |cause| cause.to_string())
+}
+
+/// Declares a struct of function pointers and how to find them by name.
+macro_rules! functions {
+    ($(#[$doc:meta])* struct $table:ident { $($field:ident = $symbol:literal ($($arg:ty),* $(,)?) $(-> $ret:ty)?;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        struct $table {
+            $($field: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+        }
+
+        impl $table {
+            /// Finds all of them, or says which is missing.
+            ///
+            /// # Safety
+            /// The library's functions must have the declared types.
+            unsafe fn find(library: &'static libloading::Library) -> Result<$table, String> {
+                let missing = |symbol: &str| format!("it has no function {symbol}");
+                Ok($table {
+                    // SAFETY: the caller vouches for the types, and the library is never closed.
+                    $($field: *unsafe { library.get($symbol) }.map_err(|_| missing($symbol))?,)*
+                })
+            }
+        }
+    };
+}
+pub(super) use functions;

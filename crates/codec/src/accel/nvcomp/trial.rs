@@ -1,0 +1,235 @@
+//! The self-test: everything a backup will ask of the device, once, judged by decoders that are not NVIDIA's.
+//!
+//! One, two and three chunks at a time and a whole mixture, of zeros, noise and text, with tails of every awkward length;
+//! each payload is inflated by miniz_oxide and, where there is one, by ISA-L, and compared. The gather kernel and the
+//! device's checksums are optional: when they are at fault, the test is passed without them.
+
+use std::sync::Arc;
+
+use super::device::{CHUNK, Device, Trouble};
+use super::library::Effort;
+use super::{Nvcomp, Options, Plan, driver, finish};
+use crate::deflate::{Isal, isal, miniz};
+use crate::gzext::Member;
+use crate::{Algorithm, Outcome, State, payload_bound};
+use longshore_io::Pool;
+
+/// Brings the engine into service, or says in its state why not.
+pub(super) fn run(engine: &Nvcomp) {
+    let (driver, context, chunks_max) = {
+        let mut inner = engine.inner.lock();
+        if matches!(inner.state, State::Absent | State::Off) {
+            return;
+        }
+        inner.device = None;
+        (inner.driver.take(), inner.context.clone(), inner.chunks_max)
+    };
+    let Some(library) = engine.library.clone() else {
+        return;
+    };
+    // Every step from here may block for ever, so no lock is held.
+    let context = match (context, driver) {
+        (Some(context), _) => context,
+        (None, Some(driver)) => match driver.first_device() {
+            Ok(context) => Arc::new(context),
+            Err(e) => {
+                let mut inner = engine.inner.lock();
+                inner.state = if driver::means_absent(&e) {
+                    State::Absent
+                } else {
+                    State::Off
+                };
+                inner.reason = format!("no GPU can be used: {e}; see nvidia-smi");
+                return;
+            }
+        },
+        (None, None) => return,
+    };
+    engine.inner.lock().context = Some(Arc::clone(&context));
+    let make = |options: &Options| {
+        Device::new(
+            Arc::clone(&context),
+            Arc::clone(&library),
+            options,
+            chunks_max,
+        )
+    };
+    let tested = try_all(make, &engine.options);
+    let mut inner = engine.inner.lock();
+    match tested {
+        Ok(device) => {
+            inner.device = Some(Arc::new(device));
+            inner.state = State::Ready;
+            inner.reason.clear();
+        }
+        Err(Verdict::Trouble(trouble)) if context.is_lost() => {
+            inner.off(format!(
+                "the GPU is lost to this process: {trouble}; see the kernel's log and nvidia-smi -q, then start again"
+            ));
+        }
+        Err(Verdict::Trouble(trouble)) if trouble.is_size() => {
+            inner.too_large(chunks_max, &trouble)
+        }
+        Err(Verdict::Trouble(trouble)) => {
+            inner.state = State::Suspended;
+            inner.reason = format!("its self-test did not run: {trouble}");
+        }
+        Err(Verdict::Wrong(why)) => {
+            inner.off(format!(
+                "it failed its self-test: {why}; try another version of nvCOMP or of the driver"
+            ));
+        }
+    }
+}
+
+/// As asked, then without what can be done without.
+fn attempts(options: &Options) -> Vec<Options> {
+    let mut all = vec![options.clone()];
+    let mut add = |gather, checksums| {
+        let less = Options {
+            gather: options.gather && gather,
+            checksums: options.checksums && checksums,
+            ..options.clone()
+        };
+        if !all.contains(&less) {
+            all.push(less);
+        }
+    };
+    add(false, true);
+    add(true, false);
+    add(false, false);
+    all
+}
+
+enum Verdict {
+    /// It ran, and the result is not right.
+    Wrong(&'static str),
+    Trouble(Trouble),
+}
+
+impl From<Trouble> for Verdict {
+    fn from(trouble: Trouble) -> Verdict {
+        Verdict::Trouble(trouble)
+    }
+}
+
+/// As asked, then with less, where the results were wrong rather than the device in trouble.
+fn try_all(
+    make: impl Fn(&Options) -> Result<Device, Trouble>,
+    options: &Options,
+) -> Result<Device, Verdict> {
+    let mut tested = Err(Verdict::Wrong("nothing was tried"));
+    for options in attempts(options) {
+        tested = try_once(&make, &options);
+        match &tested {
+            Err(Verdict::Wrong(why)) => {
+                tracing::warn!(why, ?options, "nvcomp failed its self-test");
+            }
+            Ok(_) | Err(Verdict::Trouble(_)) => break,
+        }
+    }
+    tested
+}
+
+fn try_once(
+    make: impl Fn(&Options) -> Result<Device, Trouble>,
+    options: &Options,
+) -> Result<Device, Verdict> {
+    let device = make(options)?;
+    let effort = options
+        .algorithm
+        .and_then(Effort::number)
+        .unwrap_or(Effort::FAST);
+    let pool = Pool::new(1, 4 * CHUNK).map_err(|_| Verdict::Wrong("no memory for its input"))?;
+    for (content, chunks) in contents() {
+        for tail in [0, 1, 2, 255, CHUNK - 1] {
+            let mut buffer = pool
+                .try_take()
+                .ok_or(Verdict::Wrong("no memory for its input"))?;
+            let len = chunks * CHUNK + tail;
+            if len == 0 {
+                continue;
+            }
+            buffer[..len].copy_from_slice(&content[..len]);
+            let plan = Plan {
+                input: Arc::new(buffer),
+                range: 0..len,
+                whole: chunks,
+            };
+            let parts: Vec<&[u8]> = plan.chunks().collect();
+            let mut out = vec![0; payload_bound(Algorithm::QatDeflate, len)];
+            let (outcome, failed) = device.compress(&parts, effort, |lane, made| {
+                finish(lane, &plan, made, 1, &mut out)
+            })?;
+            let Outcome::Done { len } = outcome else {
+                return Err(Verdict::Wrong("it leaves chunks undone"));
+            };
+            if failed > 0 {
+                return Err(Verdict::Wrong("some chunks fail"));
+            }
+            if !inflates_to(&out[..len], plan.plain()) {
+                return Err(Verdict::Wrong(
+                    "what it compresses does not inflate to the original",
+                ));
+            }
+        }
+    }
+    Ok(device)
+}
+
+/// Content of at least four chunks, and how many whole chunks of it to take.
+fn contents() -> Vec<(Vec<u8>, usize)> {
+    const LEN: usize = 4 * CHUNK;
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut noise = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let random: Vec<u8> = (0..LEN / 8).flat_map(|_| noise().to_le_bytes()).collect();
+    let mut text = Vec::with_capacity(LEN + 64);
+    while text.len() < LEN {
+        let number = noise();
+        text.extend_from_slice(format!("{number:x} of {} in row;", number % 113).as_bytes());
+    }
+    let mixed = [
+        &text[..CHUNK],
+        &random[..CHUNK],
+        &[0; CHUNK],
+        &text[..CHUNK],
+    ]
+    .concat();
+    let mut all = vec![(vec![0; LEN], 1), (random, 2), (mixed, 3)];
+    all.extend((0..=3).map(|chunks| (text.clone(), chunks)));
+    all
+}
+
+/// Whether every member inflates, with each decoder, to its part of `plain`.
+fn inflates_to(payload: &[u8], plain: &[u8]) -> bool {
+    let mut miniz = miniz::Inflater::new();
+    let mut isal = Isal::load().ok().map(isal::Inflater::new);
+    let (mut at, mut done) = (0, 0);
+    while done < plain.len() {
+        let Ok(member) = Member::parse(&payload[at..], plain.len() - done) else {
+            return false;
+        };
+        let expected = &plain[done..done + member.plain_len];
+        let mut found = vec![0; member.plain_len];
+        if !miniz.inflate(member.deflate, &mut found) || found != expected {
+            return false;
+        }
+        if let Some(isal) = &mut isal {
+            found.fill(0);
+            if !isal.inflate(member.deflate, &mut found) || found != expected {
+                return false;
+            }
+        }
+        if crc_fast::crc32_iso_hdlc(expected) != member.crc32 {
+            return false;
+        }
+        at += member.len;
+        done += member.plain_len;
+    }
+    at == payload.len()
+}

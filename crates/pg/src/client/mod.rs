@@ -1,0 +1,336 @@
+//! A connection to a PostgreSQL server: the frontend of protocol 3.0, blocking, without a driver around it.
+//!
+//! [`Connection::query`] sends text and gives rows of text back, which is all that a backup asks of SQL. Copy
+//! and replication go through [`Connection::start`] and [`Connection::reply`]: one command, then its replies
+//! one by one until the server is ready again. The messages themselves are `postgres-protocol`'s.
+//!
+//! Invariants
+//! - Text is bytes: the client's encoding is SQL_ASCII, so that the server converts nothing. A backup label has to
+//!   be stored as the server gave it.
+//! - A message longer than [`MESSAGE_MAX`] and an answer longer than [`ANSWER_MAX`] are refused before they
+//!   are held in memory.
+//! - Passwords appear in no error, log line or `Debug` text.
+//! - A time limit that passes loses nothing: the next call goes on where this one stopped.
+//!
+//! Not supported: GSSAPI, channel binding, service files, LDAP look-ups.
+//! Source: PostgreSQL 18 documentation, chapter "Frontend/Backend Protocol".
+
+mod error;
+mod files;
+mod options;
+mod passfile;
+mod reply;
+mod startup;
+mod stream;
+mod text;
+mod tls;
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use fallible_iterator::FallibleIterator;
+use longshore_io::Storage;
+use postgres_protocol::message::backend::{Header, Message};
+use postgres_protocol::message::frontend;
+
+pub use error::{Error, ServerError};
+pub use options::{Host, Options, Secret, SslMode};
+pub use reply::{Reply, Rows};
+use stream::Stream;
+
+/// Bytes of the longest message taken from a server. WAL and archives come in pieces of far less.
+pub const MESSAGE_MAX: usize = 64 << 20;
+/// Bytes of rows that one answer may have.
+pub const ANSWER_MAX: usize = 64 << 20;
+
+const READ_LEN: usize = 64 << 10;
+
+/// What the server is to be for this connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// SQL.
+    Sql,
+    /// Replication commands of the physical kind, and no SQL.
+    Replication,
+}
+
+/// An open session. Dropping it ends the session, and with it a backup that it began.
+pub struct Connection {
+    stream: Stream,
+    input: BytesMut,
+    output: BytesMut,
+    parameters: HashMap<String, String>,
+    address: String,
+}
+
+impl Connection {
+    /// Connects and authenticates with the first host that answers. Blocks up to
+    /// [`Options::connect_timeout`] for each. `storage` is where password and certificate files are.
+    pub fn open(storage: &dyn Storage, options: &Options, mode: Mode) -> Result<Connection, Error> {
+        startup::open(storage, options, mode)
+    }
+
+    /// Host and port, for people.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What the server reported about itself at the start, e.g. `server_version`.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.get(name).map(String::as_str)
+    }
+
+    /// The server's major version: 15 for `15.14 (Debian 15.14-0+deb12u1)` and for `15beta1`.
+    pub fn major(&self) -> Result<u32, Error> {
+        let text = self.parameter("server_version").unwrap_or_default();
+        let digits = text.split(|c: char| !c.is_ascii_digit()).next();
+        digits
+            .and_then(|d| d.parse().ok())
+            .ok_or_else(|| Error::protocol(format!("the server's version is {text:?}")))
+    }
+
+    /// Sends SQL (or a replication command) and waits for all of its answer; the last rows are given back.
+    pub fn query(&mut self, sql: &str) -> Result<Rows, Error> {
+        self.start(sql)?;
+        let mut rows = Rows::default();
+        while let Some(reply) = self.reply()? {
+            match reply {
+                Reply::Rows(answer) => rows = answer,
+                Reply::Complete(_) => {}
+                other => return Err(Error::unexpected(&other)),
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Like [`Connection::query`]; an answer that is not there after `limit` is [`Error::Timeout`], and the
+    /// session is of no use afterwards.
+    pub fn query_within(&mut self, sql: &str, limit: Duration) -> Result<Rows, Error> {
+        self.stream.set_read_timeout(Some(limit))?;
+        let answer = self.query(sql);
+        self.stream.set_read_timeout(None)?;
+        answer
+    }
+
+    /// Sends a command whose replies are then taken with [`Connection::reply`].
+    pub fn start(&mut self, command: &str) -> Result<(), Error> {
+        frontend::query(command, &mut self.output)
+            .map_err(|_| Error::protocol("the command holds a zero byte".into()))?;
+        self.flush()
+    }
+
+    /// The next part of the running command's answer; `None` when the server is ready for another command.
+    /// Blocks. Errors: [`Error::Server`] when the server refused; it is ready for another command then.
+    pub fn reply(&mut self) -> Result<Option<Reply>, Error> {
+        let mut rows: Option<Rows> = None;
+        let mut held_bytes = 0;
+        loop {
+            match self.message()? {
+                Parsed::CopyBoth => return Ok(Some(Reply::CopyBoth)),
+                Parsed::Message(Message::RowDescription(body)) => {
+                    let names = body
+                        .fields()
+                        .map(|f| Ok(f.name().to_owned()))
+                        .collect()
+                        .map_err(Error::malformed)?;
+                    rows = Some(Rows::new(names));
+                }
+                Parsed::Message(Message::DataRow(body)) => {
+                    held_bytes += body.buffer().len();
+                    if held_bytes > ANSWER_MAX {
+                        return Err(Error::protocol("the answer is too long".into()));
+                    }
+                    let Some(rows) = rows.as_mut() else {
+                        return Err(Error::protocol("a row came without its description".into()));
+                    };
+                    let bytes = body.buffer_bytes();
+                    let values = body
+                        .ranges()
+                        .map(|range| Ok(range.map(|range| bytes.slice(range))))
+                        .collect()
+                        .map_err(Error::malformed)?;
+                    rows.push(values);
+                }
+                Parsed::Message(Message::CommandComplete(body)) => {
+                    let tag = body.tag().map_err(Error::malformed)?;
+                    // A result of rows ends with its tag; other commands have only a tag.
+                    return Ok(Some(match rows {
+                        Some(rows) => Reply::Rows(rows),
+                        None => Reply::Complete(tag.to_owned()),
+                    }));
+                }
+                Parsed::Message(Message::EmptyQueryResponse) => {
+                    return Ok(Some(Reply::Complete(String::new())));
+                }
+                Parsed::Message(Message::CopyOutResponse(_)) => return Ok(Some(Reply::CopyOut)),
+                Parsed::Message(Message::CopyInResponse(_)) => return Ok(Some(Reply::CopyIn)),
+                Parsed::Message(Message::CopyData(body)) => {
+                    return Ok(Some(Reply::Data(body.into_bytes())));
+                }
+                Parsed::Message(Message::CopyDone) => return Ok(Some(Reply::CopyDone)),
+                Parsed::Message(Message::ReadyForQuery(_)) => return Ok(None),
+                Parsed::Message(Message::ErrorResponse(body)) => {
+                    let refusal = ServerError::parse(body.fields())?;
+                    self.resume()?;
+                    return Err(Error::Server(Box::new(refusal)));
+                }
+                Parsed::Message(_) => {
+                    return Err(Error::protocol(
+                        "a message came that fits no command".into(),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Like [`Connection::reply`], but gives up when nothing arrives for `limit`: [`Error::Timeout`]. Nothing is lost
+    /// by that while data is being copied; call again.
+    pub fn reply_within(&mut self, limit: Duration) -> Result<Option<Reply>, Error> {
+        self.stream.set_read_timeout(Some(limit))?;
+        let reply = self.reply();
+        self.stream.set_read_timeout(None)?;
+        reply
+    }
+
+    /// Sends data of a copy that goes in or both ways.
+    pub fn put_copy_data(&mut self, data: &[u8]) -> Result<(), Error> {
+        frontend::CopyData::new(data)
+            .map_err(|_| Error::protocol("a copy message is too long".into()))?
+            .write(&mut self.output);
+        self.flush()
+    }
+
+    /// Says that no more data goes in.
+    pub fn put_copy_done(&mut self) -> Result<(), Error> {
+        frontend::copy_done(&mut self.output);
+        self.flush()
+    }
+
+    /// After a refusal: reads on until the server is ready. One that closed the connection has said why already.
+    fn resume(&mut self) -> Result<(), Error> {
+        loop {
+            match self.message() {
+                Ok(Parsed::Message(Message::ReadyForQuery(_))) => return Ok(()),
+                Ok(_) => {}
+                Err(Error::Lost { .. }) => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// The next message that is not a notice or a parameter.
+    fn message(&mut self) -> Result<Parsed, Error> {
+        loop {
+            if let Some(message) = take_message(&mut self.input)? {
+                match message {
+                    Parsed::Message(Message::NoticeResponse(body)) => {
+                        let notice = ServerError::parse(body.fields())?;
+                        tracing::debug!(server = %self.address, notice = %notice.message, "notice");
+                    }
+                    Parsed::Message(Message::ParameterStatus(body)) => {
+                        let (Ok(name), Ok(value)) = (body.name(), body.value()) else {
+                            continue;
+                        };
+                        self.parameters.insert(name.to_owned(), value.to_owned());
+                    }
+                    Parsed::Message(Message::NotificationResponse(_)) => {}
+                    other => return Ok(other),
+                }
+                continue;
+            }
+            self.fill()?;
+        }
+    }
+
+    /// Waits for bytes from the server.
+    fn fill(&mut self) -> Result<(), Error> {
+        let held = self.input.len();
+        self.input.resize(held + READ_LEN, 0);
+        let read = loop {
+            match self.stream.read(&mut self.input[held..]) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.input.truncate(held + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(self.lost(io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => Ok(()),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                ) =>
+            {
+                Err(Error::Timeout {
+                    address: self.address.clone(),
+                })
+            }
+            Err(e) => Err(self.lost(e)),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let sent = self
+            .stream
+            .write_all(&self.output)
+            .and_then(|()| self.stream.flush());
+        self.output.clear();
+        sent.map_err(|e| self.lost(e))
+    }
+
+    fn lost(&self, source: io::Error) -> Error {
+        Error::Lost {
+            address: self.address.clone(),
+            source,
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.output.clear();
+        frontend::terminate(&mut self.output);
+        // A courtesy: the server notices a closed socket as well.
+        let _ = self.flush();
+    }
+}
+
+/// A message, or the one kind that `postgres-protocol` does not know.
+enum Parsed {
+    CopyBoth,
+    Message(Message),
+}
+
+const COPY_BOTH_TAG: u8 = b'W';
+
+/// Takes the first whole message out of `input`, or makes room for the rest of it.
+fn take_message(input: &mut BytesMut) -> Result<Option<Parsed>, Error> {
+    let Some(header) = Header::parse(input).map_err(Error::malformed)? else {
+        return Ok(None);
+    };
+    // The length counts itself, and not the tag.
+    let len = header.len() as usize;
+    if len > MESSAGE_MAX {
+        return Err(Error::protocol(format!(
+            "a message of {len} bytes is announced"
+        )));
+    }
+    if header.tag() == COPY_BOTH_TAG {
+        if input.len() < 1 + len {
+            return Ok(None);
+        }
+        input.advance(1 + len);
+        return Ok(Some(Parsed::CopyBoth));
+    }
+    let message = Message::parse(input).map_err(Error::malformed)?;
+    Ok(message.map(Parsed::Message))
+}
+
+/// A value of a row, as the server wrote it.
+type Value = Option<Bytes>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! What a server answers to a command.
+
+use std::str::FromStr;
+
+use bytes::Bytes;
+
+use super::{Error, Value};
+
+/// One part of an answer.
+#[derive(Debug)]
+pub enum Reply {
+    Rows(Rows),
+    /// A command without rows is done; its tag, e.g. `CHECKPOINT`.
+    Complete(String),
+    /// Data follows from the server, until [`Reply::CopyDone`].
+    CopyOut,
+    /// The server waits for data.
+    CopyIn,
+    /// Both sides may send data.
+    CopyBoth,
+    Data(Bytes),
+    CopyDone,
+}
+
+/// A result: rows of text values.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    names: Vec<String>,
+    rows: Vec<Vec<Value>>,
+}
+
+impl Rows {
+    pub(super) fn new(names: Vec<String>) -> Rows {
+        Rows {
+            names,
+            rows: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, values: Vec<Value>) {
+        self.rows.push(values);
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The bytes of a value; `None` for NULL, and for what is not there.
+    pub fn bytes(&self, row: usize, column: usize) -> Option<&[u8]> {
+        self.rows.get(row)?.get(column)?.as_deref()
+    }
+
+    /// Errors: [`Error::Protocol`] when the value is NULL, missing, or no UTF-8.
+    pub fn text(&self, row: usize, column: usize) -> Result<&str, Error> {
+        self.bytes(row, column)
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+            .ok_or_else(|| self.unreadable(row, column))
+    }
+
+    /// A value read as a `T`. Errors: [`Error::Protocol`].
+    pub fn value<T: FromStr>(&self, row: usize, column: usize) -> Result<T, Error> {
+        let text = self.text(row, column)?;
+        text.parse().map_err(|_| self.unreadable(row, column))
+    }
+
+    /// A boolean, which the server writes as `t` or `f`, or as `on` or `off` where it is a setting.
+    pub fn is_true(&self, row: usize, column: usize) -> Result<bool, Error> {
+        match self.text(row, column)? {
+            "t" | "on" => Ok(true),
+            "f" | "off" => Ok(false),
+            _ => Err(self.unreadable(row, column)),
+        }
+    }
+
+    fn unreadable(&self, row: usize, column: usize) -> Error {
+        let name = self.names.get(column).map_or("?", String::as_str);
+        Error::protocol(format!("row {row}: {name} is not what was asked for"))
+    }
+}

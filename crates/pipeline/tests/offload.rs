@@ -1,0 +1,427 @@
+//! Goal: whatever an accelerator does, a backup restores bit for bit, ends in time, and says who did what.
+//! Method: an accelerator made of a clock and a script (`codec::scripted`) inside the shipped pipeline. It takes the
+//! time of a device and fails as told: refusals, short, swapped, damaged, missing and late results, hangs.
+//! Not covered: the libraries themselves (their doubles do that), and hardware.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::*;
+use longshore_codec::dispatch::Accelerator;
+use longshore_codec::scripted::{Act, Pace, Scripted};
+use longshore_codec::{Algorithm, Fault, State};
+use longshore_io::HostClock;
+use longshore_media::DeviceSpec;
+use longshore_pipeline::{
+    BackupReport, EngineShare, House, Objective, Offload, OffloadMode, SourceSpec, Tuning,
+    VerifyEngine,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{TestError, TestRunner};
+
+const QAT: Algorithm = Algorithm::QatDeflate;
+const MS: Duration = Duration::from_millis(1);
+const QUICK: Pace = Pace {
+    latency: Duration::from_micros(200),
+    bytes_per_s: 0,
+};
+
+fn scripted(script: impl Fn(u64) -> Act + Send + Sync + 'static) -> Scripted {
+    Scripted::new(Arc::new(HostClock), QAT, QUICK, script).with_caps(|caps| {
+        caps.batch_bytes = 128 << 10..512 << 10;
+    })
+}
+
+fn house_with(engines: Vec<Arc<Scripted>>) -> House {
+    let mut house = house();
+    house.accelerators = engines
+        .into_iter()
+        .map(|engine| Accelerator::new(engine))
+        .collect();
+    house
+}
+
+fn offload(mode: OffloadMode) -> Offload {
+    Offload {
+        mode,
+        hang_bound: 30 * MS,
+        ..Offload::default()
+    }
+}
+
+/// Small buffers, so that little data is many blocks.
+const TUNING: Tuning = Tuning {
+    buffer_count: None,
+    buffer_bytes: Some(64 << 10),
+};
+
+/// Backs `source` up with an accelerator, restores it with software alone, and compares.
+fn round_trip(
+    house: &House,
+    source: &Path,
+    stripes_count: usize,
+    change: impl FnOnce(&mut longshore_pipeline::BackupRequest),
+) -> BackupReport {
+    let dir = tempfile::tempdir().unwrap();
+    let devices = stripes(dir.path(), stripes_count);
+    let spec = SourceSpec::Files(vec![source.into()]);
+    let mut request = backup_request(spec, devices.clone(), QAT);
+    request.tuning = TUNING;
+    request.offload = offload(OffloadMode::Hardware);
+    change(&mut request);
+    let report = backup(house, request).unwrap();
+    let out = dir.path().join("out");
+    restore(&common::house(), restore_request(devices, &out)).unwrap();
+    assert_eq!(describe(&out), describe(source));
+    report
+}
+
+fn share<'a>(report: &'a BackupReport, name: &str) -> &'a EngineShare {
+    let found = report.run.engines.iter().find(|e| e.name == name);
+    found.unwrap_or_else(|| panic!("no {name} in {:?}", report.run.engines))
+}
+
+fn source(bytes: usize) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("data"), content(7, bytes)).unwrap();
+    dir
+}
+
+/// Blocks that an accelerator could be given: those of 64 KiB.
+fn blocks(report: &BackupReport) -> u64 {
+    report.run.engines.iter().map(|e| e.blocks).sum()
+}
+
+#[test]
+fn in_hardware_mode_the_device_does_everything_that_is_worth_a_request() {
+    for stripes in [1, 3] {
+        let source = source(6 << 20);
+        let engine = Arc::new(scripted(|_| Act::Well));
+        let house = house_with(vec![engine.clone()]);
+        let report = round_trip(&house, source.path(), stripes, |_| {});
+        let device = share(&report, "scripted");
+        assert_eq!(
+            (device.blocks, device.plain_bytes),
+            (96, 6 << 20),
+            "{report:?}"
+        );
+        assert_eq!((device.recomputed, device.faults_total()), (0, 0));
+        assert!(device.verified == 96, "the first results are all decoded");
+        assert!(
+            engine.calls() < 96 && device.calls == engine.calls(),
+            "in batches"
+        );
+    }
+}
+
+#[test]
+fn odd_trees_come_back_in_both_modes() {
+    let tree = tempfile::tempdir().unwrap();
+    odd_tree(tree.path());
+    for mode in [OffloadMode::Hardware, OffloadMode::Hybrid] {
+        let house = house_with(vec![Arc::new(scripted(|_| Act::Well))]);
+        let report = round_trip(&house, tree.path(), 2, |request| {
+            request.offload = offload(mode);
+        });
+        assert!(share(&report, "scripted").blocks > 0, "{mode:?}");
+        assert_eq!(report.run.engines.len(), 2);
+    }
+}
+
+#[test]
+fn every_fault_costs_blocks_of_the_device_and_none_of_the_backup() {
+    for act in Act::ALL {
+        let source = source(3 << 20);
+        let engine = Arc::new(scripted(
+            move |call| if call == 1 { act } else { Act::Well },
+        ));
+        let house = house_with(vec![engine.clone()]);
+        let report = round_trip(&house, source.path(), 1, |_| {});
+        engine.release();
+        let device = share(&report, "scripted");
+        assert_eq!(blocks(&report), 48, "{act:?}: {report:?}");
+        let harmless = matches!(act, Act::Well | Act::Late(_) | Act::Reverse);
+        assert_eq!(device.recomputed == 0, harmless, "{act:?}: {device:?}");
+        assert_eq!(device.faults_total() == 0, harmless, "{act:?}: {device:?}");
+        assert!(device.blocks > 0, "{act:?}: call 0 went well");
+    }
+}
+
+#[test]
+fn two_wrong_results_end_its_service_and_one_does_not() {
+    for (wrong, state) in [(1, "ready"), (2, "off")] {
+        let source = source(4 << 20);
+        let engine = scripted(move |call| match call {
+            2 => Act::FlipBody,
+            3 if wrong == 2 => Act::FlipFooter,
+            _ => Act::Well,
+        })
+        // One block in each call.
+        .with_caps(|caps| caps.batch_bytes = 1..1);
+        let house = house_with(vec![Arc::new(engine)]);
+        let report = round_trip(&house, source.path(), 1, |_| {});
+        let device = share(&report, "scripted");
+        assert_eq!(
+            (device.verify_failures, device.state),
+            (wrong, state),
+            "{device:?}"
+        );
+        assert_eq!(house.accelerators[0].state().0 == State::Off, wrong == 2);
+        assert!(!report.run.warnings.is_empty(), "an alarm");
+    }
+}
+
+#[test]
+fn a_damaged_body_passes_unseen_only_where_nothing_is_decoded() {
+    // The reason for decoding: lengths, framing and the footer's CRC-32 are all right.
+    let source = source(2 << 20);
+    let dir = tempfile::tempdir().unwrap();
+    let mut outcomes = Vec::new();
+    for verify in [VerifyEngine::None, VerifyEngine::Full] {
+        let house = house_with(vec![Arc::new(scripted(|_| Act::FlipBody))]);
+        let devices = stripes(&dir.path().join(format!("{verify:?}")), 1);
+        std::fs::create_dir(dir.path().join(format!("{verify:?}"))).unwrap();
+        let spec = SourceSpec::Files(vec![source.path().into()]);
+        let mut request = backup_request(spec, devices.clone(), QAT);
+        request.tuning = TUNING;
+        request.offload = offload(OffloadMode::Hardware);
+        request.offload.verify = verify;
+        backup(&house, request).unwrap();
+        outcomes.push(verify_is_valid(devices));
+    }
+    assert_eq!(outcomes, [false, true]);
+}
+
+fn verify_is_valid(devices: Vec<DeviceSpec>) -> bool {
+    verify(&common::house(), devices).unwrap().is_valid()
+}
+
+#[test]
+fn a_suspended_device_comes_back_after_its_self_test() {
+    // Its first retry is a second later, so the source must last longer: its rate is limited.
+    let source = source(6 << 20);
+    let tested = Arc::new(AtomicBool::new(false));
+    let seen = tested.clone();
+    let engine = scripted(|call| match call {
+        3 => Act::Refuse(Fault::Device { code: -2 }),
+        _ => Act::Well,
+    })
+    .with_self_test(move || {
+        seen.store(true, Ordering::Relaxed);
+        State::Ready
+    });
+    let engine = Arc::new(engine);
+    let house = house_with(vec![engine.clone()]);
+    let report = round_trip(&house, source.path(), 1, |request| {
+        request.limits.rate_bytes_per_s = Some(3 << 20);
+    });
+    let device = share(&report, "scripted");
+    assert!(tested.load(Ordering::Relaxed), "{device:?}");
+    assert_eq!(device.state, "ready");
+    assert!(engine.calls() > 5, "it served again: {device:?}");
+    assert!(device.blocks < 96 && device.blocks > 10, "{device:?}");
+}
+
+#[test]
+fn a_device_whose_every_call_hangs_keeps_only_its_own_buffers() {
+    for stripes in [1, 2] {
+        let source = source(8 << 20);
+        let engine = Arc::new(scripted(|_| Act::Hang));
+        let house = house_with(vec![engine.clone()]);
+        let began = Instant::now();
+        let report = round_trip(&house, source.path(), stripes, |_| {});
+        assert!(began.elapsed() < Duration::from_secs(20));
+        let device = share(&report, "scripted");
+        assert_eq!((device.blocks, blocks(&report)), (0, 128), "{device:?}");
+        assert!(device.faults["hung"] > 0);
+        assert_ne!(device.state, "ready");
+        // What they write now goes nowhere.
+        engine.release();
+    }
+}
+
+#[test]
+fn a_small_explicit_buffer_count_still_ends_with_hung_calls() {
+    for count in [1, 2, 3, 4, 6, 9] {
+        for mode in [OffloadMode::Hardware, OffloadMode::Hybrid] {
+            let source = source(2 << 20);
+            let engine = Arc::new(scripted(|call| match call % 3 {
+                1 => Act::Hang,
+                _ => Act::Well,
+            }));
+            let house = house_with(vec![engine.clone()]);
+            let report = round_trip(&house, source.path(), 1, |request| {
+                request.tuning.buffer_count = Some(count);
+                request.offload = offload(mode);
+            });
+            assert_eq!(blocks(&report), 32, "{count} buffers");
+            assert_eq!(report.run.plan.buffer_count, count);
+            engine.release();
+        }
+    }
+}
+
+#[test]
+fn hybrid_uses_both() {
+    let source = source(12 << 20);
+    let engine = scripted(|_| Act::Well).with_caps(|caps| caps.calls_max = 1);
+    let house = house_with(vec![Arc::new(engine)]);
+    let report = round_trip(&house, source.path(), 1, |request| {
+        request.offload = offload(OffloadMode::Hybrid);
+    });
+    let (device, software) = (share(&report, "scripted"), &report.run.engines[0]);
+    assert!(
+        device.blocks > 0 && software.blocks > 0,
+        "{:?}",
+        report.run.engines
+    );
+    assert_eq!(blocks(&report), 192);
+    assert!(report.run.plan.engine.contains(" + "));
+}
+
+#[test]
+fn software_mode_and_auto_without_a_device_never_call_one() {
+    let source = source(1 << 20);
+    let engine = Arc::new(scripted(|_| Act::Well));
+    let house = house_with(vec![engine.clone()]);
+    let report = round_trip(&house, source.path(), 1, |request| {
+        request.offload = Offload::default();
+    });
+    assert_eq!((engine.calls(), report.run.engines.len()), (0, 1));
+    let report = round_trip(&common::house(), source.path(), 1, |request| {
+        request.offload = offload(OffloadMode::Auto);
+    });
+    assert!(report.run.plan.notices.is_empty());
+    let report = round_trip(&common::house(), source.path(), 1, |_| {});
+    let notices = &report.run.plan.notices;
+    assert!(
+        notices
+            .iter()
+            .any(|n| n.contains("software does all of it")),
+        "{notices:?}"
+    );
+}
+
+#[test]
+fn auto_takes_the_mode_that_its_objective_wants() {
+    for (objective, name) in [
+        (Objective::Cpu, "scripted"),
+        (Objective::Time, "scripted + "),
+    ] {
+        let source = source(1 << 20);
+        let house = house_with(vec![Arc::new(scripted(|_| Act::Well))]);
+        let report = round_trip(&house, source.path(), 1, |request| {
+            request.offload = offload(OffloadMode::Auto);
+            request.offload.objective = objective;
+        });
+        let engine = &report.run.plan.engine;
+        assert!(engine.starts_with(name), "{objective:?}: {engine}");
+        assert_eq!(engine.contains(" + "), objective == Objective::Time);
+    }
+}
+
+#[test]
+fn a_cancelled_backup_ends_though_its_device_hangs() {
+    let source = source(8 << 20);
+    let engine = Arc::new(scripted(|_| Act::Hang));
+    let house = house_with(vec![engine.clone()]);
+    let dir = tempfile::tempdir().unwrap();
+    let spec = SourceSpec::Files(vec![source.path().into()]);
+    let mut request = backup_request(spec, stripes(dir.path(), 1), QAT);
+    request.offload = Offload {
+        hang_bound: Duration::from_secs(3600),
+        ..offload(OffloadMode::Hardware)
+    };
+    let cancel = house.cancel.clone();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(300 * MS);
+        cancel.store(true, Ordering::Relaxed);
+    });
+    let began = Instant::now();
+    let result = backup(&house, request);
+    assert!(result.is_err());
+    assert!(began.elapsed() < Duration::from_secs(20));
+    canceller.join().unwrap();
+    engine.release();
+}
+
+/// How many random schedules are tried; more by environment variable.
+fn schedules() -> u32 {
+    let set = std::env::var("LONGSHORE_OFFLOAD_SCHEDULES").ok();
+    set.and_then(|n| n.parse().ok()).unwrap_or(1000)
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        10 => Just(Act::Well),
+        5 => proptest::sample::select(&Act::ALL[..]),
+        1 => Just(Act::Panic),
+    ]
+}
+
+/// Any fault at any call: the backup ends, every block is in it once, and it restores bit for bit.
+#[test]
+fn any_schedule_of_faults_yields_a_backup_that_restores() {
+    // Most of their time they wait, so several go on at a time.
+    const LINES: u32 = 4;
+    std::thread::scope(|scope| {
+        let lines: Vec<_> = (0..LINES)
+            .map(|_| scope.spawn(|| try_schedules(schedules() / LINES)))
+            .collect();
+        for line in lines {
+            line.join().unwrap().unwrap();
+        }
+    });
+}
+
+fn try_schedules(cases: u32) -> Result<(), TestError<Schedule>> {
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let acts = proptest::collection::vec(act(), 1..12);
+    let schedule = (
+        acts,
+        any::<bool>(),
+        1..4usize,
+        1..4usize,
+        1..6usize,
+        1..24usize,
+    );
+    TestRunner::new(config).run(&schedule, |schedule| {
+        try_schedule(schedule);
+        Ok(())
+    })
+}
+
+/// What happens in each call, over and over; hybrid; stripes; calls at a time; blocks in a batch; blocks in all.
+type Schedule = (Vec<Act>, bool, usize, usize, usize, usize);
+
+fn try_schedule((acts, hybrid, stripes, calls, batch, blocks_count): Schedule) {
+    let source = source(blocks_count * (64 << 10));
+    let script = acts.clone();
+    let engine = Arc::new(
+        scripted(move |call| script[call as usize % script.len()]).with_caps(|caps| {
+            caps.calls_max = calls;
+            caps.batch_bytes = batch * (64 << 10)..2 * batch * (64 << 10);
+        }),
+    );
+    let house = house_with(vec![engine.clone()]);
+    let began = Instant::now();
+    let report = round_trip(&house, source.path(), stripes, |request| {
+        request.offload = offload(match hybrid {
+            true => OffloadMode::Hybrid,
+            false => OffloadMode::Hardware,
+        });
+        request.offload.verify = VerifyEngine::Full;
+    });
+    engine.release();
+    assert!(began.elapsed() < Duration::from_secs(30), "{acts:?}");
+    let engines = &report.run.engines;
+    assert_eq!(blocks(&report), blocks_count as u64, "{engines:?}");
+}

@@ -1,0 +1,85 @@
+//! Why a target cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::chain::BrokenChain;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A directory of the target is not there. Never created: an unmounted disk's mount point would be filled.
+    #[error("target {target}: cannot open the directory {}", path.display())]
+    Unreachable {
+        target: String,
+        path: PathBuf,
+        source: io::Error,
+    },
+
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+
+    #[error("{name:?} cannot be a directory below target {target}: {what}")]
+    Name {
+        target: String,
+        name: String,
+        what: &'static str,
+    },
+
+    #[error("target {target} holds no backup of {database} that could be restored")]
+    Nothing { target: String, database: String },
+
+    #[error("target {target} holds no backup {label} of {database}")]
+    NoSuchLabel {
+        target: String,
+        database: String,
+        label: String,
+    },
+
+    #[error("backup {label} of {database} cannot be restored: {what}")]
+    NotWhole {
+        database: String,
+        label: String,
+        what: String,
+    },
+
+    #[error("a link is missing")]
+    Chain(#[from] BrokenChain),
+
+    /// Another expire, or what an expire must not disturb.
+    #[error("{} is in use: {holder}", path.display())]
+    Busy { path: PathBuf, holder: String },
+}
+
+impl Error {
+    /// SQL Server's message number for the same refusal.
+    pub fn number(&self) -> Option<u32> {
+        match self {
+            Error::Unreachable { .. } | Error::Nothing { .. } | Error::NoSuchLabel { .. } => {
+                Some(3201)
+            }
+            Error::NotWhole { .. } => Some(3256),
+            Error::Chain(_) => Some(3136),
+            Error::Busy { .. } => Some(3023),
+            Error::Io { .. } | Error::Name { .. } => None,
+        }
+    }
+
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Unreachable { .. } => "is the disk mounted? A target's directories must exist",
+            Error::Io { .. } => "check the directory, its free space and its permissions",
+            Error::Name { .. } => "give another name with --database",
+            Error::Nothing { .. } => "`longshore info` shows what the target holds",
+            Error::NoSuchLabel { .. } => "`longshore list --target` shows the labels there are",
+            Error::NotWhole { .. } | Error::Chain(_) => {
+                "choose another backup; `longshore list --target` shows the state of each"
+            }
+            Error::Busy { .. } => "wait until the other run has ended",
+        }
+    }
+}

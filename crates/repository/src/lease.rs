@@ -1,0 +1,298 @@
+//! Leases: who uses a directory of a target, and whether they are still alive.
+//!
+//! A lease is a small file in the directory that is used, `.longshore-lease-USE.BOOT.PID.ID`: its name says all that
+//! is needed to judge it, its content only the host, for people. Its holder keeps an exclusive `flock` on it and
+//! touches it once a minute; when the holder ends in good order the file goes. Somebody else judges it by both:
+//!
+//! - Locked: the holder lives.
+//! - Not locked, and written on this machine since it started: the holder is dead.
+//! - Not locked, and written elsewhere: alive as long as it was touched within [`STALE`], by the file system's own
+//!   clock. Where locks reach other hosts (NFS version 4, most cluster file systems) this errs on the safe side
+//!   only; where they do not, it is what protects.
+//!
+//! What this cannot see: a holder on another host, on a file system whose locks stay local, that is stopped or cut
+//! off for longer than [`STALE`] and then goes on; and directories that two hosts reach by file systems that show
+//! each other's new names later than that.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longshore_io::{Clock, Dir, File, OpenHow, Via, facts};
+use uuid::Uuid;
+
+/// How often a holder touches its lease.
+const TOUCH: Duration = Duration::from_secs(60);
+
+/// A lease of another host that was not touched for so long is dead.
+pub const STALE: Duration = Duration::from_secs(15 * 60);
+
+pub(crate) const PREFIX: &str = ".longshore-lease-";
+
+/// Longest content of a lease that is read.
+const LEN_MAX: usize = 1024;
+
+/// What a lease is held for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// The directory's backup is being written.
+    Backup,
+    /// The backup is being read: a restore, a verification, the parent of a differential.
+    Read,
+    /// Backups of the database are being removed.
+    Expire,
+}
+
+impl Use {
+    pub fn text(self) -> &'static str {
+        match self {
+            Use::Backup => "backup",
+            Use::Read => "read",
+            Use::Expire => "expire",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Use> {
+        [Use::Backup, Use::Read, Use::Expire]
+            .into_iter()
+            .find(|u| u.text() == text)
+    }
+}
+
+/// Somebody who holds a lease, as the lease tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// `None`: the lease's name is none of ours.
+    pub what: Option<Use>,
+    pub host: String,
+    pub pid: u32,
+    boot: String,
+}
+
+impl Holder {
+    /// For people: `backup by process 4711 on host db1`.
+    pub fn text(&self) -> String {
+        let what = self.what.map_or("something", Use::text);
+        match self.host.as_str() {
+            "" => format!("{what} by process {} on an unknown host", self.pid),
+            host => format!("{what} by process {} on host {host}", self.pid),
+        }
+    }
+
+    fn us(what: Use) -> Holder {
+        Holder {
+            what: Some(what),
+            host: facts::host_name(),
+            pid: std::process::id(),
+            boot: facts::boot_id().unwrap_or_default(),
+        }
+    }
+
+    /// The name of a new lease.
+    fn name(&self) -> PathBuf {
+        let (what, id) = (self.what.map_or("", Use::text), Uuid::new_v4().simple());
+        format!("{PREFIX}{what}.{}.{}.{id}", self.boot, self.pid).into()
+    }
+
+    /// Whatever a lease's name and content tell.
+    fn read(name: &str, content: &str) -> Holder {
+        let rest = name.strip_prefix(PREFIX).unwrap_or("");
+        let mut parts = rest.split('.');
+        let mut part = || parts.next().unwrap_or("");
+        Holder {
+            what: Use::parse(part()),
+            boot: part().to_owned(),
+            pid: part().parse().unwrap_or(0),
+            host: content
+                .lines()
+                .find_map(|l| l.strip_prefix("host "))
+                .unwrap_or("")
+                .to_owned(),
+        }
+    }
+}
+
+/// A lease of ours; dropping it gives the directory back.
+#[derive(Debug)]
+pub struct Lease {
+    dir: Arc<dyn Dir>,
+    name: PathBuf,
+    file: Arc<dyn File>,
+    toucher: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Lease {
+    /// Takes a lease on a directory. Blocks for a moment where somebody looks at the new file just now.
+    pub fn take(dir: Arc<dyn Dir>, what: Use, clock: &dyn Clock) -> io::Result<Lease> {
+        let us = Holder::us(what);
+        let name = us.name();
+        let file = dir.open(&name, OpenHow::CreateNew)?;
+        let mut lease = Lease {
+            dir,
+            name,
+            file,
+            toucher: None,
+        };
+        let mut tries = 0;
+        while !lease.file.try_lock()? {
+            tries += 1;
+            if tries > 100 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            clock.sleep(Duration::from_millis(10));
+        }
+        let text = format!("host {}\n", us.host);
+        lease.file.write_all_at(text.as_bytes(), 0, Via::Cache)?;
+        lease.file.sync()?;
+        lease.toucher = Some(toucher(lease.file.clone(), text)?);
+        Ok(lease)
+    }
+
+    /// The file system's time: when the lease was last touched, which this does. Nanoseconds since the Unix epoch.
+    pub(crate) fn touch(&self) -> io::Result<i64> {
+        self.file.write_all_at(b"host", 0, Via::Cache)?;
+        self.file.sync()?;
+        Ok(self.file.stat()?.mtime_ns)
+    }
+
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.toucher.take() {
+            drop(stop);
+            if thread.join().is_err() {
+                tracing::warn!("the thread that kept a lease alive panicked");
+            }
+        }
+        // An expire may have taken the whole directory away; else the lease dies with its lock.
+        match self.dir.remove_file(&self.name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(name = %self.name.display(), %error, "a lease could not be removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn toucher(file: Arc<dyn File>, text: String) -> io::Result<(Sender<()>, JoinHandle<()>)> {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let work = move || {
+        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TOUCH) {
+            let touched = file.write_all_at(text.as_bytes(), 0, Via::Cache);
+            if let Err(error) = touched.and_then(|()| file.sync()) {
+                tracing::warn!(%error, "a lease could not be kept alive");
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("lease".into())
+        .spawn(work)?;
+    Ok((stop, thread))
+}
+
+/// Everybody who holds a lease in `dir` and lives, but for the lease named `own`. `now_ns` is the file
+/// system's time.
+pub fn holders(dir: &dyn Dir, own: Option<&Path>, now_ns: i64) -> io::Result<Vec<Holder>> {
+    let mut holders = Vec::new();
+    for name in dir.list()? {
+        let name = PathBuf::from(name?);
+        let is_lease = name.to_str().is_some_and(|n| n.starts_with(PREFIX));
+        if !is_lease || own == Some(name.as_path()) {
+            continue;
+        }
+        match living(dir, &name, now_ns) {
+            Ok(holder) => holders.extend(holder),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(holders)
+}
+
+fn living(dir: &dyn Dir, name: &Path, now_ns: i64) -> io::Result<Option<Holder>> {
+    let file = dir.open(name, OpenHow::Read)?;
+    let mut bytes = vec![0; LEN_MAX];
+    let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+    let content = String::from_utf8_lossy(&bytes[..len]);
+    let holder = Holder::read(&name.to_string_lossy(), &content);
+    if !file.try_lock()? {
+        return Ok(Some(holder));
+    }
+    let here = facts::boot_id().is_some_and(|boot| boot == holder.boot);
+    let age_ns = now_ns.saturating_sub(file.stat()?.mtime_ns);
+    let stale = i64::try_from(STALE.as_nanos()).unwrap_or(i64::MAX);
+    let dead = here || age_ns > stale;
+    Ok((!dead).then_some(holder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_io::{Host, HostClock, SimDisk, Storage};
+
+    fn now_ns(dir: &Path) -> i64 {
+        let lease = Lease::take(Host::new().dir(dir).unwrap(), Use::Read, &HostClock).unwrap();
+        lease.touch().unwrap()
+    }
+
+    #[test]
+    fn a_lease_is_seen_while_it_is_held_and_not_by_its_holder() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Host::new().dir(temp.path()).unwrap();
+        let lease = Lease::take(dir.clone(), Use::Backup, &HostClock).unwrap();
+        let now = lease.touch().unwrap();
+        let seen = holders(&*dir, None, now).unwrap();
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].what, Some(Use::Backup));
+        assert_eq!(seen[0].pid, std::process::id());
+        assert!(holders(&*dir, Some(lease.name()), now).unwrap().is_empty());
+        drop(lease);
+        assert!(holders(&*dir, None, now).unwrap().is_empty());
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_dead_holder_on_this_machine_holds_nothing_and_one_elsewhere_only_while_it_is_touched() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Host::new().dir(temp.path()).unwrap();
+        let now = now_ns(temp.path());
+        let write = |holder: &Holder| {
+            let path = temp.path().join(holder.name());
+            std::fs::write(path, format!("host {}\n", holder.host)).unwrap();
+        };
+        write(&Holder::us(Use::Read));
+        assert!(holders(&*dir, None, now).unwrap().is_empty());
+        let mut elsewhere = Holder::us(Use::Read);
+        elsewhere.boot = "another-boot".into();
+        elsewhere.host = "db2".into();
+        write(&elsewhere);
+        let seen = holders(&*dir, None, now).unwrap();
+        assert_eq!(seen, [elsewhere.clone()]);
+        assert!(seen[0].text().contains("host db2"));
+        let late = now + STALE.as_nanos() as i64 + 60_000_000_000;
+        assert!(holders(&*dir, None, late).unwrap().is_empty());
+        // A clock that runs ahead elsewhere does no harm.
+        assert_eq!(holders(&*dir, None, now - 10_i64.pow(15)).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_lease_that_cannot_be_read_is_somebodys_until_it_is_old() {
+        let disk = SimDisk::new(1);
+        let name = format!("/d/{PREFIX}x");
+        disk.write_file(&name, b"\xff\x00garbage").unwrap();
+        let dir = disk.dir(Path::new("/d")).unwrap();
+        let now = dir.stat(Path::new(&name[3..])).unwrap().mtime_ns;
+        let seen = holders(&*dir, None, now).unwrap();
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].what, None);
+        let late = now + STALE.as_nanos() as i64 + 1;
+        assert!(holders(&*dir, None, late).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,704 @@
+//! A shelf: what a target holds of one database.
+//!
+//! Everything is read from the directories and the media themselves; there is no index that could be wrong. Which
+//! stripes belong together, and whether a set is complete, [`MediaSet`] says.
+//!
+//! Invariants
+//! - A backup has a live lease in its directory, in the target's first one, before its first byte is written.
+//! - Who reads a backup holds a lease there before the first stripe is opened. Whoever removes it renames it
+//!   first and looks for leases afterwards: one of the two notices the other.
+//! - A set whose directory carries `.removing` in any of the target's directories is no backup any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Clock, Dir, OpenHow, Storage};
+use longshore_media::{
+    BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetTrailer,
+};
+
+use crate::Error;
+use crate::chain::{Health, LogRange, SetFacts, chain};
+use crate::label::{Kind, Label};
+use crate::lease::{self, Holder, Lease, Use};
+use crate::target::{self, PENDING, REMOVING, Target, WAL, family_name, family_of};
+
+/// What a target holds of one database.
+#[derive(Debug, Clone)]
+pub struct Shelf {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub target: Target,
+    pub database: String,
+}
+
+/// How one backup stands.
+#[derive(Debug)]
+pub enum State {
+    Complete(Box<Complete>),
+    Writing {
+        by: String,
+    },
+    /// Begun, never completed, and nobody works on it.
+    Abandoned,
+    /// Stripes are not where they should be.
+    Missing {
+        families: Vec<u16>,
+        count: u16,
+        /// Where they were written to, if the target still has the same directories.
+        expected: Vec<PathBuf>,
+    },
+    Damaged {
+        what: String,
+    },
+    /// Stripes of several sets under one label, or of another database.
+    Foreign {
+        what: String,
+    },
+    /// Written by a newer version, or out of reach just now.
+    Unknown {
+        what: String,
+    },
+    Removing,
+}
+
+/// A backup that is whole as far as its headers and trailers tell.
+#[derive(Debug)]
+pub struct Complete {
+    pub header: SetHeader,
+    pub trailer: SetTrailer,
+    pub stored_bytes: u64,
+}
+
+/// One backup on a shelf.
+#[derive(Debug)]
+pub struct Listed {
+    pub label: Label,
+    pub state: State,
+    /// The stripes that are there, by path.
+    pub devices: Vec<DeviceSpec>,
+    /// Bytes of everything that lies under the label.
+    pub bytes: u64,
+    /// Who reads it now.
+    pub readers: Vec<Holder>,
+}
+
+/// Everything on a shelf.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// By label, so in order of time.
+    pub sets: Vec<Listed>,
+    /// Names that have no meaning here. Nothing touches them.
+    pub strays: Vec<PathBuf>,
+}
+
+impl Listing {
+    /// For chains and retention.
+    pub fn facts(&self) -> Vec<SetFacts> {
+        self.sets.iter().map(Listed::facts).collect()
+    }
+}
+
+impl Listed {
+    pub fn complete(&self) -> Option<&Complete> {
+        match &self.state {
+            State::Complete(complete) => Some(complete),
+            _ => None,
+        }
+    }
+
+    pub fn facts(&self) -> SetFacts {
+        let begun_us = self.label.begun_us();
+        let mut facts = SetFacts {
+            label: self.label.clone(),
+            health: match &self.state {
+                State::Complete(c) => Health::Whole {
+                    clean: !c.trailer.damaged,
+                },
+                State::Writing { .. } => Health::Writing,
+                State::Abandoned => Health::Abandoned,
+                State::Missing { .. } | State::Damaged { .. } => Health::Broken,
+                State::Foreign { .. } => Health::Foreign,
+                State::Unknown { .. } => Health::Unknown,
+                State::Removing => Health::Removing,
+            },
+            kind: self.label.kind(),
+            id: None,
+            parent: None,
+            copy_only: false,
+            start_us: begun_us,
+            finish_us: begun_us,
+            expires_us: None,
+            log: None,
+            in_use: !self.readers.is_empty(),
+        };
+        if let State::Complete(complete) = &self.state {
+            let (header, trailer) = (&complete.header, &complete.trailer);
+            facts.kind = match header.backup_type {
+                BackupType::Database => Kind::Full,
+                BackupType::Differential => Kind::Differential,
+            };
+            facts.id = Some(header.set);
+            facts.parent = header.parent;
+            facts.copy_only = header.copy_only;
+            facts.start_us = header.start_us;
+            facts.finish_us = trailer.finish_us;
+            facts.expires_us = header.expires_us;
+            facts.log = (header.log.system != 0).then_some(LogRange {
+                system: header.log.system,
+                first_timeline: header.log.timeline,
+                first_lsn: header.log.first_lsn,
+                last_timeline: trailer.log.timeline,
+                last_lsn: trailer.log.last_lsn,
+            });
+        }
+        facts
+    }
+}
+
+/// Where a new backup goes. Held until it ends.
+#[derive(Debug)]
+pub struct Berth {
+    pub label: Label,
+    /// One for each directory of the target, in its order.
+    pub devices: Vec<DeviceSpec>,
+    shelf: Shelf,
+    /// Given back by the drop, before the directories are cleared.
+    lease: Option<Lease>,
+}
+
+impl Drop for Berth {
+    /// Clears the directories away again where no stripe was left in them.
+    fn drop(&mut self) {
+        self.lease = None;
+        for dir in &self.shelf.target.directories {
+            let Ok(dir) = self.shelf.storage.dir(&dir.join(&self.shelf.database)) else {
+                continue;
+            };
+            // Refused where a stripe stands in it: then the backup succeeded, or left something to look at.
+            let _kept = dir.remove_dir(Path::new(self.label.as_str()));
+        }
+    }
+}
+
+/// A backup that is being read, with all it needs. No expire removes them as long as this is held.
+#[derive(Debug)]
+pub struct Loan {
+    pub label: Label,
+    pub devices: Vec<DeviceSpec>,
+    /// The chain below it: parent first, full backup last.
+    pub parents: Vec<(Label, Vec<DeviceSpec>)>,
+    /// Why some of it is not protected by a lease.
+    pub unprotected: Option<String>,
+    _leases: Vec<Lease>,
+}
+
+impl Shelf {
+    /// Errors: [`Error::Name`].
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        clock: Arc<dyn Clock>,
+        target: &Target,
+        database: &str,
+    ) -> Result<Shelf, Error> {
+        if let Some(what) = target::bad_name(database) {
+            return Err(Error::Name {
+                target: target.name.clone(),
+                name: database.to_owned(),
+                what,
+            });
+        }
+        Ok(Shelf {
+            storage,
+            clock,
+            target: target.clone(),
+            database: database.to_owned(),
+        })
+    }
+
+    /// Where everything is read from and written to.
+    pub fn storage(&self) -> Arc<dyn Storage> {
+        self.storage.clone()
+    }
+
+    /// The database's directory below the target's with this index.
+    pub fn path(&self, index: usize) -> PathBuf {
+        self.target.directories[index].join(&self.database)
+    }
+
+    /// Where the database's WAL lies.
+    pub fn wal_path(&self) -> PathBuf {
+        self.path(0).join(WAL)
+    }
+
+    pub(crate) fn io(
+        &self,
+        action: &'static str,
+        path: &Path,
+    ) -> impl Fn(io::Error) -> Error + use<> {
+        let path = path.to_owned();
+        move |source| Error::Io {
+            action,
+            path: path.clone(),
+            source,
+        }
+    }
+
+    /// The database's directory below each of the target's, where there is one.
+    pub(crate) fn dirs(&self) -> Result<Vec<Option<Arc<dyn Dir>>>, Error> {
+        let below = |path: &PathBuf| {
+            let dir = self.target.directory(&*self.storage, path)?;
+            match dir.dir(Path::new(&self.database)) {
+                Ok(dir) => Ok(Some(dir)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(e) => Err(self.io("open", &path.join(&self.database))(e)),
+            }
+        };
+        self.target.directories.iter().map(below).collect()
+    }
+
+    /// Reads the shelf. Errors: a directory of the target that cannot be read; what is wrong with a single backup
+    /// is its [`State`].
+    pub fn list(&self) -> Result<Listing, Error> {
+        self.list_at(self.clock.wall_ns())
+    }
+
+    /// `now_ns`: the file system's time, by which leases are judged.
+    pub(crate) fn list_at(&self, now_ns: i64) -> Result<Listing, Error> {
+        let dirs = self.dirs()?;
+        let mut found: BTreeMap<Label, Found> = BTreeMap::new();
+        let mut strays = Vec::new();
+        for (i, dir) in dirs.iter().enumerate() {
+            let Some(dir) = dir else { continue };
+            let cannot = self.io("list", &self.path(i));
+            for name in dir.list().map_err(&cannot)? {
+                let name = name.map_err(&cannot)?;
+                let text = name.to_str().unwrap_or("");
+                let (base, removing) = match text.strip_suffix(REMOVING) {
+                    Some(base) => (base, true),
+                    None => (text, false),
+                };
+                match base.parse::<Label>() {
+                    Ok(label) => {
+                        let found = found.entry(label).or_default();
+                        found.removing |= removing;
+                        let below = dir.dir(Path::new(&name));
+                        match below.and_then(|below| found.look(i, text, &*below, now_ns)) {
+                            Ok(strange) => {
+                                strays.extend(
+                                    strange.iter().map(|s| self.path(i).join(&name).join(s)),
+                                );
+                            }
+                            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                            Err(e) => {
+                                found.unreadable =
+                                    Some(format!("{}: {e}", self.path(i).join(&name).display()))
+                            }
+                        }
+                    }
+                    Err(_) if text == WAL || text.starts_with(lease::PREFIX) => {}
+                    Err(_) => strays.push(self.path(i).join(&name)),
+                }
+            }
+        }
+        strays.sort();
+        let sets = found
+            .into_iter()
+            .map(|(label, found)| self.judge(label, found))
+            .collect();
+        Ok(Listing { sets, strays })
+    }
+
+    fn judge(&self, label: Label, found: Found) -> Listed {
+        let path = |(i, dir, n): &(usize, String, u16)| {
+            DeviceSpec::File(self.path(*i).join(dir).join(family_name(*n)))
+        };
+        let devices: Vec<DeviceSpec> = found.families.keys().map(path).collect();
+        let (writers, readers): (Vec<_>, Vec<_>) = found
+            .holders
+            .into_iter()
+            .partition(|h| h.what == Some(Use::Backup));
+        let any_finished = found.families.values().any(|finished| *finished);
+        let state = if found.removing {
+            State::Removing
+        } else if let Some(writer) = writers.first() {
+            State::Writing { by: writer.text() }
+        } else if let Some(what) = found.unreadable {
+            State::Unknown { what }
+        } else if devices.is_empty() {
+            State::Abandoned
+        } else {
+            let opened: Vec<Arc<dyn BackupDevice>> =
+                devices.iter().map(|d| d.open(&self.storage)).collect();
+            match self.state(&opened, any_finished) {
+                State::Abandoned => match self.locked(&devices) {
+                    Some(by) => State::Writing { by },
+                    None => State::Abandoned,
+                },
+                State::Missing {
+                    families, count, ..
+                } => self.missing(&label, families, count),
+                state => state,
+            }
+        };
+        Listed {
+            label,
+            state,
+            devices,
+            bytes: found.bytes,
+            readers,
+        }
+    }
+
+    /// Who writes to these stripes by their own names, without a lease.
+    fn locked(&self, devices: &[DeviceSpec]) -> Option<String> {
+        let is_locked = |device: &DeviceSpec| {
+            let DeviceSpec::File(path) = device else {
+                return false;
+            };
+            let mut pending = path.as_os_str().to_owned();
+            pending.push(PENDING);
+            let (Some(dir), Some(name)) = (path.parent(), Path::new(&pending).file_name()) else {
+                return false;
+            };
+            let file = self
+                .storage
+                .dir(dir)
+                .and_then(|dir| dir.open(Path::new(name), OpenHow::Read));
+            file.and_then(|file| file.try_lock())
+                .is_ok_and(|ours| !ours)
+        };
+        let locked = devices.iter().any(is_locked);
+        locked.then(|| "somebody who named its stripes as devices".to_owned())
+    }
+
+    fn missing(&self, label: &Label, families: Vec<u16>, count: u16) -> State {
+        let place = |n: &u16| {
+            let index = usize::from(*n) - 1;
+            self.path(index).join(label.as_str()).join(family_name(*n))
+        };
+        let same = usize::from(count) == self.target.directories.len();
+        let expected = families.iter().filter(|_| same).map(place).collect();
+        State::Missing {
+            families,
+            count,
+            expected,
+        }
+    }
+
+    /// What the stripes say themselves.
+    fn state(&self, devices: &[Arc<dyn BackupDevice>], any_finished: bool) -> State {
+        let media = MediaSet::open(devices);
+        let read = media.and_then(|media| {
+            let set = media.set(0)?;
+            let stored_bytes = media.stored_bytes()?.unwrap_or(0);
+            Ok((set, stored_bytes))
+        });
+        match read {
+            Ok((set, stored_bytes)) => match set.trailer {
+                Some(_) if set.header.database != self.database => State::Foreign {
+                    what: format!("it is a backup of {:?}", set.header.database),
+                },
+                Some(trailer) => State::Complete(Box::new(Complete {
+                    header: set.header,
+                    trailer,
+                    stored_bytes,
+                })),
+                None => State::Abandoned,
+            },
+            // Names appear when everything is durable; until then a stripe may lack anything.
+            Err(_) if !any_finished => State::Abandoned,
+            Err(error) => broken(error),
+        }
+    }
+
+    /// Makes room for a new backup. `begun_us` dates its label.
+    ///
+    /// Errors: [`Error::Unreachable`]; [`Error::Io`].
+    pub fn begin(&self, kind: Kind, begun_us: i64) -> Result<Berth, Error> {
+        // All of them first: none must be filled while another is not mounted.
+        for path in &self.target.directories {
+            self.target.directory(&*self.storage, path)?;
+        }
+        let (label, lease) = self.claim(kind, begun_us)?;
+        let mut berth = Berth {
+            label,
+            devices: Vec::new(),
+            shelf: self.clone(),
+            lease: Some(lease),
+        };
+        for i in 0..self.target.directories.len() {
+            let path = self.path(i).join(berth.label.as_str());
+            self.storage
+                .create_dir_all(&path)
+                .map_err(self.io("create", &path))?;
+            let file = path.join(family_name(i as u16 + 1));
+            berth.devices.push(DeviceSpec::File(file));
+        }
+        Ok(berth)
+    }
+
+    /// A label nobody else has, and the lease that says whose it is.
+    fn claim(&self, kind: Kind, begun_us: i64) -> Result<(Label, Lease), Error> {
+        let home = self.path(0);
+        let cannot = self.io("create", &home);
+        let dir = self.storage.create_dir_all(&home).map_err(&cannot)?;
+        loop {
+            let label = Label::new(begun_us, kind);
+            let name = Path::new(label.as_str());
+            match dir.create_dir(name) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => {
+                    made.and_then(|()| dir.sync(Path::new("")))
+                        .map_err(&cannot)?;
+                    let lease = dir
+                        .dir(name)
+                        .and_then(|dir| Lease::take(dir, Use::Backup, &*self.clock));
+                    return Ok((label, lease.map_err(&cannot)?));
+                }
+            }
+        }
+    }
+
+    /// The backup with this label, or the latest that can be restored, protected against removal with all it needs.
+    ///
+    /// Errors: [`Error::Nothing`], [`Error::NoSuchLabel`], [`Error::NotWhole`], [`Error::Chain`]. A latest backup
+    /// that is broken is passed over only when it was never completed; otherwise it is the answer.
+    pub fn borrow(&self, label: Option<&str>) -> Result<Loan, Error> {
+        let listing = self.list()?;
+        let chosen = self.choose(&listing, label)?;
+        let mut loan = Loan {
+            label: listing.sets[chosen].label.clone(),
+            devices: Vec::new(),
+            parents: Vec::new(),
+            unprotected: None,
+            _leases: Vec::new(),
+        };
+        let links = chain(&listing.facts(), chosen)?;
+        for i in &links {
+            match self.lease_on(&listing.sets[*i].label) {
+                Ok(lease) => loan._leases.push(lease),
+                // Media on a read-only mount can be read; whether others can write there nobody knows.
+                Err(Error::Io { source, .. }) if is_read_only(&source) => {
+                    loan.unprotected = Some(source.to_string());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        // What was looked at before the leases were taken may be gone by now.
+        let again = self.list()?;
+        for i in links {
+            let label = &listing.sets[i].label;
+            let set = again.sets.iter().find(|s| s.label == *label);
+            let set = set.filter(|s| s.complete().is_some());
+            let set = set.ok_or_else(|| self.no_such(label.as_str()))?;
+            match i == chosen {
+                true => loan.devices = set.devices.clone(),
+                false => loan.parents.push((set.label.clone(), set.devices.clone())),
+            }
+        }
+        Ok(loan)
+    }
+
+    fn lease_on(&self, label: &Label) -> Result<Lease, Error> {
+        // A media set that was made when the target had other directories may not be in the first one.
+        let lies_in = |i: &usize| {
+            self.storage
+                .stat(&self.path(*i).join(label.as_str()))
+                .is_ok()
+        };
+        let home = (0..self.target.directories.len())
+            .find(lies_in)
+            .unwrap_or(0);
+        let path = self.path(home).join(label.as_str());
+        let dir = self.storage.dir(&path);
+        dir.and_then(|dir| Lease::take(dir, Use::Read, &*self.clock))
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::NotFound => self.no_such(label.as_str()),
+                _ => self.io("protect", &path)(e),
+            })
+    }
+
+    fn no_such(&self, label: &str) -> Error {
+        Error::NoSuchLabel {
+            target: self.target.name.clone(),
+            database: self.database.clone(),
+            label: label.to_owned(),
+        }
+    }
+
+    fn choose(&self, listing: &Listing, label: Option<&str>) -> Result<usize, Error> {
+        if let Some(label) = label {
+            let found = listing.sets.iter().position(|s| s.label.as_str() == label);
+            let i = found.ok_or_else(|| self.no_such(label))?;
+            return self.usable(listing, i).map(|()| i);
+        }
+        // What never was a backup cannot be the latest one; what was and is broken must be said, not passed over.
+        let was_backup = |s: &Listed| {
+            !matches!(
+                s.state,
+                State::Writing { .. } | State::Abandoned | State::Removing
+            )
+        };
+        let Some(latest) = listing.sets.iter().rposition(was_backup) else {
+            return Err(Error::Nothing {
+                target: self.target.name.clone(),
+                database: self.database.clone(),
+            });
+        };
+        self.usable(listing, latest).map(|()| latest)
+    }
+
+    fn usable(&self, listing: &Listing, index: usize) -> Result<(), Error> {
+        let set = &listing.sets[index];
+        match &set.state {
+            State::Complete(_) => Ok(chain(&listing.facts(), index).map(drop)?),
+            state => Err(Error::NotWhole {
+                database: self.database.clone(),
+                label: set.label.to_string(),
+                what: state.text(),
+            }),
+        }
+    }
+}
+
+impl State {
+    /// One line for people.
+    pub fn text(&self) -> String {
+        match self {
+            State::Complete(c) if c.trailer.damaged => {
+                "complete; marked: made from files that changed, or from damaged ones".into()
+            }
+            State::Complete(_) => "complete".into(),
+            State::Writing { by } => format!("being written: {by}"),
+            State::Abandoned => "incomplete: its backup ended before it was complete".into(),
+            State::Missing {
+                families,
+                count,
+                expected,
+            } => {
+                let missing: Vec<_> = families.iter().map(u16::to_string).collect();
+                let expected = expected
+                    .iter()
+                    .map(|p| format!("; expected: {}", p.display()));
+                let expected: String = expected.collect();
+                format!(
+                    "family {} of {count} is missing{expected}",
+                    missing.join(", ")
+                )
+            }
+            State::Damaged { what } => format!("damaged: {what}"),
+            State::Foreign { what } => format!("foreign: {what}"),
+            State::Unknown { what } => format!("cannot be judged: {what}"),
+            State::Removing => "being removed".into(),
+        }
+    }
+
+    /// One word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            State::Complete(c) if c.trailer.damaged => "marked",
+            State::Complete(_) => "complete",
+            State::Writing { .. } => "writing",
+            State::Abandoned => "INCOMPLETE",
+            State::Missing { .. } => "MISSING",
+            State::Damaged { .. } => "DAMAGED",
+            State::Foreign { .. } => "foreign",
+            State::Unknown { .. } => "unknown",
+            State::Removing => "removing",
+        }
+    }
+}
+
+/// What lies under one label, over all directories.
+#[derive(Debug, Default)]
+struct Found {
+    /// By directory, name in there and family number: whether the stripe has its final name.
+    families: BTreeMap<(usize, String, u16), bool>,
+    removing: bool,
+    holders: Vec<Holder>,
+    bytes: u64,
+    unreadable: Option<String>,
+}
+
+impl Found {
+    /// Returns the names that have no meaning.
+    fn look(
+        &mut self,
+        index: usize,
+        name: &str,
+        dir: &dyn Dir,
+        now_ns: i64,
+    ) -> io::Result<BTreeSet<PathBuf>> {
+        let mut strays = BTreeSet::new();
+        for file in dir.list()? {
+            let file = PathBuf::from(file?);
+            let text = file.to_str().unwrap_or("");
+            if text.starts_with(lease::PREFIX) {
+                continue;
+            }
+            match family_of(text) {
+                Some((number, finished)) => {
+                    self.bytes += dir.stat(&file).map_or(0, |s| s.len);
+                    *self
+                        .families
+                        .entry((index, name.to_owned(), number))
+                        .or_default() |= finished;
+                }
+                None => {
+                    strays.insert(file);
+                }
+            }
+        }
+        self.holders.extend(lease::holders(dir, None, now_ns)?);
+        Ok(strays)
+    }
+}
+
+/// Why a backup that once had its names cannot be used now.
+fn broken(error: MediaError) -> State {
+    match error {
+        MediaError::FamilyMissing { missing, count, .. } => State::Missing {
+            families: missing,
+            count,
+            expected: Vec::new(),
+        },
+        MediaError::Foreign { .. }
+        | MediaError::FamilyTwice { .. }
+        | MediaError::FamilyCount { .. } => State::Foreign {
+            what: error.to_string(),
+        },
+        MediaError::Missing { .. }
+        | MediaError::Empty { .. }
+        | MediaError::NotMedia { .. }
+        | MediaError::Damaged { .. }
+        | MediaError::TrailerDamaged { .. }
+        | MediaError::BlockDamaged { .. }
+        | MediaError::SetDamaged { .. }
+        | MediaError::Incomplete { .. }
+        | MediaError::NoSuchSet { .. } => State::Damaged {
+            what: error.to_string(),
+        },
+        MediaError::Newer { .. }
+        | MediaError::Io { .. }
+        | MediaError::ContainerMix { .. }
+        | MediaError::Busy { .. }
+        | MediaError::Exists { .. }
+        | MediaError::NotExpired { .. }
+        | MediaError::MediaName { .. }
+        | MediaError::DeviceCount { .. }
+        | MediaError::DeviceClass { .. }
+        | MediaError::Unsupported { .. } => State::Unknown {
+            what: error.to_string(),
+        },
+    }
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+    )
+}

@@ -1,0 +1,318 @@
+//! Looking ahead: segments that will be asked for next are pushed or fetched before they are, several at once.
+//!
+//! Nothing is decided here. The call for each segment proves by the archive that it is there, or does the work itself;
+//! a look-ahead that dies, is late or meets an error changes only how long that takes. So it keeps no list, and tells
+//! no success that anybody relies on.
+//!
+//! Invariants
+//! - A look-ahead takes no more bytes than its limit, and ends at the first error: behind a segment that cannot be
+//!   archived the server keeps the others anyway.
+//! - Pushing copies nothing but into the archive. Fetching fills one directory, with no more than the limit and what
+//!   one worker writes at the moment.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via};
+use longshore_pg::wal::{PAGE_HEADER_LEN, SegmentHeader, WalName};
+use longshore_pg::{SegmentName, SegmentSize};
+use parking_lot::Mutex;
+
+use super::archive::{WAIT_MAX, wait};
+use super::staged::{self, remove_abandoned};
+use super::{Error, Form, Outgoing, WalArchive};
+
+/// Below pg_wal: where look-aheads keep their locks and fetched segments.
+const PLACE: &str = "longshore";
+const PUSH_LOCK: &str = "push.lock";
+const FETCH_LOCK: &str = "get.lock";
+/// The server's marks for files that wait to be archived.
+const STATUS: &str = "archive_status";
+const READY: &str = ".ready";
+
+/// A server's pg_wal directory, as archive_command and restore_command see it.
+#[derive(Debug)]
+pub struct PgWal {
+    dir: Arc<dyn Dir>,
+    path: PathBuf,
+}
+
+/// Only one look-ahead of a kind works at a time. Ends with this value, or its process.
+#[derive(Debug)]
+pub struct Turn {
+    _lock: Arc<dyn File>,
+}
+
+/// How far to look ahead, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach {
+    /// Bytes of segments, before compression.
+    pub bytes_max: u64,
+    /// Files at a time; 1 or more.
+    pub workers: usize,
+}
+
+/// What one look-ahead did.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    pub files: usize,
+    /// Why it ended early.
+    pub error: Option<Error>,
+}
+
+impl PgWal {
+    /// Errors: `Io`.
+    pub fn open(storage: &dyn Storage, path: &Path) -> Result<PgWal, Error> {
+        let here = match path.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => path,
+        };
+        Ok(PgWal {
+            dir: storage.dir(here).map_err(Error::io("open", here))?,
+            path: here.to_owned(),
+        })
+    }
+
+    /// The file of this name in it.
+    pub fn outgoing(&self, name: WalName, file: &Path) -> Result<Outgoing, Error> {
+        let path = self.path.join(file);
+        let open = self.dir.open(file, OpenHow::Read);
+        Ok(Outgoing {
+            name,
+            file: open.map_err(Error::io("open", &path))?,
+            path,
+            system: None,
+        })
+    }
+
+    /// The files that wait to be archived: histories first, then by place. Empty where the server keeps no marks.
+    pub fn ready(&self) -> Result<Vec<WalName>, Error> {
+        let path = self.path.join(STATUS);
+        let io = |e| Error::io("list", &path)(e);
+        let dir = match self.dir.dir(Path::new(STATUS)) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(io(e)),
+        };
+        let mut names = Vec::new();
+        for mark in dir.list().map_err(io)? {
+            let mark = mark.map_err(io)?;
+            let name = mark.to_str().and_then(|m| m.strip_suffix(READY));
+            names.extend(name.and_then(|n| n.parse::<WalName>().ok()));
+        }
+        names.sort_by_key(|n| (n.segment(), *n));
+        Ok(names)
+    }
+
+    /// The turn to push ahead; `None` while another process has it.
+    pub fn turn_to_push(&self) -> Result<Option<Turn>, Error> {
+        self.turn(PUSH_LOCK)
+    }
+
+    /// The turn to fetch ahead; `None` while another process has it.
+    pub fn turn_to_fetch(&self) -> Result<Option<Turn>, Error> {
+        self.turn(FETCH_LOCK)
+    }
+
+    fn turn(&self, lock: &str) -> Result<Option<Turn>, Error> {
+        let name = Path::new(PLACE).join(lock);
+        let io = |e| Error::io("lock", self.path.join(&name))(e);
+        self.make_place()?;
+        let file = match self.dir.open(&name, OpenHow::CreateNew) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                self.dir.open(&name, OpenHow::ReadWrite).map_err(io)?
+            }
+            made => made.map_err(io)?,
+        };
+        let ours = file.try_lock().map_err(io)?;
+        Ok(ours.then_some(Turn { _lock: file }))
+    }
+
+    fn make_place(&self) -> Result<(), Error> {
+        match self.dir.create_dir(Path::new(PLACE)) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.map_err(Error::io("create", self.path.join(PLACE))),
+        }
+    }
+
+    /// Pushes files that wait, several at once, `_turn` in hand. Files that another process pushes are left to it.
+    pub fn push_ahead(
+        &self,
+        _turn: &Turn,
+        archive: &WalArchive,
+        form: &Form,
+        reach: Reach,
+        clock: &dyn Clock,
+    ) -> Result<Ahead, Error> {
+        let mut names = self.ready()?;
+        let bytes = archive.identity().map_or(1, |i| i.segment_size.bytes());
+        names.truncate(
+            usize::try_from(reach.bytes_max / bytes)
+                .unwrap_or(usize::MAX)
+                .max(1),
+        );
+        Ok(side_by_side(reach.workers, &names, |name| {
+            let out = self.outgoing(*name, Path::new(&name.to_string()))?;
+            archive.push_unless_busy(&out, form, clock)
+        }))
+    }
+
+    /// Gives the file to the server as `to`: one that was fetched ahead if there is one, else from the archive.
+    ///
+    /// Errors: as [`WalArchive::fetch`].
+    pub fn take(
+        &self,
+        archive: &WalArchive,
+        name: WalName,
+        to: &str,
+        clock: &dyn Clock,
+    ) -> Result<(), Error> {
+        let spooled = Path::new(PLACE).join(name.to_string());
+        let fetched = wait(WAIT_MAX, name, clock, || {
+            if self.is_of(archive, &spooled) {
+                return Ok(Some(true));
+            }
+            let busy = staged::is_being_written(&*self.dir, &spooled)
+                .map_err(Error::io("look at", self.path.join(&spooled)))?;
+            Ok((!busy).then_some(false))
+        })?;
+        if !fetched {
+            archive.fetch(name, &self.dir, &self.path, to, clock)?;
+            return Ok(());
+        }
+        self.dir
+            .rename(&spooled, Path::new(to))
+            .and_then(|()| self.dir.sync(Path::new("")))
+            .map_err(Error::io("store", self.path.join(to)))
+    }
+
+    /// Whether a fetched segment is whole and of the archive's cluster: a directory that was copied together with
+    /// its pg_wal may have another's.
+    fn is_of(&self, archive: &WalArchive, spooled: &Path) -> bool {
+        let Ok(file) = self.dir.open(spooled, OpenHow::Read) else {
+            return false;
+        };
+        let mut header = [0; PAGE_HEADER_LEN];
+        let read = file.read_exact_at(&mut header, 0, Via::Cache);
+        let (Ok(()), Ok(stat), Ok(header), Some(identity)) = (
+            read,
+            file.stat(),
+            SegmentHeader::parse(&header),
+            archive.identity(),
+        ) else {
+            return false;
+        };
+        (header.system, header.segment_size) == (identity.system, identity.segment_size)
+            && stat.len == identity.segment_size.bytes()
+    }
+
+    /// Whether the segments behind `name` were fetched for less than half of the way.
+    pub fn runs_short(&self, name: SegmentName, size: SegmentSize, reach: Reach) -> bool {
+        let half = (reach.bytes_max / size.bytes() / 2).max(1);
+        let far = (0..half).fold(name, |at, _| at.next(size));
+        let path = Path::new(PLACE).join(far.to_string());
+        self.dir.stat(&path).is_err()
+    }
+
+    /// Fetches the segments behind `name`, several at once, `_turn` in hand; removes those the server is done with.
+    /// Ends quietly where the archive ends.
+    pub fn fetch_ahead(
+        &self,
+        _turn: &Turn,
+        archive: &WalArchive,
+        name: SegmentName,
+        reach: Reach,
+        clock: &dyn Clock,
+    ) -> Result<Ahead, Error> {
+        let size = archive.identified()?.segment_size;
+        let path = self.path.join(PLACE);
+        let dir = self.dir.dir(Path::new(PLACE));
+        let dir = dir.map_err(Error::io("open", &path))?;
+        let count = usize::try_from(reach.bytes_max / size.bytes()).unwrap_or(usize::MAX);
+        let names: Vec<WalName> =
+            std::iter::successors(Some(name.next(size)), |n| Some(n.next(size)))
+                .take(count.clamp(1, FETCHED_MAX))
+                .map(WalName::Segment)
+                .collect();
+        clear(&dir, &names).map_err(Error::io("clear", &path))?;
+        let mut ahead = side_by_side(reach.workers, &names, |name| {
+            let text = name.to_string();
+            if dir.stat(Path::new(&text)).is_ok() {
+                return Ok(());
+            }
+            archive.fetch(*name, &dir, &path, &text, clock).map(drop)
+        });
+        if let Some(Error::Missing { .. }) = ahead.error {
+            ahead.error = None;
+        }
+        Ok(ahead)
+    }
+}
+
+/// Most segments fetched ahead, whatever their size.
+const FETCHED_MAX: usize = 4096;
+
+/// Removes all but the `names` and the locks.
+fn clear(dir: &Arc<dyn Dir>, names: &[WalName]) -> io::Result<()> {
+    for file in dir.list()? {
+        let file = file?;
+        let Some(text) = file.to_str() else { continue };
+        let stem = text.strip_suffix(staged::ENDING);
+        let name: Option<WalName> = stem.unwrap_or(text).parse().ok();
+        if name.is_none_or(|n| names.contains(&n)) {
+            continue;
+        }
+        match stem {
+            Some(_) => remove_abandoned(&**dir, Path::new(text))?,
+            None => dir
+                .remove_file(Path::new(text))
+                .or_else(|e| match e.kind() {
+                    // The server has just taken it.
+                    io::ErrorKind::NotFound => Ok(()),
+                    _ => Err(e),
+                })?,
+        }
+    }
+    Ok(())
+}
+
+/// Does the work for each name, in order of beginning, until all are done or one fails.
+fn side_by_side(
+    workers: usize,
+    names: &[WalName],
+    work: impl Fn(&WalName) -> Result<(), Error> + Sync,
+) -> Ahead {
+    let (next, done, stop) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        AtomicBool::new(false),
+    );
+    let error = Mutex::new(None);
+    let worker = || {
+        while !stop.load(Ordering::Relaxed)
+            && let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            match work(name) {
+                Ok(()) => {
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(e) => {
+                    stop.store(true, Ordering::Relaxed);
+                    error.lock().get_or_insert(e);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..workers.clamp(1, names.len().max(1)) {
+            scope.spawn(worker);
+        }
+        worker();
+    });
+    Ahead {
+        files: done.into_inner(),
+        error: error.into_inner(),
+    }
+}

@@ -1,0 +1,552 @@
+//! The archive as a directory: where each file lies, whose log it is, and how a file gets in.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
+use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via, crc32c, crc32c_join};
+use longshore_pg::wal::{History, PAGE_HEADER_LEN, SegmentHeader, WalName, is_page_at};
+use longshore_pg::{Lsn, SegmentName, Timeline};
+
+use super::object::{End, Head, Row};
+use super::read::Object;
+use super::staged::Staged;
+use super::{Error, Identity};
+
+/// The file that says whose log an archive holds.
+pub const IDENTITY_NAME: &str = "longshore-wal";
+
+/// Endings of archived files, by algorithm.
+pub(super) const ENDINGS: [&str; 4] = ["gz", "zst", "lz4", "xpress"];
+
+/// Plain bytes of a block. Flat from 256 KiB to 2 MiB; a segment of 1 GiB then has 1,024 of them.
+const BLOCK_BYTES: u32 = 1 << 20;
+
+/// Longest history or backup mark that is taken.
+const TEXT_MAX: u64 = 1 << 20;
+
+/// How long a file that another process writes is waited for, and how often it is looked for.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_STEP: Duration = Duration::from_millis(2);
+
+/// How files are stored.
+#[derive(Debug, Clone, Copy)]
+pub struct Form {
+    pub algorithm: Algorithm,
+    pub level: Level,
+    /// Decode every block before it is written, and compare.
+    pub verify: bool,
+}
+
+/// A file on its way into the archive.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    pub name: WalName,
+    /// For messages.
+    pub path: PathBuf,
+    pub file: Arc<dyn File>,
+    /// The system identifier of the cluster that hands it over, where it is known. Histories and backup marks do
+    /// not tell it themselves.
+    pub system: Option<u64>,
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushed {
+    Stored {
+        stored_bytes: u64,
+        /// The segment's last page is not its own: it was handed over before it was full.
+        unfinished: bool,
+    },
+    /// The archive had it already, with the same bytes.
+    Already,
+}
+
+/// The WAL archive of one cluster.
+#[derive(Debug)]
+pub struct WalArchive {
+    path: PathBuf,
+    pub(super) dir: Arc<dyn Dir>,
+    identity: OnceLock<Identity>,
+}
+
+/// What the bytes of a file say of it.
+struct Judged {
+    len: u32,
+    system: u64,
+    segment_bytes: u32,
+    magic: u16,
+    unfinished: bool,
+}
+
+impl WalArchive {
+    /// Opens the archive at `path`, or a directory that is to become one with the first segment.
+    ///
+    /// Errors: `Io` when there is no such directory, `IdentityDamaged`.
+    pub fn open(storage: &dyn Storage, path: &Path) -> Result<WalArchive, Error> {
+        let dir = storage.dir(path).map_err(Error::io("open", path))?;
+        let archive = WalArchive {
+            path: path.to_owned(),
+            dir,
+            identity: OnceLock::new(),
+        };
+        if let Some(identity) = archive.read_identity()? {
+            archive.identity.get_or_init(|| identity);
+        }
+        Ok(archive)
+    }
+
+    /// Makes the directories `below` in `base`, where they are missing, and opens the archive there. `base` must exist:
+    /// made where a file system is not mounted, an archive would fill the disk below.
+    ///
+    /// Errors: as [`WalArchive::open`].
+    pub fn make(storage: &dyn Storage, base: &Path, below: &Path) -> Result<WalArchive, Error> {
+        let dir = storage.dir(base).map_err(Error::io("open", base))?;
+        let mut at = PathBuf::new();
+        for part in below.components() {
+            let parent = at.clone();
+            at.push(part);
+            match dir.create_dir(&at) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made
+                    .and_then(|()| dir.sync(&parent))
+                    .map_err(Error::io("create", base.join(&at)))?,
+            }
+        }
+        WalArchive::open(storage, &base.join(below))
+    }
+
+    /// Opens an archive that must be one: a directory without identity may be a mount point without its file system.
+    ///
+    /// Errors: also `NotAnArchive`.
+    pub fn existing(storage: &dyn Storage, path: &Path) -> Result<WalArchive, Error> {
+        let archive = WalArchive::open(storage, path)?;
+        archive.identified()?;
+        Ok(archive)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whose log it holds; `None` before the first segment.
+    pub fn identity(&self) -> Option<Identity> {
+        self.identity.get().copied()
+    }
+
+    pub(super) fn identified(&self) -> Result<Identity, Error> {
+        self.identity().ok_or_else(|| Error::NotAnArchive {
+            path: self.path.clone(),
+        })
+    }
+
+    fn read_identity(&self) -> Result<Option<Identity>, Error> {
+        let path = self.path.join(IDENTITY_NAME);
+        let file = match self.dir.open(Path::new(IDENTITY_NAME), OpenHow::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("open", path)(e)),
+        };
+        let mut bytes = [0; Identity::LEN_MAX];
+        let len = file
+            .read_full_at(&mut bytes, 0, Via::Cache)
+            .map_err(Error::io("read", &path))?;
+        match Identity::decode(&bytes[..len]) {
+            Some(identity) => Ok(Some(identity)),
+            None => Err(Error::IdentityDamaged { path }),
+        }
+    }
+
+    /// Puts a file into the archive, durably. The same file again is no error, and costs two short reads of the
+    /// archive and one of the file.
+    ///
+    /// Waits while another process writes the same file; all other calls may run side by side.
+    ///
+    /// Errors: what makes it another file than its name or another cluster's (`NotWal`, `OtherSegment`,
+    /// `NotHistory`, `OtherCluster`, `OtherSegmentSize`), `OtherContent`, `Busy`, `Io`, `Codec`; `Damaged` and
+    /// `Newer` of what has its name.
+    pub fn push(&self, out: &Outgoing, form: &Form, clock: &dyn Clock) -> Result<Pushed, Error> {
+        self.push_within(WAIT_MAX, out, form, clock)
+    }
+
+    /// As [`WalArchive::push`], but what another process writes is left to it.
+    pub(super) fn push_unless_busy(
+        &self,
+        out: &Outgoing,
+        form: &Form,
+        clock: &dyn Clock,
+    ) -> Result<(), Error> {
+        match self.push_within(Duration::ZERO, out, form, clock) {
+            Err(Error::Busy { .. }) => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    fn push_within(
+        &self,
+        patience: Duration,
+        out: &Outgoing,
+        form: &Form,
+        clock: &dyn Clock,
+    ) -> Result<Pushed, Error> {
+        let judged = self.judge(out)?;
+        if judged.segment_bytes != 0 {
+            self.identify(out, &judged, clock)?;
+        }
+        let (place, parent) = self.place(out.name, true)?;
+        let name = out.name.to_string();
+        let staged = wait(patience, out.name, clock, || {
+            if let Some(object) = self.find(out.name)? {
+                self.compare(&object, out, &judged)?;
+                return Ok(Some(None));
+            }
+            let begun = Staged::begin(parent.clone(), &name)
+                .map_err(Error::io("create", self.path.join(&place)))?;
+            match begun {
+                // Between the look and the lock it may have been finished by another.
+                Some(staged) if self.find(out.name)?.is_none() => Ok(Some(Some(staged))),
+                _ => Ok(None),
+            }
+        })?;
+        let Some(staged) = staged else {
+            // Whoever wrote it may have been killed before its name was durable.
+            self.sync_names(&*parent)?;
+            return Ok(Pushed::Already);
+        };
+        let stored_bytes = self.write(out, &judged, form, &staged)?;
+        let ending = ending(form.algorithm);
+        staged
+            .publish(Path::new(&format!("{name}.{ending}")))
+            .and_then(|()| self.dir.sync(Path::new("")))
+            .map_err(Error::io("store", self.path.join(&place)))?;
+        Ok(Pushed::Stored {
+            stored_bytes,
+            unfinished: judged.unfinished,
+        })
+    }
+
+    fn sync_names(&self, parent: &dyn Dir) -> Result<(), Error> {
+        parent
+            .sync(Path::new(""))
+            .and_then(|()| self.dir.sync(Path::new("")))
+            .map_err(Error::io("sync", &self.path))
+    }
+
+    /// Reads as much of a file as tells whether it is what its name says, and of this cluster.
+    fn judge(&self, out: &Outgoing) -> Result<Judged, Error> {
+        let io = |e| Error::io("read", &out.path)(e);
+        let len = out.file.stat().map_err(io)?.len;
+        if let (Some(found), Some(identity)) = (out.system, self.identity())
+            && found != identity.system
+        {
+            return Err(self.other_cluster(out, identity, found));
+        }
+        match out.name {
+            WalName::Segment(name) | WalName::Partial(name) => self.judge_segment(out, name, len),
+            WalName::History(_) | WalName::Backup(..) => {
+                let other = |what| Error::OtherSegment {
+                    path: out.path.clone(),
+                    what,
+                };
+                if len > TEXT_MAX {
+                    return Err(other("length"));
+                }
+                if let WalName::History(timeline) = out.name {
+                    let mut bytes = vec![0; len as usize];
+                    out.file
+                        .read_exact_at(&mut bytes, 0, Via::Cache)
+                        .map_err(io)?;
+                    History::parse(timeline, &bytes).map_err(|source| Error::NotHistory {
+                        path: out.path.clone(),
+                        source,
+                    })?;
+                }
+                Ok(Judged {
+                    len: len as u32,
+                    system: out.system.unwrap_or(0),
+                    segment_bytes: 0,
+                    magic: 0,
+                    unfinished: false,
+                })
+            }
+        }
+    }
+
+    fn judge_segment(&self, out: &Outgoing, name: SegmentName, len: u64) -> Result<Judged, Error> {
+        let io = |e| Error::io("read", &out.path)(e);
+        let mut bytes = [0; PAGE_HEADER_LEN];
+        let got = out
+            .file
+            .read_full_at(&mut bytes, 0, Via::Cache)
+            .map_err(io)?;
+        let header = SegmentHeader::parse(&bytes[..got]).map_err(|source| Error::NotWal {
+            path: out.path.clone(),
+            source,
+        })?;
+        if let Some(identity) = self.identity() {
+            if header.system != identity.system {
+                return Err(self.other_cluster(out, identity, header.system));
+            }
+            if header.segment_size != identity.segment_size {
+                return Err(Error::OtherSegmentSize {
+                    path: out.path.clone(),
+                    archive: self.path.clone(),
+                    expected: identity.segment_size.bytes(),
+                    found: header.segment_size.bytes(),
+                });
+            }
+        }
+        let other = if len != header.segment_size.bytes() {
+            Some("length")
+        } else if header.start != name.start(header.segment_size) {
+            Some("place in the log")
+        } else if header.timeline > name.timeline {
+            // The segment that a promotion fell into begins with pages of the older timeline.
+            Some("timeline")
+        } else {
+            None
+        };
+        if let Some(what) = other {
+            return Err(Error::OtherSegment {
+                path: out.path.clone(),
+                what,
+            });
+        }
+        let mut page = vec![0; header.page_bytes as usize];
+        let offset = len - u64::from(header.page_bytes);
+        out.file
+            .read_exact_at(&mut page, offset, Via::Cache)
+            .map_err(io)?;
+        let place = Lsn(header.start.0 + offset);
+        Ok(Judged {
+            len: len as u32,
+            system: header.system,
+            segment_bytes: header.segment_size.bytes() as u32,
+            magic: header.magic,
+            unfinished: !is_page_at(&page, header.magic, place),
+        })
+    }
+
+    fn other_cluster(&self, out: &Outgoing, identity: Identity, found: u64) -> Error {
+        Error::OtherCluster {
+            path: out.path.clone(),
+            archive: self.path.clone(),
+            expected: identity.system,
+            found,
+        }
+    }
+
+    /// The first segment makes the archive its cluster's.
+    fn identify(&self, out: &Outgoing, judged: &Judged, clock: &dyn Clock) -> Result<(), Error> {
+        if self.identity().is_some() {
+            return Ok(());
+        }
+        let size = longshore_pg::SegmentSize::new(judged.segment_bytes.into());
+        let Some(segment_size) = size else {
+            return Ok(());
+        };
+        let identity = Identity {
+            system: judged.system,
+            segment_size,
+        };
+        let path = self.path.join(IDENTITY_NAME);
+        let staged = wait(WAIT_MAX, out.name, clock, || {
+            if let Some(found) = self.read_identity()? {
+                return Ok(Some(Err(found)));
+            }
+            let begun = Staged::begin(self.dir.clone(), IDENTITY_NAME)
+                .map_err(Error::io("create", &path))?;
+            match begun {
+                Some(staged) if self.read_identity()?.is_none() => Ok(Some(Ok(staged))),
+                _ => Ok(None),
+            }
+        })?;
+        match staged {
+            Ok(staged) => {
+                staged
+                    .file
+                    .write_all_at(identity.encode().as_bytes(), 0, Via::Cache)
+                    .and_then(|()| staged.publish(Path::new(IDENTITY_NAME)))
+                    .map_err(Error::io("store", path))?;
+                self.identity.get_or_init(|| identity);
+                Ok(())
+            }
+            Err(found) => {
+                // Another process was first; judge again by what it wrote.
+                self.identity.get_or_init(|| found);
+                self.judge(out).map(drop)
+            }
+        }
+    }
+
+    /// Compresses the file into its temporary name; gives the bytes stored.
+    fn write(
+        &self,
+        out: &Outgoing,
+        judged: &Judged,
+        form: &Form,
+        staged: &Staged,
+    ) -> Result<u64, Error> {
+        let head = Head {
+            system: judged.system,
+            plain_len: judged.len,
+            block_bytes: BLOCK_BYTES.min(judged.len.max(1)),
+            segment_bytes: judged.segment_bytes,
+            magic: judged.magic,
+            algorithm: form.algorithm,
+            unfinished: judged.unfinished,
+            name: out.name,
+        };
+        let target = self.path.join(out.name.to_string());
+        let put = |bytes: &[u8], at: u64| {
+            staged
+                .file
+                .write_all_at(bytes, at, Via::Cache)
+                .map_err(Error::io("write", &target))
+        };
+        let framed = head.framed();
+        put(&framed, 0)?;
+        let mut at = framed.len() as u64;
+        let mut compressor = Compressor::new(form.algorithm, form.level)?;
+        let mut decompressor = Decompressor::new();
+        let mut plain = vec![0; head.block_bytes as usize];
+        let mut payload = vec![0; payload_bound(form.algorithm, plain.len())];
+        let mut check = vec![0; if form.verify { plain.len() } else { 0 }];
+        let mut end = End {
+            head_crc: crc32c(&head.encode()),
+            plain_crc: 0,
+            rows: Vec::with_capacity(head.blocks()),
+        };
+        for number in 0..head.blocks() {
+            let offset = number as u64 * u64::from(head.block_bytes);
+            let plain = &mut plain[..head.block_len(number)];
+            out.file
+                .read_exact_at(plain, offset, Via::Cache)
+                .map_err(Error::io("read", &out.path))?;
+            let plain_crc = crc32c(plain);
+            let stored = compressor.compress(plain, &mut payload).len;
+            if form.verify {
+                let check = &mut check[..plain.len()];
+                let decoded = decompressor.decompress(form.algorithm, &payload[..stored], check);
+                if decoded.is_err() || check != plain {
+                    return Err(Error::Damaged {
+                        path: target.clone(),
+                        what: format!(
+                            "{} did not give back what it compressed",
+                            compressor.engine()
+                        ),
+                    });
+                }
+            }
+            let payload = &payload[..stored];
+            put(payload, at)?;
+            at += stored as u64;
+            end.plain_crc = crc32c_join(end.plain_crc, plain_crc, plain.len() as u64);
+            end.rows.push(Row {
+                stored_len: stored as u32,
+                plain_crc,
+                stored_crc: crc32c(payload),
+            });
+        }
+        let framed = end.framed(&head);
+        put(&framed, at)?;
+        Ok(at + framed.len() as u64)
+    }
+
+    /// Refuses a file whose bytes differ from those the archive has under its name.
+    fn compare(&self, object: &Object, out: &Outgoing, judged: &Judged) -> Result<(), Error> {
+        let other = || Error::OtherContent {
+            name: out.name,
+            path: out.path.clone(),
+        };
+        let head = &object.head;
+        if head.plain_len != judged.len {
+            return Err(other());
+        }
+        let mut plain = vec![0; head.block_bytes as usize];
+        for (number, row) in object.end.rows.iter().enumerate() {
+            let offset = number as u64 * u64::from(head.block_bytes);
+            let plain = &mut plain[..head.block_len(number)];
+            out.file
+                .read_exact_at(plain, offset, Via::Cache)
+                .map_err(Error::io("read", &out.path))?;
+            if crc32c(plain) != row.plain_crc {
+                return Err(other());
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory of a file, relative and open; made when it is missing and `make` says so.
+    fn place(&self, name: WalName, make: bool) -> Result<(PathBuf, Arc<dyn Dir>), Error> {
+        let Some(segment) = name.segment() else {
+            return Ok((PathBuf::new(), self.dir.clone()));
+        };
+        let place = PathBuf::from(directory(segment.timeline, segment.high));
+        let path = self.path.join(&place);
+        if make {
+            match self.dir.create_dir(&place) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(Error::io("create", &path))?,
+            }
+        }
+        let dir = self.dir.dir(&place).map_err(Error::io("open", path))?;
+        Ok((place, dir))
+    }
+
+    /// The file with this name, under whichever ending; `None` when there is none.
+    ///
+    /// Errors: `Damaged`, `Newer`, `Io`.
+    pub(super) fn find(&self, name: WalName) -> Result<Option<Object>, Error> {
+        let mut path = PathBuf::new();
+        if let Some(segment) = name.segment() {
+            path.push(directory(segment.timeline, segment.high));
+        }
+        for ending in ENDINGS {
+            let path = path.join(format!("{name}.{ending}"));
+            match self.dir.open(&path, OpenHow::Read) {
+                Ok(file) => return Object::open(file, self.path.join(path), name).map(Some),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::io("open", self.path.join(path))(e)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Asks until there is an answer, or too long.
+pub(super) fn wait<T>(
+    patience: Duration,
+    name: WalName,
+    clock: &dyn Clock,
+    mut ask: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    let start = clock.now();
+    loop {
+        if let Some(answer) = ask()? {
+            return Ok(answer);
+        }
+        if clock.now().saturating_sub(start) >= patience {
+            let waited_s = patience.as_secs();
+            return Err(Error::Busy { name, waited_s });
+        }
+        clock.sleep(WAIT_STEP);
+    }
+}
+
+/// The directory of 2^32 bytes of log: 256 segments of 16 MiB.
+pub(super) fn directory(timeline: Timeline, high: u32) -> String {
+    format!("{:08X}{high:08X}", timeline.number())
+}
+
+fn ending(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::QatDeflate => "gz",
+        Algorithm::Zstd => "zst",
+        Algorithm::None | Algorithm::Lz4 => "lz4",
+        // No stock tool knows it.
+        Algorithm::MsXpress => "xpress",
+    }
+}

@@ -1,0 +1,161 @@
+//! Why a WAL archive refuses.
+
+use std::io;
+use std::path::PathBuf;
+
+use longshore_media::record::Malformed;
+use longshore_pg::wal::{NotHistory, NotWal, WalName};
+
+/// What a WAL archive cannot or will not do. Every variant names the file an operator must look at.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused. The cause is in `source()` and is not repeated in the text.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+
+    /// The directory has no identity file: nothing was ever archived there, or it is not mounted.
+    #[error("{} is no WAL archive: it has no {}", path.display(), super::IDENTITY_NAME)]
+    NotAnArchive { path: PathBuf },
+
+    /// The identity file is not what was written.
+    #[error("{} is damaged", path.display())]
+    IdentityDamaged { path: PathBuf },
+
+    /// A file of another cluster.
+    #[error("{} belongs to system {found}, the archive {} to system {expected}", path.display(), archive.display())]
+    OtherCluster {
+        path: PathBuf,
+        archive: PathBuf,
+        expected: u64,
+        found: u64,
+    },
+
+    /// A cluster that was initialised with another segment size.
+    #[error("{} has segments of {found} bytes, the archive {} of {expected}", path.display(), archive.display())]
+    OtherSegmentSize {
+        path: PathBuf,
+        archive: PathBuf,
+        expected: u64,
+        found: u64,
+    },
+
+    /// The name is none that PostgreSQL archives.
+    #[error("{name:?} is no WAL file's name")]
+    BadName { name: String },
+
+    /// What should be a segment begins otherwise.
+    #[error("{} is not the segment it is named after", path.display())]
+    NotWal { path: PathBuf, source: NotWal },
+
+    /// The header is of another segment than the name, or the length is not a segment's.
+    #[error("{} is not the segment it is named after: its {what} is another", path.display())]
+    OtherSegment { path: PathBuf, what: &'static str },
+
+    /// What should be a history begins otherwise.
+    #[error("{} is no timeline history", path.display())]
+    NotHistory { path: PathBuf, source: NotHistory },
+
+    /// The archive has other bytes under this name. They are kept.
+    #[error("the archive already has {name}, with other bytes than {}", path.display())]
+    OtherContent { name: WalName, path: PathBuf },
+
+    /// Another process has been writing this file all the time.
+    #[error(
+        "{name} is being archived by another process, and was not finished within {waited_s} s"
+    )]
+    Busy { name: WalName, waited_s: u64 },
+
+    /// The archive does not have it.
+    #[error("{name} is not in the archive {}", archive.display())]
+    Missing { name: WalName, archive: PathBuf },
+
+    /// The archive does not have it, but it has later ones: this is not the end of the log.
+    #[error("{name} is missing in the archive {}, which has {next}", archive.display())]
+    Gap {
+        name: WalName,
+        next: WalName,
+        archive: PathBuf,
+    },
+
+    /// A file of the archive is not what was written.
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged { path: PathBuf, what: String },
+
+    /// A file of the archive was written by a later version.
+    #[error("{} needs features this version does not know (bits {bits:#x})", path.display())]
+    Newer { path: PathBuf, bits: u64 },
+
+    /// The level does not go with the algorithm.
+    #[error(transparent)]
+    Codec(#[from] longshore_codec::Error),
+}
+
+impl Error {
+    pub(super) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io {
+            action,
+            path,
+            source,
+        }
+    }
+
+    pub(super) fn malformed(path: PathBuf, what: Malformed) -> Error {
+        match what {
+            Malformed::Feature(bits) => Error::Newer { path, bits },
+            what => Error::Damaged {
+                path,
+                what: what.to_string(),
+            },
+        }
+    }
+
+    /// What the operator can do now: one sentence, printed below the error after `hint: `.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Io { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    "make room in the archive; until then PostgreSQL keeps the segments in pg_wal and tries again"
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "archive_command runs as the server's user: give it the right to write there"
+                }
+                _ => "look at the path and at the file system's messages",
+            },
+            Error::NotAnArchive { .. } => {
+                "check that the archive's file system is mounted; a first `longshore wal push` makes an archive"
+            }
+            Error::IdentityDamaged { .. } => {
+                "compare it with `pg_controldata`; when it is removed, the next push writes it again"
+            }
+            Error::OtherCluster { .. } | Error::OtherSegmentSize { .. } => {
+                "give every cluster an archive of its own, and a new one after pg_upgrade or initdb"
+            }
+            Error::BadName { .. } => "archive_command needs %p, restore_command %f and %p",
+            Error::NotWal { .. } | Error::OtherSegment { .. } | Error::NotHistory { .. } => {
+                "do not remove it by hand: see whether the server's disk is sound and which major wrote it"
+            }
+            Error::OtherContent { .. } => {
+                "two servers archive to one place, or a restored one continues the same timeline: archive to \
+                 another directory, and find out which of the two histories is the good one"
+            }
+            Error::Busy { .. } => "find the process that holds it; PostgreSQL will try again",
+            Error::Missing { .. } => "`longshore wal list` shows what there is",
+            Error::Gap { .. } => {
+                "bring the missing segment, from the old server's pg_wal for instance; --to-gap ends recovery before it"
+            }
+            Error::Damaged { .. } => {
+                "take the file from another copy of the archive; a backup that ended later does not need it"
+            }
+            Error::Newer { .. } => "read it with a later version",
+            Error::Codec(error) => error.hint(),
+        }
+    }
+}

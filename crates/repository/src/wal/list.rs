@@ -1,0 +1,292 @@
+//! What an archive has, what it lacks, and removing what nobody needs.
+//!
+//! Memory is bounded by one directory of 2^32 bytes of log at a time, and by the number of gaps.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+
+use longshore_pg::wal::{History, WalName};
+use longshore_pg::{Lsn, SegmentName, Timeline};
+
+use super::archive::{ENDINGS, directory};
+use super::{Error, WalArchive, staged};
+
+/// Consecutive segments of one timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub first: SegmentName,
+    pub last: SegmentName,
+    pub segments: u64,
+}
+
+/// Consecutive segments that are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    pub span: Span,
+    pub stored_bytes: u64,
+}
+
+/// What [`WalArchive::remove_before`] took away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Removed {
+    pub files: u64,
+    pub stored_bytes: u64,
+}
+
+/// A file of the archive.
+struct Stored {
+    name: WalName,
+    /// Relative to the archive.
+    file: std::path::PathBuf,
+}
+
+impl WalArchive {
+    /// What is there, by timeline and place.
+    ///
+    /// Errors: `NotAnArchive`, `Io`.
+    pub fn runs(&self) -> Result<Vec<Run>, Error> {
+        let size = self.identified()?.segment_size;
+        let mut runs: Vec<Run> = Vec::new();
+        for (timeline, high) in self.directories()? {
+            for stored in self.files(timeline, high)? {
+                let WalName::Segment(name) = stored.name else {
+                    continue;
+                };
+                let stat = self.dir.stat(&stored.file);
+                let bytes = stat.map_err(self.io("look at", &stored.file))?.len;
+                match runs.last_mut() {
+                    Some(run) if run.span.last.next(size) == name => {
+                        run.span.last = name;
+                        run.span.segments += 1;
+                        run.stored_bytes += bytes;
+                    }
+                    Some(run) if run.span.last == name => {}
+                    _ => runs.push(Run {
+                        span: Span {
+                            first: name,
+                            last: name,
+                            segments: 1,
+                        },
+                        stored_bytes: bytes,
+                    }),
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The timelines whose histories are there, ascending.
+    pub fn histories(&self) -> Result<Vec<Timeline>, Error> {
+        let mut found: Vec<_> = self
+            .names(Path::new(""))?
+            .into_iter()
+            .filter_map(|stored| match stored.name {
+                WalName::History(timeline) => Some(timeline),
+                _ => None,
+            })
+            .collect();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// The segments that a replay from `start` to `end` on the way of `history` needs and the archive lacks.
+    ///
+    /// The segment that a timeline was left in counts as there on either timeline, as far as the replay stays on it:
+    /// the later one's begins with a copy of the earlier one's. `.partial` files do not count: no server asks for them.
+    ///
+    /// Errors: `NotAnArchive`, `Io`.
+    pub fn missing(&self, history: &History, start: Lsn, end: Lsn) -> Result<Vec<Span>, Error> {
+        let size = self.identified()?.segment_size;
+        let segment_of = |lsn: Lsn| Lsn(lsn.0 / size.bytes() * size.bytes());
+        let mut have: Option<(u32, HashSet<SegmentName>)> = None;
+        let mut missing: Vec<Span> = Vec::new();
+        let mut at = segment_of(start);
+        while at < end {
+            let next = Lsn(at.0.saturating_add(size.bytes()));
+            // The bytes needed of this segment end here.
+            let needed = next.min(end);
+            let high = (at.0 >> 32) as u32;
+            if have.as_ref().is_none_or(|(of, _)| *of != high) {
+                have = Some((high, self.segments_in(history, high)?));
+            }
+            let found = have.as_ref().is_some_and(|(_, names)| {
+                ways(history).any(|(timeline, begin, left)| {
+                    segment_of(begin) <= at
+                        && needed <= left
+                        && names.contains(&SegmentName::holding(timeline, at, size))
+                })
+            });
+            if !found {
+                let timeline = history.timeline_at(Lsn(needed.0 - 1));
+                let name = SegmentName::holding(timeline, at, size);
+                match missing.last_mut() {
+                    Some(span) if span.last.next(size) == name => {
+                        span.last = name;
+                        span.segments += 1;
+                    }
+                    _ => missing.push(Span {
+                        first: name,
+                        last: name,
+                        segments: 1,
+                    }),
+                }
+            }
+            if next.0 == u64::MAX {
+                break;
+            }
+            at = next;
+        }
+        Ok(missing)
+    }
+
+    /// The segments of the history's timelines in one directory each.
+    fn segments_in(&self, history: &History, high: u32) -> Result<HashSet<SegmentName>, Error> {
+        let mut names = HashSet::new();
+        for (timeline, ..) in ways(history) {
+            for stored in self.files(timeline, high)? {
+                if let WalName::Segment(name) = stored.name {
+                    names.insert(name);
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// The first segment behind `name` on its timeline.
+    pub fn later(&self, name: SegmentName) -> Result<Option<SegmentName>, Error> {
+        for (timeline, high) in self.directories()? {
+            if timeline != name.timeline || high < name.high {
+                continue;
+            }
+            for stored in self.files(timeline, high)? {
+                match stored.name {
+                    WalName::Segment(found) if found > name => return Ok(Some(found)),
+                    _ => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes the segments that end at or before `keep`, on every timeline, with their backup marks and partial
+    /// files; oldest first, so that an interruption leaves no gap. Histories stay: they are tiny, and lead to every
+    /// later place.
+    ///
+    /// Errors: `NotAnArchive`, `Io`. What was removed before stays removed.
+    pub fn remove_before(&self, keep: Lsn) -> Result<Removed, Error> {
+        let size = self.identified()?.segment_size;
+        let mut directories = self.directories()?;
+        directories.sort_by_key(|(timeline, high)| (*high, *timeline));
+        let mut removed = Removed::default();
+        for (timeline, high) in directories {
+            if u64::from(high) << 32 >= keep.0 {
+                break;
+            }
+            let place = directory(timeline, high);
+            let place = Path::new(&place);
+            let mut kept = false;
+            for stored in self.files(timeline, high)? {
+                let ends = |name: SegmentName| name.start(size).0.checked_add(size.bytes());
+                let old = stored.name.segment().and_then(ends);
+                if old.is_none_or(|end| end > keep.0) {
+                    kept = true;
+                    continue;
+                }
+                let stat = self.dir.stat(&stored.file);
+                let bytes = stat.map_err(self.io("look at", &stored.file))?.len;
+                match self.dir.remove_file(&stored.file) {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                    done => done.map_err(self.io("remove", &stored.file))?,
+                }
+                removed.files += 1;
+                removed.stored_bytes += bytes;
+            }
+            let synced = self.dir.sync(place);
+            synced.map_err(self.io("sync", place))?;
+            if !kept {
+                // Not empty: another process writes there, or somebody keeps other files in it.
+                let _stays = self.dir.remove_dir(place);
+            }
+        }
+        self.dir
+            .sync(Path::new(""))
+            .map_err(self.io("sync", Path::new("")))?;
+        Ok(removed)
+    }
+
+    fn io(&self, action: &'static str, below: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+        Error::io(action, self.path().join(below))
+    }
+
+    /// The directories of segments, ascending by timeline and place.
+    fn directories(&self) -> Result<Vec<(Timeline, u32)>, Error> {
+        let mut found = Vec::new();
+        let here = || self.io("list", Path::new(""));
+        for name in self.dir.list().map_err(here())? {
+            let name = name.map_err(here())?;
+            let part = |range| {
+                let digits: &str = name.to_str()?.get(range)?;
+                u32::from_str_radix(digits, 16).ok()
+            };
+            if name.len() == 16
+                && let (Some(timeline), Some(high)) =
+                    (part(0..8).and_then(Timeline::new), part(8..16))
+                && name.to_str() == Some(&directory(timeline, high))
+            {
+                found.push((timeline, high));
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// The files of one directory of segments, ascending; none when there is no such directory.
+    fn files(&self, timeline: Timeline, high: u32) -> Result<Vec<Stored>, Error> {
+        let place = directory(timeline, high);
+        let mut files = self.names(Path::new(&place))?;
+        files.retain(|f| {
+            f.name
+                .segment()
+                .is_some_and(|s| (s.timeline, s.high) == (timeline, high))
+        });
+        Ok(files)
+    }
+
+    /// The archived files in a directory; what has no name of the archive's is passed over.
+    fn names(&self, place: &Path) -> Result<Vec<Stored>, Error> {
+        let dir = match self.dir.dir(place) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(self.io("open", place)(e)),
+        };
+        let mut files = Vec::new();
+        for name in dir.list().map_err(self.io("list", place))? {
+            let name = name.map_err(self.io("list", place))?;
+            let parsed = name
+                .to_str()
+                .filter(|n| !n.ends_with(staged::ENDING))
+                .and_then(|n| n.rsplit_once('.'))
+                .filter(|(_, ending)| ENDINGS.contains(ending))
+                .and_then(|(stem, _)| stem.parse().ok());
+            if let Some(parsed) = parsed {
+                files.push(Stored {
+                    name: parsed,
+                    file: place.join(&name),
+                });
+            }
+        }
+        files.sort_by_key(|f| (f.name.segment(), f.name));
+        Ok(files)
+    }
+}
+
+/// The timelines of a history, with where each begins and is left, oldest first.
+fn ways(history: &History) -> impl Iterator<Item = (Timeline, Lsn, Lsn)> {
+    let begins = std::iter::once(Lsn(0)).chain(history.forks().iter().map(|f| f.end));
+    let ends = history.forks().iter().map(|f| (f.timeline, f.end));
+    let last = std::iter::once((history.timeline(), Lsn(u64::MAX)));
+    begins
+        .zip(ends.chain(last))
+        .map(|(begin, (timeline, end))| (timeline, begin, end))
+}

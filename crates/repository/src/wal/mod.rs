@@ -1,0 +1,30 @@
+//! The WAL archive: one file for each segment, in a standard container, below one directory for each cluster.
+//!
+//! ```text
+//! DIR/longshore-wal                              whose log this is
+//! DIR/00000002.history.gz
+//! DIR/0000000100000016/0000000100000016000000B3.gz
+//! ```
+//!
+//! The archive is its only state: what is in it is proven by it, there is no list beside it and no spool between
+//! PostgreSQL and it. `docs/postgres-wal.md` describes the files and the commands.
+//!
+//! Invariants
+//! - A file has its name only when it is whole and durable; success is told only when the name is durable, too.
+//! - No file is ever replaced. The same bytes again are taken for what they are, others are refused.
+//! - Only segments of the cluster in the identity file, with its segment size, under their own names, get in.
+
+mod ahead;
+mod archive;
+mod error;
+mod identity;
+mod list;
+pub mod object;
+mod read;
+mod staged;
+
+pub use ahead::{Ahead, PgWal, Reach, Turn};
+pub use archive::{Form, IDENTITY_NAME, Outgoing, Pushed, WalArchive};
+pub use error::Error;
+pub use identity::Identity;
+pub use list::{Removed, Run, Span};

@@ -1,0 +1,200 @@
+//! Goal: success that was told holds whatever happens next, and no fault leaves a file that looks whole and is not.
+//! Method: a simulated disk that loses power, space or single calls at every step in turn.
+
+use std::path::Path;
+
+use longshore_io::{Fault, Op, SimDisk};
+use longshore_repository::wal::{Error, Pushed};
+
+use super::support::*;
+
+/// Two segments and a history go in, one after the other; gives how many were reported as stored.
+fn run(disk: &SimDisk) -> Result<usize, (usize, Error)> {
+    let files = files();
+    for (done, (name, bytes)) in files.iter().enumerate() {
+        let result = archive(disk).and_then(|archive| {
+            let out = opened(disk, *name).map_err(|source| Error::Io {
+                action: "open",
+                path: Path::new(WAL).into(),
+                source,
+            })?;
+            archive.push(&out, &form(longshore_codec::Algorithm::Zstd), &*clock())
+        });
+        if let Err(e) = result {
+            return Err((done, e));
+        }
+        assert_eq!(
+            bytes.len(),
+            disk.read_file(Path::new(WAL).join(name.to_string()))
+                .unwrap()
+                .len()
+        );
+    }
+    Ok(files.len())
+}
+
+fn files() -> Vec<(longshore_pg::wal::WalName, Vec<u8>)> {
+    vec![
+        (name(1, 3), segment(1, 3, 3)),
+        (name(1, 4096), segment(1, 4096, 4)),
+        ("00000002.history".parse().unwrap(), b"1\t1/0\tx\n".to_vec()),
+    ]
+}
+
+fn prepared(seed: u64) -> SimDisk {
+    let disk = disk(seed);
+    for (name, bytes) in files() {
+        disk.write_file(Path::new(WAL).join(name.to_string()), &bytes)
+            .unwrap();
+    }
+    disk
+}
+
+/// Each file is whole or not there; those that were reported are there; and all go in at the next try.
+fn check(disk: &SimDisk, reported: usize, at: &str) {
+    for (number, (name, bytes)) in files().iter().enumerate() {
+        match fetch(disk, *name) {
+            Ok(found) => assert!(&found == bytes, "{at}: {name} has other bytes"),
+            Err(Error::Missing { .. }) => assert!(number >= reported, "{at}: {name} is lost"),
+            Err(e) => panic!("{at}: {name}: {e}"),
+        }
+    }
+    assert_eq!(run(disk).unwrap_or_else(|(_, e)| panic!("{at}: {e}")), 3);
+    for (name, bytes) in files() {
+        assert!(fetch(disk, name).unwrap() == bytes, "{at}: {name}");
+    }
+    assert_eq!(leftovers(disk), [] as [&Path; 0], "{at}");
+}
+
+#[test]
+fn a_power_cut_at_any_step_loses_nothing_that_was_reported() {
+    let whole = prepared(1);
+    assert_eq!(run(&whole).unwrap(), 3);
+    let steps = whole.steps();
+    assert!(steps > 30, "{steps} steps");
+    for step in 0..=steps {
+        let disk = prepared(step);
+        disk.cut_power_at(step);
+        let reported = run(&disk).unwrap_or_else(|(done, _)| done);
+        for (i, image) in disk.images(6).iter().enumerate() {
+            check(image, reported, &format!("step {step}, image {i}"));
+        }
+    }
+}
+
+/// A crash of the process only: what the system has, it keeps, and the abandoned file is nobody's.
+#[test]
+fn a_process_killed_at_any_step_is_followed_by_a_clean_retry_and_a_power_cut_then_loses_nothing() {
+    let whole = prepared(1);
+    run(&whole).unwrap();
+    for step in 0..whole.steps() {
+        let disk = prepared(step);
+        // Every call fails from here on: what is undone stays undone, as after a kill.
+        disk.inject(Fault::errno(libc_eio()).from_step(step));
+        let _killed = run(&disk);
+        disk.heal();
+        assert_eq!(
+            run(&disk).unwrap_or_else(|(_, e)| panic!("step {step}: {e}")),
+            3
+        );
+        // The retry may have found the file of the killed one: its success must hold all the same.
+        for (i, image) in disk.images(4).iter().enumerate() {
+            check(image, 3, &format!("step {step}, image {i}"));
+        }
+    }
+}
+
+fn libc_eio() -> i32 {
+    5
+}
+
+const ENOSPC: i32 = 28;
+
+#[test]
+fn any_call_that_fails_once_is_an_error_and_the_next_try_succeeds() {
+    for op in [
+        Op::Open,
+        Op::Read,
+        Op::Stat,
+        Op::Create,
+        Op::Write,
+        Op::Sync,
+        Op::CreateDir,
+        Op::Rename,
+        Op::SyncDir,
+    ] {
+        for passes in 0..12 {
+            let disk = prepared(passes);
+            disk.inject(Fault::errno(ENOSPC).on(op).nth(passes + 1).times(1));
+            let reported = run(&disk).unwrap_or_else(|(done, _)| done);
+            disk.heal();
+            check(&disk, reported, &format!("{op:?} {passes}"));
+        }
+    }
+}
+
+#[test]
+fn short_writes_are_completed() {
+    let disk = prepared(3);
+    disk.inject(Fault::short_write());
+    assert_eq!(run(&disk).unwrap(), 3);
+    check(&disk, 3, "short writes");
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_leaves_nothing_and_room_mends_it() {
+    let disk = SimDisk::new(5);
+    disk.mount(ARCHIVE).unwrap();
+    for (name, bytes) in files() {
+        disk.write_file(Path::new(WAL).join(name.to_string()), &bytes)
+            .unwrap();
+    }
+    disk.set_capacity(ARCHIVE, 32 << 10).unwrap();
+    let (done, error) = run(&disk).unwrap_err();
+    assert_eq!(done, 0);
+    assert!(
+        matches!(&error, Error::Io { source, .. } if source.raw_os_error() == Some(ENOSPC)),
+        "{error}"
+    );
+    assert!(error.hint().contains("make room"));
+    assert_eq!(leftovers(&disk), [] as [&Path; 0]);
+    disk.heal();
+    check(&disk, 0, "after room was made");
+}
+
+#[test]
+fn a_file_that_somebody_writes_is_waited_for_and_an_abandoned_one_is_not() {
+    let disk = prepared(1);
+    let (name, bytes) = files().remove(0);
+    // Abandoned: nobody holds its lock.
+    disk.write_file(
+        Path::new(ARCHIVE).join(format!("0000000100000000/{name}.tmp")),
+        b"half",
+    )
+    .unwrap();
+    assert!(matches!(
+        push(&disk, name, &bytes),
+        Ok(Pushed::Stored { .. })
+    ));
+    // Held: the simulated clock makes the wait short.
+    use longshore_io::{OpenHow, Storage};
+    let (name, bytes) = files().remove(1);
+    disk.write_file(
+        Path::new(ARCHIVE).join(format!("0000000100000001/{name}.tmp")),
+        b"half",
+    )
+    .unwrap();
+    let dir = disk
+        .dir(&Path::new(ARCHIVE).join("0000000100000001"))
+        .unwrap();
+    let held = dir
+        .open(Path::new(&format!("{name}.tmp")), OpenHow::ReadWrite)
+        .unwrap();
+    assert!(held.try_lock().unwrap());
+    assert!(matches!(push(&disk, name, &bytes), Err(Error::Busy { .. })));
+    drop(held);
+    assert!(matches!(
+        push(&disk, name, &bytes),
+        Ok(Pushed::Stored { .. })
+    ));
+}

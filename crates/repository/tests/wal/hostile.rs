@@ -1,0 +1,175 @@
+//! Goal: no bytes in the archive, by accident or on purpose, give a wrong segment, a panic or a large allocation.
+
+use std::path::Path;
+
+use longshore_codec::Algorithm;
+use longshore_media::Container;
+use longshore_media::record::Kind;
+use longshore_pg::wal::SegmentHeader;
+use longshore_repository::wal::Error;
+use longshore_repository::wal::object::{End, Head, Row};
+
+use super::support::*;
+
+#[test]
+fn a_changed_byte_anywhere_is_found() {
+    for algorithm in Algorithm::ALL {
+        let disk = disk(1);
+        let bytes = segment_of(SYSTEM, 1, 3, 3, 3);
+        let out = outgoing(&disk, name(1, 3), &bytes);
+        archive(&disk)
+            .unwrap()
+            .push(&out, &form(algorithm), &*clock())
+            .unwrap();
+        let path = stored(&disk, name(1, 3));
+        let whole = disk.read_file(&path).unwrap();
+        // Everything at the ends, samples between them.
+        let step = (whole.len() / 400).max(1);
+        let ends = (0..200).chain(whole.len().saturating_sub(200)..whole.len());
+        for at in ends
+            .chain((0..whole.len()).step_by(step))
+            .filter(|at| *at < whole.len())
+        {
+            let mut changed = whole.clone();
+            changed[at] ^= 1 << (at % 8);
+            disk.write_file(&path, &changed).unwrap();
+            match fetch(&disk, name(1, 3)) {
+                Err(Error::Damaged { .. } | Error::Newer { .. }) => {}
+                Err(e) => panic!("{algorithm}, byte {at}: {e}"),
+                Ok(_) => panic!("{algorithm}, byte {at}: nobody noticed"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_ends_early_or_late_is_refused_wherever_it_ends() {
+    for algorithm in Algorithm::ALL {
+        let disk = disk(1);
+        let bytes = segment(1, 3, 3);
+        let out = outgoing(&disk, name(1, 3), &bytes);
+        archive(&disk)
+            .unwrap()
+            .push(&out, &form(algorithm), &*clock())
+            .unwrap();
+        let path = stored(&disk, name(1, 3));
+        let whole = disk.read_file(&path).unwrap();
+        let step = (whole.len() / 300).max(1);
+        for len in (0..100)
+            .chain((0..whole.len()).step_by(step))
+            .chain([whole.len() - 1])
+        {
+            disk.write_file(&path, &whole[..len]).unwrap();
+            let refused = fetch(&disk, name(1, 3)).unwrap_err();
+            assert!(
+                matches!(refused, Error::Damaged { .. }),
+                "{algorithm}, {len} bytes: {refused}"
+            );
+        }
+        disk.write_file(&path, &[&whole[..], b"\0"].concat())
+            .unwrap();
+        assert!(fetch(&disk, name(1, 3)).is_err());
+        // And a push does not take the damaged file for the segment.
+        assert!(push(&disk, name(1, 3), &bytes).is_err());
+    }
+}
+
+#[test]
+fn a_file_under_another_name_is_refused() {
+    let disk = disk(1);
+    push(&disk, name(1, 3), &segment(1, 3, 3)).unwrap();
+    let bytes = disk.read_file(stored(&disk, name(1, 3))).unwrap();
+    let path = Path::new(ARCHIVE).join(format!("0000000100000000/{}.gz", name(1, 4)));
+    disk.write_file(path, &bytes).unwrap();
+    let refused = fetch(&disk, name(1, 4)).unwrap_err();
+    assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+}
+
+fn head() -> Head {
+    Head {
+        system: SYSTEM,
+        plain_len: SEGMENT as u32,
+        block_bytes: 1 << 18,
+        segment_bytes: SEGMENT as u32,
+        magic: 0xd110,
+        algorithm: Algorithm::Zstd,
+        unfinished: false,
+        name: name(1, 3),
+    }
+}
+
+/// `LONGSHORE_MUTATION_SECONDS` and `LONGSHORE_MUTATION_SEED` make longer and other runs.
+#[test]
+fn records_changed_at_random_with_right_checksums_are_refused_or_read_without_harm() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
+    let seconds = number("LONGSHORE_MUTATION_SECONDS");
+    let mut random = Random(number("LONGSHORE_MUTATION_SEED").unwrap_or(1) | 1);
+    let clock = host_clock();
+    let start = longshore_io::Clock::now(&clock);
+    let mut rounds = 0u64;
+    loop {
+        let over = match seconds {
+            Some(s) => (longshore_io::Clock::now(&clock) - start).as_secs() >= s,
+            None => rounds >= 60_000,
+        };
+        if over {
+            break;
+        }
+        rounds += 1;
+        let mut body = head().encode();
+        let end = End {
+            head_crc: longshore_io::crc32c(&body),
+            plain_crc: 1,
+            rows: vec![
+                Row {
+                    stored_len: 9,
+                    plain_crc: 2,
+                    stored_crc: 3
+                };
+                4
+            ],
+        };
+        for _ in 0..=random.below(4) {
+            let at = random.below(body.len() as u64) as usize;
+            match random.below(3) {
+                0 => body[at] = random.next() as u8,
+                1 => body.truncate(at.max(1)),
+                _ => body.insert(at, random.next() as u8),
+            }
+        }
+        let container =
+            [Container::Gzip, Container::Zstd, Container::Lz4][random.below(3) as usize];
+        let mut framed = container.preamble().to_vec();
+        container.append(Kind::Wal, &body, &mut framed);
+        if let Ok(head) = Head::parse(&framed) {
+            assert_eq!(head.encode(), body, "two spellings of one head");
+            assert!(head.blocks() <= 1324 && head.len_after() < 16_384);
+        }
+        let mut body = end.encode();
+        for _ in 0..=random.below(4) {
+            let at = random.below(body.len() as u64) as usize;
+            match random.below(3) {
+                0 => body[at] = random.next() as u8,
+                1 => body.truncate(at.max(1)),
+                _ => body.insert(at, random.next() as u8),
+            }
+        }
+        let mut framed = Vec::new();
+        Container::Zstd.append(Kind::WalEnd, &body, &mut framed);
+        let len = random.below(1 << 20);
+        if let Ok(end) = End::parse(&head(), &framed, len) {
+            assert_eq!(end.encode(), body);
+        }
+        // And the server's own header.
+        let mut page = segment_of(SYSTEM, 1, 3, 1, 1);
+        page.truncate(64);
+        for _ in 0..=random.below(6) {
+            let at = random.below(64) as usize;
+            page[at] = random.next() as u8;
+        }
+        if let Ok(header) = SegmentHeader::parse(&page) {
+            assert!(header.start.0 % header.segment_size.bytes() == 0);
+            assert!(header.page_bytes <= 1 << 16);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Goal: what is there, what is missing and what may go is told as a list in memory would tell it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use longshore_io::SimDisk;
+use longshore_pg::wal::{History, WalName};
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
+use longshore_repository::wal::Span;
+use proptest::prelude::*;
+
+use super::support::*;
+
+fn timeline(n: u32) -> Timeline {
+    Timeline::new(n).unwrap()
+}
+
+fn segment_name(line: u32, number: u64) -> SegmentName {
+    name(line, number).segment().unwrap()
+}
+
+/// An archive that has files of these names; only names are looked at.
+fn with(names: impl IntoIterator<Item = WalName>) -> SimDisk {
+    let disk = disk(1);
+    push(&disk, name(9, 0), &segment(9, 0, 1)).unwrap();
+    let real = disk.read_file(stored(&disk, name(9, 0))).unwrap();
+    for name in names {
+        let path = match name.segment() {
+            Some(s) => format!("{:08X}{:08X}/{name}.gz", s.timeline.number(), s.high),
+            None => format!("{name}.gz"),
+        };
+        disk.write_file(Path::new(ARCHIVE).join(path), &real)
+            .unwrap();
+    }
+    disk
+}
+
+fn spans(spans: &[Span]) -> Vec<(String, String, u64)> {
+    let text = |s: &Span| (s.first.to_string(), s.last.to_string(), s.segments);
+    spans.iter().map(text).collect()
+}
+
+#[test]
+fn runs_are_unbroken_stretches_over_directories() {
+    let partial = WalName::Partial(segment_name(1, 4098));
+    let names = [4094, 4095, 4096, 4099].map(|n| name(1, n));
+    let disk = with(names.into_iter().chain([partial, name(2, 4096)]));
+    disk.write_file(Path::new(ARCHIVE).join("0000000100000001/other.gz"), b"x")
+        .unwrap();
+    disk.write_file(
+        Path::new(ARCHIVE).join("0000000100000001/000000010000000100000004.gz.tmp"),
+        b"x",
+    )
+    .unwrap();
+    let runs = archive(&disk).unwrap().runs().unwrap();
+    let found: Vec<_> = runs.iter().map(|r| r.span).collect();
+    let expected = [(1, 4094, 4096), (1, 4099, 4099), (2, 4096, 4096), (9, 0, 0)];
+    let expected = expected.map(|(line, first, last)| Span {
+        first: segment_name(line, first),
+        last: segment_name(line, last),
+        segments: last - first + 1,
+    });
+    assert_eq!(found, expected);
+    assert_eq!(runs[0].stored_bytes, 3 * runs[1].stored_bytes);
+}
+
+#[test]
+fn a_replay_over_a_promotion_needs_each_segment_on_the_timeline_that_covers_it() {
+    // Timeline 1 was left in the middle of segment 5.
+    let text = format!("1\t{}\tx\n", Lsn(5 * SEGMENT as u64 + 1000));
+    let history = History::parse(timeline(2), text.as_bytes()).unwrap();
+    let end = Lsn(8 * SEGMENT as u64);
+    let start = Lsn(3 * SEGMENT as u64 + 40);
+    let disk = with([name(1, 3), name(1, 4), name(2, 5), name(2, 6), name(2, 7)]);
+    assert_eq!(
+        archive(&disk)
+            .unwrap()
+            .missing(&history, start, end)
+            .unwrap(),
+        []
+    );
+    // Segment 5 of timeline 1 does not hold what was written after the promotion.
+    let disk = with([name(1, 3), name(1, 5), name(2, 6), name(1, 7)]);
+    let missing = archive(&disk)
+        .unwrap()
+        .missing(&history, start, end)
+        .unwrap();
+    let text = |n: WalName| n.to_string();
+    assert_eq!(
+        spans(&missing),
+        [
+            (text(name(1, 4)), text(name(1, 4)), 1),
+            (text(name(2, 5)), text(name(2, 5)), 1),
+            (text(name(2, 7)), text(name(2, 7)), 1),
+        ]
+    );
+    // A replay that ends before the promotion does not need timeline 2.
+    let before = Lsn(5 * SEGMENT as u64 + 900);
+    let missing = archive(&disk)
+        .unwrap()
+        .missing(&history, Lsn(5 * SEGMENT as u64), before)
+        .unwrap();
+    assert_eq!(missing, []);
+}
+
+#[test]
+fn later_segments_tell_a_gap_from_the_end() {
+    let disk = with([name(1, 3), name(1, 5), name(1, 9000), name(2, 4)]);
+    let later = |line, number| {
+        archive(&disk)
+            .unwrap()
+            .later(segment_name(line, number))
+            .unwrap()
+    };
+    assert_eq!(later(1, 4), Some(segment_name(1, 5)));
+    assert_eq!(later(1, 5), Some(segment_name(1, 9000)));
+    assert_eq!(later(1, 9000), None);
+    assert_eq!(later(2, 4), None);
+    assert_eq!(later(3, 0), None);
+}
+
+#[test]
+fn removing_keeps_what_holds_the_place_and_everything_behind_it_and_histories() {
+    let history: WalName = "00000002.history".parse().unwrap();
+    let mark = WalName::Backup(segment_name(1, 3), 0x28);
+    let partial = WalName::Partial(segment_name(1, 4));
+    let names = (3..4100).map(|n| name(1, n));
+    let disk = with(names.chain([history, mark, partial, name(2, 4), name(2, 4097)]));
+    let archive = archive(&disk).unwrap();
+    let removed = archive
+        .remove_before(Lsn(4097 * SEGMENT as u64 + 5))
+        .unwrap();
+    // Of timeline 9 there was segment 0.
+    assert_eq!(removed.files, 4094 + 2 + 1 + 1);
+    let left: Vec<_> = archive
+        .runs()
+        .unwrap()
+        .iter()
+        .map(|r| (r.span.first, r.span.last))
+        .collect();
+    let one = segment_name;
+    assert_eq!(
+        left,
+        [(one(1, 4097), one(1, 4099)), (one(2, 4097), one(2, 4097))]
+    );
+    assert_eq!(archive.histories().unwrap(), [timeline(2)]);
+    let gone = Path::new(ARCHIVE).join("0000000100000000");
+    assert!(
+        !disk.paths().contains(&gone),
+        "an empty directory goes, too"
+    );
+    assert_eq!(
+        archive
+            .remove_before(Lsn(4097 * SEGMENT as u64 + 5))
+            .unwrap()
+            .files,
+        0
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn gaps_agree_with_a_list(
+        numbers in prop::collection::btree_set(4070u64..4130, 0..60),
+        start in 4070 * SEGMENT as u64..4130 * SEGMENT as u64,
+        len in 1u64..70 * SEGMENT as u64,
+    ) {
+        let disk = with(numbers.iter().map(|n| name(1, *n)));
+        let archive = archive(&disk).unwrap();
+        let end = start + len;
+        let missing = archive.missing(&History::first(timeline(1)), Lsn(start), Lsn(end)).unwrap();
+        let needed: BTreeSet<u64> = (start / SEGMENT as u64..=(end - 1) / SEGMENT as u64).collect();
+        let expected: Vec<u64> = needed.difference(&numbers).copied().collect();
+        let size = SegmentSize::new(SEGMENT as u64).unwrap();
+        let mut found = Vec::new();
+        for span in &missing {
+            let mut at = span.first;
+            for _ in 0..span.segments {
+                found.push(at.start(size).0 / SEGMENT as u64);
+                at = at.next(size);
+            }
+            prop_assert_eq!(found.last().copied(), Some(span.last.start(size).0 / SEGMENT as u64));
+        }
+        prop_assert_eq!(&found, &expected);
+        // The spans are as long as they can be.
+        for pair in missing.windows(2) {
+            prop_assert!(pair[0].last.next(size) != pair[1].first);
+        }
+    }
+}

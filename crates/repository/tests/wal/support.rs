@@ -1,0 +1,150 @@
+//! Segments made by the layout of `access/xlog_internal.h`, and archives on simulated disks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_codec::{Algorithm, Level};
+use longshore_io::{Clock, HostClock, OpenHow, SimClock, SimDisk, Storage};
+use longshore_pg::wal::WalName;
+use longshore_repository::wal::{Error, Form, Outgoing, Pushed, WalArchive};
+
+pub const SYSTEM: u64 = 7_575_086_021_411_873_849;
+pub const SEGMENT: usize = 1 << 20;
+pub const PAGE: usize = 8192;
+pub const ARCHIVE: &str = "/archive";
+pub const WAL: &str = "/data/pg_wal";
+/// PostgreSQL 15.
+const MAGIC: u16 = 0xd110;
+
+/// xorshift64*: one seed is one run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// The segment `timeline`/`number` of a cluster: `pages` pages of text and noise, zeros behind.
+pub fn segment_of(system: u64, timeline: u32, number: u64, pages: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random(2 * seed + 1);
+    let mut bytes = vec![0; SEGMENT];
+    for page in 0..pages {
+        let at = page * PAGE;
+        let body = &mut bytes[at..at + PAGE];
+        for piece in body.chunks_mut(64) {
+            if random.below(4) == 0 {
+                piece.iter_mut().for_each(|b| *b = random.next() as u8);
+            } else {
+                piece.fill(b'a' + random.below(20) as u8);
+            }
+        }
+        body[..2].copy_from_slice(&MAGIC.to_le_bytes());
+        body[2..4].copy_from_slice(&(if page == 0 { 2u16 } else { 0 }).to_le_bytes());
+        body[4..8].copy_from_slice(&timeline.to_le_bytes());
+        let place = number * SEGMENT as u64 + at as u64;
+        body[8..16].copy_from_slice(&place.to_le_bytes());
+        if page == 0 {
+            body[24..32].copy_from_slice(&system.to_le_bytes());
+            body[32..36].copy_from_slice(&(SEGMENT as u32).to_le_bytes());
+            body[36..40].copy_from_slice(&(PAGE as u32).to_le_bytes());
+        }
+    }
+    bytes
+}
+
+pub fn segment(timeline: u32, number: u64, seed: u64) -> Vec<u8> {
+    segment_of(SYSTEM, timeline, number, 20, seed)
+}
+
+pub fn name(timeline: u32, number: u64) -> WalName {
+    let (high, low) = (number / 4096, number % 4096);
+    let text = format!("{timeline:08X}{high:08X}{low:08X}");
+    text.parse().unwrap()
+}
+
+pub fn form(algorithm: Algorithm) -> Form {
+    Form {
+        algorithm,
+        level: Level::Low,
+        verify: false,
+    }
+}
+
+pub fn clock() -> Arc<dyn Clock> {
+    Arc::new(SimClock::new(0))
+}
+
+/// A disk with an empty archive.
+pub fn disk(seed: u64) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    disk.write_file(Path::new(ARCHIVE).join("lost+found/.keep"), b"")
+        .unwrap();
+    disk
+}
+
+/// Puts a file where the server would have it.
+pub fn outgoing(disk: &SimDisk, name: WalName, bytes: &[u8]) -> Outgoing {
+    let path = PathBuf::from(WAL).join(name.to_string());
+    disk.write_file(&path, bytes).unwrap();
+    opened(disk, name).unwrap()
+}
+
+/// The file as the server has it.
+pub fn opened(storage: &dyn Storage, name: WalName) -> std::io::Result<Outgoing> {
+    let file = storage
+        .dir(Path::new(WAL))?
+        .open(Path::new(&name.to_string()), OpenHow::Read)?;
+    Ok(Outgoing {
+        name,
+        path: Path::new(WAL).join(name.to_string()),
+        file,
+        system: None,
+    })
+}
+
+pub fn archive(storage: &dyn Storage) -> Result<WalArchive, Error> {
+    WalArchive::open(storage, Path::new(ARCHIVE))
+}
+
+pub fn push(disk: &SimDisk, name: WalName, bytes: &[u8]) -> Result<Pushed, Error> {
+    let out = outgoing(disk, name, bytes);
+    archive(disk)?.push(&out, &form(Algorithm::QatDeflate), &*clock())
+}
+
+/// The file as the archive gives it back.
+pub fn fetch(disk: &SimDisk, name: WalName) -> Result<Vec<u8>, Error> {
+    let to = Path::new("/restored");
+    disk.write_file(to.join("lost+found/.keep"), b"").unwrap();
+    let dir = disk.dir(to).unwrap();
+    archive(disk)?.fetch(name, &dir, to, "RECOVERYXLOG", &*clock())?;
+    Ok(disk.read_file(to.join("RECOVERYXLOG")).unwrap())
+}
+
+/// Where the archive has a file.
+pub fn stored(disk: &SimDisk, name: WalName) -> PathBuf {
+    let stem = format!("{name}.");
+    let found = disk.paths().into_iter().find(|p| {
+        let file = p.file_name().and_then(|f| f.to_str()).unwrap_or_default();
+        p.starts_with(ARCHIVE) && file.starts_with(&stem) && !file.ends_with(".tmp")
+    });
+    found.unwrap_or_else(|| panic!("{name} is not in the archive"))
+}
+
+/// Every regular file of the archive that is neither a finished one nor the identity.
+pub fn leftovers(disk: &SimDisk) -> Vec<PathBuf> {
+    let mut paths = disk.paths();
+    paths.retain(|p| p.starts_with(ARCHIVE) && p.to_string_lossy().ends_with(".tmp"));
+    paths
+}
+
+pub fn host_clock() -> HostClock {
+    HostClock
+}

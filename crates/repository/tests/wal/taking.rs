@@ -1,0 +1,321 @@
+//! Goal: what the archive takes it gives back, byte by byte; it takes nothing else, and replaces nothing.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use longshore_codec::Algorithm;
+use longshore_io::{Host, OpenHow, Storage};
+use longshore_pg::wal::{NotWal, WalName};
+use longshore_pg::{Lsn, Timeline};
+use longshore_repository::wal::{Error, Identity, Outgoing, Pushed, WalArchive};
+
+use super::support::*;
+
+const HISTORY: &[u8] = b"1\t0/5000110\tno recovery target specified\n";
+
+fn history_name() -> WalName {
+    "00000002.history".parse().unwrap()
+}
+
+#[test]
+fn every_algorithm_gives_back_what_it_took() {
+    for algorithm in Algorithm::ALL {
+        let disk = disk(1);
+        let partial = "000000010000000000000004.partial".parse().unwrap();
+        let mark = "000000010000000000000003.00000028.backup".parse().unwrap();
+        let files: Vec<(WalName, Vec<u8>)> = vec![
+            (name(1, 3), segment(1, 3, 3)),
+            (name(1, 4), segment_of(SYSTEM, 1, 4, SEGMENT / PAGE, 4)),
+            (partial, segment(1, 4, 5)),
+            (mark, b"START WAL LOCATION: 0/300028\n".to_vec()),
+            (history_name(), HISTORY.to_vec()),
+        ];
+        for (name, bytes) in &files {
+            let out = outgoing(&disk, *name, bytes);
+            let mut form = form(algorithm);
+            form.verify = true;
+            let archive = archive(&disk).unwrap();
+            let pushed = archive.push(&out, &form, &*clock()).unwrap();
+            assert!(matches!(
+                pushed,
+                Pushed::Stored {
+                    unfinished: false,
+                    ..
+                }
+            ));
+        }
+        for (name, bytes) in &files {
+            assert_eq!(&fetch(&disk, *name).unwrap(), bytes, "{name} {algorithm}");
+        }
+        let identity = archive(&disk).unwrap().identity().unwrap();
+        assert_eq!(
+            (identity.system, identity.segment_size.bytes()),
+            (SYSTEM, SEGMENT as u64)
+        );
+        assert_eq!(leftovers(&disk), [] as [&Path; 0]);
+    }
+}
+
+/// Runs a stock tool. A missing one is a failure where `LONGSHORE_REQUIRE_TOOLS` is set, and left out elsewhere.
+fn unpacked(tool: &str, path: &Path) -> Option<Vec<u8>> {
+    let mut command = Command::new(tool);
+    let command = command.arg("-dc").arg(path).stdin(Stdio::null());
+    match command.output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{tool}: {text}");
+            Some(output.stdout)
+        }
+        Err(e) if std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_none() => {
+            eprintln!("left out: {tool}: {e}");
+            None
+        }
+        Err(e) => panic!("{tool}: {e}"),
+    }
+}
+
+#[test]
+fn stock_tools_unpack_what_is_archived() {
+    let root = tempfile::tempdir().unwrap();
+    let source = root.path().join("source");
+    let bytes = segment(1, 7, 9);
+    std::fs::write(&source, &bytes).unwrap();
+    for (algorithm, tool, ending) in [
+        (Algorithm::QatDeflate, "gzip", "gz"),
+        (Algorithm::Zstd, "zstd", "zst"),
+        (Algorithm::Lz4, "lz4", "lz4"),
+        (Algorithm::None, "lz4", "lz4"),
+    ] {
+        let path = root.path().join(algorithm.name());
+        let dir = Host::new().create_dir_all(root.path()).unwrap();
+        Host::new().create_dir_all(&path).unwrap();
+        let out = Outgoing {
+            name: name(1, 7),
+            path: source.clone(),
+            file: dir.open(Path::new("source"), OpenHow::Read).unwrap(),
+            system: None,
+        };
+        let archive = WalArchive::open(&Host::new(), &path).unwrap();
+        archive.push(&out, &form(algorithm), &host_clock()).unwrap();
+        let stored = path
+            .join("0000000100000000")
+            .join(format!("{}.{ending}", name(1, 7)));
+        if let Some(out) = unpacked(tool, &stored) {
+            assert_eq!(out, bytes, "{tool}");
+        }
+    }
+}
+
+#[test]
+fn zeros_behind_a_switch_cost_next_to_nothing() {
+    let (short, long) = (disk(1), disk(1));
+    let size = |disk, pages| {
+        let bytes = segment_of(SYSTEM, 1, 3, pages, 3);
+        match push(disk, name(1, 3), &bytes).unwrap() {
+            Pushed::Stored { stored_bytes, .. } => stored_bytes,
+            Pushed::Already => panic!("it was not there"),
+        }
+    };
+    let (short, long) = (size(&short, 1), size(&long, SEGMENT / PAGE));
+    assert!(short < 8192 && long > 100_000, "{short} {long}");
+}
+
+#[test]
+fn the_same_again_is_success_and_other_bytes_are_refused() {
+    let disk = disk(1);
+    let bytes = segment(1, 3, 3);
+    let stored = push(&disk, name(1, 3), &bytes).unwrap();
+    assert!(matches!(stored, Pushed::Stored { .. }));
+    assert_eq!(push(&disk, name(1, 3), &bytes).unwrap(), Pushed::Already);
+    // With another algorithm it is still the same file.
+    let out = outgoing(&disk, name(1, 3), &bytes);
+    let again = archive(&disk)
+        .unwrap()
+        .push(&out, &form(Algorithm::Zstd), &*clock());
+    assert_eq!(again.unwrap(), Pushed::Already);
+    let mut other = bytes.clone();
+    other[100_000] ^= 1;
+    let refused = push(&disk, name(1, 3), &other).unwrap_err();
+    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+    assert_eq!(fetch(&disk, name(1, 3)).unwrap(), bytes);
+
+    push(&disk, history_name(), HISTORY).unwrap();
+    assert_eq!(
+        push(&disk, history_name(), HISTORY).unwrap(),
+        Pushed::Already
+    );
+    let other = [HISTORY, b"\n"].concat();
+    let refused = push(&disk, history_name(), &other).unwrap_err();
+    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+    assert_eq!(fetch(&disk, history_name()).unwrap(), HISTORY);
+}
+
+#[test]
+fn another_clusters_files_do_not_get_in() {
+    let disk = disk(1);
+    push(&disk, name(1, 3), &segment(1, 3, 3)).unwrap();
+    let before = disk.paths();
+    let strange = segment_of(SYSTEM + 1, 1, 4, 9, 1);
+    let refused = push(&disk, name(1, 4), &strange).unwrap_err();
+    assert!(matches!(refused, Error::OtherCluster { found, .. } if found == SYSTEM + 1));
+    let mut larger = segment(1, 4, 1);
+    larger[32..36].copy_from_slice(&(2 * SEGMENT as u32).to_le_bytes());
+    larger.resize(2 * SEGMENT, 0);
+    let refused = push(&disk, name(1, 4), &larger).unwrap_err();
+    assert!(
+        matches!(refused, Error::OtherSegmentSize { .. }),
+        "{refused}"
+    );
+    // A history does not tell its cluster; who hands it over does.
+    let mut out = outgoing(&disk, history_name(), HISTORY);
+    out.system = Some(SYSTEM + 1);
+    let archive = archive(&disk).unwrap();
+    let refused = archive
+        .push(&out, &form(Algorithm::Zstd), &*clock())
+        .unwrap_err();
+    assert!(matches!(refused, Error::OtherCluster { .. }), "{refused}");
+    out.system = Some(SYSTEM);
+    archive
+        .push(&out, &form(Algorithm::Zstd), &*clock())
+        .unwrap();
+    let mut paths = disk.paths();
+    paths.retain(|p| p.starts_with(ARCHIVE) && !before.contains(p));
+    assert_eq!(paths.len(), 1, "only the history came: {paths:?}");
+}
+
+#[test]
+fn what_is_not_the_segment_of_its_name_does_not_get_in() {
+    let refuse = |name: WalName, bytes: &[u8]| {
+        let disk = disk(1);
+        let refused = push(&disk, name, bytes).unwrap_err();
+        let paths = disk.paths();
+        let made = paths.iter().filter(|p| p.starts_with(ARCHIVE));
+        // Nothing but what was there, not even an identity.
+        assert_eq!(made.count(), 3, "{paths:?}");
+        refused
+    };
+    let good = segment(1, 3, 3);
+    let changed = |at: usize, to: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = to;
+        bytes
+    };
+    let not_wal = |e: Error, expected: NotWal| match e {
+        Error::NotWal { source, .. } => assert_eq!(source, expected),
+        e => panic!("{e}"),
+    };
+    not_wal(refuse(name(1, 3), &changed(0, 0x99)), NotWal::Magic(0xd199));
+    not_wal(refuse(name(1, 3), &vec![0; SEGMENT]), NotWal::Magic(0));
+    not_wal(refuse(name(1, 3), b""), NotWal::Short);
+    let other = |e: Error, expected: &str| match e {
+        Error::OtherSegment { what, .. } => assert_eq!(what, expected),
+        e => panic!("{e}"),
+    };
+    other(refuse(name(1, 3), &good[..SEGMENT - 1]), "length");
+    other(refuse(name(1, 4), &good), "place in the log");
+    other(refuse(name(1, 3), &changed(4, 2)), "timeline");
+    let e = refuse(history_name(), b"1\n");
+    assert!(matches!(e, Error::NotHistory { .. }), "{e}");
+}
+
+#[test]
+fn the_segment_a_promotion_fell_into_and_one_handed_over_too_early_are_taken_for_what_they_are() {
+    let disk = disk(1);
+    // Its first pages are still those of timeline 1.
+    assert!(push(&disk, name(2, 3), &segment(1, 3, 3)).is_ok());
+    let mut early = segment(1, 4, 4);
+    early[SEGMENT - PAGE..].copy_from_slice(&segment(1, 1, 1)[..PAGE]);
+    let pushed = push(&disk, name(1, 4), &early).unwrap();
+    assert!(matches!(
+        pushed,
+        Pushed::Stored {
+            unfinished: true,
+            ..
+        }
+    ));
+    assert_eq!(fetch(&disk, name(1, 4)).unwrap(), early);
+}
+
+#[test]
+fn of_several_that_push_one_name_one_stores_and_the_bytes_decide_over_the_others() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("archive");
+    let dir = Host::new().create_dir_all(&path).unwrap();
+    drop(dir);
+    let sources = Host::new().dir(root.path()).unwrap();
+    for seed in 0..4u64 {
+        std::fs::write(root.path().join(format!("{seed}")), segment(1, 3, seed / 2)).unwrap();
+    }
+    for round in 0..20u64 {
+        let name = name(1, 3);
+        let results: Vec<(u64, Result<Pushed, Error>)> = std::thread::scope(|scope| {
+            let pushes: Vec<_> = (0..4u64)
+                .map(|seed| {
+                    let (sources, path) = (Arc::clone(&sources), &path);
+                    scope.spawn(move || {
+                        let file = format!("{seed}");
+                        let out = Outgoing {
+                            name,
+                            path: file.clone().into(),
+                            file: sources.open(Path::new(&file), OpenHow::Read).unwrap(),
+                            system: None,
+                        };
+                        let archive = WalArchive::open(&Host::new(), path).unwrap();
+                        (
+                            seed,
+                            archive.push(&out, &form(Algorithm::Lz4), &host_clock()),
+                        )
+                    })
+                })
+                .collect();
+            pushes.into_iter().map(|p| p.join().unwrap()).collect()
+        });
+        let stored: Vec<u64> = results
+            .iter()
+            .filter(|(_, r)| matches!(r, Ok(Pushed::Stored { .. })))
+            .map(|(seed, _)| *seed)
+            .collect();
+        assert_eq!(stored.len(), 1, "round {round}: {results:?}");
+        for (seed, result) in &results {
+            let same = seed / 2 == stored[0] / 2;
+            match result {
+                Ok(_) => assert!(same, "round {round}: {results:?}"),
+                Err(Error::OtherContent { .. }) => assert!(!same, "round {round}: {results:?}"),
+                Err(e) => panic!("round {round}: {e}"),
+            }
+        }
+        std::fs::remove_dir_all(path.join("0000000100000000")).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_without_identity_is_no_archive_to_read_from() {
+    let disk = disk(1);
+    let refused = WalArchive::existing(&disk, Path::new(ARCHIVE)).unwrap_err();
+    assert!(matches!(refused, Error::NotAnArchive { .. }), "{refused}");
+    push(&disk, name(1, 3), &segment(1, 3, 3)).unwrap();
+    let archive = WalArchive::existing(&disk, Path::new(ARCHIVE)).unwrap();
+    assert_eq!(archive.identity().map(|i: Identity| i.system), Some(SYSTEM));
+    disk.write_file(Path::new(ARCHIVE).join("longshore-wal"), b"x")
+        .unwrap();
+    let refused = WalArchive::existing(&disk, Path::new(ARCHIVE)).unwrap_err();
+    assert!(
+        matches!(refused, Error::IdentityDamaged { .. }),
+        "{refused}"
+    );
+}
+
+#[test]
+fn histories_come_back_as_lines_of_timelines() {
+    let disk = disk(1);
+    push(&disk, name(1, 3), &segment(1, 3, 3)).unwrap();
+    push(&disk, history_name(), HISTORY).unwrap();
+    let archive = archive(&disk).unwrap();
+    let timeline = |n| Timeline::new(n).unwrap();
+    let history = archive.history(timeline(2)).unwrap();
+    assert_eq!(history.end_of(timeline(1)), Some(Lsn(0x500_0110)));
+    assert!(archive.history(timeline(1)).unwrap().forks().is_empty());
+    let missing = archive.history(timeline(3)).unwrap_err();
+    assert!(matches!(missing, Error::Missing { .. }), "{missing}");
+}

@@ -1,0 +1,483 @@
+//! The double's device: memory, streams, events, and what has been asked of them but not done yet.
+//!
+//! Invariants
+//! - A stream's work is done in order, and only when somebody waits for it, for an event behind it, or for another
+//!   stream that waits for it.
+//! - Every byte that work touches lies in one allocation; else the device is lost (`sticky`).
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use crate::script::{Ptx, Script, is_nth};
+
+pub const ILLEGAL_ADDRESS: i32 = 700;
+const OUT_OF_MEMORY: i32 = 2;
+const INVALID_HANDLE: i32 = 400;
+const NOT_READY: i32 = 600;
+const INVALID_CONTEXT: i32 = 201;
+const INVALID_VALUE: i32 = 1;
+
+/// What nobody has written yet.
+const RUBBISH: u8 = 0xdb;
+const ALIGN: usize = 256;
+
+/// Work in a stream.
+#[derive(Debug, Clone)]
+pub enum Work {
+    Copy {
+        to: u64,
+        from: u64,
+        len: usize,
+    },
+    Fill {
+        at: u64,
+        byte: u8,
+        len: usize,
+    },
+    /// Not before the other stream has done so much.
+    Wait {
+        stream: usize,
+        done: u64,
+    },
+    /// The event has been reached.
+    Mark {
+        event: usize,
+    },
+    Gather {
+        slots: u64,
+        slot: u64,
+        dense: u64,
+        table: u64,
+        chunks: u64,
+    },
+    Compress(Compress),
+    Checksum {
+        inputs: u64,
+        sizes: u64,
+        chunks: u64,
+        crcs: u64,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub struct Compress {
+    pub inputs: u64,
+    pub sizes: u64,
+    pub chunks: u64,
+    pub scratch: (u64, usize),
+    pub outputs: u64,
+    pub output_sizes: u64,
+    pub statuses: u64,
+    pub algorithm: i32,
+    pub slot: usize,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    queue: VecDeque<Work>,
+    queued: u64,
+    done: u64,
+    gone: bool,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Event {
+    /// Where it was recorded last.
+    at: Option<(usize, u64)>,
+    /// When it was reached, in pieces of work done by the whole device.
+    reached: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Device,
+    Pinned,
+}
+
+#[derive(Debug)]
+pub struct World {
+    pub script: Script,
+    calls: HashMap<String, u64>,
+    allocations: BTreeMap<u64, (usize, Kind)>,
+    streams: Vec<Stream>,
+    events: Vec<Event>,
+    sticky: Option<i32>,
+    work_done: u64,
+    chunks: u64,
+    checksums: u64,
+    released: bool,
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static RELEASED: Condvar = Condvar::new();
+
+pub struct Guard(MutexGuard<'static, Option<World>>);
+
+impl std::ops::Deref for Guard {
+    type Target = World;
+    fn deref(&self) -> &World {
+        self.0.as_ref().expect("made when locked")
+    }
+}
+
+impl std::ops::DerefMut for Guard {
+    fn deref_mut(&mut self) -> &mut World {
+        self.0.as_mut().expect("made when locked")
+    }
+}
+
+pub fn lock() -> Guard {
+    let mut world = WORLD.lock().unwrap_or_else(|broken| broken.into_inner());
+    world.get_or_insert_with(|| {
+        let text = std::env::var("LONGSHORE_DOUBLE_NVCOMP").unwrap_or_default();
+        World::new(Script::parse(&text).unwrap_or_else(|why| panic!("{why}")))
+    });
+    Guard(world)
+}
+
+std::thread_local! {
+    static CURRENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+pub fn set_current(current: bool) {
+    CURRENT.set(current);
+}
+
+/// Begins a call: what the script does to it, then the world. `Err` is what the call answers.
+pub fn enter(call: &str) -> Result<Guard, i32> {
+    let mut world = lock();
+    let n = world.calls.entry(call.to_owned()).or_default();
+    *n += 1;
+    let n = *n;
+    if let Some(ms) = world.script.delays.get(call).copied() {
+        drop(world);
+        std::thread::sleep(Duration::from_millis(ms));
+        world = lock();
+    }
+    if world.script.hangs.contains(&(call.to_owned(), n)) {
+        while !world.released {
+            let guard = RELEASED.wait(world.0);
+            world = Guard(guard.unwrap_or_else(|broken| broken.into_inner()));
+        }
+    }
+    if let Some(code) = world.sticky {
+        return Err(code);
+    }
+    let failure = world.script.failures.iter().find(|f| f.hits(call, n));
+    if let Some(code) = failure.map(|f| f.code) {
+        // These end the context.
+        if (700..800).contains(&code) || code == 214 {
+            world.sticky = Some(code);
+        }
+        return Err(code);
+    }
+    Ok(world)
+}
+
+/// As [`enter`], for calls that need the context on this thread.
+pub fn enter_current(call: &str) -> Result<Guard, i32> {
+    let world = enter(call)?;
+    if CURRENT.get() {
+        Ok(world)
+    } else {
+        Err(INVALID_CONTEXT)
+    }
+}
+
+/// Ends all hanging.
+pub fn release() {
+    lock().released = true;
+    RELEASED.notify_all();
+}
+
+fn layout(len: usize) -> Layout {
+    Layout::from_size_align(len.max(1), ALIGN).expect("a sane length")
+}
+
+impl World {
+    fn new(script: Script) -> World {
+        World {
+            script,
+            calls: HashMap::new(),
+            allocations: BTreeMap::new(),
+            streams: Vec::new(),
+            events: Vec::new(),
+            sticky: None,
+            work_done: 0,
+            chunks: 0,
+            checksums: 0,
+            released: false,
+        }
+    }
+
+    pub fn calls(&self, call: &str) -> u64 {
+        self.calls.get(call).copied().unwrap_or(0)
+    }
+
+    pub fn used(&self, kind: Kind) -> usize {
+        let of_kind = self.allocations.values().filter(|(_, k)| *k == kind);
+        of_kind.map(|(len, _)| len).sum()
+    }
+
+    pub fn memory(&self) -> (usize, usize) {
+        let all = self.script.memory_mib << 20;
+        (all.saturating_sub(self.used(Kind::Device)), all)
+    }
+
+    pub fn allocate(&mut self, len: usize, kind: Kind) -> Result<u64, i32> {
+        let taken = self.script.taken_mib << 20;
+        if kind == Kind::Device && len > self.memory().0.saturating_sub(taken) {
+            return Err(OUT_OF_MEMORY);
+        }
+        // SAFETY: the layout has at least one byte.
+        let start = unsafe { alloc(layout(len)) };
+        if start.is_null() {
+            return Err(OUT_OF_MEMORY);
+        }
+        // SAFETY: just allocated with this length.
+        unsafe { start.write_bytes(RUBBISH, len) };
+        self.allocations.insert(start as u64, (len, kind));
+        Ok(start as u64)
+    }
+
+    /// Freeing memory waits for all work, as the real driver does.
+    pub fn free(&mut self, start: u64, kind: Kind) -> Result<(), i32> {
+        for stream in 0..self.streams.len() {
+            self.run(stream, u64::MAX)?;
+        }
+        match self.allocations.remove(&start) {
+            Some((len, k)) if k == kind => {
+                // SAFETY: allocated with this layout, and forgotten now.
+                unsafe { dealloc(start as *mut u8, layout(len)) };
+                Ok(())
+            }
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    fn holds(&self, at: u64, len: usize, kind: Kind) -> bool {
+        let before = self.allocations.range(..=at).next_back();
+        before
+            .is_some_and(|(start, (held, k))| *k == kind && at - start + len as u64 <= *held as u64)
+    }
+
+    /// Copies start with a look at where they lead.
+    pub fn copy(
+        &mut self,
+        stream: usize,
+        to: u64,
+        from: u64,
+        len: usize,
+        inwards: bool,
+    ) -> Result<(), i32> {
+        let (to_kind, from_kind) = if inwards {
+            (Kind::Device, Kind::Pinned)
+        } else {
+            (Kind::Pinned, Kind::Device)
+        };
+        if !self.holds(to, len, to_kind) || !self.holds(from, len, from_kind) {
+            return Err(INVALID_VALUE);
+        }
+        self.queue(stream, Work::Copy { to, from, len })
+    }
+
+    pub fn queue(&mut self, stream: usize, work: Work) -> Result<(), i32> {
+        let stream = self.streams.get_mut(stream).filter(|s| !s.gone);
+        let stream = stream.ok_or(INVALID_HANDLE)?;
+        stream.queue.push_back(work);
+        stream.queued += 1;
+        Ok(())
+    }
+
+    pub fn new_stream(&mut self) -> usize {
+        self.streams.push(Stream::default());
+        self.streams.len() - 1
+    }
+
+    pub fn end_stream(&mut self, stream: usize) -> Result<(), i32> {
+        self.run(stream, u64::MAX)?;
+        self.streams[stream].gone = true;
+        Ok(())
+    }
+
+    pub fn new_event(&mut self) -> usize {
+        self.events.push(Event::default());
+        self.events.len() - 1
+    }
+
+    pub fn record(&mut self, event: usize, stream: usize) -> Result<(), i32> {
+        self.queue(stream, Work::Mark { event })?;
+        let queued = self.streams[stream].queued;
+        let event = self.events.get_mut(event).ok_or(INVALID_HANDLE)?;
+        *event = Event {
+            at: Some((stream, queued)),
+            reached: None,
+        };
+        Ok(())
+    }
+
+    pub fn wait(&mut self, stream: usize, event: usize) -> Result<(), i32> {
+        match self.events.get(event).ok_or(INVALID_HANDLE)?.at {
+            Some((other, done)) => {
+                let work = Work::Wait {
+                    stream: other,
+                    done,
+                };
+                self.queue(stream, work)
+            }
+            // As the real driver: an event that was never recorded is no reason to wait.
+            None => Ok(()),
+        }
+    }
+
+    pub fn reach(&mut self, event: usize) -> Result<(), i32> {
+        match self.events.get(event).ok_or(INVALID_HANDLE)?.at {
+            Some((stream, done)) => self.run(stream, done),
+            None => Ok(()),
+        }
+    }
+
+    /// Pieces of work between two events that were reached.
+    pub fn between(&self, start: usize, end: usize) -> Result<u64, i32> {
+        let reached = |event: usize| {
+            let event = self.events.get(event).ok_or(INVALID_HANDLE)?;
+            event.reached.ok_or(NOT_READY)
+        };
+        Ok(reached(end)?.saturating_sub(reached(start)?))
+    }
+
+    /// Does a stream's work until so much of it is done.
+    pub fn run(&mut self, stream: usize, until: u64) -> Result<(), i32> {
+        loop {
+            if let Some(code) = self.sticky {
+                return Err(code);
+            }
+            let this = self.streams.get_mut(stream).ok_or(INVALID_HANDLE)?;
+            if this.done >= until {
+                return Ok(());
+            }
+            let Some(work) = this.queue.pop_front() else {
+                return Ok(());
+            };
+            this.done += 1;
+            if let Work::Wait { stream, done } = work {
+                self.run(stream, done)?;
+            } else if self.perform(work).is_none() {
+                self.sticky = Some(ILLEGAL_ADDRESS);
+            }
+            self.work_done += 1;
+        }
+    }
+
+    /// `None` when it touches what is not allocated.
+    fn perform(&mut self, work: Work) -> Option<()> {
+        match work {
+            Work::Wait { .. } => {}
+            Work::Mark { event } => self.events[event].reached = Some(self.work_done),
+            Work::Copy { to, from, len } => {
+                let bytes = self.bytes(from, len)?.to_vec();
+                self.bytes_mut(to, len)?.copy_from_slice(&bytes);
+            }
+            Work::Fill { at, byte, len } => self.bytes_mut(at, len)?.fill(byte),
+            Work::Gather {
+                slots,
+                slot,
+                dense,
+                table,
+                chunks,
+            } => {
+                for i in 0..chunks {
+                    let first = u64::from(self.u32(table + 8 * i)?);
+                    let len = self.u32(table + 8 * i + 4)? as usize * 16;
+                    let bytes = self.bytes(slots + i * slot, len)?.to_vec();
+                    let shift = u64::from(self.script.ptx == Ptx::Wrong && first > 0) * 16;
+                    let to = dense + first * 16 - shift;
+                    self.bytes_mut(to, len)?.copy_from_slice(&bytes);
+                }
+            }
+            Work::Compress(compress) => self.compress(&compress)?,
+            Work::Checksum {
+                inputs,
+                sizes,
+                chunks,
+                crcs,
+            } => {
+                for i in 0..chunks {
+                    self.checksums += 1;
+                    let input = self.u64(inputs + 8 * i)?;
+                    let len = self.u64(sizes + 8 * i)? as usize;
+                    let wrong = u32::from(is_nth(self.script.crc, self.checksums));
+                    let crc = crc_fast::crc32_iso_hdlc(self.bytes(input, len)?) ^ wrong;
+                    self.write(crcs + 4 * i, &crc.to_le_bytes())?;
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn compress(&mut self, batch: &Compress) -> Option<()> {
+        // Whatever another batch left in scratch is gone.
+        let mark = (self.work_done % 251) as u8;
+        self.bytes_mut(batch.scratch.0, batch.scratch.1)?.fill(mark);
+        let level = [1, 1, 3, 3, 6, 9][batch.algorithm.clamp(0, 5) as usize];
+        for i in 0..batch.chunks {
+            self.chunks += 1;
+            let n = self.chunks;
+            let input = self.u64(batch.inputs + 8 * i)?;
+            let len = self.u64(batch.sizes + 8 * i)? as usize;
+            let output = self.u64(batch.outputs + 8 * i)?;
+            let (at_size, at_status) = (batch.output_sizes + 8 * i, batch.statuses + 4 * i);
+            let mut data = miniz_oxide::deflate::compress_to_vec(self.bytes(input, len)?, level);
+            if is_nth(self.script.flip, n) {
+                let middle = data.len() / 2;
+                data[middle] ^= 0x10;
+            }
+            self.bytes_mut(output, batch.slot)?[..data.len()].copy_from_slice(&data);
+            if is_nth(self.script.silent, n) {
+                continue;
+            }
+            let mut size = data.len() as u64;
+            if is_nth(self.script.long, n) {
+                size = batch.slot as u64 + 1;
+            }
+            if is_nth(self.script.short, n) {
+                size -= 1;
+            }
+            let failed = self
+                .script
+                .status
+                .filter(|(_, every)| n.is_multiple_of(*every));
+            let status = failed.map_or(0, |(code, _)| code);
+            self.write(at_size, &size.to_le_bytes())?;
+            self.write(at_status, &status.to_le_bytes())?;
+        }
+        Some(())
+    }
+
+    fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
+        let held = self.holds(at, len, Kind::Device) || self.holds(at, len, Kind::Pinned);
+        // SAFETY: lies in an allocation of ours that was filled when it was made.
+        held.then(|| unsafe { std::slice::from_raw_parts(at as *const u8, len) })
+    }
+
+    fn bytes_mut(&mut self, at: u64, len: usize) -> Option<&mut [u8]> {
+        let held = self.holds(at, len, Kind::Device) || self.holds(at, len, Kind::Pinned);
+        // SAFETY: as in `bytes`; the world is locked, and users of pinned memory wait before they look.
+        held.then(|| unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) })
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
+        self.bytes_mut(at, bytes.len())?.copy_from_slice(bytes);
+        Some(())
+    }
+
+    fn u64(&self, at: u64) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(at, 8)?.try_into().ok()?))
+    }
+
+    fn u32(&self, at: u64) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(at, 4)?.try_into().ok()?))
+    }
+}
