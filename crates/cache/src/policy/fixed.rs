@@ -35,7 +35,7 @@ impl Split {
         Split { share, owed: 0.0 }
     }
 
-    pub fn next(&mut self) -> Side {
+    pub fn draw(&mut self) -> Side {
         self.owed += self.share;
         if self.owed < 1.0 {
             return Side::Slow;
@@ -55,7 +55,7 @@ impl Split {
 
 impl Filter for Split {
     fn serve(&mut self, _view: &View, _offset: u64, _len: u64) -> Serve {
-        Serve::On(self.next())
+        Serve::On(self.draw())
     }
 
     fn admits(&mut self, _view: &View, _len: u64) -> bool {
@@ -95,7 +95,7 @@ impl Balance {
 
 impl Filter for Balance {
     fn serve(&mut self, _view: &View, _offset: u64, _len: u64) -> Serve {
-        Serve::On(self.split.next())
+        Serve::On(self.split.draw())
     }
 
     fn admits(&mut self, _view: &View, _len: u64) -> bool {

@@ -119,7 +119,7 @@ impl Filter for Orthus {
         self.tick(view.now);
         match self.phase {
             Phase::Filling { .. } => Serve::On(Side::Fast),
-            Phase::Climbing { .. } => Serve::On(self.split.next()),
+            Phase::Climbing { .. } => Serve::On(self.split.draw()),
         }
     }
 

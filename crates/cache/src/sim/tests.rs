@@ -26,19 +26,120 @@ fn simulate(pair: (&str, &str), mix: &str, name: &str) -> Outcome {
 
 const PAPER: (&str, &str) = ("optane-905p", "samsung-970pro");
 
+const REVERSED: (&str, &str) = ("ec2-local-nvme", "ebs-gp3-max");
+
 #[test]
-fn show() {
-    for pair in [PAPER, ("ec2-local-nvme", "ebs-gp3-max")] {
-        for mix in ["8x4k+6x512k", "32x4k", "8x512k", "32x4k+6x512k"] {
-            for name in [
-                "none", "slow", "split=30", "split=50", "split=70", "balance", "orthus", "aware",
-            ] {
-                let o = simulate(pair, mix, name);
-                println!(
-                    "{:15} {mix:14} {name:9} {:6.0} MB/s small {:6.0}us bulk {:6.0} fast {:.2}",
-                    pair.0, o.throughput_mb_s, o.small_reads.mean, o.bulk_reads.mean, o.fast_share
-                );
+fn with_small_reads_and_scans_together_aware_beats_both_sides_alone_and_small_reads_do_not_wait() {
+    for pair in [PAPER, REVERSED] {
+        for mix in ["8x4k+6x512k", "32x4k+6x512k"] {
+            let [none, slow, orthus, aware] =
+                ["none", "slow", "orthus", "aware"].map(|name| simulate(pair, mix, name));
+            let best = none.throughput_mb_s.max(slow.throughput_mb_s);
+            assert!(
+                aware.throughput_mb_s > 1.1 * best,
+                "{pair:?} {mix}: {aware:?}"
+            );
+            for other in [none, slow, orthus] {
+                let times = other.small_reads.mean / aware.small_reads.mean;
+                assert!(times > 4.0, "{pair:?} {mix}: {times}");
             }
         }
+    }
+}
+
+#[test]
+fn a_load_of_one_kind_is_never_served_worse_than_by_the_better_side() {
+    for pair in [PAPER, REVERSED] {
+        for mix in ["1x4k", "32x4k", "1x512k", "8x512k", "32x8k"] {
+            let [none, slow, aware] =
+                ["none", "slow", "aware"].map(|name| simulate(pair, mix, name));
+            let best = none.throughput_mb_s.max(slow.throughput_mb_s);
+            assert!(
+                aware.throughput_mb_s > 0.97 * best,
+                "{pair:?} {mix}: {aware:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_classic_cache_serves_all_hits_itself_and_no_cache_none() {
+    let none = simulate(PAPER, "8x4k", "none");
+    assert_eq!((none.hit_ratio, none.fast_share), (1.0, 1.0));
+    assert_eq!(simulate(PAPER, "8x4k", "slow").fast_share, 0.0);
+    let split = simulate(PAPER, "8x4k", "split=30");
+    assert!((split.fast_share - 0.3).abs() < 0.01);
+}
+
+#[test]
+fn what_was_written_is_served_by_the_slow_side_until_its_copy_is_there() {
+    let outcome = simulate(PAPER, "8x4k:w50", "none");
+    assert!(outcome.writes.count > 1000 && outcome.small_reads.count > 1000);
+    assert!(outcome.fill_ratio > 0.4, "{outcome:?}");
+    assert!(
+        outcome.hit_ratio > 0.9 && outcome.hit_ratio < 1.0,
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn what_is_missed_is_read_from_the_slow_side_and_kept() {
+    let (fast, slow) = (
+        Profile::named(PAPER.0).unwrap(),
+        Profile::named(PAPER.1).unwrap(),
+    );
+    let (small, slots): (Mix, Mix) = ("8x4k".parse().unwrap(), "8x64k".parse().unwrap());
+    let scenario = |mix, cache_bytes| Scenario {
+        fast,
+        slow,
+        mix,
+        region_bytes: 16 << 20,
+        cache_bytes,
+        warm: false,
+        warm_up: 300 * MS,
+        measured: 200 * MS,
+        seed: 3,
+    };
+    let run = |s: &Scenario| {
+        run(
+            s,
+            &mut *policy::named("none", Outlook::of(fast), Outlook::of(slow)).unwrap(),
+        )
+    };
+    let filled = run(&scenario(&small, 32 << 20));
+    assert!(filled.hit_ratio > 0.99, "{filled:?}");
+    // Of slots that are filled whole; with single lines most of a slot stays empty.
+    let half = run(&scenario(&slots, 8 << 20));
+    assert!((0.3..0.7).contains(&half.hit_ratio), "{half:?}");
+}
+
+#[test]
+fn one_seed_is_one_simulation() {
+    let run = || simulate(PAPER, "8x4k:w10+6x512k", "aware");
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn mixes_are_read_and_others_refused() {
+    let mix: Mix = "8x4k+6x512k:w20".parse().unwrap();
+    assert_eq!(mix.groups[0].request_bytes, 4096);
+    assert_eq!(
+        (mix.groups[1].write_percent, mix.groups[1].scans),
+        (20.0, true)
+    );
+    for text in [
+        "",
+        "x",
+        "8x",
+        "8x4",
+        "0x4k",
+        "8x3k",
+        "8x4k:w101",
+        "8x4k+",
+        "9999x4k",
+        "8x2k",
+        "1x1000000000m",
+    ] {
+        assert!(text.parse::<Mix>().is_err(), "{text}");
     }
 }

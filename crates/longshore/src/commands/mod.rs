@@ -1,6 +1,7 @@
 //! What each command does with its options: lower them to a request, run it, show the report.
 
 mod backup;
+mod cache;
 mod catalog;
 mod devices;
 mod lab;
@@ -80,6 +81,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options),
         Command::Lab(options) => lab::run(options, context),
+        Command::Cache(options) => cache::run(options, context),
     }
 }
 

@@ -4,6 +4,7 @@
 //! rest teaches (`--help`): what it is for, when not to use it, the default and how it was chosen.
 
 mod backup;
+mod cache;
 mod catalog;
 mod inspect;
 mod lab;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub use backup::Backup;
+pub use cache::{Cache, CacheAction, Simulate};
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{List, Media, Verify};
 pub use lab::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
@@ -120,6 +122,7 @@ pub enum Command {
     Completions(Completions),
     Man(Man),
     Lab(Lab),
+    Cache(Cache),
 }
 
 /// Buffers and ceilings, common to all commands that move bytes.
