@@ -11,6 +11,7 @@
 //!  device.rs    one GPU made ready: three queues, lanes, scratch
 //!  lane.rs      one batch in flight
 //!  frame.rs     chunks to members
+//!  probe.rs     bare copies, and memory taken away, for a check of the device
 //!  trial.rs     the self-test
 //! ```
 //!
@@ -24,6 +25,7 @@ mod driver;
 mod frame;
 mod lane;
 mod library;
+mod probe;
 mod symbols;
 mod trial;
 
@@ -39,6 +41,7 @@ use longshore_io::Buffer;
 use parking_lot::Mutex;
 
 pub use device::Timings;
+pub use probe::{CopyRates, Held};
 
 use crate::deflate;
 use crate::engine::{Caps, Engine, Fault, Health, Job, Outcome, State, Task};
@@ -206,6 +209,22 @@ impl Nvcomp {
     /// Chunks that this process's CPU did because the device did not.
     pub fn chunks_failed(&self) -> u64 {
         self.inner.lock().chunks_failed
+    }
+
+    /// How fast plain copies of `len_bytes` are, `rounds` of them in each direction. Blocks.
+    ///
+    /// Errors: the engine is not ready, or what the driver says.
+    pub fn copy_rates(&self, len_bytes: usize, rounds: u32) -> Result<CopyRates, String> {
+        let device = self.device().ok_or_else(|| self.health().reason)?;
+        probe::copy_rates(&device, len_bytes, rounds).map_err(|e| e.to_string())
+    }
+
+    /// Takes the device's memory, as another program might, until at most `leave_bytes` are free. Blocks.
+    ///
+    /// Errors: the engine is not ready, or what the driver says.
+    pub fn hold_memory(&self, leave_bytes: usize) -> Result<Held, String> {
+        let device = self.device().ok_or_else(|| self.health().reason)?;
+        probe::hold(&device, leave_bytes).map_err(|e| e.to_string())
     }
 
     fn device(&self) -> Option<Arc<Device>> {

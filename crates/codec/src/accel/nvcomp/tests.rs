@@ -586,3 +586,26 @@ fn everything_is_given_back_in_the_end() {
     assert_eq!(double.used_bytes(), 0);
     assert_eq!(double.calls("cuDevicePrimaryCtxRelease_v2"), 1);
 }
+
+#[test]
+fn what_a_check_asks_for_is_answered_and_given_back() {
+    let double = Double::new("memory=1024");
+    let engine = double.engine();
+    assert!(engine.copy_rates(MIB, 1).is_err(), "not ready");
+    assert_eq!(engine.self_test().state, State::Ready);
+    let rates = engine.copy_rates(MIB, 3).unwrap();
+    assert!(rates.to_device > 0.0 && rates.from_device > 0.0 && rates.both > 0.0);
+    let used = double.used_bytes();
+    let held = engine.hold_memory(20 * MIB).unwrap();
+    assert_eq!(double.used_bytes() - used, held.bytes as u64);
+    assert!(engine.facts().unwrap().memory_free_bytes <= 21 * MIB);
+    let starved = double.engine();
+    assert_eq!(starved.self_test().state, State::Off, "no room for another");
+    assert_eq!(
+        judged(&engine, &LENS),
+        LENS.len(),
+        "what has its memory goes on"
+    );
+    drop(held);
+    assert_eq!(double.engine().self_test().state, State::Ready);
+}
