@@ -19,7 +19,7 @@ use clap::{Args, Parser, Subcommand};
 pub use backup::Backup;
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{List, Media, Verify};
-pub use lab::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
+pub use lab::{Bench, Compare, DeviceCheck, Lab, Sample, Stocked, Study, Sweep, Written};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use restore::Restore;
 

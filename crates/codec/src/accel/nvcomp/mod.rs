@@ -301,16 +301,18 @@ impl Inner {
     /// Half as much next time, unless that is too little to be worth it.
     fn too_large(&mut self, chunks: usize, trouble: &Trouble) {
         if chunks / 2 < CHUNKS_MIN {
-            let least = (CHUNKS_MIN * CHUNK) >> 20;
-            self.off(format!(
-                "the GPU has no memory for batches of {least} MiB: {trouble}; free some, then start again"
-            ));
-        } else {
-            self.chunks_max = chunks / 2;
-            self.state = State::Suspended;
-            self.reason =
-                format!("the GPU's memory did not suffice: {trouble}; half as much is next");
+            return self.no_memory(trouble);
         }
+        self.chunks_max = chunks / 2;
+        self.state = State::Suspended;
+        self.reason = format!("the GPU's memory did not suffice: {trouble}; half as much is next");
+    }
+
+    fn no_memory(&mut self, trouble: &Trouble) {
+        let least = (CHUNKS_MIN * CHUNK) >> 20;
+        self.off(format!(
+            "the GPU has no memory for batches of {least} MiB: {trouble}; free some, then start again"
+        ));
     }
 }
 
