@@ -61,7 +61,7 @@ pub fn run(
         streams,
     );
     let choice = Choice::of(house, &request.offload, request.algorithm);
-    let sizes = sizes.lending(choice.buffers_wanted(sizes.buffer_bytes), &request.tuning);
+    let sizes = sizes.lending(choice.buffers_wanted(&sizes), &request.tuning);
     let mut plan = plan(request, &choice.engine(engine), &devices, &about, &sizes);
     plan.memory_bytes += choice.memory_bytes(&sizes);
     plan.notices.extend(choice.notices.iter().cloned());
