@@ -23,7 +23,7 @@ pub use inspect::{List, Media, Verify};
 pub use lab::{Bench, Compare, DeviceCheck, Lab, Sample, Stocked, Study, Sweep, Written};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use restore::Restore;
-pub use wal::{Ahead, Archive, Wal, WalAction, WalGet, WalList, WalPush};
+pub use wal::{Ahead, Archive, Wal, WalAction, WalGet, WalList, WalPush, WalReceive};
 
 const EXIT_CODES: &str = "\
 Exit codes:

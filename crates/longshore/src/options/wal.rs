@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 use longshore_codec::{Algorithm, Level};
+use longshore_pg::Lsn;
 use longshore_pg::wal::WalName;
 
 use super::values;
@@ -22,6 +23,7 @@ pub struct Wal {
 pub enum WalAction {
     Push(WalPush),
     Get(WalGet),
+    Receive(WalReceive),
     List(WalList),
 }
 
@@ -152,8 +154,67 @@ pub struct WalGet {
     #[arg(long)]
     pub to_gap: bool,
 
+    /// Also give the segment that `longshore wal receive` is still filling.
+    ///
+    /// For bringing back as much as there is after the server was lost; zeros stand behind what was received.
+    #[arg(long)]
+    pub partial: bool,
+
     #[command(flatten)]
     pub ahead: Ahead,
+}
+
+const TEACH_RECEIVE: &str = "\
+Example:
+  longshore wal receive postgres://backup@db1 --slot longshore --create-slot --archive /mnt/backup/main-wal
+
+docs/postgres-wal.md has a systemd unit. Look at the slot's lag: a receiver that is down makes the server keep its log.
+
+Not for: servers whose archive_command archives already and that can lose a segment's worth; it costs a connection.";
+
+/// Receives the log as it is written, over a replication slot.
+///
+/// The segment being filled is kept in the archive's directory `receiving` and synced several times a second; the server
+/// is told only of what is durable. Full segments go into the archive, histories too. Runs until it is stopped (SIGTERM,
+/// Ctrl-C), tries again when the server is away, and goes on where it ended.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_RECEIVE)]
+pub struct WalReceive {
+    /// The server: a URL, or key=value pairs as for psql; the default is the database's.
+    #[arg(value_name = "SERVER")]
+    pub server: Option<String>,
+
+    #[command(flatten)]
+    pub archive: Archive,
+
+    /// The replication slot: it makes the server keep what was not received yet.
+    #[arg(long, value_name = "NAME")]
+    pub slot: String,
+
+    /// Make the slot if the server does not have it.
+    #[arg(long)]
+    pub create_slot: bool,
+
+    /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD or LZ4; the default is QAT_DEFLATE.
+    #[arg(long, short, value_name = "ALGORITHM", value_parser = values::algorithm)]
+    pub algorithm: Option<Algorithm>,
+
+    /// LOW (the default), MEDIUM, HIGH, or a number of the algorithm's own scale.
+    #[arg(long, short, value_name = "LEVEL", value_parser = values::level, allow_hyphen_values = true)]
+    pub level: Option<Level>,
+
+    /// End when everything before this place in the log is durable.
+    #[arg(long, value_name = "LSN")]
+    pub until: Option<Lsn>,
+
+    /// End with exit code 3 when the server cannot be reached, instead of trying again.
+    #[arg(long)]
+    pub once: bool,
+
+    /// Seconds between two reports to the server; below half of its wal_sender_timeout.
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value = "10",
+        value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub status_interval: u32,
 }
 
 const TEACH_LIST: &str = "\

@@ -202,6 +202,16 @@ impl PgWal {
             .map_err(Error::io("store", self.path.join(to)))
     }
 
+    /// Gives the server the segment that a receiver is still filling; `false` when none is.
+    pub fn take_partial(
+        &self,
+        archive: &WalArchive,
+        name: SegmentName,
+        to: &str,
+    ) -> Result<bool, Error> {
+        archive.fetch_partial(name, &self.dir, &self.path, to)
+    }
+
     /// Whether a fetched segment is whole and of the archive's cluster: a directory that was copied together with
     /// its pg_wal may have another's.
     fn is_of(&self, archive: &WalArchive, spooled: &Path) -> bool {

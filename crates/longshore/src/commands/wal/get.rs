@@ -42,7 +42,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Done);
     }
-    let found = match pg_wal.take(&archive, name, to, clock) {
+    let mut found = match pg_wal.take(&archive, name, to, clock) {
         Ok(()) => true,
         Err(Error::Missing { .. }) => false,
         Err(e) => return Err(e.into()),
@@ -60,6 +60,8 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
             return Err(gap.into());
         }
         context.output.warn(&gap.to_string());
+    } else if let (false, true, Some(segment)) = (found, options.partial, segment) {
+        found = pg_wal.take_partial(&archive, segment, to)?;
     }
     if let (true, true, Some(segment), Some(identity)) =
         (options.ahead.ahead, found, segment, archive.identity())

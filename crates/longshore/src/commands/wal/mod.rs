@@ -5,6 +5,7 @@
 mod get;
 mod list;
 mod push;
+mod receive;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +20,7 @@ pub fn run(options: &Wal, context: &Context) -> Result<Exit, Failure> {
     match &options.action {
         WalAction::Push(options) => push::run(options, context),
         WalAction::Get(options) => get::run(options, context),
+        WalAction::Receive(options) => receive::run(options, context),
         WalAction::List(options) => list::run(options, context),
     }
 }
