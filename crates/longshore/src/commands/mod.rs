@@ -8,6 +8,7 @@ mod list;
 mod project;
 mod restore;
 mod verify;
+mod wal;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,6 +81,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options),
         Command::Lab(options) => lab::run(options, context),
+        Command::Wal(options) => wal::run(options, context),
     }
 }
 
