@@ -40,7 +40,12 @@ impl Budget {
 
     /// Admits a request of `len_bytes` (1 or more), or refuses it at once. Never blocks.
     pub fn try_admit(&self, len_bytes: u64) -> Option<Permit> {
-        let limit = self.limit_bytes();
+        self.try_admit_within(len_bytes, u64::MAX)
+    }
+
+    /// The same under a limit of the caller's, if that is lower than the budget's own.
+    pub fn try_admit_within(&self, len_bytes: u64, limit_bytes: u64) -> Option<Permit> {
+        let limit = self.limit_bytes().min(limit_bytes);
         let admit = |now: u64| {
             let sum = now.checked_add(len_bytes)?;
             // An idle device takes any size: a request above the budget must be served somewhere.

@@ -3,15 +3,21 @@
 //! It can be: feeding the faster one costs the time of the slower one, a shared memory bus, a shared power limit. No
 //! model knows all of that, so the guard measures progress, whoever made it, in short epochs under three choices,
 //! *both*, *first* alone and *second* alone, and keeps to the best. It tries the others for a bounded share of
-//! the time, so that trying never costs more than it can find; what has just been tried and lost is tried again
-//! twice as late.
+//! the time, and only those that could come near the best by what the caller knows of their speed, so that trying
+//! costs little even where it finds nothing.
 //!
 //! Invariants
-//! - Epochs spent on other choices than the best known take at most [`SHARE`] of the time, plus one epoch.
+//! - Epochs spent on other choices than the best known take at most [`SHARE`] of the time, plus [`CREDIT`] epochs.
 //! - A choice replaces the present one only if its progress was better by [`MARGIN`] in two trials.
 
 /// Share of the time that may be spent on trying.
-pub const SHARE: f64 = 1.0 / 64.0;
+pub const SHARE: f64 = 1.0 / 32.0;
+/// Epochs that may be spent early, when a wrong choice still has the whole run before it.
+pub const CREDIT: u64 = 6;
+/// Epochs before anything is tried.
+const QUIET: u64 = 5;
+/// What a choice must be thought to reach of the best to be tried.
+const NEAR: f64 = 0.9;
 /// What another choice must be better by. Below that, both stay: they can only win when conditions change.
 pub const MARGIN: f64 = 1.03;
 
@@ -47,7 +53,6 @@ pub struct Guard {
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     rate: Option<f64>,
-    trials: u32,
     better: u32,
 }
 
@@ -67,8 +72,9 @@ impl Guard {
         }
     }
 
-    /// Who should serve now. `done_bytes` is the progress of everybody together so far.
-    pub fn judge(&mut self, now_us: u64, done_bytes: u64) -> Serve {
+    /// Who should serve now. `done_bytes` is the progress of everybody together so far; `could` is what the first and
+    /// the second alone are thought to do, in bytes per second.
+    pub fn judge(&mut self, now_us: u64, done_bytes: u64, could: [f64; 2]) -> Serve {
         let Some(started_us) = self.started_us else {
             self.started_us = Some(now_us);
             self.epoch_began = (now_us, done_bytes);
@@ -83,7 +89,7 @@ impl Guard {
                 let bytes = done_bytes.saturating_sub(self.epoch_began.1);
                 self.learn(bytes as f64 / elapsed_us as f64);
                 self.epoch_began = (now_us, done_bytes);
-                self.decide(now_us.saturating_sub(started_us));
+                self.decide(now_us.saturating_sub(started_us), could);
             }
             if self.trial.is_some() {
                 self.tried_us += elapsed_us;
@@ -101,12 +107,11 @@ impl Guard {
         });
     }
 
-    fn decide(&mut self, passed_us: u64) {
+    fn decide(&mut self, passed_us: u64, could: [f64; 2]) {
         if let Some(trial) = self.trial.take() {
             self.settling = true;
             let best = self.rates[self.best].rate.unwrap_or(0.0);
             let known = &mut self.rates[trial];
-            known.trials += 1;
             // Both need not be better to come back: they can only win when conditions change.
             let margin = if trial == 0 { 1.0 } else { MARGIN };
             let wins = known.rate.is_some_and(|rate| rate > best * margin);
@@ -121,12 +126,17 @@ impl Guard {
             }
             self.next_trial = (trial + 1) % CHOICES.len();
         }
-        if self.next_trial == self.best {
-            self.next_trial = (self.best + 1) % CHOICES.len();
-        }
-        let spent = (self.tried_us + 2 * self.epoch_us) as f64;
-        let suspicious = self.rates[self.next_trial].better > 0;
-        if suspicious || spent <= passed_us as f64 * SHARE {
+        let best = self.rates[self.best].rate.unwrap_or(0.0);
+        // Rates in here are bytes in a microsecond.
+        let near = |choice: usize| choice == 0 || could[choice - 1] / 1e6 >= best * NEAR;
+        let others = (0..CHOICES.len()).map(|i| (self.next_trial + i) % CHOICES.len());
+        let Some(next) = others.into_iter().find(|c| *c != self.best && near(*c)) else {
+            return;
+        };
+        let spent_us = self.tried_us + 2 * self.epoch_us;
+        let may_us = (passed_us as f64 * SHARE) as u64 + CREDIT * self.epoch_us;
+        if passed_us >= QUIET * self.epoch_us && spent_us <= may_us {
+            self.next_trial = next;
             self.trial = Some(self.next_trial);
             self.settling = true;
         }

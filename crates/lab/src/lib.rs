@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod device_check;
 mod platform;
 pub mod report;
 pub mod sample;

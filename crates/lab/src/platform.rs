@@ -66,5 +66,6 @@ pub fn name_of(source: &SourceSpec) -> String {
             let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
             format!("files:{}", paths.join(" "))
         }
+        SourceSpec::Postgres(server) => server.for_people(),
     }
 }

@@ -48,9 +48,26 @@ impl Scratch {
             .collect()
     }
 
+    /// The files among devices.
+    pub fn written(&self, devices: &[DeviceSpec]) -> Vec<PathBuf> {
+        let path = |device: &DeviceSpec| match device {
+            DeviceSpec::File(path) => Some(path.clone()),
+            _ => None,
+        };
+        devices.iter().filter_map(path).collect()
+    }
+
     /// A path in the first directory; nothing is there yet.
     pub fn path(&self, name: &str) -> PathBuf {
         self.places[0].0.join(&self.name).join(name)
+    }
+
+    /// Removes what stands at [`Scratch::path`] of `name`.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path(name);
+        let (_, dir) = &self.places[0];
+        remove_all(&**dir, &self.name.join(name))
+            .with_context(|| format!("cannot remove {}", path.display()))
     }
 
     /// Removes everything in the directories.

@@ -21,9 +21,13 @@ pub enum Exit {
     /// Done, with something to look at.
     Warnings = 5,
     Target = 6,
+    /// The WAL archive has other bytes under the name, or belongs to another cluster.
+    Conflict = 7,
     /// A mistake in this program.
     Internal = 70,
     Interrupted = 130,
+    /// `wal get` cannot tell whether the log goes on. PostgreSQL's recovery stops at codes above 125.
+    NoAnswer = 200,
 }
 
 impl Exit {
@@ -141,6 +145,28 @@ impl From<Error> for Failure {
             Error::Panicked { .. } => Exit::Internal,
         };
         Failure::of(exit, &error, error.number(), error.hint())
+    }
+}
+
+impl From<longshore_repository::wal::Error> for Failure {
+    fn from(error: longshore_repository::wal::Error) -> Failure {
+        use longshore_repository::wal::Error as Wal;
+        let exit = match &error {
+            Wal::Io { .. }
+            | Wal::NotAnArchive { .. }
+            | Wal::IdentityDamaged { .. }
+            | Wal::Busy { .. }
+            | Wal::Damaged { .. }
+            | Wal::Newer { .. } => Exit::Media,
+            Wal::OtherCluster { .. } | Wal::OtherSegmentSize { .. } | Wal::OtherContent { .. } => {
+                Exit::Conflict
+            }
+            Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => Exit::Source,
+            Wal::BadName { .. } | Wal::Codec(_) => Exit::Usage,
+            Wal::Missing { .. } => Exit::No,
+            Wal::Gap { .. } => Exit::NoAnswer,
+        };
+        Failure::of(exit, &error, None, error.hint())
     }
 }
 

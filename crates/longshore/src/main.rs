@@ -24,9 +24,15 @@ use options::Cli;
 use output::Output;
 
 fn main() -> ExitCode {
+    // The message of a panic is on standard error already.
+    let exit = std::panic::catch_unwind(run).unwrap_or(Exit::Internal);
+    ExitCode::from(told(exit).code())
+}
+
+fn run() -> Exit {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(refuse(&error).code()),
+        Err(error) => return refuse(&error),
     };
     start_log();
     let global = &cli.global;
@@ -38,11 +44,27 @@ fn main() -> ExitCode {
     };
     let result =
         Context::new(global, output).and_then(|context| commands::run(&cli.command, &context));
-    let exit = result.unwrap_or_else(|failure| {
+    result.unwrap_or_else(|mut failure| {
+        failure.exit = told(failure.exit);
         output.fail(&failure);
         failure.exit
-    });
-    ExitCode::from(exit.code())
+    })
+}
+
+/// The exit code as the caller is told. PostgreSQL's recovery takes codes up to 125 from its restore_command for the
+/// end of the log, so `wal get` ends with one of those only when it knows that a file is not there. Judged by the bare
+/// words, because a misspelt option must not end a recovery either.
+fn told(exit: Exit) -> Exit {
+    let words = || std::env::args_os().skip(1);
+    let recovering = words()
+        .skip_while(|word| word != "wal")
+        .skip(1)
+        .any(|word| word == "get");
+    match exit {
+        Exit::Done | Exit::No => exit,
+        _ if recovering => Exit::NoAnswer,
+        _ => exit,
+    }
 }
 
 /// Answers what was not understood, or a request for help.
@@ -62,10 +84,9 @@ fn refuse(error: &clap::Error) -> Exit {
             verbose: false,
             stdout_taken: false,
         };
-        output.fail(&Failure::usage(
-            text,
-            "`longshore --help` explains the options",
-        ));
+        let mut failure = Failure::usage(text, "`longshore --help` explains the options");
+        failure.exit = told(failure.exit);
+        output.fail(&failure);
     } else {
         // Standard output or error may be closed; nothing is left to tell then.
         let _gone = error.print();

@@ -43,13 +43,18 @@ impl Output {
 
     /// The answer as JSON, when that was asked for.
     pub fn json(&self, exit: Exit, body: impl Serialize) {
+        let status = match exit {
+            Exit::Done => "ok",
+            Exit::No => "damaged",
+            Exit::Warnings => "warnings",
+            _ => "error",
+        };
+        self.json_as(status, exit, body);
+    }
+
+    /// The same where the answer no means something else than damage.
+    pub fn json_as(&self, status: &'static str, exit: Exit, body: impl Serialize) {
         if self.json {
-            let status = match exit {
-                Exit::Done => "ok",
-                Exit::No => "damaged",
-                Exit::Warnings => "warnings",
-                _ => "error",
-            };
             self.put_json(&Envelope {
                 status,
                 exit_code: exit.code(),

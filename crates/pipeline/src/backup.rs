@@ -43,6 +43,7 @@ pub fn run(
         database: request.database.clone(),
         volume_map: request.volume_map.clone(),
         wal_growth_limit_bytes: request.wal_growth_limit_bytes,
+        postgres: request.postgres.clone(),
         ..SourceOptions::default()
     };
     let source = longshore_source::open(house.storage.clone(), &request.source, &options)?;
@@ -60,7 +61,7 @@ pub fn run(
         streams,
     );
     let choice = Choice::of(house, &request.offload, request.algorithm);
-    let sizes = sizes.lending(choice.buffers_wanted(sizes.buffer_bytes), &request.tuning);
+    let sizes = sizes.lending(choice.buffers_wanted(&sizes), &request.tuning);
     let mut plan = plan(request, &choice.engine(engine), &devices, &about, &sizes);
     plan.memory_bytes += choice.memory_bytes(&sizes);
     plan.notices.extend(choice.notices.iter().cloned());

@@ -38,6 +38,7 @@ pub fn origin(source: &SourceSpec) -> String {
             let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
             format!("files:{}", paths.join(" "))
         }
+        SourceSpec::Postgres(server) => server.for_people(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use longshore_codec::dispatch::Finisher;
 use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
 use longshore_io::{Buffer, Pass, Pool, Via, crc32c, crc32c_append, crc32c_join};
 use longshore_media::block::{head_len, put_head};
@@ -194,10 +195,19 @@ impl Shared<'_> {
     fn compress_all(&self, feed: &Mutex<Feed>) -> Result<(), Error> {
         let clock = &*self.house.clock;
         let mut compressor = Compressor::new(self.request.algorithm, self.request.level)?;
+        let mut finisher = match &self.offloading {
+            Some(_) => Some(Finisher::new(self.request.algorithm, self.request.level)?),
+            None => None,
+        };
         // Held from block to block while nothing blocks: the core's cache stays warm.
         let mut turn: Option<Pass> = None;
         loop {
             self.house.check_cancel()?;
+            if let (Some(offloading), Some(finisher), Some(_)) =
+                (&self.offloading, &mut finisher, &turn)
+            {
+                offloading.finish_some(self, finisher)?;
+            }
             let at = clock.now();
             let Some((mut input, mut output)) = self.take_buffers(&mut turn) else {
                 return Ok(());
@@ -220,7 +230,9 @@ impl Shared<'_> {
                 }
                 _ => input.split_at_mut(job.plain_len),
             };
+            let began = clock.now();
             let at = self.read(&job, plain, &mut turn)?;
+            let took = turn.as_ref().map_or(Duration::ZERO, |_| at - began);
             feed.lock().done(job.volume);
             self.settle(&job)?;
             if turn.is_none() {
@@ -232,12 +244,14 @@ impl Shared<'_> {
                 place,
                 input,
                 output,
+                took,
             };
             let Some(Read {
                 job,
                 place,
                 input,
                 output,
+                ..
             }) = self.offer(read, &mut turn)
             else {
                 continue;

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_codec::dispatch::{
-    Accelerator, Admission, Before, Dispatcher, EngineUse, Finisher, Mode, Offer, Terms, Verify,
+    Accelerator, Admission, Before, Dispatcher, EngineUse, Finish, Finisher, Mode, Offer, Terms,
+    Verify,
 };
 use longshore_codec::{Algorithm, Level, State, Task};
 use longshore_io::{Buffer, Pass, Pool, crc32c};
@@ -25,7 +26,7 @@ use longshore_io::{Buffer, Pass, Pool, crc32c};
 use crate::feed::Job;
 use crate::load::{Place, Shared};
 use crate::measure::lap;
-use crate::plan::Sizes;
+use crate::plan::{Sizes, WORKER_SCRATCH_BYTES};
 use crate::{Error, House};
 
 /// Blocks below this are not worth a request to a device.
@@ -138,13 +139,18 @@ impl Choice {
         choice
     }
 
-    /// Buffers that the accelerators want on top of what software needs.
-    pub fn buffers_wanted(&self, buffer_bytes: usize) -> usize {
-        let each = self
+    /// Buffers that the accelerators want on top of what software needs: what they hold, and in hybrid mode as much
+    /// again for blocks of the CPUs that wait behind theirs. That is enough for a device that is half as fast.
+    pub fn buffers_wanted(&self, sizes: &Sizes) -> usize {
+        let (bytes, cpus) = (sizes.buffer_bytes, sizes.cpus);
+        let busy = self
             .accelerators
             .iter()
-            .map(|a| a.buffers_wanted(buffer_bytes));
-        each.sum()
+            .map(|a| a.buffers_busy(self.mode, bytes, cpus));
+        match self.mode {
+            Mode::Hardware => busy.sum(),
+            Mode::Hybrid => 2 * busy.sum::<usize>(),
+        }
     }
 
     /// For the plan: who does the work.
@@ -172,14 +178,20 @@ impl Choice {
         if self.accelerators.is_empty() || sizes.lent == 0 {
             return Ok(None);
         }
+        let lent = match self.mode {
+            Mode::Hardware => sizes.lent,
+            Mode::Hybrid => sizes.lent.div_ceil(2),
+        };
+        let buffer_bytes = sizes.buffer_bytes as u64;
         let terms = Terms {
             algorithm,
             mode: self.mode,
             verify: self.terms.verify,
             hang_bound: self.terms.hang_bound,
             buffer_bytes: sizes.buffer_bytes,
-            allowance_buffers: sizes.lent / self.accelerators.len(),
+            allowance_buffers: lent / self.accelerators.len(),
             cpus: sizes.cpus,
+            slack_bytes: in_sequence.then_some((sizes.buffer_count - lent) as u64 * buffer_bytes),
         };
         let spare = Pool::new(SPARE, sizes.output_bytes).map_err(|source| Error::Memory {
             bytes: (SPARE * sizes.output_bytes) as u64,
@@ -193,11 +205,15 @@ impl Choice {
         }))
     }
 
-    /// Memory beyond the pools: spare buffers, and a finisher's room to decode, for each CPU.
+    /// Memory beyond the pools: spare buffers, and for each thread that finishes software of its own and room to decode.
     pub fn memory_bytes(&self, sizes: &Sizes) -> u64 {
         match self.accelerators.is_empty() {
             true => 0,
-            false => (SPARE * sizes.output_bytes + sizes.cpus * 2 * sizes.buffer_bytes) as u64,
+            false => {
+                let finishers = sizes.cpus + sizes.workers;
+                let each = WORKER_SCRATCH_BYTES + sizes.buffer_bytes;
+                (SPARE * sizes.output_bytes + finishers * each) as u64
+            }
         }
     }
 }
@@ -223,6 +239,8 @@ pub struct Read {
     pub place: Place,
     pub input: Buffer,
     pub output: Buffer,
+    /// What reading it took of a core; nothing when it came from a disk.
+    pub took: Duration,
 }
 
 impl Offloading {
@@ -263,6 +281,7 @@ impl Offloading {
             place,
             input,
             output,
+            took,
         } = read;
         // Files are not kept open by blocks that wait.
         job.pieces.clear();
@@ -284,40 +303,64 @@ impl Offloading {
             },
         };
         self.dispatcher.put(admitted, offer);
-        lap(clock, at, &shared.counters.compute_us);
+        let ended = lap(clock, at, &shared.counters.compute_us);
+        self.dispatcher.fed(len, took + (ended - at));
         None
     }
 
     /// One finisher: checks what came back and does the rest, until everything is finished.
     pub fn finish_all(&self, shared: &Shared) -> Result<(), Error> {
-        let clock = &*shared.house.clock;
-        let request = shared.request;
-        let mut finisher = Finisher::new(request.algorithm, request.level)?;
+        let mut finisher = Finisher::new(shared.request.algorithm, shared.request.level)?;
         while let Some(finish) = self.dispatcher.next() {
             let turn = shared.crew.gate.enter();
-            let at = clock.now();
-            let sequence = finish.sequence();
-            let fresh = || self.fresh_output(shared, sequence);
-            let settled = finisher.settle(&self.dispatcher, finish, fresh);
-            let Some(settled) = settled else {
+            if !self.finish(shared, &mut finisher, finish)? {
                 drop(turn);
-                clock.sleep(NAP);
-                continue;
-            };
-            // Compression cannot fail, only payloads can be damaged.
-            let Ok(len) = settled.result else { continue };
+                shared.house.clock.sleep(NAP);
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker that has its turn finishes what is there, so that it does not keep finishers from theirs.
+    pub fn finish_some(&self, shared: &Shared, finisher: &mut Finisher) -> Result<(), Error> {
+        while let Some(finish) = self.dispatcher.try_next() {
+            if !self.finish(shared, finisher, finish)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// False when there is no buffer for it now.
+    fn finish(
+        &self,
+        shared: &Shared,
+        finisher: &mut Finisher,
+        finish: Finish<Waiting>,
+    ) -> Result<bool, Error> {
+        let clock = &*shared.house.clock;
+        let at = clock.now();
+        let sequence = finish.sequence();
+        let fresh = || self.fresh_output(shared, sequence);
+        let Some(settled) = finisher.settle(&self.dispatcher, finish, fresh) else {
+            return Ok(false);
+        };
+        // Compression cannot fail: only payloads can be damaged.
+        if let Ok(len) = settled.result {
             let Waiting {
                 job,
                 place,
                 plain_crc,
             } = settled.tag;
             let ready = shared.seal_block(job, place, settled.output, plain_crc, len);
-            lap(clock, at, &shared.counters.compute_us);
+            if !settled.recomputed {
+                self.dispatcher.fed(0, clock.now() - at);
+            }
             drop(settled.input);
-            drop(turn);
             shared.put(ready)?;
         }
-        Ok(())
+        lap(clock, at, &shared.counters.compute_us);
+        Ok(true)
     }
 
     /// A buffer in place of one that a device still holds. The spare ones are for the block that the writer waits

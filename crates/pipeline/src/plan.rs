@@ -16,7 +16,7 @@ use crate::request::{Limits, Tuning};
 pub const ALIGN: usize = 4096;
 const DEFAULT_BUFFER_BYTES: usize = 1 << 20;
 /// Scratch of one worker's codec: the largest is an ISA-L or zstd context with its tables.
-const WORKER_SCRATCH_BYTES: usize = 2 << 20;
+pub const WORKER_SCRATCH_BYTES: usize = 2 << 20;
 /// The program itself, its thread stacks and SQLite's caches.
 const BASE_BYTES: usize = 24 << 20;
 

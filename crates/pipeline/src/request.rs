@@ -8,7 +8,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_io::facts::{self, IoPriority};
 use longshore_io::{Clock, Throttle};
 use longshore_media::{DeviceSpec, Disposition};
-use longshore_source::SourceSpec;
+use longshore_source::{PostgresOptions, SourceSpec};
 
 use crate::Error;
 use crate::offload::Offload;
@@ -140,6 +140,7 @@ pub struct BackupRequest {
     pub volume_map: Vec<(PathBuf, String)>,
     /// End the backup when the database's WAL has grown by more than this meanwhile.
     pub wal_growth_limit_bytes: Option<u64>,
+    pub postgres: PostgresOptions,
     pub offload: Offload,
     pub tuning: Tuning,
     pub limits: Limits,
@@ -164,6 +165,7 @@ impl BackupRequest {
             on_change: OnChange::Mark,
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
+            postgres: PostgresOptions::default(),
             offload: Offload::default(),
             tuning: Tuning::default(),
             limits: Limits::default(),

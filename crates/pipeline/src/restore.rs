@@ -143,6 +143,7 @@ pub fn run(
     let kind = match header.source_kind {
         1 => SourceKind::Files,
         2 => SourceKind::Sqlite,
+        3 => SourceKind::Postgres,
         kind => return Err(Error::SourceKind { kind }),
     };
     let sizes = Sizes::decide(

@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use longshore_pg::{ControlError, client};
+
+use crate::postgres::{MAJOR_MAX, MAJOR_MIN};
+
 /// Every variant names the file an operator must look at.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -98,6 +102,60 @@ pub enum Error {
         limit_bytes: u64,
     },
 
+    /// The connection could not be opened, or the server refused. The cause is in `source()`.
+    #[error("cannot {action} the PostgreSQL server")]
+    Server {
+        action: &'static str,
+        source: Box<client::Error>,
+    },
+
+    /// The session that began the backup ended, and with it the server's knowledge of the backup.
+    #[error("the session of the backup at {address} has ended: the backup is not valid")]
+    SessionLost {
+        address: String,
+        source: Box<client::Error>,
+    },
+
+    /// The server answered something that cannot be used.
+    #[error("the server gave {what} as {text:?}")]
+    ServerSaid { what: &'static str, text: String },
+
+    /// A major that was never tried.
+    #[error("the server is PostgreSQL {major}; {MAJOR_MIN} to {MAJOR_MAX} are supported")]
+    ServerMajor { major: u32 },
+
+    #[error("the server's wal_level is minimal: its log cannot make a backup consistent")]
+    WalLevel,
+
+    /// The directory is not the one of the server that answered.
+    #[error("{} is not the data directory of the server that answered: {what}", path.display())]
+    DataDirectory { path: PathBuf, what: &'static str },
+
+    /// A control file that cannot be used.
+    #[error("{} cannot be used", path.display())]
+    Control { path: PathBuf, source: ControlError },
+
+    /// A link where the server's data should be.
+    #[error("{} is a symbolic link, and what it stands for would be left out", path.display())]
+    LinkedData { path: PathBuf },
+
+    /// A page whose checksum is wrong, and that the log does not make good.
+    #[error("{}: block {block} is damaged: checksum {found:#06x}, not {expected:#06x}", path.display())]
+    BadPage {
+        path: PathBuf,
+        block: u64,
+        expected: u16,
+        found: u16,
+    },
+
+    /// The standby followed its primary onto another timeline meanwhile.
+    #[error("the cluster went from timeline {from} to {to} during the backup")]
+    TimelineChanged { from: u32, to: u32 },
+
+    /// A segment of the log that the backup needs is gone or too short.
+    #[error("the log segment {} is missing, and without it the backup is worthless", path.display())]
+    SegmentMissing { path: PathBuf },
+
     /// The snapshot has ended; what is read now could be anything.
     #[error("the snapshot of {} has ended", path.display())]
     Ended { path: PathBuf },
@@ -111,7 +169,9 @@ impl Error {
             Error::Read { .. } => {
                 "check the disk and its kernel messages; the file cannot be read there"
             }
-            Error::Spec { .. } => "write sqlite:FILE, files:PATH..., or just a path",
+            Error::Spec { .. } => {
+                "write sqlite:FILE, files:PATH..., postgres://..., or just a path"
+            }
             Error::NotAFile { .. } => "name a regular file or a directory",
             Error::RootsCollide { .. } => {
                 "back them up separately, or name the directory that holds both"
@@ -140,7 +200,40 @@ impl Error {
             Error::WalLimit { .. } => {
                 "back up in a quieter hour or to faster devices, or allow more growth"
             }
+            Error::Server { source, .. } => source.hint(),
+            Error::SessionLost { .. } => {
+                "run the backup again; the server's log says why the session ended"
+            }
+            Error::ServerSaid { .. } => "is this a PostgreSQL server, without a pooler in between?",
+            Error::ServerMajor { .. } => "use a version of this program that knows that major",
+            Error::WalLevel => "set wal_level = replica and restart the server",
+            Error::DataDirectory { .. } => {
+                "run the backup on the server's machine, or use --remote"
+            }
+            Error::Control { source, .. } => source.hint(),
+            Error::LinkedData { .. } => {
+                "mount the other file system there, or use a tablespace for it"
+            }
+            Error::BadPage { .. } => {
+                "restore the page from an older backup; pg_amcheck tells what is in it"
+            }
+            Error::TimelineChanged { .. } => "run the backup again",
+            Error::SegmentMissing { .. } => {
+                "let the role make replication slots (REPLICATION), or raise wal_keep_size"
+            }
             Error::Ended { .. } => "this is a mistake in the program: report it",
         }
     }
+}
+
+/// An error and what caused it, on one line.
+pub(crate) fn with_cause(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
 }

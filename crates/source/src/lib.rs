@@ -13,6 +13,7 @@ mod claims;
 mod door;
 mod error;
 mod files;
+mod postgres;
 mod spec;
 mod sqlite;
 mod tally;
@@ -29,6 +30,7 @@ pub use door::{
     SourceSummary, Volume,
 };
 pub use error::Error;
+pub use postgres::PostgresOptions;
 pub use spec::SourceSpec;
 
 /// How a source is to be opened.
@@ -46,6 +48,7 @@ pub struct SourceOptions {
     pub reflink: bool,
     /// How long to wait for a moment in which a database can be read.
     pub lock_wait: Duration,
+    pub postgres: PostgresOptions,
 }
 
 impl Default for SourceOptions {
@@ -56,6 +59,7 @@ impl Default for SourceOptions {
             wal_growth_limit_bytes: None,
             reflink: true,
             lock_wait: Duration::from_secs(30),
+            postgres: PostgresOptions::default(),
         }
     }
 }
@@ -70,5 +74,6 @@ pub fn open(
     match spec {
         SourceSpec::Files(paths) => Ok(Box::new(files::Files::open(&*storage, paths, options)?)),
         SourceSpec::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::open(&*storage, path, options)?)),
+        SourceSpec::Postgres(server) => postgres::open(storage, server, options),
     }
 }

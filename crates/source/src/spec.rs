@@ -1,10 +1,12 @@
-//! What a person calls a source: `sqlite:FILE`, `files:PATH...`, or a path that is looked at.
+//! What a person calls a source: `sqlite:FILE`, `files:PATH...`, a PostgreSQL connection string, or a path that is
+//! looked at.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use longshore_io::{FileKind, Storage, Via};
+use longshore_pg::client::Options;
 
 use crate::Error;
 use crate::claims::Reading;
@@ -19,14 +21,17 @@ pub enum SourceSpec {
     Sqlite(PathBuf),
     /// Directories and plain files, at least one.
     Files(Vec<PathBuf>),
+    /// A PostgreSQL server.
+    Postgres(Box<Options>),
 }
 
 impl SourceSpec {
     /// Reads `sqlite:FILE`, `files:PATH PATH...` (the prefix once or on each), or paths alone. One
     /// path alone is looked at: a file with SQLite's magic is a database, everything else is files.
-    /// A path that looks like a prefix is written `./sqlite:x`.
+    /// A path that looks like a prefix is written `./sqlite:x`. A `postgres://` URL or `key=value` pairs that begin with
+    /// a key of libpq's are a server; the environment's PG variables stand in for what they leave out.
     ///
-    /// Errors: [`Error::Spec`] for what cannot be meant, [`Error::Io`] for a path alone that is not
+    /// Errors: [`Error::Spec`] for what cannot be meant, [`Error::Server`] for a connection string that is not understood, [`Error::Io`] for a path alone that is not
     /// there, [`Error::InUse`] when a backup of it runs in this process.
     pub fn parse(storage: &dyn Storage, words: &[OsString]) -> Result<Self, Error> {
         let bad = |word: &OsStr, reason| {
@@ -35,6 +40,12 @@ impl SourceSpec {
                 reason,
             })
         };
+        if let Some(word) = words.iter().find(|word| is_server(word)) {
+            return match words {
+                [_] => server(word),
+                _ => bad(word, "one server is backed up at a time"),
+            };
+        }
         let mut paths = Vec::with_capacity(words.len());
         let mut files = false;
         for word in words {
@@ -63,6 +74,21 @@ impl SourceSpec {
             _ => Ok(Self::Files(paths)),
         }
     }
+}
+
+fn is_server(word: &OsStr) -> bool {
+    word.to_str().is_some_and(Options::is_meant)
+}
+
+fn server(word: &OsStr) -> Result<SourceSpec, Error> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let user = longshore_io::facts::user_name();
+    Options::parse(&word.to_string_lossy(), &variable, &user)
+        .map(|options| SourceSpec::Postgres(Box::new(options)))
+        .map_err(|e| Error::Server {
+            action: "find",
+            source: Box::new(e),
+        })
 }
 
 enum Prefixed<'a> {
@@ -191,6 +217,10 @@ mod tests {
             (&["sqlite:"], "the path is missing"),
             (&["files:"], "the path is missing"),
             (&["a", ""], "the path is missing"),
+            (
+                &["postgres://h/d", "a"],
+                "one server is backed up at a time",
+            ),
             (&[], "nothing is given"),
         ] {
             let words: Vec<_> = words.iter().map(OsStr::new).collect();

@@ -121,26 +121,6 @@ impl Trouble {
     }
 }
 
-impl Accelerator for Nvcomp {
-    fn found(&self) -> Found {
-        let health = self.health();
-        let trouble = match health.state {
-            State::Ready => None,
-            State::Probing => Some(Trouble::NotTested),
-            State::Absent => Some(Trouble::NotAvailable),
-            State::Suspended => Some(Trouble::Failed),
-            State::Off => Some(Trouble::FailedForGood),
-        };
-        Found {
-            accelerator: "GPU",
-            description: "NVIDIA GPU",
-            library: "nvCOMP",
-            hardware_detected: health.hardware.is_some(),
-            refusal: trouble.map(|trouble| Refusal::new(trouble, health.reason)),
-        }
-    }
-}
-
 /// Calls into vendors' libraries that have not returned.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 

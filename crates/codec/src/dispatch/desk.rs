@@ -382,6 +382,19 @@ impl<K: Lent, J, F: Copy> Desk<K, J, F> {
         }
     }
 
+    /// A parcel to be finished, if there is one now.
+    pub fn try_finish(&self) -> Option<Finished<K, J, F>> {
+        let mut state = self.state();
+        if state.aborted {
+            return None;
+        }
+        let first = state.finished.pop_first().map(|(_, finished)| finished);
+        if first.is_some() || !state.ended {
+            return first;
+        }
+        steal(&mut state)
+    }
+
     /// A finisher cannot finish this one now.
     pub fn put_back(&self, finished: Finished<K, J, F>) {
         self.state().finished.insert(finished.sequence, finished);

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_balance::{Budget, Depth, Finished};
+use longshore_balance::{Budget, Depth, Finished, Permit};
 use parking_lot::Mutex;
 
 use super::desk::{Generation, Pulled, Returned, Undone};
@@ -24,6 +25,9 @@ pub struct Lane {
     accelerator: Arc<Accelerator>,
     pub budget: Budget,
     allowance_bytes: u64,
+    buffer_bytes: u64,
+    /// In flight, this keeps the device busy; more only lengthens its queue.
+    enough_bytes: AtomicU64,
     counts: Mutex<Counts>,
 }
 
@@ -95,10 +99,15 @@ impl Accelerator {
     }
 
     /// Buffers of `buffer_bytes` that keep it busy: a batch for each call, and as much again waiting.
-    pub fn buffers_wanted(&self, buffer_bytes: usize) -> usize {
+    /// In hybrid mode, also what a device ten times as fast as two cores does while these compress.
+    pub fn buffers_busy(&self, mode: Mode, buffer_bytes: usize, cpus: usize) -> usize {
         let caps = self.engine().caps();
         let batch = caps.batch_bytes.start.div_ceil(buffer_bytes.max(1)).max(1);
-        2 * batch * caps.calls_max.max(1)
+        let least = match mode {
+            Mode::Hardware => 0,
+            Mode::Hybrid => 20 + 2 * cpus,
+        };
+        (2 * batch * caps.calls_max.max(1)).max(least)
     }
 }
 
@@ -106,10 +115,12 @@ impl Lane {
     pub fn new(accelerator: Arc<Accelerator>, terms: &Terms) -> Lane {
         accelerator.known().standing.begin_run();
         let allowance = accelerator
-            .buffers_wanted(terms.buffer_bytes)
+            .buffers_busy(terms.mode, terms.buffer_bytes, terms.cpus)
             .min(terms.allowance_buffers);
         let lane = Lane {
             allowance_bytes: allowance as u64 * terms.buffer_bytes as u64,
+            buffer_bytes: terms.buffer_bytes as u64,
+            enough_bytes: AtomicU64::new(0),
             accelerator,
             budget: Budget::new(0),
             counts: Mutex::new(Counts {
@@ -117,7 +128,7 @@ impl Lane {
                 ..Counts::default()
             }),
         };
-        lane.set_limit(0, 0, terms);
+        lane.set_limit((0, 0), None, terms);
         lane
     }
 
@@ -129,8 +140,8 @@ impl Lane {
         self.engine().caps().calls_max.max(1)
     }
 
-    pub fn input_bytes_max(&self) -> usize {
-        self.engine().caps().input_bytes_max
+    pub fn input_bytes_max(&self) -> u64 {
+        self.engine().caps().input_bytes_max as u64
     }
 
     pub fn state(&self) -> State {
@@ -146,15 +157,50 @@ impl Lane {
         let batch = &self.engine().caps().batch_bytes;
         // A small allowance, and the smallest budget, must still fill a batch.
         let share = (self.allowance_bytes / (2 * self.calls_max() as u64)).max(1);
-        let start = (batch.start as u64).min(share).max(1);
+        // A device that nobody knows begins with one buffer: it may be slow, and the writer waits for its blocks.
+        let calls = self.accelerator.known().service.count().min(16);
+        let trusted = self.buffer_bytes << calls;
+        let start = (batch.start as u64).min(share).min(trusted).max(1);
         start..(batch.end as u64).min(2 * start).max(start)
     }
 
-    /// When a block put now would be done; 0 while nothing was measured, so that it gets measured.
+    /// Room for a block, `alone` up to all that the device may hold, else up to what keeps it busy.
+    pub fn try_admit(&self, len_bytes: u64, alone: bool) -> Option<Permit> {
+        let enough = self.enough_bytes.load(Ordering::Relaxed);
+        let limit = if alone { u64::MAX } else { enough };
+        self.budget.try_admit_within(len_bytes, limit)
+    }
+
+    /// When a block put now would be done, by the device's rate; 0 while nothing was measured, so that it gets measured.
     pub fn loaded_us(&self, len_bytes: u64) -> u64 {
-        let in_flight = self.budget.in_flight_bytes();
+        let ahead = self.with_batches(len_bytes) - len_bytes;
         let known = self.accelerator.known();
-        known.estimate.loaded_us(len_bytes, in_flight).unwrap_or(0)
+        known.estimate.loaded_us(len_bytes, ahead).unwrap_or(0)
+    }
+
+    /// The same, but at the latest: a device that takes its time for each call, whatever it carries, is not described
+    /// by its rate.
+    pub fn latest_us(&self, len_bytes: u64) -> u64 {
+        let round = self.batch().end.max(1) * self.calls_max() as u64;
+        let rounds = self.with_batches(len_bytes).div_ceil(round);
+        let call_us = self.accelerator.known().service.quantile_us(0.5);
+        self.loaded_us(len_bytes).max(rounds * call_us.unwrap_or(0))
+    }
+
+    /// Bytes in flight with such a block: it travels with a batch, and a batch ends as one.
+    fn with_batches(&self, len_bytes: u64) -> u64 {
+        (self.budget.in_flight_bytes() + len_bytes).next_multiple_of(self.batch().start)
+    }
+
+    /// Bytes per second that it would do if it were always fed; 0 before anything was measured.
+    pub fn rate_if_full(&self) -> f64 {
+        let in_flight = self.batch().end * self.calls_max() as u64;
+        let known = self.accelerator.known();
+        known.estimate.rate_with(in_flight).unwrap_or(0.0)
+    }
+
+    pub fn delivered_bytes(&self) -> u64 {
+        self.accelerator.known().estimate.delivered_bytes()
     }
 
     /// What it does within so much time.
@@ -171,12 +217,24 @@ impl Lane {
         p99.filter(|_| believed).map(Duration::from_micros)
     }
 
+    /// How long a part of a batch waits for the rest.
+    pub fn patience(&self) -> Duration {
+        let patience = self.slow_call().unwrap_or_default() / 4;
+        patience.clamp(Duration::from_millis(2), Duration::from_millis(50))
+    }
+
     pub fn deadline(&self, bound: Duration) -> Duration {
         self.slow_call().map_or(bound, |p99| bound.max(20 * p99))
     }
 
-    /// Sets what may be in flight. Jobs in hung calls count as held for ever.
-    pub fn set_limit(&self, lost_jobs: usize, lost_calls: usize, terms: &Terms) {
+    /// Sets what may be in flight. Jobs in hung calls count as held for ever. `core_us`: what one core takes for a
+    /// buffer.
+    pub fn set_limit(
+        &self,
+        (lost_jobs, lost_calls): (usize, usize),
+        core_us: Option<u64>,
+        terms: &Terms,
+    ) {
         let lost = lost_jobs as u64 * terms.buffer_bytes as u64;
         let left = self.allowance_bytes.saturating_sub(lost);
         if lost_calls > 0 && left < self.batch().start {
@@ -190,10 +248,14 @@ impl Lane {
                 let steps = self.counts.lock().depth.as_ref().map_or(0, Depth::steps);
                 // One batch for each call and one to follow, at least.
                 let least = (self.calls_max() as u64 + 1) * self.batch().start;
-                least.max((bdp / 2).saturating_mul(2 + u64::from(steps)))
+                // What the device does while all cores that could feed it compress, and half as much again.
+                let unfed = self.bytes_within(core_us.unwrap_or(0)).saturating_mul(3) / 2;
+                let busy = (bdp / 2).saturating_mul(2 + u64::from(steps));
+                least.max(unfed).max(busy)
             }
         };
-        self.budget.set_limit(wanted.min(left));
+        self.enough_bytes.store(wanted, Ordering::Relaxed);
+        self.budget.set_limit(left);
     }
 
     /// A call was given up.
@@ -260,7 +322,7 @@ impl Lane {
     }
 
     /// A call went well.
-    fn learn(&self, bytes: u64, (began_us, now_us): (u64, u64), delivered_before: u64) {
+    pub fn learn(&self, bytes: u64, (began_us, now_us): (u64, u64), delivered_before: u64) {
         let latency_us = now_us.saturating_sub(began_us);
         let drifted = {
             let mut known = self.accelerator.known();
@@ -381,12 +443,10 @@ fn serve<T: Send + 'static>(inner: &Inner<T>, number: usize) -> bool {
         }
         return inner.desk.rest(number, NAP);
     }
-    let patience = lane.slow_call().unwrap_or_default() / 4;
-    let patience = patience.clamp(Duration::from_millis(2), Duration::from_millis(50));
-    let delivered_before = lane.accelerator.known().estimate.delivered_bytes();
+    let delivered_before = lane.delivered_bytes();
     match inner
         .desk
-        .pull(number, lane.batch(), patience, || inner.now_us())
+        .pull(number, lane.batch(), lane.patience(), || inner.now_us())
     {
         Pulled::Ended => false,
         Pulled::Nothing => true,
@@ -451,6 +511,7 @@ fn call<T: Send + 'static>(
     faults.iter().for_each(|fault| lane.fault(now, *fault));
     if faults.is_empty() {
         lane.learn(bytes, (began_us, now_us), delivered_before);
+        inner.set_limit(number);
     }
     let returned = inner.desk.give_back(generation, jobs, Fault::Down);
     inner.room.1.notify_all();

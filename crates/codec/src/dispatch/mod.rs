@@ -21,6 +21,8 @@ mod check;
 mod desk;
 mod finisher;
 mod lane;
+#[cfg(test)]
+mod simulation;
 mod standing;
 
 mod sync {
@@ -67,10 +69,14 @@ pub struct Terms {
     pub allowance_buffers: usize,
     /// CPUs that compute beside.
     pub cpus: usize,
+    /// Bytes of blocks that can wait for an earlier one of the device's; `None`: no block waits for another.
+    pub slack_bytes: Option<u64>,
 }
 
 /// A guard's epoch: some hundred blocks on a machine that is worth an accelerator.
 const EPOCH_US: u64 = 100_000;
+/// What CPUs must add to a device's work to be worth their time.
+const WORTH: f64 = 0.03;
 /// A block may hold up the writer for so long at least.
 const HEDGE_LEAST: Duration = Duration::from_millis(100);
 /// Calls measured before their times are believed.
@@ -147,15 +153,35 @@ struct Inner<T: Send + 'static> {
     head: Mutex<Option<(u64, Duration)>>,
     room: (Mutex<()>, Condvar),
     done_bytes: AtomicU64,
-    software: Software,
+    software: Work,
+    /// Reading, checking and sealing of blocks that devices compress.
+    fed: Work,
 }
 
-/// What the CPU's own work looks like.
+/// A kind of work of the CPUs.
 #[derive(Default)]
-struct Software {
+struct Work {
     blocks: AtomicU64,
     bytes: AtomicU64,
     us: AtomicU64,
+}
+
+impl Work {
+    /// `len` of 0: more work on bytes that were counted already.
+    fn add(&self, len: u64, took: Duration) {
+        let block = u64::from(len > 0);
+        self.blocks.fetch_add(block, Ordering::Relaxed);
+        self.bytes.fetch_add(len, Ordering::Relaxed);
+        let us = took.as_micros() as u64;
+        self.us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// What one core takes for so many bytes; `None` before any were done.
+    fn us_for(&self, bytes: u64) -> Option<f64> {
+        let did = self.bytes.load(Ordering::Relaxed);
+        let us = self.us.load(Ordering::Relaxed);
+        (did > 0).then(|| bytes as f64 * us as f64 / did as f64)
+    }
 }
 
 impl<T: Send + 'static> Dispatcher<T> {
@@ -165,25 +191,7 @@ impl<T: Send + 'static> Dispatcher<T> {
         terms: Terms,
         clock: Arc<dyn Clock>,
     ) -> Option<Dispatcher<T>> {
-        let lanes: Vec<Lane> = accelerators
-            .iter()
-            .filter(|a| a.serves(terms.algorithm))
-            .map(|a| Lane::new(a.clone(), &terms))
-            .collect();
-        if lanes.is_empty() {
-            return None;
-        }
-        let inner = Arc::new(Inner {
-            desk: Desk::new(lanes.len()),
-            guard: Mutex::new(Guard::new(EPOCH_US)),
-            head: Mutex::new(None),
-            room: (Mutex::new(()), Condvar::new()),
-            done_bytes: AtomicU64::new(0),
-            software: Software::default(),
-            terms,
-            clock,
-            lanes,
-        });
+        let inner = Arc::new(Inner::new(accelerators, terms, clock)?);
         for (i, lane) in inner.lanes.iter().enumerate() {
             for _ in 0..lane.calls_max() {
                 lane::spawn_puller(&inner, i);
@@ -195,43 +203,7 @@ impl<T: Send + 'static> Dispatcher<T> {
     /// May a block of `len_bytes` go to a device now? `remaining_bytes`: what is still to be read after it, where
     /// that is known. Never blocks.
     pub fn admit(&self, len_bytes: usize, remaining_bytes: Option<u64>) -> Admission {
-        let inner = &*self.inner;
-        let len = len_bytes as u64;
-        let serve = match inner.terms.mode {
-            Mode::Hardware => Serve::First,
-            Mode::Hybrid => {
-                let done = inner.done_bytes.load(Ordering::Relaxed);
-                inner.guard.lock().judge(inner.now_us(), done)
-            }
-        };
-        if serve == Serve::Second {
-            return Admission::No;
-        }
-        let soonest = inner
-            .lanes
-            .iter()
-            .enumerate()
-            .filter(|(_, lane)| lane.is_ready() && len_bytes <= lane.input_bytes_max())
-            .map(|(i, lane)| (lane.loaded_us(len), i))
-            .min();
-        let Some((loaded_us, lane)) = soonest else {
-            return Admission::No;
-        };
-        if inner.terms.mode == Mode::Hybrid
-            && let Some(remaining) = remaining_bytes
-            && let Some(rest_us) = inner.software_us(remaining.saturating_add(len))
-            && loaded_us > rest_us
-        {
-            // The CPUs will have ended before the device would.
-            return Admission::No;
-        }
-        match inner.lanes[lane].budget.try_admit(len) {
-            Some(permit) => Admission::Yes(Admitted { lane, permit }),
-            None if serve == Serve::First && inner.lanes[lane].budget.limit_bytes() > 0 => {
-                Admission::Full
-            }
-            None => Admission::No,
-        }
+        self.inner.admit(len_bytes as u64, remaining_bytes)
     }
 
     /// Waits until a device may have room, a few milliseconds at most. Hold no right to compute meanwhile.
@@ -278,33 +250,24 @@ impl<T: Send + 'static> Dispatcher<T> {
         self.inner.desk.finish().map(Finish)
     }
 
+    /// A block to be finished, if there is one now.
+    pub fn try_next(&self) -> Option<Finish<T>> {
+        self.inner.desk.try_finish().map(Finish)
+    }
+
     /// The CPU compressed a block that was not admitted, in so much time.
     pub fn software_did(&self, len_bytes: usize, took: Duration) {
-        let software = &self.inner.software;
-        software.blocks.fetch_add(1, Ordering::Relaxed);
-        software
-            .bytes
-            .fetch_add(len_bytes as u64, Ordering::Relaxed);
-        let us = took.as_micros() as u64;
-        software.us.fetch_add(us, Ordering::Relaxed);
-        self.inner.progressed(len_bytes);
+        self.inner.software_did(len_bytes as u64, took);
+    }
+
+    /// A core read and checked a block that it put, or (`len_bytes` 0) sealed one that came back, in so much time.
+    pub fn fed(&self, len_bytes: usize, took: Duration) {
+        self.inner.fed.add(len_bytes as u64, took);
     }
 
     /// Nothing will be put any more.
     pub fn end(&self) {
-        let inner = &*self.inner;
-        let block_us = inner.software_us(inner.terms.buffer_bytes as u64);
-        let steal_above = inner
-            .lanes
-            .iter()
-            .map(|lane| match inner.terms.mode {
-                Mode::Hardware => u64::MAX,
-                Mode::Hybrid => block_us.map_or(0, |us| {
-                    lane.bytes_within(us.saturating_mul(inner.terms.cpus as u64))
-                }),
-            })
-            .collect();
-        inner.desk.end(steal_above);
+        self.inner.end();
     }
 
     /// The run has failed: finishers end at once.
@@ -328,16 +291,7 @@ impl<T: Send + 'static> Dispatcher<T> {
                 lane::spawn_puller(inner, lane);
             }
         }
-        for (i, lane) in inner.lanes.iter().enumerate() {
-            lane.set_limit(
-                inner.desk.lost_jobs(i),
-                inner.desk.lost_calls(i),
-                &inner.terms,
-            );
-            if !lane.is_ready() {
-                inner.desk.flush(i);
-            }
-        }
+        inner.tick_lanes();
         inner.hedge(now, head);
         inner.room.1.notify_all();
     }
@@ -367,21 +321,155 @@ impl<T: Send + 'static> Drop for Dispatcher<T> {
 }
 
 impl<T: Send + 'static> Inner<T> {
+    /// Without threads; `None` when no accelerator serves these terms.
+    fn new(
+        accelerators: &[Arc<Accelerator>],
+        terms: Terms,
+        clock: Arc<dyn Clock>,
+    ) -> Option<Inner<T>> {
+        let lanes: Vec<Lane> = accelerators
+            .iter()
+            .filter(|a| a.serves(terms.algorithm))
+            .map(|a| Lane::new(a.clone(), &terms))
+            .collect();
+        if lanes.is_empty() {
+            return None;
+        }
+        Some(Inner {
+            desk: Desk::new(lanes.len()),
+            guard: Mutex::new(Guard::new(EPOCH_US)),
+            head: Mutex::new(None),
+            room: (Mutex::new(()), Condvar::new()),
+            done_bytes: AtomicU64::new(0),
+            software: Work::default(),
+            fed: Work::default(),
+            terms,
+            clock,
+            lanes,
+        })
+    }
+
+    fn admit(&self, len: u64, remaining_bytes: Option<u64>) -> Admission {
+        let serve = match self.terms.mode {
+            Mode::Hardware => Serve::First,
+            Mode::Hybrid => {
+                let done = self.done_bytes.load(Ordering::Relaxed);
+                let could = [self.devices_per_s(), self.software_per_s()];
+                self.guard.lock().judge(self.now_us(), done, could)
+            }
+        };
+        if serve == Serve::Second {
+            return Admission::No;
+        }
+        let device_alone = serve == Serve::First || self.cpus_would_add_little(len);
+        let lanes = self.lanes.iter().enumerate();
+        let fit = lanes.filter(|(_, lane)| lane.is_ready() && len <= lane.input_bytes_max());
+        let Some((loaded_us, lane)) = fit.map(|(i, lane)| (lane.loaded_us(len), i)).min() else {
+            return Admission::No;
+        };
+        let latest_us = self.lanes[lane].latest_us(len);
+        if self.terms.mode == Mode::Hybrid && self.comes_too_late(latest_us, len, remaining_bytes) {
+            return Admission::No;
+        }
+        match self.lanes[lane].try_admit(len, device_alone) {
+            Some(permit) => Admission::Yes(Admitted { lane, permit }),
+            None if self.lanes[lane].budget.limit_bytes() == 0 => Admission::No,
+            None if device_alone => Admission::Full,
+            // A core that compresses does not feed the device meanwhile: what waits there must last for so long.
+            None if self.core_us(len).is_some_and(|us| loaded_us < us) => Admission::Full,
+            None => Admission::No,
+        }
+    }
+
+    /// Whether the devices take nearly all blocks that the CPUs can feed them: then a core that compresses only keeps
+    /// blocks from them. Of `K` cores, devices that do `a` blocks a second need `a × f`, where `f` is what feeding one
+    /// takes; the rest compresses `(K - a × f) / c` blocks a second.
+    fn cpus_would_add_little(&self, len: u64) -> bool {
+        let (Some(feed_us), Some(core_us)) = (self.fed.us_for(len), self.core_us(len)) else {
+            return false;
+        };
+        let blocks_per_us = self.devices_per_s() / len as f64 / 1e6;
+        let cores_left = self.terms.cpus as f64 - blocks_per_us * feed_us;
+        let more_per_us = cores_left / core_us.max(1) as f64;
+        more_per_us < blocks_per_us * WORTH
+    }
+
+    /// What the devices would do if they were always fed, in bytes per second.
+    fn devices_per_s(&self) -> f64 {
+        let ready = self.lanes.iter().filter(|lane| lane.is_ready());
+        ready.map(Lane::rate_if_full).sum()
+    }
+
+    /// What the CPUs would do alone, in bytes per second.
+    fn software_per_s(&self) -> f64 {
+        const MUCH: u64 = 1 << 30;
+        let us = self.software_us(MUCH);
+        us.map_or(0.0, |us| MUCH as f64 * 1e6 / us.max(1) as f64)
+    }
+
+    /// Whether the CPUs would have to wait for a block that a device has done `loaded_us` from now.
+    fn comes_too_late(&self, loaded_us: u64, len: u64, remaining_bytes: Option<u64>) -> bool {
+        // At the end: they will have done the rest before.
+        let rest = remaining_bytes.map(|rest| rest.saturating_add(len));
+        // Before: no buffer is left but behind that block. A quarter is for estimates that are wrong.
+        let slack = self.terms.slack_bytes.map(|bytes| bytes / 4 * 3);
+        let bounds = rest.into_iter().chain(slack);
+        let soonest_us = bounds.filter_map(|bytes| self.software_us(bytes)).min();
+        soonest_us.is_some_and(|us| loaded_us > us)
+    }
+
     fn now_us(&self) -> u64 {
         self.clock.now().as_micros() as u64
     }
 
     /// How long all CPUs together take for so many bytes; `None` before they did any.
     fn software_us(&self, bytes: u64) -> Option<u64> {
-        let did = self.software.bytes.load(Ordering::Relaxed);
-        let us = self.software.us.load(Ordering::Relaxed);
-        let one = (did > 0).then(|| bytes as f64 * us as f64 / did as f64)?;
+        let one = self.software.us_for(bytes)?;
         Some((one / self.terms.cpus.max(1) as f64) as u64)
+    }
+
+    fn software_did(&self, len: u64, took: Duration) {
+        self.software.add(len, took);
+        self.progressed(len as usize);
+    }
+
+    fn end(&self) {
+        let block_us = self.core_us(self.terms.buffer_bytes as u64);
+        let lanes = self.lanes.iter();
+        let steal_above = lanes.map(|lane| match self.terms.mode {
+            Mode::Hardware => u64::MAX,
+            // A core takes what the device would not get to before that core is done.
+            Mode::Hybrid => block_us.map_or(0, |us| lane.bytes_within(us)),
+        });
+        self.desk.end(steal_above.collect());
+    }
+
+    /// A lane's budget follows what was measured and what was lost.
+    fn set_limit(&self, lane: usize) {
+        let lost = (self.desk.lost_jobs(lane), self.desk.lost_calls(lane));
+        let core_us = self.core_us(self.terms.buffer_bytes as u64);
+        self.lanes[lane].set_limit(lost, core_us, &self.terms);
+    }
+
+    /// Budgets follow what was measured and what was lost; who is out of service has nothing waiting.
+    fn tick_lanes(&self) {
+        for (i, lane) in self.lanes.iter().enumerate() {
+            self.set_limit(i);
+            if !lane.is_ready() {
+                self.desk.flush(i);
+            }
+        }
     }
 
     fn progressed(&self, plain_len: usize) {
         self.done_bytes
             .fetch_add(plain_len as u64, Ordering::Relaxed);
+    }
+
+    /// How long one core takes for so many bytes; `None` before any did.
+    fn core_us(&self, bytes: u64) -> Option<u64> {
+        let us = self.software_us(bytes)?;
+        Some(us.saturating_mul(self.terms.cpus as u64))
     }
 
     fn hedge(&self, now: Duration, head: Option<u64>) {

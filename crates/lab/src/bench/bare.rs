@@ -221,6 +221,28 @@ fn codec(clock: &dyn Clock, corpus: &Corpus, algorithm: Algorithm) -> Result<Cod
     })
 }
 
+/// What the device takes while it is read: writes as many bytes as [`Bare::write`], durable, while all of
+/// `stripe`, which is dropped from the page cache first, is read past it, each from two threads. Its wall time ends
+/// when both have ended.
+pub fn write_beside_reading(
+    storage: &dyn Storage,
+    clock: &dyn Clock,
+    bytes: u64,
+    target: &std::path::Path,
+    stripe: &Corpus,
+) -> Result<Part> {
+    stripe.chill()?;
+    let start = clock.now();
+    let (written, read) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| stripe.read_direct(clock, 2));
+        let written = write(storage, clock, bytes, target, 2);
+        (written, reading.join())
+    });
+    let wall_s = (clock.now() - start).as_secs_f64();
+    read.unwrap_or_else(|_| anyhow::bail!("a reading thread panicked"))?;
+    Ok(Part { wall_s, ..written? })
+}
+
 fn write(
     storage: &dyn Storage,
     clock: &dyn Clock,

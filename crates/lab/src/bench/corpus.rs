@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Pool, Storage, Via, drop_from_cache};
 use longshore_pipeline::SourceSpec;
 
@@ -31,6 +31,7 @@ impl Corpus {
         let paths: Vec<&PathBuf> = match source {
             SourceSpec::Sqlite(path) => vec![path],
             SourceSpec::Files(paths) => paths.iter().collect(),
+            SourceSpec::Postgres(_) => bail!("a server has no files of its own to compare with"),
         };
         let mut members = Vec::new();
         for path in paths {

@@ -89,6 +89,8 @@ impl Outside<'_> {
             match source {
                 SourceSpec::Sqlite(path) => command.arg(path),
                 SourceSpec::Files(paths) => command.args(paths),
+                // Its environment has what the text leaves out, passwords above all.
+                SourceSpec::Postgres(server) => command.arg(server.for_people()),
             };
             for device in devices {
                 command.arg("--to").arg(match device {

@@ -7,7 +7,7 @@ use longshore_pipeline::{
     BackupRequest, DeviceSpec, Disposition, House, Request, RestoreRequest, SourceSpec,
 };
 
-use super::bare::{Bare, Part};
+use super::bare::{Bare, Part, write_beside_reading};
 use super::corpus::Corpus;
 use crate::scratch::Scratch;
 use crate::taken::{Taken, take};
@@ -29,7 +29,12 @@ pub struct Round {
     pub nul: Vec<(Algorithm, usize, Taken)>,
     /// To one stripe on disk.
     pub disk: Vec<(Algorithm, Taken)>,
+    /// From a stripe in the page cache.
+    pub restore_warm: Vec<(Algorithm, Taken)>,
+    /// From a stripe that is not cached.
     pub restore: Vec<(Algorithm, Taken)>,
+    /// Bare writing of the restored bytes while the stripe is read past the cache.
+    pub both: Vec<(Algorithm, Part)>,
     pub cold: Cold,
 }
 
@@ -66,11 +71,20 @@ impl Bench<'_> {
                 nul.push((algorithm, stripes, taken));
             }
         }
-        let (mut disk, mut restore) = (Vec::new(), Vec::new());
+        let (mut disk, mut restore_warm) = (Vec::new(), Vec::new());
+        let (mut restore, mut both) = (Vec::new(), Vec::new());
         for algorithm in ALGORITHMS {
             on_step(&format!("{algorithm} to disk and back"));
             let stripe = self.scratch.stripes(1);
             disk.push((algorithm, self.backup_warm(algorithm, stripe.clone())?));
+            let written = self.scratch.written(&stripe);
+            let written = Corpus::open(storage, &SourceSpec::Files(written))?;
+            written.warm(clock)?;
+            restore_warm.push((algorithm, self.restore(stripe.clone())?));
+            let bytes = self.corpus.bytes;
+            let part = write_beside_reading(storage, clock, bytes, &target, &written)?;
+            both.push((algorithm, part));
+            written.chill()?;
             restore.push((algorithm, self.restore(stripe)?));
             self.scratch.clear()?;
         }
@@ -79,7 +93,9 @@ impl Bench<'_> {
             bare,
             nul,
             disk,
+            restore_warm,
             restore,
+            both,
             cold: self.cold()?,
         })
     }
@@ -109,7 +125,9 @@ impl Bench<'_> {
             tuning: Default::default(),
             limits: Default::default(),
         };
-        take(self.house, &Request::Restore(request))
+        let taken = take(self.house, &Request::Restore(request))?;
+        self.scratch.remove("restored")?;
+        Ok(taken)
     }
 
     fn cold(&self) -> Result<Cold> {

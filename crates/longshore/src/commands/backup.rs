@@ -229,6 +229,8 @@ fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure
         request.volume_map.push((volume.0.clone(), name.to_owned()));
     }
     request.wal_growth_limit_bytes = options.reading.wal_growth_limit;
+    request.postgres.spread_checkpoint = options.postgres.spread_checkpoint;
+    request.postgres.fail_on_bad_page = options.postgres.fail_on_bad_page;
     request.tuning = tuning(&options.moving, defaults);
     request.limits = limits(&options.moving, defaults);
     Ok(request)
@@ -292,10 +294,12 @@ fn name_of(source: &SourceSpec) -> String {
     let path: &Path = match source {
         SourceSpec::Sqlite(path) => path,
         SourceSpec::Files(paths) => paths.first().map_or(Path::new(""), |p| p),
+        SourceSpec::Postgres(_) => Path::new(""),
     };
     let name = match source {
         SourceSpec::Sqlite(_) => path.file_stem(),
         SourceSpec::Files(_) => path.file_name(),
+        SourceSpec::Postgres(_) => Some(OsStr::new("postgres")),
     };
     name.unwrap_or(OsStr::new("files"))
         .to_string_lossy()

@@ -12,7 +12,7 @@ use crate::options::Media;
 
 const EXTENSION: &str = ".bak";
 
-fn target<'a>(context: &'a Context, name: &str) -> Result<&'a Target, Failure> {
+pub fn target<'a>(context: &'a Context, name: &str) -> Result<&'a Target, Failure> {
     context.config.target.get(name).ok_or_else(|| {
         let known: Vec<_> = context.config.target.keys().map(String::as_str).collect();
         Failure::usage(

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longshore_codec::nvcomp;
 use longshore_io::OpenHow;
 use longshore_io::Via;
 use longshore_lab::bench::{BenchSpec, bench};
 use longshore_lab::compare::{CompareSpec, compare};
+use longshore_lab::device_check::{DeviceCheckSpec, device_check};
 use longshore_lab::report::Report;
 use longshore_lab::sample::{self, SampleKind, SampleReport, SampleSpec, sample};
 use longshore_lab::stock;
@@ -16,7 +18,7 @@ use serde::Serialize;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
-use crate::options::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
+use crate::options::{Bench, Compare, DeviceCheck, Lab, Sample, Stocked, Study, Sweep, Written};
 use crate::output::{bytes, moment};
 
 const SAMPLE_BYTES: u64 = 1 << 30;
@@ -36,6 +38,7 @@ pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
         Study::Sweep(options) => run_sweep(options, context),
         Study::Compare(options) => run_compare(options, context),
         Study::Bench(options) => run_bench(options, context),
+        Study::DeviceCheck(options) => run_device_check(options, context),
     }
 }
 
@@ -127,7 +130,12 @@ fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
         };
         sweep::stripes(&house, &spec, &step)
     };
-    answer(report.map_err(failure)?, &options.written, context)
+    answer(
+        Exit::Done,
+        report.map_err(failure)?,
+        &options.written,
+        context,
+    )
 }
 
 fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
@@ -145,7 +153,7 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = compare(&house(context), &spec, &step).map_err(failure)?;
-    answer(report, &options.written, context)
+    answer(Exit::Done, report, &options.written, context)
 }
 
 fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
@@ -171,7 +179,20 @@ fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = bench(&house(context), &spec, &step).map_err(failure)?;
-    answer(report, &options.written, context)
+    answer(Exit::Done, report, &options.written, context)
+}
+
+fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Failure> {
+    let spec = DeviceCheckSpec {
+        work: options.work.clone(),
+        time: Duration::from_secs(options.seconds.into()),
+        quick: options.quick,
+        options: nvcomp::Options::from_environment(),
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let found = device_check(&house(context), &spec, &step).map_err(failure)?;
+    let exit = if found.passed { Exit::Done } else { Exit::No };
+    answer(exit, found.report, &options.written, context)
 }
 
 /// What memory must not depend on: much data, and many names.
@@ -220,7 +241,12 @@ fn source(
 }
 
 /// Shows a report and writes it where it was asked for.
-fn answer(mut report: Report, written: &Written, context: &Context) -> Result<Exit, Failure> {
+fn answer(
+    exit: Exit,
+    mut report: Report,
+    written: &Written,
+    context: &Context,
+) -> Result<Exit, Failure> {
     let now_us = context.clock.wall_ns() / 1000;
     let facts = [
         ("Command", command_line()),
@@ -236,8 +262,8 @@ fn answer(mut report: Report, written: &Written, context: &Context) -> Result<Ex
         write(path, &report.to_markdown(), context)?;
     }
     context.output.say(&report.to_text());
-    context.output.json(Exit::Done, &report);
-    Ok(Exit::Done)
+    context.output.json(exit, &report);
+    Ok(exit)
 }
 
 /// This process's own, so that the study can be repeated.

@@ -9,6 +9,7 @@ mod list;
 mod project;
 mod restore;
 mod verify;
+mod wal;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,6 +83,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Man(options) => project::man(options),
         Command::Lab(options) => lab::run(options, context),
         Command::Cache(options) => cache::run(options, context),
+        Command::Wal(options) => wal::run(options, context),
     }
 }
 

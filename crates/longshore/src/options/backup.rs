@@ -20,15 +20,18 @@ Examples:
       how fast could it be? Reads and compresses, keeps nothing
   longshore backup app.db --to - | ssh vault 'cat > app.bak'
       through a pipe
+  longshore backup 'postgres:///postgres?host=/var/run/postgresql' --to /mnt/a/pg.bak
+      a running PostgreSQL cluster, all databases, with the log that makes it consistent
   longshore backup sales --target nightly
       a database and a target named in the configuration
 
-Not for: servers that must be asked for their data (PostgreSQL, MySQL) while they run; their files
-alone, copied while they change, are no backup. Not a synchroniser either: every backup is whole.";
+Not for: the files of a running server (PostgreSQL's data directory, MySQL's) as a file tree: copied while they
+change, they are no backup. Not a synchroniser either: every backup is whole.";
 
 /// Backs up one database or file tree to one or more devices.
 ///
-/// A SQLite database is read as one committed moment, while others write to it. Files are read as they
+/// A SQLite database is read as one committed moment, while others write to it; so is a PostgreSQL cluster, whose
+/// connection string is libpq's (docs/postgres.md). Files are read as they
 /// stand, and those that change meanwhile are reported and the set is marked. The set becomes valid at the
 /// very end; interrupted at any moment, nothing half-valid is left.
 #[derive(Debug, Args)]
@@ -36,7 +39,7 @@ alone, copied while they change, are no backup. Not a synchroniser either: every
     group = ArgGroup::new("where").args(["to", "target"]),
     group = ArgGroup::new("disposing").args(["append", "init", "format"]))]
 pub struct Backup {
-    /// sqlite:FILE, files:PATH..., a path, or the name of a configured database.
+    /// sqlite:FILE, files:PATH..., postgres://..., a path, or the name of a configured database.
     ///
     /// One path alone is looked at: a SQLite database is recognised by its first bytes, everything else is files.
     /// A word without `/` that names a [database.NAME] of the configuration is that database; write ./NAME
@@ -95,6 +98,9 @@ pub struct Backup {
 
     #[command(flatten)]
     pub reading: Reading,
+
+    #[command(flatten)]
+    pub postgres: Postgres,
 
     #[command(flatten)]
     pub moving: Moving,
@@ -217,4 +223,22 @@ pub struct Reading {
     /// is reported. The default is no limit.
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::positive_size)]
     pub wal_growth_limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "PostgreSQL")]
+pub struct Postgres {
+    /// Let the checkpoint at the start take its time.
+    ///
+    /// A backup begins with a checkpoint. The default writes as fast as the disk can; this spreads it as the server's
+    /// checkpoint_completion_target says, which may take minutes before the first byte is read.
+    #[arg(long, hide_short_help = true)]
+    pub spread_checkpoint: bool,
+
+    /// End the backup at the first page whose checksum is wrong.
+    ///
+    /// The default reports each such page with file and block, finishes, marks the set as damaged and ends with exit
+    /// code 5: one bad page should not cost the rest of the night's backup.
+    #[arg(long)]
+    pub fail_on_bad_page: bool,
 }

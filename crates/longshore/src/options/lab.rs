@@ -26,6 +26,7 @@ pub enum Study {
     Sweep(Sweep),
     Compare(Compare),
     Bench(Bench),
+    DeviceCheck(DeviceCheck),
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -232,6 +233,38 @@ pub struct Bench {
 
     #[command(flatten)]
     pub stocked: Stocked,
+
+    #[command(flatten)]
+    pub written: Written,
+}
+
+const TEACH_DEVICE_CHECK: &str = "\
+Examples:
+  longshore lab device-check --markdown gpu.md --json > gpu.json
+  LONGSHORE_NVCOMP=/opt/nvcomp/lib/libnvcomp.so.5 longshore lab device-check --quick
+
+Not for: a GPU that others need meanwhile: the check takes nearly all of its memory for a moment.";
+
+/// Checks whether GPU compression works on this machine, and how fast it is.
+///
+/// Correctness, faults, copies, compression by algorithm, batch and content, and software beside it, in one run of
+/// limited time. Ends with exit code 1 when there is no GPU, when a library is missing (the report says which), or
+/// when anything is not right.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_DEVICE_CHECK)]
+pub struct DeviceCheck {
+    /// Directory that keeps the sample between runs.
+    #[arg(long, value_name = "DIR", default_value = ".work/device-check")]
+    pub work: PathBuf,
+
+    /// Time for everything; what does not fit is left out and shown as a dash.
+    #[arg(long, value_name = "SECONDS", default_value_t = 360,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: u32,
+
+    /// A look only: little content, few points. The numbers mean little.
+    #[arg(long)]
+    pub quick: bool,
 
     #[command(flatten)]
     pub written: Written,

@@ -11,6 +11,7 @@ mod lab;
 mod project;
 mod restore;
 pub mod values;
+mod wal;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,9 +22,10 @@ pub use backup::Backup;
 pub use cache::{Cache, CacheAction, Simulate};
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{List, Media, Verify};
-pub use lab::{Bench, Compare, Lab, Sample, Stocked, Study, Sweep, Written};
+pub use lab::{Bench, Compare, DeviceCheck, Lab, Sample, Stocked, Study, Sweep, Written};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use restore::Restore;
+pub use wal::{Ahead, Archive, Wal, WalAction, WalGet, WalList, WalPush, WalReceive};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -34,8 +36,10 @@ Exit codes:
   4    the media cannot be read or written
   5    done, with warnings: files changed meanwhile, or the history was not written
   6    the restore target refused
+  7    the WAL archive refused: it has other bytes under this name, or another cluster's log
   70   a mistake in this program
-  130  interrupted; nothing half-valid was left";
+  130  interrupted; nothing half-valid was left
+  200  wal get: no answer; recovery must not go on";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -123,6 +127,7 @@ pub enum Command {
     Man(Man),
     Lab(Lab),
     Cache(Cache),
+    Wal(Wal),
 }
 
 /// Buffers and ceilings, common to all commands that move bytes.

@@ -31,12 +31,19 @@ const FETCH_LOCK: &str = "get.lock";
 /// The server's marks for files that wait to be archived.
 const STATUS: &str = "archive_status";
 const READY: &str = ".ready";
+/// In the data directory, while the server is a standby.
+const STANDBY: &str = "standby.signal";
+/// In the data directory; its first eight bytes are the system identifier in every major.
+const CONTROL: &str = "global/pg_control";
 
 /// A server's pg_wal directory, as archive_command and restore_command see it.
 #[derive(Debug)]
 pub struct PgWal {
     dir: Arc<dyn Dir>,
     path: PathBuf,
+    /// The cluster's system identifier, where the data directory around it can be read.
+    system: Option<u64>,
+    standby: bool,
 }
 
 /// Only one look-ahead of a kind works at a time. Ends with this value, or its process.
@@ -65,14 +72,21 @@ pub struct Ahead {
 impl PgWal {
     /// Errors: `Io`.
     pub fn open(storage: &dyn Storage, path: &Path) -> Result<PgWal, Error> {
-        let here = match path.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => path,
-        };
+        let here = or_here(path);
+        // By the text of the path: pg_wal itself may be a link out of the data directory.
+        let data = path.parent().map(or_here);
+        let data = data.and_then(|data| storage.dir(data).ok());
         Ok(PgWal {
             dir: storage.dir(here).map_err(Error::io("open", here))?,
             path: here.to_owned(),
+            system: data.as_deref().and_then(system),
+            standby: data.is_some_and(|d| d.stat(Path::new(STANDBY)).is_ok()),
         })
+    }
+
+    /// Whether the server follows another one, and so asks again for what it does not get.
+    pub fn is_standby(&self) -> bool {
+        self.standby
     }
 
     /// The file of this name in it.
@@ -83,7 +97,7 @@ impl PgWal {
             name,
             file: open.map_err(Error::io("open", &path))?,
             path,
-            system: None,
+            system: self.system,
         })
     }
 
@@ -188,6 +202,16 @@ impl PgWal {
             .map_err(Error::io("store", self.path.join(to)))
     }
 
+    /// Gives the server the segment that a receiver is still filling; `false` when none is.
+    pub fn take_partial(
+        &self,
+        archive: &WalArchive,
+        name: SegmentName,
+        to: &str,
+    ) -> Result<bool, Error> {
+        archive.fetch_partial(name, &self.dir, &self.path, to)
+    }
+
     /// Whether a fetched segment is whole and of the archive's cluster: a directory that was copied together with
     /// its pg_wal may have another's.
     fn is_of(&self, archive: &WalArchive, spooled: &Path) -> bool {
@@ -249,6 +273,20 @@ impl PgWal {
         }
         Ok(ahead)
     }
+}
+
+fn or_here(path: &Path) -> &Path {
+    match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    }
+}
+
+fn system(data: &dyn Dir) -> Option<u64> {
+    let file = data.open(Path::new(CONTROL), OpenHow::Read).ok()?;
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, 0, Via::Cache).ok()?;
+    Some(u64::from_le_bytes(bytes))
 }
 
 /// Most segments fetched ahead, whatever their size.

@@ -234,14 +234,40 @@ impl WalArchive {
             .map_err(Error::io("sync", &self.path))
     }
 
+    /// Whether a server's log belongs here; `from` is the server, for messages.
+    ///
+    /// Errors: `OtherCluster`, `OtherSegmentSize`.
+    pub(super) fn check(&self, theirs: Identity, from: &Path) -> Result<(), Error> {
+        let Some(ours) = self.identity() else {
+            return Ok(());
+        };
+        let (path, archive) = (from.to_owned(), self.path.clone());
+        if theirs.system != ours.system {
+            let (expected, found) = (ours.system, theirs.system);
+            return Err(Error::OtherCluster {
+                path,
+                archive,
+                expected,
+                found,
+            });
+        }
+        if theirs.segment_size != ours.segment_size {
+            return Err(Error::OtherSegmentSize {
+                path,
+                archive,
+                expected: ours.segment_size.bytes(),
+                found: theirs.segment_size.bytes(),
+            });
+        }
+        Ok(())
+    }
+
     /// Reads as much of a file as tells whether it is what its name says, and of this cluster.
     fn judge(&self, out: &Outgoing) -> Result<Judged, Error> {
         let io = |e| Error::io("read", &out.path)(e);
         let len = out.file.stat().map_err(io)?.len;
-        if let (Some(found), Some(identity)) = (out.system, self.identity())
-            && found != identity.system
-        {
-            return Err(self.other_cluster(out, identity, found));
+        if let (Some(system), Some(identity)) = (out.system, self.identity()) {
+            self.check(Identity { system, ..identity }, &out.path)?;
         }
         match out.name {
             WalName::Segment(name) | WalName::Partial(name) => self.judge_segment(out, name, len),
@@ -285,19 +311,11 @@ impl WalArchive {
             path: out.path.clone(),
             source,
         })?;
-        if let Some(identity) = self.identity() {
-            if header.system != identity.system {
-                return Err(self.other_cluster(out, identity, header.system));
-            }
-            if header.segment_size != identity.segment_size {
-                return Err(Error::OtherSegmentSize {
-                    path: out.path.clone(),
-                    archive: self.path.clone(),
-                    expected: identity.segment_size.bytes(),
-                    found: header.segment_size.bytes(),
-                });
-            }
-        }
+        let identity = Identity {
+            system: header.system,
+            segment_size: header.segment_size,
+        };
+        self.check(identity, &out.path)?;
         let other = if len != header.segment_size.bytes() {
             Some("length")
         } else if header.start != name.start(header.segment_size) {
@@ -327,15 +345,6 @@ impl WalArchive {
             magic: header.magic,
             unfinished: !is_page_at(&page, header.magic, place),
         })
-    }
-
-    fn other_cluster(&self, out: &Outgoing, identity: Identity, found: u64) -> Error {
-        Error::OtherCluster {
-            path: out.path.clone(),
-            archive: self.path.clone(),
-            expected: identity.system,
-            found,
-        }
     }
 
     /// The first segment makes the archive its cluster's.

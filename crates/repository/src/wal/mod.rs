@@ -21,6 +21,7 @@ mod identity;
 mod list;
 pub mod object;
 mod read;
+mod receive;
 mod staged;
 
 pub use ahead::{Ahead, PgWal, Reach, Turn};
@@ -28,3 +29,4 @@ pub use archive::{Form, IDENTITY_NAME, Outgoing, Pushed, WalArchive};
 pub use error::Error;
 pub use identity::Identity;
 pub use list::{Removed, Run, Span};
+pub use receive::{Event, Plan, Progress, ReceiveError, receive};

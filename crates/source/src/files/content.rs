@@ -189,7 +189,7 @@ impl Content for FileContent {
     }
 }
 
-pub(super) fn is_missing(e: &io::Error) -> bool {
+pub(crate) fn is_missing(e: &io::Error) -> bool {
     matches!(
         e.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory

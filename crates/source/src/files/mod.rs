@@ -32,6 +32,7 @@ use longshore_io::Storage;
 use parking_lot::Mutex;
 
 use crate::{Description, Entry, Error, Source, SourceKind, SourceOptions, SourceSummary};
+pub(crate) use content::is_missing;
 use walk::{Notes, Walk};
 
 pub(crate) struct Files {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::symbols::{self, functions};
+use crate::accel::{Refusal, Trouble};
 
 const SONAME: &str = "libcuda.so.1";
 
@@ -112,18 +113,22 @@ pub(super) struct Driver {
 
 impl Driver {
     /// Loads the library. Touches no device.
-    pub fn load(path: Option<&OsStr>) -> Result<Driver, String> {
+    pub fn load(path: Option<&OsStr>) -> Result<Driver, Refusal> {
         if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-            return Err("only used on x86-64 Linux".into());
+            let text = "only used on x86-64 Linux";
+            return Err(Refusal::new(Trouble::HardwareNotFound, text));
         }
         let name = path.unwrap_or(SONAME.as_ref());
         if name == "off" {
-            return Err("switched off by LONGSHORE_CUDA=off".into());
+            let text = "switched off by LONGSHORE_CUDA=off";
+            return Err(Refusal::new(Trouble::SwitchedOff, text));
         }
         let library = symbols::open(name)?;
         // SAFETY: the types are those of cuda.h.
-        let functions = unsafe { Functions::find(library) }
-            .map_err(|why| format!("cannot use {}: {why}", name.display()))?;
+        let functions = unsafe { Functions::find(library) }.map_err(|refusal| Refusal {
+            text: format!("cannot use {}: {}", name.display(), refusal.text),
+            ..refusal
+        })?;
         Ok(Driver { functions })
     }
 
@@ -146,7 +151,7 @@ impl Driver {
     }
 
     /// Initialises CUDA and takes the first visible device. The driver's version comes with it, such as `13.0`.
-    pub fn first_device(self) -> Result<Context, CudaError> {
+    pub fn first_device(self: &Arc<Driver>) -> Result<Context, CudaError> {
         let f = self.functions;
         // SAFETY: plain calls that write numbers to places of ours.
         unsafe {
@@ -166,7 +171,7 @@ impl Driver {
             let code = (f.context_retain)(&mut handle, device);
             self.check("cuDevicePrimaryCtxRetain", code)?;
             Ok(Context {
-                driver: self,
+                driver: Arc::clone(self),
                 device,
                 handle,
                 device_name: name,
@@ -191,7 +196,7 @@ pub(super) fn means_absent(error: &CudaError) -> bool {
 ///
 /// Every method makes the context current on the calling thread first: batches run on whatever thread brings them.
 pub(super) struct Context {
-    driver: Driver,
+    driver: Arc<Driver>,
     device: c_int,
     handle: Handle,
     pub device_name: String,
@@ -623,7 +628,7 @@ mod tests {
     #[test]
     fn what_is_not_the_driver_is_refused_with_its_name() {
         let refusal = |name: &str| match Driver::load(Some(name.as_ref())) {
-            Err(why) => why,
+            Err(refusal) => refusal.text,
             Ok(_) => panic!("{name} was taken"),
         };
         for (name, why) in [

@@ -18,6 +18,7 @@ use libloading::Library as Loaded;
 
 use super::driver::{DevicePtr, Handle, Stream};
 use super::symbols::{self, functions};
+use crate::accel::{Refusal, Trouble};
 
 /// Names by which a system-wide installation is found, the newest first.
 const SONAMES: [&str; 2] = ["libnvcomp.so.6", "libnvcomp.so.5"];
@@ -214,45 +215,47 @@ pub(super) struct Batch {
 
 impl Library {
     /// The library, or why there is none. Touches no device.
-    pub fn load(path: Option<&OsStr>) -> Result<Library, String> {
+    pub fn load(path: Option<&OsStr>) -> Result<Library, Refusal> {
         if let Some(path) = path {
             if path == "off" {
-                return Err("switched off by LONGSHORE_NVCOMP=off".into());
+                let text = "switched off by LONGSHORE_NVCOMP=off";
+                return Err(Refusal::new(Trouble::SwitchedOff, text));
             }
             return Library::open(path);
         }
-        let mut refusal = None;
+        let mut refusal = Refusal::new(Trouble::LibraryNotFound, "");
         let installed = installed()
             .filter(|path| path.exists())
             .map(PathBuf::into_os_string);
         for name in SONAMES.map(OsString::from).into_iter().chain(installed) {
             match Library::open(&name) {
                 Ok(library) => return Ok(library),
-                Err(why) => refusal = Some(why),
+                Err(why) => refusal = why,
             }
         }
-        Err(format!(
-            "{}: install nvidia-libnvcomp-cu13, or name the file in LONGSHORE_NVCOMP",
-            refusal.unwrap_or_default()
-        ))
+        refusal
+            .text
+            .push_str(": install nvidia-libnvcomp-cu13, or name the file in LONGSHORE_NVCOMP");
+        Err(refusal)
     }
 
-    fn open(name: &OsStr) -> Result<Library, String> {
+    fn open(name: &OsStr) -> Result<Library, Refusal> {
         let library = symbols::open(name)?;
-        Library::of(library).map_err(|why| format!("cannot use {}: {why}", name.display()))
+        Library::of(library).map_err(|refusal| Refusal {
+            text: format!("cannot use {}: {}", name.display(), refusal.text),
+            ..refusal
+        })
     }
 
-    fn of(library: &'static Loaded) -> Result<Library, String> {
+    fn of(library: &'static Loaded) -> Result<Library, Refusal> {
         // SAFETY: the type is that of nvcomp.h in 5.x and 6.x.
         let properties = unsafe { Properties::find(library) }?;
         let mut found = [0; 2];
         // SAFETY: writes two numbers.
         let status = unsafe { (properties.properties)(&mut found) };
         if status != SUCCESS {
-            return Err(format!(
-                "nvcompGetProperties answered {}",
-                status_name(status)
-            ));
+            let text = format!("nvcompGetProperties answered {}", status_name(status));
+            return Err(Refusal::new(Trouble::LoadFailed, text));
         }
         let [version, _runtime] = found;
         let number = format!(
@@ -267,9 +270,10 @@ impl Library {
             // SAFETY: the type is that of deflate.h in 6.x.
             6 => Scratch::Six(unsafe { Scratch6::find(library) }?),
             _ => {
-                return Err(format!(
+                let text = format!(
                     "it is nvCOMP {number}; this program knows the interfaces of 5.x and 6.x"
-                ));
+                );
+                return Err(Refusal::new(Trouble::VersionNotCompatible, text));
             }
         };
         // SAFETY: the types are those of deflate.h in 5.x and 6.x.
@@ -459,7 +463,7 @@ mod tests {
     #[test]
     fn what_is_not_nvcomp_is_refused_with_its_name() {
         let refusal = |name: &str| match Library::load(Some(name.as_ref())) {
-            Err(why) => why,
+            Err(refusal) => refusal.text,
             Ok(_) => panic!("{name} was taken"),
         };
         for (name, why) in [
@@ -484,7 +488,7 @@ mod tests {
         let path = env::var_os("LONGSHORE_NVCOMP");
         let library = match Library::load(path.as_deref()) {
             Ok(library) => library,
-            Err(why) => return eprintln!("skipped: no nvCOMP here: {why}"),
+            Err(refusal) => return eprintln!("skipped: no nvCOMP here: {}", refusal.text),
         };
         assert!(
             ["5", "6"].contains(&&library.version[..1]),

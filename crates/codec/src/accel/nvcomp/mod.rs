@@ -35,6 +35,7 @@ mod tests;
 use std::env;
 use std::ffi::OsString;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use longshore_io::Buffer;
@@ -43,6 +44,7 @@ use parking_lot::Mutex;
 pub use device::Timings;
 pub use probe::{CopyRates, Held};
 
+use super::{Accelerator, Found, Refusal, UnderWay};
 use crate::deflate;
 use crate::engine::{Caps, Engine, Fault, Health, Job, Outcome, State, Task};
 use crate::{Algorithm, Level, PLAIN_LEN_MAX};
@@ -121,20 +123,19 @@ pub struct Facts {
 pub struct Nvcomp {
     caps: Caps,
     options: Options,
-    library: Option<Arc<Library>>,
     inner: Mutex<Inner>,
     /// Held during the self-test, which may take for ever.
     testing: Mutex<()>,
 }
 
 struct Inner {
-    state: State,
-    reason: String,
-    /// Until the first self-test.
-    driver: Option<Driver>,
-    /// From the first self-test on.
+    /// `None`: in service.
+    refusal: Option<Refusal>,
+    /// Both libraries and the context, as far as self-tests came.
+    library: Option<Arc<Library>>,
+    driver: Option<Arc<Driver>>,
     context: Option<Arc<Context>>,
-    /// While ready.
+    /// While in service.
     device: Option<Arc<Device>>,
     /// Chunks that a batch may have; less after the device's memory did not suffice.
     chunks_max: usize,
@@ -143,20 +144,9 @@ struct Inner {
 }
 
 impl Nvcomp {
-    /// Loads both libraries, or says in its health why not. Touches no device.
+    /// Loads nothing and touches nothing: the first self-test does.
     pub fn open(options: Options) -> Nvcomp {
         let batch_bytes = options.batch_bytes.max(CHUNKS_MIN * CHUNK) / CHUNK * CHUNK;
-        let libraries = Library::load(options.nvcomp.as_deref())
-            .and_then(|library| Ok((library, Driver::load(options.cuda.as_deref())?)));
-        let (state, reason, library, driver) = match libraries {
-            Ok((library, driver)) => (
-                State::Probing,
-                "its self-test has not run".into(),
-                Some(Arc::new(library)),
-                Some(driver),
-            ),
-            Err(why) => (State::Absent, why, None, None),
-        };
         Nvcomp {
             caps: Caps {
                 name: "nvcomp",
@@ -167,11 +157,13 @@ impl Nvcomp {
                 calls_max: options.lanes.max(1),
                 batch_bytes: CHUNKS_MIN * CHUNK..batch_bytes,
             },
-            library,
             inner: Mutex::new(Inner {
-                state,
-                reason,
-                driver,
+                refusal: Some(Refusal::new(
+                    super::Trouble::NotTested,
+                    "its self-test has not run",
+                )),
+                library: None,
+                driver: None,
                 context: None,
                 device: None,
                 chunks_max: batch_bytes / CHUNK,
@@ -184,7 +176,7 @@ impl Nvcomp {
 
     /// What the device is and how it is used; `None` before the self-test was passed.
     pub fn facts(&self) -> Option<Facts> {
-        let (device, library) = (self.device()?, self.library.as_ref()?);
+        let device = self.device()?;
         let (free, all) = device.context.memory().ok()?;
         Some(Facts {
             device: device.context.device_name.clone(),
@@ -192,7 +184,7 @@ impl Nvcomp {
             memory_bytes: all,
             memory_free_bytes: free,
             cuda_version: device.context.driver_version.clone(),
-            nvcomp_version: library.version.clone(),
+            nvcomp_version: device.library.version.clone(),
             batch_bytes: device.capacity * CHUNK,
             lanes: device.lanes_free(),
             gathers: device.gather.is_some(),
@@ -275,42 +267,54 @@ impl Nvcomp {
             },
         };
         let mut inner = self.inner.lock();
-        inner.device = None;
         if device.context.is_lost() {
-            inner.off(format!(
-                "the GPU is lost to this process: {trouble}; see the kernel's log and nvidia-smi -q, then start again"
-            ));
+            inner.lost(trouble);
         } else if fault == Fault::Memory {
             inner.too_large(device.capacity, trouble);
         } else {
-            inner.state = State::Suspended;
-            inner.reason = trouble.to_string();
+            inner.refuse(super::Trouble::Failed, trouble.to_string());
         }
         fault
     }
 }
 
 impl Inner {
-    fn off(&mut self, reason: String) {
-        tracing::warn!(reason, "nvcomp is off");
+    /// Takes the device out of service.
+    fn refuse(&mut self, trouble: super::Trouble, text: String) {
+        tracing::warn!(?trouble, text, "nvcomp is not in service");
         self.device = None;
-        self.state = State::Off;
-        self.reason = reason;
+        self.refusal = Some(Refusal::new(trouble, text));
+    }
+
+    fn lost(&mut self, trouble: &Trouble) {
+        let text = format!(
+            "the GPU is lost to this process: {trouble}; see the kernel's log and nvidia-smi -q, then start again"
+        );
+        self.refuse(super::Trouble::FailedForGood, text);
     }
 
     /// Half as much next time, unless that is too little to be worth it.
     fn too_large(&mut self, chunks: usize, trouble: &Trouble) {
         if chunks / 2 < CHUNKS_MIN {
-            let least = (CHUNKS_MIN * CHUNK) >> 20;
-            self.off(format!(
-                "the GPU has no memory for batches of {least} MiB: {trouble}; free some, then start again"
-            ));
-        } else {
-            self.chunks_max = chunks / 2;
-            self.state = State::Suspended;
-            self.reason =
-                format!("the GPU's memory did not suffice: {trouble}; half as much is next");
+            return self.no_memory(trouble);
         }
+        self.chunks_max = chunks / 2;
+        let text = format!("the GPU's memory did not suffice: {trouble}; half as much is next");
+        self.refuse(super::Trouble::Failed, text);
+    }
+
+    fn no_memory(&mut self, trouble: &Trouble) {
+        let least = (CHUNKS_MIN * CHUNK) >> 20;
+        let text = format!(
+            "the GPU has no memory for batches of {least} MiB: {trouble}; free some, then start again"
+        );
+        self.refuse(super::Trouble::FailedForGood, text);
+    }
+
+    fn state(&self) -> State {
+        self.refusal
+            .as_ref()
+            .map_or(State::Ready, |refusal| refusal.trouble.state())
     }
 }
 
@@ -414,18 +418,19 @@ impl Engine for Nvcomp {
 
     fn health(&self) -> Health {
         let inner = self.inner.lock();
-        let context = inner.context.as_ref();
-        let versions = self.library.as_ref().map(|library| &library.version);
+        let (library, context) = (inner.library.as_ref(), inner.context.as_ref());
+        let reason = inner.refusal.as_ref().map(|refusal| refusal.text.clone());
         Health {
-            state: inner.state,
-            reason: inner.reason.clone(),
+            state: inner.state(),
+            reason: reason.unwrap_or_default(),
             hardware: context.map(|context| context.device_name.clone()),
-            library_version: versions.map(|version| format!("nvCOMP {version}")),
+            library_version: library.map(|library| format!("nvCOMP {}", library.version)),
             driver_version: context.map(|context| format!("CUDA {}", context.driver_version)),
         }
     }
 
     fn run(&self, mut batch: Vec<Job>) -> Vec<Job> {
+        let _under_way = UnderWay::begin();
         let device = self.device();
         let mut levels: Vec<(Level, Vec<&mut Job>)> = Vec::new();
         for job in &mut batch {
@@ -448,8 +453,33 @@ impl Engine for Nvcomp {
 
     fn self_test(&self) -> Health {
         if let Some(_testing) = self.testing.try_lock() {
+            let _under_way = UnderWay::begin();
             trial::run(self);
         }
         self.health()
     }
+}
+
+impl Accelerator for Nvcomp {
+    fn found(&self) -> Found {
+        let inner = self.inner.lock();
+        Found {
+            accelerator: "GPU",
+            description: "NVIDIA GPU",
+            library: "nvCOMP",
+            hardware_detected: inner.context.is_some() || on_a_bus(),
+            refusal: inner.refusal.clone(),
+        }
+    }
+}
+
+/// Whether sysfs shows a display controller of NVIDIA's. A container may hide one that is there.
+fn on_a_bus() -> bool {
+    const NVIDIA: u16 = 0x10de;
+    const DISPLAY: &str = "0x03";
+    let devices = longshore_io::facts::pci_devices(Path::new("/sys")).unwrap_or_default();
+    devices.iter().any(|device| {
+        let class = || device.attribute("class").unwrap_or_default();
+        device.vendor == NVIDIA && class().starts_with(DISPLAY)
+    })
 }

@@ -2,23 +2,29 @@
 
 use std::error::Error;
 use std::ffi::OsStr;
+use std::path::Path;
 
 use libloading::Library;
 
+use crate::accel::{Refusal, Trouble};
+
 /// Opens a library and never closes it: code that was entered once stays mapped.
-pub(super) fn open(name: &OsStr) -> Result<&'static Library, String> {
+pub(super) fn open(name: &OsStr) -> Result<&'static Library, Refusal> {
     // SAFETY: loading runs the library's initialisers. It is the host's own, or a file that the operator named for
     // this very purpose.
     match unsafe { Library::new(name) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
-        Err(e) => Err(format!("cannot load {}: {}", name.display(), cause(&e))),
+        Err(e) => {
+            // The outer error only repeats which function was called.
+            let cause = e.source().map_or_else(|| e.to_string(), |c| c.to_string());
+            let trouble = match Path::new(name).exists() {
+                true => Trouble::LoadFailed,
+                false => Trouble::LibraryNotFound,
+            };
+            let text = format!("cannot load {}: {cause}", name.display());
+            Err(Refusal::new(trouble, text))
+        }
     }
-}
-
-/// What the dynamic linker said; the outer error only repeats which function was called.
-pub(super) fn cause(e: &libloading::Error) -> String {
-    e.source()
-        .map_or_else(|| e.to_string(), |cause| cause.to_string())
 }
 
 /// Declares a struct of function pointers and how to find them by name.
@@ -35,8 +41,13 @@ macro_rules! functions {
             ///
             /// # Safety
             /// The library's functions must have the declared types.
-            unsafe fn find(library: &'static libloading::Library) -> Result<$table, String> {
-                let missing = |symbol: &str| format!("it has no function {symbol}");
+            unsafe fn find(
+                library: &'static libloading::Library,
+            ) -> Result<$table, crate::accel::Refusal> {
+                let missing = |symbol: &str| crate::accel::Refusal::new(
+                    crate::accel::Trouble::EntryPointMissing,
+                    format!("it has no function {symbol}"),
+                );
                 Ok($table {
                     // SAFETY: the caller vouches for the types, and the library is never closed.
                     $($field: *unsafe { library.get($symbol) }.map_err(|_| missing($symbol))?,)*

@@ -12,6 +12,7 @@ use libloading::Library as Loaded;
 use tempfile::TempDir;
 
 use super::*;
+use crate::accel;
 use crate::contract::{compression_jobs, engine_contract, gunzip, pages};
 use crate::payload_bound;
 use longshore_io::Pool;
@@ -468,13 +469,13 @@ fn a_call_that_hangs_keeps_its_lane_and_nothing_else() {
 #[test]
 fn what_is_missing_or_unknown_is_said_and_no_more_is_tried() {
     let double = Double::new("");
-    let health = |options: Options| Nvcomp::open(options).self_test();
-    for (options, why) in [
+    for (options, trouble, why) in [
         (
             Options {
                 cuda: Some("/nowhere/libcuda.so.1".into()),
                 ..double.options()
             },
+            accel::Trouble::LibraryNotFound,
             "cannot load /nowhere/libcuda.so.1",
         ),
         (
@@ -482,6 +483,7 @@ fn what_is_missing_or_unknown_is_said_and_no_more_is_tried() {
                 nvcomp: Some("/nowhere/libnvcomp.so.5".into()),
                 ..double.options()
             },
+            accel::Trouble::LibraryNotFound,
             "cannot load /nowhere/libnvcomp.so.5",
         ),
         (
@@ -489,6 +491,7 @@ fn what_is_missing_or_unknown_is_said_and_no_more_is_tried() {
                 nvcomp: Some("off".into()),
                 ..double.options()
             },
+            accel::Trouble::SwitchedOff,
             "LONGSHORE_NVCOMP=off",
         ),
         (
@@ -496,17 +499,22 @@ fn what_is_missing_or_unknown_is_said_and_no_more_is_tried() {
                 cuda: Some("libc.so.6".into()),
                 ..double.options()
             },
+            accel::Trouble::EntryPointMissing,
             "it has no function cuInit",
         ),
     ] {
-        let health = health(options);
-        assert_eq!(health.state, State::Absent, "{why}");
+        let engine = Nvcomp::open(options);
+        let health = engine.self_test();
+        assert_eq!(engine.found().refusal.unwrap().trouble, trouble, "{why}");
+        assert_eq!(health.state, trouble.state(), "{why}");
         assert!(health.reason.contains(why), "{}", health.reason);
     }
     for version in [4300, 7000, 2600] {
         double.script(&format!("version={version}"));
-        let health = health(double.options());
-        assert_eq!(health.state, State::Absent);
+        let engine = double.engine();
+        let health = engine.self_test();
+        let trouble = engine.found().refusal.unwrap().trouble;
+        assert_eq!(trouble, accel::Trouble::VersionNotCompatible);
         let number = format!(
             "it is nvCOMP {}.{}.0;",
             version / 1000,
@@ -544,7 +552,8 @@ fn a_missing_function_is_named() {
     ] {
         let refusal = Library::load(Some(build(version).as_os_str()))
             .err()
-            .unwrap();
+            .unwrap()
+            .text;
         assert!(
             refusal.ends_with(&format!("it has no function {function}")),
             "{refusal}"

@@ -7,45 +7,32 @@
 use std::sync::Arc;
 
 use super::device::{CHUNK, Device, Trouble};
-use super::library::Effort;
-use super::{Nvcomp, Options, Plan, driver, finish};
+use super::driver::{self, Context, Driver};
+use super::library::{Effort, Library};
+use super::{Nvcomp, Options, Plan, finish};
+use crate::accel::{self, Refusal};
 use crate::deflate::{Isal, isal, miniz};
 use crate::gzext::Member;
 use crate::{Algorithm, Outcome, State, payload_bound};
 use longshore_io::Pool;
 
-/// Brings the engine into service, or says in its state why not.
+/// Brings the engine into service, or says in its refusal why not.
 pub(super) fn run(engine: &Nvcomp) {
-    let (driver, context, chunks_max) = {
+    let (state, chunks_max) = {
         let mut inner = engine.inner.lock();
-        if matches!(inner.state, State::Absent | State::Off) {
-            return;
+        if inner.state() != State::Off {
+            inner.device = None;
         }
-        inner.device = None;
-        (inner.driver.take(), inner.context.clone(), inner.chunks_max)
+        (inner.state(), inner.chunks_max)
     };
-    let Some(library) = engine.library.clone() else {
+    if state == State::Off {
         return;
+    }
+    // Every step from here may block for ever, so no lock is held meanwhile.
+    let (library, context) = match find(engine) {
+        Ok(found) => found,
+        Err(refusal) => return engine.inner.lock().refuse(refusal.trouble, refusal.text),
     };
-    // Every step from here may block for ever, so no lock is held.
-    let context = match (context, driver) {
-        (Some(context), _) => context,
-        (None, Some(driver)) => match driver.first_device() {
-            Ok(context) => Arc::new(context),
-            Err(e) => {
-                let mut inner = engine.inner.lock();
-                inner.state = if driver::means_absent(&e) {
-                    State::Absent
-                } else {
-                    State::Off
-                };
-                inner.reason = format!("no GPU can be used: {e}; see nvidia-smi");
-                return;
-            }
-        },
-        (None, None) => return,
-    };
-    engine.inner.lock().context = Some(Arc::clone(&context));
     let make = |options: &Options| {
         Device::new(
             Arc::clone(&context),
@@ -59,27 +46,58 @@ pub(super) fn run(engine: &Nvcomp) {
     match tested {
         Ok(device) => {
             inner.device = Some(Arc::new(device));
-            inner.state = State::Ready;
-            inner.reason.clear();
+            inner.refusal = None;
         }
-        Err(Verdict::Trouble(trouble)) if context.is_lost() => {
-            inner.off(format!(
-                "the GPU is lost to this process: {trouble}; see the kernel's log and nvidia-smi -q, then start again"
-            ));
-        }
-        Err(Verdict::Trouble(trouble)) if trouble.is_size() => {
-            inner.too_large(chunks_max, &trouble)
-        }
+        Err(Verdict::Trouble(trouble)) if context.is_lost() => inner.lost(&trouble),
+        Err(Verdict::Trouble(trouble)) if trouble.is_size() => inner.no_memory(&trouble),
         Err(Verdict::Trouble(trouble)) => {
-            inner.state = State::Suspended;
-            inner.reason = format!("its self-test did not run: {trouble}");
+            let text = format!("its self-test did not run: {trouble}");
+            inner.refuse(accel::Trouble::Failed, text);
         }
         Err(Verdict::Wrong(why)) => {
-            inner.off(format!(
+            let text = format!(
                 "it failed its self-test: {why}; try another version of nvCOMP or of the driver"
-            ));
+            );
+            inner.refuse(accel::Trouble::FailedForGood, text);
         }
     }
+}
+
+/// Both libraries and the device's context, from an earlier test or now.
+fn find(engine: &Nvcomp) -> Result<(Arc<Library>, Arc<Context>), Refusal> {
+    let (library, driver, context) = {
+        let inner = engine.inner.lock();
+        (
+            inner.library.clone(),
+            inner.driver.clone(),
+            inner.context.clone(),
+        )
+    };
+    let library = match library {
+        Some(library) => library,
+        None => Arc::new(Library::load(engine.options.nvcomp.as_deref())?),
+    };
+    engine.inner.lock().library = Some(Arc::clone(&library));
+    let driver = match driver {
+        Some(driver) => driver,
+        None => Arc::new(Driver::load(engine.options.cuda.as_deref())?),
+    };
+    engine.inner.lock().driver = Some(Arc::clone(&driver));
+    let context = match context {
+        Some(context) => context,
+        None => Arc::new(driver.first_device().map_err(|e| {
+            let trouble = if driver::means_absent(&e) {
+                accel::Trouble::HardwareNotFound
+            } else if e.is_final() {
+                accel::Trouble::FailedForGood
+            } else {
+                accel::Trouble::InitializationFailed
+            };
+            Refusal::new(trouble, format!("no GPU can be used: {e}; see nvidia-smi"))
+        })?),
+    };
+    engine.inner.lock().context = Some(Arc::clone(&context));
+    Ok((library, context))
 }
 
 /// As asked, then without what can be done without.

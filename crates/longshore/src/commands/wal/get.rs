@@ -1,0 +1,84 @@
+//! `wal get`: one file out of the archive.
+//!
+//! Recovery takes every exit code up to 125 for the end of the log, so only a certain "it is not there" may be one;
+//! `main` turns all other failures of this command, its own mistakes too, into [`Exit::NoAnswer`].
+
+use std::path::Path;
+
+use longshore_pg::wal::WalName;
+use longshore_repository::wal::{Error, PgWal};
+use serde::Serialize;
+
+use super::{Context, Place, reach, start_ahead};
+use crate::failure::{Exit, Failure};
+use crate::options::WalGet;
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    name: String,
+    found: bool,
+}
+
+pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
+    let name = options.name;
+    let (parent, to) = (options.to.parent(), options.to.file_name());
+    let Some(to) = to.and_then(|to| to.to_str()) else {
+        return Err(Failure::usage(
+            format!("{} is no place for a file", options.to.display()),
+            "restore_command needs %f and %p",
+        ));
+    };
+    let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
+    let archive = Place::of(&options.archive, context)?.existing(context)?;
+    let (clock, reach) = (&*context.clock, reach(&options.ahead));
+    let segment = match name {
+        WalName::Segment(segment) => Some(segment),
+        WalName::History(_) | WalName::Partial(_) | WalName::Backup(..) => None,
+    };
+    if options.ahead.only_ahead {
+        if let (Some(segment), Some(turn)) = (segment, pg_wal.turn_to_fetch()?) {
+            pg_wal.fetch_ahead(&turn, &archive, segment, reach, clock)?;
+        }
+        return Ok(Exit::Done);
+    }
+    let mut found = match pg_wal.take(&archive, name, to, clock) {
+        Ok(()) => true,
+        Err(Error::Missing { .. }) => false,
+        Err(e) => return Err(e.into()),
+    };
+    if let (false, Some(segment)) = (found, segment)
+        && let Some(next) = archive.later(segment)?
+    {
+        let gap = Error::Gap {
+            name,
+            next: WalName::Segment(next),
+            archive: archive.path().to_owned(),
+        };
+        // A standby asks again, or its primary; files pushed side by side arrive out of order.
+        if !options.to_gap && !pg_wal.is_standby() {
+            return Err(gap.into());
+        }
+        context.output.warn(&gap.to_string());
+    } else if let (false, true, Some(segment)) = (found, options.partial, segment) {
+        found = pg_wal.take_partial(&archive, segment, to)?;
+    }
+    if let (true, true, Some(segment), Some(identity)) =
+        (options.ahead.ahead, found, segment, archive.identity())
+        && pg_wal.runs_short(segment, identity.segment_size, reach)
+        && pg_wal.turn_to_fetch()?.is_some()
+    {
+        start_ahead(context);
+    }
+    let (status, exit) = match found {
+        true => ("ok", Exit::Done),
+        false => ("missing", Exit::No),
+    };
+    let answer = Answer {
+        action: "wal_get",
+        name: name.to_string(),
+        found,
+    };
+    context.output.json_as(status, exit, answer);
+    Ok(exit)
+}

@@ -1,0 +1,131 @@
+//! `wal list`: what an archive has.
+
+use longshore_pg::wal::WalName;
+use longshore_repository::wal::{Error, Run, WalArchive};
+use serde::Serialize;
+
+use super::{Context, Place};
+use crate::failure::{Exit, Failure};
+use crate::options::WalList;
+use crate::output::{Table, bytes};
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    archive: String,
+    system: String,
+    segment_bytes: u64,
+    runs: Vec<RunFacts>,
+    histories: Vec<u32>,
+    gaps: usize,
+    damaged: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct RunFacts {
+    timeline: u32,
+    first: String,
+    last: String,
+    start_lsn: String,
+    end_lsn: String,
+    segments: u64,
+    stored_bytes: u64,
+}
+
+pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
+    let archive = Place::of(&options.archive, context)?.existing(context)?;
+    let runs = archive.runs()?;
+    let histories = archive.histories()?;
+    let gaps = gaps(&runs);
+    let damaged = match options.verify {
+        true => damaged(&archive, &runs, context)?,
+        false => Vec::new(),
+    };
+    let exit = match (damaged.is_empty(), gaps) {
+        (false, _) => Exit::No,
+        (true, 0) => Exit::Done,
+        (true, _) => Exit::Warnings,
+    };
+    let Some(identity) = archive.identity() else {
+        return Ok(exit);
+    };
+    let size = identity.segment_size;
+    let facts: Vec<RunFacts> = runs
+        .iter()
+        .map(|run| RunFacts {
+            timeline: run.span.first.timeline.number(),
+            first: run.span.first.to_string(),
+            last: run.span.last.to_string(),
+            start_lsn: run.span.first.start(size).to_string(),
+            end_lsn: run.span.last.next(size).start(size).to_string(),
+            segments: run.span.segments,
+            stored_bytes: run.stored_bytes,
+        })
+        .collect();
+    let mut table = Table::new(&["timeline", "first", "last", "segments", "stored"]);
+    for run in &facts {
+        table.row(vec![
+            run.timeline.to_string(),
+            run.first.clone(),
+            run.last.clone(),
+            run.segments.to_string(),
+            bytes(run.stored_bytes),
+        ]);
+    }
+    let head = format!(
+        "system {}  segments of {}\n",
+        identity.system,
+        bytes(size.bytes())
+    );
+    context.output.say(&format!("{head}{table}"));
+    if gaps > 0 {
+        context.output.warn(&format!(
+            "{gaps} gaps: before each run but the first of a timeline segments are missing"
+        ));
+    }
+    context.output.json(
+        exit,
+        Answer {
+            action: "wal_list",
+            archive: archive.path().display().to_string(),
+            system: identity.system.to_string(),
+            segment_bytes: size.bytes(),
+            runs: facts,
+            histories: histories.iter().map(|t| t.number()).collect(),
+            gaps,
+            damaged,
+        },
+    );
+    Ok(exit)
+}
+
+/// Runs that continue a timeline after a break.
+fn gaps(runs: &[Run]) -> usize {
+    let broken = |pair: &&[Run]| pair[0].span.last.timeline == pair[1].span.first.timeline;
+    runs.windows(2).filter(broken).count()
+}
+
+/// The names of segments that do not decode to what was pushed.
+fn damaged(archive: &WalArchive, runs: &[Run], context: &Context) -> Result<Vec<String>, Failure> {
+    let size = match archive.identity() {
+        Some(identity) => identity.segment_size,
+        None => return Ok(Vec::new()),
+    };
+    let mut damaged = Vec::new();
+    for run in runs {
+        let mut name = run.span.first;
+        for _ in 0..run.span.segments {
+            match archive.verify(WalName::Segment(name)) {
+                // Removed by retention meanwhile.
+                Ok(_) | Err(Error::Missing { .. }) => {}
+                Err(e @ (Error::Damaged { .. } | Error::Newer { .. })) => {
+                    context.output.warn(&e.to_string());
+                    damaged.push(name.to_string());
+                }
+                Err(e) => return Err(e.into()),
+            }
+            name = name.next(size);
+        }
+    }
+    Ok(damaged)
+}

@@ -1,0 +1,129 @@
+//! `wal push`: one file into the archive.
+
+use std::path::Path;
+
+use longshore_codec::{Algorithm, Level};
+use longshore_pg::wal::WalName;
+use longshore_repository::wal::{Error, Form, PgWal, Pushed, WalArchive};
+use serde::Serialize;
+
+use super::{Context, Place, reach, start_ahead};
+use crate::failure::{Exit, Failure};
+use crate::options::WalPush;
+use crate::output::bytes;
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    name: String,
+    /// It was there before, with the same bytes.
+    already: bool,
+    stored_bytes: Option<u64>,
+    /// Files that wait in pg_wal, this one included; only counted with --async.
+    waiting: Option<usize>,
+}
+
+pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
+    let (parent, file) = (options.file.parent(), options.file.file_name());
+    let file = Path::new(file.unwrap_or_default());
+    let bad_name = || Error::BadName {
+        name: file.to_string_lossy().into_owned(),
+    };
+    let name: WalName = file
+        .to_str()
+        .and_then(|f| f.parse().ok())
+        .ok_or_else(bad_name)?;
+    let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
+    let archive = Place::of(&options.archive, context)?.make(context)?;
+    let form = form(options, context);
+    let clock = &*context.clock;
+    if options.ahead.only_ahead {
+        if let Some(turn) = pg_wal.turn_to_push()? {
+            pg_wal.push_ahead(&turn, &archive, &form, reach(&options.ahead), clock)?;
+        }
+        return Ok(Exit::Done);
+    }
+    let new = archive.identity().is_none();
+    let waiting = match options.ahead.ahead {
+        false => None,
+        true => Some(work_ahead(&pg_wal, &archive, name, options, context)?),
+    };
+    let out = pg_wal.outgoing(name, file)?;
+    let pushed = archive.push(&out, &form, clock)?;
+    if new && let Some(identity) = archive.identity() {
+        let (path, system) = (archive.path().display(), identity.system);
+        context.output.remark(&format!(
+            "longshore: a new WAL archive for system {system} begins in {path}\n"
+        ));
+    }
+    if let Pushed::Stored {
+        unfinished: true, ..
+    } = pushed
+    {
+        context.output.warn(&format!(
+            "{name} was handed over before it was full: its last page is left over from its former use"
+        ));
+    }
+    let (already, stored_bytes) = match pushed {
+        Pushed::Already => (true, None),
+        Pushed::Stored { stored_bytes, .. } => (false, Some(stored_bytes)),
+    };
+    context.output.json(
+        Exit::Done,
+        Answer {
+            action: "wal_push",
+            name: name.to_string(),
+            already,
+            stored_bytes,
+            waiting,
+        },
+    );
+    Ok(Exit::Done)
+}
+
+/// Starts the look-ahead if there is work for one and none runs; says how many files wait.
+fn work_ahead(
+    pg_wal: &PgWal,
+    archive: &WalArchive,
+    own: WalName,
+    options: &WalPush,
+    context: &Context,
+) -> Result<usize, Failure> {
+    let ready = pg_wal.ready()?;
+    let segment = archive.identity().map_or(0, |i| i.segment_size.bytes());
+    let waiting = segment * ready.iter().filter(|n| n.holds_log()).count() as u64;
+    if waiting > options.ahead.queue_max {
+        // All that waits counts, also what is in the archive by now: none of it can be recycled before.
+        context.output.warn(&format!(
+            "{} files with {} of log wait in pg_wal, more than --queue-max {}; nothing is dropped, and the server \
+             stops when its disk is full",
+            ready.len(),
+            bytes(waiting),
+            bytes(options.ahead.queue_max),
+        ));
+    }
+    let others = ready.iter().any(|name| *name != own);
+    if others && pg_wal.turn_to_push()?.is_some() {
+        start_ahead(context);
+    }
+    Ok(ready.len())
+}
+
+fn form(options: &WalPush, context: &Context) -> Form {
+    let database = options.archive.database.as_ref();
+    let database = database.and_then(|name| context.config.database.get(name));
+    let defaults = &context.config.defaults;
+    Form {
+        algorithm: options
+            .algorithm
+            .or(database.and_then(|d| d.algorithm))
+            .or(defaults.algorithm)
+            .unwrap_or(Algorithm::QatDeflate),
+        level: options
+            .level
+            .or(database.and_then(|d| d.level))
+            .or(defaults.level)
+            .unwrap_or(Level::Low),
+        verify: options.verify,
+    }
+}

@@ -1,0 +1,158 @@
+//! `wal receive`: the log as a stream.
+
+use std::time::Duration;
+
+use longshore_codec::{Algorithm, Level};
+use longshore_io::facts;
+use longshore_pg::client;
+use longshore_repository::wal::{Event, Form, Plan, Progress, ReceiveError, receive};
+use serde::Serialize;
+
+use super::{Context, Place};
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+use crate::options::WalReceive;
+use crate::output::bytes;
+
+/// Between two tries to reach a server that is away.
+const RETRY: Duration = Duration::from_secs(5);
+/// How long the program may not notice that it is to end, while it waits.
+const NAP: Duration = Duration::from_millis(100);
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    timeline: u32,
+    /// Everything before it is durable here.
+    flushed_lsn: String,
+    segments: u64,
+    /// How often the server was reached again.
+    reconnects: u64,
+}
+
+pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
+    let server = server(options, context)?;
+    let defaults = &context.config.defaults;
+    let plan = Plan {
+        slot: options.slot.clone(),
+        create_slot: options.create_slot,
+        form: Form {
+            algorithm: options
+                .algorithm
+                .or(defaults.algorithm)
+                .unwrap_or(Algorithm::QatDeflate),
+            level: options.level.or(defaults.level).unwrap_or(Level::Low),
+            verify: false,
+        },
+        until: options.until,
+        status_every: Duration::from_secs(options.status_interval.into()),
+    };
+    let place = Place::of(&options.archive, context)?;
+    let archive = place.make(context)?;
+    let stop = interrupt::cancel_flag();
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let output = context.output;
+    let mut told = Told::default();
+    let mut reconnects = 0;
+    let mut watch = |event: Event<'_>| match event {
+        Event::Started(at) => {
+            told.segments_before += told.last.map_or(0, |p| p.segments);
+            told.last = Some(at);
+            output.remark(&format!(
+                "longshore: receiving from {}, timeline {}\n",
+                at.flushed, at.timeline
+            ));
+        }
+        Event::Status(at) => {
+            told.last = Some(at);
+            let behind = bytes(at.server.0.saturating_sub(at.flushed.0));
+            output.remark(&format!(
+                "longshore: timeline {}, durable up to {}, {behind} behind\n",
+                at.timeline, at.flushed
+            ));
+        }
+        Event::Segment(_) => {}
+        Event::History(timeline) => {
+            output.remark(&format!(
+                "longshore: history of timeline {timeline} archived\n"
+            ));
+        }
+        Event::Kept(error) => output.warn(&error.to_string()),
+    };
+    let end = loop {
+        let result = receive(
+            &*context.storage,
+            &*context.clock,
+            &archive,
+            &server,
+            &plan,
+            &stop,
+            &mut watch,
+        );
+        match result {
+            Ok(end) => break end,
+            Err(error) if error.may_pass() && !options.once && !stopped() => {
+                output.warn(&format!("{error}; trying again in {} s", RETRY.as_secs()));
+                reconnects += 1;
+                let until = context.clock.now() + RETRY;
+                while context.clock.now() < until && !stopped() {
+                    context.clock.sleep(NAP);
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    output.say(&format!(
+        "Received up to {} on timeline {}.\n",
+        end.flushed, end.timeline
+    ));
+    output.json(
+        Exit::Done,
+        Answer {
+            action: "wal_receive",
+            timeline: end.timeline.number(),
+            flushed_lsn: end.flushed.to_string(),
+            segments: told.segments_before + end.segments,
+            reconnects,
+        },
+    );
+    Ok(Exit::Done)
+}
+
+/// What was told so far.
+#[derive(Default)]
+struct Told {
+    last: Option<Progress>,
+    /// Of connections before the present one.
+    segments_before: u64,
+}
+
+fn server(options: &WalReceive, context: &Context) -> Result<client::Options, Failure> {
+    let configured = options.archive.database.as_ref();
+    let configured = configured.and_then(|name| context.config.database.get(name));
+    let url = options
+        .server
+        .as_deref()
+        .or(configured.map(|d| d.url.as_str()));
+    let Some(url) = url else {
+        return Err(Failure::usage(
+            "no server was named",
+            "give its URL, or --database with a database of the configuration",
+        ));
+    };
+    let variable = |name: &str| std::env::var(name).ok();
+    client::Options::parse(url, &variable, &facts::user_name())
+        .map_err(|e| Failure::of(Exit::Usage, &e, None, e.hint()))
+}
+
+impl From<ReceiveError> for Failure {
+    fn from(error: ReceiveError) -> Failure {
+        let exit = match error {
+            ReceiveError::Archive(error) => return error.into(),
+            ReceiveError::Server(_) | ReceiveError::Stream { .. } => Exit::Source,
+            ReceiveError::Taken { .. } => Exit::Media,
+            ReceiveError::Elsewhere { .. } => Exit::Conflict,
+        };
+        Failure::of(exit, &error, None, error.hint())
+    }
+}

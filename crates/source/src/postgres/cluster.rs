@@ -1,0 +1,124 @@
+//! What all parts of one backup share: the session, the facts of the cluster, its directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_io::{Clock, Dir, OpenHow, Storage, Via};
+use longshore_pg::{CONTROL_FILE_LEN, ClusterState, Control, ControlError};
+
+use super::pages::Verifier;
+use super::session::{About, Session};
+use crate::Error;
+
+pub(super) const CONTROL_FILE: &str = "global/pg_control";
+/// A control file being written is read torn for microseconds.
+const CONTROL_READINGS_MAX: usize = 50;
+const CONTROL_PAUSE: Duration = Duration::from_millis(10);
+/// The server's own start and the time that its pid file tells may lie a little apart.
+const START_TOLERANCE_S: i64 = 60;
+const PID_FILE_MAX: usize = 4096;
+
+pub(super) struct Cluster {
+    pub(super) session: Session,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) control: Control,
+    /// `None`: pages carry no checksums.
+    pub(super) verifier: Option<Verifier>,
+    pub(super) dir: Arc<dyn Dir>,
+    /// The data directory's canonical path.
+    pub(super) path: PathBuf,
+}
+
+/// Opens the data directory and makes sure that it is the one of the server behind the session.
+pub(super) fn data_directory(
+    storage: &dyn Storage,
+    clock: &dyn Clock,
+    about: &About,
+) -> Result<(Arc<dyn Dir>, PathBuf, Control), Error> {
+    let given = Path::new(&about.data_directory);
+    let unreadable = |action: &'static str| {
+        move |source| Error::Io {
+            action,
+            path: given.into(),
+            source,
+        }
+    };
+    let path = storage
+        .canonical(given)
+        .map_err(unreadable("find the data directory"))?;
+    let dir = storage
+        .dir(&path)
+        .map_err(unreadable("open the data directory"))?;
+    let (control, _) = read_control(&*dir, &path, clock)?;
+    let elsewhere = |what| Error::DataDirectory {
+        path: path.clone(),
+        what,
+    };
+    if control.system != about.system {
+        return Err(elsewhere(
+            "it belongs to a cluster with another system identifier",
+        ));
+    }
+    let started_s = pid_file_start(&*dir);
+    if started_s.is_none_or(|s| (s - about.started_s).abs() > START_TOLERANCE_S) {
+        return Err(elsewhere(
+            "its postmaster.pid is not that of the server that answered",
+        ));
+    }
+    let recovers = control.state == ClusterState::InArchiveRecovery;
+    if recovers != about.in_recovery {
+        return Err(elsewhere(
+            "the server that answered is a standby where this is none, or the reverse",
+        ));
+    }
+    Ok((dir, path, control))
+}
+
+/// The third line of `postmaster.pid`: when the server was started.
+fn pid_file_start(dir: &dyn Dir) -> Option<i64> {
+    let file = dir.open(Path::new("postmaster.pid"), OpenHow::Read).ok()?;
+    let mut text = vec![0; PID_FILE_MAX];
+    let len = file.read_full_at(&mut text, 0, Via::Cache).ok()?;
+    let text = String::from_utf8_lossy(&text[..len]).into_owned();
+    text.lines().nth(2)?.trim().parse().ok()
+}
+
+/// The control file, whole: it is read again while its checksum does not fit.
+pub(super) fn read_control(
+    dir: &dyn Dir,
+    path: &Path,
+    clock: &dyn Clock,
+) -> Result<(Control, Vec<u8>), Error> {
+    let host_path = path.join(CONTROL_FILE);
+    let mut reading = 1;
+    loop {
+        let read = || {
+            let file = dir.open(Path::new(CONTROL_FILE), OpenHow::Read)?;
+            let mut bytes = vec![0; CONTROL_FILE_LEN];
+            let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+            bytes.truncate(len);
+            Ok(bytes)
+        };
+        let bytes: Vec<u8> = read().map_err(|source| Error::Io {
+            action: "read",
+            path: host_path.clone(),
+            source,
+        })?;
+        match Control::parse(&bytes) {
+            Ok(control) => return Ok((control, bytes)),
+            Err(ControlError::Checksum { .. } | ControlError::Length { .. })
+                if reading < CONTROL_READINGS_MAX =>
+            {
+                reading += 1;
+                clock.sleep(CONTROL_PAUSE);
+            }
+            Err(source) => {
+                return Err(Error::Control {
+                    path: host_path,
+                    source,
+                });
+            }
+        }
+    }
+}

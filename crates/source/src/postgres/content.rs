@@ -1,0 +1,172 @@
+//! The bytes of one file of a running cluster.
+//!
+//! A file may grow, shrink and vanish while it is read: replaying the log makes good whatever happened after the
+//! backup began. What counts is that exactly the listed length is stored: missing bytes are zeros.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longshore_io::{Dir, Via};
+use parking_lot::Mutex;
+
+use super::cluster::Cluster;
+use super::pages::Segment;
+use crate::claims::Reading;
+use crate::files::is_missing;
+use crate::{Change, Content, Error};
+
+/// Bytes that are known already: small files, and what the server said.
+pub(super) struct Held(pub(super) Vec<u8>);
+
+impl Content for Held {
+    fn read_at(&self, buf: &mut [u8], offset: u64, _via: Via) -> Result<(), Error> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let from = self.0.get(start..).unwrap_or_default();
+        let len = from.len().min(buf.len());
+        buf[..len].copy_from_slice(&from[..len]);
+        buf[len..].fill(0);
+        Ok(())
+    }
+
+    fn is_cached(&self, _range: Range<u64>) -> bool {
+        true
+    }
+
+    fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
+        let len = self.0.len() as u64;
+        Ok((offset < len).then_some(offset..len))
+    }
+
+    fn settle(&self) -> Result<Option<Change>, Error> {
+        Ok(None)
+    }
+}
+
+/// A file on disk, opened at the first use unless it was opened when it was listed.
+pub(super) struct OnDisk {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) dir: Arc<dyn Dir>,
+    /// Below `dir`.
+    pub(super) name: PathBuf,
+    /// For people.
+    pub(super) host_path: PathBuf,
+    pub(super) len: u64,
+    pub(super) kind: Kind,
+    pub(super) state: Mutex<State>,
+}
+
+/// What a file is, as far as reading it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A relation's segment of this number: its pages are verified, and it may vanish.
+    Relation(u32),
+    /// A segment of the log: it must be there, whole.
+    Log,
+    Other,
+}
+
+pub(super) enum State {
+    Unopened,
+    Open(Arc<Reading>),
+    Gone,
+}
+
+impl OnDisk {
+    /// `None` when the file is gone.
+    fn open(&self) -> Result<Option<Arc<Reading>>, Error> {
+        let mut state = self.state.lock();
+        match &*state {
+            State::Open(reading) => return Ok(Some(reading.clone())),
+            State::Gone => return Ok(None),
+            State::Unopened => {}
+        }
+        match Reading::open(&*self.dir, &self.name, &self.host_path) {
+            Ok(reading) => {
+                let reading = Arc::new(reading);
+                *state = State::Open(reading.clone());
+                Ok(Some(reading))
+            }
+            Err(Error::Io { source, .. }) if is_missing(&source) => {
+                *state = State::Gone;
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn log_is_gone(&self) -> Error {
+        Error::SegmentMissing {
+            path: self.host_path.clone(),
+        }
+    }
+
+    fn read_error(&self, offset: u64, source: std::io::Error) -> Error {
+        Error::Read {
+            path: self.host_path.clone(),
+            offset,
+            source,
+        }
+    }
+}
+
+impl Content for OnDisk {
+    fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> Result<(), Error> {
+        self.cluster.session.check()?;
+        let Some(reading) = self.open()? else {
+            return match self.kind {
+                Kind::Log => Err(self.log_is_gone()),
+                Kind::Relation(_) | Kind::Other => {
+                    buf.fill(0);
+                    Ok(())
+                }
+            };
+        };
+        let file = reading.file();
+        let filled = file
+            .read_full_at(buf, offset, via)
+            .map_err(|e| self.read_error(offset, e))?;
+        if filled < buf.len() && self.kind == Kind::Log {
+            return Err(self.log_is_gone());
+        }
+        buf[filled..].fill(0);
+        if let (Kind::Relation(number), Some(verifier)) = (self.kind, &self.cluster.verifier) {
+            let segment = Segment {
+                file,
+                path: &self.host_path,
+                number,
+            };
+            let (session, clock) = (&self.cluster.session, &*self.cluster.clock);
+            verifier.verify(session, clock, &segment, &buf[..filled], offset)?;
+        }
+        Ok(())
+    }
+
+    fn is_cached(&self, range: Range<u64>) -> bool {
+        matches!(self.open(), Ok(Some(reading)) if reading.file().is_cached(range))
+    }
+
+    /// Ranges are those of whole pages: a page of which a part is a hole is read whole.
+    fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
+        let Some(reading) = self.open()? else {
+            // Whoever reads it is told.
+            return Ok((self.kind == Kind::Log && offset < self.len).then_some(offset..self.len));
+        };
+        let data = reading
+            .file()
+            .next_data(offset)
+            .map_err(|e| self.read_error(offset, e))?;
+        let page = u64::from(self.cluster.control.page_bytes);
+        Ok(data
+            .map(|data| {
+                let start = (data.start / page * page).max(offset);
+                start..data.end.next_multiple_of(page).min(self.len)
+            })
+            .filter(|data| data.start < data.end))
+    }
+
+    fn settle(&self) -> Result<Option<Change>, Error> {
+        *self.state.lock() = State::Gone;
+        Ok(None)
+    }
+}

@@ -1,0 +1,462 @@
+//! PostgreSQL clusters, while they run.
+//!
+//! The server is told that a backup begins (`pg_backup_start`), the files are read as they stand, by many threads, and
+//! the server is told the end (`pg_backup_stop`). Files read meanwhile are each of another moment; replaying the log from
+//! the start's checkpoint to the end makes them one. So the log between the two is part of the backup: it is copied
+//! into the set, kept there by a replication slot meanwhile, or proved to be in an archive.
+//!
+//! Invariants
+//! - One session begins and ends the backup; the backup fails when it dies ([`session`]).
+//! - `global/pg_control` is read after every data file and before the end, and is the last entry: a server cannot
+//!   be started on a part of a restore.
+//! - `backup_label` and `tablespace_map` are the server's, byte for byte, and are never written to the live cluster.
+//! - What is left out and kept is in [`rules`]; a relation that vanishes, grows or shrinks meanwhile is normal.
+//! - Memory does not grow with the number of relations, except by 4 bytes for each unlogged one of a database.
+//!
+//! A tablespace is a link `pg_tblspc/OID` to its location, before all other entries, and its files below that
+//! path; an in-place tablespace is a directory.
+//! Source: PostgreSQL 18 documentation, "Making a Base Backup Using the Low Level API"; `basebackup.c`.
+
+mod cluster;
+mod content;
+mod pages;
+mod rules;
+mod session;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use longshore_io::{Clock, Dir, FileKind, HostClock, Stat, Storage};
+use longshore_pg::client::Options;
+use longshore_pg::{BACKUP_LABEL, Lsn, SegmentName, TABLESPACE_MAP, Timeline};
+use parking_lot::Mutex;
+
+use crate::files::is_missing;
+use crate::volumes::Volumes;
+use crate::{
+    Content, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source, SourceKind,
+    SourceOptions, SourceSummary,
+};
+use cluster::{CONTROL_FILE, Cluster, data_directory, read_control};
+use content::{OnDisk, State};
+use pages::Verifier;
+use session::{Session, Stopped};
+use tree::{Start, Walk, entry, held};
+
+/// Majors that were tried on real servers.
+pub(crate) const MAJOR_MIN: u32 = 14;
+pub(crate) const MAJOR_MAX: u32 = 18;
+
+const WAL_DIR: &str = "pg_wal";
+
+/// How a server is to be backed up.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// The name in `backup_label`, at most 1024 bytes on one line.
+    pub label: String,
+    /// Let the checkpoint at the start take its time instead of writing as fast as the disk can.
+    pub spread_checkpoint: bool,
+    /// Whether the log between start and end goes into the set.
+    pub with_wal: bool,
+    /// Whether a page with a wrong checksum ends the backup; else it is reported and the set is marked.
+    pub fail_on_bad_page: bool,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            label: "longshore".into(),
+            spread_checkpoint: false,
+            with_wal: true,
+            fail_on_bad_page: false,
+        }
+    }
+}
+
+/// Begins a backup: connects, waits for a checkpoint, and looks at the tablespaces.
+pub(crate) fn open(
+    storage: Arc<dyn Storage>,
+    server: &Options,
+    options: &SourceOptions,
+) -> Result<Box<dyn Source>, Error> {
+    Ok(Box::new(Postgres::begin(&*storage, server, options)?))
+}
+
+struct Postgres {
+    description: Description,
+    cluster: Arc<Cluster>,
+    walks: Vec<Mutex<Walk>>,
+    /// Canonical locations of tablespaces.
+    elsewhere: Vec<PathBuf>,
+    wal_dir: Arc<dyn Dir>,
+    wal_path: PathBuf,
+    with_wal: bool,
+    start: Lsn,
+    ending: Mutex<Ending>,
+}
+
+/// What follows the files.
+#[derive(Default)]
+struct Ending {
+    log: Option<LogEnd>,
+    /// The next segment to give, and the last.
+    segments: Option<(SegmentName, SegmentName)>,
+    /// Last first.
+    last_entries: Vec<Entry>,
+}
+
+impl Postgres {
+    fn begin(
+        storage: &dyn Storage,
+        server: &Options,
+        options: &SourceOptions,
+    ) -> Result<Postgres, Error> {
+        let wanted = &options.postgres;
+        let clock: Arc<dyn Clock> = Arc::new(HostClock);
+        let session = Session::open(storage, server, clock.clone())?;
+        let (dir, path, control) = data_directory(storage, &*clock, &session.about)?;
+        let (wal_dir, wal_path) = open_link(storage, &path.join(WAL_DIR))?;
+        let mut notices = Vec::new();
+        if wanted.with_wal
+            && let Err(e) = session.keep_log()
+        {
+            notices.push(format!(
+                "the log is not kept for this backup, which fails if the server recycles it meanwhile: {}",
+                crate::error::with_cause(&e)
+            ));
+        }
+        let start = session.begin(&wanted.label, wanted.spread_checkpoint)?;
+        let (now, _) = read_control(&*dir, &path, &*clock)?;
+        if now.redo < start {
+            return Err(Error::DataDirectory {
+                path,
+                what: "the checkpoint that the server has just made is not in its control file",
+            });
+        }
+        let verifier = (control.data_checksum_version != 0).then(|| Verifier {
+            page_bytes: control.page_bytes as usize,
+            segment_pages: control.segment_pages,
+            start: OnceLock::from(start),
+            fail_on_bad_page: wanted.fail_on_bad_page,
+            findings: Mutex::default(),
+        });
+        if verifier.is_none() {
+            notices.push("this cluster's pages carry no checksums: none are verified".into());
+        }
+        let system = control.system;
+        let cluster_name = session.about.cluster_name.replace('/', "-");
+        let cluster = Arc::new(Cluster {
+            session,
+            clock,
+            control,
+            verifier,
+            dir,
+            path,
+        });
+        let mut volumes = Volumes::new(storage, &options.volume_map)?;
+        let plan = plan(storage, &cluster, &mut volumes)?;
+        let description = Description {
+            kind: SourceKind::Postgres,
+            database: options.database.clone().unwrap_or(match cluster_name {
+                name if name.is_empty() => "postgres".into(),
+                name => name,
+            }),
+            log: Some(LogStart {
+                system,
+                timeline: now.timeline,
+                first: start,
+            }),
+            page_bytes: control.page_bytes,
+            expected_bytes: None,
+            memory_bytes: MEMORY_BYTES,
+            volumes: volumes.into_vec(),
+            notices,
+        };
+        tracing::info!(
+            server = %cluster.session.address(),
+            major = cluster.session.about.major,
+            start = %start,
+            "the backup has begun"
+        );
+        Ok(Postgres {
+            description,
+            cluster,
+            walks: plan.walks.into_iter().map(Mutex::new).collect(),
+            elsewhere: plan.elsewhere,
+            wal_dir,
+            wal_path,
+            with_wal: wanted.with_wal,
+            start,
+            ending: Mutex::default(),
+        })
+    }
+
+    /// The next segment of the log, which must be there.
+    fn segment(&self, name: SegmentName) -> Result<Entry, Error> {
+        let file_name = PathBuf::from(name.to_string());
+        let host_path = self.wal_path.join(&file_name);
+        let missing = || Error::SegmentMissing {
+            path: host_path.clone(),
+        };
+        let stat = match self.wal_dir.stat(&file_name) {
+            Ok(stat) => stat,
+            Err(e) if is_missing(&e) => return Err(missing()),
+            Err(source) => {
+                return Err(Error::Io {
+                    action: "look at",
+                    path: host_path,
+                    source,
+                });
+            }
+        };
+        if stat.len != self.cluster.control.wal_segment.bytes() {
+            return Err(missing());
+        }
+        let content = OnDisk {
+            cluster: self.cluster.clone(),
+            dir: self.wal_dir.clone(),
+            name: file_name.clone(),
+            host_path,
+            len: stat.len,
+            kind: content::Kind::Log,
+            state: Mutex::new(State::Unopened),
+        };
+        Ok(Entry {
+            len: stat.len,
+            content: Some(Arc::new(content) as Arc<dyn Content>),
+            ..entry(Path::new(WAL_DIR).join(file_name), EntryKind::File, &stat)
+        })
+    }
+
+    /// The entries that say what the rest is: the map and the label, and at the very end the control file.
+    fn last_entries(&self, stopped: Stopped, control: Vec<u8>) -> Result<Vec<Entry>, Error> {
+        let stat = self
+            .cluster
+            .dir
+            .stat(Path::new(CONTROL_FILE))
+            .map_err(|source| Error::Io {
+                action: "look at",
+                path: self.cluster.path.join(CONTROL_FILE),
+                source,
+            })?;
+        let now = Stat {
+            mtime_ns: self.cluster.clock.wall_ns(),
+            ..stat.clone()
+        };
+        let mut last = vec![held(CONTROL_FILE.into(), control, &stat)];
+        if !stopped.map_text.is_empty() {
+            last.push(held(TABLESPACE_MAP.into(), stopped.map_text, &now));
+        }
+        last.push(held(BACKUP_LABEL.into(), stopped.label_text, &now));
+        Ok(last)
+    }
+}
+
+/// Small files held while their blocks are made: at most a buffer's worth for each job under way.
+const MEMORY_BYTES: u64 = 16 << 20;
+
+/// A directory that may be a link to elsewhere.
+fn open_link(storage: &dyn Storage, path: &Path) -> Result<(Arc<dyn Dir>, PathBuf), Error> {
+    let io = |source| Error::Io {
+        action: "open directory",
+        path: path.into(),
+        source,
+    };
+    let real = storage.canonical(path).map_err(io)?;
+    Ok((storage.dir(&real).map_err(io)?, real))
+}
+
+struct Plan {
+    /// One for each volume.
+    walks: Vec<Walk>,
+    elsewhere: Vec<PathBuf>,
+}
+
+/// Divides the data directory and the tablespaces among volumes. The data directory is on the first.
+fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Result<Plan, Error> {
+    let io = |action, path: &Path, source| Error::Io {
+        action,
+        path: path.into(),
+        source,
+    };
+    let look = |path: &Path| storage.stat(path).map_err(|e| io("look at", path, e));
+    volumes.of(&cluster.path, look(&cluster.path)?.dev);
+    let mut walks = vec![Walk::new()];
+    let mut elsewhere = Vec::new();
+    let links = cluster.path.join("pg_tblspc");
+    let dir = cluster
+        .dir
+        .dir(Path::new("pg_tblspc"))
+        .map_err(|e| io("open directory", &links, e))?;
+    for name in dir.list().map_err(|e| io("list", &links, e))? {
+        let name = PathBuf::from(name.map_err(|e| io("list", &links, e))?);
+        let path = Path::new("pg_tblspc").join(&name);
+        let link = links.join(&name);
+        let stat = dir.stat(&name).map_err(|e| io("look at", &link, e))?;
+        // A directory is an in-place tablespace, and is walked like any other.
+        if !rules::is_tablespace(&path) || stat.kind != FileKind::Symlink {
+            continue;
+        }
+        let target = dir
+            .read_link(&name)
+            .map_err(|e| io("read the link", &link, e))?;
+        let (location, at) = open_link(storage, &link)?;
+        let prefix = format!(
+            "PG_{}_{}",
+            cluster.session.about.major, cluster.control.catalog_version
+        );
+        let volume = volumes.of(&at, look(&at)?.dev);
+        if walks.len() <= volume {
+            walks.resize_with(volume + 1, Walk::new);
+        }
+        walks[0]
+            .given
+            .push(entry(path.clone(), EntryKind::Symlink { target }, &stat));
+        // Other majors may share the location.
+        let version = Path::new(&prefix);
+        match location.dir(version) {
+            Ok(inner) => {
+                let stat = location
+                    .stat(version)
+                    .map_err(|e| io("look at", &at.join(version), e))?;
+                let path = path.join(version);
+                walks[volume]
+                    .given
+                    .push(entry(path.clone(), EntryKind::Dir, &stat));
+                walks[volume].starts.push(Start {
+                    dir: inner,
+                    host_path: at.join(version),
+                    prefix: path,
+                });
+            }
+            // Dropped between the listing and now: that is in the log.
+            Err(e) if is_missing(&e) => {}
+            Err(e) => return Err(io("open directory", &at.join(version), e)),
+        }
+        elsewhere.push(at);
+    }
+    let stat = look(&links)?;
+    walks[0]
+        .given
+        .push(entry("pg_tblspc".into(), EntryKind::Dir, &stat));
+    walks[0].starts.push(Start {
+        dir: cluster.dir.clone(),
+        host_path: cluster.path.clone(),
+        prefix: PathBuf::new(),
+    });
+    Ok(Plan { walks, elsewhere })
+}
+
+impl Source for Postgres {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn next(&self, volume: usize) -> Result<Option<Entry>, Error> {
+        self.cluster.session.check()?;
+        let Some(walk) = self.walks.get(volume) else {
+            return Ok(None);
+        };
+        let found = walk.lock().next(&self.cluster, &self.elsewhere)?;
+        if found.is_some() || volume != 0 {
+            return Ok(found);
+        }
+        let mut ending = self.ending.lock();
+        if let Some((next, last)) = ending.segments {
+            let size = self.cluster.control.wal_segment;
+            ending.segments = (next < last).then(|| (next.next(size), last));
+            return self.segment(next).map(Some);
+        }
+        Ok(ending.last_entries.pop())
+    }
+
+    fn epilogue(&self) -> Result<bool, Error> {
+        let mut ending = self.ending.lock();
+        if ending.log.is_some() {
+            return Ok(false);
+        }
+        let cluster = &self.cluster;
+        let (control, bytes) = read_control(&*cluster.dir, &cluster.path, &*cluster.clock)?;
+        let stopped = cluster.session.end()?;
+        let label = stopped.label;
+        if label.start != self.start || stopped.stop < self.start {
+            return Err(Error::ServerSaid {
+                what: "its backup label",
+                text: String::from_utf8_lossy(&stopped.label_text).into_owned(),
+            });
+        }
+        if control.timeline != label.timeline {
+            return Err(Error::TimelineChanged {
+                from: label.timeline.number(),
+                to: control.timeline.number(),
+            });
+        }
+        ending.log = Some(LogEnd {
+            timeline: label.timeline,
+            last: stopped.stop,
+            included: self.with_wal,
+        });
+        ending.segments = self
+            .with_wal
+            .then(|| self.segments(label.timeline, stopped.stop));
+        ending.last_entries = self.last_entries(stopped, bytes)?;
+        Ok(true)
+    }
+
+    fn finish(self: Box<Self>) -> Result<SourceSummary, Error> {
+        let mut warnings = Vec::new();
+        for walk in &self.walks {
+            let notes = &walk.lock().notes;
+            warnings.extend(
+                notes
+                    .special
+                    .warning("sockets, FIFOs or devices were left out"),
+            );
+            warnings.extend(notes.links.warning(
+                "symbolic links were kept as links; what they point to is not in the backup",
+            ));
+        }
+        let mut damaged = false;
+        if let Some(verifier) = &self.cluster.verifier {
+            let findings = verifier.findings.lock();
+            damaged = findings.bad_count > 0;
+            warnings.extend(findings.bad.iter().map(|bad| {
+                format!(
+                    "{}: block {} is damaged: checksum {:#06x}, not {:#06x}",
+                    bad.path.display(),
+                    bad.block,
+                    bad.found,
+                    bad.expected
+                )
+            }));
+            let unnamed = findings.bad_count - findings.bad.len() as u64;
+            if unnamed > 0 {
+                warnings.push(format!("{unnamed} more pages are damaged"));
+            }
+            warnings.extend(
+                findings
+                    .odd_lengths
+                    .warning("relation files end within a page"),
+            );
+        }
+        let log = self.ending.lock().log;
+        Ok(SourceSummary {
+            warnings,
+            damaged,
+            log,
+        })
+    }
+}
+
+impl Postgres {
+    /// From the segment with the start to the one with the last byte before `stop`.
+    fn segments(&self, timeline: Timeline, stop: Lsn) -> (SegmentName, SegmentName) {
+        let size = self.cluster.control.wal_segment;
+        let last = Lsn(stop.0.saturating_sub(1)).max(self.start);
+        (
+            SegmentName::holding(timeline, self.start, size),
+            SegmentName::holding(timeline, last, size),
+        )
+    }
+}

@@ -1,0 +1,170 @@
+//! Page checksums, verified while the bytes are in the core's cache.
+//!
+//! A page that was written while it was read may look torn, and that is no damage: it was changed after the backup
+//! began, so the log holds it whole. Such a page says so by its place in the log, which lies between the backup's
+//! start and the log's end. A page whose checksum fails and that does not say so is read again, a few times: a write
+//! takes microseconds. What still fails is damaged.
+//!
+//! Source: PostgreSQL 18, `basebackup.c` (verify_page_checksum); the upper bound is ours: a damaged header can
+//! carry any number.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use longshore_io::{Clock, File, Via};
+use longshore_pg::{Lsn, Page};
+use parking_lot::Mutex;
+
+use super::session::Session;
+use crate::Error;
+
+/// Readings of a page before it is called damaged.
+const READINGS_MAX: usize = 4;
+const PAUSE: Duration = Duration::from_millis(1);
+/// Damaged pages that are named.
+const NAMED_MAX: usize = 100;
+
+/// A page that is damaged at its origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BadPage {
+    pub(super) path: PathBuf,
+    /// In this file.
+    pub(super) block: u64,
+    pub(super) expected: u16,
+    pub(super) found: u16,
+}
+
+/// What has been found. One for the whole backup.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) bad: Vec<BadPage>,
+    pub(super) bad_count: u64,
+    pub(super) odd_lengths: crate::tally::Tally,
+}
+
+/// What pages are held against.
+pub(super) struct Verifier {
+    pub(super) page_bytes: usize,
+    pub(super) segment_pages: u32,
+    /// Set once the backup has begun.
+    pub(super) start: OnceLock<Lsn>,
+    pub(super) fail_on_bad_page: bool,
+    pub(super) findings: Mutex<Findings>,
+}
+
+/// One relation's segment file.
+pub(super) struct Segment<'a> {
+    pub(super) file: &'a dyn File,
+    pub(super) path: &'a Path,
+    pub(super) number: u32,
+}
+
+impl Verifier {
+    /// Verifies the whole pages in `bytes`, which are those of `segment` from `offset` on, a multiple of a page.
+    pub(super) fn verify(
+        &self,
+        session: &Session,
+        clock: &dyn Clock,
+        segment: &Segment,
+        bytes: &[u8],
+        offset: u64,
+    ) -> Result<(), Error> {
+        let first = offset / self.page_bytes as u64;
+        for (i, bytes) in bytes.chunks_exact(self.page_bytes).enumerate() {
+            let Some(page) = Page::new(bytes) else {
+                return Ok(());
+            };
+            let block = first + i as u64;
+            if self.is_intact(page, segment, block) {
+                continue;
+            }
+            if let Some(bad) = self.look_again(session, clock, segment, page, block)? {
+                self.note(bad)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_intact(&self, page: Page, segment: &Segment, block: u64) -> bool {
+        if page.is_new() {
+            return page.is_zero();
+        }
+        page.is_intact(self.block_in_relation(segment, block))
+    }
+
+    fn block_in_relation(&self, segment: &Segment, block: u64) -> u32 {
+        let before = segment.number.wrapping_mul(self.segment_pages);
+        before.wrapping_add(block as u32)
+    }
+
+    /// A page that failed: changed meanwhile, torn for a moment, or damaged.
+    fn look_again(
+        &self,
+        session: &Session,
+        clock: &dyn Clock,
+        segment: &Segment,
+        page: Page,
+        block: u64,
+    ) -> Result<Option<BadPage>, Error> {
+        if self.was_changed(session, page)? {
+            return Ok(None);
+        }
+        let mut again = vec![0; self.page_bytes];
+        for _ in 1..READINGS_MAX {
+            clock.sleep(PAUSE);
+            let offset = block * self.page_bytes as u64;
+            let len = segment
+                .file
+                .read_full_at(&mut again, offset, Via::Cache)
+                .map_err(|source| Error::Read {
+                    path: segment.path.into(),
+                    offset,
+                    source,
+                })?;
+            if len < self.page_bytes {
+                // Cut off meanwhile, as replay will do again.
+                return Ok(None);
+            }
+            let Some(page) = Page::new(&again) else {
+                return Ok(None);
+            };
+            if self.is_intact(page, segment, block) || self.was_changed(session, page)? {
+                return Ok(None);
+            }
+        }
+        let page = Page::new(&again).unwrap_or(page);
+        Ok(Some(BadPage {
+            path: segment.path.into(),
+            block,
+            expected: page.checksum(self.block_in_relation(segment, block)),
+            found: page.stored_checksum(),
+        }))
+    }
+
+    /// Whether the page says that it was changed since the backup began, at a place that the log has reached.
+    fn was_changed(&self, session: &Session, page: Page) -> Result<bool, Error> {
+        let lsn = page.lsn();
+        match self.start.get() {
+            Some(start) if lsn >= *start && !page.is_new() => Ok(lsn <= session.log_end()?),
+            _ => Ok(false),
+        }
+    }
+
+    fn note(&self, bad: BadPage) -> Result<(), Error> {
+        if self.fail_on_bad_page {
+            return Err(Error::BadPage {
+                path: bad.path,
+                block: bad.block,
+                expected: bad.expected,
+                found: bad.found,
+            });
+        }
+        let mut findings = self.findings.lock();
+        findings.bad_count += 1;
+        if findings.bad.len() < NAMED_MAX {
+            findings.bad.push(bad);
+        }
+        Ok(())
+    }
+}

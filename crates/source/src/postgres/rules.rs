@@ -1,0 +1,190 @@
+//! What of a data directory belongs into a backup. Names only; nothing is opened here.
+//!
+//! Source: PostgreSQL 18, `src/backend/backup/basebackup.c` (excludeDirContents, excludeFiles),
+//! `src/include/common/relpath.h`; `recovery.signal` and `standby.signal` as pgBackRest does: whoever restores writes
+//! its own.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+
+use longshore_pg::RelationFile;
+
+/// What to do with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Keep,
+    /// Keep a directory, empty.
+    KeepEmpty,
+    Leave,
+}
+
+/// Directories whose contents a restored server makes itself, or must not have. They are kept as real directories
+/// even where they are links.
+const EMPTY_DIRS: &[&str] = &[
+    "pg_wal",
+    "pg_replslot",
+    "pg_dynshmem",
+    "pg_notify",
+    "pg_serial",
+    "pg_snapshots",
+    "pg_stat_tmp",
+    "pg_subtrans",
+];
+
+/// Left out of the data directory itself.
+const LEFT_FILES: &[&str] = &[
+    "postmaster.pid",
+    "postmaster.opts",
+    "postgresql.auto.conf.tmp",
+    "current_logfiles.tmp",
+    "recovery.signal",
+    "standby.signal",
+    // Of another backup; this one brings its own.
+    "backup_label",
+    "backup_label.old",
+    "backup_label.tmp",
+    "tablespace_map",
+    "tablespace_map.old",
+    "tablespace_map.tmp",
+    "backup_manifest",
+    "backup_manifest.tmp",
+];
+
+/// Where the server's data are: a link here would leave them out.
+const DATA_DIRS: &[&str] = &[
+    "base",
+    "global",
+    "pg_commit_ts",
+    "pg_logical",
+    "pg_multixact",
+    "pg_stat",
+    "pg_tblspc",
+    "pg_twophase",
+    "pg_xact",
+];
+
+/// Judges the name at `path`, relative to the data directory.
+pub(super) fn judge(path: &Path) -> Verdict {
+    let Some(name) = path.file_name().map(OsStr::as_bytes) else {
+        return Verdict::Keep;
+    };
+    // At any depth, files and directories alike.
+    if name.starts_with(b"pgsql_tmp") || name.starts_with(b"pg_internal.init") {
+        return Verdict::Leave;
+    }
+    let is_at_top = path.components().count() == 1;
+    if is_at_top && LEFT_FILES.iter().any(|left| left.as_bytes() == name) {
+        return Verdict::Leave;
+    }
+    if is_at_top && EMPTY_DIRS.iter().any(|dir| dir.as_bytes() == name) {
+        return Verdict::KeepEmpty;
+    }
+    // Read last, once everything else is there.
+    if path == Path::new("global/pg_control") {
+        return Verdict::Leave;
+    }
+    Verdict::Keep
+}
+
+/// Whether a link at `path` would stand for data.
+pub(super) fn must_be_real(path: &Path) -> bool {
+    let mut parts = path.components();
+    let Some(Component::Normal(first)) = parts.next() else {
+        return false;
+    };
+    DATA_DIRS.iter().any(|dir| first == *dir)
+}
+
+/// Whether `path` is a directory of relation files: `global`, or a database of a tablespace.
+pub(super) fn is_database_dir(path: &Path) -> bool {
+    let parts: Vec<&[u8]> = path.iter().map(OsStr::as_bytes).collect();
+    match parts.as_slice() {
+        [b"global"] => true,
+        [b"base", database] => is_number(database),
+        [b"pg_tblspc", oid, version, database] => {
+            is_number(oid) && version.starts_with(b"PG_") && is_number(database)
+        }
+        _ => false,
+    }
+}
+
+/// A tablespace's name in `pg_tblspc`.
+pub(super) fn is_tablespace(path: &Path) -> bool {
+    let parts: Vec<&[u8]> = path.iter().map(OsStr::as_bytes).collect();
+    matches!(parts.as_slice(), [b"pg_tblspc", oid] if is_number(oid))
+}
+
+fn is_number(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(u8::is_ascii_digit)
+}
+
+/// The relation file that a name in a database's directory is.
+pub(super) fn relation(name: &Path) -> Option<RelationFile> {
+    name.to_str().and_then(RelationFile::parse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_s_own_backup_leaves_out_is_left_out() {
+        for path in [
+            "postmaster.pid",
+            "postmaster.opts",
+            "postgresql.auto.conf.tmp",
+            "current_logfiles.tmp",
+            "backup_label",
+            "tablespace_map.old",
+            "backup_manifest",
+            "standby.signal",
+            "base/pgsql_tmp",
+            "base/5/pgsql_tmp.123",
+            "global/pg_internal.init",
+            "base/5/pg_internal.init.4711",
+            "pg_tblspc/16384/PG_15_202209061/pgsql_tmp/pgsql_tmp1.0",
+            "global/pg_control",
+        ] {
+            assert_eq!(judge(Path::new(path)), Verdict::Leave, "{path}");
+        }
+        for path in [
+            "PG_VERSION",
+            "base/5/PG_VERSION",
+            "base/5/pg_filenode.map",
+            "global/pg_filenode.map",
+            "postgresql.auto.conf",
+            "current_logfiles",
+            "base/5/postmaster.pid",
+            "pg_stat/pgstat.stat",
+            "base/5/pg_control",
+            "log/backup_label",
+        ] {
+            assert_eq!(judge(Path::new(path)), Verdict::Keep, "{path}");
+        }
+        for path in ["pg_wal", "pg_replslot", "pg_subtrans", "pg_stat_tmp"] {
+            assert_eq!(judge(Path::new(path)), Verdict::KeepEmpty, "{path}");
+        }
+    }
+
+    #[test]
+    fn relation_files_are_looked_for_in_databases_only() {
+        for path in ["global", "base/5", "pg_tblspc/16384/PG_18_202506291/5"] {
+            assert!(is_database_dir(Path::new(path)), "{path}");
+        }
+        for path in [
+            "base",
+            "base/x",
+            "base/5/6",
+            "pg_xact",
+            "pg_tblspc/1/x/5",
+            "pg_tblspc/1",
+        ] {
+            assert!(!is_database_dir(Path::new(path)), "{path}");
+        }
+        assert!(is_tablespace(Path::new("pg_tblspc/16384")));
+        assert!(!is_tablespace(Path::new("pg_tblspc/16384/PG_18_202506291")));
+        assert!(must_be_real(Path::new("base/5")));
+        assert!(!must_be_real(Path::new("postgresql.conf")));
+    }
+}

@@ -1,0 +1,238 @@
+//! The session that begins and ends the backup. The server forgets the backup when the session ends, so it is
+//! asked for a sign of life while files are copied, and a backup whose session died fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use longshore_io::{Clock, Storage};
+use longshore_pg::client::{self, Connection, Mode, Options};
+use longshore_pg::{BackupLabel, Lsn};
+use parking_lot::Mutex;
+
+use crate::Error;
+
+/// How long a session may be silent before it is asked.
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// How long it may take to answer while the server is busy.
+const PING_PATIENCE: Duration = Duration::from_secs(60);
+/// The name of the slot that keeps the log, made unique by the session's process number.
+const SLOT_PREFIX: &str = "longshore_backup_";
+
+pub(super) struct Session {
+    connection: Mutex<Connection>,
+    clock: Arc<dyn Clock>,
+    /// When the server last answered, in milliseconds of `clock`.
+    answered_ms: AtomicU64,
+    address: String,
+    pub(super) about: About,
+}
+
+/// What the server says about itself.
+#[derive(Debug, Clone)]
+pub(super) struct About {
+    pub(super) major: u32,
+    pub(super) in_recovery: bool,
+    pub(super) data_directory: String,
+    pub(super) cluster_name: String,
+    pub(super) system: u64,
+    /// Seconds since the Unix epoch.
+    pub(super) started_s: i64,
+}
+
+/// What the server gives at the end.
+pub(super) struct Stopped {
+    pub(super) stop: Lsn,
+    pub(super) label: BackupLabel,
+    /// Byte for byte.
+    pub(super) label_text: Vec<u8>,
+    /// Empty without tablespaces.
+    pub(super) map_text: Vec<u8>,
+}
+
+impl Session {
+    pub(super) fn open(
+        storage: &dyn Storage,
+        options: &Options,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Session, Error> {
+        let mut connection =
+            Connection::open(storage, options, Mode::Sql).map_err(|e| Error::Server {
+                action: "connect",
+                source: Box::new(e),
+            })?;
+        let about = look(&mut connection)?;
+        let address = connection.address().to_owned();
+        let session = Session {
+            connection: Mutex::new(connection),
+            answered_ms: AtomicU64::new(0),
+            clock,
+            address,
+            about,
+        };
+        session.note_answer();
+        Ok(session)
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn note_answer(&self) {
+        let now_ms = self.clock.now().as_millis() as u64;
+        self.answered_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Makes a slot that keeps every segment from the latest checkpoint on until the session ends.
+    pub(super) fn keep_log(&self) -> Result<(), Error> {
+        let sql = format!(
+            "select pg_create_physical_replication_slot('{SLOT_PREFIX}' || pg_backend_pid(), true, true)"
+        );
+        self.ask("make a slot that keeps the log", &sql).map(drop)
+    }
+
+    /// Begins the backup: waits for a checkpoint, a fast one unless `spread`. Gives the place where replay begins.
+    pub(super) fn begin(&self, label: &str, spread: bool) -> Result<Lsn, Error> {
+        let label = quote(label);
+        let fast = !spread;
+        let sql = match self.about.major {
+            ..=14 => format!("select pg_start_backup({label}, {fast}, false)"),
+            _ => format!("select pg_backup_start({label}, {fast})"),
+        };
+        let rows = self.ask("begin the backup", &sql)?;
+        rows.value(0, 0).map_err(misread)
+    }
+
+    /// Ends the backup. The segment with the last of the log is closed, except on a standby.
+    pub(super) fn end(&self) -> Result<Stopped, Error> {
+        let sql = match self.about.major {
+            ..=14 => "select lsn, labelfile, spcmapfile from pg_stop_backup(false, false)",
+            _ => "select lsn, labelfile, spcmapfile from pg_backup_stop(false)",
+        };
+        let rows = self.ask("end the backup", sql)?;
+        let label_text = rows.bytes(0, 1).unwrap_or_default().to_vec();
+        let label = BackupLabel::parse(&label_text).ok_or_else(|| {
+            let text = String::from_utf8_lossy(&label_text).into_owned();
+            Error::ServerSaid {
+                what: "its backup label",
+                text,
+            }
+        })?;
+        Ok(Stopped {
+            stop: rows.value(0, 0).map_err(misread)?,
+            label,
+            label_text,
+            map_text: rows.bytes(0, 2).unwrap_or_default().to_vec(),
+        })
+    }
+
+    /// Fails when the session has ended, and the backup with it. Asks the server at most every few seconds.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let now_ms = self.clock.now().as_millis() as u64;
+        let silent_ms = now_ms.saturating_sub(self.answered_ms.load(Ordering::Relaxed));
+        if silent_ms < PING_EVERY.as_millis() as u64 {
+            return Ok(());
+        }
+        // Somebody else is asking already.
+        let Some(mut connection) = self.connection.try_lock() else {
+            return Ok(());
+        };
+        connection
+            .query_within("select 1", PING_PATIENCE)
+            .map_err(|e| lost(&self.address, e))?;
+        self.note_answer();
+        Ok(())
+    }
+
+    /// How far the log has come: no page can be newer.
+    pub(super) fn log_end(&self) -> Result<Lsn, Error> {
+        let sql = match self.about.in_recovery {
+            false => "select pg_current_wal_insert_lsn()",
+            true => "select greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn())",
+        };
+        self.ask("ask for the end of the log", sql)?
+            .value(0, 0)
+            .map_err(misread)
+    }
+
+    fn ask(&self, action: &'static str, sql: &str) -> Result<client::Rows, Error> {
+        let answer = self.connection.lock().query(sql);
+        self.note_answer();
+        answer.map_err(|e| match e {
+            e @ client::Error::Lost { .. } => lost(&self.address, e),
+            e => Error::Server {
+                action,
+                source: Box::new(e),
+            },
+        })
+    }
+}
+
+fn lost(address: &str, source: client::Error) -> Error {
+    Error::SessionLost {
+        address: address.to_owned(),
+        source: Box::new(source),
+    }
+}
+
+pub(super) fn misread(source: client::Error) -> Error {
+    Error::Server {
+        action: "read the answer of",
+        source: Box::new(source),
+    }
+}
+
+/// A text as SQL takes it whatever the settings: a backslash is one.
+fn quote(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+fn look(connection: &mut Connection) -> Result<About, Error> {
+    let major = connection.major().map_err(misread)?;
+    if !(super::MAJOR_MIN..=super::MAJOR_MAX).contains(&major) {
+        return Err(Error::ServerMajor { major });
+    }
+    let mut ask = |action, sql: &str| {
+        connection.query(sql).map_err(|e| Error::Server {
+            action,
+            source: Box::new(e),
+        })
+    };
+    // A backup may take hours during which this session says little.
+    for setting in ["statement_timeout", "idle_session_timeout", "lock_timeout"] {
+        ask("prepare the session with", &format!("set {setting} = 0"))?;
+    }
+    let rows = ask(
+        "ask",
+        "select pg_is_in_recovery(), current_setting('wal_level'), \
+         (select system_identifier from pg_control_system()), \
+         floor(extract(epoch from pg_postmaster_start_time()))::bigint, \
+         current_setting('cluster_name')",
+    )?;
+    let wal_level = rows.text(0, 1).map_err(misread)?;
+    if wal_level == "minimal" {
+        return Err(Error::WalLevel);
+    }
+    let directory = ask(
+        "ask for the data directory of",
+        "select current_setting('data_directory')",
+    )?;
+    Ok(About {
+        major,
+        in_recovery: rows.is_true(0, 0).map_err(misread)?,
+        system: rows.value(0, 2).map_err(misread)?,
+        started_s: rows.value(0, 3).map_err(misread)?,
+        cluster_name: rows.text(0, 4).map_err(misread)?.to_owned(),
+        data_directory: directory.text(0, 0).map_err(misread)?.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_cannot_end_its_quotes() {
+        assert_eq!(quote(r"a'b\'c"), r"E'a''b\\''c'");
+    }
+}
