@@ -36,6 +36,6 @@ pub use place::default_path;
 pub use query::{HistoryQuery, HistoryRow, RestoreRow};
 pub use rebuild::Rebuilt;
 pub use record::{
-    BackupRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord, RestoredFile,
+    BackupRecord, EngineRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord, RestoredFile,
 };
 pub use settings::{Effect, Setting, SettingRow};

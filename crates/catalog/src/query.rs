@@ -4,6 +4,7 @@ use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::record::EngineRecord;
 use crate::write::PAGE_BYTES;
 use crate::{Catalog, Error};
 
@@ -55,6 +56,8 @@ pub struct HistoryRow {
     pub origin: Option<String>,
     /// One per family, in order, as last seen.
     pub devices: Vec<String>,
+    /// Who compressed it; empty where only the media are known.
+    pub engines: Vec<EngineRecord>,
 }
 
 /// One restore.
@@ -168,6 +171,7 @@ fn backup(db: &Connection, row: &Row) -> rusqlite::Result<HistoryRow> {
         user: row.get(20)?,
         origin: row.get(21)?,
         devices: devices(db, row.get(22)?)?,
+        engines: engines(db, row.get(0)?)?,
     })
 }
 
@@ -197,6 +201,23 @@ fn restore(db: &Connection, row: &Row) -> rusqlite::Result<RestoreRow> {
         position: row.get(12)?,
         devices: devices(db, row.get(13)?)?,
     })
+}
+
+fn engines(db: &Connection, set: i64) -> rusqlite::Result<Vec<EngineRecord>> {
+    let sql =
+        "SELECT engine_name, is_accelerator, block_count, plain_size, recomputed_count, fault_count
+               FROM backupengine WHERE backup_set_id = ?1 ORDER BY is_accelerator, engine_name";
+    let engine = |row: &Row| {
+        Ok(EngineRecord {
+            name: row.get(0)?,
+            accelerator: row.get(1)?,
+            blocks: bytes(row, 2)?,
+            plain_bytes: bytes(row, 3)?,
+            recomputed: bytes(row, 4)?,
+            faults: bytes(row, 5)?,
+        })
+    };
+    db.prepare_cached(sql)?.query_map([set], engine)?.collect()
 }
 
 fn devices(db: &Connection, media: i64) -> rusqlite::Result<Vec<String>> {

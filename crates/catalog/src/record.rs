@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longshore_media::device::DeviceClass;
 use longshore_media::{BackupDevice, MediaSet, SetHeader, SetTrailer, Totals};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::files::FileList;
@@ -78,6 +79,20 @@ pub struct BackupRecord {
     /// Bytes of the set over all families.
     pub stored_bytes: u64,
     pub files: FileList,
+    /// Who compressed it; the media do not say, so a set learned from them has none.
+    pub engines: Vec<EngineRecord>,
+}
+
+/// What one engine did in a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EngineRecord {
+    pub name: String,
+    pub accelerator: bool,
+    pub blocks: u64,
+    pub plain_bytes: u64,
+    /// Blocks that it was given and software did after all.
+    pub recomputed: u64,
+    pub faults: u64,
 }
 
 impl BackupRecord {
@@ -97,6 +112,7 @@ impl BackupRecord {
             },
             stored_bytes: trailer.stored_bytes_total,
             files: FileList::default(),
+            engines: Vec::new(),
         }
     }
 

@@ -10,10 +10,24 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4c53_4843;
 
 /// Step *n* leads from schema *n* to *n* + 1. Released steps never change.
-const STEPS: &[&str] = &[V1];
+const STEPS: &[&str] = &[V1, V2];
 
 /// The schema this version writes; `PRAGMA user_version` holds the one a file has.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+/// Who compressed a set: ours, msdb has nothing like it.
+const V2: &str = "
+CREATE TABLE backupengine (
+    backup_set_id int NOT NULL REFERENCES backupset,
+    engine_name nvarchar(128) NOT NULL,
+    is_accelerator bit,
+    block_count bigint,
+    plain_size numeric(20,0),
+    recomputed_count bigint,
+    fault_count bigint,
+    PRIMARY KEY (backup_set_id, engine_name)
+);
+";
 
 const V1: &str = "
 CREATE TABLE backupmediaset (

@@ -4,7 +4,9 @@ use longshore_media::device::DeviceClass;
 use longshore_media::{BackupType, SetHeader};
 use rusqlite::{OptionalExtension, ToSql, Transaction, params};
 
-use crate::record::{BackupRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord};
+use crate::record::{
+    BackupRecord, EngineRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord,
+};
 use crate::{Catalog, Error, FileList};
 
 /// SQL Server counts every database in pages of this size.
@@ -41,6 +43,7 @@ fn put_backup(tx: &Transaction, backup: &BackupRecord) -> rusqlite::Result<(i64,
         Some(id) => id,
         None => put_set(tx, backup, media)?,
     };
+    put_engines(tx, id, &backup.engines)?;
     // A restore may have recorded the set without its files.
     let listed: i64 = tx
         .prepare_cached("SELECT count(*) FROM backupfile WHERE backup_set_id = ?1")?
@@ -49,6 +52,28 @@ fn put_backup(tx: &Transaction, backup: &BackupRecord) -> rusqlite::Result<(i64,
         put_files(tx, id, &backup.header, &backup.files)?;
     }
     Ok((id, known.is_none()))
+}
+
+/// Adds nothing to what is recorded already.
+fn put_engines(tx: &Transaction, set: i64, engines: &[EngineRecord]) -> rusqlite::Result<()> {
+    let mut insert = tx.prepare_cached(
+        "INSERT INTO backupengine (backup_set_id, engine_name, is_accelerator, block_count, plain_size,
+            recomputed_count, fault_count)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+    )?;
+    let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    for engine in engines {
+        insert.execute(params![
+            set,
+            engine.name,
+            engine.accelerator,
+            whole(engine.blocks),
+            whole(engine.plain_bytes),
+            whole(engine.recomputed),
+            whole(engine.faults),
+        ])?;
+    }
+    Ok(())
 }
 
 fn put_media(tx: &Transaction, media: &MediaRecord) -> rusqlite::Result<i64> {

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 | 4 | `1f 8b 08 04`: gzip, deflate, extra field |
 //! | 4 | 4 | time, 0 |
-//! | 8 | 2 | `00 ff`: no hint, unknown system |
+//! | 8 | 2 | `00 ff`: no hint, unknown system. QATzip's software writes hints: 2 and 4 are read, too |
 //! | 10 | 2 | length of the extra field, 12 |
 //! | 12 | 4 | `'Q' 'Z' 08 00` |
 //! | 16 | 4 | plain bytes |
@@ -39,6 +39,9 @@ pub(crate) const FOOTER_LEN: usize = 8;
 const HEADER_START: [u8; 16] = [
     0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 12, 0, b'Q', b'Z', 8, 0,
 ];
+
+/// XFL of RFC 1952: 2 for slow, 4 for fast compression.
+const HINT_AT: usize = 8;
 
 /// Most bytes of one stored deflate block, and what its header costs.
 const STORED_BLOCK_MAX: usize = 65_535;
@@ -100,7 +103,11 @@ impl<'a> Member<'a> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
             return Err(Damaged::at(bytes.len(), "gzip member header ends early"));
         };
-        if let Some(at) = HEADER_START.iter().zip(header).position(|(a, b)| a != b) {
+        let mut start = HEADER_START;
+        if matches!(header[HINT_AT], 2 | 4) {
+            start[HINT_AT] = header[HINT_AT];
+        }
+        if let Some(at) = start.iter().zip(header).position(|(a, b)| a != b) {
             return Err(Damaged::at(at, "not the header of a gzip-ext member"));
         }
         let plain_len = u32_at(header, 16);

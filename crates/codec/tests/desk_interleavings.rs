@@ -82,7 +82,7 @@ fn a_call_that_returns_while_it_is_given_up_finishes_its_blocks_once() {
         });
         let watchdog = thread::spawn({
             let desk = desk.clone();
-            move || desk.abandon(|_, _| true).len()
+            move || desk.abandon(|_, _, _| true).len()
         });
         let got = finish_all(&desk);
         let returned = puller.join().unwrap();

@@ -79,6 +79,18 @@ impl Gate {
             self.clock.sleep(wait.clamp(Duration::from_micros(1), NAP));
             state = self.state.lock();
         }
+        self.pass(&mut state)
+    }
+
+    /// Enters if that needs no waiting.
+    pub fn try_enter(&self) -> Option<Pass<'_>> {
+        let mut state = self.state.lock();
+        self.supply(&mut state);
+        let overdrawn = state.ceiling.is_some() && state.account_s < 0.0;
+        (state.places_free > 0 && !overdrawn).then(|| self.pass(&mut state))
+    }
+
+    fn pass(&self, state: &mut State) -> Pass<'_> {
         state.places_free -= 1;
         Pass {
             gate: self,
@@ -171,6 +183,19 @@ mod tests {
         });
         assert!((1..=3).contains(&most.into_inner()));
         assert_eq!(gate.state.lock().places_free, 3);
+    }
+
+    #[test]
+    fn who_will_not_wait_is_let_in_only_while_there_is_a_place_and_credit() {
+        let clock = Arc::new(SimClock::new(0));
+        let gate = Gate::new(clock.clone(), 1, Some(1.0));
+        let inside = gate.try_enter();
+        assert!(inside.is_some() && gate.try_enter().is_none());
+        drop(inside);
+        gate.charge(5 * MS);
+        assert!(gate.try_enter().is_none());
+        clock.advance(5 * MS);
+        assert!(gate.try_enter().is_some());
     }
 
     #[test]

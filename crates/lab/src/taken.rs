@@ -2,7 +2,9 @@
 
 use anyhow::{Result, bail};
 use longshore_io::facts;
-use longshore_pipeline::{House, Limit, Report, Request, Run, Silent, mb_per_s, ratio, run};
+use longshore_pipeline::{
+    EngineShare, House, Limit, Report, Request, Run, Silent, mb_per_s, ratio, run,
+};
 
 /// What an action took and brought.
 #[derive(Debug, Clone)]
@@ -20,6 +22,8 @@ pub struct Taken {
     /// Source bytes that were not in the page cache.
     pub cold_bytes: u64,
     pub limit: Limit,
+    /// Who compressed how much.
+    pub engines: Vec<EngineShare>,
 }
 
 impl Taken {
@@ -68,6 +72,7 @@ pub fn take(house: &House, request: &Request) -> Result<Taken> {
         drive_c: facts::drive_temperature_c(),
         cold_bytes: run.waits.cold_bytes,
         limit: run.limit,
+        engines: run.engines,
     })
 }
 

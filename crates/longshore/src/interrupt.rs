@@ -2,6 +2,7 @@
 //!
 //! SIGTERM and SIGHUP count too, so that a service manager's stop leaves nothing half-valid either.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -31,6 +32,16 @@ pub fn cancel_flag() -> Arc<AtomicBool> {
             Arc::new(AtomicBool::new(false))
         })
         .clone()
+}
+
+/// Ends the program here if an accelerator's call has not returned: on the usual way out the vendors' libraries would
+/// wait for it, perhaps for ever. Everything that must last is on its devices by now.
+pub fn leave_if_hung(exit: Exit) {
+    if longshore_codec::accel::under_way() > 0 {
+        let _gone = std::io::stdout().flush();
+        // SAFETY: ends the process; nothing of it is used afterwards.
+        unsafe { libc::_exit(exit.code().into()) }
+    }
 }
 
 fn install(signal: libc::c_int) {

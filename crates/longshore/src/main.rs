@@ -26,7 +26,9 @@ use output::Output;
 fn main() -> ExitCode {
     // The message of a panic is on standard error already.
     let exit = std::panic::catch_unwind(run).unwrap_or(Exit::Internal);
-    ExitCode::from(told(exit).code())
+    let exit = told(exit);
+    interrupt::leave_if_hung(exit);
+    ExitCode::from(exit.code())
 }
 
 fn run() -> Exit {

@@ -195,6 +195,7 @@ pub fn run(
         header: &set_header,
         totals,
         stored_bytes,
+        engines: &report.run.engines,
     };
     let recorded = history::record_backup(house, &finished);
     report.run.history_failed = recorded.is_err();

@@ -9,6 +9,7 @@
 //! - A job's pieces fill its plain bytes from the front, in the order of its manifest's extents.
 //! - Every file's content is settled exactly once, after its last piece was read.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,6 +85,8 @@ pub struct Feed<'a> {
     walks: Vec<Walk>,
     buffer_bytes: usize,
     sequence: u64,
+    /// Jobs that were handed out and not begun.
+    back: BTreeMap<u64, Job>,
     pub entries: u64,
     pub files: u64,
     /// Files that ended without data pieces but changed, for the caller to collect.
@@ -103,6 +106,7 @@ impl<'a> Feed<'a> {
             walks,
             buffer_bytes,
             sequence: 0,
+            back: BTreeMap::new(),
             entries: 0,
             files: 0,
             changes: Vec::new(),
@@ -111,6 +115,9 @@ impl<'a> Feed<'a> {
 
     /// The next job, `None` when every volume has ended.
     pub fn next(&mut self) -> Result<Option<Job>, Error> {
+        if let Some((_, job)) = self.back.pop_first() {
+            return Ok(Some(job));
+        }
         loop {
             let open = self.walks.iter().enumerate().filter(|(_, w)| !w.ended);
             let Some((volume, _)) = open.min_by_key(|(_, w)| w.under_way) else {
@@ -130,6 +137,11 @@ impl<'a> Feed<'a> {
         let more = self.source.epilogue()?;
         self.walks[0].ended &= !more;
         Ok(more)
+    }
+
+    /// Takes back a job that its worker cannot begin now: whoever can comes first.
+    pub fn put_back(&mut self, job: Job) {
+        self.back.insert(job.sequence, job);
     }
 
     /// A job of this volume has been read.

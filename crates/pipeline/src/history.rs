@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_catalog::{
-    BackupRecord, Catalog, FamilyRecord, FileList, MediaRecord, RestoreKind, RestoreRecord,
-    RestoredFile,
+    BackupRecord, Catalog, EngineRecord, FamilyRecord, FileList, MediaRecord, RestoreKind,
+    RestoreRecord, RestoredFile,
 };
 use longshore_codec::Algorithm;
 use longshore_media::device::DeviceClass;
@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::House;
 use crate::request::{BackupRequest, RestoreRequest};
+use crate::share::EngineShare;
 
 /// SQL Server's value for an unknown time zone.
 const TIME_ZONE_UNKNOWN: i16 = 127;
@@ -50,6 +51,18 @@ pub struct Finished<'a> {
     pub header: &'a SetHeader,
     pub totals: Totals,
     pub stored_bytes: u64,
+    pub engines: &'a [EngineShare],
+}
+
+fn engine(share: &EngineShare) -> EngineRecord {
+    EngineRecord {
+        name: share.name.clone(),
+        accelerator: share.accelerator,
+        blocks: share.blocks,
+        plain_bytes: share.plain_bytes,
+        recomputed: share.recomputed,
+        faults: share.faults_total(),
+    }
 }
 
 pub fn record_backup(house: &House, finished: &Finished) -> Result<(), String> {
@@ -57,7 +70,7 @@ pub fn record_backup(house: &House, finished: &Finished) -> Result<(), String> {
         return Ok(());
     };
     let devices = finished.devices;
-    let record = if devices[0].class() == DeviceClass::File {
+    let mut record = if devices[0].class() == DeviceClass::File {
         let media = MediaSet::open(devices).map_err(warning)?;
         let set = media.set(finished.header.position).map_err(warning)?;
         let trailer = set.trailer.ok_or("the set has no trailer")?;
@@ -83,8 +96,10 @@ pub fn record_backup(house: &House, finished: &Finished) -> Result<(), String> {
             totals: finished.totals,
             stored_bytes: finished.stored_bytes,
             files: FileList::default(),
+            engines: Vec::new(),
         }
     };
+    record.engines = finished.engines.iter().map(engine).collect();
     let catalog = Catalog::open(path).map_err(warning)?;
     catalog.record_backup(&record).map(drop).map_err(warning)
 }

@@ -213,9 +213,8 @@ impl Shared<'_> {
                 return Ok(());
             };
             lap(clock, at, &self.counters.buffer_wait_us);
-            let job = match feed.lock().next()? {
-                Some(job) if !self.crew.has_failed() => job,
-                _ => return Ok(()),
+            let Some((job, cached)) = self.next_job(feed, &mut turn)? else {
+                return Ok(());
             };
             if let Some(throttle) = &self.crew.throttle {
                 turn = None;
@@ -231,7 +230,7 @@ impl Shared<'_> {
                 _ => input.split_at_mut(job.plain_len),
             };
             let began = clock.now();
-            let at = self.read(&job, plain, &mut turn)?;
+            let at = self.read(&job, cached, plain, &mut turn)?;
             let took = turn.as_ref().map_or(Duration::ZERO, |_| at - began);
             feed.lock().done(job.volume);
             self.settle(&job)?;
@@ -271,6 +270,40 @@ impl Shared<'_> {
         }
     }
 
+    /// The next job and whether it lies in the page cache. Such a job comes only together with a turn: who waited
+    /// for one with a job in hand would hold up all blocks behind it.
+    fn next_job<'a>(
+        &'a self,
+        feed: &Mutex<Feed>,
+        turn: &mut Option<Pass<'a>>,
+    ) -> Result<Option<(Job, bool)>, Error> {
+        let clock = &*self.house.clock;
+        loop {
+            let Some(job) = feed.lock().next()? else {
+                return Ok(None);
+            };
+            if self.crew.has_failed() {
+                return Ok(None);
+            }
+            let cached = job
+                .pieces
+                .iter()
+                .all(|p| p.file.content.is_cached(p.offset..p.offset + p.len as u64));
+            if !cached {
+                *turn = None;
+            } else if turn.is_none() {
+                *turn = self.crew.gate.try_enter();
+            }
+            if !cached || turn.is_some() {
+                return Ok(Some((job, cached)));
+            }
+            feed.lock().put_back(job);
+            let at = clock.now();
+            *turn = Some(self.crew.gate.enter());
+            lap(clock, at, &self.counters.cpu_wait_us);
+        }
+    }
+
     /// Gives the block back unless an accelerator took it.
     fn offer<'a>(&'a self, read: Read, turn: &mut Option<Pass<'a>>) -> Option<Read> {
         let left = match &self.offloading {
@@ -304,20 +337,16 @@ impl Shared<'_> {
     fn read<'a>(
         &'a self,
         job: &Job,
+        cached: bool,
         plain: &mut [u8],
         turn: &mut Option<Pass<'a>>,
     ) -> Result<Duration, Error> {
         let clock = &*self.house.clock;
         let at = clock.now();
-        let cached = job
-            .pieces
-            .iter()
-            .all(|p| p.file.content.is_cached(p.offset..p.offset + p.len as u64));
+        // A rate limit takes the turn away again.
         if cached && turn.is_none() {
             *turn = Some(self.crew.gate.enter());
             lap(clock, at, &self.counters.cpu_wait_us);
-        } else if !cached {
-            *turn = None;
         }
         let at = clock.now();
         for piece in &job.pieces {

@@ -66,7 +66,8 @@ pub fn read_all(bytes: &[u8]) -> Option<Vec<u8>> {
 pub fn hardware(plain: &[u8], level: u32) -> Vec<u8> {
     let mut body = Vec::new();
     compress(&mut compressor(level), plain, TDEFLFlush::Finish, &mut body);
-    wrap(plain, &body)
+    const NO_HINT: u8 = 0;
+    wrap(plain, &body, NO_HINT)
 }
 
 /// One member as the software path writes it: a full flush behind each chunk but the last.
@@ -81,7 +82,13 @@ pub fn software(plain: &[u8], chunk_len: usize, level: u32) -> Vec<u8> {
         };
         compress(&mut state, chunk, flush, &mut body);
     }
-    wrap(plain, &body)
+    // zlib's `deflate.c`: 2 at level 9, 4 below level 2.
+    let hint = match level {
+        9.. => 2,
+        ..2 => 4,
+        _ => 0,
+    };
+    wrap(plain, &body, hint)
 }
 
 fn compressor(level: u32) -> CompressorOxide {
@@ -110,9 +117,9 @@ fn compress(state: &mut CompressorOxide, mut plain: &[u8], flush: TDEFLFlush, ou
     }
 }
 
-fn wrap(plain: &[u8], body: &[u8]) -> Vec<u8> {
+fn wrap(plain: &[u8], body: &[u8], hint: u8) -> Vec<u8> {
     let mut member = vec![
-        0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 255, 12, 0, b'Q', b'Z', 8, 0,
+        0x1f, 0x8b, 8, 4, 0, 0, 0, 0, hint, 255, 12, 0, b'Q', b'Z', 8, 0,
     ];
     member.extend((plain.len() as u32).to_le_bytes());
     member.extend((body.len() as u32).to_le_bytes());

@@ -82,6 +82,7 @@ pub fn backup(n: u64) -> BackupRecord {
         },
         stored_bytes: 9_000,
         files,
+        engines: Vec::new(),
     }
 }
 

@@ -272,13 +272,14 @@ impl<K: Lent, J, F: Copy> Desk<K, J, F> {
         Returned::InTime
     }
 
-    /// Gives up every open call for which `is_overdue(lane, started_us)`; says which lanes lost a call, once for each.
-    pub fn abandon(&self, is_overdue: impl Fn(usize, u64) -> bool) -> Vec<usize> {
+    /// Gives up every open call for which `is_overdue(lane, started_us, jobs)`; says which lanes lost a call, once for
+    /// each.
+    pub fn abandon(&self, is_overdue: impl Fn(usize, u64, usize) -> bool) -> Vec<usize> {
         let mut state = self.state();
         let overdue: Vec<Generation> = state
             .calls
             .iter()
-            .filter(|(_, call)| is_overdue(call.lane, call.started_us))
+            .filter(|(_, call)| is_overdue(call.lane, call.started_us, call.slots.len()))
             .map(|(generation, _)| *generation)
             .collect();
         let mut lanes = Vec::new();

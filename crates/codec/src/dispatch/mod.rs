@@ -79,6 +79,8 @@ const EPOCH_US: u64 = 100_000;
 const WORTH: f64 = 0.03;
 /// A block may hold up the writer for so long at least.
 const HEDGE_LEAST: Duration = Duration::from_millis(100);
+/// A self-test may load libraries and start a device.
+const PROBE_BOUND: Duration = Duration::from_secs(30);
 /// Calls measured before their times are believed.
 const MEASURED: u64 = 8;
 
@@ -281,9 +283,13 @@ impl<T: Send + 'static> Dispatcher<T> {
     pub fn tick(&self, head: Option<u64>) {
         let inner = &self.inner;
         let now = inner.clock.now();
-        for lane in inner.desk.abandon(|lane, started_us| {
+        for lane in inner.desk.abandon(|lane, started_us, jobs| {
             let elapsed = now.saturating_sub(Duration::from_micros(started_us));
-            elapsed > inner.lanes[lane].deadline(inner.terms.hang_bound)
+            let bound = match jobs {
+                0 => inner.terms.hang_bound.max(PROBE_BOUND),
+                _ => inner.lanes[lane].deadline(inner.terms.hang_bound),
+            };
+            elapsed > bound
         }) {
             inner.lanes[lane].hung(now);
             // The hung call has taken its thread along.

@@ -4,12 +4,13 @@
 //! The order is by worth: facts, correctness, faults, then speeds, the most telling first. Time is limited; what it
 //! did not suffice for is shown as a dash. A step that hangs ends what is asked of the device and not the report.
 
+mod backups;
 mod content;
 mod guard;
 mod speed;
 mod trust;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,15 +18,20 @@ use anyhow::{Result, ensure};
 use longshore_codec::nvcomp::{CopyRates, Facts, Nvcomp, Options};
 use longshore_codec::{Engine, Health, Level, State};
 use longshore_io::{Clock, facts};
-use longshore_pipeline::House;
+use longshore_pipeline::{House, OffloadMode};
 
 use crate::platform;
 use crate::report::{Cell, Column, Report, Section, Table};
+use crate::taken::Taken;
+use backups::Yard;
 use content::Content;
 use guard::{Guard, Step};
 use speed::Speed;
 
 const MIB: usize = 1 << 20;
+
+/// A backup there and back; in words what was seen.
+type Trip = fn(&Yard, Options) -> Result<String>;
 
 /// What to check.
 #[derive(Debug, Clone)]
@@ -74,7 +80,10 @@ pub fn device_check(
         let contents = content::contents(house, &spec.work, bytes)?;
         check.correctness(&contents);
         check.faults(&engine);
+        let yard = check.yard(house, &spec.work, &contents);
+        check.round_trips(yard.as_ref());
         sections.push(check.copies(&engine));
+        sections.push(check.backups(yard.as_ref()));
         sections.push(check.compression(&contents));
         sections.push(check.software(&contents));
         sections.push(check.ways(&contents));
@@ -231,6 +240,89 @@ impl Check<'_> {
             trust::unloaded(&options)
         });
         self.judge("the library is not there", step);
+    }
+
+    /// Files for whole backups.
+    fn yard(&mut self, house: &House, work: &Path, contents: &[Content]) -> Option<Arc<Yard>> {
+        let files = if self.quick { 3 } else { 32 };
+        let pages = contents.first()?.clone();
+        let (house, work) = (house.clone(), work.to_owned());
+        let step = self.step("files for whole backups", 120, move || {
+            Ok(Arc::new(Yard::new(house, &work, pages, files)?))
+        });
+        match step {
+            Step::Done(yard) => Some(yard),
+            Step::Not(why) => {
+                self.judge("files for whole backups", Step::Not(why));
+                None
+            }
+        }
+    }
+
+    fn round_trips(&mut self, yard: Option<&Arc<Yard>>) {
+        let trips: [(&str, Trip); 2] = [
+            (
+                "a backup with the GPU restores without",
+                Yard::there_and_back,
+            ),
+            ("damaged results are noticed", Yard::with_a_liar),
+        ];
+        for (name, trip) in trips {
+            let Some(yard) = yard.cloned() else { return };
+            let options = self.options.clone();
+            let step = self.step(name, 120, move || trip(&yard, options));
+            self.judge(name, step);
+        }
+    }
+
+    fn backups(&mut self, yard: Option<&Arc<Yard>>) -> Section {
+        let stripes: &[usize] = if self.quick { &[1] } else { &[1, 2, 4, 8] };
+        let modes = [
+            ("software", OffloadMode::Software),
+            ("hardware", OffloadMode::Hardware),
+            ("hybrid", OffloadMode::Hybrid),
+        ];
+        let mut rows = Vec::new();
+        for (name, mode) in modes {
+            for &stripes in stripes {
+                let Some(yard) = yard.cloned() else { continue };
+                let options = self.options.clone();
+                let what = format!("backup to NUL, {name}, {stripes} stripes");
+                let step = self.step(&what, 120, move || yard.to_nul(options, mode, stripes));
+                let taken = match step {
+                    Step::Done(taken) => Some(taken),
+                    Step::Not(why) => {
+                        (self.on_step)(&format!("{what}: {why}"));
+                        None
+                    }
+                };
+                let cell = |of: fn(&Taken) -> f64| Cell::from(taken.as_ref().map(of));
+                rows.push(vec![
+                    Cell::from(name),
+                    Cell::Number(stripes as f64),
+                    cell(Taken::gb_per_s),
+                    cell(Taken::cpu_s_per_gb),
+                    cell(Taken::ratio),
+                    cell(|taken| 100.0 * backups::gpu_share(taken)),
+                ]);
+            }
+        }
+        Section {
+            heading: "Whole backups to NUL".into(),
+            prose: vec!["Database pages from the page cache, QAT_DEFLATE, level LOW.".into()],
+            table: Some(Table {
+                columns: vec![
+                    Column::text("mode"),
+                    Column::number("stripes", "", 0),
+                    Column::number("speed", "GB/s", 2),
+                    Column::number("CPU", "s/GB", 2),
+                    Column::number("ratio", "", 2),
+                    Column::number("by the GPU", "%", 0),
+                ],
+                rows,
+            }),
+            charts: Vec::new(),
+        }
     }
 
     fn options_of(&self, algorithm: i32, batch_mib: usize) -> Options {

@@ -364,6 +364,7 @@ mod tests {
             drive_c: None,
             cold_bytes: 0,
             limit: Limit::Cpu,
+            engines: Vec::new(),
         }
     }
 

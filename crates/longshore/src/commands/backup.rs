@@ -7,11 +7,12 @@ use longshore_catalog::{Catalog, Setting};
 use longshore_codec::Algorithm;
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
-    BackupReport, BackupRequest, Report, Request, SourceSpec, VerifyReport, VerifyRequest,
-    closing_line, mb_per_s, ratio, run as run_pipeline,
+    BackupReport, BackupRequest, OffloadMode, Report, Request, SourceSpec, VerifyReport,
+    VerifyRequest, closing_line, mb_per_s, ratio, run as run_pipeline,
 };
 use serde::Serialize;
 
+use super::offload;
 use super::{Context, devices, limits, tuning};
 use crate::config;
 use crate::failure::{Exit, Failure};
@@ -38,7 +39,7 @@ struct Answer<'a> {
 
 pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
     let request = request(options, context)?;
-    let house = context.house();
+    let house = offload::house(context, &request.offload);
     if options.verify
         && !request
             .devices
@@ -91,6 +92,9 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
         output.warn(&format!("{} {}", changed.path, changed.what));
     }
     output.say(&format!("{message}\n{}", table(&report, verified)));
+    if let Some(engines) = offload::table(&report.run.engines) {
+        output.say(&engines.to_string());
+    }
     output.json(
         exit,
         Answer {
@@ -231,6 +235,7 @@ fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure
     request.wal_growth_limit_bytes = options.reading.wal_growth_limit;
     request.postgres.spread_checkpoint = options.postgres.spread_checkpoint;
     request.postgres.fail_on_bad_page = options.postgres.fail_on_bad_page;
+    request.offload = offload::of(&options.offloading, settings.offload);
     request.tuning = tuning(&options.moving, defaults);
     request.limits = limits(&options.moving, defaults);
     Ok(request)
@@ -256,6 +261,7 @@ fn level(
 struct Settings {
     algorithm: Option<Algorithm>,
     retain_days: Option<u32>,
+    offload: Option<OffloadMode>,
 }
 
 impl Settings {
@@ -278,6 +284,10 @@ impl Settings {
                     _ => None,
                 },
                 retain_days: u32::try_from(value(Setting::MediaRetention)?).ok(),
+                offload: offload::configured(
+                    value(Setting::HardwareOffloadEnabled)?,
+                    value(Setting::HardwareOffloadMode)?,
+                ),
             })
         };
         read().unwrap_or_else(|error| {

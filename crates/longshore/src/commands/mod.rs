@@ -6,6 +6,7 @@ mod catalog;
 mod devices;
 mod lab;
 mod list;
+mod offload;
 mod project;
 mod restore;
 mod verify;

@@ -7,8 +7,8 @@ use longshore_codec::{Algorithm, Level};
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::OnChange;
 
-use super::Moving;
 use super::values::{self, Pair};
+use super::{Moving, Offloading};
 
 const TEACH: &str = "\
 Examples:
@@ -101,6 +101,9 @@ pub struct Backup {
 
     #[command(flatten)]
     pub postgres: Postgres,
+
+    #[command(flatten)]
+    pub offloading: Offloading,
 
     #[command(flatten)]
     pub moving: Moving,

@@ -530,3 +530,40 @@ fn tiny_inputs_are_not_worth_a_call() {
     let stage = Stage::new("call 3.. code -2").ready();
     assert_eq!(stage.fault(WORTH_LEN - 1), Fault::Busy);
 }
+
+/// The same over Intel's own QATzip, where `scripts/qatzip-witness.sh` has built it over a simulated device.
+#[test]
+fn intels_own_library_does_every_job_both_ways_where_it_was_built() {
+    let Some(library) = std::env::var_os("LONGSHORE_QATZIP_WITNESS") else {
+        eprintln!(
+            "skipped: LONGSHORE_QATZIP_WITNESS names no library; scripts/qatzip-witness.sh builds it"
+        );
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::with(dir, library.into()).ready();
+    let found = stage.engine.health();
+    eprintln!("{:?}", found.library_version);
+    for level in [1, 6, 9] {
+        let mut jobs = compression_jobs(Algorithm::QatDeflate, &LENS);
+        for job in &mut jobs {
+            job.task = Task::Compress {
+                level: Level::Number(level),
+            };
+        }
+        assert_eq!(engine_contract(&*stage.engine, jobs, judge), LENS.len());
+    }
+    let jobs = restoring(&LENS);
+    assert_eq!(engine_contract(&*stage.engine, jobs, judge), LENS.len());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    let jobs = compression_jobs(Algorithm::QatDeflate, &[1 << 20; 2]);
+                    assert_eq!(engine_contract(&*stage.engine, jobs, judge), 2);
+                }
+            });
+        }
+    });
+    assert_eq!(stage.engine.doubtful.load(Ordering::Relaxed), 0);
+}

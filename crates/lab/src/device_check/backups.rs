@@ -1,0 +1,218 @@
+//! Whole backups, as users make them, with the GPU, without, and with one that lies.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use longshore_codec::dispatch::{Accelerator, Verify};
+use longshore_codec::nvcomp::Options;
+use longshore_codec::{Caps, Engine, Health, Job, Outcome};
+use longshore_io::{OpenHow, Via};
+use longshore_pipeline::{
+    BackupRequest, DeviceSpec, House, Limits, Offload, OffloadMode, Request, RestoreRequest,
+    SourceSpec, Tuning,
+};
+
+use super::content::Content;
+use super::trust;
+use crate::scratch::Scratch;
+use crate::taken::{Taken, take};
+
+/// Files to back up, all with the same content, and a place for stripes and restored files.
+pub struct Yard {
+    house: House,
+    scratch: Scratch,
+    content: Content,
+    source: PathBuf,
+    files: usize,
+}
+
+impl Yard {
+    /// Writes `files` files into a directory of its own in `work`. The page cache holds them afterwards.
+    pub fn new(house: House, work: &Path, content: Content, files: usize) -> Result<Yard> {
+        let scratch = Scratch::new(&*house.storage, &[work.to_owned()])?;
+        let source = scratch.path("source");
+        let dir = house.storage.create_dir_all(&source)?;
+        for n in 0..files {
+            let file = dir.open(&name(n), OpenHow::CreateNew)?;
+            let mut offset = 0;
+            for buffer in &content.buffers {
+                file.write_all_at(buffer, offset, Via::Cache)?;
+                offset += buffer.len() as u64;
+            }
+        }
+        Ok(Yard {
+            house,
+            scratch,
+            content,
+            source,
+            files,
+        })
+    }
+
+    fn backup(
+        &self,
+        engine: Option<Arc<dyn Engine>>,
+        mode: OffloadMode,
+        verify: Verify,
+        devices: Vec<DeviceSpec>,
+    ) -> Result<Taken> {
+        let house = House {
+            accelerators: engine.into_iter().map(Accelerator::new).collect(),
+            ..self.house.clone()
+        };
+        let source = SourceSpec::Files(vec![self.source.clone()]);
+        let mut request = BackupRequest::new(source, devices);
+        request.offload = Offload {
+            mode,
+            verify,
+            ..Offload::default()
+        };
+        take(&house, &Request::Backup(request))
+    }
+
+    /// To NUL, with so many stripes.
+    pub fn to_nul(&self, options: Options, mode: OffloadMode, stripes: usize) -> Result<Taken> {
+        let engine: Option<Arc<dyn Engine>> = match mode {
+            OffloadMode::Software => None,
+            _ => Some(trust::ready(options)?),
+        };
+        self.backup(engine, mode, Verify::Sample, vec![DeviceSpec::Nul; stripes])
+    }
+
+    /// To files with the GPU alone, back with software alone, and compared. In words what was seen.
+    pub fn there_and_back(&self, options: Options) -> Result<String> {
+        let engine = trust::ready(options)?;
+        let taken = self.round_trip(engine, Verify::Sample)?;
+        let share = gpu_share(&taken);
+        ensure!(
+            share > 0.5,
+            "the GPU made only {:.0} % of it",
+            100.0 * share
+        );
+        Ok(format!(
+            "{:.0} % by the GPU, restored in software bit for bit",
+            100.0 * share
+        ))
+    }
+
+    /// The same with an engine that damages its results now and then.
+    pub fn with_a_liar(&self, options: Options) -> Result<String> {
+        let liar = Liar {
+            honest: trust::ready(options)?,
+            jobs: AtomicU64::new(0),
+        };
+        let taken = self.round_trip(Arc::new(liar), Verify::Full)?;
+        let used = taken.engines.iter().find(|e| e.accelerator);
+        let used = used.context("the engine was not used")?;
+        ensure!(used.verify_failures > 0, "no damage was noticed");
+        Ok(format!(
+            "{} damaged blocks noticed and done again; the engine ended {}; restored bit for bit",
+            used.verify_failures, used.state
+        ))
+    }
+
+    fn round_trip(&self, engine: Arc<dyn Engine>, verify: Verify) -> Result<Taken> {
+        let devices: Vec<DeviceSpec> = (1..=2)
+            .map(|n| DeviceSpec::File(self.scratch.path(&format!("{n}.bak"))))
+            .collect();
+        let taken = self.backup(Some(engine), OffloadMode::Hardware, verify, devices.clone())?;
+        let target = self.scratch.path("restored");
+        let restore = RestoreRequest {
+            devices,
+            position: 0,
+            target: target.clone(),
+            replace: false,
+            only: Vec::new(),
+            moves: Vec::new(),
+            tuning: Tuning::default(),
+            limits: Limits::default(),
+        };
+        take(&self.house, &Request::Restore(restore))?;
+        self.compare(&target)?;
+        let work = self.house.storage.dir(&self.scratch.path(""))?;
+        for name in ["1.bak", "2.bak", "restored"] {
+            crate::scratch::remove_all(&*work, Path::new(name))?;
+        }
+        Ok(taken)
+    }
+
+    /// Every byte of every restored file.
+    fn compare(&self, target: &Path) -> Result<()> {
+        let dir = find_dir(&self.house, target, &self.source)?;
+        let dir = self.house.storage.dir(&dir)?;
+        for n in 0..self.files {
+            let file = dir.open(&name(n), OpenHow::Read)?;
+            let mut offset = 0;
+            for expected in &self.content.buffers {
+                let mut found = vec![0; expected.len()];
+                file.read_full_at(&mut found, offset, Via::Cache)?;
+                ensure!(
+                    found[..] == expected[..],
+                    "file {n} differs near byte {offset}"
+                );
+                offset += found.len() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name(n: usize) -> PathBuf {
+    format!("{n}.db").into()
+}
+
+/// Where below `target` a restore puts the files of `source`: beside its last name, or directly.
+fn find_dir(house: &House, target: &Path, source: &Path) -> Result<PathBuf> {
+    let last = source.file_name().context("the source has a name")?;
+    let below = target.join(last);
+    match house.storage.stat(&below) {
+        Ok(_) => Ok(below),
+        Err(_) => Ok(target.to_owned()),
+    }
+}
+
+/// The part of the plain bytes that the accelerator compressed, 0 to 1.
+pub fn gpu_share(taken: &Taken) -> f64 {
+    let of = |accelerator: bool| -> u64 {
+        let engines = taken
+            .engines
+            .iter()
+            .filter(|e| e.accelerator == accelerator);
+        engines.map(|e| e.plain_bytes).sum()
+    };
+    of(true) as f64 / (of(true) + of(false)).max(1) as f64
+}
+
+/// Flips a bit in one result of seven.
+struct Liar {
+    honest: Arc<dyn Engine>,
+    jobs: AtomicU64,
+}
+
+impl Engine for Liar {
+    fn caps(&self) -> &Caps {
+        self.honest.caps()
+    }
+
+    fn health(&self) -> Health {
+        self.honest.health()
+    }
+
+    fn run(&self, batch: Vec<Job>) -> Vec<Job> {
+        let mut done = self.honest.run(batch);
+        for job in &mut done {
+            let lies = self.jobs.fetch_add(1, Ordering::Relaxed) % 7 == 3;
+            if let (true, Outcome::Done { len }) = (lies, &job.outcome) {
+                let middle = len / 2;
+                job.output_mut()[middle] ^= 0x10;
+            }
+        }
+        done
+    }
+
+    fn self_test(&self) -> Health {
+        self.honest.self_test()
+    }
+}

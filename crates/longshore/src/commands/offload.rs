@@ -1,0 +1,83 @@
+//! Which accelerators a run may use, and what its report says of them.
+
+use longshore_codec::dispatch::Accelerator;
+use longshore_pipeline::{EngineShare, House, Offload, OffloadMode};
+
+use super::Context;
+use crate::options::Offloading;
+use crate::output::{Table, bytes};
+
+/// The options given, over what is configured.
+pub fn of(options: &Offloading, configured: Option<OffloadMode>) -> Offload {
+    let usual = Offload::default();
+    Offload {
+        mode: options
+            .offload
+            .map(OffloadMode::from)
+            .or(configured)
+            .unwrap_or(usual.mode),
+        objective: options.objective.map_or(usual.objective, Into::into),
+        verify: options.verify_engine.map_or(usual.verify, Into::into),
+        ..usual
+    }
+}
+
+/// The mode that the server settings mean; `None` where nobody has chosen.
+pub fn configured(enabled: i64, mode: i64) -> Option<OffloadMode> {
+    match (enabled, mode) {
+        (1, 1) => Some(OffloadMode::Hardware),
+        (1, 2) => Some(OffloadMode::Software),
+        (1, 3) => Some(OffloadMode::Hybrid),
+        _ => None,
+    }
+}
+
+/// The house, with its accelerators if they may be used: looking for them loads libraries.
+pub fn house(context: &Context, offload: &Offload) -> House {
+    let mut house = context.house();
+    if offload.mode != OffloadMode::Software {
+        house.accelerators = Accelerator::all();
+    }
+    house
+}
+
+/// Who did how much; `None` when software did everything and nothing else was asked.
+pub fn table(engines: &[EngineShare]) -> Option<Table> {
+    if !engines.iter().any(|engine| engine.accelerator) {
+        return None;
+    }
+    let mut table = Table::new(&[
+        "engine",
+        "state",
+        "blocks",
+        "in",
+        "recomputed",
+        "faults",
+        "call p99",
+    ]);
+    for engine in engines {
+        let faults: Vec<_> = engine
+            .faults
+            .iter()
+            .map(|(kind, n)| format!("{n} {kind}"))
+            .collect();
+        let of_accelerator = |text: String| match engine.accelerator {
+            true => text,
+            false => "-".to_owned(),
+        };
+        let p99 = engine.service_us_p99;
+        table.row(vec![
+            engine.name.clone(),
+            engine.state.to_owned(),
+            engine.blocks.to_string(),
+            bytes(engine.plain_bytes),
+            of_accelerator(engine.recomputed.to_string()),
+            of_accelerator(match faults.is_empty() {
+                true => "none".to_owned(),
+                false => faults.join(", "),
+            }),
+            p99.map_or("-".to_owned(), |us| format!("{:.1} ms", us as f64 / 1000.0)),
+        ]);
+    }
+    Some(table)
+}

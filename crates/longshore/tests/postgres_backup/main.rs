@@ -1,0 +1,12 @@
+//! PostgreSQL clusters are backed up while they run: every major that is installed, through the program, judged by
+//! PostgreSQL's own server and tools.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod contents;
+mod live;
+mod pages;
+mod session;
+mod stage;
+mod standby;

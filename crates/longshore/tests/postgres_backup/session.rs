@@ -1,0 +1,166 @@
+//! The session that carries a backup, the role it runs as, and the log it needs.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use longshore_test_servers::{Stop, installations};
+
+use crate::common::{Guarded, text, wait};
+use crate::stage::{Stage, check, end, succeed};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SESSIONS: &str = "select count(*) from pg_stat_activity where application_name = 'longshore'";
+
+/// A backup that takes some seconds.
+fn slow(stage: &Stage, name: &str) -> Command {
+    let mut command = stage.backup(name);
+    command.args(["--max-rate", "4MB"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn begun(stage: &Stage, command: &mut Command) -> Guarded {
+    let child = Guarded(command.spawn().unwrap());
+    stage.server.wait_for(SESSIONS, "1");
+    stage.server.wait_for(
+        "select count(*) from pg_stat_activity where application_name = 'longshore' \
+         and state = 'idle' and query like '%backup%(%'",
+        "1",
+    );
+    child
+}
+
+fn said(mut child: Guarded, code: i32) -> String {
+    let status = wait(&mut child.0, PATIENCE, "the backup");
+    let mut stderr = String::new();
+    std::io::Read::read_to_string(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();
+    assert_eq!(status.code(), Some(code), "{stderr}");
+    stderr
+}
+
+#[test]
+fn a_backup_whose_session_or_server_dies_fails_and_leaves_nothing() {
+    for installation in installations() {
+        let stage = Stage::new(&installation, &[]);
+        let server = &stage.server;
+        let child = begun(&stage, &mut slow(&stage, "ended.bak"));
+        server.psql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'longshore'");
+        let stderr = said(child, 3);
+        assert!(stderr.contains("session"), "{stderr}");
+        let child = begun(&stage, &mut slow(&stage, "killed.bak"));
+        server.kill9();
+        said(child, 3);
+        for name in ["ended.bak", "killed.bak"] {
+            assert!(!stage.path(name).exists(), "{name}");
+        }
+        server.start();
+    }
+}
+
+#[test]
+fn a_killed_backup_leaves_the_server_as_it_was() {
+    for installation in installations() {
+        let stage = Stage::new(&installation, &[]);
+        let mut child = begun(&stage, &mut slow(&stage, "a.bak"));
+        child.0.kill().unwrap();
+        child.0.wait().unwrap();
+        stage.server.wait_for(SESSIONS, "0");
+        stage
+            .server
+            .wait_for("select count(*) from pg_replication_slots", "0");
+        let output = crate::common::longshore(["verify".as_ref(), stage.path("a.bak").as_os_str()])
+            .output()
+            .unwrap();
+        assert!(!output.status.success(), "what is left looks valid");
+        assert!(!stage.server.data_dir().join("backup_label").exists());
+        // A stop in smart mode waits for backups in progress where there are any.
+        succeed(&mut stage.backup("b.bak"));
+        stage.server.stop(Stop::Fast);
+    }
+}
+
+const GRANTS: &str = "
+    create role keeper login replication;
+    grant pg_read_all_settings to keeper;";
+
+fn grant(stage: &Stage, sql: &str) {
+    let functions = match stage.server.installation().major {
+        14 => "pg_start_backup(text, boolean, boolean), pg_stop_backup(boolean, boolean)",
+        _ => "pg_backup_start(text, boolean), pg_backup_stop(boolean)",
+    };
+    stage.server.psql(&format!(
+        "{sql} grant execute on function {functions} to keeper;"
+    ));
+}
+
+fn as_keeper(stage: &Stage, name: &str) -> Command {
+    let url = stage.server.url().replace("//postgres@", "//keeper@");
+    let mut command = crate::common::longshore(["backup", url.as_str()]);
+    command.args(["--algorithm", "LZ4", "--to"]);
+    command.arg(stage.path(name));
+    command
+}
+
+/// The role of docs/postgres.md is enough, and each of its grants is needed.
+#[test]
+fn a_role_with_few_rights_is_enough() {
+    for installation in installations() {
+        let stage = Stage::new(&installation, &[]);
+        stage.server.psql("create role keeper login");
+        let output = end(&mut as_keeper(&stage, "no.bak"), 3);
+        assert!(text(&output.stderr).contains("42501"), "{output:?}");
+        stage.server.psql("drop role keeper");
+        grant(&stage, GRANTS);
+        let output = succeed(&mut as_keeper(&stage, "role.bak"));
+        let stderr = text(&output.stderr);
+        assert!(!stderr.contains("is not kept"), "{stderr}");
+        let (target, restored) = stage.restored("role.bak");
+        check(&restored, &target);
+    }
+}
+
+/// Goal: a backup without the log it needs never succeeds. With a slot the server keeps the log; without the right to one,
+/// a segment that is recycled meanwhile fails the backup by name.
+#[test]
+fn a_log_that_is_gone_fails_the_backup_and_a_slot_keeps_it() {
+    for installation in installations() {
+        let conf = [
+            ("min_wal_size", "2MB"),
+            ("max_wal_size", "2MB"),
+            ("wal_keep_size", "0"),
+            ("wal_recycle", "off"),
+        ];
+        let stage = Stage::new(&installation, &conf);
+        grant(
+            &stage,
+            "create role keeper login; grant pg_read_all_settings to keeper;",
+        );
+        stage
+            .server
+            .psql("create table t as select g, repeat('x', 500) from generate_series(1, 20000) g");
+        let age = "do $$ begin for i in 1..6 loop perform pg_switch_wal(); perform txid_current(); \
+                   insert into t values (0); end loop; end $$; checkpoint;";
+        let age = age.replace(
+            "perform txid_current();",
+            "insert into t select 0, 'x' from generate_series(1, 9999);",
+        );
+        for (name, keeps) in [("without.bak", false), ("with.bak", true)] {
+            let mut command = match keeps {
+                true => stage.backup(name),
+                false => as_keeper(&stage, name),
+            };
+            command.args(["--max-rate", "10MB"]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let child = begun(&stage, &mut command);
+            stage.server.psql(&age);
+            stage
+                .server
+                .psql("checkpoint; select pg_switch_wal(); checkpoint;");
+            let stderr = said(child, if keeps { 0 } else { 3 });
+            assert_eq!(stderr.contains("0000000100000000"), !keeps, "{stderr}");
+            assert_eq!(stage.path(name).exists(), keeps);
+        }
+        let (target, restored) = stage.restored("with.bak");
+        check(&restored, &target);
+    }
+}
