@@ -4,7 +4,7 @@
 //! While a family is written its index grows in chunks of about [`CHUNK_RAW`] bytes; a full chunk is
 //! compressed and stands in the stripe at once, so memory does not grow with the backup. Each chunk
 //! says where the one before it is; the trailer says where the last one is. A chunk is one run of
-//! `Index` records. Restore does not need the index.
+//! `Index` records. A restore of the whole set does not need the index.
 
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;

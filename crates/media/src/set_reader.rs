@@ -11,10 +11,13 @@ use crate::Error;
 use crate::device::BackupDevice;
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
-use crate::member::{Member, Part};
+use crate::member::{Member, Part, Seal};
 use crate::record::{Container, Malformed};
-use crate::stream::BlockStream;
+use crate::stream::{BlockStream, Pick};
 use crate::window::Window;
+
+/// More blocks than this are not picked one by one; bounds the memory for it to some megabytes.
+pub const PICKS_MAX: usize = 100_000;
 
 /// A backup set as all members together show it.
 #[derive(Debug, Clone)]
@@ -348,14 +351,53 @@ impl MediaSet {
         BlockStream::begin(window, &member.header, position)
     }
 
+    /// Like [`MediaSet::stream`], but only the blocks whose items are wanted are read: the index tells where they
+    /// are. `None` when they are more than [`PICKS_MAX`].
+    ///
+    /// Errors: as [`MediaSet::items`].
+    pub fn stream_of(
+        &self,
+        family_index: usize,
+        position: u32,
+        wants: &dyn Fn(&[Item]) -> bool,
+    ) -> Result<Option<BlockStream>, Error> {
+        let member = &self.members[family_index];
+        let (part, seal) = self.sealed(member, position)?;
+        let mut picks = Vec::new();
+        member.chunks(part, seal, |offset, chunk| {
+            for row in chunk.rows {
+                let items = manifest::decode(&row.manifest, row.plain_len)
+                    .map_err(|e| member.damaged(offset, e))?;
+                if wants(&items) && picks.len() <= PICKS_MAX {
+                    picks.push(Pick {
+                        sequence: row.sequence,
+                        offset: row.offset,
+                        len: row.len,
+                    });
+                }
+            }
+            Ok(())
+        })?;
+        if picks.len() > PICKS_MAX {
+            return Ok(None);
+        }
+        let stream = self.stream(family_index, position)?;
+        Ok(Some(stream.pick(picks, seal.trailer.clone())))
+    }
+
+    fn sealed<'a>(&self, member: &'a Member, position: u32) -> Result<(&'a Part, &'a Seal), Error> {
+        let part = member.part(position)?;
+        let seal = part.seal.as_ref().ok_or_else(|| Error::Incomplete {
+            device: member.device.clone(),
+            position,
+        })?;
+        Ok((part, seal))
+    }
+
     /// Calls `each` with every manifest item of a complete set, family by family, from the index alone.
     pub fn items(&self, position: u32, mut each: impl FnMut(Item)) -> Result<(), Error> {
         for member in &self.members {
-            let part = member.part(position)?;
-            let seal = part.seal.as_ref().ok_or_else(|| Error::Incomplete {
-                device: member.device.clone(),
-                position,
-            })?;
+            let (part, seal) = self.sealed(member, position)?;
             member.chunks(part, seal, |offset, chunk| {
                 for row in chunk.rows {
                     manifest::decode(&row.manifest, row.plain_len)

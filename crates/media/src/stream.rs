@@ -39,6 +39,44 @@ pub struct BlockStream {
     /// Offset and length of the last index chunk, zeros before the first.
     last_chunk: (u64, u32),
     trailer: Option<SetTrailer>,
+    /// Only these blocks are read, as the index has them.
+    picked: Option<Picked>,
+}
+
+/// A block to be read by the index.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pick {
+    pub sequence: u64,
+    pub offset: u64,
+    pub len: u32,
+}
+
+#[derive(Debug)]
+struct Picked {
+    /// In the order of their offsets, each with the end of the run of blocks without a gap that it is in.
+    picks: std::vec::IntoIter<(Pick, u64)>,
+    trailer: SetTrailer,
+    /// Of the picks so far.
+    bytes: u64,
+}
+
+impl Picked {
+    fn new(mut picks: Vec<Pick>, trailer: SetTrailer) -> Picked {
+        picks.sort_by_key(|p| std::cmp::Reverse(p.offset));
+        let mut run = (0, 0);
+        let with_run = |pick: Pick| {
+            let end = pick.offset.saturating_add(u64::from(pick.len));
+            run = (pick.offset, if end == run.0 { run.1 } else { end });
+            (pick, run.1)
+        };
+        let mut picks: Vec<_> = picks.into_iter().map(with_run).collect();
+        picks.reverse();
+        Picked {
+            picks: picks.into_iter(),
+            trailer,
+            bytes: 0,
+        }
+    }
 }
 
 impl BlockStream {
@@ -85,6 +123,7 @@ impl BlockStream {
                             rows_len: 0,
                             last_chunk: (0, 0),
                             trailer: None,
+                            picked: None,
                         });
                     }
                     skipped += 1;
@@ -112,7 +151,22 @@ impl BlockStream {
     /// From now on, keeps up to `count` reads of 1 MiB under way, ahead of what was asked for, where that
     /// is not in the page cache. Needs as many buffers.
     pub fn read_ahead(&mut self, count: usize) -> Result<(), Error> {
+        // What follows is not what is wanted next.
+        if self.is_picked() {
+            return Ok(());
+        }
         self.window.read_ahead(count)
+    }
+
+    /// Reads only these blocks from now on; `trailer` is the set's on this stripe.
+    pub(crate) fn pick(mut self, picks: Vec<Pick>, trailer: SetTrailer) -> BlockStream {
+        self.picked = Some(Picked::new(picks, trailer));
+        self
+    }
+
+    /// Whether only some of the set's blocks are read.
+    pub fn is_picked(&self) -> bool {
+        self.picked.is_some()
     }
 
     pub fn header(&self) -> &SetHeader {
@@ -125,7 +179,10 @@ impl BlockStream {
 
     /// Bytes of the stripe read so far.
     pub fn offset(&self) -> u64 {
-        self.window.offset()
+        match &self.picked {
+            Some(picked) => picked.bytes,
+            None => self.window.offset(),
+        }
     }
 
     /// The trailer, once [`BlockStream::next`] has returned `None`.
@@ -156,6 +213,9 @@ impl BlockStream {
         if self.trailer.is_some() {
             return Ok(None);
         }
+        if self.picked.is_some() {
+            return self.next_picked(payload);
+        }
         loop {
             let offset = self.window.offset();
             let Some((kind, body)) = self.window.record(self.container, &mut self.framed)? else {
@@ -171,28 +231,12 @@ impl BlockStream {
                         .head
                         .block(body)
                         .map_err(|e| bad(&self.window, offset, e))?;
-                    if header.set != self.header.set {
-                        return Err(self.set_damaged("it contains a block of another set"));
-                    }
-                    let stored = header.stored_len as usize;
-                    let fits =
-                        header.plain_len <= self.header.buffer_bytes && stored <= payload.len();
-                    if !fits || header.algorithm != self.header.algorithm {
-                        return Err(bad(&self.window, offset, Malformed::Field));
-                    }
                     if self.rows_len >= index::CHUNK_RAW {
                         return Err(self.set_damaged("a chunk of its index is missing"));
                     }
-                    let payload_offset = self.window.offset();
-                    if self.window.read(&mut payload[..stored])? < stored {
-                        return Err(self.incomplete());
-                    }
-                    self.account(&header, payload_offset, &manifest);
-                    return Ok(Some(Block {
-                        header,
-                        manifest,
-                        payload_offset,
-                    }));
+                    let block = self.payload(offset, header, manifest, payload)?;
+                    self.account(&block.header, block.payload_offset, &block.manifest);
+                    return Ok(Some(block));
                 }
                 Kind::Index if self.head.is_open() => {
                     return Err(self.set_damaged("the head of one of its blocks is interrupted"));
@@ -213,6 +257,71 @@ impl BlockStream {
                 }
             }
         }
+    }
+
+    /// The next block the index led to. What it leads to must be that block.
+    fn next_picked(&mut self, payload: &mut [u8]) -> Result<Option<Block>, Error> {
+        let Some(picked) = &mut self.picked else {
+            return Ok(None);
+        };
+        let Some((pick, run_end)) = picked.picks.next() else {
+            self.trailer = Some(picked.trailer.clone());
+            return Ok(None);
+        };
+        picked.bytes += u64::from(pick.len);
+        self.window.go_to(pick.offset, run_end)?;
+        loop {
+            let offset = self.window.offset();
+            let Some((kind, body)) = self.window.record(self.container, &mut self.framed)? else {
+                return Err(self.incomplete());
+            };
+            match kind {
+                Kind::Manifest => self
+                    .head
+                    .manifest(body)
+                    .map_err(|e| bad(&self.window, offset, e))?,
+                Kind::Block => {
+                    let (header, manifest) = self
+                        .head
+                        .block(body)
+                        .map_err(|e| bad(&self.window, offset, e))?;
+                    let block = self.payload(offset, header, manifest, payload)?;
+                    let end = pick.offset.checked_add(u64::from(pick.len));
+                    if block.header.sequence != pick.sequence || Some(self.window.offset()) != end {
+                        return Err(self.set_damaged("its index does not match its blocks"));
+                    }
+                    return Ok(Some(block));
+                }
+                kind => return Err(bad(&self.window, offset, Malformed::Kind(kind as u8))),
+            }
+        }
+    }
+
+    /// Checks a block's header, which stands at `offset`, and reads what follows it.
+    fn payload(
+        &mut self,
+        offset: u64,
+        header: BlockHeader,
+        manifest: Vec<u8>,
+        payload: &mut [u8],
+    ) -> Result<Block, Error> {
+        if header.set != self.header.set {
+            return Err(self.set_damaged("it contains a block of another set"));
+        }
+        let stored = header.stored_len as usize;
+        let fits = header.plain_len <= self.header.buffer_bytes && stored <= payload.len();
+        if !fits || header.algorithm != self.header.algorithm {
+            return Err(bad(&self.window, offset, Malformed::Field));
+        }
+        let payload_offset = self.window.offset();
+        if self.window.read(&mut payload[..stored])? < stored {
+            return Err(self.incomplete());
+        }
+        Ok(Block {
+            header,
+            manifest,
+            payload_offset,
+        })
     }
 
     fn account(&mut self, header: &BlockHeader, payload_offset: u64, manifest: &[u8]) {

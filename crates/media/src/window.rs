@@ -25,6 +25,8 @@ pub struct Window {
     start: u64,
     len: usize,
     at: usize,
+    /// Nothing behind this offset is wanted.
+    until: Option<u64>,
 }
 
 impl Window {
@@ -39,6 +41,7 @@ impl Window {
             start,
             len: 0,
             at: 0,
+            until: None,
         };
         if offset > start {
             window.fetch()?;
@@ -70,11 +73,27 @@ impl Window {
     fn fetch(&mut self) -> Result<bool, Error> {
         self.start += self.len as u64;
         self.at -= self.len.min(self.at);
+        let wanted = match self.until {
+            Some(until) => until.next_multiple_of(ALIGN).saturating_sub(self.start),
+            None => WINDOW_BYTES as u64,
+        };
+        let wanted = wanted.clamp(ALIGN, WINDOW_BYTES as u64) as usize;
         self.len = match &mut self.ahead {
             Some(ahead) => ahead.read_at(&mut self.buffer, self.start)?,
-            None => self.read.read_at(&mut self.buffer, self.start)?,
+            None => self.read.read_at(&mut self.buffer[..wanted], self.start)?,
         };
         Ok(self.len > 0)
+    }
+
+    /// Goes on at `offset`; of what stands behind `until`, no more than an alignment demands will be read.
+    pub fn go_to(&mut self, offset: u64, until: u64) -> Result<(), Error> {
+        self.until = Some(until);
+        if !(self.start..=self.start + self.len as u64).contains(&offset) {
+            (self.start, self.len, self.at) = (offset - offset % ALIGN, 0, 0);
+            self.fetch()?;
+        }
+        self.at = (offset - self.start) as usize;
+        Ok(())
     }
 
     /// Fills `out` unless the stripe ends first; says how many bytes it got.

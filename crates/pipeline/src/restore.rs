@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
+use longshore_media::{
+    BlockStream, Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet,
+};
 use longshore_source::SourceKind;
 use parking_lot::Mutex;
 
@@ -65,11 +67,7 @@ impl Writer<'_> {
 
 impl Sink for Writer<'_> {
     fn wants(&self, items: &[Item]) -> bool {
-        items.iter().any(|item| match item {
-            Item::Entry(entry) => self.is_wanted(&entry.path),
-            Item::Mark(mark) => self.is_wanted(&mark.path),
-            Item::Extent(_) => false,
-        })
+        wants(items, |path| self.is_wanted(path))
     }
 
     fn block(&self, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
@@ -113,6 +111,33 @@ impl Sink for Writer<'_> {
     }
 }
 
+/// Streams of only the blocks that hold something of `only`. `None` where all are wanted, or the index cannot be
+/// read: then what the stripes themselves say counts.
+fn picked_streams(media: &MediaSet, position: u32, only: &[PathBuf]) -> Option<Vec<BlockStream>> {
+    if only.is_empty() {
+        return None;
+    }
+    let is_wanted = |path: &Path| only.iter().any(|only| path.starts_with(only));
+    let wants = |items: &[Item]| wants(items, is_wanted);
+    let stream = |i| match media.stream_of(i, position, &wants) {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::warn!(%error, "the index cannot be read: the whole stripes are");
+            None
+        }
+    };
+    (0..media.family_count()).map(stream).collect()
+}
+
+/// Whether a block holds anything of what is wanted.
+fn wants(items: &[Item], is_wanted: impl Fn(&Path) -> bool) -> bool {
+    items.iter().any(|item| match item {
+        Item::Entry(entry) => is_wanted(&entry.path),
+        Item::Mark(mark) => is_wanted(&mark.path),
+        Item::Extent(_) => false,
+    })
+}
+
 pub fn run(
     house: &House,
     request: &RestoreRequest,
@@ -136,9 +161,16 @@ pub fn run(
     let position = summary
         .as_ref()
         .map_or(request.position.max(1), |s| s.header.position);
-    let streams = (0..media.family_count())
-        .map(|i| media.stream(i, position))
-        .collect::<Result<Vec<_>, _>>()?;
+    let picked = match seekable {
+        true => picked_streams(&media, position, &request.only),
+        false => None,
+    };
+    let streams = match picked {
+        Some(streams) => streams,
+        None => (0..media.family_count())
+            .map(|i| media.stream(i, position))
+            .collect::<Result<_, _>>()?,
+    };
     let header = streams[0].header().clone();
     let kind = match header.source_kind {
         1 => SourceKind::Files,

@@ -121,7 +121,7 @@ pub fn unload(
         trailers: Mutex::new(Vec::new()),
         plain_bytes: AtomicU64::new(0),
         entries: AtomicU64::new(0),
-        skipped: AtomicU64::new(0),
+        skipped: AtomicU64::new(u64::from(streams.iter().any(BlockStream::is_picked))),
     };
     let families = streams.len();
     let sampler = Sampler::new();

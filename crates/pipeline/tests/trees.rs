@@ -184,3 +184,35 @@ fn directories_their_owner_may_not_write_to_come_back_without_privileges() {
         }
     }
 }
+
+/// Reserving space ahead must not fill holes for good.
+#[test]
+fn holes_of_large_files_come_back_as_holes() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("src");
+    std::fs::create_dir(&source).unwrap();
+    let file = std::fs::File::create(source.join("disk.img")).unwrap();
+    file.set_len(200 << 20).unwrap();
+    let islands = [(0, 3 << 20), (70 << 20, 5000), ((199 << 20) + 77, 900_000)];
+    for (at, len) in islands {
+        std::os::unix::fs::FileExt::write_all_at(&file, &content(at, len), at).unwrap();
+    }
+    let devices = stripes(dir.path(), 2);
+    let spec = SourceSpec::Files(vec![source.clone()]);
+    backup(
+        &house(),
+        backup_request(spec, devices.clone(), Algorithm::Lz4),
+    )
+    .unwrap();
+    let target = dir.path().join("out");
+    restore(&house(), restore_request(devices, &target)).unwrap();
+    let (before, after) = (source.join("disk.img"), target.join("disk.img"));
+    let used = |path: &Path| path.metadata().unwrap().blocks() * 512;
+    assert!(
+        used(&after) <= used(&before) + (1 << 20),
+        "{} bytes of disk became {}",
+        used(&before),
+        used(&after)
+    );
+    assert!(std::fs::read(before).unwrap() == std::fs::read(after).unwrap());
+}
