@@ -4,7 +4,7 @@
 //! model knows all of that, so the guard measures progress, whoever made it, in short epochs under three choices,
 //! *both*, *first* alone and *second* alone, and keeps to the best. It tries the others for a bounded share of
 //! the time, and only those that could come near the best by what the caller knows of their speed, so that trying
-//! costs little even where it finds nothing.
+//! costs little even where it finds nothing. What was tried and lost is tried again later, twice as late each time.
 //!
 //! Invariants
 //! - Epochs spent on other choices than the best known take at most [`SHARE`] of the time, plus [`CREDIT`] epochs.
@@ -16,6 +16,8 @@ pub const SHARE: f64 = 1.0 / 32.0;
 pub const CREDIT: u64 = 6;
 /// Epochs before anything is tried.
 const QUIET: u64 = 5;
+/// Epochs that a choice rests after it lost for the first time.
+const REST: u64 = 16;
 /// What a choice must be thought to reach of the best to be tried.
 const NEAR: f64 = 0.9;
 /// What another choice must be better by. Below that, both stay: they can only win when conditions change.
@@ -54,6 +56,9 @@ pub struct Guard {
 struct Known {
     rate: Option<f64>,
     better: u32,
+    /// Not tried again before, since the start; and how long it rests when it loses next.
+    not_before_us: u64,
+    rest_us: u64,
 }
 
 impl Guard {
@@ -116,12 +121,18 @@ impl Guard {
             let margin = if trial == 0 { 1.0 } else { MARGIN };
             let wins = known.rate.is_some_and(|rate| rate > best * margin);
             known.better = if wins { known.better + 1 } else { 0 };
+            known.rest_us = match wins {
+                true => 0,
+                false => (known.rest_us * 2).max(REST * self.epoch_us),
+            };
+            known.not_before_us = passed_us + known.rest_us;
             if known.better >= 2 {
                 known.better = 0;
                 self.best = trial;
             } else if wins {
                 // Once more, at once: it may have been luck.
-                self.next_trial = trial;
+                self.trial = Some(trial);
+                self.settling = false;
                 return;
             }
             self.next_trial = (trial + 1) % CHOICES.len();
@@ -129,8 +140,21 @@ impl Guard {
         let best = self.rates[self.best].rate.unwrap_or(0.0);
         // Rates in here are bytes in a microsecond.
         let near = |choice: usize| choice == 0 || could[choice - 1] / 1e6 >= best * NEAR;
-        let others = (0..CHOICES.len()).map(|i| (self.next_trial + i) % CHOICES.len());
-        let Some(next) = others.into_iter().find(|c| *c != self.best && near(*c)) else {
+        let choices = (0..CHOICES.len()).map(|i| (self.next_trial + i) % CHOICES.len());
+        let others: Vec<usize> = choices
+            .filter(|c| *c != self.best && near(*c) && passed_us >= self.rates[*c].not_before_us)
+            .collect();
+        let thought = |choice: &usize| match choice {
+            0 => 0.0,
+            alone => could[alone - 1],
+        };
+        // What was never tried comes first, the most promising before the other; then one after the other.
+        let new = others
+            .iter()
+            .copied()
+            .filter(|c| self.rates[*c].rate.is_none());
+        let new = new.max_by(|a, b| thought(a).total_cmp(&thought(b)));
+        let Some(next) = new.or(others.first().copied()) else {
             return;
         };
         let spent_us = self.tried_us + 2 * self.epoch_us;
