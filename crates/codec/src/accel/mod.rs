@@ -3,11 +3,14 @@
 //! Every accelerator this program knows has its entry here, present or not: the status view has a row for each. Looking
 //! is cheap and touches no device; libraries are loaded by the first [`Engine::self_test`].
 
+mod messages;
 pub mod nvcomp;
 pub mod qatzip;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+
+pub use messages::{Message, messages};
 
 use crate::{Engine, State};
 use nvcomp::{Nvcomp, Options};
@@ -59,7 +62,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn new(trouble: Trouble, text: impl Into<String>) -> Refusal {
+    pub fn new(trouble: Trouble, text: impl Into<String>) -> Refusal {
         Refusal {
             trouble,
             text: text.into(),
@@ -94,9 +97,54 @@ pub enum Trouble {
     Failed,
     /// It failed for good.
     FailedForGood,
+    /// Its library hung or died when it was asked.
+    NoAnswer,
 }
 
 impl Trouble {
+    pub const ALL: [Trouble; 17] = [
+        Trouble::NotTested,
+        Trouble::SwitchedOff,
+        Trouble::HardwareNotFound,
+        Trouble::HardwareNotServing,
+        Trouble::LibraryNotFound,
+        Trouble::LoadFailed,
+        Trouble::EntryPointMissing,
+        Trouble::VersionNotCompatible,
+        Trouble::InitializationFailed,
+        Trouble::ProcessWithoutDevice,
+        Trouble::SessionFailed,
+        Trouble::SelfTestFailed,
+        Trouble::MemoryLost,
+        Trouble::NotAvailable,
+        Trouble::Failed,
+        Trouble::FailedForGood,
+        Trouble::NoAnswer,
+    ];
+
+    /// For machines: `library_not_found`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Trouble::NotTested => "not_tested",
+            Trouble::SwitchedOff => "switched_off",
+            Trouble::HardwareNotFound => "hardware_not_found",
+            Trouble::HardwareNotServing => "hardware_not_serving",
+            Trouble::LibraryNotFound => "library_not_found",
+            Trouble::LoadFailed => "load_failed",
+            Trouble::EntryPointMissing => "entry_point_missing",
+            Trouble::VersionNotCompatible => "version_not_compatible",
+            Trouble::InitializationFailed => "initialization_failed",
+            Trouble::ProcessWithoutDevice => "process_without_device",
+            Trouble::SessionFailed => "session_failed",
+            Trouble::SelfTestFailed => "self_test_failed",
+            Trouble::MemoryLost => "memory_lost",
+            Trouble::NotAvailable => "not_available",
+            Trouble::Failed => "failed",
+            Trouble::FailedForGood => "failed_for_good",
+            Trouble::NoAnswer => "no_answer",
+        }
+    }
+
     /// The state of an engine that has it.
     pub fn state(self) -> State {
         match self {
@@ -116,7 +164,8 @@ impl Trouble {
             | Trouble::VersionNotCompatible
             | Trouble::ProcessWithoutDevice
             | Trouble::MemoryLost
-            | Trouble::FailedForGood => State::Off,
+            | Trouble::FailedForGood
+            | Trouble::NoAnswer => State::Off,
         }
     }
 }

@@ -8,6 +8,7 @@ mod child;
 mod disk;
 mod heat;
 mod machine;
+mod others;
 mod pci;
 mod priority;
 mod process;
@@ -20,6 +21,7 @@ pub use heat::{cpu_temperature_c, drive_temperature_c};
 pub use machine::{
     CpuTimes, boot_id, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, user_name,
 };
+pub use others::process_started;
 pub use pci::{PciDevice, first_line, pci_devices};
 pub use priority::{IoPriority, set_io_priority};
 pub use process::{ProcessUsage, process_usage};

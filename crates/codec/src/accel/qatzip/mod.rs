@@ -285,6 +285,7 @@ impl Engine for Qatzip {
     fn self_test(&self) -> Health {
         let tested = self.bring_up();
         let mut condition = self.condition.lock();
+        let before = condition.refusal.clone();
         match tested {
             Ok(()) => {
                 condition.state = State::Ready;
@@ -292,8 +293,16 @@ impl Engine for Qatzip {
             }
             Err(refusal) => condition.refuse(refusal),
         }
+        let changed = condition.refusal != before;
         drop(condition);
-        self.health()
+        let health = self.health();
+        // Tests that are repeated while a device is away have nothing new to say.
+        if changed {
+            super::messages(&self.found(), &health)
+                .iter()
+                .for_each(super::Message::log);
+        }
+        health
     }
 }
 
