@@ -9,7 +9,7 @@ BINARY := target/release/longshore
 export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench soak fuzz man completions install clean
+.PHONY: help setup build demo test bench soak fuzz device-check device-results man completions install clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,12 @@ soak: setup ## ROUNDS (200) of backups under writers, and kills at random moment
 
 fuzz: setup ## Mutates media for SECONDS (600), from another seed each time
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-media --test mutations -- --nocapture
+
+device-check: build ## Bundle in .work/device-check that checks GPU compression on a machine without Rust and network
+	@./scripts/device-check.sh $(BINARY) $(WORK)/device-check
+
+device-results: ## Puts the Markdown report of a device check, REPORT=device-check.md, into docs/accelerators.md
+	@./scripts/device-results.sh "$(REPORT)"
 
 man: build ## Manual pages into target/man
 	@mkdir -p target/man && $(BINARY) man target/man && echo "target/man"

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use crate::script::{Ptx, Script};
+use crate::script::Script;
 use crate::world::{self, Guard, Kind, Work};
 
 /// Streams and events are numbers here, shifted so that none is null.
@@ -20,6 +20,7 @@ const THE_ONE: *mut c_void = std::ptr::without_provenance_mut(0x10);
 
 const INVALID_DEVICE: c_int = 101;
 const INVALID_IMAGE: c_int = 200;
+const INVALID_HANDLE: c_int = 400;
 const NOT_FOUND: c_int = 500;
 
 fn code(result: Result<(), i32>) -> c_int {
@@ -269,10 +270,7 @@ unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_
     call("cuModuleLoadData", |world| {
         // SAFETY: PTX comes as a C string.
         let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy();
-        let known = text.contains(".visible .entry longshore_gather(");
-        if world.script.ptx == Ptx::Refuse || !known {
-            return Err(INVALID_IMAGE);
-        }
+        world.load_kernel(&text).ok_or(INVALID_IMAGE)?;
         // SAFETY: the caller's place for a handle.
         unsafe { put(module, THE_ONE) };
         Ok(())
@@ -285,9 +283,10 @@ unsafe extern "C" fn cuModuleGetFunction(
     _module: *mut c_void,
     name: *const c_char,
 ) -> c_int {
-    call("cuModuleGetFunction", |_| {
+    call("cuModuleGetFunction", |world| {
         // SAFETY: names come as C strings.
-        if unsafe { CStr::from_ptr(name) } != c"longshore_gather" {
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        if world.kernel().is_none_or(|kernel| kernel.name() != name) {
             return Err(NOT_FOUND);
         }
         // SAFETY: the caller's place for a handle.
@@ -303,7 +302,7 @@ unsafe extern "C" fn cuLaunchKernel(
     blocks: c_uint,
     _grid_y: c_uint,
     _grid_z: c_uint,
-    _threads: c_uint,
+    threads: c_uint,
     _block_y: c_uint,
     _block_z: c_uint,
     _shared: c_uint,
@@ -312,14 +311,13 @@ unsafe extern "C" fn cuLaunchKernel(
     _extra: *mut *mut c_void,
 ) -> c_int {
     call("cuLaunchKernel", |world| {
-        // SAFETY: the one kernel there is has four arguments of eight bytes.
+        let kernel = world.kernel().ok_or(INVALID_HANDLE)?;
+        // SAFETY: the caller has an argument of eight bytes for each of the kernel's parameters.
         let argument = |n: usize| unsafe { arguments.add(n).read().cast::<u64>().read() };
-        let work = Work::Gather {
-            slots: argument(0),
-            slot: argument(1),
-            dense: argument(2),
-            table: argument(3),
-            chunks: blocks.into(),
+        let work = Work::Kernel {
+            arguments: (0..kernel.parameters()).map(argument).collect(),
+            grid: (blocks, threads),
+            kernel,
         };
         world.queue(number(stream), work)
     })

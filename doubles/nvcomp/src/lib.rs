@@ -10,6 +10,7 @@
 //! - Fresh memory is filled with rubbish. An address outside of any allocation is `CUDA_ERROR_ILLEGAL_ADDRESS`, after
 //!   which every call fails, as with the real driver.
 //! - Copies want pinned memory; calls want a current context on their thread.
+//! - A kernel is run from its PTX text (`ptx.rs`).
 //!
 //! What it does wrong is told by a script: the environment variable `LONGSHORE_DOUBLE_NVCOMP` when the library is first
 //! called, or `double_script`. See [`script`].
@@ -18,5 +19,7 @@
 
 mod cuda;
 mod nvcomp;
+mod ptx;
 pub mod script;
+pub mod stage;
 mod world;

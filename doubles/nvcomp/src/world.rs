@@ -7,9 +7,10 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::ptx::{Kernel, Memory};
 use crate::script::{Ptx, Script, is_nth};
 
 pub const ILLEGAL_ADDRESS: i32 = 700;
@@ -45,12 +46,10 @@ pub enum Work {
     Mark {
         event: usize,
     },
-    Gather {
-        slots: u64,
-        slot: u64,
-        dense: u64,
-        table: u64,
-        chunks: u64,
+    Kernel {
+        kernel: Arc<Kernel>,
+        grid: (u32, u32),
+        arguments: Vec<u64>,
     },
     Compress(Compress),
     Checksum {
@@ -108,6 +107,7 @@ pub struct World {
     chunks: u64,
     checksums: u64,
     released: bool,
+    kernel: Option<Arc<Kernel>>,
 }
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
@@ -209,6 +209,7 @@ impl World {
             chunks: 0,
             checksums: 0,
             released: false,
+            kernel: None,
         }
     }
 
@@ -381,22 +382,11 @@ impl World {
                 self.bytes_mut(to, len)?.copy_from_slice(&bytes);
             }
             Work::Fill { at, byte, len } => self.bytes_mut(at, len)?.fill(byte),
-            Work::Gather {
-                slots,
-                slot,
-                dense,
-                table,
-                chunks,
-            } => {
-                for i in 0..chunks {
-                    let first = u64::from(self.u32(table + 8 * i)?);
-                    let len = self.u32(table + 8 * i + 4)? as usize * 16;
-                    let bytes = self.bytes(slots + i * slot, len)?.to_vec();
-                    let shift = u64::from(self.script.ptx == Ptx::Wrong && first > 0) * 16;
-                    let to = dense + first * 16 - shift;
-                    self.bytes_mut(to, len)?.copy_from_slice(&bytes);
-                }
-            }
+            Work::Kernel {
+                kernel,
+                grid,
+                arguments,
+            } => kernel.run(grid, &arguments, self)?,
             Work::Compress(compress) => self.compress(&compress)?,
             Work::Checksum {
                 inputs,
@@ -456,6 +446,22 @@ impl World {
         Some(())
     }
 
+    pub fn load_kernel(&mut self, text: &str) -> Option<()> {
+        let kernel = match self.script.ptx {
+            Ptx::Refuse => return None,
+            Ptx::Right => Kernel::parse(text)?,
+            // The step from one 16 bytes to the next.
+            Ptx::Wrong => Kernel::parse(&text.replace("%at, 16;", "%at, 32;"))?,
+        };
+        self.kernel = Some(Arc::new(kernel));
+        Some(())
+    }
+
+    /// The kernel that was loaded last.
+    pub fn kernel(&self) -> Option<Arc<Kernel>> {
+        self.kernel.clone()
+    }
+
     fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
         let held = self.holds(at, len, Kind::Device) || self.holds(at, len, Kind::Pinned);
         // SAFETY: lies in an allocation of ours that was filled when it was made.
@@ -479,5 +485,17 @@ impl World {
 
     fn u32(&self, at: u64) -> Option<u32> {
         Some(u32::from_le_bytes(self.bytes(at, 4)?.try_into().ok()?))
+    }
+}
+
+/// Kernels may touch the device's memory only.
+impl Memory for World {
+    fn load(&self, at: u64) -> Option<u32> {
+        self.holds(at, 4, Kind::Device).then(|| self.u32(at))?
+    }
+
+    fn store(&mut self, at: u64, value: u32) -> Option<()> {
+        let held = self.holds(at, 4, Kind::Device);
+        held.then(|| self.write(at, &value.to_le_bytes()))?
     }
 }

@@ -58,11 +58,22 @@ impl Yard {
         verify: Verify,
         devices: Vec<DeviceSpec>,
     ) -> Result<Taken> {
+        self.backup_of(&self.source, engine, mode, verify, devices)
+    }
+
+    fn backup_of(
+        &self,
+        source: &Path,
+        engine: Option<Arc<dyn Engine>>,
+        mode: OffloadMode,
+        verify: Verify,
+        devices: Vec<DeviceSpec>,
+    ) -> Result<Taken> {
         let house = House {
             accelerators: engine.into_iter().map(Accelerator::new).collect(),
             ..self.house.clone()
         };
-        let source = SourceSpec::Files(vec![self.source.clone()]);
+        let source = SourceSpec::Files(vec![source.to_owned()]);
         let mut request = BackupRequest::new(source, devices);
         request.offload = Offload {
             mode,
@@ -94,6 +105,26 @@ impl Yard {
         Ok(format!(
             "{:.0} % by the GPU, restored in software bit for bit",
             100.0 * share
+        ))
+    }
+
+    /// One file to one stripe, which stays: what `gzip -dc` makes of it is the file.
+    pub fn stripe(&self, options: Options, path: &Path) -> Result<String> {
+        let engine = trust::ready(options)?;
+        let (dir, last) = (path.parent(), path.file_name());
+        if let (Some(dir), Some(last)) = (dir, last)
+            && self.house.storage.stat(path).is_ok()
+        {
+            self.house.storage.dir(dir)?.remove_file(Path::new(last))?;
+        }
+        let devices = vec![DeviceSpec::File(path.to_owned())];
+        let source = self.source.join(name(0));
+        let hardware = OffloadMode::Hardware;
+        let taken = self.backup_of(&source, Some(engine), hardware, Verify::Sample, devices)?;
+        let share = 100.0 * gpu_share(&taken);
+        Ok(format!(
+            "{} bytes, {share:.0} % by the GPU",
+            taken.stored_bytes
         ))
     }
 

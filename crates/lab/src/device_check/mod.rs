@@ -42,6 +42,8 @@ pub struct DeviceCheckSpec {
     pub time: Duration,
     /// Little content and few points: shows that everything runs. The numbers mean little.
     pub quick: bool,
+    /// Takes a backup that the GPU made, for other tools to judge. Replaced if it exists.
+    pub stripe: Option<PathBuf>,
     /// Which libraries.
     pub options: Options,
 }
@@ -60,16 +62,20 @@ pub fn device_check(
     spec: &DeviceCheckSpec,
     on_step: &dyn Fn(&str),
 ) -> Result<DeviceCheck> {
+    let mut options = spec.options.clone();
+    if spec.quick {
+        options.batch_bytes = 8 * MIB;
+    }
     let mut check = Check {
         guard: Guard::new(&house.clock, spec.time),
         clock: Arc::clone(&house.clock),
         quick: spec.quick,
-        options: spec.options.clone(),
+        options: options.clone(),
         on_step,
         checks: Vec::new(),
         passed: true,
     };
-    let engine = Arc::new(Nvcomp::open(spec.options.clone()));
+    let engine = Arc::new(Nvcomp::open(options));
     let tested = check.self_test(&engine);
     let mut platform = platform::record(house, std::slice::from_ref(&spec.work));
     platform.extend(device_facts(&engine.health(), engine.facts().as_ref()));
@@ -82,6 +88,7 @@ pub fn device_check(
         check.faults(&engine);
         let yard = check.yard(house, &spec.work, &contents);
         check.round_trips(yard.as_ref());
+        check.stripe(yard.as_ref(), spec.stripe.as_deref());
         sections.push(check.copies(&engine));
         sections.push(check.backups(yard.as_ref()));
         sections.push(check.compression(&contents));
@@ -273,6 +280,17 @@ impl Check<'_> {
             let step = self.step(name, 120, move || trip(&yard, options));
             self.judge(name, step);
         }
+    }
+
+    fn stripe(&mut self, yard: Option<&Arc<Yard>>, path: Option<&Path>) {
+        let (Some(yard), Some(path)) = (yard.cloned(), path) else {
+            return;
+        };
+        let (path, options) = (path.to_owned(), self.options.clone());
+        let step = self.step("a stripe for other tools", 60, move || {
+            yard.stripe(options, &path)
+        });
+        self.judge("a stripe for other tools", step);
     }
 
     fn backups(&mut self, yard: Option<&Arc<Yard>>) -> Section {

@@ -187,6 +187,7 @@ fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Fa
         work: options.work.clone(),
         time: Duration::from_secs(options.seconds.into()),
         quick: options.quick,
+        stripe: options.stripe.clone(),
         options: nvcomp::Options::from_environment(),
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));

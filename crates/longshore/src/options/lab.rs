@@ -257,6 +257,10 @@ pub struct DeviceCheck {
     #[arg(long, value_name = "DIR", default_value = ".work/device-check")]
     pub work: PathBuf,
 
+    /// Leave a backup there that the GPU made: one stripe, which stock tools can decompress.
+    #[arg(long, value_name = "FILE")]
+    pub stripe: Option<PathBuf>,
+
     /// Time for everything; what does not fit is left out and shown as a dash.
     #[arg(long, value_name = "SECONDS", default_value_t = 360,
         value_parser = clap::value_parser!(u32).range(1..))]

@@ -263,7 +263,7 @@ impl Device {
             self.streams.compute.synchronize()?;
             *scratch = DeviceMemory::new(&self.context, 0)?;
             let whole = self.library.sizes(effort, CHUNK, self.capacity)?.scratch;
-            *scratch = DeviceMemory::new(&self.context, whole)?;
+            *scratch = DeviceMemory::new(&self.context, whole.max(needed.scratch))?;
         }
         Ok(scratch)
     }

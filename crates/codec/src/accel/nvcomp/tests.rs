@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use libloading::Library as Loaded;
+use longshore_double_nvcomp::stage::{Installed, install};
 use tempfile::TempDir;
 
 use super::*;
@@ -19,22 +20,21 @@ use longshore_io::Pool;
 
 /// One copy of the double, with a script of its own.
 struct Double {
-    dir: TempDir,
+    _dir: TempDir,
+    installed: Installed,
     library: &'static Loaded,
 }
 
 impl Double {
     fn new(script: &str) -> Double {
-        let built = std::env::current_exe()
-            .unwrap()
-            .with_file_name("liblongshore_double_nvcomp.so");
         let dir = TempDir::new().unwrap();
-        let cuda = dir.path().join("libcuda.so.1");
-        fs::copy(&built, &cuda).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
-        // The same file under another name is the same library to the dynamic linker.
-        fs::hard_link(&cuda, dir.path().join("libnvcomp.so")).unwrap();
-        let library = symbols::open(cuda.as_os_str()).unwrap();
-        let double = Double { dir, library };
+        let installed = install(dir.path()).unwrap();
+        let library = symbols::open(installed.cuda.as_os_str()).unwrap();
+        let double = Double {
+            _dir: dir,
+            installed,
+            library,
+        };
         double.script(script);
         double
     }
@@ -78,15 +78,11 @@ impl Double {
         }
     }
 
-    fn path(&self, name: &str) -> Option<OsString> {
-        Some(self.dir.path().join(name).into_os_string())
-    }
-
     /// Small lanes: the double does everything on one core.
     fn options(&self) -> Options {
         Options {
-            cuda: self.path("libcuda.so.1"),
-            nvcomp: self.path("libnvcomp.so"),
+            cuda: Some(self.installed.cuda.clone().into()),
+            nvcomp: Some(self.installed.nvcomp.clone().into()),
             batch_bytes: 8 << 20,
             lanes: 2,
             ..Options::default()
