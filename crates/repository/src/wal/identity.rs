@@ -46,6 +46,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_example_of_the_page_is_one() {
+        let page = include_str!("../../../../docs/postgres-wal.md");
+        let at = page.find(TITLE).unwrap();
+        let example = page[at..].split("```").next().unwrap();
+        let identity = Identity::decode(example.as_bytes()).unwrap();
+        assert_eq!(identity.system, 7_575_086_021_411_873_849);
+    }
+
+    #[test]
     fn only_what_was_written_is_read() {
         let identity = Identity {
             system: u64::MAX,

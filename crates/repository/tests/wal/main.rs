@@ -3,5 +3,6 @@
 mod faults;
 mod hostile;
 mod listing;
+mod page;
 mod support;
 mod taking;

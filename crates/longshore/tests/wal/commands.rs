@@ -1,0 +1,178 @@
+//! Goal: exit codes tell PostgreSQL, and people, exactly what is the case.
+//! Method: real segments of one server, without its archiver: the commands are run as it would run them.
+
+use std::path::Path;
+
+use longshore_test_servers::{Server, Stop, installations};
+
+use super::stage::*;
+
+const REFUSED: i32 = 7;
+const NO_ANSWER: i32 = 200;
+
+/// A stopped server that left at least four segments.
+fn stopped() -> Option<Server> {
+    let installation = installations().pop()?;
+    let server = server(&installation, &[("wal_keep_size", "64MB")]);
+    server.start();
+    work(&server, 4);
+    server.stop(Stop::Fast);
+    Some(server)
+}
+
+fn wal_files(server: &Server) -> Vec<String> {
+    let dir = std::fs::read_dir(server.data_dir().join("pg_wal")).unwrap();
+    let mut names: Vec<String> = dir
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .filter(|n| n.len() == 24)
+        .collect();
+    names.sort();
+    names.truncate(4);
+    names
+}
+
+#[test]
+fn the_commands_answer_with_codes_that_the_server_understands() {
+    let Some(server) = stopped() else { return };
+    let archive = beside(&server, "archive");
+    let names = wal_files(&server);
+    let path = |name: &str| format!("pg_wal/{name}");
+    let push = |name: &str| {
+        run(
+            &server,
+            &["wal", "push", &path(name), "--archive", &archive],
+        )
+    };
+    let get = |name: &str| {
+        let args = [
+            "wal",
+            "get",
+            name,
+            "pg_wal/RECOVERYXLOG",
+            "--archive",
+            &archive,
+        ];
+        code(&run(&server, &args))
+    };
+    // No archive yet: whether the segment is there, nobody knows.
+    assert_eq!(get(&names[0]), NO_ANSWER);
+    for name in [&names[0], &names[1], &names[3]] {
+        let output = push(name);
+        assert_eq!(code(&output), 0, "{}", text(&output));
+    }
+    assert_eq!(code(&push(&names[0])), 0, "the same again");
+    let args = [
+        "wal",
+        "push",
+        &path(&names[0]),
+        "--archive",
+        &archive,
+        "--json",
+    ];
+    let again: serde_json::Value = serde_json::from_slice(&run(&server, &args).stdout).unwrap();
+    assert_eq!(
+        (&again["already"], &again["name"]),
+        (&true.into(), &names[0].as_str().into())
+    );
+
+    // Other bytes, and another cluster's.
+    let own = server.data_dir().join(path(&names[0]));
+    let bytes = std::fs::read(&own).unwrap();
+    let mut other = bytes.clone();
+    other[500_000] ^= 1;
+    std::fs::write(&own, &other).unwrap();
+    let output = push(&names[0]);
+    assert_eq!(code(&output), REFUSED, "{}", text(&output));
+    assert!(text(&output).contains("other bytes"), "{}", text(&output));
+    other.clone_from(&bytes);
+    other[24] ^= 1;
+    std::fs::write(&own, &other).unwrap();
+    assert_eq!(code(&push(&names[0])), REFUSED);
+    std::fs::write(&own, &bytes).unwrap();
+    // Not a segment, not there, not a name.
+    let strange = server.data_dir().join("pg_wal/0000000100000000000000FF");
+    std::fs::write(&strange, [0; 5000]).unwrap();
+    server.user().own(&strange);
+    assert_eq!(code(&push("0000000100000000000000FF")), 3);
+    assert_eq!(code(&push("0000000100000000000000FE")), 4);
+    assert_eq!(code(&push("postgresql.conf")), 2);
+    std::fs::remove_file(&strange).unwrap();
+
+    // Out again.
+    assert_eq!(get(&names[1]), 0);
+    let got = std::fs::read(server.data_dir().join("pg_wal/RECOVERYXLOG")).unwrap();
+    let own = std::fs::read(server.data_dir().join(path(&names[1]))).unwrap();
+    assert_eq!(got, own);
+    assert_eq!(get("00000002.history"), 1, "the probe of every recovery");
+    assert_eq!(get("0000000100000000000000FF"), 1, "the end of the log");
+    assert_eq!(get(&names[2]), NO_ANSWER, "a gap is not the end");
+    std::fs::write(server.data_dir().join("standby.signal"), "").unwrap();
+    assert_eq!(get(&names[2]), 1, "a standby asks its primary");
+    std::fs::remove_file(server.data_dir().join("standby.signal")).unwrap();
+    let to_gap = [
+        "wal",
+        "get",
+        &names[2],
+        "pg_wal/R",
+        "--archive",
+        &archive,
+        "--to-gap",
+    ];
+    assert_eq!(code(&run(&server, &to_gap)), 1);
+    // Truncated, misspelt, not mounted.
+    let stored = stored(&archive, &names[1]);
+    let whole = std::fs::read(&stored).unwrap();
+    std::fs::write(&stored, &whole[..whole.len() / 2]).unwrap();
+    assert_eq!(get(&names[1]), NO_ANSWER, "half a file");
+    assert_eq!(code(&run(&server, &["wal", "get", "--oops"])), NO_ANSWER);
+    assert_eq!(
+        code(&run(&server, &["wal", "get", "--json", "nonsense"])),
+        NO_ANSWER
+    );
+    assert_eq!(code(&run(&server, &["wal", "get", "--help"])), 0);
+    let away = format!("{archive}-away");
+    std::fs::rename(&archive, &away).unwrap();
+    assert_eq!(
+        get("00000002.history"),
+        NO_ANSWER,
+        "an archive that is away says nothing"
+    );
+    std::fs::create_dir(&archive).unwrap();
+    server.user().own(Path::new(&archive));
+    assert_eq!(
+        get("00000002.history"),
+        NO_ANSWER,
+        "nor does an empty mount point"
+    );
+    let deep = format!("{archive}/not/there");
+    let output = run(
+        &server,
+        &["wal", "push", &path(&names[0]), "--archive", &deep],
+    );
+    assert_eq!(code(&output), 4, "parents are not made: {}", text(&output));
+}
+
+#[test]
+fn a_full_file_system_is_an_ordinary_failure() {
+    let Some(server) = stopped() else { return };
+    let names = wal_files(&server);
+    // A limit on the size of files stands in for the full file system: a write fails half-way.
+    let archive = beside(&server, "archive");
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 100; exec {BINARY} wal push pg_wal/{} --archive {archive} --algorithm NONE",
+        names[0]
+    );
+    let mut command = server.command_at(Path::new("/bin/bash"));
+    let output = command
+        .current_dir(server.data_dir())
+        .args(["-c", &script])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 4, "{}", text(&output));
+    assert_eq!(segments(&archive), [] as [&str; 0]);
+    let left = std::fs::read_dir(Path::new(&archive).join(&names[0][..16])).unwrap();
+    assert_eq!(left.count(), 0, "nothing is left behind");
+    let file = format!("pg_wal/{}", names[0]);
+    let output = run(&server, &["wal", "push", &file, "--archive", &archive]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+}

@@ -1,0 +1,6 @@
+//! The WAL archive with real servers, all majors that are installed.
+
+mod archiving;
+mod commands;
+mod receiving;
+mod stage;

@@ -1,0 +1,149 @@
+//! Goal: what is streamed is what the server wrote, over kills of either side and over a promotion.
+//! Method: the server also archives by archive_command to another place; the two archives must agree.
+
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use longshore_test_servers::{Server, Stop, installations};
+
+use super::stage::*;
+
+fn receiver(server: &Server, archive: &str) -> Child {
+    let url = server.url();
+    let args = [
+        "wal",
+        "receive",
+        &url,
+        "--slot",
+        "s",
+        "--create-slot",
+        "--archive",
+        archive,
+    ];
+    let mut command = longshore(server, &args);
+    command
+        .arg("--status-interval=1")
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(server.socket_dir().join("receiver.log")).unwrap());
+    command.spawn().unwrap()
+}
+
+/// Waits until everything that was committed is durable at the receiver, by the server's own account.
+fn caught_up(server: &Server) {
+    let place = server.psql("select pg_switch_wal(); select pg_current_wal_flush_lsn()");
+    let place = place.lines().last().unwrap();
+    let sql =
+        format!("select count(*) from pg_stat_replication where flush_lsn >= '{place}'::pg_lsn");
+    server.wait_for(&sql, "1");
+}
+
+#[test]
+fn a_stream_survives_kills_of_both_sides_and_a_promotion() {
+    for installation in installations() {
+        let major = installation.major;
+        let server = server(
+            &installation,
+            &[("archive_mode", "on"), ("wal_keep_size", "200MB")],
+        );
+        let (pushed, streamed) = (beside(&server, "pushed"), beside(&server, "streamed"));
+        server.append_conf(&format!(
+            "archive_command = '{SHELL} {BINARY} wal push %p --archive {pushed}'"
+        ));
+        server.start();
+        let mut child = receiver(&server, &streamed);
+        work(&server, 3);
+        // The receiver dies in the middle of a segment.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        work(&server, 3);
+        child = receiver(&server, &streamed);
+        caught_up(&server);
+        // The server dies; the receiver tries again by itself.
+        server.kill9();
+        std::thread::sleep(Duration::from_millis(300));
+        server.start();
+        work(&server, 3);
+        caught_up(&server);
+        // A promotion: the same cluster goes on from its archive with the next timeline.
+        server.stop(Stop::Fast);
+        let settings =
+            format!("restore_command = '{SHELL} {BINARY} wal get %f %p --archive {pushed}'");
+        recover(&server, server.data_dir(), &settings, "recovery.signal");
+        server.start();
+        server.wait_for("select pg_is_in_recovery()", "f");
+        work(&server, 3);
+        caught_up(&server);
+        let last = server.psql("select pg_walfile_name(pg_switch_wal())");
+        wait_until("archived", &server, || stored(&pushed, &last).exists());
+        caught_up(&server);
+        // SAFETY: `kill` takes two integers; the child is ours and was not waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        assert!(child.wait().unwrap().success(), "a stop is no failure");
+
+        let both = segments(&streamed);
+        let log = std::fs::read_to_string(server.socket_dir().join("receiver.log")).unwrap();
+        assert!(both.contains(&last), "PostgreSQL {major}: {both:?}\n{log}");
+        assert!(both.iter().any(|n| n.starts_with("00000002")), "{both:?}");
+        assert!(
+            std::path::Path::new(&streamed)
+                .join("00000002.history.gz")
+                .exists()
+        );
+        let mut compared = 0;
+        for name in &both {
+            if stored(&pushed, name).exists() {
+                compared += 1;
+                assert!(
+                    unpacked(&streamed, name) == unpacked(&pushed, name),
+                    "PostgreSQL {major}: {name} differs"
+                );
+            }
+        }
+        assert!(compared >= 10, "{compared} of {both:?}");
+        for run in list(&server, &streamed)["runs"].as_array().unwrap() {
+            assert!(run["segments"].as_u64().unwrap() > 0);
+        }
+        assert_eq!(
+            list(&server, &streamed)["gaps"],
+            0,
+            "{}",
+            list(&server, &streamed)
+        );
+    }
+}
+
+#[test]
+fn what_was_committed_before_the_server_was_lost_is_in_the_partial_segment() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let server = server(&installation, &[]);
+    let streamed = beside(&server, "streamed");
+    server.start();
+    work(&server, 1);
+    server.stop(Stop::Fast);
+    let data = copy(&server, "copy");
+    server.start();
+    let mut child = receiver(&server, &streamed);
+    work(&server, 2);
+    caught_up(&server);
+    server.psql("insert into t (filler) values ('the last word')");
+    let place = server.psql("select pg_current_wal_flush_lsn()");
+    let sql =
+        format!("select count(*) from pg_stat_replication where flush_lsn >= '{place}'::pg_lsn");
+    server.wait_for(&sql, "1");
+    server.kill9();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let settings = format!(
+        "restore_command = '{SHELL} {BINARY} wal get %f %p --archive {streamed} --partial'"
+    );
+    recover(&server, &data, &settings, "recovery.signal");
+    let restored = Server::adopt(&installation, &data);
+    restored.start();
+    restored.wait_for("select pg_is_in_recovery()", "f");
+    assert_eq!(
+        restored.psql("select count(*) from t where filler = 'the last word'"),
+        "1"
+    );
+}
