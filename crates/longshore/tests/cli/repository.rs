@@ -372,3 +372,56 @@ fn a_backup_that_runs_is_not_taken_for_rubbish() {
     assert!(child.wait().unwrap().success());
     stage.line("verify --database docs").exits(0);
 }
+
+/// Every unit in contrib/systemd asks for something that the program understands, and systemd understands the units.
+#[test]
+fn the_systemd_units_run_commands_that_exist() {
+    let stage = configured();
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd");
+    let mut units = 0;
+    let mut copies = Vec::new();
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if !name.contains("service") && !name.contains("timer") {
+            continue;
+        }
+        units += 1;
+        for line in text.lines().filter_map(|l| l.strip_prefix("ExecStart=")) {
+            let args = line.strip_prefix("/usr/local/bin/longshore ").unwrap();
+            let ran = stage.line(&format!(
+                "--config /dev/null {}",
+                args.replace("%i", "nobody")
+            ));
+            for refusal in [
+                "unexpected argument",
+                "unrecognized",
+                "required arguments",
+                "invalid value",
+            ] {
+                assert!(!ran.err.contains(refusal), "{name}: {}", ran.err);
+            }
+        }
+        // The program itself is not installed where the units look for it.
+        let copy = stage.write(
+            &name,
+            text.replace("/usr/local/bin/longshore", "/bin/true")
+                .as_bytes(),
+        );
+        copies.push(copy);
+    }
+    assert!(units >= 9, "{units}");
+    match std::process::Command::new("systemd-analyze")
+        .arg("verify")
+        .args(&copies)
+        .output()
+    {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let ours: Vec<_> = said.lines().filter(|l| l.contains("longshore")).collect();
+            assert!(ours.is_empty(), "{ours:?}");
+        }
+        Err(_) => eprintln!("systemd-analyze is not here: the units' form was not checked"),
+    }
+}
