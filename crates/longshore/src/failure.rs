@@ -170,6 +170,24 @@ impl From<longshore_repository::wal::Error> for Failure {
     }
 }
 
+impl From<longshore_repository::Error> for Failure {
+    fn from(error: longshore_repository::Error) -> Failure {
+        use longshore_repository::Error;
+        let exit = match error {
+            Error::Wal(error) => return error.into(),
+            Error::Name { .. } => Exit::Usage,
+            Error::Unreachable { .. }
+            | Error::Io { .. }
+            | Error::Nothing { .. }
+            | Error::NoSuchLabel { .. }
+            | Error::NotWhole { .. }
+            | Error::Chain(_)
+            | Error::Busy { .. } => Exit::Media,
+        };
+        Failure::of(exit, &error, error.number(), error.hint())
+    }
+}
+
 impl From<longshore_media::Error> for Failure {
     fn from(error: longshore_media::Error) -> Failure {
         Error::from(error).into()

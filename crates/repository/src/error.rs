@@ -44,10 +44,14 @@ pub enum Error {
         database: String,
         label: String,
         what: String,
+        number: Option<u32>,
     },
 
-    #[error("a link is missing")]
+    #[error("the backup's chain does not hold")]
     Chain(#[from] BrokenChain),
+
+    #[error(transparent)]
+    Wal(#[from] crate::wal::Error),
 
     /// Another expire, or what an expire must not disturb.
     #[error("{} is in use: {holder}", path.display())]
@@ -61,10 +65,10 @@ impl Error {
             Error::Unreachable { .. } | Error::Nothing { .. } | Error::NoSuchLabel { .. } => {
                 Some(3201)
             }
-            Error::NotWhole { .. } => Some(3256),
+            Error::NotWhole { number, .. } => *number,
             Error::Chain(_) => Some(3136),
             Error::Busy { .. } => Some(3023),
-            Error::Io { .. } | Error::Name { .. } => None,
+            Error::Io { .. } | Error::Name { .. } | Error::Wal(_) => None,
         }
     }
 
@@ -79,6 +83,7 @@ impl Error {
             Error::NotWhole { .. } | Error::Chain(_) => {
                 "choose another backup; `longshore list --target` shows the state of each"
             }
+            Error::Wal(e) => e.hint(),
             Error::Busy { .. } => "wait until the other run has ended",
         }
     }

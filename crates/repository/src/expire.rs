@@ -14,12 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_io::Dir;
+use longshore_pg::Timeline;
 
 use crate::Error;
 use crate::chain::{SetFacts, chain};
 use crate::label::Label;
 use crate::lease::{self, Lease, Use};
-use crate::retention::{Decision, Policy, Verdict, decide};
+use crate::retention::{Decision, LogNeed, Policy, Verdict, decide};
 use crate::shelf::{Listing, Shelf};
 use crate::target::{REMOVING, family_of};
 
@@ -30,6 +31,22 @@ pub struct Expired {
     pub decision: Decision,
     /// For each set of the listing.
     pub fates: Vec<Fate>,
+    pub log: LogFate,
+}
+
+/// What became of the database's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogFate {
+    /// There is none.
+    None,
+    /// Or would be, in a dry run: everything that no kept backup needs.
+    Removed { files: u64, stored_bytes: u64 },
+    /// All of it: a backup is being written, or there is one that cannot be judged.
+    Unsure,
+    /// All of it: it is of a cluster that has no kept backup here.
+    OtherCluster { system: u64 },
+    /// The run ended before its turn.
+    Left,
 }
 
 /// What became of a set.
@@ -66,10 +83,12 @@ impl Shelf {
             let listing = self.list()?;
             let decision = decide(&listing.facts(), policy, now_us);
             let fates = fates(&decision, &listing, Fate::Removed);
+            let log = self.expire_log(&decision.log, true)?;
             return Ok(Expired {
                 listing,
                 decision,
                 fates,
+                log,
             });
         };
         let own = self.lock(&home, &self.path(index))?;
@@ -95,10 +114,40 @@ impl Shelf {
                 Some(holder) => spare(&facts, i, &holder, &mut fates),
             }
         }
+        let log = if cancel.load(Ordering::Relaxed) {
+            LogFate::Left
+        } else {
+            let standing = standing(&facts, &fates);
+            self.expire_log(&decide(&standing, policy, now_us).log, false)?
+        };
         Ok(Expired {
             listing,
             decision,
             fates,
+            log,
+        })
+    }
+
+    fn expire_log(&self, need: &LogNeed, dry: bool) -> Result<LogFate, Error> {
+        let Some(archive) = self.wal()? else {
+            return Ok(LogFate::None);
+        };
+        let Some(identity) = archive.identity() else {
+            return Ok(LogFate::None);
+        };
+        if need.all {
+            return Ok(LogFate::Unsure);
+        }
+        let system = identity.system;
+        let Some((_, from)) = need.clusters().find(|(s, _)| *s == system) else {
+            return Ok(LogFate::OtherCluster { system });
+        };
+        let needs =
+            |timeline: Timeline, start, end| need.needs(system, timeline.number(), start, end);
+        let removed = archive.remove_unneeded(from, dry, needs)?;
+        Ok(LogFate::Removed {
+            files: removed.files,
+            stored_bytes: removed.stored_bytes,
         })
     }
 
@@ -179,6 +228,19 @@ fn fates(decision: &Decision, listing: &Listing, goes: Fate) -> Vec<Fate> {
             Verdict::Remove(_) => goes.clone(),
         })
         .collect()
+}
+
+/// What is left of the sets. One that was spared is in use, so its log is needed.
+fn standing(facts: &[SetFacts], fates: &[Fate]) -> Vec<SetFacts> {
+    let left = facts
+        .iter()
+        .zip(fates)
+        .filter(|(_, f)| **f != Fate::Removed);
+    left.map(|(set, fate)| SetFacts {
+        in_use: set.in_use || *fate != Fate::Kept,
+        ..set.clone()
+    })
+    .collect()
 }
 
 /// What somebody uses stays, and what it needs: the borrower may not have got to that yet.

@@ -9,13 +9,15 @@ mod error;
 mod expire;
 mod label;
 pub mod lease;
+mod replay;
 pub mod retention;
 mod shelf;
 pub mod target;
 pub mod wal;
 
 pub use error::Error;
-pub use expire::{Expired, Fate};
+pub use expire::{Expired, Fate, LogFate};
 pub use label::{Kind, Label};
+pub use replay::Replay;
 pub use shelf::{Berth, Complete, Listed, Listing, Loan, Shelf, State};
 pub use target::Target;

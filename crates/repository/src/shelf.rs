@@ -24,6 +24,7 @@ use crate::chain::{Health, LogRange, SetFacts, chain};
 use crate::label::{Kind, Label};
 use crate::lease::{self, Holder, Lease, Use};
 use crate::target::{self, PENDING, REMOVING, Target, WAL, family_name, family_of};
+use crate::wal::WalArchive;
 
 /// What a target holds of one database.
 #[derive(Debug, Clone)]
@@ -231,6 +232,17 @@ impl Shelf {
     /// Where the database's WAL lies.
     pub fn wal_path(&self) -> PathBuf {
         self.path(0).join(WAL)
+    }
+
+    /// The database's WAL archive; `None` where nothing was ever archived.
+    pub fn wal(&self) -> Result<Option<WalArchive>, Error> {
+        let path = self.wal_path();
+        match self.storage.stat(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found.map_err(self.io("look at", &path))?,
+        };
+        let archive = WalArchive::open(&*self.storage, &path)?;
+        Ok(archive.identity().is_some().then_some(archive))
     }
 
     pub(crate) fn io(
@@ -559,6 +571,7 @@ impl Shelf {
                 database: self.database.clone(),
                 label: set.label.to_string(),
                 what: state.text(),
+                number: state.number(),
             }),
         }
     }
@@ -593,6 +606,17 @@ impl State {
             State::Foreign { what } => format!("foreign: {what}"),
             State::Unknown { what } => format!("cannot be judged: {what}"),
             State::Removing => "being removed".into(),
+        }
+    }
+
+    /// SQL Server's message number for a restore that meets it.
+    fn number(&self) -> Option<u32> {
+        match self {
+            State::Complete(_) | State::Unknown { .. } => None,
+            State::Writing { .. } | State::Abandoned | State::Removing => Some(3256),
+            State::Missing { .. } => Some(3132),
+            State::Damaged { .. } => Some(3189),
+            State::Foreign { .. } => Some(3258),
         }
     }
 

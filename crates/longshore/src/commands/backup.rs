@@ -10,10 +10,11 @@ use longshore_pipeline::{
     BackupReport, BackupRequest, OffloadMode, Report, Request, SourceSpec, VerifyReport,
     VerifyRequest, closing_line, mb_per_s, ratio, run as run_pipeline,
 };
+use longshore_repository::Berth;
 use serde::Serialize;
 
 use super::offload;
-use super::{Context, devices, limits, tuning};
+use super::{Context, devices, limits, source, tuning};
 use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::options::Backup;
@@ -38,7 +39,8 @@ struct Answer<'a> {
 }
 
 pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
-    let request = request(options, context)?;
+    // Its place at the target is held until everything is done.
+    let (request, _berth) = request(options, context)?;
     let house = offload::house(context, &request.offload);
     if options.verify
         && !request
@@ -157,16 +159,14 @@ fn table(report: &BackupReport, verified: Option<bool>) -> Table {
 }
 
 /// What the options and the configuration mean together.
-fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure> {
+fn request(options: &Backup, context: &Context) -> Result<(BackupRequest, Option<Berth>), Failure> {
     let config = &context.config;
     let configured = match options.source.as_slice() {
         [word] => word.to_str().and_then(|w| config.database.get_key_value(w)),
         _ => None,
     };
     let source = match configured {
-        Some((_, database)) => {
-            SourceSpec::parse(&*context.storage, &[database.url.clone().into()])?
-        }
+        Some((name, database)) => source::configured(context, name, database)?,
         None => SourceSpec::parse(&*context.storage, &options.source)
             .map_err(|e| source_failure(e, context, &options.source))?,
     };
@@ -174,8 +174,8 @@ fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure
         .database
         .clone()
         .or_else(|| configured.map(|(name, _)| name.clone()));
-    let usual = configured.and_then(|(_, database)| database.target.as_ref());
-    let (devices, name) = match options.target.as_ref().or(usual) {
+    let usual = configured.and_then(|(name, _)| config.target_of(name));
+    let (devices, name, berth) = match options.target.as_deref().or(usual) {
         Some(target) if options.to.is_empty() => {
             if options.disposing.disposition() != Disposition::New {
                 return Err(Failure::usage(
@@ -184,7 +184,8 @@ fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure
                 ));
             }
             let name = name.unwrap_or_else(|| name_of(&source));
-            (devices::for_backup(context, target, &name)?, Some(name))
+            let berth = devices::for_backup(context, target, &name)?;
+            (berth.devices.clone(), Some(name), Some(berth))
         }
         None if options.to.is_empty() => {
             return Err(Failure::usage(
@@ -192,7 +193,7 @@ fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure
                 "name a device with --to, or a target of the configuration with --target",
             ));
         }
-        _ => (options.to.clone(), name),
+        _ => (options.to.clone(), name, None),
     };
     let mut request = BackupRequest::new(source, devices);
     let configured = configured.map(|(_, database)| database);
@@ -238,7 +239,7 @@ fn request(options: &Backup, context: &Context) -> Result<BackupRequest, Failure
     request.offload = offload::of(&options.offloading, settings.offload);
     request.tuning = tuning(&options.moving, defaults);
     request.limits = limits(&options.moving, defaults);
-    Ok(request)
+    Ok((request, berth))
 }
 
 /// A level belongs to an algorithm: one that was configured for another algorithm is not taken over.

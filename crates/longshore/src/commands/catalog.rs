@@ -170,7 +170,9 @@ pub fn run(options: &Options, context: &Context) -> Result<Exit, Failure> {
 
 fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
     let path = path(context)?;
-    let devices: Vec<Arc<dyn BackupDevice>> = devices::of(context, &options.media)?
+    let chosen = devices::of(context, &options.media)?;
+    let devices: Vec<Arc<dyn BackupDevice>> = chosen
+        .devices
         .iter()
         .map(|d| d.open(&context.storage))
         .collect();

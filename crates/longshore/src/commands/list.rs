@@ -6,9 +6,10 @@ use longshore_media::{BackupDevice, Entry, EntryKind, Item, MediaHeader, MediaSe
 use longshore_pipeline::ratio;
 use serde::Serialize;
 
+use super::shelves::Row;
 use super::{Context, devices};
 use crate::failure::{Exit, Failure};
-use crate::options::List;
+use crate::options::{List, Media};
 use crate::output::{Table, bytes, moment, plain};
 
 /// Lines of a long list are printed in pieces of this size.
@@ -86,11 +87,16 @@ struct Sets {
 }
 
 pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
-    let devices: Vec<Arc<dyn BackupDevice>> = devices::of(context, &options.media)?
+    if options.media.devices.is_empty() && options.media.label.is_none() && !options.files {
+        return shelves(&options.media, context);
+    }
+    let chosen = devices::of(context, &options.media)?;
+    let devices: Vec<Arc<dyn BackupDevice>> = chosen
+        .devices
         .iter()
         .map(|d| d.open(&context.storage))
         .collect();
-    if options.label {
+    if options.label_only {
         return labels(&devices, context);
     }
     let media = MediaSet::open(&devices)?;
@@ -124,6 +130,53 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
         context.output.say(&sets_text(&answer));
     }
     context.output.json(Exit::Done, answer);
+    Ok(Exit::Done)
+}
+
+#[derive(Serialize)]
+struct Shelves {
+    action: &'static str,
+    databases: Vec<Shelved>,
+}
+
+#[derive(Serialize)]
+struct Shelved {
+    database: String,
+    target: String,
+    backups: Vec<Row>,
+    strays: Vec<String>,
+}
+
+/// What a target holds.
+fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
+    let names: Vec<String> = media.database.iter().cloned().collect();
+    let mut databases = Vec::new();
+    for shelf in super::shelves::shelves(context, &names, media.target.as_deref())? {
+        let listing = shelf.list()?;
+        let backups = super::shelves::rows(&listing, None);
+        let name = plain(&shelf.database);
+        let text = match backups.is_empty() {
+            true => "no backup\n".to_owned(),
+            false => super::shelves::table(&backups).to_string(),
+        };
+        let remarks = super::shelves::remarks(&listing, &backups);
+        let head = format!("{name} at target {}\n", shelf.target.name);
+        context.output.say(&(head + &text + &remarks));
+        databases.push(Shelved {
+            database: shelf.database.clone(),
+            target: shelf.target.name.clone(),
+            backups,
+            strays: listing
+                .strays
+                .iter()
+                .map(|s| s.display().to_string())
+                .collect(),
+        });
+    }
+    let action = "list";
+    context
+        .output
+        .json(Exit::Done, Shelves { action, databases });
     Ok(Exit::Done)
 }
 

@@ -3,12 +3,18 @@
 mod backup;
 mod cache;
 mod catalog;
+mod check;
 mod devices;
+mod drill;
+mod expire;
+mod info;
 mod lab;
 mod list;
 mod offload;
 mod project;
 mod restore;
+mod shelves;
+mod source;
 mod verify;
 mod wal;
 
@@ -77,6 +83,10 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Restore(options) => restore::run(options, context),
         Command::Verify(options) => verify::run(options, context),
         Command::List(options) => list::run(options, context),
+        Command::Info(options) => info::run(options, context),
+        Command::Check(options) => check::run(options, context),
+        Command::Drill(options) => drill::run(options, context),
+        Command::Expire(options) => expire::run(options, context),
         Command::History(options) => catalog::history(options, context),
         Command::Catalog(options) => catalog::run(options, context),
         Command::Config(options) => project::config(options, context),

@@ -4,43 +4,142 @@ use clap::CommandFactory;
 use serde::Serialize;
 
 use super::Context;
-use crate::config::Facts;
+use super::info::without_password;
+use crate::config::Retention;
 use crate::failure::{Exit, Failure};
 use crate::options::{Cli, Completions, Config, ConfigAction, Man};
+use crate::output::plain;
 
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
-    #[serde(flatten)]
-    config: Facts,
+    path: Option<String>,
+    /// The environment's variables that had a say.
+    variables: Vec<String>,
+    databases: Vec<Database>,
+    targets: Vec<Target>,
     catalog: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Database {
+    name: String,
+    url: String,
+    target: Option<String>,
+    retention: Option<String>,
+    algorithm: Option<String>,
+    level: Option<String>,
+    /// Where the password comes from, never what it is.
+    password_from: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Target {
+    name: String,
+    directories: Vec<String>,
 }
 
 /// Loading the configuration was the check.
 pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
     let ConfigAction::Check = options.action;
-    let facts = context.config.facts();
-    let catalog = context.catalog.as_ref().map(|p| p.display().to_string());
-    let named = |names: &[String]| match names {
-        [] => "none".to_owned(),
-        _ => names.join(", "),
-    };
-    context.output.say(&format!(
-        "configuration  {}\ndatabases      {}\ntargets        {}\ncatalog        {}\n",
-        facts.path.as_deref().unwrap_or("none found"),
-        named(&facts.databases),
-        named(&facts.targets),
-        catalog.as_deref().unwrap_or("none"),
-    ));
-    context.output.json(
-        Exit::Done,
-        Answer {
-            action: "config_check",
-            config: facts,
-            catalog,
+    let config = &context.config;
+    let databases = config.database.iter().map(|(name, d)| Database {
+        name: name.clone(),
+        url: without_password(&d.url),
+        target: config.target_of(name).map(str::to_owned),
+        retention: config.retention_of(name).map(|(name, _)| name.to_owned()),
+        algorithm: d
+            .algorithm
+            .or(config.defaults.algorithm)
+            .map(|a| a.to_string()),
+        level: d.level.or(config.defaults.level).map(|l| l.to_string()),
+        password_from: match (&d.password_file, &d.password_env) {
+            (Some(path), _) => Some(format!("the file {}", path.display())),
+            (_, Some(variable)) => Some(format!("the variable {variable}")),
+            (None, None) => None,
         },
-    );
+    });
+    let targets = config.target.iter().map(|(name, t)| Target {
+        name: name.clone(),
+        directories: t
+            .directories
+            .iter()
+            .map(|d| d.display().to_string())
+            .collect(),
+    });
+    let answer = Answer {
+        action: "config_check",
+        path: config.path.as_ref().map(|p| p.display().to_string()),
+        variables: config.variables.clone(),
+        databases: databases.collect(),
+        targets: targets.collect(),
+        catalog: context.catalog.as_ref().map(|p| p.display().to_string()),
+    };
+    context.output.say(&text(&answer, context));
+    context.output.json(Exit::Done, answer);
     Ok(Exit::Done)
+}
+
+/// What the configuration means, in sentences.
+fn text(answer: &Answer, context: &Context) -> String {
+    let mut text = format!(
+        "configuration  {}\n",
+        answer.path.as_deref().unwrap_or("none found")
+    );
+    if !answer.variables.is_empty() {
+        text += &format!("environment    {}\n", answer.variables.join(", "));
+    }
+    text += &format!(
+        "catalog        {}\n",
+        answer.catalog.as_deref().unwrap_or("none")
+    );
+    for t in &answer.targets {
+        text += &format!(
+            "target {}: each backup gets {} stripes, in {}\n",
+            plain(&t.name),
+            t.directories.len(),
+            plain(&t.directories.join(", "))
+        );
+    }
+    for d in &answer.databases {
+        text += &format!("database {}: {}\n", plain(&d.name), plain(&d.url));
+        text += &match &d.target {
+            Some(target) => format!("  goes to target {target}"),
+            None => "  goes where --to says".to_owned(),
+        };
+        text += &match (&d.algorithm, &d.level) {
+            (Some(algorithm), Some(level)) => {
+                format!(", compressed by {algorithm}, level {level}\n")
+            }
+            (Some(algorithm), None) => format!(", compressed by {algorithm}\n"),
+            (None, Some(level)) => format!(", compressed at level {level}\n"),
+            (None, None) => "\n".to_owned(),
+        };
+        if let Some(from) = &d.password_from {
+            text += &format!("  its password comes from {}\n", plain(from));
+        }
+        let retention = context.config.retention_of(&d.name);
+        text += &match retention {
+            None => "  nothing is ever removed: it has no retention\n".to_owned(),
+            Some((name, rules)) => format!("  {}: {}\n", plain(name), sentence(rules)),
+        };
+    }
+    text
+}
+
+fn sentence(rules: Retention) -> String {
+    let mut kept = Vec::new();
+    if let Some(n) = rules.keep_full {
+        kept.push(format!("the newest {n} full backups"));
+    }
+    if let Some(n) = rules.keep_days {
+        kept.push(format!("what brings back any moment of the last {n} days"));
+    }
+    let wal = match rules.keep_wal {
+        Some(n) => format!("; log without gaps for the newest {n} of them"),
+        None => String::new(),
+    };
+    format!("an expire keeps {}{wal}", kept.join(", and "))
 }
 
 pub fn completions(options: &Completions, context: &Context) -> Result<Exit, Failure> {

@@ -1,7 +1,10 @@
 //! `restore`.
 
+use std::path::PathBuf;
+
+use longshore_media::DeviceSpec;
 use longshore_pipeline::{
-    Report, Request, RestoreReport, RestoreRequest, closing_line, mb_per_s, ratio,
+    Limits, Report, Request, RestoreReport, RestoreRequest, Tuning, closing_line, mb_per_s, ratio,
     run as run_pipeline,
 };
 use serde::Serialize;
@@ -24,9 +27,24 @@ struct Answer<'a> {
     report: &'a RestoreReport,
 }
 
+/// Everything of the last set, into a directory of its own.
+pub fn plain_request(devices: Vec<DeviceSpec>, target: PathBuf) -> RestoreRequest {
+    RestoreRequest {
+        devices,
+        position: 0,
+        target,
+        replace: false,
+        only: Vec::new(),
+        moves: Vec::new(),
+        tuning: Tuning::default(),
+        limits: Limits::default(),
+    }
+}
+
 pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
+    let chosen = devices::of(context, &options.media)?;
     let request = RestoreRequest {
-        devices: devices::of(context, &options.media)?,
+        devices: chosen.devices.clone(),
         position: options.position.unwrap_or(0),
         target: options.to.clone(),
         replace: options.replace,

@@ -23,8 +23,9 @@ struct Answer<'a> {
 }
 
 pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
+    let chosen = devices::of(context, &options.media)?;
     let request = VerifyRequest {
-        devices: devices::of(context, &options.media)?,
+        devices: chosen.devices.clone(),
         position: options.position,
         tuning: tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),

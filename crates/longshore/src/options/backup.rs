@@ -57,8 +57,9 @@ pub struct Backup {
     /// A target of the configuration: a new media set, one stripe in each of its directories.
     ///
     /// The default, without --to, is the one that the configured database names.
-    /// The stripes are DIRECTORY/DATABASE/LABEL.bak; the label is the UTC time, such as 20270131T020000Z. The
-    /// directories must exist (an unmounted disk is not filled unnoticed); DATABASE below them is created.
+    /// The stripes are DIRECTORY/DATABASE/LABEL/family-N.bak; the label tells the UTC time, such as
+    /// 20270131T020000Z-full-1a2b3c4d (docs/repository.md). The directories must exist (an unmounted disk is not filled
+    /// unnoticed); what is below them is created.
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 

@@ -7,28 +7,29 @@ use super::{Moving, values};
 
 /// The stripes of one media set.
 #[derive(Debug, Clone, Args)]
-#[command(group = ArgGroup::new("media").required(true).args(["devices", "target"]))]
+#[command(group = ArgGroup::new("media").required(true).multiple(true).args(["devices", "target", "database"]))]
 pub struct Media {
     /// All stripes of the media set, in any order; - reads one from standard input.
     #[arg(value_name = "DEVICE", value_parser = values::device())]
     pub devices: Vec<DeviceSpec>,
 
-    /// Instead of devices: a target of the configuration; needs --database.
-    #[arg(long, value_name = "NAME", requires = "database")]
-    pub target: Option<String>,
-
-    /// With --target: the database whose backup is meant.
-    #[arg(long, value_name = "NAME", requires = "target")]
+    /// Instead of devices: the database whose backup is meant.
+    #[arg(long, value_name = "NAME", conflicts_with = "devices")]
     pub database: Option<String>,
 
-    /// With --target: the backup's label; the default is the latest.
-    #[arg(long = "backup-label", value_name = "LABEL", requires = "target")]
-    pub backup_label: Option<String>,
+    /// The target it lies at; the default is the one configured for the database.
+    #[arg(long, value_name = "NAME", conflicts_with = "devices")]
+    pub target: Option<String>,
+
+    /// Which backup of the database: a label that `longshore list` shows, or `latest` (the default).
+    #[arg(long, value_name = "LABEL", requires = "database")]
+    pub label: Option<String>,
 }
 
 const TEACH_VERIFY: &str = "\
-Example:
+Examples:
   longshore verify /mnt/a/app.bak /mnt/b/app.bak
+  longshore verify --database sales
 
 Not for: proving that the application likes its data; only a restore and a look at it do. A set that
 was made from files in use (marked) verifies: its bytes are what was read.";
@@ -55,16 +56,18 @@ const TEACH_LIST: &str = "\
 Examples:
   longshore list /mnt/a/app.bak /mnt/b/app.bak
       media set and backup sets
+  longshore list --target nightly
+      everything a target holds
   longshore list app.bak --files --position 2
       the files of one set
-  longshore list --label stray.bak
+  longshore list --label-only stray.bak
       what is this stripe, and what belongs to it?
 
 Not for: checking: only labels, headers and the index are read. `longshore verify` reads everything.";
 
 /// Shows what media hold: label, backup sets, files.
 ///
-/// The facts of SQL Server's RESTORE HEADERONLY; with --label those of LABELONLY, with --files those of
+/// The facts of SQL Server's RESTORE HEADERONLY; with --label-only those of LABELONLY, with --files those of
 /// FILELISTONLY. Reads little, however large the backup is.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_LIST)]
@@ -73,8 +76,8 @@ pub struct List {
     pub media: Media,
 
     /// Show each stripe's own label only; stripes need not belong together.
-    #[arg(long, conflicts_with_all = ["files", "position"])]
-    pub label: bool,
+    #[arg(long, conflicts_with_all = ["files", "position", "target", "database"])]
+    pub label_only: bool,
 
     /// Show the files of a backup set: of the last one, or of --position.
     #[arg(long)]

@@ -10,6 +10,7 @@ mod inspect;
 mod lab;
 mod offload;
 mod project;
+mod repository;
 mod restore;
 pub mod values;
 mod wal;
@@ -26,13 +27,14 @@ pub use inspect::{List, Media, Verify};
 pub use lab::{Bench, Compare, DeviceCheck, Lab, Sample, Stocked, Study, Sweep, Written};
 pub use offload::Offloading;
 pub use project::{Completions, Config, ConfigAction, Man};
+pub use repository::{Check, Drill, Expire, Info, Rules};
 pub use restore::Restore;
 pub use wal::{Ahead, Archive, Wal, WalAction, WalGet, WalList, WalPush, WalReceive};
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    the answer is no: verify found damage
+  1    the answer is no: verify, check or drill found something wrong
   2    usage or configuration
   3    the source cannot be read
   4    the media cannot be read or written
@@ -122,6 +124,10 @@ pub enum Command {
     Restore(Restore),
     Verify(Verify),
     List(List),
+    Info(Info),
+    Check(Check),
+    Drill(Drill),
+    Expire(Expire),
     History(History),
     Catalog(Catalog),
     Config(Config),

@@ -11,6 +11,8 @@ const TEACH: &str = "\
 Examples:
   longshore restore /mnt/a/app.bak /mnt/b/app.bak --to /srv/restored
       the last set, into a directory
+  longshore restore --database sales --to /srv/restored
+      the latest backup at the database's target
   longshore restore data.bak --to /tmp/one --only etc/app.conf
       one file
   longshore restore app.bak --to /srv/db --move app.db=copy.db

@@ -78,18 +78,15 @@ fn a_lost_stripe_of_the_latest_backup_is_said_not_passed_over() {
     let stage = configured();
     let config = "--config longshore.toml";
     stage.line(&format!("{config} backup sales")).exits(0);
-    std::fs::remove_file(
-        stage
-            .path("disk2/sales")
-            .join(&stage.names("disk2/sales")[0]),
-    )
-    .unwrap();
+    let label = &stage.names("disk2/sales")[0];
+    let stripe = format!("disk2/sales/{label}/family-2.bak");
+    std::fs::remove_file(stage.path(stripe)).unwrap();
     stage
         .line(&format!(
             "{config} restore --target nightly --database sales --to out"
         ))
         .exits(4)
-        .says("3201")
+        .says("3132")
         .says("disk2");
 }
 

@@ -68,7 +68,7 @@ fn what_was_not_understood_is_usage() {
         "restore a.bak b.bak",
         "restore --to out",
         "restore a.bak b.bak --to out --position 0",
-        "list a.bak b.bak --label --files",
+        "list a.bak b.bak --label-only --files",
         "--config nowhere.toml list a.bak b.bak",
     ] {
         let ran = stage.line(line).exits(2);

@@ -26,7 +26,7 @@ fn every_command_answers_with_one_object() {
         ("restore a.bak b.bak --to out --json", "restore"),
         ("list a.bak b.bak --json", "list"),
         ("list a.bak b.bak --files --json", "files"),
-        ("list a.bak --label --json", "label"),
+        ("list a.bak --label-only --json", "label"),
         ("history --json", "history"),
         ("history --restores --json", "restores"),
         ("catalog rebuild a.bak b.bak --json", "catalog_rebuild"),

@@ -10,5 +10,6 @@ mod lab;
 mod output;
 mod reader;
 mod readme;
+mod repository;
 mod stage;
 mod stock;

@@ -13,22 +13,29 @@ fn readme() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
+fn configuration_page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
 /// The words between backticks.
 fn ticked(text: &str) -> BTreeSet<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
 #[test]
-fn the_readme_lists_exactly_the_keys_that_a_configuration_may_have() {
-    let (stage, readme) = (Stage::new(), readme());
+fn the_page_lists_exactly_the_keys_that_a_configuration_may_have() {
+    let (stage, page) = (Stage::new(), configuration_page());
     for table in [
         "[database.NAME]",
         "[target.NAME]",
+        "[retention.NAME]",
         "[defaults]",
         "[catalog]",
     ] {
-        let head = format!("| `{table}` | ");
-        let row = readme.lines().find_map(|l| l.strip_prefix(&head)).unwrap();
+        let head = format!("## {table}\n");
+        let section = page.split(&head).nth(1).unwrap();
+        let section = section.split("\n## ").next().unwrap();
         // The program itself says what it expects instead of a key it does not know.
         stage.write("probe.toml", format!("{table}\nxyzzy = 1\n").as_bytes());
         let refusal = stage.line("--config probe.toml config check").exits(2).err;
@@ -41,10 +48,9 @@ fn the_readme_lists_exactly_the_keys_that_a_configuration_may_have() {
             .unwrap();
         let keys = ticked(expected);
         assert!(!keys.is_empty(), "{refusal}");
-        let shown: BTreeSet<_> = ticked(row)
-            .into_iter()
-            .filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
-            .filter(|word| *word != "none")
+        let shown: BTreeSet<_> = section
+            .lines()
+            .filter_map(|l| l.strip_prefix("| `")?.split('`').next())
             .collect();
         assert_eq!(shown, keys, "{table}");
     }

@@ -175,6 +175,17 @@ impl WalArchive {
     ///
     /// Errors: `NotAnArchive`, `Io`. What was removed before stays removed.
     pub fn remove_before(&self, keep: Lsn) -> Result<Removed, Error> {
+        self.remove_unneeded(keep, false, |_, _, _| false)
+    }
+
+    /// As [`WalArchive::remove_before`], but for the segments that `needs` asks for by timeline, first place and the
+    /// place behind the last. `dry`: only counts them.
+    pub fn remove_unneeded(
+        &self,
+        keep: Lsn,
+        dry: bool,
+        needs: impl Fn(Timeline, Lsn, Lsn) -> bool,
+    ) -> Result<Removed, Error> {
         let size = self.identified()?.segment_size;
         let mut directories = self.directories()?;
         directories.sort_by_key(|(timeline, high)| (*high, *timeline));
@@ -187,20 +198,29 @@ impl WalArchive {
             let place = Path::new(&place);
             let mut kept = false;
             for stored in self.files(timeline, high)? {
-                let ends = |name: SegmentName| name.start(size).0.checked_add(size.bytes());
-                let old = stored.name.segment().and_then(ends);
-                if old.is_none_or(|end| end > keep.0) {
+                let goes = |name: SegmentName| {
+                    let start = name.start(size);
+                    let end = start.0.checked_add(size.bytes());
+                    end.is_some_and(|end| end <= keep.0 && !needs(timeline, start, Lsn(end)))
+                };
+                if !stored.name.segment().is_some_and(goes) {
                     kept = true;
                     continue;
                 }
                 let stat = self.dir.stat(&stored.file);
                 let bytes = stat.map_err(self.io("look at", &stored.file))?.len;
-                match self.dir.remove_file(&stored.file) {
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                    done => done.map_err(self.io("remove", &stored.file))?,
-                }
                 removed.files += 1;
                 removed.stored_bytes += bytes;
+                if dry {
+                    continue;
+                }
+                match self.dir.remove_file(&stored.file) {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    done => done.map_err(self.io("remove", &stored.file))?,
+                }
+            }
+            if dry {
+                continue;
             }
             let synced = self.dir.sync(place);
             synced.map_err(self.io("sync", place))?;

@@ -48,18 +48,14 @@ impl Place {
         }
         // The group of options admits nothing else.
         let database = archive.database.as_deref().unwrap_or_default();
-        let own = context
-            .config
-            .database
-            .get(database)
-            .and_then(|d| d.target.as_deref());
+        let own = context.config.target_of(database);
         let Some(target) = archive.target.as_deref().or(own) else {
             return Err(Failure::usage(
                 format!("[database.{database}] names no target"),
                 "give --target, or --archive with the directory itself",
             ));
         };
-        if let Some(what) = crate::config::bad_name(database) {
+        if let Some(what) = longshore_repository::target::bad_name(database) {
             return Err(Failure::usage(
                 format!("{database:?} cannot be a directory of a target: {what}"),
                 "give the name of a database of the configuration",

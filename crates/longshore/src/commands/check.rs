@@ -1,0 +1,392 @@
+//! `check`: would the next backup and the next restore work?
+
+use std::time::Duration;
+
+use longshore_io::Clock;
+use longshore_pg::client::{Connection, Mode, Options};
+use longshore_pipeline::SourceSpec;
+use longshore_repository::{Listing, Shelf, State};
+use longshore_source::SourceOptions;
+use serde::Serialize;
+
+use super::info::{self, age_text};
+use super::{Context, devices, shelves, source};
+use crate::failure::{Exit, Failure};
+use crate::options::Check;
+use crate::output::{bytes, plain};
+
+/// How a look ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Grade {
+    Good,
+    Look,
+    Bad,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    grade: Grade,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    databases: Vec<Database>,
+}
+
+#[derive(Serialize)]
+struct Database {
+    database: String,
+    grade: Grade,
+    findings: Vec<Finding>,
+}
+
+/// What was found about one database.
+struct Notes(Vec<Finding>);
+
+impl Notes {
+    fn good(&mut self, what: &'static str, text: impl Into<String>) {
+        self.note(what, Grade::Good, text);
+    }
+
+    fn look(&mut self, what: &'static str, text: impl Into<String>) {
+        self.note(what, Grade::Look, text);
+    }
+
+    fn bad(&mut self, what: &'static str, text: impl Into<String>) {
+        self.note(what, Grade::Bad, text);
+    }
+
+    fn note(&mut self, what: &'static str, grade: Grade, text: impl Into<String>) {
+        let text = text.into();
+        self.0.push(Finding { what, grade, text });
+    }
+}
+
+pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
+    let names: Vec<String> = match options.databases.as_slice() {
+        [] => context.config.database.keys().cloned().collect(),
+        names => names.to_vec(),
+    };
+    if names.is_empty() {
+        return Err(Failure::usage(
+            "no database is configured",
+            "write a [database.NAME] with its `url` and `target` into the configuration",
+        ));
+    }
+    for name in &names {
+        if !context.config.database.contains_key(name) {
+            let known: Vec<_> = context.config.database.keys().map(String::as_str).collect();
+            return Err(Failure::usage(
+                format!("there is no [database.{name}] in the configuration"),
+                format!("known databases are: {}", known.join(", ")),
+            ));
+        }
+    }
+    let databases: Vec<Database> = names
+        .into_iter()
+        .map(|name| {
+            let mut notes = Notes(Vec::new());
+            look(&name, options, context, &mut notes);
+            let findings = notes.0;
+            let grade = findings
+                .iter()
+                .map(|f| f.grade)
+                .max()
+                .unwrap_or(Grade::Good);
+            Database {
+                database: name,
+                grade,
+                findings,
+            }
+        })
+        .collect();
+    let exit = match databases.iter().map(|d| d.grade).max() {
+        Some(Grade::Bad) => Exit::No,
+        Some(Grade::Look) => Exit::Warnings,
+        Some(Grade::Good) | None => Exit::Done,
+    };
+    context
+        .output
+        .say(&databases.iter().map(text).collect::<String>());
+    let action = "check";
+    context.output.json(exit, Answer { action, databases });
+    Ok(exit)
+}
+
+fn text(database: &Database) -> String {
+    let mut text = format!("{}\n", plain(&database.database));
+    for finding in &database.findings {
+        let mark = match finding.grade {
+            Grade::Good => "ok  ",
+            Grade::Look => "LOOK",
+            Grade::Bad => "BAD ",
+        };
+        text += &format!("  {mark}  {:<9}  {}\n", finding.what, plain(&finding.text));
+    }
+    text
+}
+
+fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
+    let spec = match source::configured(context, name, &context.config.database[name]) {
+        Ok(spec) => Some(spec),
+        Err(failure) => {
+            notes.bad("source", told(&failure));
+            None
+        }
+    };
+    let shelf = devices::target_of(context, None, name)
+        .and_then(|target| devices::shelf(context, &target, name));
+    let shelf = match shelf {
+        Ok(shelf) => Some(shelf),
+        Err(failure) => {
+            notes.look("target", told(&failure));
+            None
+        }
+    };
+    match context.config.retention_of(name) {
+        Some((retention, _)) => notes.good("retention", retention),
+        None => notes.look("retention", "none: backups are never removed"),
+    }
+    if let Some(shelf) = &shelf {
+        target(shelf, options, context, notes);
+    }
+    match &spec {
+        Some(SourceSpec::Postgres(server)) => {
+            postgres(server, shelf.as_ref(), options, context, notes);
+        }
+        Some(spec) => {
+            // A look that ends at once: nothing is read, and no writer waits.
+            let opened =
+                longshore_source::open(context.storage.clone(), spec, &SourceOptions::default());
+            match opened {
+                Ok(_) => notes.good("source", &context.config.database[name].url[..]),
+                Err(e) => notes.bad("source", told(&Failure::from(e))),
+            }
+        }
+        None => {}
+    }
+}
+
+/// An error with its causes, on one line.
+fn told(failure: &Failure) -> String {
+    let mut text = failure.text.clone();
+    for cause in &failure.causes {
+        text += &format!(": {cause}");
+    }
+    text
+}
+
+fn target(shelf: &Shelf, options: &Check, context: &Context, notes: &mut Notes) {
+    let listing = match shelf.list() {
+        Ok(listing) => listing,
+        Err(e) => {
+            notes.bad("target", told(&Failure::from(e)));
+            return;
+        }
+    };
+    notes.good(
+        "target",
+        format!(
+            "{}: {} directories, {} backups",
+            shelf.target.name,
+            shelf.target.directories.len(),
+            listing.sets.len()
+        ),
+    );
+    let told = match info::database(shelf, &listing, context) {
+        Ok(told) => told,
+        Err(failure) => {
+            notes.bad("log", self::told(&failure));
+            return;
+        }
+    };
+    age(&told, options, notes);
+    for row in told.backups.iter().filter(|r| !r.restorable) {
+        match row.state {
+            "writing" | "removing" | "INCOMPLETE" => {
+                notes.good("backup", format!("{}: {}", row.label, row.detail));
+            }
+            _ => notes.bad("backup", format!("{}: {}", row.label, row.detail)),
+        }
+    }
+    if !told.strays.is_empty() {
+        let count = told.strays.len();
+        notes.look(
+            "target",
+            format!("{count} names have no meaning, such as {}", told.strays[0]),
+        );
+    }
+    space(shelf, &listing, &told, context, notes);
+    if let Some(wal) = &told.wal {
+        let what = "log";
+        match (&wal.gaps[..], &wal.inconsistent[..], &wal.error) {
+            ([], [], None) => {
+                notes.good(what, format!("{} segments without a gap", wal.segments));
+            }
+            (gaps, inconsistent, error) => {
+                for gap in gaps {
+                    notes.bad(what, format!("{gap} is missing: no replay gets beyond it"));
+                }
+                for label in inconsistent {
+                    notes.bad(
+                        what,
+                        format!("{label} lacks the log that makes it consistent"),
+                    );
+                }
+                if let Some(error) = error {
+                    notes.bad(what, error);
+                }
+            }
+        }
+    }
+}
+
+fn age(told: &info::Database, options: &Check, notes: &mut Notes) {
+    let (Some(label), Some(age)) = (&told.last_good, told.last_good_age_s) else {
+        notes.bad("age", "there is no backup that is whole and clean");
+        return;
+    };
+    let text = format!("the last good backup, {label}, is {} old", age_text(age));
+    match age > i64::from(options.max_age) * 3600 {
+        true => notes.bad("age", text),
+        false => notes.good("age", text),
+    }
+}
+
+/// Whether the next backup fits, if it is as large as the last one.
+fn space(
+    shelf: &Shelf,
+    listing: &Listing,
+    told: &info::Database,
+    context: &Context,
+    notes: &mut Notes,
+) {
+    let last = shelves::last_good(listing).filter(|i| shelves::is_full(listing, *i));
+    let expected = last.and(told.last_good_stored_bytes);
+    let each = expected.map(|n| n / shelf.target.directories.len() as u64);
+    for dir in &shelf.target.directories {
+        let free = context.storage.dir(dir).and_then(|d| d.free_bytes());
+        match (free, each) {
+            (Err(e), _) => notes.bad("space", format!("{}: {e}", dir.display())),
+            (Ok(free), Some(each)) if free < each => notes.bad(
+                "space",
+                format!(
+                    "{} has {} free, the last backup took {}",
+                    dir.display(),
+                    bytes(free),
+                    bytes(each)
+                ),
+            ),
+            (Ok(free), Some(each)) if free < each.saturating_mul(3) => notes.look(
+                "space",
+                format!("{} has {} free", dir.display(), bytes(free)),
+            ),
+            (Ok(free), _) => notes.good(
+                "space",
+                format!("{} has {} free", dir.display(), bytes(free)),
+            ),
+        }
+    }
+    if listing
+        .sets
+        .iter()
+        .any(|s| matches!(s.state, State::Writing { .. }))
+    {
+        notes.good("backup", "one is being written now");
+    }
+}
+
+fn postgres(
+    server: &Options,
+    shelf: Option<&Shelf>,
+    options: &Check,
+    context: &Context,
+    notes: &mut Notes,
+) {
+    let told = |e: longshore_pg::client::Error| {
+        let failure = Failure::of(Exit::Source, &e, None, e.hint());
+        self::told(&failure)
+    };
+    let connected = Connection::open(&*context.storage, server, Mode::Sql);
+    let mut connection = match connected {
+        Ok(connection) => connection,
+        Err(e) => return notes.bad("source", told(e)),
+    };
+    let facts = "SELECT current_setting('server_version'), current_setting('wal_level'), \
+                 current_setting('archive_mode'), pg_is_in_recovery()";
+    let answer = connection.query(facts).and_then(|rows| {
+        let text = |column| rows.text(0, column).map(str::to_owned);
+        Ok((text(0)?, text(1)?, text(2)?, rows.is_true(0, 3)?))
+    });
+    let (version, wal_level, archive_mode, standby) = match answer {
+        Ok(answer) => answer,
+        Err(e) => return notes.bad("source", told(e)),
+    };
+    let place = server.for_people();
+    notes.good("source", format!("{place}: PostgreSQL {version}"));
+    if wal_level == "minimal" {
+        notes.bad(
+            "source",
+            "wal_level is minimal: no online backup is possible",
+        );
+    }
+    if standby {
+        return notes.good("archive", "a standby: its primary archives");
+    }
+    if options.archive_wait == 0 {
+        return;
+    }
+    if archive_mode == "off" && shelf.is_none_or(|s| s.wal().is_ok_and(|w| w.is_none())) {
+        return notes.look(
+            "archive",
+            "the log is archived nowhere here: back to the moment of a backup, not to any moment",
+        );
+    }
+    let Some(shelf) = shelf else {
+        return;
+    };
+    match round_trip(&mut connection, shelf, options.archive_wait, context) {
+        Ok(text) => notes.good("archive", text),
+        Err(text) => notes.bad("archive", text),
+    }
+}
+
+/// Ends a segment of the log and waits until it has arrived.
+fn round_trip(
+    connection: &mut Connection,
+    shelf: &Shelf,
+    wait_s: u32,
+    context: &Context,
+) -> Result<String, String> {
+    // Something to switch away from, or nothing would be switched.
+    let sql = "SELECT pg_walfile_name(pg_create_restore_point('longshore check'))";
+    let rows = connection.query(sql).map_err(|e| e.to_string())?;
+    let name = rows.text(0, 0).map_err(|e| e.to_string())?.to_owned();
+    connection
+        .query("SELECT pg_switch_wal()")
+        .map_err(|e| e.to_string())?;
+    let segment: longshore_pg::SegmentName = name.parse()?;
+    let clock: &dyn Clock = &*context.clock;
+    let until = clock.now() + Duration::from_secs(wait_s.into());
+    loop {
+        let archive = shelf.wal().map_err(|e| e.to_string())?;
+        let runs = archive.map_or(Ok(Vec::new()), |a| a.runs());
+        let runs = runs.map_err(|e| e.to_string())?;
+        let holds =
+            |r: &longshore_repository::wal::Run| (r.span.first..=r.span.last).contains(&segment);
+        if runs.iter().any(holds) {
+            return Ok(format!("{name} arrived"));
+        }
+        if clock.now() >= until {
+            return Err(format!(
+                "{name} did not arrive at {} within {wait_s} s; archive_command, or `longshore wal receive`, is to bring it",
+                shelf.wal_path().display()
+            ));
+        }
+        clock.sleep(Duration::from_millis(250));
+    }
+}

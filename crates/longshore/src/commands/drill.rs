@@ -1,0 +1,234 @@
+//! `drill`: restores a backup to a scratch directory and proves that the database is sound.
+
+mod postgres;
+
+use std::path::{Path, PathBuf};
+
+use longshore_io::Dir;
+use longshore_media::MediaSet;
+use longshore_pipeline::{Report, Request, RestoreReport, SourceSpec, run as run_pipeline};
+use longshore_source::SourceKind;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::backup::wrong_report;
+use super::{Context, devices, limits, restore, tuning};
+use crate::failure::{Exit, Failure};
+use crate::options::Drill;
+use crate::output::{bytes, plain};
+use crate::progress::Watch;
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+pub struct Proof {
+    pub what: &'static str,
+    pub sound: bool,
+    pub text: String,
+}
+
+impl Proof {
+    pub fn of(what: &'static str, sound: bool, text: impl Into<String>) -> Proof {
+        let text = text.into();
+        Proof { what, sound, text }
+    }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    action: &'static str,
+    database: &'a str,
+    label: &'a str,
+    sound: bool,
+    proofs: &'a [Proof],
+    elapsed_s: f64,
+    restore: &'a RestoreReport,
+}
+
+/// A directory that goes when it is dropped, whatever came.
+pub struct Scratch<'a> {
+    context: &'a Context,
+    parent: std::sync::Arc<dyn Dir>,
+    name: PathBuf,
+    pub path: PathBuf,
+}
+
+impl<'a> Scratch<'a> {
+    fn new(context: &'a Context, work: Option<&Path>) -> Result<Scratch<'a>, Failure> {
+        let work = work.map_or_else(std::env::temp_dir, Path::to_owned);
+        let name = PathBuf::from(format!(
+            "longshore-drill-{:08x}",
+            Uuid::new_v4().as_fields().0
+        ));
+        let made = context.storage.canonical(&work).and_then(|work| {
+            let parent = context.storage.dir(&work)?;
+            parent.create_dir(&name)?;
+            Ok((parent, work.join(&name)))
+        });
+        let (parent, path) = made.map_err(|e| {
+            let mut failure = Failure::usage(
+                format!("cannot make a directory in {}", work.display()),
+                "name one that you may write to with --work",
+            );
+            failure.causes.push(e.to_string());
+            failure
+        })?;
+        Ok(Scratch {
+            context,
+            parent,
+            name,
+            path,
+        })
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        if let Err(e) = remove_tree(&*self.parent, &self.name) {
+            let path = self.path.display();
+            self.context
+                .output
+                .warn(&format!("{path} could not be removed: {e}"));
+        }
+    }
+}
+
+fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
+    let below = dir.dir(name)?;
+    for entry in below.list()? {
+        let entry = PathBuf::from(entry?);
+        match below.stat(&entry)?.kind {
+            longshore_io::FileKind::Dir => remove_tree(&*below, &entry)?,
+            _ => below.remove_file(&entry)?,
+        }
+    }
+    dir.remove_dir(name)
+}
+
+pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
+    let target = devices::target_of(context, options.target.as_deref(), &options.database)?;
+    let label = options.label.as_deref().filter(|l| *l != "latest");
+    let loan = devices::shelf(context, &target, &options.database)?.borrow(label)?;
+    let opened: Vec<_> = loan
+        .devices
+        .iter()
+        .map(|d| d.open(&context.storage))
+        .collect();
+    let header = MediaSet::open(&opened)?.set(0)?.header;
+    let clock = context.clock.clone();
+    let began = clock.now();
+    let scratch = Scratch::new(context, options.work.as_deref())?;
+    let data = scratch.path.join("data");
+    let house = context.house();
+    let mut request = restore::plain_request(loan.devices.clone(), data.clone());
+    request.tuning = tuning(&options.moving, &context.config.defaults);
+    request.limits = limits(&options.moving, &context.config.defaults);
+    let watch = Watch::new(context.output, clock.clone());
+    let result = run_pipeline(&house, &Request::Restore(request), &watch);
+    watch.end();
+    let Report::Restore(report) = result? else {
+        return Err(wrong_report());
+    };
+    let mut proofs = vec![Proof::of(
+        "restored",
+        true,
+        format!(
+            "{} files, {}, every checksum compared",
+            report.totals.files,
+            bytes(report.plain_bytes)
+        ),
+    )];
+    if report.damaged {
+        let text = "the set is marked: made from files that changed, or from damaged ones";
+        proofs.push(Proof::of("clean", false, text));
+    }
+    match header.source_kind {
+        kind if kind == SourceKind::Sqlite as u8 => proofs.push(sqlite(context, &data)),
+        kind if kind == SourceKind::Postgres as u8 => {
+            let bin_dir = options.bin_dir.as_deref();
+            let users = superusers(context, &options.database, &header.user);
+            let cancel = &house.cancel;
+            postgres::prove(
+                context,
+                &scratch,
+                &data,
+                bin_dir,
+                &users,
+                cancel,
+                &mut proofs,
+            )?;
+        }
+        _ => {}
+    }
+    let sound = proofs.iter().all(|p| p.sound);
+    let elapsed_s = (clock.now() - began).as_secs_f64();
+    let exit = match sound {
+        true if report.run.history_failed => Exit::Warnings,
+        true => Exit::Done,
+        false => Exit::No,
+    };
+    let mut text = String::new();
+    for proof in &proofs {
+        let mark = if proof.sound { "ok " } else { "BAD" };
+        text += &format!("  {mark}  {:<16}  {}\n", proof.what, plain(&proof.text));
+    }
+    let verdict = match sound {
+        true => "is good",
+        false => "is NOT GOOD",
+    };
+    let database = plain(&options.database);
+    text += &format!(
+        "backup {} of {database} {verdict} ({elapsed_s:.1} s)\n",
+        loan.label
+    );
+    context.output.say(&text);
+    context.output.json(
+        exit,
+        Answer {
+            action: "drill",
+            database: &options.database,
+            label: loan.label.as_str(),
+            sound,
+            proofs: &proofs,
+            elapsed_s,
+            restore: &report,
+        },
+    );
+    Ok(exit)
+}
+
+/// Opens the one database that a backup of SQLite holds, and lets SQLite look at all of it.
+fn sqlite(context: &Context, data: &Path) -> Proof {
+    let what = "integrity_check";
+    let first = context
+        .storage
+        .dir(data)
+        .and_then(|dir| dir.list()?.next().transpose());
+    let Ok(Some(name)) = first else {
+        return Proof::of(what, false, "nothing was restored");
+    };
+    let looked = rusqlite::Connection::open(data.join(name)).and_then(|db| {
+        db.query_row("PRAGMA integrity_check(10)", [], |row| {
+            row.get::<_, String>(0)
+        })
+    });
+    match looked {
+        Ok(said) => Proof::of(what, said == "ok", said),
+        Err(e) => Proof::of(what, false, e.to_string()),
+    }
+}
+
+/// Roles that may be the restored cluster's superuser, likeliest first.
+fn superusers(context: &Context, database: &str, who: &str) -> Vec<String> {
+    let configured = context.config.database.get(database);
+    let configured = configured.and_then(|d| super::source::configured(context, database, d).ok());
+    let mut users = Vec::new();
+    if let Some(SourceSpec::Postgres(server)) = configured {
+        users.push(server.user);
+    }
+    for user in ["postgres", who] {
+        if !user.is_empty() && !users.iter().any(|u| u == user) {
+            users.push(user.to_owned());
+        }
+    }
+    users
+}

@@ -1,0 +1,383 @@
+//! `info`: everything a target holds, for people, scripts and Prometheus.
+
+use longshore_repository::retention::decide;
+use longshore_repository::{Listing, Shelf};
+use serde::Serialize;
+
+use super::Context;
+use super::shelves::{self, Row, shelves, span};
+use crate::failure::{Exit, Failure};
+use crate::options::Info;
+use crate::output::{bytes, moment, plain};
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    databases: Vec<Database>,
+}
+
+/// One database at one target.
+#[derive(Serialize)]
+pub struct Database {
+    pub database: String,
+    pub target: String,
+    pub directories: Vec<String>,
+    pub url: Option<String>,
+    pub retention: Option<String>,
+    pub backups: Vec<Row>,
+    pub bytes: u64,
+    /// The newest that can be restored and holds exactly what the source held.
+    pub last_good: Option<String>,
+    pub last_good_finish_us: Option<i64>,
+    pub last_good_age_s: Option<i64>,
+    pub last_good_seconds: Option<f64>,
+    pub last_good_stored_bytes: Option<u64>,
+    pub wal: Option<Wal>,
+    pub strays: Vec<String>,
+    #[serde(skip)]
+    remarks: String,
+}
+
+/// A database's log.
+#[derive(Serialize)]
+pub struct Wal {
+    pub system: u64,
+    pub segment_bytes: u64,
+    pub runs: Vec<Span>,
+    pub segments: u64,
+    pub stored_bytes: u64,
+    /// Missing between the oldest restorable backup and the end.
+    pub gaps: Vec<String>,
+    /// Backups that lack the log that would make them consistent.
+    pub inconsistent: Vec<String>,
+    /// Why gaps could not be looked for.
+    pub error: Option<String>,
+}
+
+/// Segments in a row.
+#[derive(Serialize)]
+pub struct Span {
+    pub timeline: u32,
+    pub first: String,
+    pub last: String,
+    pub segments: u64,
+    pub stored_bytes: u64,
+}
+
+pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
+    let databases: Vec<Database> = shelves(context, &options.databases, options.target.as_deref())?
+        .iter()
+        .map(|shelf| {
+            let listing = shelf.list()?;
+            database(shelf, &listing, context)
+        })
+        .collect::<Result<_, Failure>>()?;
+    if options.prometheus {
+        context.output.raw(prometheus(&databases).as_bytes());
+        return Ok(Exit::Done);
+    }
+    let texts: Vec<String> = databases.iter().map(text).collect();
+    context.output.say(&texts.join("\n"));
+    let action = "info";
+    context
+        .output
+        .json(Exit::Done, Answer { action, databases });
+    Ok(Exit::Done)
+}
+
+/// What is known of a database at its target.
+pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<Database, Failure> {
+    let now_us = context.clock.wall_ns() / 1000;
+    let name = &shelf.database;
+    let retention = context.config.retention_of(name);
+    let decision = retention.map(|(_, r)| decide(&listing.facts(), &r.policy(), now_us));
+    let rows = shelves::rows(listing, decision.as_ref());
+    let good = shelves::last_good(listing).and_then(|i| Some((i, listing.sets[i].complete()?)));
+    let configured = context.config.database.get(name);
+    let remarks = shelves::remarks(listing, &rows);
+    let seconds = |from: i64, to: i64| to.saturating_sub(from).max(0) as f64 / 1e6;
+    Ok(Database {
+        database: name.clone(),
+        target: shelf.target.name.clone(),
+        directories: shelf
+            .target
+            .directories
+            .iter()
+            .map(|d| d.display().to_string())
+            .collect(),
+        url: configured.map(|d| without_password(&d.url)),
+        retention: retention.map(|(name, _)| name.to_owned()),
+        bytes: rows.iter().map(|r| r.bytes).sum(),
+        last_good: good.map(|(i, _)| listing.sets[i].label.to_string()),
+        last_good_finish_us: good.map(|(_, c)| c.trailer.finish_us),
+        last_good_age_s: good.map(|(_, c)| now_us.saturating_sub(c.trailer.finish_us) / 1_000_000),
+        last_good_seconds: good.map(|(_, c)| seconds(c.header.start_us, c.trailer.finish_us)),
+        last_good_stored_bytes: good.map(|(_, c)| c.stored_bytes),
+        wal: wal(shelf, listing)?,
+        strays: listing
+            .strays
+            .iter()
+            .map(|s| s.display().to_string())
+            .collect(),
+        backups: rows,
+        remarks,
+    })
+}
+
+/// A connection string as it may be shown.
+pub fn without_password(url: &str) -> String {
+    // scheme://user:password@host/...
+    let masked = url.split_once("://").and_then(|(scheme, rest)| {
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (login, host) = authority.rsplit_once('@')?;
+        let (user, _) = login.split_once(':')?;
+        Some(format!("{scheme}://{user}:***@{host}{path}"))
+    });
+    let url = masked.unwrap_or_else(|| url.to_owned());
+    // ?password=... and key=value pairs
+    match url.find("password=") {
+        Some(at) => {
+            let start = at + "password=".len();
+            let rest = &url[start..];
+            let quoted = rest.starts_with('\'');
+            let end = match quoted {
+                true => rest[1..].find('\'').map_or(rest.len(), |n| n + 2),
+                false => rest.find(['&', ' ']).unwrap_or(rest.len()),
+            };
+            format!("{}***{}", &url[..start], &rest[end..])
+        }
+        None => url,
+    }
+}
+
+fn wal(shelf: &Shelf, listing: &Listing) -> Result<Option<Wal>, Failure> {
+    let Some(archive) = shelf.wal()? else {
+        return Ok(None);
+    };
+    let Some(identity) = archive.identity() else {
+        return Ok(None);
+    };
+    let runs = archive.runs().map_err(longshore_repository::Error::from)?;
+    let mut wal = Wal {
+        system: identity.system,
+        segment_bytes: identity.segment_size.bytes(),
+        segments: runs.iter().map(|r| r.span.segments).sum(),
+        stored_bytes: runs.iter().map(|r| r.stored_bytes).sum(),
+        runs: runs
+            .iter()
+            .map(|r| Span {
+                timeline: r.span.first.timeline.number(),
+                first: r.span.first.to_string(),
+                last: r.span.last.to_string(),
+                segments: r.span.segments,
+                stored_bytes: r.stored_bytes,
+            })
+            .collect(),
+        gaps: Vec::new(),
+        inconsistent: Vec::new(),
+        error: None,
+    };
+    let mut oldest = true;
+    for set in &listing.sets {
+        let (facts, Some(complete)) = (set.facts(), set.complete()) else {
+            continue;
+        };
+        let Some(log) = facts.log.filter(|l| l.system == identity.system) else {
+            continue;
+        };
+        match archive.replay(&log) {
+            Ok(Some(replay)) => {
+                if !complete.trailer.log.included && !replay.missing_to_consistency.is_empty() {
+                    wal.inconsistent.push(set.label.to_string());
+                }
+                if oldest {
+                    wal.gaps = replay.missing_to_end.iter().map(span).collect();
+                }
+            }
+            Ok(None) => {}
+            Err(e) => wal.error = Some(e.to_string()),
+        }
+        oldest = false;
+    }
+    Ok(Some(wal))
+}
+
+fn text(d: &Database) -> String {
+    let mut text = format!("{} at target {}", plain(&d.database), d.target);
+    if let Some(url) = &d.url {
+        text += &format!("  ({})", plain(url));
+    }
+    text.push('\n');
+    if d.backups.is_empty() {
+        text += "no backup\n";
+    } else {
+        text += &shelves::table(&d.backups).to_string();
+    }
+    text += &d.remarks;
+    text += &match (&d.last_good, d.last_good_finish_us, d.last_good_age_s) {
+        (Some(label), Some(finish), Some(age)) => format!(
+            "last good backup  {label}, finished {} UTC, {} ago\n",
+            moment(finish),
+            age_text(age)
+        ),
+        _ => "last good backup  none\n".to_owned(),
+    };
+    text += &format!(
+        "in all            {} backups, {}\n",
+        d.backups.len(),
+        bytes(d.bytes)
+    );
+    if let Some(wal) = &d.wal {
+        text += &format!(
+            "log               {} segments, {}, of cluster {}\n",
+            wal.segments,
+            bytes(wal.stored_bytes),
+            wal.system
+        );
+        for run in &wal.runs {
+            text += &format!(
+                "  timeline {}: {} to {}\n",
+                run.timeline, run.first, run.last
+            );
+        }
+        for gap in &wal.gaps {
+            text += &format!("  GAP: {gap} is missing\n");
+        }
+        for label in &wal.inconsistent {
+            text += &format!("  {label} lacks log that it needs to become consistent\n");
+        }
+        if let Some(error) = &wal.error {
+            text += &format!("  gaps could not be looked for: {}\n", plain(error));
+        }
+    }
+    text += &match &d.retention {
+        Some(name) => format!("retention         {name}\n"),
+        None => "retention         none: nothing is ever removed\n".to_owned(),
+    };
+    text
+}
+
+/// The two largest units of a time: `3 d 4 h`.
+pub fn age_text(seconds: i64) -> String {
+    let parts = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let mut rest = seconds.max(0);
+    let mut text = Vec::new();
+    for (unit, name) in parts {
+        if rest >= unit || (unit == 1 && text.is_empty()) {
+            text.push(format!("{} {name}", rest / unit));
+            rest %= unit;
+        } else if !text.is_empty() {
+            break;
+        }
+    }
+    text.truncate(2);
+    text.join(" ")
+}
+
+/// A metric's name, what it says, and its value for a database.
+type Metric = (&'static str, &'static str, fn(&Database) -> Option<f64>);
+
+const METRICS: &[Metric] = &[
+    (
+        "last_good_backup_timestamp_seconds",
+        "When the newest restorable, clean backup was finished.",
+        |d| Some(d.last_good_finish_us? as f64 / 1e6),
+    ),
+    (
+        "last_good_backup_age_seconds",
+        "How long ago that was when this was written.",
+        |d| Some(d.last_good_age_s? as f64),
+    ),
+    (
+        "last_good_backup_duration_seconds",
+        "How long it took.",
+        |d| d.last_good_seconds,
+    ),
+    (
+        "last_good_backup_stored_bytes",
+        "Bytes of its stripes.",
+        |d| Some(d.last_good_stored_bytes? as f64),
+    ),
+    ("backups", "Backups of any state.", |d| {
+        Some(d.backups.len() as f64)
+    }),
+    ("backups_restorable", "Backups that can be restored.", |d| {
+        Some(d.backups.iter().filter(|b| b.restorable).count() as f64)
+    }),
+    ("stored_bytes", "Bytes of all backups.", |d| {
+        Some(d.bytes as f64)
+    }),
+    ("wal_segments", "Log segments in the archive.", |d| {
+        Some(d.wal.as_ref()?.segments as f64)
+    }),
+    ("wal_stored_bytes", "Bytes of the archived log.", |d| {
+        Some(d.wal.as_ref()?.stored_bytes as f64)
+    }),
+    (
+        "wal_gaps",
+        "Places where log is missing between the oldest backup and the end.",
+        |d| Some(d.wal.as_ref()?.gaps.len() as f64),
+    ),
+];
+
+fn prometheus(databases: &[Database]) -> String {
+    let mut text = String::new();
+    for (name, help, value) in METRICS {
+        let lines: Vec<String> = databases
+            .iter()
+            .filter_map(|d| {
+                let labels = format!(
+                    "database=\"{}\",target=\"{}\"",
+                    escaped(&d.database),
+                    escaped(&d.target)
+                );
+                Some(format!("longshore_{name}{{{labels}}} {}\n", value(d)?))
+            })
+            .collect();
+        if !lines.is_empty() {
+            text += &format!("# HELP longshore_{name} {help}\n# TYPE longshore_{name} gauge\n");
+            text += &lines.concat();
+        }
+    }
+    text
+}
+
+/// A label's value in Prometheus' text format.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (url, shown) in [
+            ("postgres://u:secret@h/d", "postgres://u:***@h/d"),
+            ("postgres://u:a@b@h:5432", "postgres://u:***@h:5432"),
+            (
+                "postgres://u@h/d?password=x&a=b",
+                "postgres://u@h/d?password=***&a=b",
+            ),
+            ("host=h password='a b' user=u", "host=h password=*** user=u"),
+            ("host=h password=x", "host=h password=***"),
+            ("sqlite:/srv/a@b:c.db", "sqlite:/srv/a@b:c.db"),
+            ("postgres:///d?host=/run", "postgres:///d?host=/run"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+
+    #[test]
+    fn ages_have_two_units() {
+        assert_eq!(age_text(0), "0 s");
+        assert_eq!(age_text(61), "1 min 1 s");
+        assert_eq!(age_text(3600), "1 h");
+        assert_eq!(age_text(90_061), "1 d 1 h");
+        assert_eq!(age_text(-5), "0 s");
+    }
+}

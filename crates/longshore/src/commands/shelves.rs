@@ -1,0 +1,242 @@
+//! What several commands tell of a database at a target.
+
+use longshore_pipeline::ratio;
+use longshore_repository::chain::chain;
+use longshore_repository::lease::Holder;
+use longshore_repository::retention::{Decision, Keep, Remove, Verdict};
+use longshore_repository::wal::Span;
+use longshore_repository::{Kind, Listing, Shelf};
+use serde::Serialize;
+
+use super::{Context, devices};
+use crate::failure::Failure;
+use crate::output::{Table, bytes, moment, plain};
+
+/// The databases that a command is about, each with what its target holds of it. Without names: all that are
+/// configured and have a target, or with a target all that lie there.
+pub fn shelves(
+    context: &Context,
+    names: &[String],
+    target: Option<&str>,
+) -> Result<Vec<Shelf>, Failure> {
+    let names: Vec<String> = match (names, target) {
+        ([], Some(target)) => devices::target(context, target)?.databases(&*context.storage)?,
+        ([], None) => {
+            let config = &context.config;
+            let has_target = |name: &&String| config.target_of(name).is_some();
+            config.database.keys().filter(has_target).cloned().collect()
+        }
+        (names, _) => names.to_vec(),
+    };
+    if names.is_empty() && target.is_none() {
+        return Err(Failure::usage(
+            "no configured database has a target",
+            "name a database and --target, or configure [database.NAME] with a `target`",
+        ));
+    }
+    let shelf =
+        |name: &String| devices::shelf(context, &devices::target_of(context, target, name)?, name);
+    names.iter().map(shelf).collect()
+}
+
+/// One backup.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    pub label: String,
+    pub set: Option<String>,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// One word.
+    pub state: &'static str,
+    /// The whole truth.
+    pub detail: String,
+    pub restorable: bool,
+    pub begun_us: i64,
+    pub finish_us: Option<i64>,
+    pub plain_bytes: Option<u64>,
+    pub stored_bytes: Option<u64>,
+    pub bytes: u64,
+    pub ratio: Option<f64>,
+    pub algorithm: Option<String>,
+    /// Labels of the chain below, parent first.
+    pub needs: Vec<String>,
+    pub used_by: Vec<String>,
+    pub log: Option<LogRow>,
+    /// What the retention says; `None` where there is none.
+    pub retention: Option<String>,
+}
+
+/// The log that a backup needs.
+#[derive(Debug, Serialize)]
+pub struct LogRow {
+    pub system: u64,
+    pub timeline: u32,
+    pub first: String,
+    pub last: String,
+    pub included: bool,
+}
+
+pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
+    let facts = listing.facts();
+    let row = |(i, set): (usize, &longshore_repository::Listed)| {
+        let complete = set.complete();
+        let links = facts[i].is_whole().then(|| chain(&facts, i));
+        let broken = match &links {
+            Some(Err(broken)) => Some(broken.to_string()),
+            _ => None,
+        };
+        let needs = match &links {
+            Some(Ok(links)) => links[1..]
+                .iter()
+                .map(|l| facts[*l].label.to_string())
+                .collect(),
+            _ => Vec::new(),
+        };
+        let sizes = complete.map(|c| (c.trailer.plain_bytes_total, c.stored_bytes));
+        Row {
+            label: set.label.to_string(),
+            set: facts[i].id.map(|id| id.to_string()),
+            kind: facts[i].kind.text(),
+            state: match broken {
+                Some(_) => "BROKEN",
+                None => set.state.word(),
+            },
+            restorable: matches!(links, Some(Ok(_))),
+            detail: broken.unwrap_or_else(|| set.state.text()),
+            begun_us: facts[i].start_us,
+            finish_us: complete.map(|c| c.trailer.finish_us),
+            plain_bytes: sizes.map(|s| s.0),
+            stored_bytes: sizes.map(|s| s.1),
+            bytes: set.bytes,
+            ratio: sizes.map(|(p, s)| ratio(p, s)),
+            algorithm: complete.map(|c| c.header.algorithm.to_string()),
+            needs,
+            used_by: set.readers.iter().map(Holder::text).collect(),
+            log: complete.and_then(|c| {
+                let range = facts[i].log?;
+                Some(LogRow {
+                    system: range.system,
+                    timeline: range.first_timeline,
+                    first: longshore_pg::Lsn(range.first_lsn).to_string(),
+                    last: longshore_pg::Lsn(range.last_lsn).to_string(),
+                    included: c.trailer.log.included,
+                })
+            }),
+            retention: decision.map(|d| verdict(&d.verdicts[i])),
+        }
+    };
+    listing.sets.iter().enumerate().map(row).collect()
+}
+
+/// A table of backups, oldest first.
+pub fn table(rows: &[Row]) -> Table {
+    let with_retention = rows.iter().any(|r| r.retention.is_some());
+    let mut heads = vec![
+        "label",
+        "finished (UTC)",
+        "type",
+        "in",
+        "out",
+        "ratio",
+        "state",
+    ];
+    if with_retention {
+        heads.push("retention");
+    }
+    let mut table = Table::new(&heads);
+    for r in rows {
+        let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let mut cells = vec![
+            r.label.clone(),
+            or(r.finish_us.map(moment)),
+            r.kind.to_owned(),
+            or(r.plain_bytes.map(bytes)),
+            bytes(r.bytes),
+            or(r.ratio.map(|r| format!("{r:.2}"))),
+            r.state.to_owned(),
+        ];
+        if with_retention {
+            cells.push(r.retention.clone().unwrap_or_default());
+        }
+        table.row(cells);
+    }
+    table
+}
+
+/// Lines about what is not simply complete.
+pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
+    let mut text = String::new();
+    for r in rows.iter().filter(|r| r.state != "complete") {
+        text += &format!("  {}: {}\n", r.label, plain(&r.detail));
+    }
+    for r in rows.iter().filter(|r| !r.used_by.is_empty()) {
+        text += &format!(
+            "  {} is in use: {}\n",
+            r.label,
+            plain(&r.used_by.join("; "))
+        );
+    }
+    for stray in &listing.strays {
+        let stray = plain(&stray.display().to_string());
+        text += &format!("  {stray} has no meaning here and is left alone\n");
+    }
+    text
+}
+
+/// What a rule says of a backup, for people.
+pub fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Keep(why) => format!("stays: {}", keep(why)),
+        Verdict::Remove(why) => format!("goes: {}", remove(*why)),
+    }
+}
+
+fn keep(why: &Keep) -> String {
+    match why {
+        Keep::NoRule => "no rule lets anything go".into(),
+        Keep::NothingWhole => "no full backup is whole, so nothing goes".into(),
+        Keep::Count(n) => format!("full backup number {n}"),
+        Keep::Recent => "within the days to be kept".into(),
+        Keep::Base => "base of the oldest day to be kept".into(),
+        Keep::NeededBy(label) => format!("needed by {label}"),
+        Keep::OfKept(label) => format!("belongs to {label}"),
+        Keep::LastGood => "the newest that is whole and clean".into(),
+        Keep::Unexpired => "its own expiry date has not come".into(),
+        Keep::InUse => "in use".into(),
+        Keep::BeingWritten => "being written".into(),
+        Keep::NotOurs => "not to be judged".into(),
+        Keep::Recoverable => "not older than what is kept".into(),
+    }
+}
+
+fn remove(why: Remove) -> &'static str {
+    match why {
+        Remove::Surplus => "no rule keeps it",
+        Remove::Abandoned => "it was never completed",
+        Remove::Broken => "it cannot be restored",
+        Remove::Begun => "its removal had begun",
+    }
+}
+
+/// `000000010000000000000003 to 000000010000000000000007 (5)`.
+pub fn span(span: &Span) -> String {
+    match span.segments {
+        1 => span.first.to_string(),
+        n => format!("{} to {} ({n})", span.first, span.last),
+    }
+}
+
+/// The newest backup that can be restored and holds exactly what the source held.
+pub fn last_good(listing: &Listing) -> Option<usize> {
+    let facts = listing.facts();
+    let good = |i: &usize| {
+        chain(&facts, *i).is_ok_and(|links| links.into_iter().all(|l| facts[l].is_clean()))
+    };
+    let order = |i: &usize| facts[*i].finish_us;
+    (0..facts.len()).filter(good).max_by_key(order)
+}
+
+/// Whether a backup is a full one.
+pub fn is_full(listing: &Listing, index: usize) -> bool {
+    listing.sets[index].facts().kind == Kind::Full
+}

@@ -1,0 +1,165 @@
+//! `expire`, `info`, `check` and `drill`: what lies at targets.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Moving;
+
+const TEACH_EXPIRE: &str = "\
+Examples:
+  longshore expire sales --dry-run
+      what would go, and why everything else stays
+  longshore expire
+      every configured database, by its own retention
+  longshore expire sales --keep-full 3
+      by another rule, this once
+
+Not for: making room in a hurry: it removes only what the retention lets go. What is whole, clean and the newest,
+what is needed by anything kept, what is in use and what is being written never goes.";
+
+/// Removes backups, and log, that the retention lets go.
+///
+/// The rules are the database's [retention.NAME] in the configuration, or the options here. Without a rule nothing goes.
+/// Whole backups are removed, with all their stripes; a differential stays as long as its full backup, and the log as
+/// long as a kept backup needs it. Each backup loses its name first, so that an interruption leaves nothing that looks
+/// like one. docs/repository.md has the rules in full.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_EXPIRE)]
+pub struct Expire {
+    /// Databases of the configuration; the default is all of them that have a target and a retention.
+    #[arg(value_name = "DATABASE")]
+    pub databases: Vec<String>,
+
+    /// The target; the default is the one configured for each database.
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+
+    /// Say what would go, and remove nothing.
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+
+    #[command(flatten)]
+    pub rules: Rules,
+}
+
+/// The rules of a retention.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Rules, instead of the configured ones")]
+pub struct Rules {
+    /// Keep the newest N full backups.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep_full: Option<u32>,
+
+    /// Keep what is needed to go back to any moment of the last N days.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep_days: Option<u32>,
+
+    /// Keep log without gaps for the newest N full backups only; the default is for all that are kept.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep_wal: Option<u32>,
+}
+
+const TEACH_INFO: &str = "\
+Examples:
+  longshore info
+      every configured database
+  longshore info sales --json
+      one, for a script
+  longshore info --prometheus > /var/lib/node_exporter/longshore.prom
+      for the textfile collector
+
+Not for: proving that backups can be restored; `longshore verify` reads them, `longshore drill` restores one.";
+
+/// Shows what targets hold: backups, chains, sizes, log and its gaps, what the retention will do.
+///
+/// Everything is read from the media and the archive, not from the history. Only headers are read.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_INFO)]
+pub struct Info {
+    /// Databases; the default is all configured ones, or with --target all that lie there.
+    #[arg(value_name = "DATABASE")]
+    pub databases: Vec<String>,
+
+    /// The target; the default is the one configured for each database.
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+
+    /// Print metrics in Prometheus' text format.
+    #[arg(long, conflicts_with = "json")]
+    pub prometheus: bool,
+}
+
+const TEACH_CHECK: &str = "\
+Examples:
+  longshore check
+      every configured database; for a monitor: exit code 0, 1 or 5
+  longshore check sales --max-age 26
+
+Not for: reading backups; `longshore verify` does. It changes nothing, but for one log switch on a PostgreSQL server.";
+
+/// Looks whether the next backup and the next restore would work.
+///
+/// Configuration, target directories and their free space, whether the source can be reached, the newest backup's age and
+/// state, chains, gaps in the log; for PostgreSQL also whether a log segment arrives in the archive. Exit code 0: all is
+/// well. 5: something to look at. 1: something is wrong.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_CHECK)]
+pub struct Check {
+    /// Databases of the configuration; the default is all of them.
+    #[arg(value_name = "DATABASE")]
+    pub databases: Vec<String>,
+
+    /// The oldest that the newest good backup may be, in hours.
+    ///
+    /// 26 is a day and two hours for a nightly backup that takes its time.
+    #[arg(long, value_name = "HOURS", default_value_t = 26)]
+    pub max_age: u32,
+
+    /// How long to wait for a log segment to arrive in the archive, in seconds; 0 leaves that out.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub archive_wait: u32,
+}
+
+const TEACH_DRILL: &str = "\
+Examples:
+  longshore drill sales
+      the latest backup
+  longshore drill sales --label 20270131T020000Z-full-1a2b3c4d --work /mnt/scratch
+
+Not for: keeping the restored copy: it is removed in the end, whatever comes. Use `longshore restore`.";
+
+/// Restores a backup to a scratch directory, checks that the database is sound, and removes it.
+///
+/// A SQLite database is opened and checked (PRAGMA integrity_check). A PostgreSQL cluster is started as a private server,
+/// without network and without archiving, recovered to consistency, checked with pg_amcheck, stopped, and its page
+/// checksums are checked. Files are compared with their checksums while they are restored. Exit code 0: the backup is
+/// good. 1: it is not.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_DRILL)]
+pub struct Drill {
+    /// The database.
+    #[arg(value_name = "DATABASE")]
+    pub database: String,
+
+    /// The target; the default is the one configured for the database.
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+
+    /// Which backup: a label that `longshore list` shows, or `latest` (the default).
+    #[arg(long, value_name = "LABEL")]
+    pub label: Option<String>,
+
+    /// Where the scratch directory is made; needs room for the whole database.
+    ///
+    /// The default is the system's directory for temporary files.
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+
+    /// Where PostgreSQL's programs are; the default is found by the backup's major version.
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    pub bin_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub moving: Moving,
+}

@@ -1,0 +1,427 @@
+//! Targets as people use them: backup and restore by name, expire, info, check, drill.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::stage::{Ran, Stage, damage, rows};
+
+/// A database `sales` and a tree `docs`, a target of two directories, a retention of two full backups.
+fn configured() -> Stage {
+    let stage = Stage::new();
+    stage.database("app.db", 2);
+    stage.write("tree/a/b", b"content");
+    for dir in ["disk1", "disk2"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let path = |name: &str| stage.path(name).display().to_string();
+    let text = format!(
+        "[database.sales]\nurl = \"sqlite:{}\"\n[database.docs]\nurl = \"files:{}\"\n\
+         [target.nightly]\ndirectories = [\"{}\", \"{}\"]\n[retention.two]\nkeep_full = 2\n\
+         [defaults]\nalgorithm = \"LZ4\"\ntarget = \"nightly\"\nretention = \"two\"\n",
+        path("app.db"),
+        path("tree"),
+        path("disk1"),
+        path("disk2"),
+    );
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    stage
+}
+
+fn labels(stage: &Stage, database: &str) -> Vec<String> {
+    stage.names(format!("disk1/{database}"))
+}
+
+fn stripe(stage: &Stage, directory: u32, label: &str) -> PathBuf {
+    stage.path(format!(
+        "disk{directory}/sales/{label}/family-{directory}.bak"
+    ))
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+#[test]
+fn a_configured_database_goes_out_and_comes_back_by_its_name_alone() {
+    let stage = configured();
+    stage.line("backup sales --verify").exits(0).says("LZ4");
+    stage.line("backup docs").exits(0);
+    let label = &labels(&stage, "sales")[0];
+    assert!(stripe(&stage, 1, label).exists() && stripe(&stage, 2, label).exists());
+    // Nothing but stripes is left: no lease, no temporary.
+    assert_eq!(
+        stage.names(format!("disk1/sales/{label}")),
+        ["family-1.bak"]
+    );
+    stage.line("restore --database sales --to out").exits(0);
+    assert_eq!(rows(&stage.path("out/app.db")).len(), 2048);
+    stage
+        .line("verify --database sales --label latest")
+        .exits(0);
+    let by_label = format!("restore --database sales --target nightly --label {label} --to out2");
+    stage.line(&by_label).exits(0);
+    stage
+        .line("list --target nightly")
+        .exits(0)
+        .says("sales at")
+        .says("docs at");
+    stage
+        .line(&format!("list --database sales --label {label}"))
+        .exits(0)
+        .says("family 2");
+    stage
+        .line("list --database docs --files")
+        .exits(0)
+        .says("a/b");
+    assert_eq!(
+        stage.names(format!("disk1/sales/{label}")),
+        ["family-1.bak"]
+    );
+}
+
+#[test]
+fn a_failed_or_refused_backup_leaves_nothing_at_the_target() {
+    let stage = configured();
+    std::fs::remove_file(stage.path("app.db")).unwrap();
+    stage.line("backup sales").exits(3);
+    stage.line("backup docs --append").exits(2);
+    stage
+        .line("backup docs --database ../x")
+        .exits(2)
+        .says("directory");
+    stage.line("backup docs --database .x").exits(2);
+    for dir in ["disk1", "disk2"] {
+        for database in stage.names(dir) {
+            assert_eq!(
+                stage.names(format!("{dir}/{database}")),
+                Vec::<String>::new()
+            );
+        }
+    }
+}
+
+#[test]
+fn expire_keeps_what_the_retention_says_and_shows_it_before() {
+    let stage = configured();
+    for _ in 0..4 {
+        stage.line("backup sales").exits(0);
+    }
+    stage.line("backup docs").exits(0);
+    let before = labels(&stage, "sales");
+    let dry = stage.line("expire sales --dry-run --json").exits(0);
+    let dry = json(&dry);
+    assert_eq!(dry["databases"][0]["removed"], 2);
+    assert_eq!(
+        dry["databases"][0]["backups"][0]["fate"],
+        "would_be_removed"
+    );
+    assert_eq!(labels(&stage, "sales"), before);
+    stage
+        .line("expire")
+        .exits(0)
+        .says("2 backups")
+        .says("full backup number 2");
+    // Labels of one second are ordered by chance; the media tell which was first.
+    let left = labels(&stage, "sales");
+    assert_eq!(left.len(), 2);
+    assert_eq!(left, stage.names("disk2/sales"));
+    assert_eq!(labels(&stage, "docs").len(), 1);
+    stage.line("restore --database sales --to out").exits(0);
+    stage.line("expire sales --keep-full 1").exits(0);
+    assert_eq!(labels(&stage, "sales").len(), 1);
+    stage
+        .line("expire sales --keep-full 1")
+        .exits(0)
+        .says("0 backups");
+}
+
+#[test]
+fn expire_refuses_what_would_be_a_guess() {
+    let stage = configured();
+    stage.line("backup docs").exits(0);
+    for (line, code) in [
+        ("expire nobody", 0),
+        ("expire docs --keep-full 0", 2),
+        ("expire docs --target nowhere", 2),
+        ("--config /dev/null expire", 2),
+        ("--config /dev/null expire docs", 2),
+        ("--config /dev/null expire docs --keep-full 1", 2),
+    ] {
+        stage.line(line).exits(code);
+    }
+    let plain = format!(
+        "[target.t]\ndirectories = [\"{}\"]\n",
+        stage.path("disk1").display()
+    );
+    stage.write("plain.toml", plain.as_bytes());
+    stage
+        .line("--config plain.toml expire docs --target t")
+        .exits(2)
+        .says("no retention is configured for docs");
+    // One of two directories: the set is not whole there, and nothing goes.
+    stage
+        .line("--config plain.toml expire docs --target t --keep-full 1")
+        .exits(5)
+        .says("no backup that could be restored");
+    assert_eq!(labels(&stage, "docs").len(), 1);
+    std::fs::rename(stage.path("disk2"), stage.path("away")).unwrap();
+    stage
+        .line("expire docs")
+        .exits(4)
+        .says("disk2")
+        .says("mounted");
+    assert_eq!(labels(&stage, "docs").len(), 1);
+}
+
+#[test]
+fn info_tells_states_sizes_and_the_outlook() {
+    let stage = configured();
+    for _ in 0..3 {
+        stage.line("backup sales").exits(0);
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+    let labels = labels(&stage, "sales");
+    std::fs::remove_file(stripe(&stage, 2, &labels[1])).unwrap();
+    stage.write("disk1/sales/notes", b"mine");
+    let told = stage.line("info sales").exits(0);
+    for part in [
+        "MISSING",
+        "family 2 of 2 is missing",
+        "notes has no meaning",
+        "last good backup",
+        "two",
+    ] {
+        assert!(told.out.contains(part), "{part}: {}", told.out);
+    }
+    let told = json(&stage.line("info --json").exits(0));
+    let sales = told["databases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|d| d["database"] == "sales");
+    let sales = sales.unwrap();
+    assert_eq!(sales["backups"].as_array().unwrap().len(), 3);
+    assert_eq!(sales["last_good"], labels[2].as_str());
+    assert_eq!(sales["backups"][1]["restorable"], false);
+    assert!(sales["backups"][0]["plain_bytes"].as_u64().unwrap() > 1 << 20);
+    let metrics = stage.line("info sales --prometheus").exits(0).out;
+    let labels = "{database=\"sales\",target=\"nightly\"}";
+    assert!(
+        metrics.contains(&format!("longshore_backups{labels} 3\n")),
+        "{metrics}"
+    );
+    assert!(metrics.contains(&format!("longshore_backups_restorable{labels} 2\n")));
+    for line in metrics.lines().filter(|l| !l.starts_with('#')) {
+        let (_, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+    }
+    stage.line("info nobody").exits(0).says("no backup");
+    stage.line("info --target nowhere").exits(2);
+}
+
+#[test]
+fn check_answers_with_its_exit_code() {
+    let stage = configured();
+    stage
+        .line("check sales")
+        .exits(1)
+        .says("BAD")
+        .says("no backup that is whole");
+    stage.line("backup sales").exits(0);
+    stage.line("check sales").exits(0).says("ok ");
+    stage.line("check").exits(1).says("docs");
+    stage.line("backup docs").exits(0);
+    stage.line("check").exits(0);
+    let told = json(&stage.line("check --json").exits(0));
+    assert_eq!(told["databases"][0]["grade"], "good");
+    stage.line("check sales --max-age 0").exits(0);
+    stage.write("disk1/sales/notes", b"mine");
+    stage.line("check sales").exits(5).says("LOOK");
+    std::fs::remove_file(stage.path("disk1/sales/notes")).unwrap();
+    let label = &labels(&stage, "sales")[0];
+    let lost = stripe(&stage, 1, label);
+    let bytes = std::fs::read(&lost).unwrap();
+    std::fs::remove_file(&lost).unwrap();
+    stage
+        .line("check sales")
+        .exits(1)
+        .says("family 1 of 2 is missing");
+    std::fs::write(&lost, bytes).unwrap();
+    std::fs::rename(stage.path("app.db"), stage.path("gone.db")).unwrap();
+    stage.line("check sales").exits(1).says("app.db");
+    stage
+        .line("check nobody")
+        .exits(2)
+        .says("known databases are: docs, sales");
+    stage.line("--config /dev/null check").exits(2);
+}
+
+#[test]
+fn a_drill_proves_a_backup_or_finds_what_is_wrong_and_leaves_nothing() {
+    let stage = configured();
+    std::fs::create_dir(stage.path("work")).unwrap();
+    stage.line("backup sales").exits(0);
+    stage.line("backup docs").exits(0);
+    stage
+        .line("drill sales --work work")
+        .exits(0)
+        .says("integrity_check")
+        .says("is good");
+    let told = json(&stage.line("drill docs --work work --json").exits(0));
+    assert_eq!(
+        (&told["sound"], &told["action"]),
+        (&Value::Bool(true), &"drill".into())
+    );
+    assert_eq!(stage.names("work"), Vec::<String>::new());
+    // The restores of drills are in the history.
+    stage
+        .line("history --restores")
+        .exits(0)
+        .says("longshore-drill");
+    // A database that was unsound before it was backed up.
+    let mut bytes = std::fs::read(stage.path("app.db")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 4096].fill(0x55);
+    stage.write("app.db", &bytes);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.line("backup sales").exits(0);
+    stage
+        .line("drill sales --work work")
+        .exits(1)
+        .says("NOT GOOD");
+    // Media that are damaged.
+    let newest = labels(&stage, "sales").pop().unwrap();
+    damage(&stripe(&stage, 1, &newest));
+    stage.line("drill sales --work work").exits(4).says("3189");
+    stage.line("drill nobody --work work").exits(4).says("3201");
+    stage.line("drill sales --work nowhere").exits(2);
+    assert_eq!(stage.names("work"), Vec::<String>::new());
+}
+
+#[test]
+fn config_check_says_what_it_means_and_never_a_password() {
+    let stage = configured();
+    stage
+        .line("config check")
+        .exits(0)
+        .says("each backup gets 2 stripes")
+        .says("an expire keeps the newest 2 full backups");
+    let secret = "[database.pg]\nurl = \"postgres://u:hunter2@h/d\"\npassword_env = \"PGSECRET\"\n";
+    stage.write("pg.toml", secret.as_bytes());
+    for command in [
+        "config check",
+        "config check --json",
+        "check --archive-wait 0",
+    ] {
+        let mut run = stage.command(&["--config", "pg.toml"]);
+        let output = run
+            .args(command.split(' '))
+            .env("PGSECRET", "hunter3")
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(!said.contains("hunter"), "{said}");
+    }
+    let ran = stage.line("--config pg.toml backup pg --to x.bak").exits(2);
+    assert!(ran.err.contains("PGSECRET is not set"), "{}", ran.err);
+    stage.write("bad.toml", b"[retention.x]\nkeep_dyas = 3\n");
+    let ran = stage.line("--config bad.toml config check").exits(2);
+    assert!(ran.err.contains("did you mean `keep_days`?"), "{}", ran.err);
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let stage = configured();
+    let mut run = stage.command(&["config", "check"]);
+    run.env("LONGSHORE_DATABASE_SALES_LEVEL", "7")
+        .env("LONGSHORE_RETENTION_TWO_KEEP_FULL", "9");
+    let said = String::from_utf8(run.output().unwrap().stdout).unwrap();
+    assert!(
+        said.contains("level 7") && said.contains("newest 9 full"),
+        "{said}"
+    );
+    let mut run = stage.command(&["config", "check"]);
+    let output = run
+        .env("LONGSHORE_TARGET_NIGHTLY_DIRECTORIE", "/x")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("did you mean `directories`?"), "{said}");
+}
+
+#[test]
+fn a_backup_that_runs_is_not_taken_for_rubbish() {
+    let stage = configured();
+    stage.write("tree/big", &vec![7; 6 << 20]);
+    for _ in 0..2 {
+        stage.line("backup docs").exits(0);
+    }
+    let mut run = stage.command(&["backup", "docs", "--max-rate", "4M"]);
+    let mut child = run.spawn().unwrap();
+    let began = std::time::Instant::now();
+    while labels(&stage, "docs").len() < 3 {
+        assert!(began.elapsed().as_secs() < 60, "it does not begin");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let told = stage.line("expire docs --keep-full 1").exits(0);
+    assert!(told.out.contains("being written"), "{}", told.out);
+    stage.line("list --database docs").exits(0).says("writing");
+    assert!(child.wait().unwrap().success());
+    stage.line("verify --database docs").exits(0);
+}
+
+/// Every unit in contrib/systemd asks for something that the program understands, and systemd understands the units.
+#[test]
+fn the_systemd_units_run_commands_that_exist() {
+    let stage = configured();
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd");
+    let mut units = 0;
+    let mut copies = Vec::new();
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if !name.contains("service") && !name.contains("timer") {
+            continue;
+        }
+        units += 1;
+        for line in text.lines().filter_map(|l| l.strip_prefix("ExecStart=")) {
+            let args = line.strip_prefix("/usr/local/bin/longshore ").unwrap();
+            let ran = stage.line(&format!(
+                "--config /dev/null {}",
+                args.replace("%i", "nobody")
+            ));
+            for refusal in [
+                "unexpected argument",
+                "unrecognized",
+                "required arguments",
+                "invalid value",
+            ] {
+                assert!(!ran.err.contains(refusal), "{name}: {}", ran.err);
+            }
+        }
+        // The program itself is not installed where the units look for it.
+        let copy = stage.write(
+            &name,
+            text.replace("/usr/local/bin/longshore", "/bin/true")
+                .as_bytes(),
+        );
+        copies.push(copy);
+    }
+    assert!(units >= 9, "{units}");
+    match std::process::Command::new("systemd-analyze")
+        .arg("verify")
+        .args(&copies)
+        .output()
+    {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let ours: Vec<_> = said.lines().filter(|l| l.contains("longshore")).collect();
+            assert!(ours.is_empty(), "{ours:?}");
+        }
+        Err(_) => eprintln!("systemd-analyze is not here: the units' form was not checked"),
+    }
+}

@@ -1,0 +1,237 @@
+//! Expiry of log: sets made by hand with places in a log, segments with headers as PostgreSQL writes them.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use common::*;
+use longshore_codec::{Algorithm, Level};
+use longshore_io::{HostClock, OpenHow, Via};
+use longshore_media::{
+    BackupDevice, BackupType, Disposition, LogEnd, LogStart, SetHeader, SetPlan, SetWriter, Totals,
+};
+use longshore_pg::wal::WalName;
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
+use longshore_repository::retention::Policy;
+use longshore_repository::wal::{Form, Outgoing, WalArchive};
+use longshore_repository::{Expired, Kind, LogFate, Shelf};
+use std::sync::Arc;
+use uuid::Uuid;
+
+const MIB: u64 = 1 << 20;
+
+/// A sealed set without content, of this cluster, that needs the log from `first` to `last` (in MiB).
+fn shelve_logged(shelf: &Shelf, day: i64, system: u64, first: u64, last: u64) -> Uuid {
+    let berth = shelf.begin(Kind::Full, day * 86_400_000_000).unwrap();
+    let storage = shelf.storage();
+    let devices: Vec<Arc<dyn BackupDevice>> =
+        berth.devices.iter().map(|d| d.open(&storage)).collect();
+    let set = Uuid::new_v4();
+    let header = SetHeader {
+        set,
+        position: 0,
+        start_us: day * 86_400_000_000,
+        source_kind: 3,
+        backup_type: BackupType::Database,
+        algorithm: Algorithm::Lz4,
+        level: Level::Low,
+        buffer_bytes: 65_536,
+        page_bytes: 8192,
+        copy_only: false,
+        parent: None,
+        log: LogStart {
+            system,
+            timeline: 1,
+            first_lsn: first * MIB,
+        },
+        expires_us: None,
+        time_zone: 0,
+        database: "db".into(),
+        name: String::new(),
+        description: String::new(),
+        machine: String::new(),
+        user: String::new(),
+        origin: String::new(),
+    };
+    let plan = SetPlan {
+        disposition: Disposition::New,
+        media_name: String::new(),
+        media_description: String::new(),
+        header,
+        via: Via::Cache,
+    };
+    let mut writer = SetWriter::begin(&devices, plan, 0).unwrap();
+    for family in &mut writer.families {
+        family.finish_data().unwrap();
+    }
+    let log = LogEnd {
+        timeline: 1,
+        last_lsn: last * MIB,
+        included: false,
+    };
+    writer
+        .seal(&Totals {
+            log,
+            ..Totals::default()
+        })
+        .unwrap();
+    set
+}
+
+/// Archives a segment of 1 MiB that begins at this MiB of the log.
+fn archive(shelf: &Shelf, system: u64, timeline: u32, at: u64) {
+    let size = SegmentSize::new(MIB).unwrap();
+    let timeline = Timeline::new(timeline).unwrap();
+    let name = SegmentName::holding(timeline, Lsn(at * MIB), size);
+    let mut bytes = vec![0; MIB as usize];
+    bytes[..2].copy_from_slice(&0xD110u16.to_le_bytes());
+    bytes[2..4].copy_from_slice(&2u16.to_le_bytes());
+    bytes[4..8].copy_from_slice(&timeline.number().to_le_bytes());
+    bytes[8..16].copy_from_slice(&(at * MIB).to_le_bytes());
+    bytes[24..32].copy_from_slice(&system.to_le_bytes());
+    bytes[32..36].copy_from_slice(&(MIB as u32).to_le_bytes());
+    bytes[36..40].copy_from_slice(&8192u32.to_le_bytes());
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join(name.to_string());
+    fs::write(&path, bytes).unwrap();
+    let storage = shelf.storage();
+    fs::create_dir_all(shelf.wal_path()).unwrap();
+    let wal = WalArchive::open(&*storage, &shelf.wal_path()).unwrap();
+    let file = storage
+        .dir(temp.path())
+        .unwrap()
+        .open(Path::new(&name.to_string()), OpenHow::Read)
+        .unwrap();
+    let out = Outgoing {
+        name: WalName::Segment(name),
+        path,
+        file,
+        system: Some(system),
+    };
+    let form = Form {
+        algorithm: Algorithm::Lz4,
+        level: Level::Low,
+        verify: false,
+    };
+    wal.push(&out, &form, &HostClock).unwrap();
+}
+
+fn expire(shelf: &Shelf, policy: Policy, dry: bool) -> Expired {
+    let never = AtomicBool::new(false);
+    shelf.expire(&policy, i64::MAX / 2, dry, &never).unwrap()
+}
+
+fn keep(full: u32, wal: Option<u32>) -> Policy {
+    Policy {
+        keep_full: Some(full),
+        keep_days: None,
+        keep_wal: wal,
+    }
+}
+
+/// The MiB at which each archived segment begins.
+fn segments(shelf: &Shelf) -> BTreeSet<u64> {
+    let size = SegmentSize::new(MIB).unwrap();
+    paths(&shelf.wal_path())
+        .iter()
+        .filter_map(|p: &PathBuf| p.file_stem()?.to_str()?.parse::<SegmentName>().ok())
+        .map(|n| n.start(size).0 / MIB)
+        .collect()
+}
+
+fn stage(archived: std::ops::Range<u64>) -> (tempfile::TempDir, Shelf) {
+    let temp = tempfile::tempdir().unwrap();
+    let shelf = shelf(&host(), &[temp.path()]);
+    for at in archived {
+        archive(&shelf, 7, 1, at);
+    }
+    (temp, shelf)
+}
+
+#[test]
+fn log_before_the_oldest_kept_backup_goes_with_the_backups_that_needed_it() {
+    let (_temp, shelf) = stage(1..12);
+    for (day, first, last) in [(1, 2, 3), (2, 5, 6), (3, 8, 9)] {
+        shelve_logged(&shelf, day, 7, first, last);
+    }
+    let removed = |e: &Expired| match e.log {
+        LogFate::Removed { files, .. } => files,
+        ref other => panic!("{other:?}"),
+    };
+    let dry = expire(&shelf, keep(2, None), true);
+    assert_eq!(removed(&dry), 4);
+    assert_eq!(segments(&shelf), (1..12).collect());
+    let done = expire(&shelf, keep(2, None), false);
+    assert_eq!(removed(&done), 4);
+    assert_eq!(segments(&shelf), (5..12).collect());
+    // Only what makes the older one consistent, and everything since the newest.
+    expire(&shelf, keep(2, Some(1)), false);
+    assert_eq!(segments(&shelf), BTreeSet::from([5, 6, 8, 9, 10, 11]));
+}
+
+#[test]
+fn log_of_another_cluster_or_of_one_without_backups_stays() {
+    let (_temp, shelf) = stage(1..4);
+    shelve_logged(&shelf, 1, 8, 2, 3);
+    shelve_logged(&shelf, 2, 8, 5, 6);
+    let done = expire(&shelf, keep(1, None), false);
+    assert_eq!(done.log, LogFate::OtherCluster { system: 7 });
+    assert_eq!(segments(&shelf), (1..4).collect());
+    assert_eq!(shelf.list().unwrap().sets.len(), 1);
+}
+
+#[test]
+fn no_log_goes_while_a_backup_is_being_written_or_needed_by_one_that_is_spared() {
+    let (_temp, shelf) = stage(1..8);
+    shelve_logged(&shelf, 1, 7, 2, 3);
+    shelve_logged(&shelf, 2, 7, 5, 6);
+    let berth = shelf.begin(Kind::Full, 3 * 86_400_000_000).unwrap();
+    assert_eq!(expire(&shelf, keep(1, None), false).log, LogFate::Unsure);
+    assert_eq!(segments(&shelf), (1..8).collect());
+    drop(berth);
+    shelve_logged(&shelf, 4, 7, 7, 7);
+    let listing = shelf.list().unwrap();
+    let loan = shelf.borrow(Some(listing.sets[0].label.as_str())).unwrap();
+    expire(&shelf, keep(1, None), false);
+    assert_eq!(segments(&shelf), (5..8).collect());
+    drop(loan);
+    expire(&shelf, keep(1, None), false);
+    assert_eq!(segments(&shelf), BTreeSet::from([7]));
+}
+
+#[test]
+fn a_shelf_without_backups_keeps_its_log() {
+    let (_temp, shelf) = stage(1..4);
+    let done = expire(&shelf, keep(1, None), false);
+    assert_eq!(done.log, LogFate::OtherCluster { system: 7 });
+    assert_eq!(segments(&shelf), (1..4).collect());
+}
+
+#[test]
+fn gaps_between_a_backup_and_the_end_of_the_log_are_found() {
+    use longshore_repository::chain::LogRange;
+    let (_temp, shelf) = stage(2..5);
+    for at in [7, 8] {
+        archive(&shelf, 7, 1, at);
+    }
+    let range = |first: u64, last: u64| LogRange {
+        system: 7,
+        first_timeline: 1,
+        first_lsn: first * MIB,
+        last_timeline: 1,
+        last_lsn: last * MIB,
+    };
+    let wal = shelf.wal().unwrap().unwrap();
+    let replay = wal.replay(&range(2, 4)).unwrap().unwrap();
+    assert!(replay.missing_to_consistency.is_empty());
+    assert_eq!(replay.end, Lsn(9 * MIB));
+    assert_eq!(replay.missing_to_end.len(), 1);
+    assert_eq!(replay.missing_to_end[0].segments, 2);
+    let replay = wal.replay(&range(4, 6)).unwrap().unwrap();
+    assert_eq!(replay.missing_to_consistency[0].segments, 1);
+    let replay = wal.replay(&range(7, 8)).unwrap().unwrap();
+    assert!(replay.missing_to_end.is_empty());
+}
