@@ -8,7 +8,7 @@ use longshore_source::SourceKind;
 use parking_lot::Mutex;
 
 use crate::measure::{Counters, Work, lap, process_cpu};
-use crate::place::Target;
+use crate::place::{Scope, Target};
 use crate::plan::{Plan, Sizes};
 use crate::report::{CHANGED_MAX, FileTotals, RestoreReport, Run, mark_text};
 use crate::request::RestoreRequest;
@@ -173,7 +173,9 @@ pub fn run(
         house,
         &request.target,
         request.replace,
-        Some(kind),
+        Scope::Names {
+            side_files: kind == SourceKind::Sqlite,
+        },
         &request.moves,
     )?;
     if let (Some(needed), Some(free), true) =
