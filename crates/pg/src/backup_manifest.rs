@@ -35,72 +35,71 @@ pub struct WalRange {
     pub end: Lsn,
 }
 
-/// Makes the text of a manifest piece by piece; memory does not grow with it.
-#[derive(Debug)]
-pub struct ManifestWriter {
-    hash: Sha256,
-    files: u64,
+/// Bytes of [`head`], whatever the major.
+pub const HEAD_LEN: usize = 112;
+
+/// The first lines. They are padded with blanks, which JSON allows, to one length for all: so the files' lines can be
+/// written before the major is known.
+pub fn head(major: u32, system: u64) -> String {
+    let version = if major >= VERSION_2_SINCE { 2 } else { 1 };
+    let mut text = format!("\"PostgreSQL-Backup-Manifest-Version\": {version},\n");
+    if version >= 2 {
+        text.push_str(&format!("\"System-Identifier\": {system},\n"));
+    }
+    text.push_str("\"Files\": [");
+    let blanks = " ".repeat(HEAD_LEN - 1 - text.len());
+    format!("{{{blanks}{text}")
 }
 
-impl ManifestWriter {
-    /// Begins the manifest of a cluster of this major, and appends its first lines to `out`.
-    pub fn begin(major: u32, system: u64, out: &mut Vec<u8>) -> ManifestWriter {
-        let mut writer = ManifestWriter {
-            hash: Sha256::new(),
-            files: 0,
-        };
-        let version = if major >= VERSION_2_SINCE { 2 } else { 1 };
-        let mut text = format!("{{ \"PostgreSQL-Backup-Manifest-Version\": {version},\n");
-        if version >= 2 {
-            text.push_str(&format!("\"System-Identifier\": {system},\n"));
+/// The line of a file; `is_first` for the one that follows the head.
+pub fn line(file: &ManifestFile, is_first: bool) -> String {
+    let mut text = String::from(if is_first { "\n" } else { ",\n" });
+    match file.path.to_str() {
+        Some(path) => {
+            text.push_str("{ \"Path\": ");
+            escape(path, &mut text);
         }
-        text.push_str("\"Files\": [");
-        writer.put(&text, out);
-        writer
+        None => {
+            let bytes = file.path.as_os_str().as_bytes();
+            text.push_str(&format!("{{ \"Encoded-Path\": \"{}\"", hex(bytes)));
+        }
     }
+    // The digest's bytes as they lie in memory: the number's, lowest first.
+    let checksum = hex(&file.crc32c.to_le_bytes());
+    text.push_str(&format!(
+        ", \"Size\": {}, \"Last-Modified\": \"{}\", \"Checksum-Algorithm\": \"CRC32C\", \"Checksum\": \"{checksum}\" }}",
+        file.len,
+        gmt(file.mtime_ns),
+    ));
+    text
+}
 
-    pub fn file(&mut self, file: &ManifestFile, out: &mut Vec<u8>) {
-        let mut text = String::from(if self.files == 0 { "\n" } else { ",\n" });
-        self.files += 1;
-        match file.path.to_str() {
-            Some(path) => {
-                text.push_str("{ \"Path\": ");
-                escape(path, &mut text);
-            }
-            None => {
-                let bytes = file.path.as_os_str().as_bytes();
-                text.push_str(&format!("{{ \"Encoded-Path\": \"{}\"", hex(bytes)));
-            }
-        }
-        // The digest's bytes as they lie in memory: the number's, lowest first.
-        let checksum = hex(&file.crc32c.to_le_bytes());
+/// What follows the files' lines, but for the [`last_line`].
+pub fn tail(ranges: &[WalRange]) -> String {
+    let mut text = String::from("\n],\n\"WAL-Ranges\": [");
+    for (i, range) in ranges.iter().enumerate() {
+        text.push_str(if i == 0 { "\n" } else { ",\n" });
         text.push_str(&format!(
-            ", \"Size\": {}, \"Last-Modified\": \"{}\", \"Checksum-Algorithm\": \"CRC32C\", \"Checksum\": \"{checksum}\" }}",
-            file.len,
-            gmt(file.mtime_ns),
+            "{{ \"Timeline\": {}, \"Start-LSN\": \"{}\", \"End-LSN\": \"{}\" }}",
+            range.timeline, range.start, range.end
         ));
-        self.put(&text, out);
+    }
+    text.push_str("\n],\n");
+    text
+}
+
+/// SHA-256 over everything before the last line.
+#[derive(Debug, Default)]
+pub struct ManifestHash(Sha256);
+
+impl ManifestHash {
+    pub fn update(&mut self, text: &[u8]) {
+        self.0.update(text);
     }
 
-    /// Appends the last lines.
-    pub fn end(mut self, ranges: &[WalRange], out: &mut Vec<u8>) {
-        let mut text = String::from("\n],\n\"WAL-Ranges\": [");
-        for (i, range) in ranges.iter().enumerate() {
-            text.push_str(if i == 0 { "\n" } else { ",\n" });
-            text.push_str(&format!(
-                "{{ \"Timeline\": {}, \"Start-LSN\": \"{}\", \"End-LSN\": \"{}\" }}",
-                range.timeline, range.start, range.end
-            ));
-        }
-        text.push_str("\n],\n");
-        self.put(&text, out);
-        let checksum = hex(&self.hash.finalize());
-        out.extend_from_slice(format!("\"Manifest-Checksum\": \"{checksum}\"}}\n").as_bytes());
-    }
-
-    fn put(&mut self, text: &str, out: &mut Vec<u8>) {
-        self.hash.update(text.as_bytes());
-        out.extend_from_slice(text.as_bytes());
+    /// The last line.
+    pub fn last_line(self) -> String {
+        format!("\"Manifest-Checksum\": \"{}\"}}\n", hex(&self.0.finalize()))
     }
 }
 
@@ -138,32 +137,33 @@ fn escape(text: &str, out: &mut String) {
 mod tests {
     use super::*;
 
-    /// What a server of major 18 wrote, its own SHA-256 included, but for the list of files.
+    /// As a server of major 18 wrote it, but for the blanks.
     #[test]
     fn the_text_is_as_a_server_writes_it() {
-        let mut out = Vec::new();
-        let mut writer = ManifestWriter::begin(18, 7_710_555_712_426_461_127, &mut out);
         let version = ManifestFile {
             path: Path::new("PG_VERSION"),
             len: 3,
             mtime_ns: 1_795_253_650_000_000_000,
             crc32c: 0xe27b_4e99,
         };
-        writer.file(&version, &mut out);
         let odd = ManifestFile {
             path: Path::new(std::ffi::OsStr::from_bytes(b"a\xff")),
             len: 0,
             mtime_ns: 0,
             crc32c: 0,
         };
-        writer.file(&odd, &mut out);
         let range = WalRange {
             timeline: Timeline::new(1).unwrap(),
             start: Lsn(0x400_0028),
             end: Lsn(0x400_0120),
         };
-        writer.end(&[range], &mut out);
-        let text = String::from_utf8(out).unwrap();
+        let text = [
+            head(18, 7_710_555_712_426_461_127),
+            line(&version, true),
+            line(&odd, false),
+            tail(&[range]),
+        ]
+        .concat();
         let expected = "{ \"PostgreSQL-Backup-Manifest-Version\": 2,\n\
             \"System-Identifier\": 7710555712426461127,\n\
             \"Files\": [\n\
@@ -175,10 +175,24 @@ mod tests {
             \"WAL-Ranges\": [\n\
             { \"Timeline\": 1, \"Start-LSN\": \"0/4000028\", \"End-LSN\": \"0/4000120\" }\n\
             ],\n";
-        let (body, last) = text.split_at(expected.len());
-        assert_eq!(body, expected);
-        let sum = hex(&Sha256::digest(expected.as_bytes()));
-        assert_eq!(last, format!("\"Manifest-Checksum\": \"{sum}\"}}\n"));
+        let blanks = text.find('"').unwrap() - 1;
+        assert_eq!(text.replacen(&" ".repeat(blanks), " ", 1), expected);
+    }
+
+    #[test]
+    fn every_head_has_the_same_length() {
+        for (major, system) in [(13, 1), (16, u64::MAX), (17, 1), (18, u64::MAX)] {
+            assert_eq!(head(major, system).len(), HEAD_LEN);
+        }
+        assert!(!head(16, 7).contains("System-Identifier"));
+    }
+
+    #[test]
+    fn the_last_line_is_the_hash_of_nothing_for_nothing() {
+        assert_eq!(
+            ManifestHash::default().last_line(),
+            "\"Manifest-Checksum\": \"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\"}\n"
+        );
     }
 
     #[test]

@@ -153,12 +153,21 @@ mod tests {
             ..Recovery::default()
         };
         let text = recovery.settings();
-        assert!(text.contains("\nrecovery_target_time = '2026-11-21 09:34:10.250000+00'\n"), "{text}");
+        assert!(
+            text.contains("\nrecovery_target_time = '2026-11-21 09:34:10.250000+00'\n"),
+            "{text}"
+        );
         for name in ["", "_lsn", "_xid", "_name"] {
-            assert!(text.contains(&format!("\nrecovery_target{name} = ''\n")), "{text}");
+            assert!(
+                text.contains(&format!("\nrecovery_target{name} = ''\n")),
+                "{text}"
+            );
         }
         assert!(text.contains("recovery_target_inclusive = 'off'"), "{text}");
-        assert!(text.contains("restore_command = 'get ''%f'' \"%p\" \\\\'\n"), "{text}");
+        assert!(
+            text.contains("restore_command = 'get ''%f'' \"%p\" \\\\'\n"),
+            "{text}"
+        );
         assert_eq!(recovery.signal_file(), "recovery.signal");
     }
 
@@ -168,6 +177,10 @@ mod tests {
             target: Some(RecoveryTarget::Name("a'\nfsync = off".to_owned())),
             ..Recovery::default()
         };
-        assert!(recovery.settings().contains("recovery_target_name = 'a''\\nfsync = off'\n"));
+        assert!(
+            recovery
+                .settings()
+                .contains("recovery_target_name = 'a''\\nfsync = off'\n")
+        );
     }
 }

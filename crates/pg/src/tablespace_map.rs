@@ -79,7 +79,14 @@ mod tests {
 
     #[test]
     fn what_is_no_map_is_refused() {
-        for text in ["x", "16384", "16384 relative", "-1 /a", "99999999999 /a", "1 /a\0b"] {
+        for text in [
+            "x",
+            "16384",
+            "16384 relative",
+            "-1 /a",
+            "99999999999 /a",
+            "1 /a\0b",
+        ] {
             assert!(parse(text.as_bytes()).is_err(), "{text}");
         }
     }

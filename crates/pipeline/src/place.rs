@@ -122,6 +122,18 @@ pub struct Target {
     fate: Fate,
 }
 
+/// Where a restore puts what it reads. Called from many threads at once, in any order.
+pub trait Place: Send + Sync {
+    /// A name without data, or whose data comes with other blocks.
+    fn put_name(&self, entry: &Entry) -> Result<(), Error>;
+
+    /// One block's part of a file: `parts` are its extents with their bytes.
+    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error>;
+
+    /// Everything was put: completes it, makes it durable and gives it its names.
+    fn finish(self: Box<Self>) -> Result<(), Error>;
+}
+
 /// Names whose attributes are set when they stand: a directory that its owner may not write to cannot be moved.
 pub struct Closed(HashMap<OsString, Attributes>);
 
@@ -582,16 +594,70 @@ impl Target {
         }
     }
 
-    /// Everything was written: completes files and directories, makes them durable and gives them their names.
-    pub fn finish(mut self) -> Result<(), Error> {
-        let closed = self.seal()?;
-        self.move_in(&closed)?;
-        self.stand();
-        Ok(())
+    /// A file of our own among what is restored. Write to it before [`Target::seal`].
+    pub fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        self.create(&self.staged(name)?)
+    }
+
+    /// A restored file, to be written to before [`Target::seal`].
+    pub fn open_added(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        let name = self.staged(name)?;
+        self.dir
+            .open(&name, OpenHow::ReadWrite)
+            .map_err(self.at("open", &name))
+    }
+
+    pub fn set_added(&self, name: &Path, attributes: &Attributes) -> Result<(), Error> {
+        let name = self.staged(name)?;
+        self.dir
+            .set_attributes(&name, attributes)
+            .map_err(self.at("set attributes of", &name))
+    }
+
+    pub fn remove_added(&self, name: &Path) -> Result<(), Error> {
+        let name = self.staged(name)?;
+        self.dir
+            .remove_file(&name)
+            .map_err(self.at("remove", &name))
+    }
+
+    /// Whether a name was restored. Before [`Target::move_in`].
+    pub fn holds(&self, name: &Path) -> bool {
+        let staged = Path::new(STAGING).join("new").join(name);
+        self.dir.stat(&staged).is_ok()
+    }
+
+    /// What a restored directory will have; nothing for one that was not among the entries.
+    pub fn attributes_of(&self, dir: &Path) -> Attributes {
+        let staged = Path::new(STAGING).join("new").join(dir);
+        let later = self.later.lock();
+        let found = later.dirs.iter().find(|(name, _)| *name == staged);
+        found.map_or_else(Attributes::default, |(_, attributes)| *attributes)
+    }
+
+    /// Sets attributes of the target itself.
+    pub fn set_root(&self, attributes: &Attributes) -> Result<(), Error> {
+        self.dir
+            .set_attributes(Path::new(""), attributes)
+            .map_err(self.at("set attributes of", Path::new("")))
+    }
+
+    /// The file system that holds the target, and its free bytes.
+    pub fn volume(&self) -> Option<(u64, u64)> {
+        let stat = self.dir.stat(Path::new("")).ok()?;
+        Some((stat.dev, self.free_bytes()?))
+    }
+
+    /// Moves what a [`Scope::Directory`] replaces out of the way; it can no longer be started.
+    pub fn displace(&self) -> Result<(), Error> {
+        match self.scope {
+            Scope::Directory { last } => self.displace_all(last),
+            Scope::Names { .. } => Ok(()),
+        }
     }
 
     /// From now on dropping keeps what was moved in.
-    pub fn stand(mut self) {
+    pub fn stand(&mut self) {
         self.fate = Fate::Standing;
     }
 
@@ -785,6 +851,23 @@ impl Target {
             Err(e) if e.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
             other => other,
         }
+    }
+}
+
+impl Place for Target {
+    fn put_name(&self, entry: &Entry) -> Result<(), Error> {
+        Target::put_name(self, entry)
+    }
+
+    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        Target::put_data(self, entry, parts)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Error> {
+        let closed = self.seal()?;
+        self.move_in(&closed)?;
+        self.stand();
+        Ok(())
     }
 }
 
