@@ -12,7 +12,6 @@ mod page;
 pub mod recovery;
 mod relation;
 mod segment;
-pub mod tablespace_map;
 pub mod wal;
 
 pub use control::{CONTROL_FILE_LEN, ClusterState, Control, ControlError};

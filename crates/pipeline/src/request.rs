@@ -10,12 +10,8 @@ use longshore_io::{Clock, Throttle};
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_source::{PostgresOptions, SourceSpec};
 
-<<<<<<< HEAD
-use crate::Error;
 use crate::offload::Offload;
-=======
 use crate::{ClusterOptions, Error};
->>>>>>> 7f45513 (restore: PostgreSQL clusters, with tablespaces, recovery targets and a backup_manifest (in work))
 
 #[derive(Debug, Clone)]
 pub enum Request {

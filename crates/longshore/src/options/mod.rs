@@ -8,6 +8,7 @@ mod catalog;
 mod inspect;
 mod lab;
 mod project;
+mod recovery;
 mod restore;
 pub mod values;
 

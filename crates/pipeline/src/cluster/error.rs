@@ -25,8 +25,8 @@ pub enum ClusterError {
     #[error("a cluster's tablespaces can only be placed from media that can be read twice")]
     TablespacesFromPipe,
 
-    #[error("{name} of the set cannot be read: {line:?} is none of its lines")]
-    TablespaceMap { name: &'static str, line: String },
+    #[error("the tablespace_map of the set makes no sense")]
+    TablespaceMap,
 
     #[error("the set holds no global/pg_control")]
     NoControlFile,
@@ -69,7 +69,7 @@ impl ClusterError {
             ClusterError::TablespacesFromPipe | ClusterError::NeedsIndex { .. } => {
                 "save the stream to a file and restore that"
             }
-            ClusterError::TablespaceMap { .. } => {
+            ClusterError::TablespaceMap => {
                 "restore an older set; this one was not made by PostgreSQL"
             }
             ClusterError::NoControlFile => {

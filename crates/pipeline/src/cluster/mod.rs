@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use longshore_io::{Attributes, Dir, OpenHow, Via};
 use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
-use longshore_pg::{Lsn, Recovery, Timeline};
+use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
 
 use crate::place::{Place, Scope, Target};
 use crate::{Error, House};
@@ -32,7 +32,6 @@ pub use error::ClusterError;
 pub use outline::Outline;
 use outline::{CONTROL, Route};
 
-const TABLESPACE_MAP: &str = "tablespace_map";
 const AUTO_CONF: &str = "postgresql.auto.conf";
 const MANIFEST: &str = "backup_manifest";
 const PID_FILE: &str = "postmaster.pid";

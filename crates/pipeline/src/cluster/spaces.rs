@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use longshore_media::manifest::safe_path;
-use longshore_pg::tablespace_map;
+use longshore_pg::{format_tablespace_map, parse_tablespace_map};
 
 use super::{ClusterError, SpaceOptions};
 
@@ -82,16 +82,13 @@ pub fn is_inside(path: &Path) -> bool {
 
 /// The `tablespace_map` of the set with the places that were decided.
 pub fn edit_map(stored: &[u8], places: &Places) -> Result<Vec<u8>, ClusterError> {
-    let mut map = tablespace_map::parse(stored).map_err(|line| ClusterError::TablespaceMap {
-        name: super::TABLESPACE_MAP,
-        line,
-    })?;
-    for (oid, path) in &mut map {
-        if let Some(place) = places.get(oid) {
-            path.clone_from(place);
+    let mut map = parse_tablespace_map(stored).ok_or(ClusterError::TablespaceMap)?;
+    for tablespace in &mut map {
+        if let Some(place) = places.get(&tablespace.oid) {
+            tablespace.location.clone_from(place);
         }
     }
-    Ok(tablespace_map::print(&map))
+    Ok(format_tablespace_map(&map))
 }
 
 #[cfg(test)]
