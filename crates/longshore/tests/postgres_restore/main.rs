@@ -1,0 +1,8 @@
+//! PostgreSQL clusters come back: every major that is installed, through the program, judged by PostgreSQL's own server
+//! and tools.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod stage;
+mod whole;
