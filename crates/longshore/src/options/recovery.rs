@@ -21,7 +21,7 @@ pub enum Action {
 /// Options that PostgreSQL clusters have.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "PostgreSQL")]
-#[command(group = ArgGroup::new("target").multiple(false))]
+#[command(group = ArgGroup::new("recovery-end").multiple(false))]
 pub struct ClusterArgs {
     /// The directory of a tablespace, named by its OID or its stored directory. Repeatable.
     ///
@@ -36,27 +36,27 @@ pub struct ClusterArgs {
     /// Recover until this time; the zone must be given, as in `2026-11-21 09:34:10+01`.
     ///
     /// Without --position the newest set that was complete before is restored.
-    #[arg(long, value_name = "TIME", value_parser = values::zoned_time, group = "target")]
+    #[arg(long, value_name = "TIME", value_parser = values::zoned_time, group = "recovery-end")]
     pub target_time: Option<i64>,
 
     /// Recover until this place in the log, as in `16/B374D848`.
-    #[arg(long, value_name = "LSN", group = "target")]
+    #[arg(long, value_name = "LSN", group = "recovery-end")]
     pub target_lsn: Option<Lsn>,
 
     /// Recover until this transaction.
-    #[arg(long, value_name = "XID", group = "target")]
+    #[arg(long, value_name = "XID", group = "recovery-end")]
     pub target_xid: Option<u64>,
 
     /// Recover until this point, made with pg_create_restore_point.
-    #[arg(long, value_name = "NAME", group = "target", value_parser = values::restore_point)]
+    #[arg(long, value_name = "NAME", group = "recovery-end", value_parser = values::restore_point)]
     pub target_name: Option<String>,
 
     /// Recover only until the copy is consistent.
-    #[arg(long, group = "target")]
+    #[arg(long, group = "recovery-end")]
     pub target_immediate: bool,
 
     /// Leave out the target itself: stop just before it.
-    #[arg(long, requires = "target")]
+    #[arg(long, requires = "recovery-end")]
     pub target_exclusive: bool,
 
     /// Which history to follow: `latest`, `current` (the backup's own) or its number.
@@ -64,7 +64,7 @@ pub struct ClusterArgs {
     pub target_timeline: Option<TimelineChoice>,
 
     /// What the server does at the target: wait for you, open for writing, or shut down.
-    #[arg(long, value_name = "ACTION", value_enum, requires = "target")]
+    #[arg(long, value_name = "ACTION", value_enum, requires = "recovery-end")]
     pub target_action: Option<Action>,
 
     /// Make it a standby: it goes on to replay and does not open for writing.

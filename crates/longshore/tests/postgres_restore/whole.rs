@@ -1,19 +1,24 @@
 //! A whole cluster, started at once.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use longshore_test_servers::{Stop, installations};
 
-use crate::stage::{Stage, check, dump, refused, succeed};
+use crate::stage::{Stage, check, dump, refused, same, succeed};
 
 #[test]
-fn a_restored_cluster_starts_and_holds_the_same() {
+fn a_restored_cluster_is_the_backup_and_starts() {
     for installation in installations() {
         let stage = Stage::new(&installation, &[]);
         let media = stage.back_up("full", &[]);
         let before = dump(&stage.server);
-        let (data, server) = stage.restored(&media, "data", &[]);
-        assert_eq!(dump(&server), before, "{}", installation.major);
+        let data = stage.path("data");
+        succeed(&mut stage.restore(&media, &data));
+        verify(&stage, &data);
+        let server = stage.adopt(&data);
+        server.start();
+        same(&dump(&server), &before);
         assert_eq!(server.psql("select count(*) from unlogged"), "0");
         assert!(server.log().contains("consistent recovery state reached"));
         let (found, made) = (
@@ -28,51 +33,50 @@ fn a_restored_cluster_starts_and_holds_the_same() {
     }
 }
 
-#[test]
-fn what_is_restored_passes_pg_verifybackup() {
-    for installation in installations() {
-        let stage = Stage::new(&installation, &[]);
-        let media = stage.back_up("full", &[]);
-        let data = stage.path("data");
-        succeed(&mut stage.restore(&media, &data));
-        let verify = || {
-            let mut verify = stage.server.command("pg_verifybackup");
-            // Its log reader exists for its own major only.
-            verify.arg("--no-parse-wal").arg(&data);
-            verify
-        };
-        succeed(&mut verify());
-        let manifest = std::fs::read_to_string(data.join("backup_manifest")).unwrap();
-        let version = if installation.major >= 17 { 2 } else { 1 };
-        assert!(manifest.contains(&format!("Manifest-Version\": {version},")));
+/// `pg_verifybackup` accepts the directory, and finds what PostgreSQL's own test of it does to one.
+fn verify(stage: &Stage, data: &Path) {
+    let verify = || {
+        let mut verify = stage.server.command("pg_verifybackup");
+        // Its log reader exists for its own major only.
+        verify.arg("--no-parse-wal").arg(data);
+        verify
+    };
+    succeed(&mut verify());
+    let text = std::fs::read_to_string(data.join("backup_manifest")).unwrap();
+    let version = if stage.server.installation().major >= 17 {
+        2
+    } else {
+        1
+    };
+    assert!(text.contains(&format!("Manifest-Version\": {version},")));
 
-        // The cases of PostgreSQL's own test of that tool: each must be found.
-        let victim = data.join("global/pg_filenode.map");
-        let content = std::fs::read(&victim).unwrap();
-        std::fs::write(&victim, [&content[..], b"x"].concat()).unwrap();
-        assert!(refused(&mut verify()).contains("size"));
-        let mut changed = content.clone();
-        changed[40] ^= 1;
-        std::fs::write(&victim, &changed).unwrap();
-        assert!(refused(&mut verify()).contains("checksum mismatch"));
-        std::fs::remove_file(&victim).unwrap();
-        assert!(refused(&mut verify()).contains("but not on disk"));
-        std::fs::write(&victim, &content).unwrap();
-        succeed(&mut verify());
-        let extra = data.join("base/extra");
-        std::fs::write(&extra, b"").unwrap();
-        assert!(refused(&mut verify()).contains("but not in the manifest"));
-        std::fs::remove_file(&extra).unwrap();
-        let damaged = manifest.replacen("pg_filenode.map", "pg_filenode.mab", 1);
-        std::fs::write(data.join("backup_manifest"), damaged).unwrap();
-        assert!(refused(&mut verify()).contains("manifest checksum mismatch"));
-    }
+    let victim = data.join("global/pg_filenode.map");
+    let content = std::fs::read(&victim).unwrap();
+    std::fs::write(&victim, [&content[..], b"x"].concat()).unwrap();
+    assert!(refused(&mut verify()).contains("size"));
+    let mut changed = content.clone();
+    changed[40] ^= 1;
+    std::fs::write(&victim, &changed).unwrap();
+    assert!(refused(&mut verify()).contains("checksum mismatch"));
+    std::fs::remove_file(&victim).unwrap();
+    assert!(refused(&mut verify()).contains("but not on disk"));
+    std::fs::write(&victim, &content).unwrap();
+    stage.server.user().own(&victim);
+    let extra = data.join("base/extra");
+    std::fs::write(&extra, b"").unwrap();
+    assert!(refused(&mut verify()).contains("but not in the manifest"));
+    std::fs::remove_file(&extra).unwrap();
+    let manifest = data.join("backup_manifest");
+    std::fs::write(&manifest, text.replacen("filenode.map", "filenode.mab", 1)).unwrap();
+    assert!(refused(&mut verify()).contains("manifest checksum mismatch"));
+    std::fs::write(&manifest, text).unwrap();
+    succeed(&mut verify());
 }
 
 #[test]
 fn tablespaces_go_where_they_are_mapped() {
-    for installation in installations() {
-        let stage = Stage::new(&installation, &[]);
+    for installation in installations().iter().rev().take(2) {
+        let stage = Stage::new(installation, &[]);
         let old = stage.server.socket_dir().join("space");
         std::fs::create_dir(&old).unwrap();
         stage.server.user().own(&old);
@@ -110,7 +114,7 @@ fn tablespaces_go_where_they_are_mapped() {
             .psql("select pg_tablespace_location(oid) from pg_tablespace where spcname = 'fast'");
         assert_eq!(place, new.to_str().unwrap());
         let after = dump(&server).replace(new.to_str().unwrap(), old.to_str().unwrap());
-        assert_eq!(after, before);
+        same(&after, &before);
         check(&server, &data);
     }
 }
