@@ -137,7 +137,8 @@ impl From<Error> for Failure {
             | Error::Memory { .. }
             | Error::NotInSet { .. }
             | Error::BadMove { .. } => Exit::Usage,
-            Error::Target { .. }
+            Error::Cluster(_)
+            | Error::Target { .. }
             | Error::TargetExists { .. }
             | Error::TargetBusy { .. }
             | Error::TargetFull { .. } => Exit::Target,

@@ -3,11 +3,13 @@
 //! Facts only: what to copy, keep or restore is decided above. Majors whose layouts are not in the tables here
 //! are refused by name, never guessed.
 
+pub mod backup_manifest;
 pub mod client;
 mod control;
 mod label;
 mod lsn;
 mod page;
+pub mod recovery;
 mod relation;
 mod segment;
 pub mod wal;
@@ -19,5 +21,6 @@ pub use label::{
 };
 pub use lsn::Lsn;
 pub use page::Page;
+pub use recovery::{Recovery, RecoveryTarget, TargetAction, TimelineChoice};
 pub use relation::{Fork, RelationFile};
 pub use segment::{SegmentName, SegmentSize, Timeline};

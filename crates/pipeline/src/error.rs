@@ -13,6 +13,9 @@ pub enum Error {
     #[error(transparent)]
     Codec(#[from] longshore_codec::Error),
 
+    #[error(transparent)]
+    Cluster(#[from] crate::ClusterError),
+
     #[error("the value {value} is not within range for the {name} parameter")]
     OutOfRange { name: &'static str, value: u64 },
 
@@ -79,6 +82,7 @@ impl Error {
             Error::BadMove { .. } => Some(3156),
             Error::SourceKind { .. } => Some(3169),
             Error::Source(_)
+            | Error::Cluster(_)
             | Error::Codec(_)
             | Error::Memory { .. }
             | Error::Changed { .. }
@@ -94,6 +98,7 @@ impl Error {
             Error::Source(e) => e.hint(),
             Error::Media(e) => e.hint(),
             Error::Codec(e) => e.hint(),
+            Error::Cluster(e) => e.hint(),
             Error::OutOfRange {
                 name: "MAXTRANSFERSIZE",
                 ..

@@ -12,6 +12,7 @@
 //! - A lost or locked catalog never fails a backup: it is a warning.
 
 mod backup;
+mod cluster;
 mod crew;
 mod error;
 mod feed;
@@ -36,9 +37,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longshore_codec::dispatch::Accelerator;
 use longshore_io::{Clock, Storage};
 
+pub use cluster::{ClusterError, ClusterOptions, SpaceOptions};
 pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;
 pub use longshore_media::{DeviceSpec, Disposition};
+pub use longshore_pg::{Lsn, Recovery, RecoveryTarget, TargetAction, Timeline, TimelineChoice};
 pub use longshore_source::SourceSpec;
 pub use measure::{Limit, Sample, Waits};
 pub use offload::{Objective, Offload, OffloadMode};

@@ -10,6 +10,8 @@
 //!   link and leaves by no `..`.
 //! - A database's side files (`-wal`, `-shm`, `-journal`) never survive next to a restored database: SQLite would
 //!   apply them to it.
+//! - Where a directory is replaced as a whole, the name without which nothing in it starts is the first to go and the
+//!   last to come, each with a sync between: at no moment can a mixture of old and new be started.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -21,7 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
 use longshore_media::{Entry, EntryKind, Extent};
-use longshore_source::SourceKind;
 use parking_lot::Mutex;
 
 use crate::history::moved;
@@ -29,6 +30,10 @@ use crate::{Error, House};
 
 const STAGING: &str = ".longshore-restoring";
 const LOCK: &str = "lock";
+/// Stands in the staging directory when everything of a replaced directory is in `old`.
+const DISPLACED: &str = "displaced";
+/// What a file system puts into its root by itself.
+const LOST_AND_FOUND: &str = "lost+found";
 /// Files kept open between blocks; more are closed and opened again.
 const OPEN_MAX: usize = 256;
 /// Known directories and free names remembered; beyond that they are asked for again.
@@ -87,6 +92,15 @@ struct Later {
     links: Vec<(PathBuf, PathBuf)>,
 }
 
+/// What a restore replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Each topmost name of the set by itself; what else stands in the target stays.
+    Names { side_files: bool },
+    /// The target as a whole. Nothing in it can be started without `last`.
+    Directory { last: &'static str },
+}
+
 /// A restore under way. Dropping it removes the staging directory, and what `finish` did not complete.
 pub struct Target {
     dir: Arc<dyn Dir>,
@@ -94,7 +108,7 @@ pub struct Target {
     /// Holds the lock that keeps other restores away.
     _lock: Arc<dyn File>,
     replace: bool,
-    kind: Option<SourceKind>,
+    scope: Scope,
     moves: Vec<(PathBuf, PathBuf)>,
     known_dirs: Mutex<HashSet<PathBuf>>,
     tops: Mutex<HashSet<OsString>>,
@@ -103,8 +117,25 @@ pub struct Target {
     reserved: AtomicU64,
     reserved_max: u64,
     later: Mutex<Later>,
+    /// Names that were moved in; dropping takes them back unless the restore stands.
+    moved: Vec<OsString>,
     fate: Fate,
 }
+
+/// Where a restore puts what it reads. Called from many threads at once, in any order.
+pub trait Place: Send + Sync {
+    /// A name without data, or whose data comes with other blocks.
+    fn put_name(&self, entry: &Entry) -> Result<(), Error>;
+
+    /// One block's part of a file: `parts` are its extents with their bytes.
+    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error>;
+
+    /// Everything was put: completes it, makes it durable and gives it its names.
+    fn finish(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// Names whose attributes are set when they stand: a directory that its owner may not write to cannot be moved.
+pub struct Closed(HashMap<OsString, Attributes>);
 
 /// What dropping a target has to do.
 enum Fate {
@@ -122,7 +153,7 @@ impl Target {
         house: &House,
         path: &Path,
         replace: bool,
-        kind: Option<SourceKind>,
+        scope: Scope,
         moves: &[(PathBuf, PathBuf)],
     ) -> Result<Target, Error> {
         let at = |action: &'static str, name: &Path| {
@@ -175,7 +206,7 @@ impl Target {
             path: path.into(),
             _lock: lock,
             replace,
-            kind,
+            scope,
             moves: moves.to_vec(),
             known_dirs: Mutex::default(),
             tops: Mutex::default(),
@@ -184,9 +215,15 @@ impl Target {
             // What fits without reserving must fit with it.
             reserved_max: RESERVED_MAX.min(free / 16),
             later: Mutex::default(),
+            moved: Vec::new(),
             fate: Fate::Unfinished,
         };
         target.put_back_displaced()?;
+        if let (Scope::Directory { .. }, false) = (scope, replace)
+            && !target.standing()?.is_empty()
+        {
+            return Err(Error::TargetExists { path: path.into() });
+        }
         for part in ["new", "old"] {
             let name = Path::new(STAGING).join(part);
             remove_tree(&*target.dir, &name).map_err(target.at("remove", &name))?;
@@ -217,10 +254,14 @@ impl Target {
         let Ok(dir) = self.dir.dir(&old) else {
             return Ok(());
         };
-        let names: Vec<_> = dir
+        let mut names: Vec<_> = dir
             .list()
             .and_then(|l| l.collect())
             .map_err(self.at("list", &old))?;
+        if let Scope::Directory { last } = self.scope {
+            self.clear_mixture(last)?;
+            names.sort_by_key(|name| name == last);
+        }
         // A side file without its database must not return next to a new one.
         let successor = |name: &OsString| {
             let base = SIDE_FILES
@@ -232,11 +273,51 @@ impl Target {
         };
         let back: Vec<_> = names.iter().filter(|n| !successor(n)).cloned().collect();
         for name in back {
+            if self.is_last(&name) {
+                self.sync_names()?;
+            }
             self.dir
                 .rename(&old.join(&name), Path::new(&name))
                 .map_err(self.at("put back", Path::new(&name)))?;
         }
+        self.sync_names()?;
+        let marker = Path::new(STAGING).join(DISPLACED);
+        match self.dir.remove_file(&marker) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(self.at("remove", &marker)(e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A crash after everything was displaced and before `last` came: what stands there is new and not whole.
+    fn clear_mixture(&self, last: &str) -> Result<(), Error> {
+        let is_there = |name: &Path| match self.dir.stat(name) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(self.at("look at", name)(e)),
+        };
+        let marker = Path::new(STAGING).join(DISPLACED);
+        if !is_there(&marker)? || is_there(Path::new(last))? {
+            return Ok(());
+        }
+        for name in self.standing()? {
+            let name = Path::new(&name);
+            remove_tree(&*self.dir, name).map_err(self.at("remove", name))?;
+        }
         self.sync_names()
+    }
+
+    /// The target's own names.
+    fn standing(&self) -> Result<Vec<OsString>, Error> {
+        let list = self.dir.list().and_then(|l| l.collect());
+        let names: Vec<OsString> = list.map_err(self.at("list", Path::new("")))?;
+        let own = |name: &OsString| name != STAGING && name != LOST_AND_FOUND;
+        Ok(names.into_iter().filter(own).collect())
+    }
+
+    fn is_last(&self, name: &std::ffi::OsStr) -> bool {
+        matches!(self.scope, Scope::Directory { last } if name == last)
     }
 
     /// The staged path of an entry; refuses names that stand in the target.
@@ -280,7 +361,7 @@ impl Target {
     }
 
     fn side_files(&self, top: &std::ffi::OsStr) -> Vec<OsString> {
-        if self.kind != Some(SourceKind::Sqlite) {
+        if self.scope != (Scope::Names { side_files: true }) {
             return Vec::new();
         }
         let side = |s: &&str| {
@@ -513,8 +594,76 @@ impl Target {
         }
     }
 
-    /// Everything was written: completes files and directories, makes them durable and gives them their names.
-    pub fn finish(mut self) -> Result<(), Error> {
+    /// A file of our own among what is restored. Write to it before [`Target::seal`].
+    pub fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        self.create(&self.staged(name)?)
+    }
+
+    /// A restored file, to be written to before [`Target::seal`].
+    pub fn open_added(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        let name = self.staged(name)?;
+        self.dir
+            .open(&name, OpenHow::ReadWrite)
+            .map_err(self.at("open", &name))
+    }
+
+    pub fn set_added(&self, name: &Path, attributes: &Attributes) -> Result<(), Error> {
+        let name = self.staged(name)?;
+        self.dir
+            .set_attributes(&name, attributes)
+            .map_err(self.at("set attributes of", &name))
+    }
+
+    pub fn remove_added(&self, name: &Path) -> Result<(), Error> {
+        let name = self.staged(name)?;
+        self.dir
+            .remove_file(&name)
+            .map_err(self.at("remove", &name))
+    }
+
+    /// Whether a name was restored. Before [`Target::move_in`].
+    pub fn holds(&self, name: &Path) -> bool {
+        let staged = Path::new(STAGING).join("new").join(name);
+        self.dir.stat(&staged).is_ok()
+    }
+
+    /// What a restored directory will have; nothing for one that was not among the entries.
+    pub fn attributes_of(&self, dir: &Path) -> Attributes {
+        let staged = Path::new(STAGING).join("new").join(dir);
+        let later = self.later.lock();
+        let found = later.dirs.iter().find(|(name, _)| *name == staged);
+        found.map_or_else(Attributes::default, |(_, attributes)| *attributes)
+    }
+
+    /// Sets attributes of the target itself.
+    pub fn set_root(&self, attributes: &Attributes) -> Result<(), Error> {
+        self.dir
+            .set_attributes(Path::new(""), attributes)
+            .map_err(self.at("set attributes of", Path::new("")))
+    }
+
+    /// The file system that holds the target, and its free bytes.
+    pub fn volume(&self) -> Option<(u64, u64)> {
+        let stat = self.dir.stat(Path::new("")).ok()?;
+        Some((stat.dev, self.free_bytes()?))
+    }
+
+    /// Moves what a [`Scope::Directory`] replaces out of the way; it can no longer be started.
+    pub fn displace(&self) -> Result<(), Error> {
+        match self.scope {
+            Scope::Directory { last } => self.displace_all(last),
+            Scope::Names { .. } => Ok(()),
+        }
+    }
+
+    /// From now on dropping keeps what was moved in.
+    pub fn stand(&mut self) {
+        self.fate = Fate::Standing;
+    }
+
+    /// Completes files and directories and makes everything durable, in staging still. Returns the names that their
+    /// attributes would keep from being moved, with those attributes.
+    pub fn seal(&mut self) -> Result<Closed, Error> {
         // Files with holes: what no extent covered is zeros.
         for (name, grown) in std::mem::take(&mut *self.growing.lock()) {
             let file = match grown.file {
@@ -562,14 +711,12 @@ impl Target {
         self.dir
             .sync_all()
             .map_err(self.at("sync", Path::new("")))?;
-        self.move_in(&closed)?;
-        self.fate = Fate::Standing;
-        Ok(())
+        Ok(Closed(closed))
     }
 
     /// Gives everything its name. What was moved before a failure goes back, so that nothing half
     /// restored is seen.
-    fn move_in(&mut self, closed: &HashMap<OsString, Attributes>) -> Result<(), Error> {
+    pub fn move_in(&mut self, closed: &Closed) -> Result<(), Error> {
         let new = Path::new(STAGING).join("new");
         let list = self
             .dir
@@ -578,27 +725,64 @@ impl Target {
             .and_then(|l| l.collect());
         let mut tops: Vec<OsString> = list.map_err(self.at("list", &new))?;
         tops.sort();
-        let mut moved = 0;
+        if let Scope::Directory { last } = self.scope {
+            self.displace_all(last)?;
+            tops.sort_by_key(|top| top == last);
+        }
         let result = tops
             .iter()
             .try_for_each(|top| {
+                if self.is_last(top) {
+                    self.sync_names()?;
+                }
                 self.move_one(top)?;
-                moved += 1;
-                match closed.get(top) {
+                self.moved.push(top.clone());
+                match closed.0.get(top) {
                     Some(attributes) => self.close(Path::new(top), attributes),
                     None => Ok(()),
                 }
             })
             .and_then(|()| self.sync_names());
         if result.is_err() {
-            for top in tops[..moved].iter().rev() {
-                if let Err(error) = self.move_back(top) {
-                    tracing::warn!(target = %self.path.display(), ?top, %error, "a name of an unfinished restore stays");
-                    self.fate = Fate::Stuck;
-                }
-            }
+            self.take_back();
         }
         result
+    }
+
+    /// Moves everything that stands in the target out of the way.
+    fn displace_all(&self, last: &str) -> Result<(), Error> {
+        let mut standing = self.standing()?;
+        if standing.is_empty() {
+            return Ok(());
+        }
+        let staging = Path::new(STAGING);
+        let old = staging.join("old");
+        standing.sort_by_key(|name| name != last);
+        for name in &standing {
+            let name = Path::new(name);
+            self.dir
+                .rename(name, &old.join(name))
+                .map_err(self.at("displace", name))?;
+            if name == Path::new(last) {
+                self.sync_names()?;
+            }
+        }
+        self.sync_names()?;
+        let marker = staging.join(DISPLACED);
+        self.dir.sync(&old).map_err(self.at("sync", &old))?;
+        let made = self.dir.open(&marker, OpenHow::CreateNew).map(drop);
+        made.and_then(|()| self.dir.sync(staging))
+            .map_err(self.at("create", &marker))
+    }
+
+    fn take_back(&mut self) {
+        while let Some(top) = self.moved.pop() {
+            let back = self.move_back(&top);
+            if let Err(error) = back {
+                tracing::warn!(target = %self.path.display(), ?top, %error, "a name of an unfinished restore stays");
+                self.fate = Fate::Stuck;
+            }
+        }
     }
 
     fn move_one(&self, top: &OsString) -> Result<(), Error> {
@@ -660,6 +844,7 @@ impl Target {
         for part in ["new", "old"] {
             remove_tree(&*self.dir, &staging.join(part))?;
         }
+        remove_tree(&*self.dir, &staging.join(DISPLACED))?;
         self.dir.remove_file(&staging.join(LOCK))?;
         match self.dir.remove_dir(staging) {
             // The next restore is here already.
@@ -669,9 +854,29 @@ impl Target {
     }
 }
 
+impl Place for Target {
+    fn put_name(&self, entry: &Entry) -> Result<(), Error> {
+        Target::put_name(self, entry)
+    }
+
+    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        Target::put_data(self, entry, parts)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Error> {
+        let closed = self.seal()?;
+        self.move_in(&closed)?;
+        self.stand();
+        Ok(())
+    }
+}
+
 impl Drop for Target {
     fn drop(&mut self) {
         self.growing.lock().clear();
+        if matches!(self.fate, Fate::Unfinished) {
+            self.take_back();
+        }
         let tidied = match self.fate {
             // What remains is tidying.
             Fate::Standing => self.remove_staging().map_err(|e| e.to_string()),

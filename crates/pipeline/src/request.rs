@@ -10,8 +10,8 @@ use longshore_io::{Clock, Throttle};
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_source::{PostgresOptions, SourceSpec};
 
-use crate::Error;
 use crate::offload::Offload;
+use crate::{ClusterOptions, Error};
 
 #[derive(Debug, Clone)]
 pub enum Request {
@@ -186,6 +186,8 @@ pub struct RestoreRequest {
     pub only: Vec<PathBuf>,
     /// Entry path in the set → path below the target (MOVE).
     pub moves: Vec<(PathBuf, PathBuf)>,
+    /// For sets of PostgreSQL clusters only.
+    pub cluster: ClusterOptions,
     pub tuning: Tuning,
     pub limits: Limits,
 }

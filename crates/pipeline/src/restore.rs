@@ -4,22 +4,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longshore_media::{
-    BlockStream, Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet,
+    BlockStream, Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet, SetHeader,
+    SetTrailer,
 };
 use longshore_source::SourceKind;
 use parking_lot::Mutex;
 
+use crate::cluster::{self, Cluster, Outline};
 use crate::measure::{Counters, Work, lap, process_cpu};
-use crate::place::Target;
+use crate::place::{Place, Scope, Target};
 use crate::plan::{Plan, Sizes};
 use crate::report::{CHANGED_MAX, FileTotals, RestoreReport, Run, mark_text};
 use crate::request::RestoreRequest;
 use crate::unload::{Sink, Unloading, unload};
-use crate::{Error, House, Observer, history};
+use crate::{ClusterError, Error, House, Observer, history};
 
 struct Writer<'a> {
     house: &'a House,
-    target: Target,
+    target: Box<dyn Place>,
     only: &'a [PathBuf],
     /// Which of `only` was found.
     found: Vec<AtomicBool>,
@@ -138,6 +140,52 @@ fn wants(items: &[Item], is_wanted: impl Fn(&Path) -> bool) -> bool {
     })
 }
 
+/// A cluster as a whole is put together with care; parts of one, and all else, are names like others.
+fn open_target(
+    house: &House,
+    request: &RestoreRequest,
+    kind: SourceKind,
+    media: &MediaSet,
+    (header, trailer): (&SetHeader, Option<&SetTrailer>),
+) -> Result<Box<dyn Place>, Error> {
+    if kind == SourceKind::Postgres && request.only.is_empty() && request.moves.is_empty() {
+        let outline = match trailer {
+            Some(trailer) => {
+                cluster::check_recovery(header, trailer, request.cluster.recovery.as_ref())?;
+                Some(Outline::read(media, header.position)?)
+            }
+            None => None,
+        };
+        let set = (header, trailer);
+        let options = &request.cluster;
+        let place = (request.target.as_path(), request.replace);
+        let cluster = Cluster::open(house, place, options, set, outline.as_ref())?;
+        return Ok(Box::new(cluster));
+    }
+    if !request.cluster.is_default() {
+        return Err(ClusterError::NotACluster.into());
+    }
+    let scope = Scope::Names {
+        side_files: kind == SourceKind::Sqlite,
+    };
+    let target = Target::open(
+        house,
+        &request.target,
+        request.replace,
+        scope,
+        &request.moves,
+    )?;
+    let needed = trailer.map(|trailer| trailer.plain_bytes_total);
+    if let (Some(needed), Some(free), true) = (needed, target.free_bytes(), request.only.is_empty())
+    {
+        // Holes are not counted in either: this refuses only what cannot fit.
+        if needed > free {
+            return Err(Error::TargetFull { free, needed });
+        }
+    }
+    Ok(Box::new(target))
+}
+
 pub fn run(
     house: &House,
     request: &RestoreRequest,
@@ -153,8 +201,10 @@ pub fn run(
     let media = MediaSet::open(&devices)?;
     // A pipe shows its sets only while it is read; there the first one is the default.
     let seekable = media.stored_bytes()?.is_some();
+    let recovery = request.cluster.recovery.as_ref();
     let summary = if seekable {
-        Some(media.set(request.position)?)
+        let position = cluster::position(&media, request.position, recovery)?;
+        Some(media.set(position)?)
     } else {
         None
     };
@@ -201,21 +251,8 @@ pub fn run(
     let start_us = house.now_us();
     let cpu_before = process_cpu();
     let _priority = request.limits.lower_io_priority();
-    let target = Target::open(
-        house,
-        &request.target,
-        request.replace,
-        Some(kind),
-        &request.moves,
-    )?;
-    if let (Some(needed), Some(free), true) =
-        (expected, target.free_bytes(), request.only.is_empty())
-    {
-        // Holes are not counted in either: this refuses only what cannot fit.
-        if needed > free {
-            return Err(Error::TargetFull { free, needed });
-        }
-    }
+    let trailer = summary.as_ref().and_then(|s| s.trailer.as_ref());
+    let target = open_target(house, request, kind, &media, (&header, trailer))?;
     let writer = Writer {
         house,
         target,

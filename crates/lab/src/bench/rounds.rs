@@ -4,7 +4,8 @@
 use anyhow::{Result, bail};
 use longshore_codec::Algorithm;
 use longshore_pipeline::{
-    BackupRequest, DeviceSpec, Disposition, House, Request, RestoreRequest, SourceSpec,
+    BackupRequest, ClusterOptions, DeviceSpec, Disposition, House, Request, RestoreRequest,
+    SourceSpec,
 };
 
 use super::bare::{Bare, Part, write_beside_reading};
@@ -122,6 +123,7 @@ impl Bench<'_> {
             replace: false,
             only: Vec::new(),
             moves: Vec::new(),
+            cluster: ClusterOptions::default(),
             tuning: Default::default(),
             limits: Default::default(),
         };

@@ -157,6 +157,7 @@ impl Yard {
             replace: false,
             only: Vec::new(),
             moves: Vec::new(),
+            cluster: Default::default(),
             tuning: Tuning::default(),
             limits: Limits::default(),
         };

@@ -54,6 +54,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
             .iter()
             .map(|m| (m.0.clone(), (&m.1).into()))
             .collect(),
+        cluster: options.cluster.lower(),
         tuning: tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };

@@ -11,6 +11,7 @@ mod lab;
 mod offload;
 mod project;
 mod repository;
+mod recovery;
 mod restore;
 pub mod values;
 mod wal;

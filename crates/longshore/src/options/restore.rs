@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::recovery::ClusterArgs;
 use super::values::{self, Pair};
 use super::{Media, Moving};
 
@@ -19,6 +20,9 @@ Examples:
       under another name
   ssh vault 'cat app.bak' | longshore restore - --to /srv/restored
       from a pipe
+  longshore restore pg.bak --to /srv/pg/data --target-time '2027-01-31 06:00:00+01' \
+      --restore-command 'cp /wal/%f %p'
+      a PostgreSQL cluster, as it was at that moment
 
 Not for: checking a backup (`longshore verify` writes nothing), or unpacking next to a running
 application: stop it first, or restore elsewhere and let it open the copy.";
@@ -59,6 +63,9 @@ pub struct Restore {
     /// whatever uses them first.
     #[arg(long)]
     pub replace: bool,
+
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 
     #[command(flatten)]
     pub moving: Moving,

@@ -107,6 +107,22 @@ pub fn moment(text: &str) -> Result<i64, String> {
         .ok_or_else(|| "write a date such as 2027-01-31 or 2027-01-31T06:00:00+01:00".to_owned())
 }
 
+/// A moment whose zone is given; microseconds since the Unix epoch. Recovery to the wrong hour loses data, so no zone
+/// is assumed.
+pub fn zoned_time(text: &str) -> Result<i64, String> {
+    text.parse::<jiff::Timestamp>()
+        .map(|time| time.as_microsecond())
+        .map_err(|_| "write a time with its zone, such as 2027-01-31 06:00:00+01".to_owned())
+}
+
+/// The name of a restore point: PostgreSQL keeps 63 bytes.
+pub fn restore_point(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=63 => Ok(text.to_owned()),
+        _ => Err("a restore point's name has 1 to 63 bytes".to_owned()),
+    }
+}
+
 /// A backup device in any spelling a file system knows.
 pub fn device_of(text: &OsStr) -> DeviceSpec {
     match text.to_str() {

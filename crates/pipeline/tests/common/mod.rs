@@ -13,8 +13,8 @@ use longshore_codec::Algorithm;
 use longshore_io::{Host, HostClock, Storage};
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
-    BackupReport, BackupRequest, Error, House, Limits, Report, Request, RestoreReport,
-    RestoreRequest, Silent, SourceSpec, Tuning, VerifyReport, VerifyRequest, run,
+    BackupReport, BackupRequest, ClusterOptions, Error, House, Limits, Report, Request,
+    RestoreReport, RestoreRequest, Silent, SourceSpec, Tuning, VerifyReport, VerifyRequest, run,
 };
 
 pub fn house() -> House {
@@ -56,6 +56,7 @@ pub fn restore_request(devices: Vec<DeviceSpec>, target: &Path) -> RestoreReques
         replace: false,
         only: Vec::new(),
         moves: Vec::new(),
+        cluster: ClusterOptions::default(),
         tuning: Tuning::default(),
         limits: Limits::default(),
     }

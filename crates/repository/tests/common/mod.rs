@@ -71,6 +71,7 @@ pub fn restore(storage: &Arc<dyn Storage>, devices: &[DeviceSpec], to: &Path) ->
         replace: true,
         only: Vec::new(),
         moves: Vec::new(),
+        cluster: Default::default(),
         tuning: Tuning::default(),
         limits: Limits::default(),
     };

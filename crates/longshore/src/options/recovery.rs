@@ -1,0 +1,133 @@
+//! What `longshore restore` asks only of PostgreSQL clusters.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, ValueEnum};
+use longshore_pipeline::{
+    ClusterOptions, Lsn, Recovery, RecoveryTarget, SpaceOptions, TargetAction, Timeline,
+    TimelineChoice,
+};
+
+use super::values::{self, Pair};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Action {
+    #[default]
+    Pause,
+    Promote,
+    Shutdown,
+}
+
+/// Options that PostgreSQL clusters have.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "PostgreSQL")]
+#[command(group = ArgGroup::new("recovery-end").multiple(false))]
+pub struct ClusterArgs {
+    /// The directory of a tablespace, named by its OID or its stored directory. Repeatable.
+    ///
+    /// Without it nothing is written outside --to, unless --tablespaces-as-stored allows it.
+    #[arg(long = "tablespace-map", value_name = "OLD=NEW", value_parser = values::pair())]
+    pub tablespace_map: Vec<Pair>,
+
+    /// Put the tablespaces that --tablespace-map does not name into the directories they had.
+    #[arg(long)]
+    pub tablespaces_as_stored: bool,
+
+    /// Recover until this time; the zone must be given, as in `2026-11-21 09:34:10+01`.
+    ///
+    /// Without --position the newest set that was complete before is restored.
+    #[arg(long, value_name = "TIME", value_parser = values::zoned_time, group = "recovery-end")]
+    pub target_time: Option<i64>,
+
+    /// Recover until this place in the log, as in `16/B374D848`.
+    #[arg(long, value_name = "LSN", group = "recovery-end")]
+    pub target_lsn: Option<Lsn>,
+
+    /// Recover until this transaction.
+    #[arg(long, value_name = "XID", group = "recovery-end")]
+    pub target_xid: Option<u64>,
+
+    /// Recover until this point, made with pg_create_restore_point.
+    #[arg(long, value_name = "NAME", group = "recovery-end", value_parser = values::restore_point)]
+    pub target_name: Option<String>,
+
+    /// Recover only until the copy is consistent.
+    #[arg(long, group = "recovery-end")]
+    pub target_immediate: bool,
+
+    /// Leave out the target itself: stop just before it.
+    #[arg(long, requires = "recovery-end")]
+    pub target_exclusive: bool,
+
+    /// Which history to follow: `latest`, `current` (the backup's own) or its number.
+    #[arg(long, value_name = "TIMELINE", value_parser = timeline)]
+    pub target_timeline: Option<TimelineChoice>,
+
+    /// What the server does at the target: wait for you, open for writing, or shut down.
+    #[arg(long, value_name = "ACTION", value_enum, requires = "recovery-end")]
+    pub target_action: Option<Action>,
+
+    /// Make it a standby: it goes on to replay and does not open for writing.
+    #[arg(long)]
+    pub standby: bool,
+
+    /// The command by which the server fetches log from an archive (restore_command), with %f and %p.
+    #[arg(long, value_name = "COMMAND")]
+    pub restore_command: Option<String>,
+}
+
+fn timeline(text: &str) -> Result<TimelineChoice, String> {
+    match text {
+        "latest" => Ok(TimelineChoice::Latest),
+        "current" => Ok(TimelineChoice::Current),
+        number => number
+            .parse()
+            .ok()
+            .and_then(Timeline::new)
+            .map(TimelineChoice::Number)
+            .ok_or_else(|| "write latest, current or a number from 1 on".to_owned()),
+    }
+}
+
+impl ClusterArgs {
+    pub fn lower(&self) -> ClusterOptions {
+        ClusterOptions {
+            spaces: SpaceOptions {
+                map: self
+                    .tablespace_map
+                    .iter()
+                    .map(|pair| (pair.0.display().to_string(), (&pair.1).into()))
+                    .collect::<Vec<(String, PathBuf)>>(),
+                as_stored: self.tablespaces_as_stored,
+            },
+            recovery: self.recovery(),
+        }
+    }
+
+    /// Nothing was asked: the server replays the log that the set holds, and opens.
+    fn recovery(&self) -> Option<Recovery> {
+        let target = self
+            .target_time
+            .map(RecoveryTarget::Time)
+            .or(self.target_lsn.map(RecoveryTarget::Lsn))
+            .or(self.target_xid.map(RecoveryTarget::Xid))
+            .or(self.target_name.clone().map(RecoveryTarget::Name))
+            .or(self.target_immediate.then_some(RecoveryTarget::Immediate));
+        let asked = target.is_some()
+            || self.standby
+            || self.restore_command.is_some()
+            || self.target_timeline.is_some();
+        asked.then(|| Recovery {
+            target,
+            exclusive: self.target_exclusive,
+            timeline: self.target_timeline.unwrap_or_default(),
+            action: match self.target_action.unwrap_or_default() {
+                Action::Pause => TargetAction::Pause,
+                Action::Promote => TargetAction::Promote,
+                Action::Shutdown => TargetAction::Shutdown,
+            },
+            standby: self.standby,
+            restore_command: self.restore_command.clone(),
+        })
+    }
+}

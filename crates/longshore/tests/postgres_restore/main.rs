@@ -1,0 +1,9 @@
+//! PostgreSQL clusters come back: every major that is installed, through the program, judged by PostgreSQL's own server
+//! and tools.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod recovery;
+mod stage;
+mod whole;

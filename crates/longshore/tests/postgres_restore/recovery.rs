@@ -1,0 +1,189 @@
+//! Recovery to each kind of target: a row for every moment, and exactly those up to the target come back.
+
+use std::path::PathBuf;
+
+use longshore_test_servers::{Installation, Server, installations};
+
+use crate::stage::{Stage, check, refused, succeed};
+
+/// A server that archives its log, a backup, and markers 1 to 3 with a name for each moment.
+struct History {
+    stage: Stage,
+    media: Vec<PathBuf>,
+    fetch: String,
+    /// After marker 2: time, place, transaction of marker 2.
+    time: String,
+    lsn: String,
+    xid: String,
+}
+
+impl History {
+    fn new(installation: &Installation) -> History {
+        let archive = tempfile::Builder::new()
+            .prefix("lsarch")
+            .tempdir_in("/tmp")
+            .unwrap()
+            .keep();
+        let archive_command = format!("test ! -f {0}/%f && cp %p {0}/%f", archive.display());
+        let conf = [
+            ("archive_mode", "on"),
+            ("archive_command", &archive_command),
+        ];
+        std::fs::create_dir_all(&archive).unwrap();
+        longshore_test_servers::User::of_servers().own(&archive);
+        let stage = Stage::new(installation, &conf);
+        let media = stage.back_up("full", &[]);
+        let server = &stage.server;
+        server.psql("insert into marker values (1); select pg_create_restore_point('after one')");
+        let xid =
+            server.psql("begin; insert into marker values (2); select txid_current(); commit");
+        let time = server.psql("select clock_timestamp() at time zone 'UTC'");
+        let lsn = server.psql("select pg_current_wal_lsn()");
+        server.psql("select pg_sleep(0.05); insert into marker values (3)");
+        server.psql("select pg_switch_wal()");
+        server.wait_for("select last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) from pg_stat_archiver", "t");
+        History {
+            fetch: format!("cp {}/%f %p", archive.display()),
+            stage,
+            media,
+            time: format!("{time}+00"),
+            lsn,
+            xid,
+        }
+    }
+
+    fn recovered(&self, name: &str, target: &[&str]) -> (PathBuf, Server) {
+        let more = [&["--restore-command", &self.fetch], target].concat();
+        self.stage.restored(&self.media, name, &more)
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        let archive = self
+            .fetch
+            .split(['/', ' '])
+            .find(|part| part.starts_with("lsarch"));
+        let _ = archive.map(|name| std::fs::remove_dir_all(format!("/tmp/{name}")));
+    }
+}
+
+fn markers(server: &Server) -> String {
+    server.psql("select string_agg(i::text, ' ' order by i) from marker")
+}
+
+#[test]
+fn each_kind_of_target_is_reached_exactly() {
+    let all = installations();
+    for installation in &all {
+        let history = History::new(installation);
+        let (time, lsn, xid) = (
+            history.time.as_str(),
+            history.lsn.as_str(),
+            history.xid.as_str(),
+        );
+        let mut cases: Vec<(&str, Vec<&str>, &str)> = vec![
+            ("time", vec!["--target-time", time], "1 2"),
+            (
+                "exclusive",
+                vec!["--target-xid", xid, "--target-exclusive"],
+                "1",
+            ),
+        ];
+        // The servers' part is theirs; ours is the same for all majors.
+        if Some(installation) == all.last() {
+            cases.extend([
+                ("lsn", vec!["--target-lsn", lsn], "1 2"),
+                ("xid", vec!["--target-xid", xid], "1 2"),
+                ("name", vec!["--target-name", "after one"], "1"),
+                ("immediate", vec!["--target-immediate"], ""),
+                ("end", vec!["--target-timeline", "latest"], "1 2 3"),
+            ]);
+        }
+        for (name, target, expected) in cases {
+            let (data, server) = history.recovered(name, &target);
+            server.wait_for(
+                "select pg_is_in_recovery() and not pg_is_wal_replay_paused()",
+                "f",
+            );
+            assert_eq!(markers(&server), expected, "{} {name}", installation.major);
+            assert!(!data.join("standby.signal").exists());
+        }
+
+        // A promotion begins a new timeline; the archive's later history of the old one is not lost.
+        let (data, server) = history.recovered(
+            "promoted",
+            &["--target-lsn", lsn, "--target-action", "promote"],
+        );
+        server.wait_for("select pg_is_in_recovery()", "f");
+        assert_eq!(markers(&server), "1 2");
+        server.psql("insert into marker values (4)");
+        assert_eq!(
+            server.psql("select substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"),
+            "00000002"
+        );
+        check(&server, &data);
+    }
+}
+
+#[test]
+fn a_shutdown_at_the_target_and_a_standby() {
+    for installation in installations().iter().rev().take(1) {
+        let history = History::new(installation);
+        let data = history.stage.path("stopped");
+        let lsn = history.lsn.as_str();
+        let target = [
+            "--restore-command",
+            &history.fetch,
+            "--target-lsn",
+            lsn,
+            "--target-action",
+            "shutdown",
+        ];
+        succeed(history.stage.restore(&history.media, &data).args(target));
+        let server = history.stage.adopt(&data);
+        match server.try_start() {
+            Ok(()) => server.wait_for_end(),
+            Err(log) => assert!(log.contains("shutdown at recovery target"), "{log}"),
+        }
+        let (_, standby) = history.recovered("standby", &["--standby"]);
+        standby.wait_for("select count(*) from marker", "3");
+        assert_eq!(standby.psql("select pg_is_in_recovery()"), "t");
+    }
+}
+
+#[test]
+fn a_target_before_the_backup_is_refused_and_the_right_set_is_chosen() {
+    for installation in installations().iter().rev().take(1) {
+        let history = History::new(installation);
+        let stage = &history.stage;
+        stage.back_up("full", &["--append"]);
+        let data = stage.path("data");
+        let restore = |more: &[&str]| {
+            let mut command = stage.restore(&history.media, &data);
+            command
+                .args(["--restore-command", &history.fetch])
+                .args(more);
+            command
+        };
+        let said = refused(&mut restore(&[
+            "--target-lsn",
+            &history.lsn,
+            "--position",
+            "2",
+        ]));
+        assert!(said.contains("lies before that"), "{said}");
+        let said = refused(&mut restore(&["--target-time", "2001-01-01 00:00:00+00"]));
+        assert!(said.contains("no set on the media"), "{said}");
+        let said = refused(&mut restore(&["--target-time", "2030-01-01 00:00:00"]));
+        assert!(said.contains("zone"), "{said}");
+        let said = refused(&mut restore(&["--target-immediate", "--target-xid", "7"]));
+        assert!(said.contains("cannot be used with"), "{said}");
+        assert!(!data.exists());
+        succeed(&mut restore(&["--target-lsn", &history.lsn]));
+        let server = stage.adopt(&data);
+        server.start();
+        server.wait_for("select pg_get_wal_replay_pause_state()", "paused");
+        assert_eq!(markers(&server), "1 2");
+    }
+}

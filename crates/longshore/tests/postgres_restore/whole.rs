@@ -1,0 +1,173 @@
+//! A whole cluster, started at once.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use longshore_test_servers::{Stop, installations};
+
+use crate::stage::{Stage, check, dump, refused, same, succeed};
+
+#[test]
+fn a_restored_cluster_is_the_backup_and_starts() {
+    for installation in installations() {
+        let stage = Stage::new(&installation, &[]);
+        let media = stage.back_up("full", &[]);
+        let before = dump(&stage.server);
+        let data = stage.path("data");
+        succeed(&mut stage.restore(&media, &data));
+        verify(&stage, &data);
+        let server = stage.adopt(&data);
+        server.start();
+        same(&dump(&server), &before);
+        assert_eq!(server.psql("select count(*) from unlogged"), "0");
+        assert!(server.log().contains("consistent recovery state reached"));
+        let (found, made) = (
+            data.metadata().unwrap(),
+            stage.server.data_dir().metadata().unwrap(),
+        );
+        assert_eq!(
+            (found.mode(), found.uid(), found.gid()),
+            (made.mode(), made.uid(), made.gid())
+        );
+        check(&server, &data);
+    }
+}
+
+/// `pg_verifybackup` accepts the directory, and finds what PostgreSQL's own test of it does to one.
+fn verify(stage: &Stage, data: &Path) {
+    let verify = || {
+        let mut verify = stage.server.command("pg_verifybackup");
+        // Its log reader exists for its own major only.
+        verify.arg("--no-parse-wal").arg(data);
+        verify
+    };
+    succeed(&mut verify());
+    let text = std::fs::read_to_string(data.join("backup_manifest")).unwrap();
+    let version = if stage.server.installation().major >= 17 {
+        2
+    } else {
+        1
+    };
+    assert!(text.contains(&format!("Manifest-Version\": {version},")));
+
+    let victim = data.join("global/pg_filenode.map");
+    let content = std::fs::read(&victim).unwrap();
+    std::fs::write(&victim, [&content[..], b"x"].concat()).unwrap();
+    assert!(refused(&mut verify()).contains("size"));
+    let mut changed = content.clone();
+    changed[40] ^= 1;
+    std::fs::write(&victim, &changed).unwrap();
+    assert!(refused(&mut verify()).contains("checksum mismatch"));
+    std::fs::remove_file(&victim).unwrap();
+    assert!(refused(&mut verify()).contains("but not on disk"));
+    std::fs::write(&victim, &content).unwrap();
+    stage.server.user().own(&victim);
+    let extra = data.join("base/extra");
+    std::fs::write(&extra, b"").unwrap();
+    assert!(refused(&mut verify()).contains("but not in the manifest"));
+    std::fs::remove_file(&extra).unwrap();
+    let manifest = data.join("backup_manifest");
+    std::fs::write(&manifest, text.replacen("filenode.map", "filenode.mab", 1)).unwrap();
+    assert!(refused(&mut verify()).contains("manifest checksum mismatch"));
+    std::fs::write(&manifest, text).unwrap();
+    succeed(&mut verify());
+}
+
+#[test]
+fn tablespaces_go_where_they_are_mapped() {
+    for installation in installations().iter().rev().take(2) {
+        let stage = Stage::new(installation, &[]);
+        let old = stage.server.socket_dir().join("space");
+        std::fs::create_dir(&old).unwrap();
+        stage.server.user().own(&old);
+        stage.server.psql(&format!(
+            "create tablespace fast location '{}'",
+            old.display()
+        ));
+        stage
+            .server
+            .psql("create table far tablespace fast as select generate_series(1, 5000) i");
+        let media = stage.back_up("full", &[]);
+        let before = dump(&stage.server);
+        let data = stage.path("data");
+
+        let said = refused(&mut stage.restore(&media, &data));
+        assert!(
+            said.contains("--tablespace-map") && said.contains(old.to_str().unwrap()),
+            "{said}"
+        );
+        let said = refused(stage.restore(&media, &data).arg("--tablespaces-as-stored"));
+        assert!(said.contains("exists already"), "{said}");
+        let inside = format!("{}={}", old.display(), data.join("x").display());
+        let said = refused(
+            stage
+                .restore(&media, &data)
+                .args(["--tablespace-map", &inside]),
+        );
+        assert!(said.contains("overlaps the data directory"), "{said}");
+
+        let new = stage.path("moved");
+        let map = format!("{}={}", old.display(), new.display());
+        let (_, server) = stage.restored(&media, "data", &["--tablespace-map", &map]);
+        assert_eq!(server.psql("select count(*) from far"), "5000");
+        let place = server
+            .psql("select pg_tablespace_location(oid) from pg_tablespace where spcname = 'fast'");
+        assert_eq!(place, new.to_str().unwrap());
+        let after = dump(&server).replace(new.to_str().unwrap(), old.to_str().unwrap());
+        same(&after, &before);
+        check(&server, &data);
+    }
+}
+
+#[test]
+fn a_directory_in_use_is_refused_and_an_old_one_replaced_as_a_whole() {
+    for installation in installations().iter().rev().take(1) {
+        let stage = Stage::new(installation, &[]);
+        let media = stage.back_up("full", &[]);
+        let (data, server) = stage.restored(&media, "data", &[]);
+        server.psql("insert into marker values (1)");
+        let said = refused(stage.restore(&media, &data).arg("--replace"));
+        assert!(
+            said.contains("postmaster.pid")
+                && said.contains(&server.pid().unwrap().as_raw_nonzero().to_string()),
+            "{said}"
+        );
+        assert_eq!(server.psql("select count(*) from marker"), "1");
+        server.stop(Stop::Fast);
+        std::fs::write(data.join("standby.signal"), "").unwrap();
+
+        let said = refused(&mut stage.restore(&media, &data));
+        assert!(said.contains("exists already"), "{said}");
+        succeed(stage.restore(&media, &data).arg("--replace"));
+        assert!(!data.join("standby.signal").exists());
+        assert!(!data.join(".longshore-restoring").exists());
+        server.start();
+        assert_eq!(server.psql("select count(*) from marker"), "0");
+        check(&server, &data);
+    }
+}
+
+#[test]
+fn group_access_comes_back() {
+    for installation in installations().iter().take(1) {
+        use longshore_test_servers::{Options, Server};
+        let server = Server::create(
+            installation,
+            Options {
+                group_access: true,
+                ..Options::default()
+            },
+        );
+        server.start();
+        let stage = Stage {
+            server,
+            dir: tempfile::tempdir_in("/tmp").unwrap(),
+        };
+        std::fs::set_permissions(stage.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let media = stage.back_up("full", &[]);
+        let (data, _server) = stage.restored(&media, "data", &[]);
+        assert_eq!(data.metadata().unwrap().mode() & 0o777, 0o750);
+        let manifest = data.join("backup_manifest").metadata().unwrap();
+        assert_eq!(manifest.mode() & 0o777, 0o640);
+    }
+}

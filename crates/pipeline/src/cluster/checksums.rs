@@ -1,0 +1,221 @@
+//! The checksum of every restored file, from the checked bytes of the blocks, in whatever order they come.
+//!
+//! Written as a `backup_manifest`, it lets PostgreSQL's own `pg_verifybackup` compare what lies on the disk with what
+//! the backup held. Only files that are under way are in memory; lines of whole files go to the manifest at once.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{File, Via, crc32c, crc32c_join};
+use longshore_media::{Entry, EntryKind, Extent};
+use longshore_pg::backup_manifest::{self, HEAD_LEN, ManifestFile, ManifestHash, WalRange};
+use parking_lot::Mutex;
+
+/// Bytes of text that are written together.
+const FLUSH: usize = 64 << 10;
+const NAME: &str = "backup_manifest";
+const WAL: &str = "pg_wal";
+const VERSION: &str = "PG_VERSION";
+
+/// Checksums that add up to a `backup_manifest`.
+pub struct Checksums {
+    file: Arc<dyn File>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    growing: HashMap<PathBuf, Growing>,
+    /// The major, once `PG_VERSION` was seen.
+    major: Option<u32>,
+    pending: Vec<u8>,
+    written: u64,
+    files: u64,
+}
+
+#[derive(Default)]
+struct Growing {
+    /// Offset, length and CRC-32C of what was seen.
+    parts: Vec<(u64, u64, u32)>,
+    bytes: u64,
+    introduced: bool,
+    len: u64,
+    mtime_ns: i64,
+}
+
+impl Checksums {
+    /// The manifest goes to `file`, which is empty.
+    pub fn new(file: Arc<dyn File>) -> Checksums {
+        let state = State {
+            written: HEAD_LEN as u64,
+            ..State::default()
+        };
+        Checksums {
+            file,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Notes what a block holds of an entry. No byte may be noted twice.
+    pub fn note(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> io::Result<()> {
+        if entry.kind != EntryKind::File
+            || entry.path.starts_with(WAL)
+            || entry.path == Path::new(NAME)
+        {
+            return Ok(());
+        }
+        let sums: Vec<_> = parts
+            .iter()
+            .map(|(extent, bytes)| (extent.offset, u64::from(extent.len), crc32c(bytes)))
+            .collect();
+        let mut state = self.state.lock();
+        if let ([(_, bytes)], true) = (parts, entry.path == Path::new(VERSION)) {
+            let text = std::str::from_utf8(bytes).unwrap_or_default();
+            state.major = text.trim().parse().ok();
+        }
+        let bytes: u64 = sums.iter().map(|sum| sum.1).sum();
+        if entry.first && bytes == entry.len {
+            let crc = join(sums, entry.len);
+            return state.put(&*self.file, &entry.path, (entry.len, entry.mtime_ns, crc));
+        }
+        let growing = state.growing.entry(entry.path.clone()).or_default();
+        growing.len = entry.len;
+        growing.mtime_ns = entry.mtime_ns;
+        growing.introduced |= entry.first;
+        growing.bytes += bytes;
+        growing.parts.extend(sums);
+        if growing.introduced && growing.bytes >= growing.len {
+            state.complete(&*self.file, &entry.path)?;
+        }
+        Ok(())
+    }
+
+    /// Completes the manifest. False when it cannot be one, for want of a `PG_VERSION`.
+    pub fn finish(&self, system: u64, ranges: &[WalRange]) -> io::Result<bool> {
+        let mut state = self.state.lock();
+        // Files with holes: what no extent covered is zeros.
+        let rest: Vec<_> = state.growing.keys().cloned().collect();
+        for path in rest {
+            state.complete(&*self.file, &path)?;
+        }
+        let Some(major) = state.major else {
+            return Ok(false);
+        };
+        state
+            .pending
+            .extend_from_slice(backup_manifest::tail(ranges).as_bytes());
+        state.flush(&*self.file)?;
+        let head = backup_manifest::head(major, system);
+        self.file.write_all_at(head.as_bytes(), 0, Via::Cache)?;
+        let mut hash = ManifestHash::default();
+        let mut buffer = vec![0; FLUSH];
+        let mut at = 0;
+        loop {
+            let read = self.file.read_full_at(&mut buffer, at, Via::Cache)?;
+            if read == 0 {
+                break;
+            }
+            hash.update(&buffer[..read]);
+            at += read as u64;
+        }
+        self.file
+            .write_all_at(hash.last_line().as_bytes(), at, Via::Cache)?;
+        Ok(true)
+    }
+}
+
+impl State {
+    fn complete(&mut self, file: &dyn File, path: &Path) -> io::Result<()> {
+        let Some(grown) = self.growing.remove(path) else {
+            return Ok(());
+        };
+        let crc = join(grown.parts, grown.len);
+        self.put(file, path, (grown.len, grown.mtime_ns, crc))
+    }
+
+    fn put(
+        &mut self,
+        file: &dyn File,
+        path: &Path,
+        (len, mtime_ns, crc32c): (u64, i64, u32),
+    ) -> io::Result<()> {
+        let listed = ManifestFile {
+            path,
+            len,
+            mtime_ns,
+            crc32c,
+        };
+        let line = backup_manifest::line(&listed, self.files == 0);
+        self.files += 1;
+        self.pending.extend_from_slice(line.as_bytes());
+        if self.pending.len() >= FLUSH {
+            self.flush(file)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, file: &dyn File) -> io::Result<()> {
+        file.write_all_at(&self.pending, self.written, Via::Cache)?;
+        self.written += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+/// The checksum of a whole file of `len` bytes; what no part covers is zeros.
+fn join(mut parts: Vec<(u64, u64, u32)>, len: u64) -> u32 {
+    parts.sort_unstable();
+    let mut crc = 0;
+    let mut at = 0;
+    for (offset, bytes, part) in parts {
+        crc = crc32c_join(
+            crc,
+            zeros(offset.saturating_sub(at)),
+            offset.saturating_sub(at),
+        );
+        crc = crc32c_join(crc, part, bytes);
+        at = offset + bytes;
+    }
+    let rest = len.saturating_sub(at);
+    crc32c_join(crc, zeros(rest), rest)
+}
+
+/// The checksum of `len` zeros.
+fn zeros(len: u64) -> u32 {
+    let mut crc = 0;
+    let mut power = crc32c(&[0]);
+    let (mut power_len, mut rest) = (1u64, len);
+    while rest > 0 {
+        if rest & 1 == 1 {
+            crc = crc32c_join(crc, power, power_len);
+        }
+        rest >>= 1;
+        if rest > 0 {
+            power = crc32c_join(power, power, power_len);
+            power_len <<= 1;
+        }
+    }
+    crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_in_any_order_with_holes_add_up_to_the_whole() {
+        let mut whole = vec![0u8; 100_000];
+        whole[10_000..30_000].fill(7);
+        whole[50_001..50_004].copy_from_slice(b"abc");
+        let parts = vec![
+            (50_001, 3, crc32c(b"abc")),
+            (20_000, 10_000, crc32c(&[7; 10_000])),
+            (10_000, 10_000, crc32c(&[7; 10_000])),
+        ];
+        assert_eq!(join(parts, 100_000), crc32c(&whole));
+        assert_eq!(join(Vec::new(), 0), 0);
+        assert_eq!(join(Vec::new(), 77), crc32c(&[0; 77]));
+    }
+}

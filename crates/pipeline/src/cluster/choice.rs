@@ -1,0 +1,80 @@
+//! Which set of the media a recovery begins with: the newest that is consistent before its target.
+//!
+//! Only a time and a place in the log can be compared with sets beforehand. For a transaction or a named point the last
+//! set is taken, unless one was asked for; a server that cannot reach its target says so and does not open.
+
+use longshore_media::{MediaSet, SetHeader, SetTrailer};
+use longshore_pg::{Lsn, Recovery, RecoveryTarget, recovery};
+use longshore_source::SourceKind;
+
+use super::ClusterError;
+use crate::Error;
+
+/// Whether the target lies before the set is consistent; if so, both as text.
+fn too_early(target: &RecoveryTarget, trailer: &SetTrailer) -> Option<(String, String)> {
+    let last = trailer.log.last_lsn;
+    match target {
+        RecoveryTarget::Time(us) if *us < trailer.finish_us => {
+            Some((recovery::time(*us), recovery::time(trailer.finish_us)))
+        }
+        RecoveryTarget::Lsn(lsn) if lsn.0 < last => Some((lsn.to_string(), Lsn(last).to_string())),
+        RecoveryTarget::Immediate
+        | RecoveryTarget::Time(_)
+        | RecoveryTarget::Lsn(_)
+        | RecoveryTarget::Xid(_)
+        | RecoveryTarget::Name(_) => None,
+    }
+}
+
+/// The position to restore; `asked` is 0 where the operator left it to us.
+pub fn position(media: &MediaSet, asked: u32, recovery: Option<&Recovery>) -> Result<u32, Error> {
+    let target = match recovery.and_then(|recovery| recovery.target.as_ref()) {
+        Some(target) if asked == 0 => target,
+        _ => return Ok(asked),
+    };
+    if !matches!(target, RecoveryTarget::Time(_) | RecoveryTarget::Lsn(_)) {
+        return Ok(asked);
+    }
+    let mut clusters = 0;
+    for set in media.sets()?.iter().rev() {
+        let Some(trailer) = &set.trailer else {
+            continue;
+        };
+        if set.header.source_kind != SourceKind::Postgres as u8 {
+            continue;
+        }
+        clusters += 1;
+        if too_early(target, trailer).is_none() {
+            return Ok(set.header.position);
+        }
+    }
+    let target = match target {
+        RecoveryTarget::Time(us) => recovery::time(*us),
+        RecoveryTarget::Lsn(lsn) => lsn.to_string(),
+        RecoveryTarget::Immediate | RecoveryTarget::Xid(_) | RecoveryTarget::Name(_) => {
+            return Ok(0);
+        }
+    };
+    match clusters {
+        0 => Err(ClusterError::NotACluster.into()),
+        _ => Err(ClusterError::NoSetBefore { target }.into()),
+    }
+}
+
+/// Refuses what a server could only find out after all was restored.
+pub fn check(
+    header: &SetHeader,
+    trailer: &SetTrailer,
+    recovery: Option<&Recovery>,
+) -> Result<(), ClusterError> {
+    let has_archive = recovery.is_some_and(|recovery| recovery.restore_command.is_some());
+    if header.log.first_lsn > 0 && !trailer.log.included && !has_archive {
+        let last = Lsn(trailer.log.last_lsn);
+        return Err(ClusterError::LogNotIncluded { last });
+    }
+    let target = recovery.and_then(|recovery| recovery.target.as_ref());
+    match target.and_then(|target| too_early(target, trailer)) {
+        Some((target, reached)) => Err(ClusterError::TargetTooEarly { target, reached }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,330 @@
+//! A PostgreSQL cluster comes back: a data directory, its tablespaces, and how the server recovers.
+//!
+//! Invariants
+//! - `global/pg_control` gets its name when all else is durable under its own, and whatever stood there before lost it
+//!   first. Without it no server starts, so nothing half restored, and no mixture of old and new, ever starts.
+//! - `backup_label` is written exactly as stored: without it a server would begin its replay in the wrong place.
+//! - Nothing is written outside the data directory unless the operator named the place ([`spaces`]).
+//! - A data directory in which a server may run is left alone. So are tablespaces that hold something: `--replace`
+//!   keeps an old data directory until the new one is complete, and it needs its tablespaces for that.
+//!
+//! Source: PostgreSQL 18 manual, "Recovering Using a Continuous Archive Backup"; `xlogrecovery.c`.
+
+mod checksums;
+mod choice;
+mod error;
+mod outline;
+mod spaces;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use longshore_io::{Attributes, Dir, OpenHow, Via};
+use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
+use longshore_pg::backup_manifest::WalRange;
+use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
+
+use crate::place::{Place, Scope, Target};
+use crate::{Error, House};
+use checksums::Checksums;
+pub use choice::{check as check_recovery, position};
+pub use error::ClusterError;
+pub use outline::Outline;
+use outline::{CONTROL, Route};
+
+const AUTO_CONF: &str = "postgresql.auto.conf";
+const MANIFEST: &str = "backup_manifest";
+const PID_FILE: &str = "postmaster.pid";
+/// Without this directory nothing starts: it holds the control file.
+const GLOBAL: &str = "global";
+/// What a stored cluster may bring along and a restored one must not have.
+const SIGNALS: [&str; 2] = ["recovery.signal", "standby.signal"];
+
+/// Where tablespaces go.
+#[derive(Debug, Clone, Default)]
+pub struct SpaceOptions {
+    /// A tablespace, by its OID or its stored directory, and the directory it gets.
+    pub map: Vec<(String, PathBuf)>,
+    /// Whether the others may be written to the directories that the set names.
+    pub as_stored: bool,
+}
+
+/// What can be asked for when a cluster is restored.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterOptions {
+    pub spaces: SpaceOptions,
+    /// How the server recovers; `None`: from the log that the set holds, to its end.
+    pub recovery: Option<Recovery>,
+}
+
+impl ClusterOptions {
+    pub fn is_default(&self) -> bool {
+        self.spaces.map.is_empty() && !self.spaces.as_stored && self.recovery.is_none()
+    }
+}
+
+/// A cluster's restore under way.
+pub struct Cluster {
+    // What is taken back first when a restore fails.
+    spaces: BTreeMap<u32, Target>,
+    data: Target,
+    places: spaces::Places,
+    owner: Option<(u32, u32)>,
+    checksums: Checksums,
+    recovery: Option<Recovery>,
+    range: Option<WalRange>,
+    system: u64,
+}
+
+impl Cluster {
+    /// Checks what can be checked beforehand and prepares the data directory at `path` and the tablespaces.
+    /// `outline` is `None` when the media are a pipe; `trailer` then, too.
+    pub fn open(
+        house: &House,
+        (path, replace): (&Path, bool),
+        options: &ClusterOptions,
+        set: (&SetHeader, Option<&SetTrailer>),
+        outline: Option<&Outline>,
+    ) -> Result<Cluster, Error> {
+        let stored = match outline {
+            Some(outline) if !outline.has_control => return Err(ClusterError::NoControlFile.into()),
+            Some(outline) => outline.spaces.clone(),
+            None => BTreeMap::new(),
+        };
+        let absolute = absolute(house, path);
+        let places = spaces::decide(&stored, &options.spaces, &absolute)?;
+        let mut owner = None;
+        if let Ok(dir) = house.storage.dir(path) {
+            refuse_running(&*dir, path)?;
+            // Who prepared the directory for the server's user meant that user.
+            let stat = dir.stat(Path::new("")).map_err(at("look at", path))?;
+            owner = (stat.uid != 0).then_some((stat.uid, stat.gid));
+        }
+        let scope = Scope::Directory { last: GLOBAL };
+        let data = Target::open(house, path, replace, scope, &[])?;
+        let names = Scope::Names { side_files: false };
+        let spaces = places
+            .iter()
+            .map(|(oid, place)| Ok((*oid, Target::open(house, place, false, names, &[])?)))
+            .collect::<Result<BTreeMap<_, _>, Error>>()?;
+        if let Some(outline) = outline {
+            check_space(&data, &spaces, outline)?;
+        }
+        let checksums = Checksums::new(data.add_file(Path::new(MANIFEST))?);
+        let (header, trailer) = set;
+        Ok(Cluster {
+            data,
+            spaces,
+            places,
+            owner,
+            checksums,
+            recovery: options.recovery.clone(),
+            range: trailer.and_then(|trailer| wal_range(header, trailer)),
+            system: header.log.system,
+        })
+    }
+
+    /// Where an entry goes, and as what.
+    fn route(&self, entry: &Entry) -> Result<Option<(&Target, Entry)>, Error> {
+        let mut entry = entry.clone();
+        if let Some((uid, gid)) = self.owner {
+            (entry.uid, entry.gid) = (uid, gid);
+        }
+        let route = Route::of(&entry.path);
+        if let (Route::Link(oid), EntryKind::Symlink { target }) = (&route, &mut entry.kind) {
+            let place = self
+                .places
+                .get(oid)
+                .ok_or(ClusterError::TablespacesFromPipe)?;
+            target.clone_from(place);
+            return Ok(Some((&self.data, entry)));
+        }
+        if SIGNALS.iter().any(|name| entry.path == Path::new(name)) {
+            return Ok(None);
+        }
+        if let Route::Space(oid, rest) = route
+            && let Some(space) = self.spaces.get(&oid)
+        {
+            if !spaces::is_inside(rest) {
+                return Err(ClusterError::TablespacePath {
+                    oid,
+                    path: rest.into(),
+                    what: "PostgreSQL makes no such name in a tablespace",
+                }
+                .into());
+            }
+            entry.path = rest.into();
+            return Ok(Some((space, entry)));
+        }
+        Ok(Some((&self.data, entry)))
+    }
+
+    fn note(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        self.checksums
+            .note(entry, parts)
+            .map_err(at("write", Path::new(MANIFEST)))
+    }
+
+    /// What the server finds beside what the set holds.
+    fn add_own_files(&self, root: &Attributes) -> Result<(), Error> {
+        let manifest = Path::new(MANIFEST);
+        let ranges: Vec<_> = self.range.into_iter().collect();
+        let made = self.checksums.finish(self.system, &ranges);
+        if made.map_err(at("write", manifest))? {
+            self.data.set_added(manifest, &file_like(root))?;
+        } else {
+            self.data.remove_added(manifest)?;
+        }
+        let Some(recovery) = &self.recovery else {
+            return Ok(());
+        };
+        let signal = Path::new(recovery.signal_file());
+        self.data.add_file(signal)?;
+        self.data.set_added(signal, &file_like(root))?;
+        let conf = Path::new(AUTO_CONF);
+        let file = match self.data.holds(conf) {
+            true => self.data.open_added(conf)?,
+            false => self.data.add_file(conf)?,
+        };
+        let end = file.stat().map_err(at("look at", conf))?.len;
+        file.write_all_at(recovery.settings().as_bytes(), end, Via::Cache)
+            .map_err(at("write", conf))?;
+        self.data.set_added(conf, &file_like(root))
+    }
+}
+
+impl Place for Cluster {
+    fn put_name(&self, entry: &Entry) -> Result<(), Error> {
+        let Some((target, routed)) = self.route(entry)? else {
+            return Ok(());
+        };
+        self.note(entry, &[])?;
+        target.put_name(&routed)
+    }
+
+    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        let Some((target, mut routed)) = self.route(entry)? else {
+            return Ok(());
+        };
+        if let ([(_, bytes)], true) = (parts, entry.path == Path::new(TABLESPACE_MAP)) {
+            let map = spaces::edit_map(bytes, &self.places)?;
+            routed.len = map.len() as u64;
+            let whole = Extent {
+                offset: 0,
+                len: map.len() as u32,
+            };
+            let parts: &[(Extent, &[u8])] = &[(whole, &map)];
+            self.note(&routed, parts)?;
+            return target.put_data(&routed, parts);
+        }
+        self.note(entry, parts)?;
+        target.put_data(&routed, parts)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Error> {
+        if !self.data.holds(Path::new(CONTROL)) {
+            return Err(ClusterError::NoControlFile.into());
+        }
+        // The data directory itself is no entry of the set; all its directories are alike.
+        let root = self.data.attributes_of(Path::new(GLOBAL));
+        self.add_own_files(&root)?;
+        let mut sealed = Vec::new();
+        for space in self.spaces.values_mut() {
+            sealed.push(space.seal()?);
+        }
+        let data = self.data.seal()?;
+        // The old cluster cannot start from here on, nor the new one before the last rename.
+        self.data.displace()?;
+        for (space, closed) in self.spaces.values_mut().zip(&sealed) {
+            space.move_in(closed)?;
+            space.set_root(&root)?;
+        }
+        self.data.set_root(&root)?;
+        self.data.move_in(&data)?;
+        self.data.stand();
+        for space in self.spaces.values_mut() {
+            space.stand();
+        }
+        Ok(())
+    }
+}
+
+/// As PostgreSQL's own files beside directories with these attributes.
+fn file_like(root: &Attributes) -> Attributes {
+    Attributes {
+        mode: root.mode.map(|mode| mode & 0o666),
+        mtime_ns: None,
+        ..*root
+    }
+}
+
+fn at(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error + use<> {
+    let path = path.to_owned();
+    move |source| Error::Target {
+        action,
+        path: path.clone(),
+        source,
+    }
+}
+
+/// `path` without links, as far as it exists.
+fn absolute(house: &House, path: &Path) -> PathBuf {
+    for known in path.ancestors() {
+        let base = match known.as_os_str().is_empty() {
+            true => house.storage.canonical(Path::new(".")),
+            false => house.storage.canonical(known),
+        };
+        if let (Ok(base), Ok(rest)) = (base, path.strip_prefix(known)) {
+            return base.join(rest);
+        }
+    }
+    path.to_owned()
+}
+
+/// A stale file looks like a live one from another machine or container, so its presence is enough.
+fn refuse_running(dir: &dyn Dir, path: &Path) -> Result<(), Error> {
+    let file = match dir.open(Path::new(PID_FILE), OpenHow::Read) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(at("look at", &path.join(PID_FILE))(e)),
+    };
+    let mut text = [0; 32];
+    let read = file.read_full_at(&mut text, 0, Via::Cache).unwrap_or(0);
+    let text = String::from_utf8_lossy(&text[..read]);
+    let process = text.lines().next().unwrap_or_default();
+    let process: String = process.chars().filter(char::is_ascii_digit).collect();
+    Err(ClusterError::Running {
+        path: path.to_owned(),
+        process,
+    }
+    .into())
+}
+
+/// Refuses what cannot fit, volume by volume. Holes are not counted in either.
+fn check_space(
+    data: &Target,
+    spaces: &BTreeMap<u32, Target>,
+    outline: &Outline,
+) -> Result<(), Error> {
+    let mut volumes = BTreeMap::<u64, (u64, u64)>::new();
+    for (space, bytes) in &outline.bytes {
+        let target = space.and_then(|oid| spaces.get(&oid)).unwrap_or(data);
+        if let Some((volume, free)) = target.volume() {
+            let needed = &mut volumes.entry(volume).or_insert((free, 0)).1;
+            *needed = needed.saturating_add(*bytes);
+        }
+    }
+    match volumes.into_values().find(|(free, needed)| needed > free) {
+        Some((free, needed)) => Err(Error::TargetFull { free, needed }),
+        None => Ok(()),
+    }
+}
+
+fn wal_range(header: &SetHeader, trailer: &SetTrailer) -> Option<WalRange> {
+    let (start, end) = (header.log.first_lsn, trailer.log.last_lsn);
+    (start > 0 && end > start).then_some(WalRange {
+        timeline: Timeline::new(header.log.timeline)?,
+        start: Lsn(start),
+        end: Lsn(end),
+    })
+}
