@@ -36,6 +36,7 @@ pub fn plain_request(devices: Vec<DeviceSpec>, target: PathBuf) -> RestoreReques
         replace: false,
         only: Vec::new(),
         moves: Vec::new(),
+        cluster: Default::default(),
         tuning: Tuning::default(),
         limits: Limits::default(),
     }
