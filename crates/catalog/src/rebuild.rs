@@ -9,7 +9,7 @@ use crate::record::{BackupRecord, MediaRecord};
 use crate::{Catalog, Error};
 
 /// What a media set added to the catalog.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Rebuilt {
     /// Sets that were unknown.
     pub added: u32,
@@ -19,6 +19,8 @@ pub struct Rebuilt {
     pub incomplete: u32,
     /// Recorded sets whose files are not listed because the set's index is damaged.
     pub without_files: u32,
+    /// What stands where sets should, and cannot be read: where, and why.
+    pub unreadable: Vec<String>,
 }
 
 impl Catalog {
@@ -47,6 +49,11 @@ impl Catalog {
                 done.known += 1;
             }
         }
+        done.unreadable = media
+            .unreadable()?
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         Ok(done)
     }
 }

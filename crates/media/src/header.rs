@@ -12,8 +12,8 @@ use crate::record::{Container, Fields, Malformed, put_text};
 pub const FAMILIES_MAX: u16 = 64;
 /// Backup sets on one media set, at most. Bounds what listing hostile media can cost.
 pub const SETS_MAX: u32 = 1 << 16;
-/// Plain bytes in one block, at most.
-pub const PLAIN_MAX: usize = 32 << 20;
+/// Plain bytes in one block, at most: what every codec takes, so that no header makes a reader expect more.
+pub const PLAIN_MAX: usize = longshore_codec::PLAIN_LEN_MAX;
 /// Manifest bytes of one block, at most.
 pub const MANIFEST_MAX: usize = 64 << 10;
 /// Bytes of a block header before its part of the manifest.

@@ -217,9 +217,10 @@ fn floods_of_manifest_records_are_refused() {
 fn blocks_that_claim_more_than_there_is_cost_nothing() {
     let _alone = alone();
     let good = stripe();
-    let fields: [(usize, u32); 8] = [
+    let fields: [(usize, u32); 9] = [
         (24, u32::MAX),
         (24, PLAIN_MAX as u32),
+        (24, PLAIN_MAX as u32 + 1),
         (24, 51),
         (24, 0),
         (28, u32::MAX),
@@ -329,5 +330,27 @@ fn an_append_behind_hostile_media_is_refused_or_leaves_a_good_set() {
                 "byte {at}"
             );
         }
+    }
+}
+
+#[test]
+fn a_set_that_asks_for_larger_buffers_than_any_codec_takes_is_refused() {
+    let _alone = alone();
+    assert_eq!(PLAIN_MAX, 4 << 20, "docs/format.md says so");
+    for (buffer_bytes, fits) in [
+        (PLAIN_MAX as u32, true),
+        (PLAIN_MAX as u32 + 1, false),
+        (32 << 20, false),
+    ] {
+        let mut pieces = take_apart(ZSTD, &stripe());
+        let set = pieces.iter_mut().find(|p| p.kind == Kind::Set).unwrap();
+        put(&mut set.body, 36, buffer_bytes.to_le_bytes());
+        assert_eq!(SetHeader::decode(&set.body).is_ok(), fits, "{buffer_bytes}");
+        let stripe = put_together(ZSTD, &pieces);
+        assert_eq!(
+            read_all(&devices(&[stripe])).is_ok(),
+            fits,
+            "{buffer_bytes}"
+        );
     }
 }

@@ -154,8 +154,20 @@ pub fn record_restore(
     catalog.record_restore(&record).map(drop).map_err(warning)
 }
 
-fn warning(error: impl std::fmt::Display) -> String {
-    format!("the history could not be written (3009): {error}")
+fn warning(error: impl std::error::Error) -> String {
+    let mut text = format!("the history could not be written (3009): {error}");
+    let mut said = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        // Transparent wrappers repeat what is below them.
+        if cause_text != said {
+            text += &format!(": {cause_text}");
+        }
+        said = cause_text;
+        next = cause.source();
+    }
+    text
 }
 
 /// A path of the set after moves: the longest moved ancestor decides.

@@ -188,8 +188,21 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
         "{} backup sets added, {} known already, {} incomplete\n",
         rebuilt.added, rebuilt.known, rebuilt.incomplete
     ));
+    for what in &rebuilt.unreadable {
+        context.output.warn(&format!("not learned: {what}"));
+    }
+    if rebuilt.without_files > 0 {
+        let text = "backup sets are known without their files: their index cannot be read";
+        context
+            .output
+            .warn(&format!("{} {text}", rebuilt.without_files));
+    }
+    let exit = match rebuilt.unreadable.is_empty() && rebuilt.without_files == 0 {
+        true => Exit::Done,
+        false => Exit::Warnings,
+    };
     context.output.json(
-        Exit::Done,
+        exit,
         RebuildAnswer {
             action: "catalog_rebuild",
             catalog: path.display().to_string(),
@@ -197,7 +210,7 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
             rebuilt: &rebuilt,
         },
     );
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 fn settings(options: &Settings, context: &Context) -> Result<Exit, Failure> {

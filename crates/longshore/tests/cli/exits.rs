@@ -138,7 +138,11 @@ fn a_history_that_cannot_be_written_is_a_warning_and_the_backup_stands() {
         "history.db",
         b"something else entirely, and quite a lot of it, really",
     );
-    stage.line("backup file --to a.bak").exits(5).says("3009");
+    stage
+        .line("backup file --to a.bak")
+        .exits(5)
+        .says("3009")
+        .says("file is not a database");
     stage.line("verify a.bak").exits(0);
     stage.line("restore a.bak --to out").exits(5).says("3009");
     assert_eq!(std::fs::read(stage.path("out/file")).unwrap(), b"content");
@@ -190,4 +194,32 @@ fn a_target_that_refuses_is_not_the_medias_fault() {
     assert_eq!(std::fs::read(stage.path("out/app.db")).unwrap(), b"mine");
     stage.write("plain", b"a file, not a directory");
     stage.line("restore a.bak b.bak --to plain/out").exits(6);
+}
+
+#[test]
+fn a_rebuild_says_what_it_could_not_learn() {
+    let stage = Stage::new();
+    stage.write("file", b"content");
+    stage.line("backup file --to a.bak -a ZSTD").exits(0);
+    let first_end = std::fs::metadata(stage.path("a.bak")).unwrap().len() as usize;
+    stage
+        .line("backup file --to a.bak -a ZSTD --append")
+        .exits(0);
+    let mut bytes = std::fs::read(stage.path("a.bak")).unwrap();
+    bytes[first_end + 60] ^= 0x10;
+    std::fs::write(stage.path("a.bak"), bytes).unwrap();
+    std::fs::remove_file(stage.path("history.db")).unwrap();
+    stage
+        .line("catalog rebuild a.bak")
+        .exits(5)
+        .says("1 backup sets added")
+        .says("not learned")
+        .says("a.bak");
+    let answer = stage.line("catalog rebuild a.bak --json").exits(5);
+    let answer: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(
+        answer["unreadable"].as_array().map(Vec::len),
+        Some(1),
+        "{answer}"
+    );
 }
