@@ -19,13 +19,8 @@ fn a_server_is_brought_forward_from_its_archive_and_a_lost_segment_stops_it() {
         let data = copy(&server, "copy");
         server.start();
         work(&server, 12);
+        let last = archived(&server, &archive);
         let rows = rows(&server);
-        let last = server.psql("select pg_walfile_name(pg_switch_wal())");
-        wait_until("archived", &server, || stored(&archive, &last).exists());
-        server.wait_for(
-            "select count(*) from pg_ls_dir('pg_wal/archive_status') n where n like '%.ready'",
-            "0",
-        );
         let facts = list(&server, &archive);
         assert_eq!(facts["status"], "ok", "{facts}");
         assert_eq!(facts["runs"].as_array().unwrap().len(), 1, "{facts}");
@@ -98,12 +93,7 @@ fn an_archiver_that_is_killed_over_and_over_loses_nothing() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         killer.join().unwrap()
     });
-    let last = server.psql("select pg_walfile_name(pg_switch_wal())");
-    wait_until("archived", &server, || stored(&archive, &last).exists());
-    server.wait_for(
-        "select count(*) from pg_ls_dir('pg_wal/archive_status') n where n like '%.ready'",
-        "0",
-    );
+    archived(&server, &archive);
     let output = run(&server, &["wal", "list", "--verify", "--archive", &archive]);
     assert_eq!(code(&output), 0, "{killed} killed: {}", text(&output));
     assert_eq!(list(&server, &archive)["runs"].as_array().unwrap().len(), 1);

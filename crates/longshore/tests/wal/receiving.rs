@@ -73,8 +73,7 @@ fn a_stream_survives_kills_of_both_sides_and_a_promotion() {
         server.wait_for("select pg_is_in_recovery()", "f");
         work(&server, 3);
         caught_up(&server);
-        let last = server.psql("select pg_walfile_name(pg_switch_wal())");
-        wait_until("archived", &server, || stored(&pushed, &last).exists());
+        let last = archived(&server, &pushed);
         caught_up(&server);
         // SAFETY: `kill` takes two integers; the child is ours and was not waited for.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };

@@ -106,6 +106,18 @@ pub fn work(server: &Server, rounds: u32) {
     }
 }
 
+/// Ends the segment that is being written, and waits until the server's archiver has stored everything. Gives its name.
+pub fn archived(server: &Server, archive: &str) -> String {
+    server.psql("insert into t (filler) values ('the last of its segment')");
+    let last = server.psql("select pg_walfile_name(pg_current_wal_insert_lsn())");
+    server.psql("select pg_switch_wal()");
+    // Each question is a connection, and those wake the postmaster, which starts an archiver that was killed.
+    let ready = "select count(*) from pg_ls_dir('pg_wal/archive_status') n where n like '%.ready'";
+    server.wait_for(ready, "0");
+    wait_until("archived", server, || stored(archive, &last).exists());
+    last
+}
+
 pub fn rows(server: &Server) -> u64 {
     server.psql("select count(*) from t").parse().unwrap()
 }
