@@ -34,10 +34,10 @@ pub fn cancel_flag() -> Arc<AtomicBool> {
         .clone()
 }
 
-/// Ends the program here if an accelerator's call has not returned: on the usual way out the vendors' libraries would
-/// wait for it, perhaps for ever. Everything that must last is on its devices by now.
+/// Ends the program here if the usual way out could take for ever: vendors' libraries wait for calls that have not
+/// returned, and for threads of their own. Everything that must last is on its devices by now.
 pub fn leave_if_hung(exit: Exit) {
-    if longshore_codec::accel::under_way() > 0 {
+    if longshore_codec::accel::holds_exit() {
         let _gone = std::io::stdout().flush();
         // SAFETY: ends the process; nothing of it is used afterwards.
         unsafe { libc::_exit(exit.code().into()) }

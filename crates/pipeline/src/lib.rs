@@ -11,9 +11,11 @@
 //! - Whatever fails, the first error is reported, every thread ends, and the devices are left as found.
 //! - A lost or locked catalog never fails a backup: it is a warning.
 
+mod accelerator;
 mod backup;
 mod cluster;
 mod crew;
+pub mod doctor;
 mod error;
 mod feed;
 mod handoff;
@@ -37,6 +39,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longshore_codec::dispatch::Accelerator;
 use longshore_io::{Clock, Storage};
 
+pub use accelerator::{
+    AcceleratorStatus, Configured, EngineCounters, Probe, Reason, RunningBackup, configure,
+    configured, running, status,
+};
 pub use cluster::{ClusterError, ClusterOptions, SpaceOptions};
 pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;

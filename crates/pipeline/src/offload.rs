@@ -23,6 +23,7 @@ use longshore_codec::dispatch::{
 use longshore_codec::{Algorithm, Level, State, Task};
 use longshore_io::{Buffer, Pass, Pool, crc32c};
 
+use crate::accelerator::Published;
 use crate::feed::Job;
 use crate::load::{Place, Shared};
 use crate::measure::lap;
@@ -202,6 +203,7 @@ impl Choice {
             dispatcher,
             spare,
             in_sequence,
+            published: Published::begin(house),
         }))
     }
 
@@ -224,6 +226,8 @@ pub struct Offloading {
     spare: Pool,
     /// One stripe: blocks are written in sequence.
     in_sequence: bool,
+    /// Counters for whoever asks from another process.
+    published: Option<Published>,
 }
 
 /// What a block still needs when it comes back.
@@ -383,6 +387,9 @@ impl Offloading {
             .then(|| shared.handoff.blocked_at())
             .flatten();
         self.dispatcher.tick(head);
+        if let Some(published) = &self.published {
+            published.update(|| self.dispatcher.uses());
+        }
     }
 
     pub fn uses(&self) -> Vec<EngineUse> {

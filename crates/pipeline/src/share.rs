@@ -94,7 +94,7 @@ impl EngineShare {
     }
 }
 
-fn state_text(state: State) -> &'static str {
+pub(crate) fn state_text(state: State) -> &'static str {
     match state {
         State::Absent => "absent",
         State::Probing => "probing",

@@ -7,7 +7,7 @@ mod messages;
 pub mod nvcomp;
 pub mod qatzip;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 pub use messages::{Message, messages};
@@ -178,6 +178,14 @@ static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 /// done.
 pub fn under_way() -> usize {
     UNDER_WAY.load(Ordering::SeqCst)
+}
+
+static HOLDS_EXIT: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process must end by `_exit`, when everything else is done: calls are under way, or a library with a
+/// destructor that waits for threads of its own was started.
+pub fn holds_exit() -> bool {
+    under_way() > 0 || HOLDS_EXIT.load(Ordering::SeqCst)
 }
 
 /// Counts a call while it lives.

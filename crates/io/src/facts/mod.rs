@@ -22,7 +22,7 @@ pub use machine::{
     CpuTimes, boot_id, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, user_name,
 };
 pub use others::process_started;
-pub use pci::{PciDevice, first_line, pci_devices};
+pub use pci::{PciDevice, first_line, has_entries, pci_devices, small_text};
 pub use priority::{IoPriority, set_io_priority};
 pub use process::{ProcessUsage, process_usage};
 

@@ -66,14 +66,23 @@ fn read(path: &Path) -> Option<PciDevice> {
     })
 }
 
+/// Whether a directory exists and has anything in it.
+pub fn has_entries(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// A small system file, or its first 64 KiB.
+pub fn small_text(path: &Path) -> io::Result<String> {
+    const LEN_MAX: u64 = 64 << 10;
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path)?;
+    file.take(LEN_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// The first line of a small system file, without spaces around it; none when there is nothing in it.
 pub fn first_line(path: &Path) -> io::Result<Option<String>> {
-    const LEN_MAX: u64 = 4096;
-    let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(LEN_MAX)
-        .read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = small_text(path)?;
     let line = text.lines().next().unwrap_or_default().trim();
     Ok((!line.is_empty()).then(|| line.to_owned()))
 }

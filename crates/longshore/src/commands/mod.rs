@@ -1,10 +1,12 @@
 //! What each command does with its options: lower them to a request, run it, show the report.
 
+mod accelerator;
 mod backup;
 mod cache;
 mod catalog;
 mod check;
 mod devices;
+mod doctor;
 mod drill;
 mod expire;
 mod info;
@@ -89,6 +91,8 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Expire(options) => expire::run(options, context),
         Command::History(options) => catalog::history(options, context),
         Command::Catalog(options) => catalog::run(options, context),
+        Command::Accelerator(options) => accelerator::run(options, context),
+        Command::Doctor(_) => doctor::run(context),
         Command::Config(options) => project::config(options, context),
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options),

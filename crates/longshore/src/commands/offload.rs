@@ -1,7 +1,7 @@
 //! Which accelerators a run may use, and what its report says of them.
 
 use longshore_codec::dispatch::Accelerator;
-use longshore_pipeline::{EngineShare, House, Offload, OffloadMode};
+use longshore_pipeline::{Configured, EngineShare, House, Offload, OffloadMode};
 
 use super::Context;
 use crate::options::Offloading;
@@ -24,11 +24,9 @@ pub fn of(options: &Offloading, configured: Option<OffloadMode>) -> Offload {
 
 /// The mode that the server settings mean; `None` where nobody has chosen.
 pub fn configured(enabled: i64, mode: i64) -> Option<OffloadMode> {
-    match (enabled, mode) {
-        (1, 1) => Some(OffloadMode::Hardware),
-        (1, 2) => Some(OffloadMode::Software),
-        (1, 3) => Some(OffloadMode::Hybrid),
-        _ => None,
+    match Configured::of(enabled, mode) {
+        Configured::Mode(mode) => Some(mode),
+        Configured::Disabled | Configured::NoMode => None,
     }
 }
 

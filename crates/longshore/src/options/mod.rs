@@ -3,6 +3,7 @@
 //! One file per group of commands. The first line of an option's comment is its short help (`-h`), the
 //! rest teaches (`--help`): what it is for, when not to use it, the default and how it was chosen.
 
+mod accelerator;
 mod backup;
 mod cache;
 mod catalog;
@@ -10,8 +11,8 @@ mod inspect;
 mod lab;
 mod offload;
 mod project;
-mod repository;
 mod recovery;
+mod repository;
 mod restore;
 pub mod values;
 mod wal;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use accelerator::{Accelerator, AcceleratorAction, Doctor};
 pub use backup::Backup;
 pub use cache::{Cache, CacheAction, Simulate};
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
@@ -131,6 +133,8 @@ pub enum Command {
     Expire(Expire),
     History(History),
     Catalog(Catalog),
+    Accelerator(Accelerator),
+    Doctor(Doctor),
     Config(Config),
     Completions(Completions),
     Man(Man),

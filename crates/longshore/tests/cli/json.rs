@@ -32,6 +32,8 @@ fn every_command_answers_with_one_object() {
         ("catalog rebuild a.bak b.bak --json", "catalog_rebuild"),
         ("catalog settings --json", "settings"),
         ("config check --json", "config_check"),
+        ("accelerator status --json", "accelerator_status"),
+        ("accelerator disable --json", "accelerator_disable"),
     ] {
         let ran = stage.line(line).exits(0);
         let value = object(&ran);

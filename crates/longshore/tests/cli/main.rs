@@ -1,5 +1,6 @@
 //! The program as people and scripts meet it: through its own binary.
 
+mod accelerator;
 mod configured;
 mod device_check;
 mod exits;

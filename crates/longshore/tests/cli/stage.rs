@@ -21,7 +21,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    fn of(output: &Output) -> Ran {
+    pub fn of(output: &Output) -> Ran {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ran {
             code: output.status.code().unwrap_or(-1),

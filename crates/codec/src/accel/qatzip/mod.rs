@@ -12,7 +12,7 @@
 //! - A session serves one call at a time. A call that does not return keeps its session and its staging memory; nothing of
 //!   a job is within a device's reach.
 //! - The library is never unloaded, and nothing here needs a destructor at exit. A process that ends while calls are under
-//!   way must not run QATzip's: see [`super::under_way`].
+//!   way must not run QATzip's: see [`super::holds_exit`].
 //!
 //! `LONGSHORE_QATZIP` names another file to load, or is `off` to do without; `LONGSHORE_SYSFS` says where sysfs is mounted.
 //!
@@ -357,6 +357,8 @@ fn exhausted() -> Refusal {
 fn initialise(library: &Library) -> Result<(), Refusal> {
     let mut session = abi::Session::EMPTY;
     const SW_BACKUP: u8 = 0;
+    // From here on QATzip has a thread, which its destructor joins.
+    super::HOLDS_EXIT.store(true, Ordering::SeqCst);
     // SAFETY: the session outlives the call, which only reads it.
     let answer = unsafe { (library.init)(&raw mut session, SW_BACKUP) };
     match answer {

@@ -1,0 +1,177 @@
+//! `accelerator`: what was found, what is used, and switching it on and off.
+
+use std::time::Duration;
+
+use longshore_catalog::Catalog;
+use longshore_pipeline::{
+    AcceleratorStatus, Configured, OffloadMode, Probe, RunningBackup, configure, configured,
+    running, status,
+};
+use serde::Serialize;
+
+use super::Context;
+use crate::failure::{Exit, Failure};
+use crate::options::{Accelerator, AcceleratorAction};
+use crate::output::{Table, bytes, moment, plain};
+
+/// For loading the libraries and one test each; a first CUDA context takes seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    action: &'static str,
+    rows: &'a [AcceleratorStatus],
+    running: &'a [RunningBackup],
+}
+
+#[derive(Serialize)]
+struct Changed<'a> {
+    action: &'static str,
+    /// 17411: nothing changed. 17412: it counts from the next backup on.
+    number: u32,
+    message: &'a str,
+}
+
+pub fn run(options: &Accelerator, context: &Context) -> Result<Exit, Failure> {
+    match &options.action {
+        AcceleratorAction::Status => show(context),
+        AcceleratorAction::Enable(options) => set(context, Some(options.mode.into())),
+        AcceleratorAction::Disable => set(context, None),
+        AcceleratorAction::Probe => {
+            let probes = Probe::test();
+            let text = serde_json::to_string(&probes).map_err(|e| internal(&e))?;
+            context.output.raw(text.as_bytes());
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn internal(error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::of(Exit::Internal, error, None, "please report this")
+}
+
+fn set(context: &Context, mode: Option<OffloadMode>) -> Result<Exit, Failure> {
+    let Some(path) = context.catalog.as_deref() else {
+        return Err(Failure::usage(
+            "there is no catalog to keep the setting",
+            "--catalog, LONGSHORE_CATALOG or [catalog] in the configuration says `none`",
+        ));
+    };
+    let message = configure(&Catalog::open(path)?, mode)?;
+    message.log();
+    let action = if mode.is_some() {
+        "accelerator_enable"
+    } else {
+        "accelerator_disable"
+    };
+    context.output.say(&format!("{}\n", message.text));
+    context.output.json(
+        Exit::Done,
+        Changed {
+            action,
+            number: message.number,
+            message: &message.text,
+        },
+    );
+    Ok(Exit::Done)
+}
+
+fn show(context: &Context) -> Result<Exit, Failure> {
+    let configured = configured(&*context.storage, context.catalog.as_deref())?;
+    let rows = status(configured, &probes(context, configured)?);
+    let running = running(&*context.storage, context.catalog.as_deref());
+    let output = &context.output;
+    output.say(&table(&rows).to_string());
+    for row in rows.iter().filter(|row| !row.advice.is_empty()) {
+        output.say(&format!("{}: {}\n", row.accelerator, plain(&row.advice)));
+    }
+    if !running.is_empty() {
+        output.say(&format!("\n{}", counters(&running)));
+    }
+    output.json(
+        Exit::Done,
+        Answer {
+            action: "accelerator_status",
+            rows: &rows,
+            running: &running,
+        },
+    );
+    Ok(Exit::Done)
+}
+
+fn probes(context: &Context, configured: Configured) -> Result<Vec<Probe>, Failure> {
+    if !configured.wants_hardware() {
+        return Ok(Probe::look());
+    }
+    let program = std::env::current_exe().map_err(|e| internal(&e))?;
+    Ok(Probe::test_in_child(&program, &*context.clock, PATIENCE))
+}
+
+fn table(rows: &[AcceleratorStatus]) -> Table {
+    let mut table = Table::new(&[
+        "accelerator",
+        "mode",
+        "code",
+        "reason",
+        "hardware",
+        "library",
+        "driver",
+    ]);
+    let or_none = |text: &Option<String>| text.as_deref().map_or("-".to_owned(), plain);
+    for row in rows {
+        table.row(vec![
+            row.accelerator.clone(),
+            row.mode_desc.to_owned(),
+            row.mode_reason.to_string(),
+            row.mode_reason_desc.clone(),
+            or_none(&row.hardware),
+            or_none(&row.accelerator_library_version),
+            or_none(&row.accelerator_driver_version),
+        ]);
+    }
+    table
+}
+
+fn counters(running: &[RunningBackup]) -> Table {
+    let mut table = Table::new(&[
+        "process",
+        "since",
+        "engine",
+        "state",
+        "in flight",
+        "blocks",
+        "in",
+        "service",
+        "p99",
+        "fallback",
+        "faults",
+    ]);
+    let ms = |us: u64| format!("{:.1} ms", us as f64 / 1000.0);
+    for run in running {
+        for engine in &run.engines {
+            let faults: Vec<_> = engine
+                .faults
+                .iter()
+                .map(|(kind, n)| format!("{n} {}", plain(kind)))
+                .collect();
+            table.row(vec![
+                run.pid.to_string(),
+                moment(run.since_us),
+                plain(&engine.name),
+                plain(&engine.state),
+                bytes(engine.in_flight_bytes),
+                engine.blocks.to_string(),
+                bytes(engine.plain_bytes),
+                ms(engine.service_us_mean),
+                engine.service_us_p99.map_or("-".to_owned(), ms),
+                format!("{:.1} %", 100.0 * engine.fallback_share),
+                if faults.is_empty() {
+                    "none".to_owned()
+                } else {
+                    faults.join(", ")
+                },
+            ]);
+        }
+    }
+    table
+}

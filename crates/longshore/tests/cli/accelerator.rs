@@ -1,0 +1,179 @@
+//! `accelerator` and `doctor`, on machines with doubles of a device and its library.
+
+use std::process::Command;
+
+use qatzip::stage as double;
+use serde_json::Value;
+
+use crate::stage::{Ran, Stage};
+
+/// A stage on a machine with a QAT device whose library follows a script.
+struct Machine(Stage);
+
+impl Machine {
+    fn new(script: &str) -> Machine {
+        let stage = Stage::new();
+        double::machine(&stage.path("sys")).unwrap();
+        double::install(&stage.path(""), script).unwrap();
+        Machine(stage)
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut command = self.0.command(&words);
+        command
+            .env("LONGSHORE_SYSFS", self.0.path("sys"))
+            .env("LONGSHORE_QATZIP", self.0.path("libqatzip.so.3"))
+            .env("LONGSHORE_CUDA", "off");
+        command
+    }
+
+    fn line(&self, line: &str) -> Ran {
+        Ran::of(&self.command(line).output().unwrap())
+    }
+
+    fn answer(&self, line: &str, code: i32) -> Value {
+        let ran = self.line(line).exits(code);
+        serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out))
+    }
+
+    /// The row of QAT.
+    fn qat(&self) -> Value {
+        let answer = self.answer("accelerator status --json", 0);
+        assert_eq!(answer["action"], "accelerator_status");
+        let rows = answer["rows"].as_array().unwrap();
+        rows.iter()
+            .find(|r| r["accelerator"] == "QAT")
+            .unwrap()
+            .clone()
+    }
+}
+
+#[test]
+fn a_mode_that_is_chosen_shows_in_the_status_and_counts_for_the_next_backup() {
+    let machine = Machine::new("");
+    let row = machine.qat();
+    assert_eq!(row["mode_reason_desc"], "NONE_HARDWARE_OFFLOAD_NOT_ENABLED");
+    assert_eq!(row["accelerator_hardware_detected"], 1);
+    assert_eq!(
+        machine.answer("accelerator enable --json", 0)["number"],
+        17412
+    );
+    assert_eq!(
+        machine.answer("accelerator enable --json", 0)["number"],
+        17411
+    );
+    let row = machine.qat();
+    assert_eq!(
+        (&row["mode_desc"], &row["mode_reason"]),
+        (&"HARDWARE".into(), &14.into()),
+        "{row}"
+    );
+    assert_eq!(
+        row["accelerator_library_version"],
+        "libqatzip.so.3 (API 2.3)"
+    );
+    assert_eq!(
+        (&row["hardware"], &row["advice"]),
+        (&"1 × QAT 4xxx".into(), &"".into())
+    );
+    machine
+        .line("accelerator status")
+        .exits(0)
+        .says("HARDWARE_MODE_ENTERPRISE_SKU");
+
+    machine.0.write("data/noise", &vec![b'x'; 5 << 20]);
+    let engines = |line: &str| machine.answer(line, 0)["run"]["engines"].clone();
+    let used = engines("backup data --to a.bak --json");
+    let accelerator = &used.as_array().unwrap()[1];
+    assert_eq!(accelerator["name"], "qatzip", "{used}");
+    assert!(accelerator["blocks"].as_u64().unwrap() > 0, "{used}");
+
+    machine.answer("accelerator enable --mode hybrid --json", 0);
+    assert_eq!(machine.qat()["mode_reason_desc"], "HYBRID_MODE_ENABLED");
+    machine.answer("accelerator enable --mode software --json", 0);
+    assert_eq!(machine.qat()["mode_reason"], 13);
+    assert_eq!(
+        machine.answer("accelerator disable --json", 0)["number"],
+        17412
+    );
+    let used = engines("backup data --to b.bak --json");
+    assert!(
+        !used
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|e| e["name"] == "qatzip"),
+        "{used}"
+    );
+    assert_eq!(machine.qat()["mode_reason"], 0);
+    machine.line("verify a.bak").exits(0);
+}
+
+#[test]
+fn a_library_that_cannot_serve_is_named_with_its_code_and_hurts_no_one() {
+    for (script, code) in [
+        ("init -102", 8),
+        ("init 1", 103),
+        ("setup -103", 9),
+        ("defaults wide", 7),
+        ("call 1 flip 4000", 102),
+        ("init die", 107),
+    ] {
+        let machine = Machine::new(script);
+        machine.line("accelerator enable").exits(0);
+        let row = machine.qat();
+        assert_eq!(row["mode_reason"], code, "{script}: {row}");
+        assert!(
+            row["advice"].as_str().unwrap().len() > 20,
+            "{script}: {row}"
+        );
+    }
+    let machine = Machine::new("");
+    machine.line("accelerator enable").exits(0);
+    std::fs::remove_file(machine.0.path("libqatzip.so.3")).unwrap();
+    assert_eq!(
+        machine.qat()["mode_reason_desc"],
+        "NONE_ACCELERATOR_LIBRARY_NOT_FOUND"
+    );
+    std::fs::remove_dir_all(machine.0.path("sys")).unwrap();
+    let row = machine.qat();
+    assert_eq!(
+        row["mode_reason_desc"],
+        "SOFTWARE_MODE_ACCELERATOR_HARDWARE_NOT_FOUND"
+    );
+    assert_eq!(row["accelerator_hardware_detected"], 0);
+    machine.0.write("data/file", &vec![7; 1 << 20]);
+    machine.line("backup data --to a.bak --verify").exits(0);
+}
+
+#[test]
+fn a_call_that_never_returns_does_not_keep_the_program_from_ending() {
+    // Calls 1 and 2 are the self-test's. A destructor that waits stands in for QATzip's.
+    let machine = Machine::new("exit waits\ncall 3.. hang");
+    machine.line("accelerator enable").exits(0);
+    machine.0.write("data/file", &vec![b'a'; 6 << 20]);
+    let ran = machine.line("backup data --to a.bak --verify");
+    assert!(matches!(ran.code, 0 | 5), "{ran:?}");
+    machine.0.line("verify a.bak").exits(0);
+}
+
+#[test]
+fn the_doctor_names_what_is_missing_and_how_to_mend_it() {
+    let machine = Machine::new("init -102");
+    let services = machine
+        .0
+        .path("sys/bus/pci/devices/0000:6b:00.0/qat/cfg_services");
+    std::fs::write(services, "sym;asym\n").unwrap();
+    let answer = machine.answer("doctor --json", 5);
+    let checkups = answer["checkups"].as_array().unwrap();
+    let wanting = checkups.iter().find(|c| {
+        c["verdict"] == "wanting" && c["fix"].as_str().unwrap().contains("ServicesEnabled=dc")
+    });
+    assert!(wanting.is_some(), "{answer}");
+    machine
+        .line("doctor")
+        .exits(5)
+        .says("MEND")
+        .says("-> set ServicesEnabled=dc");
+}
