@@ -176,3 +176,124 @@ fn a_full_file_system_is_an_ordinary_failure() {
     let output = run(&server, &["wal", "push", &file, "--archive", &archive]);
     assert_eq!(code(&output), 0, "{}", text(&output));
 }
+
+/// Marks files as the server does when they wait to be archived.
+fn mark_ready(server: &Server, names: &[String]) {
+    let status = server.data_dir().join("pg_wal/archive_status");
+    for name in names {
+        let mark = status.join(format!("{name}.ready"));
+        std::fs::write(&mark, "").unwrap();
+        server.user().own(&mark);
+    }
+}
+
+#[test]
+fn working_ahead_is_bounded_ends_at_the_first_error_and_is_believed_only_for_unchanged_files() {
+    let Some(server) = stopped() else { return };
+    let archive = beside(&server, "archive");
+    let names = wal_files(&server);
+    let status = server.data_dir().join("pg_wal/archive_status");
+    for mark in std::fs::read_dir(&status).unwrap() {
+        std::fs::remove_file(mark.unwrap().path()).unwrap();
+    }
+    mark_ready(&server, &names);
+    let path = |name: &str| format!("pg_wal/{name}");
+    let ahead = |more: &[&str]| {
+        let first = path(&names[0]);
+        let args = ["wal", "push", &first, "--archive", &archive, "--only-ahead"];
+        run(&server, &[&args, more].concat())
+    };
+    // One segment makes the archive its cluster's, so that bytes can be counted in segments.
+    let first = path(&names[0]);
+    assert_eq!(
+        code(&run(
+            &server,
+            &["wal", "push", &first, "--archive", &archive]
+        )),
+        0
+    );
+    assert_eq!(code(&ahead(&["--queue-max", "2M"])), 0);
+    assert_eq!(segments(&archive), names[..2], "two segments are 2 MiB");
+    // The third is damaged: the fourth waits behind it.
+    let third = server.data_dir().join(path(&names[2]));
+    let whole = std::fs::read(&third).unwrap();
+    std::fs::write(&third, &whole[..1000]).unwrap();
+    ahead(&["--workers", "1"]);
+    assert_eq!(segments(&archive), names[..2]);
+    std::fs::write(&third, &whole).unwrap();
+    assert_eq!(code(&ahead(&[])), 0);
+    assert_eq!(segments(&archive), names);
+
+    let push = |name: &str| {
+        let path = path(name);
+        let args = [
+            "wal",
+            "push",
+            &path,
+            "--archive",
+            &archive,
+            "--async",
+            "--queue-max",
+            "3M",
+        ];
+        run(&server, &args)
+    };
+    let output = push(&names[3]);
+    assert_eq!(code(&output), 0);
+    assert!(
+        text(&output).contains("more than --queue-max"),
+        "{}",
+        text(&output)
+    );
+    // Changed since it was pushed ahead: the note does not fit, and the archive does not agree.
+    let mut other = whole.clone();
+    other[500_000] ^= 1;
+    std::fs::write(&third, &other).unwrap();
+    assert_eq!(code(&push(&names[2])), REFUSED);
+    // Another archive was not pushed to.
+    let elsewhere = beside(&server, "elsewhere");
+    let second = path(&names[1]);
+    let args = ["wal", "push", &second, "--archive", &elsewhere, "--async"];
+    assert_eq!(code(&run(&server, &args)), 0);
+    assert!(stored(&elsewhere, &names[1]).exists());
+}
+
+#[test]
+fn the_archive_of_a_configured_database_lies_below_its_target() {
+    let Some(server) = stopped() else { return };
+    let target = beside(&server, "target");
+    let config = beside(&server, "longshore.toml");
+    std::fs::write(
+        &config,
+        format!("[target.t]\ndirectories = [{target:?}]\n[database.main]\nurl = \"files:/\"\ntarget = \"t\"\nalgorithm = \"ZSTD\"\n"),
+    )
+    .unwrap();
+    let file = format!("pg_wal/{}", wal_files(&server)[0]);
+    let args = [
+        "wal",
+        "push",
+        &file,
+        "--database",
+        "main",
+        "--config",
+        &config,
+    ];
+    assert_eq!(code(&run(&server, &args)), 4, "the target is not mounted");
+    std::fs::create_dir(&target).unwrap();
+    server.user().own(Path::new(&target));
+    let output = run(&server, &args);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let name = &wal_files(&server)[0];
+    let stored = Path::new(&target).join("main/wal").join(&name[..16]);
+    assert!(stored.join(format!("{name}.zst")).exists());
+    let args = [
+        "wal",
+        "push",
+        &file,
+        "--database",
+        "other",
+        "--config",
+        &config,
+    ];
+    assert_eq!(code(&run(&server, &args)), 2);
+}

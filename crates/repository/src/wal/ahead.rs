@@ -1,8 +1,8 @@
 //! Looking ahead: segments that will be asked for next are pushed or fetched before they are, several at once.
 //!
-//! Nothing is decided here. The call for each segment proves by the archive that it is there, or does the work itself;
-//! a look-ahead that dies, is late or meets an error changes only how long that takes. So it keeps no list, and tells
-//! no success that anybody relies on.
+//! Nothing is decided here. The call for each segment finds it there or does the work itself; a look-ahead that dies, is
+//! late or meets an error changes only how long that takes. What it has pushed it leaves a note of, which holds for that
+//! unchanged file and that archive alone ([`super::note`]).
 //!
 //! Invariants
 //! - A look-ahead takes no more bytes than its limit, and ends at the first error: behind a segment that cannot be
@@ -10,6 +10,7 @@
 //! - Pushing copies nothing but into the archive. Fetching fills one directory, with no more than the limit and what
 //!   one worker writes at the moment.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use longshore_pg::{SegmentName, SegmentSize};
 use parking_lot::Mutex;
 
 use super::archive::{WAIT_MAX, wait};
+use super::note::{self, Note};
 use super::staged::{self, remove_abandoned};
 use super::{Error, Form, Outgoing, WalArchive};
 
@@ -161,6 +163,7 @@ impl PgWal {
         clock: &dyn Clock,
     ) -> Result<Ahead, Error> {
         let mut names = self.ready()?;
+        self.clear_notes(&names)?;
         let bytes = archive.identity().map_or(1, |i| i.segment_size.bytes());
         names.truncate(
             usize::try_from(reach.bytes_max / bytes)
@@ -168,9 +171,46 @@ impl PgWal {
                 .max(1),
         );
         Ok(side_by_side(reach.workers, &names, |name| {
-            let out = self.outgoing(*name, Path::new(&name.to_string()))?;
-            archive.push_unless_busy(&out, form, clock)
+            let text = name.to_string();
+            let out = self.outgoing(*name, Path::new(&text))?;
+            let note = self.note(&out, archive)?;
+            if archive.push_unless_busy(&out, form, clock)? {
+                note.leave(&*self.dir, Path::new(PLACE), &text)
+                    .map_err(Error::io("note", self.path.join(PLACE).join(&text)))?;
+            }
+            Ok(())
         }))
+    }
+
+    /// Whether a look-ahead has pushed this very file to this archive, unchanged since. Told once.
+    pub fn was_pushed(&self, out: &Outgoing, archive: &WalArchive) -> Result<bool, Error> {
+        let note = self.note(out, archive)?;
+        Ok(note.was_left(&*self.dir, Path::new(PLACE), &out.name.to_string()))
+    }
+
+    fn note(&self, out: &Outgoing, archive: &WalArchive) -> Result<Note, Error> {
+        let file = out.file.stat().map_err(Error::io("look at", &out.path))?;
+        let place = archive.dir.stat(Path::new(""));
+        let place = place.map_err(Error::io("look at", archive.path()))?;
+        Ok(Note::new(&file, &place))
+    }
+
+    /// Removes notes that nobody will ask for.
+    fn clear_notes(&self, ready: &[WalName]) -> Result<(), Error> {
+        let path = self.path.join(PLACE);
+        let io = |e| Error::io("clear", &path)(e);
+        let ready: HashSet<WalName> = ready.iter().copied().collect();
+        let dir = self.dir.dir(Path::new(PLACE)).map_err(io)?;
+        for file in dir.list().map_err(io)? {
+            let file = file.map_err(io)?;
+            let name = file.to_str().and_then(|f| f.strip_suffix(note::ENDING));
+            let name = name.and_then(|n| n.parse::<WalName>().ok());
+            if name.is_some_and(|n| !ready.contains(&n)) {
+                // The call that it was for may be taking it.
+                let _gone = dir.remove_file(Path::new(&file));
+            }
+        }
+        Ok(())
     }
 
     /// Gives the file to the server as `to`: one that was fetched ahead if there is one, else from the archive.

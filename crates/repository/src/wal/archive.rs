@@ -171,16 +171,16 @@ impl WalArchive {
         self.push_within(WAIT_MAX, out, form, clock)
     }
 
-    /// As [`WalArchive::push`], but what another process writes is left to it.
+    /// As [`WalArchive::push`], but what another process writes is left to it: `false` then.
     pub(super) fn push_unless_busy(
         &self,
         out: &Outgoing,
         form: &Form,
         clock: &dyn Clock,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         match self.push_within(Duration::ZERO, out, form, clock) {
-            Err(Error::Busy { .. }) => Ok(()),
-            done => done.map(drop),
+            Err(Error::Busy { .. }) => Ok(false),
+            done => done.map(|_| true),
         }
     }
 

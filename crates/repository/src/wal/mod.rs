@@ -19,6 +19,7 @@ mod archive;
 mod error;
 mod identity;
 mod list;
+mod note;
 pub mod object;
 mod read;
 mod receive;

@@ -49,7 +49,10 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         true => Some(work_ahead(&pg_wal, &archive, name, options, context)?),
     };
     let out = pg_wal.outgoing(name, file)?;
-    let pushed = archive.push(&out, &form, clock)?;
+    let pushed = match options.ahead.ahead && pg_wal.was_pushed(&out, &archive)? {
+        true => Pushed::Already,
+        false => archive.push(&out, &form, clock)?,
+    };
     if new && let Some(identity) = archive.identity() {
         let (path, system) = (archive.path().display(), identity.system);
         context.output.remark(&format!(

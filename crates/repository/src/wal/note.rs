@@ -1,0 +1,100 @@
+//! Notes between a look-ahead and the calls that follow it: this very file is in that archive, durably.
+//!
+//! A note names the file by device, inode, length and time of last change, and the archive's directory by device and
+//! inode. A file that was written, renamed or replaced since, and another archive, do not fit it. Notes only save reading
+//! the file once more; without one, or with a torn one, the archive is asked. So they need no sync.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use longshore_io::{Dir, OpenHow, Stat, Via, crc32c};
+
+/// Ending of a note's name.
+pub(super) const ENDING: &str = ".pushed";
+const LEN: usize = 52;
+
+/// What a note says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Note([u8; LEN]);
+
+impl Note {
+    /// Of a file as it was before it was pushed, and the directory it was pushed to.
+    pub(super) fn new(file: &Stat, archive: &Stat) -> Note {
+        let fields = [
+            file.dev,
+            file.ino,
+            file.len,
+            file.ctime_ns as u64,
+            archive.dev,
+            archive.ino,
+        ];
+        let mut bytes = [0; LEN];
+        for (place, field) in bytes.chunks_mut(8).zip(fields) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+        let crc = crc32c(&bytes[..LEN - 4]);
+        bytes[LEN - 4..].copy_from_slice(&crc.to_le_bytes());
+        Note(bytes)
+    }
+
+    /// Leaves the note for a file of this name.
+    pub(super) fn leave(self, dir: &dyn Dir, place: &Path, name: &str) -> io::Result<()> {
+        let path = path(place, name);
+        match dir.remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let file = dir.open(&path, OpenHow::CreateNew)?;
+        file.write_all_at(&self.0, 0, Via::Cache)
+    }
+
+    /// Whether this very note was left for the name. It is taken away.
+    pub(super) fn was_left(self, dir: &dyn Dir, place: &Path, name: &str) -> bool {
+        let path = path(place, name);
+        let Ok(file) = dir.open(&path, OpenHow::Read) else {
+            return false;
+        };
+        let mut bytes = [0; LEN];
+        let read = file.read_exact_at(&mut bytes, 0, Via::Cache);
+        // What cannot be removed now is removed by the next look-ahead.
+        let _left = dir.remove_file(&path);
+        read.is_ok() && bytes == self.0
+    }
+}
+
+fn path(place: &Path, name: &str) -> PathBuf {
+    place.join(format!("{name}{ENDING}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_io::{SimDisk, Storage};
+
+    #[test]
+    fn a_note_fits_only_the_unchanged_file_and_the_same_archive_and_only_once() {
+        let disk = SimDisk::new(1);
+        disk.write_file("/a/file", b"x").unwrap();
+        disk.write_file("/b/file", b"x").unwrap();
+        let (a, b) = (
+            disk.dir(Path::new("/a")).unwrap(),
+            disk.dir(Path::new("/b")).unwrap(),
+        );
+        let stat = |dir: &dyn Dir| dir.stat(Path::new("file")).unwrap();
+        let here = |dir: &dyn Dir| dir.stat(Path::new("")).unwrap();
+        let note = Note::new(&stat(&*a), &here(&*a));
+        let left = |other: Note| {
+            note.leave(&*a, Path::new(""), "n").unwrap();
+            note.leave(&*a, Path::new(""), "n").unwrap();
+            other.was_left(&*a, Path::new(""), "n")
+        };
+        assert!(left(note));
+        assert!(!note.was_left(&*a, Path::new(""), "n"), "it was taken");
+        assert!(!left(Note::new(&stat(&*b), &here(&*a))));
+        assert!(!left(Note::new(&stat(&*a), &here(&*b))));
+        disk.write_file("/a/file", b"y").unwrap();
+        assert!(!left(Note::new(&stat(&*a), &here(&*a))));
+        disk.write_file("/a/n.pushed", b"torn").unwrap();
+        assert!(!note.was_left(&*a, Path::new(""), "n"));
+    }
+}
