@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn every_width_computes_the_definition() {
-        let bytes: Vec<u8> = (0..1u32 << 15).map(|i| (i * i >> 7) as u8).collect();
+        let bytes: Vec<u8> = (0..1u32 << 15).map(|i| ((i * i) >> 7) as u8).collect();
         for len in [1 << 10, 8 << 10, 32 << 10] {
             let page = Page::new(&bytes[..len]).unwrap();
             for block in [0, 1, 131_072, u32::MAX] {

@@ -290,7 +290,7 @@ impl Walk {
         };
         if let Some(file) = relation {
             if let Some(verifier) = &cluster.verifier
-                && stat.len % verifier.page_bytes as u64 != 0
+                && !stat.len.is_multiple_of(verifier.page_bytes as u64)
             {
                 verifier.findings.lock().odd_lengths.add(&host_path);
             }
