@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `version=6000` | nvCOMP's version: major × 1000 + minor × 100 + patch; 5200 else |
 //! | `gpus=0` | so many devices; 1 else |
-//! | `memory=512` | MiB of device memory; 8192 else |
+//! | `memory=512` | MiB of device memory; 1024 else |
 //! | `taken=100` | MiB that another program takes between asking how much is free and allocating |
 //! | `fail=CALL:CODE:N:COUNT` | the Nth call of CALL (1 is the first) answers CODE, COUNT times, 0 for ever |
 //! | `hang=CALL:N` | the Nth call does not return until `double_release` |
@@ -70,7 +70,7 @@ impl Default for Script {
         Script {
             version: 5200,
             gpus: 1,
-            memory_mib: 8192,
+            memory_mib: 1024,
             taken_mib: 0,
             failures: Vec::new(),
             hangs: Vec::new(),
