@@ -30,6 +30,9 @@ use speed::Speed;
 
 const MIB: usize = 1 << 20;
 
+/// Something that an engine does where it can.
+type Habit = fn(&Facts) -> bool;
+
 /// A backup there and back; in words what was seen.
 type Trip = fn(&Yard, Options) -> Result<String>;
 
@@ -218,7 +221,7 @@ impl Check<'_> {
             trust::round_trips(&*trust::ready(plain)?, &contents)
         });
         self.judge(name, step);
-        let habits: [(&str, fn(&Facts) -> bool); 2] = [
+        let habits: [(&str, Habit); 2] = [
             ("the gather kernel is used", |facts| facts.gathers),
             ("checksums on the GPU are used", |facts| facts.checksums),
         ];
