@@ -16,7 +16,7 @@ awk -v begin="$begin" -v end="$end" -v report="$report" '
     $0 == begin {
         print
         print ""
-        # Two levels below the headings of the page.
+        # Below the heading of the third level that it stands under.
         while ((getline line < report) > 0) print (line ~ /^#/ ? "###" line : line)
         print ""
         within = 1
