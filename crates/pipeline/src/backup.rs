@@ -19,7 +19,7 @@ use crate::handoff::Handoff;
 use crate::history::{self, Finished};
 use crate::load::{Moved, Shared, mark_kind, move_bytes};
 use crate::measure::{Counters, Work, process_cpu};
-use crate::offload::Choice;
+use crate::offload::{Choice, Offloading};
 use crate::plan::{Plan, Sizes};
 use crate::report::{BackupReport, CHANGED_MAX, ChangedFile, FileTotals, Run, mark_text};
 use crate::request::BackupRequest;
@@ -86,6 +86,10 @@ pub fn run(
             .map_err(memory(sizes.buffer_count.saturating_mul(bytes)))
     };
     let (inputs, outputs) = (pool(sizes.buffer_bytes)?, pool(sizes.output_bytes)?);
+    let in_sequence = families.len() == 1 && !is_nul;
+    let offloading = choice
+        .start(house, &sizes, sizes.output_bytes, in_sequence)?
+        .map(|started| Offloading::new(house, started, in_sequence));
     let shared = Shared {
         house,
         request,
@@ -97,12 +101,7 @@ pub fn run(
         cpus: sizes.cpus,
         inputs,
         outputs,
-        offloading: choice.start(
-            house,
-            request.algorithm,
-            &sizes,
-            families.len() == 1 && !is_nul,
-        )?,
+        offloading,
         counters: Counters::default(),
         handoff: Handoff::new(families.len() == 1),
         direct: if is_nul {

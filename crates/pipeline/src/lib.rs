@@ -18,6 +18,7 @@ mod crew;
 pub mod doctor;
 mod error;
 mod feed;
+mod fetch;
 mod handoff;
 mod history;
 mod load;

@@ -31,9 +31,9 @@ use crate::plan::{Sizes, WORKER_SCRATCH_BYTES};
 use crate::{Error, House};
 
 /// Blocks below this are not worth a request to a device.
-const WORTH_BYTES: usize = 64 << 10;
+pub const WORTH_BYTES: usize = 64 << 10;
 /// How long a finisher waits for a buffer before it looks for the writer's block again.
-const NAP: Duration = Duration::from_millis(1);
+pub const NAP: Duration = Duration::from_millis(1);
 /// Output buffers for the block that the writer waits for: one being written, one being made.
 const SPARE: usize = 2;
 
@@ -97,16 +97,34 @@ impl Offload {
 /// What a run will use, decided before its sizes are.
 pub struct Choice {
     pub mode: Mode,
+    algorithm: Algorithm,
     accelerators: Vec<Arc<Accelerator>>,
     terms: Offload,
     pub notices: Vec<String>,
 }
 
 impl Choice {
-    /// `None`: software alone. Says in `notices` why, if more was asked for.
+    /// For a backup. Says in `notices` why there is no accelerator, if one was asked for.
     pub fn of(house: &House, offload: &Offload, algorithm: Algorithm) -> Choice {
+        Choice::with(house, offload, algorithm, |_| true)
+    }
+
+    /// For a restore: those that decompress.
+    pub fn that_decompresses(house: &House, offload: &Offload, algorithm: Algorithm) -> Choice {
+        Choice::with(house, offload, algorithm, |a| {
+            a.engine().caps().decompresses
+        })
+    }
+
+    fn with(
+        house: &House,
+        offload: &Offload,
+        algorithm: Algorithm,
+        suits: impl Fn(&Accelerator) -> bool,
+    ) -> Choice {
         let mut choice = Choice {
             mode: Mode::Hardware,
+            algorithm,
             accelerators: Vec::new(),
             terms: *offload,
             notices: Vec::new(),
@@ -118,7 +136,7 @@ impl Choice {
         let all = &house.accelerators;
         choice.accelerators = all
             .iter()
-            .filter(|a| a.serves(algorithm))
+            .filter(|a| a.serves(algorithm) && suits(a))
             .cloned()
             .collect();
         for other in all.iter().filter(|a| !a.serves(algorithm)) {
@@ -168,14 +186,15 @@ impl Choice {
         }
     }
 
-    /// Starts the accelerators' threads; `None` when there is nothing to start.
-    pub fn start(
+    /// Starts the accelerators' threads, and makes spare buffers of `spare_bytes` for what they leave undone; `None`
+    /// when there is nothing to start. `in_sequence`: blocks wait for one another.
+    pub fn start<T: Send + 'static>(
         &self,
         house: &House,
-        algorithm: Algorithm,
         sizes: &Sizes,
+        spare_bytes: usize,
         in_sequence: bool,
-    ) -> Result<Option<Offloading>, Error> {
+    ) -> Result<Option<(Dispatcher<T>, Pool)>, Error> {
         if self.accelerators.is_empty() || sizes.lent == 0 {
             return Ok(None);
         }
@@ -183,28 +202,23 @@ impl Choice {
             Mode::Hardware => sizes.lent,
             Mode::Hybrid => sizes.lent.div_ceil(2),
         };
-        let buffer_bytes = sizes.buffer_bytes as u64;
+        let slack_bytes = (sizes.buffer_count - lent) as u64 * sizes.buffer_bytes as u64;
         let terms = Terms {
-            algorithm,
+            algorithm: self.algorithm,
             mode: self.mode,
             verify: self.terms.verify,
             hang_bound: self.terms.hang_bound,
             buffer_bytes: sizes.buffer_bytes,
             allowance_buffers: lent / self.accelerators.len(),
             cpus: sizes.cpus,
-            slack_bytes: in_sequence.then_some((sizes.buffer_count - lent) as u64 * buffer_bytes),
+            slack_bytes: in_sequence.then_some(slack_bytes),
         };
-        let spare = Pool::new(SPARE, sizes.output_bytes).map_err(|source| Error::Memory {
-            bytes: (SPARE * sizes.output_bytes) as u64,
+        let spare = Pool::new(SPARE, spare_bytes).map_err(|source| Error::Memory {
+            bytes: (SPARE * spare_bytes) as u64,
             source,
         })?;
         let dispatcher = Dispatcher::start(&self.accelerators, terms, house.clock.clone());
-        Ok(dispatcher.map(|dispatcher| Offloading {
-            dispatcher,
-            spare,
-            in_sequence,
-            published: Published::begin(house),
-        }))
+        Ok(dispatcher.map(|dispatcher| (dispatcher, spare)))
     }
 
     /// Memory beyond the pools: spare buffers, and for each thread that finishes software of its own and room to decode.
@@ -248,6 +262,19 @@ pub struct Read {
 }
 
 impl Offloading {
+    pub fn new(
+        house: &House,
+        (dispatcher, spare): (Dispatcher<Waiting>, Pool),
+        in_sequence: bool,
+    ) -> Offloading {
+        Offloading {
+            dispatcher,
+            spare,
+            in_sequence,
+            published: Published::begin(house),
+        }
+    }
+
     /// Hands a block to an accelerator, or gives it back to be compressed by the caller. Lets go of the turn while it
     /// waits for room.
     pub fn offer<'a>(

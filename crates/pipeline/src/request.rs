@@ -188,6 +188,8 @@ pub struct RestoreRequest {
     pub moves: Vec<(PathBuf, PathBuf)>,
     /// For sets of PostgreSQL clusters only.
     pub cluster: ClusterOptions,
+    /// Who decompresses.
+    pub offload: Offload,
     pub tuning: Tuning,
     pub limits: Limits,
 }

@@ -12,10 +12,12 @@ use parking_lot::Mutex;
 
 use crate::cluster::{self, Cluster, Outline};
 use crate::measure::{Counters, Work, lap, process_cpu};
+use crate::offload::Choice;
 use crate::place::{Place, Scope, Target};
 use crate::plan::{Plan, Sizes};
 use crate::report::{CHANGED_MAX, FileTotals, RestoreReport, Run, mark_text};
 use crate::request::RestoreRequest;
+use crate::share::EngineShare;
 use crate::unload::{Sink, Unloading, unload};
 use crate::{ClusterError, Error, House, Observer, history};
 
@@ -244,7 +246,12 @@ pub fn run(
     counters
         .expected_bytes
         .store(expected.unwrap_or(0), Ordering::Relaxed);
+    let choice = Choice::that_decompresses(house, &request.offload, header.algorithm);
+    let sizes = sizes.lending(choice.buffers_wanted(&sizes), &request.tuning);
     let mut plan = Plan::for_reading("restore", &media, &header, &sizes, &request.limits);
+    plan.engine = choice.engine(&plan.engine);
+    plan.memory_bytes += choice.memory_bytes(&sizes);
+    plan.notices.extend(choice.notices.iter().cloned());
     plan.expected_bytes = expected;
     observer.planned(&plan);
     let started = house.clock.now();
@@ -272,6 +279,7 @@ pub fn run(
         media: &media,
         sizes: &sizes,
         limits: &request.limits,
+        choice: &choice,
         counters: &counters,
         observer,
     };
@@ -292,6 +300,9 @@ pub fn run(
     let elapsed = house.clock.now() - started;
     let mut warnings = Vec::new();
     let mut history_failed = false;
+    let blocks = counters.blocks.load(Ordering::Relaxed);
+    let engines = EngineShare::all("software", (blocks, unloaded.plain_bytes), &unloaded.used);
+    warnings.extend(unloaded.used.iter().flat_map(|u| u.alarms.clone()));
     let damaged = unloaded.trailer.as_ref().is_some_and(|t| t.damaged);
     if damaged {
         warnings.push("the backup set was made from files that changed meanwhile (3188)".into());
@@ -331,7 +342,7 @@ pub fn run(
             limit: counters.limit(elapsed, &sizes, Work::Restore),
             waits: counters.waits(),
             samples: unloaded.samples,
-            engines: Vec::new(),
+            engines,
             warnings,
             history_failed,
             plan,

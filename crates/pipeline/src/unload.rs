@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use longshore_codec::Decompressor;
+use longshore_codec::dispatch::EngineUse;
+use longshore_codec::{Algorithm, Decompressor};
 use longshore_io::{Buffer, Gate, Pass, Pool, crc32c};
 use longshore_media::{
     Block, BlockStream, Error as MediaError, Item, MediaSet, SetHeader, SetTrailer, manifest,
@@ -15,7 +16,9 @@ use longshore_media::{
 use parking_lot::Mutex;
 
 use crate::crew::{Crew, join};
+use crate::fetch::Fetching;
 use crate::measure::{Counters, Sample, Sampler, lap};
+use crate::offload::Choice;
 use crate::plan::Sizes;
 use crate::request::Limits;
 use crate::{Error, House, Observer};
@@ -39,25 +42,54 @@ pub struct Unloaded {
     pub trailer: Option<SetTrailer>,
     pub plain_bytes: u64,
     pub samples: Vec<Sample>,
+    /// What accelerators did.
+    pub used: Vec<EngineUse>,
 }
 
-struct Read {
-    block: Block,
-    payload: Buffer,
+/// A block that was read, with or without its payload.
+pub struct Read<P = Buffer> {
+    pub block: Block,
+    payload: P,
     device: Arc<str>,
 }
 
-struct Shared<'a> {
-    house: &'a House,
-    crew: Crew,
+impl Read {
+    /// The payload's buffer, and the rest.
+    pub fn split(self) -> (Buffer, Read<()>) {
+        let read = Read {
+            block: self.block,
+            payload: (),
+            device: self.device,
+        };
+        (self.payload, read)
+    }
+}
+
+impl<P> Read<P> {
+    pub fn damaged(&self, what: String) -> MediaError {
+        MediaError::BlockDamaged {
+            device: self.device.to_string(),
+            offset: self.block.payload_offset,
+            sequence: self.block.header.sequence,
+            what,
+        }
+    }
+}
+
+pub struct Shared<'a> {
+    pub house: &'a House,
+    pub crew: Crew,
+    pub algorithm: Algorithm,
+    /// Accelerators that help; `None`: workers decode everything.
+    fetching: Option<Fetching>,
     limited: bool,
     read_ahead: usize,
     payloads: Pool,
-    plains: Pool,
-    counters: &'a Counters,
-    sink: &'a dyn Sink,
+    pub plains: Pool,
+    pub counters: &'a Counters,
+    pub sink: &'a dyn Sink,
     trailers: Mutex<Vec<SetTrailer>>,
-    plain_bytes: AtomicU64,
+    pub plain_bytes: AtomicU64,
     entries: AtomicU64,
     /// Blocks whose content was not looked at make the totals incomparable.
     skipped: AtomicU64,
@@ -69,6 +101,8 @@ pub struct Unloading<'a> {
     pub media: &'a MediaSet,
     pub sizes: &'a Sizes,
     pub limits: &'a Limits,
+    /// Accelerators that may help.
+    pub choice: &'a Choice,
     pub counters: &'a Counters,
     pub observer: &'a dyn Observer,
 }
@@ -84,6 +118,7 @@ pub fn unload(
         media,
         sizes,
         limits,
+        choice,
         counters,
         observer,
     } = *what;
@@ -104,7 +139,8 @@ pub fn unload(
         })
     };
     let payloads = pool(sizes.buffer_count, sizes.output_bytes)?;
-    let plains = pool(sizes.workers, sizes.buffer_bytes)?;
+    let plains = pool(sizes.workers + sizes.lent, sizes.buffer_bytes)?;
+    let fetching = choice.start(house, sizes, sizes.buffer_bytes, false)?;
     let shared = Shared {
         house,
         crew: Crew::new(
@@ -112,6 +148,8 @@ pub fn unload(
             Gate::new(house.clock.clone(), sizes.cpus, sizes.cpu_ceiling),
             limits.throttle(&house.clock, sizes.buffer_bytes),
         ),
+        algorithm: header.algorithm,
+        fetching: fetching.map(Fetching::new),
         limited: sizes.cpu_ceiling.is_some(),
         read_ahead: sizes.read_ahead,
         payloads,
@@ -127,8 +165,13 @@ pub fn unload(
     let sampler = Sampler::new();
     let samples = std::thread::scope(|scope| {
         let samples = scope.spawn(|| {
-            let heed = || shared.crew.heed(house);
-            sampler.watch(&*house.clock, counters, observer, heed)
+            let each_time = || {
+                shared.crew.heed(house);
+                if let Some(fetching) = &shared.fetching {
+                    fetching.tick(&shared);
+                }
+            };
+            sampler.watch(&*house.clock, counters, observer, each_time)
         });
         let (send, receive) = bounded(sizes.buffer_count);
         let workers: Vec<_> = (0..sizes.workers)
@@ -136,6 +179,15 @@ pub fn unload(
                 let receive = receive.clone();
                 let shared = &shared;
                 scope.spawn(move || shared.crew.work("worker", || shared.decode_all(receive)))
+            })
+            .collect();
+        let finishers: Vec<_> = shared
+            .fetching
+            .iter()
+            .flat_map(|fetching| std::iter::repeat_n(fetching, sizes.cpus))
+            .map(|fetching| {
+                let shared = &shared;
+                scope.spawn(move || shared.crew.work("finisher", || fetching.finish_all(shared)))
             })
             .collect();
         // Only workers hold receivers: when they are gone, readers notice.
@@ -155,6 +207,12 @@ pub fn unload(
         workers.into_iter().for_each(|t| {
             join(t);
         });
+        if let Some(fetching) = &shared.fetching {
+            fetching.end();
+        }
+        finishers.into_iter().for_each(|t| {
+            join(t);
+        });
         sampler.end();
         samples.join().unwrap_or_default()
     });
@@ -163,11 +221,13 @@ pub fn unload(
     shared.check_totals(media.device(0), &header, families)?;
     let trailer = shared.trailers.lock().first().cloned();
     let plain_bytes = shared.plain_bytes.into_inner();
+    let used = shared.fetching.as_ref().map(Fetching::uses);
     Ok(Unloaded {
         header,
         trailer,
         plain_bytes,
         samples,
+        used: used.unwrap_or_default(),
     })
 }
 
@@ -246,21 +306,42 @@ impl Shared<'_> {
                 turn = Some(self.crew.gate.enter());
             }
             let at = lap(clock, at, &self.counters.cpu_wait_us);
-            let decoded = self.decode(&read, &mut decompressor, &mut plain);
-            lap(clock, at, &self.counters.compute_us);
+            let looked = self.look(&read);
+            let (read, looked) = match (&self.fetching, looked) {
+                (Some(fetching), Ok(Some(items))) => {
+                    let at = lap(clock, at, &self.counters.compute_us);
+                    let offered = (read, items, plain);
+                    let Some(back) = fetching.offer(self, offered, &mut turn) else {
+                        continue;
+                    };
+                    lap(clock, at, &self.counters.device_wait_us);
+                    plain = back.2;
+                    (back.0, Ok(Some(back.1)))
+                }
+                (_, looked) => (read, looked),
+            };
+            let at = clock.now();
+            if turn.is_none() {
+                turn = Some(self.crew.gate.enter());
+            }
+            let decoded = looked.and_then(|items| match items {
+                None => Ok(None),
+                Some(items) => self
+                    .decode(&read, &mut decompressor, &mut plain)
+                    .map(|()| Some(items)),
+            });
+            let ended = lap(clock, at, &self.counters.compute_us);
             let plain_len = read.block.header.plain_len as usize;
             drop(read);
             match decoded {
                 Ok(None) => {}
                 Ok(Some(items)) => {
-                    self.plain_bytes
-                        .fetch_add(plain_len as u64, Ordering::Relaxed);
-                    self.counters
-                        .plain_bytes
-                        .fetch_add(plain_len as u64, Ordering::Relaxed);
+                    if let Some(fetching) = &self.fetching {
+                        fetching.software_did(plain_len, ended - at);
+                    }
                     // Writing waits for devices: somebody else may compute.
                     turn = None;
-                    self.sink.block(items, &plain[..plain_len])?;
+                    self.deliver(items, &plain[..plain_len])?;
                 }
                 Err(e) => self.sink.damage(e)?,
             }
@@ -270,20 +351,10 @@ impl Shared<'_> {
         }
     }
 
-    /// Checks and decodes one block; `None` when the sink does not want it.
-    fn decode(
-        &self,
-        read: &Read,
-        decompressor: &mut Decompressor,
-        plain: &mut [u8],
-    ) -> Result<Option<Vec<Item>>, MediaError> {
+    /// Reads the block's manifest and checks its stored bytes; `None` when the sink does not want it.
+    fn look(&self, read: &Read) -> Result<Option<Vec<Item>>, MediaError> {
         let header = &read.block.header;
-        let damaged = |what: String| MediaError::BlockDamaged {
-            device: read.device.to_string(),
-            offset: read.block.payload_offset,
-            sequence: header.sequence,
-            what,
-        };
+        let damaged = |what: String| read.damaged(what);
         let items = manifest::decode(&read.block.manifest, header.plain_len)
             .map_err(|e| damaged(e.to_string()))?;
         let named = items
@@ -304,6 +375,19 @@ impl Shared<'_> {
                 header.stored_crc
             )));
         }
+        Ok(Some(items))
+    }
+
+    /// Decodes one block and checks what came of it.
+    fn decode(
+        &self,
+        read: &Read,
+        decompressor: &mut Decompressor,
+        plain: &mut [u8],
+    ) -> Result<(), MediaError> {
+        let header = &read.block.header;
+        let payload = &read.payload[..header.stored_len as usize];
+        let damaged = |what: String| read.damaged(what);
         let plain = plain
             .get_mut(..header.plain_len as usize)
             .ok_or_else(|| damaged("too long".into()))?;
@@ -319,7 +403,7 @@ impl Shared<'_> {
                 header.plain_crc
             )));
         }
-        Ok(Some(items))
+        Ok(())
     }
 
     /// What only all stripes together show.

@@ -6,6 +6,7 @@ use longshore_media::{Error as MediaError, Item, MediaSet};
 use parking_lot::Mutex;
 
 use crate::measure::{Counters, Work, process_cpu};
+use crate::offload::{Choice, Offload};
 use crate::plan::{Plan, Sizes};
 use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
 use crate::request::VerifyRequest;
@@ -131,11 +132,14 @@ pub fn run(
         observer.planned(&plan);
         shown = Some((plan, sizes));
         let before = inspector.findings.lock().len();
+        // A verification is the judge of what accelerators did: it asks none of them.
+        let choice = Choice::of(house, &Offload::default(), header.algorithm);
         let unloading = Unloading {
             house,
             media: &media,
             sizes: &sizes,
             limits: &request.limits,
+            choice: &choice,
             counters: &counters,
             observer,
         };

@@ -199,7 +199,7 @@ mod tests {
             // Padding may change, and a match may come from another place that holds the same.
             let found = !check(Algorithm::QatDeflate, &bad, &plain, true);
             let harmless = gunzip(&bad, plain.len()).as_ref() == Some(&plain);
-            assert!(found != harmless, "byte {at} of {body:?}");
+            assert!(found || harmless, "byte {at} of {body:?}");
             let passes = check(Algorithm::QatDeflate, &bad, &plain, false);
             assert_eq!(passes, body.contains(&at), "byte {at}");
         }

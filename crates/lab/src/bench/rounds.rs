@@ -124,6 +124,7 @@ impl Bench<'_> {
             only: Vec::new(),
             moves: Vec::new(),
             cluster: ClusterOptions::default(),
+            offload: longshore_pipeline::Offload::default(),
             tuning: Default::default(),
             limits: Default::default(),
         };

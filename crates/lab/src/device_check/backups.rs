@@ -158,6 +158,7 @@ impl Yard {
             only: Vec::new(),
             moves: Vec::new(),
             cluster: Default::default(),
+            offload: longshore_pipeline::Offload::default(),
             tuning: Tuning::default(),
             limits: Limits::default(),
         };

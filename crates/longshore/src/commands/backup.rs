@@ -259,15 +259,15 @@ fn level(
 
 /// What the server settings say about backups; `None` where nobody has chosen.
 #[derive(Debug, Default)]
-struct Settings {
+pub(super) struct Settings {
     algorithm: Option<Algorithm>,
     retain_days: Option<u32>,
-    offload: Option<OffloadMode>,
+    pub(super) offload: Option<OffloadMode>,
 }
 
 impl Settings {
     /// A catalog that cannot be read never fails a backup. One that is missing is not made here.
-    fn read(context: &Context) -> Settings {
+    pub(super) fn read(context: &Context) -> Settings {
         let path = context.catalog.as_deref();
         let Some(path) = path.filter(|p| context.storage.stat(p).is_ok()) else {
             return Settings::default();

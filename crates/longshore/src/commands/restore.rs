@@ -9,8 +9,8 @@ use longshore_pipeline::{
 };
 use serde::Serialize;
 
-use super::backup::wrong_report;
-use super::{Context, devices, limits, tuning};
+use super::backup::{Settings, wrong_report};
+use super::{Context, devices, limits, offload, tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Restore;
 use crate::output::{Table, bytes, cpu_s_per_gb, plain};
@@ -37,6 +37,7 @@ pub fn plain_request(devices: Vec<DeviceSpec>, target: PathBuf) -> RestoreReques
         only: Vec::new(),
         moves: Vec::new(),
         cluster: Default::default(),
+        offload: longshore_pipeline::Offload::default(),
         tuning: Tuning::default(),
         limits: Limits::default(),
     }
@@ -56,10 +57,11 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
             .map(|m| (m.0.clone(), (&m.1).into()))
             .collect(),
         cluster: options.cluster.lower(),
+        offload: offload::of(&options.offloading, Settings::read(context).offload),
         tuning: tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };
-    let house = context.house();
+    let house = offload::house(context, &request.offload);
     let watch = Watch::new(context.output, context.clock.clone());
     let result = run_pipeline(&house, &Request::Restore(request), &watch);
     watch.end();
@@ -75,6 +77,9 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     context
         .output
         .say(&format!("{message}\n{}", table(&report)));
+    if let Some(engines) = offload::table(&report.run.engines) {
+        context.output.say(&engines.to_string());
+    }
     context.output.json(
         exit,
         Answer {

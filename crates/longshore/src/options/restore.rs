@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::recovery::ClusterArgs;
 use super::values::{self, Pair};
-use super::{Media, Moving};
+use super::{Media, Moving, Offloading};
 
 const TEACH: &str = "\
 Examples:
@@ -66,6 +66,9 @@ pub struct Restore {
 
     #[command(flatten)]
     pub cluster: ClusterArgs,
+
+    #[command(flatten)]
+    pub offloading: Offloading,
 
     #[command(flatten)]
     pub moving: Moving,

@@ -57,6 +57,7 @@ pub fn restore_request(devices: Vec<DeviceSpec>, target: &Path) -> RestoreReques
         only: Vec::new(),
         moves: Vec::new(),
         cluster: ClusterOptions::default(),
+        offload: longshore_pipeline::Offload::default(),
         tuning: Tuning::default(),
         limits: Limits::default(),
     }

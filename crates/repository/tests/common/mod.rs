@@ -72,6 +72,7 @@ pub fn restore(storage: &Arc<dyn Storage>, devices: &[DeviceSpec], to: &Path) ->
         only: Vec::new(),
         moves: Vec::new(),
         cluster: Default::default(),
+        offload: longshore_pipeline::Offload::default(),
         tuning: Tuning::default(),
         limits: Limits::default(),
     };
