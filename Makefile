@@ -37,6 +37,7 @@ soak: setup ## ROUNDS (200) of backups under writers, and kills at random moment
 
 fuzz: setup ## Mutates media for SECONDS (600), from another seed each time
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-media --test mutations -- --nocapture
+	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-repository --test wal hostile -- --nocapture
 
 device-check: build ## Bundle in .work/device-check that checks GPU compression on a machine without Rust and network
 	@./scripts/device-check.sh $(BINARY) $(WORK)/device-check

@@ -57,11 +57,9 @@ fn run() -> Exit {
 /// end of the log, so `wal get` ends with one of those only when it knows that a file is not there. Judged by the bare
 /// words, because a misspelt option must not end a recovery either.
 fn told(exit: Exit) -> Exit {
-    let words = || std::env::args_os().skip(1);
-    let recovering = words()
-        .skip_while(|word| word != "wal")
-        .skip(1)
-        .any(|word| word == "get");
+    let mut words = std::env::args_os().skip_while(|word| word != "wal");
+    let action = words.find(|word| ["push", "get", "receive", "list"].iter().any(|a| word == a));
+    let recovering = action.is_some_and(|action| action == "get");
     match exit {
         Exit::Done | Exit::No => exit,
         _ if recovering => Exit::NoAnswer,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use longshore_io::{Fault, Op, SimDisk};
+use longshore_io::{Fault, Op, SimDisk, Storage};
 use longshore_repository::wal::{Error, Pushed};
 
 use super::support::*;
@@ -177,7 +177,7 @@ fn a_file_that_somebody_writes_is_waited_for_and_an_abandoned_one_is_not() {
         Ok(Pushed::Stored { .. })
     ));
     // Held: the simulated clock makes the wait short.
-    use longshore_io::{OpenHow, Storage};
+    use longshore_io::OpenHow;
     let (name, bytes) = files().remove(1);
     disk.write_file(
         Path::new(ARCHIVE).join(format!("0000000100000001/{name}.tmp")),
@@ -197,4 +197,49 @@ fn a_file_that_somebody_writes_is_waited_for_and_an_abandoned_one_is_not() {
         push(&disk, name, &bytes),
         Ok(Pushed::Stored { .. })
     ));
+}
+
+/// Where a server would have its segment restored.
+const RESTORED: &str = "/restored/pg_wal";
+
+fn fetch_there(disk: &SimDisk) -> Result<(), Error> {
+    let (name, _) = files().remove(0);
+    let io = |source| Error::Io {
+        action: "open",
+        path: RESTORED.into(),
+        source,
+    };
+    let dir = disk.dir(Path::new(RESTORED)).map_err(io)?;
+    let fetched = archive(disk)?.fetch(name, &dir, Path::new(RESTORED), "RECOVERYXLOG", &*clock());
+    fetched.map(drop)
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_fetching_leaves_the_whole_segment_or_none() {
+    let prepared = |seed| {
+        let disk = prepared(seed);
+        run(&disk).unwrap();
+        disk.write_file(Path::new(RESTORED).join("archive_status/.keep"), b"")
+            .unwrap();
+        // A former segment stands there already, as PostgreSQL leaves it when a try failed.
+        disk.write_file(Path::new(RESTORED).join("RECOVERYXLOG.tmp"), b"abandoned")
+            .unwrap();
+        disk
+    };
+    let whole = prepared(1);
+    let before = whole.steps();
+    fetch_there(&whole).unwrap();
+    assert!(whole.steps() > before + 4);
+    let (_, bytes) = files().remove(0);
+    for step in before..=whole.steps() {
+        let disk = prepared(step);
+        disk.cut_power_at(step);
+        let told = fetch_there(&disk).is_ok();
+        for (i, image) in disk.images(6).iter().enumerate() {
+            match image.read_file(Path::new(RESTORED).join("RECOVERYXLOG")) {
+                Ok(found) => assert!(found == bytes, "step {step}, image {i}: half a segment"),
+                Err(_) => assert!(!told, "step {step}, image {i}: lost"),
+            }
+        }
+    }
 }
