@@ -29,6 +29,7 @@ wimlib-imagex:wimtools
 chromium:chromium
 /usr/lib/postgresql/*/bin/postgres:postgresql
 /usr/lib/postgresql/*/bin/pg_amcheck:postgresql
+systemd-analyze:systemd
 "
 python_modules="dissect.util xpress9"
 

@@ -20,10 +20,11 @@ pub struct Replay {
 }
 
 impl WalArchive {
-    /// How far a backup that needs this log can be replayed.
+    /// How far a backup that needs this log can be replayed. One that holds its own log (`included`) needs the archive
+    /// only from the segment behind its last place on.
     ///
     /// Errors: as [`WalArchive::runs`] and [`WalArchive::history`].
-    pub fn replay(&self, log: &LogRange) -> Result<Option<Replay>, Error> {
+    pub fn replay(&self, log: &LogRange, included: bool) -> Result<Option<Replay>, Error> {
         let (Some(identity), Some(first)) = (self.identity(), Timeline::new(log.first_timeline))
         else {
             return Ok(None);
@@ -31,7 +32,12 @@ impl WalArchive {
         let history = self.followed(first, Lsn(log.first_lsn.max(log.last_lsn)))?;
         let runs = self.runs()?;
         let end = end_of(&runs, &history, identity.segment_size);
-        let (from, last) = (Lsn(log.first_lsn), Lsn(log.last_lsn));
+        let last = Lsn(log.last_lsn);
+        let size = identity.segment_size.bytes();
+        let from = match included {
+            true => Lsn(last.0.div_ceil(size).saturating_mul(size)),
+            false => Lsn(log.first_lsn),
+        };
         Ok(Some(Replay {
             timeline: history.timeline(),
             end,

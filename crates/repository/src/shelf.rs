@@ -89,7 +89,7 @@ pub struct Listed {
 /// Everything on a shelf.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// By label, so in order of time.
+    /// In order of time; labels alone would not tell for those of one second.
     pub sets: Vec<Listed>,
     /// Names that have no meaning here. Nothing touches them.
     pub strays: Vec<PathBuf>,
@@ -108,6 +108,12 @@ impl Listed {
             State::Complete(complete) => Some(complete),
             _ => None,
         }
+    }
+
+    /// As exactly as is known.
+    fn start_us(&self) -> i64 {
+        self.complete()
+            .map_or(self.label.begun_us(), |c| c.header.start_us)
     }
 
     pub fn facts(&self) -> SetFacts {
@@ -316,10 +322,11 @@ impl Shelf {
             }
         }
         strays.sort();
-        let sets = found
+        let mut sets: Vec<Listed> = found
             .into_iter()
             .map(|(label, found)| self.judge(label, found))
             .collect();
+        sets.sort_by_key(|s| (s.label.begun_us(), s.start_us(), s.label.clone()));
         Ok(Listing { sets, strays })
     }
 

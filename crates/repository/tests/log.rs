@@ -225,13 +225,16 @@ fn gaps_between_a_backup_and_the_end_of_the_log_are_found() {
         last_lsn: last * MIB,
     };
     let wal = shelf.wal().unwrap().unwrap();
-    let replay = wal.replay(&range(2, 4)).unwrap().unwrap();
+    let replay = wal.replay(&range(2, 4), false).unwrap().unwrap();
     assert!(replay.missing_to_consistency.is_empty());
     assert_eq!(replay.end, Lsn(9 * MIB));
     assert_eq!(replay.missing_to_end.len(), 1);
     assert_eq!(replay.missing_to_end[0].segments, 2);
-    let replay = wal.replay(&range(4, 6)).unwrap().unwrap();
+    let replay = wal.replay(&range(4, 6), false).unwrap().unwrap();
     assert_eq!(replay.missing_to_consistency[0].segments, 1);
-    let replay = wal.replay(&range(7, 8)).unwrap().unwrap();
+    // Its own log reaches to 6, and 7 is there.
+    let replay = wal.replay(&range(4, 7), true).unwrap().unwrap();
+    assert!(replay.missing_to_consistency.is_empty() && replay.missing_to_end.is_empty());
+    let replay = wal.replay(&range(7, 8), false).unwrap().unwrap();
     assert!(replay.missing_to_end.is_empty());
 }

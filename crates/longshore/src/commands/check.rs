@@ -383,7 +383,8 @@ fn round_trip(
         }
         if clock.now() >= until {
             return Err(format!(
-                "{name} did not arrive at {} within {wait_s} s; archive_command, or `longshore wal receive`, is to bring it",
+                "{name} did not arrive at {} within {wait_s} s; archive_command, or `longshore wal receive`, \
+                 is to bring it",
                 shelf.wal_path().display()
             ));
         }

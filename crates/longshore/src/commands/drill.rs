@@ -1,11 +1,12 @@
 //! `drill`: restores a backup to a scratch directory and proves that the database is sound.
 
+mod log;
 mod postgres;
 
 use std::path::{Path, PathBuf};
 
 use longshore_io::Dir;
-use longshore_media::MediaSet;
+use longshore_media::{EntryKind, Item, MediaSet};
 use longshore_pipeline::{Report, Request, RestoreReport, SourceSpec, run as run_pipeline};
 use longshore_source::SourceKind;
 use serde::Serialize;
@@ -107,19 +108,26 @@ fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
 pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let target = devices::target_of(context, options.target.as_deref(), &options.database)?;
     let label = options.label.as_deref().filter(|l| *l != "latest");
-    let loan = devices::shelf(context, &target, &options.database)?.borrow(label)?;
+    let shelf = devices::shelf(context, &target, &options.database)?;
+    let loan = shelf.borrow(label)?;
     let opened: Vec<_> = loan
         .devices
         .iter()
         .map(|d| d.open(&context.storage))
         .collect();
-    let header = MediaSet::open(&opened)?.set(0)?.header;
+    let media = MediaSet::open(&opened)?;
+    let set = media.set(0)?;
+    let header = set.header;
     let clock = context.clock.clone();
     let began = clock.now();
     let scratch = Scratch::new(context, options.work.as_deref())?;
     let data = scratch.path.join("data");
     let house = context.house();
     let mut request = restore::plain_request(loan.devices.clone(), data.clone());
+    if header.source_kind == SourceKind::Postgres as u8 {
+        let spaces = scratch.path.join("spaces");
+        request.cluster.spaces.map = tablespaces(&media, header.position, &spaces)?;
+    }
     request.tuning = tuning(&options.moving, &context.config.defaults);
     request.limits = limits(&options.moving, &context.config.defaults);
     let watch = Watch::new(context.output, clock.clone());
@@ -145,6 +153,9 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         kind if kind == SourceKind::Sqlite as u8 => proofs.push(sqlite(context, &data)),
         kind if kind == SourceKind::Postgres as u8 => {
             let bin_dir = options.bin_dir.as_deref();
+            if let Some(trailer) = &set.trailer {
+                proofs.extend(log::fetch(context, &shelf, &header, trailer, &data)?);
+            }
             let users = superusers(context, &options.database, &header.user);
             let cancel = &house.cancel;
             postgres::prove(
@@ -194,6 +205,28 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+/// A place in the scratch directory for each tablespace of a cluster, by its OID.
+fn tablespaces(
+    media: &MediaSet,
+    position: u32,
+    spaces: &Path,
+) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let mut map = Vec::new();
+    media.items(position, |item| {
+        let Item::Entry(entry) = item else { return };
+        let oid = entry
+            .path
+            .strip_prefix("pg_tblspc")
+            .ok()
+            .and_then(Path::to_str);
+        let is_link = matches!(entry.kind, EntryKind::Symlink { .. });
+        if let Some(oid) = oid.filter(|o| is_link && o.parse::<u32>().is_ok()) {
+            map.push((oid.to_owned(), spaces.join(oid)));
+        }
+    })?;
+    Ok(map)
 }
 
 /// Opens the one database that a backup of SQLite holds, and lets SQLite look at all of it.

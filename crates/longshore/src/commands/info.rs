@@ -185,9 +185,10 @@ fn wal(shelf: &Shelf, listing: &Listing) -> Result<Option<Wal>, Failure> {
         let Some(log) = facts.log.filter(|l| l.system == identity.system) else {
             continue;
         };
-        match archive.replay(&log) {
+        let included = complete.trailer.log.included;
+        match archive.replay(&log, included) {
             Ok(Some(replay)) => {
-                if !complete.trailer.log.included && !replay.missing_to_consistency.is_empty() {
+                if !replay.missing_to_consistency.is_empty() {
                     wal.inconsistent.push(set.label.to_string());
                 }
                 if oldest {

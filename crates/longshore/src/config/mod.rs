@@ -523,7 +523,7 @@ mod tests {
         assert!(text.contains("no [retention.x]"), "{text}");
         assert!(refusal("[retention.r]\nkeep_wal = 2\n").contains("keep_full"));
         assert!(refusal("[retention.r]\nkeep_full = 0\n").contains("nothing"));
-        assert!(refusal("[database.a]\ntarget = \"t\"\n").contains("url"));
+        assert!(refusal("[database.a]\nlevel = 3\n").contains("url"));
         assert!(refusal("[defaults]\ntarget = \"t\"\n").contains("no [target.t]"));
         assert!(refusal("[database.\"../x\"]\nurl = \"sqlite:/a\"\n").contains("directory"));
     }

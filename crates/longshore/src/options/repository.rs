@@ -20,10 +20,10 @@ what is needed by anything kept, what is in use and what is being written never 
 
 /// Removes backups, and log, that the retention lets go.
 ///
-/// The rules are the database's [retention.NAME] in the configuration, or the options here. Without a rule nothing goes.
-/// Whole backups are removed, with all their stripes; a differential stays as long as its full backup, and the log as
-/// long as a kept backup needs it. Each backup loses its name first, so that an interruption leaves nothing that looks
-/// like one. docs/repository.md has the rules in full.
+/// The rules are the database's [retention.NAME] in the configuration, or the options here. Without a rule nothing
+/// goes. Whole backups are removed, with all their stripes; a differential stays as long as its full backup, and the
+/// log as long as a kept backup needs it. Each backup loses its name first, so that an interruption leaves nothing
+/// that looks like one. docs/repository.md has the rules in full.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_EXPIRE)]
 pub struct Expire {
@@ -86,7 +86,7 @@ pub struct Info {
     pub target: Option<String>,
 
     /// Print metrics in Prometheus' text format.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     pub prometheus: bool,
 }
 
@@ -100,9 +100,9 @@ Not for: reading backups; `longshore verify` does. It changes nothing, but for o
 
 /// Looks whether the next backup and the next restore would work.
 ///
-/// Configuration, target directories and their free space, whether the source can be reached, the newest backup's age and
-/// state, chains, gaps in the log; for PostgreSQL also whether a log segment arrives in the archive. Exit code 0: all is
-/// well. 5: something to look at. 1: something is wrong.
+/// Configuration, target directories and their free space, whether the source can be reached, the newest backup's age
+/// and state, chains, gaps in the log; for PostgreSQL also whether a log segment arrives in the archive. Exit code 0:
+/// all is well. 5: something to look at. 1: something is wrong.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_CHECK)]
 pub struct Check {
@@ -131,10 +131,10 @@ Not for: keeping the restored copy: it is removed in the end, whatever comes. Us
 
 /// Restores a backup to a scratch directory, checks that the database is sound, and removes it.
 ///
-/// A SQLite database is opened and checked (PRAGMA integrity_check). A PostgreSQL cluster is started as a private server,
-/// without network and without archiving, recovered to consistency, checked with pg_amcheck, stopped, and its page
-/// checksums are checked. Files are compared with their checksums while they are restored. Exit code 0: the backup is
-/// good. 1: it is not.
+/// A SQLite database is opened and checked (PRAGMA integrity_check). A PostgreSQL cluster is started as a private
+/// server, without network and without archiving, recovered to consistency, checked with pg_amcheck, stopped, and its
+/// page checksums are checked. Files are compared with their checksums while they are restored. Exit code 0: the
+/// backup is good. 1: it is not.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_DRILL)]
 pub struct Drill {

@@ -1,6 +1,7 @@
 //! The program as people and scripts meet it: through its own binary.
 
 mod accelerator;
+mod cluster;
 mod configured;
 mod device_check;
 mod exits;

@@ -112,9 +112,15 @@ fn expire_keeps_what_the_retention_says_and_shows_it_before() {
     let dry = stage.line("expire sales --dry-run --json").exits(0);
     let dry = json(&dry);
     assert_eq!(dry["databases"][0]["removed"], 2);
+    let backups = dry["databases"][0]["backups"].as_array().unwrap();
+    let fates: Vec<_> = backups
+        .iter()
+        .map(|b| b["fate"].as_str().unwrap())
+        .collect();
+    // In order of time, though labels of one second are ordered by chance.
     assert_eq!(
-        dry["databases"][0]["backups"][0]["fate"],
-        "would_be_removed"
+        fates,
+        ["would_be_removed", "would_be_removed", "kept", "kept"]
     );
     assert_eq!(labels(&stage, "sales"), before);
     stage
@@ -419,9 +425,15 @@ fn the_systemd_units_run_commands_that_exist() {
     {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let ours: Vec<_> = said.lines().filter(|l| l.contains("longshore")).collect();
+            // Whether the manual is installed is no question of the units.
+            let ours = |l: &&str| l.contains("longshore") && !l.contains("Command 'man ");
+            let ours: Vec<_> = said.lines().filter(ours).collect();
             assert!(ours.is_empty(), "{ours:?}");
         }
-        Err(_) => eprintln!("systemd-analyze is not here: the units' form was not checked"),
+        Err(e) => {
+            let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+            assert!(!required, "systemd-analyze: {e}; run scripts/setup.sh");
+            eprintln!("skipped: systemd-analyze is not here, the units' form was not checked");
+        }
     }
 }

@@ -4,6 +4,9 @@
 //! cluster's settings name; the cluster's own configuration files are not read, for they may name other places. It dies
 //! with this process, however that ends.
 
+#[cfg(test)]
+mod tests;
+
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -16,12 +19,12 @@ use super::{Proof, Scratch};
 use crate::commands::Context;
 use crate::failure::{Exit, Failure};
 
-/// Ends the server when our end of the pipe closes.
+/// Ends the server when our end of the pipe closes. Again and again: one that has only begun ignores signals.
 const WATCH: &str = r#"
 exec 3<&0
 "$@" 3<&- </dev/null &
 server=$!
-{ read -r _ <&3; kill -QUIT $server 2>/dev/null; } &
+{ read -r _ <&3; while kill -QUIT $server 2>/dev/null; do sleep 0.2; done; } &
 watch=$!
 trap '' INT TERM HUP
 wait $server

@@ -1,0 +1,93 @@
+//! The log that a backup needs and does not hold: from the archive into the restored cluster's `pg_wal`.
+//!
+//! A server that finds it there needs no restore_command, and so neither our program nor the right to read the archive.
+
+use std::path::Path;
+
+use longshore_io::Attributes;
+use longshore_media::{SetHeader, SetTrailer};
+use longshore_pg::wal::WalName;
+use longshore_pg::{Lsn, SegmentName, Timeline};
+use longshore_repository::Shelf;
+use longshore_repository::wal::{Error, WalArchive};
+
+use super::Proof;
+use crate::commands::Context;
+use crate::failure::Failure;
+
+/// `None`: the backup holds all the log it needs.
+pub fn fetch(
+    context: &Context,
+    shelf: &Shelf,
+    header: &SetHeader,
+    trailer: &SetTrailer,
+    data: &Path,
+) -> Result<Option<Proof>, Failure> {
+    let what = "log";
+    let Some(timeline) = Timeline::new(trailer.log.timeline).filter(|_| !trailer.log.included)
+    else {
+        return Ok(None);
+    };
+    let Some(archive) = shelf.wal()? else {
+        let text = "the backup does not hold its log, and there is no archive at the target";
+        return Ok(Some(Proof::of(what, false, text)));
+    };
+    let (first, last) = (Lsn(header.log.first_lsn), Lsn(trailer.log.last_lsn));
+    match copy(context, &archive, timeline, (first, last), data) {
+        Ok(count) => {
+            let text = format!("{count} segments from the archive");
+            Ok(Some(Proof::of(what, true, text)))
+        }
+        Err(e @ (Error::Missing { .. } | Error::Damaged { .. } | Error::NotHistory { .. })) => {
+            Ok(Some(Proof::of(what, false, e.to_string())))
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn copy(
+    context: &Context,
+    archive: &WalArchive,
+    timeline: Timeline,
+    (first, last): (Lsn, Lsn),
+    data: &Path,
+) -> Result<u64, Error> {
+    let path = data.join("pg_wal");
+    let io = |source| Error::Io {
+        action: "open",
+        path: path.clone(),
+        source,
+    };
+    let Some(identity) = archive.identity() else {
+        return Err(Error::NotAnArchive {
+            path: archive.path().to_owned(),
+        });
+    };
+    let size = identity.segment_size;
+    let dir = context.storage.dir(&path).map_err(io)?;
+    let stat = dir.stat(Path::new("")).map_err(io)?;
+    let ours = Attributes {
+        owner: Some((stat.uid, stat.gid)),
+        ..Attributes::default()
+    };
+    let history = archive.history(timeline)?;
+    let fetch = |name: WalName| -> Result<(), Error> {
+        let to = name.to_string();
+        archive.fetch(name, &dir, &path, &to, &*context.clock)?;
+        dir.set_attributes(Path::new(&to), &ours).map_err(io)
+    };
+    if timeline.number() > 1 {
+        fetch(WalName::History(timeline))?;
+    }
+    let end = Lsn(last.0.saturating_sub(1).max(first.0));
+    let mut name = SegmentName::holding(history.timeline_at(first), first, size);
+    let mut count = 1;
+    fetch(WalName::Segment(name))?;
+    while Lsn(name.start(size).0 + size.bytes()) <= end {
+        let next = Lsn(name.start(size).0 + size.bytes());
+        name = SegmentName::holding(history.timeline_at(next), next, size);
+        fetch(WalName::Segment(name))?;
+        count += 1;
+    }
+    Ok(count)
+}

@@ -1,0 +1,124 @@
+//! A PostgreSQL cluster at a target: backup, info, check with a log that arrives, drill, expire.
+
+use longshore_test_servers::{Installation, Options, Server, installations};
+
+use crate::stage::{BINARY, Stage};
+
+/// One that has pg_amcheck; small distributions of PostgreSQL leave it out.
+fn installation() -> Option<Installation> {
+    let found = installations()
+        .into_iter()
+        .find(|i| i.bin_dir.join("pg_amcheck").exists());
+    let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+    assert!(found.is_some() || !required, "run scripts/setup.sh");
+    found
+}
+
+fn configured(server: &Server) -> Stage {
+    let stage = Stage::new();
+    for dir in ["disk1", "disk2", "work"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let text = format!(
+        "[database.main]\nurl = \"{}\"\ntarget = \"t\"\nretention = \"one\"\nalgorithm = \"LZ4\"\n\
+         [target.t]\ndirectories = [\"{}\", \"{}\"]\n[retention.one]\nkeep_full = 1\n",
+        server.url(),
+        stage.path("disk1").display(),
+        stage.path("disk2").display(),
+    );
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    stage
+}
+
+#[test]
+fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
+    let Some(installation) = installation() else {
+        return;
+    };
+    let server = Server::create(&installation, Options::default());
+    server.append_conf("archive_mode = on\narchive_command = 'false'\nwal_level = replica");
+    server.start();
+    let stage = configured(&server);
+    server.psql("create table t as select i, md5(i::text) v from generate_series(1, 30000) i");
+    server.psql("create index on t (v)");
+    let space = server.data_dir().parent().unwrap().join("space");
+    let mut made = server.command_at(std::path::Path::new("/bin/mkdir"));
+    assert!(made.arg(&space).status().unwrap().success());
+    server.psql(&format!(
+        "create tablespace s location '{}'",
+        space.display()
+    ));
+    server.psql("create table u tablespace s as select * from t");
+
+    stage.line("backup main").exits(0);
+    let drilled = stage.line("drill main --work work").exits(0);
+    for part in [
+        "recovered",
+        "pg_amcheck",
+        "stopped",
+        "page checksums",
+        "is good",
+    ] {
+        assert!(drilled.out.contains(part), "{part}: {}", drilled.out);
+    }
+    assert_eq!(stage.names("work"), Vec::<String>::new());
+    // Nothing archives here.
+    stage
+        .line("check main --archive-wait 1")
+        .exits(1)
+        .says("did not arrive");
+    // The server's user is not ours: what it archives goes by way of a directory that we empty.
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let push = |name: &str| {
+        let path = server.data_dir().join("pg_wal").join(name);
+        let mut command = stage.command(&["--config"]);
+        let status = command
+            .arg(&config)
+            .args(["wal", "push", "--database", "main"])
+            .arg(path)
+            .status()
+            .unwrap();
+        assert!(status.success(), "{BINARY} wal push {name}");
+    };
+    let first = server.psql("select pg_walfile_name(pg_switch_wal())");
+    push(&first);
+    let arriving = std::thread::scope(|scope| {
+        let checking = scope.spawn(|| stage.line("check main --archive-wait 60 --json"));
+        let began = std::time::Instant::now();
+        // Whatever segment the check ends, it arrives.
+        let mut at = first.clone();
+        while !checking.is_finished() && began.elapsed().as_secs() < 60 {
+            let now = server.psql("select pg_walfile_name(pg_current_wal_lsn() + 1)");
+            while next(&at) < now {
+                at = next(&at);
+                push(&at);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        checking.join().unwrap()
+    });
+    assert!(
+        arriving.out.contains("arrived"),
+        "{} {}",
+        arriving.out,
+        arriving.err
+    );
+
+    stage
+        .line("info main")
+        .exits(0)
+        .says("timeline 1")
+        .says("stays: full backup number 1");
+    stage.line("backup main").exits(0);
+    stage.line("expire main").exits(0).says("1 backups");
+    stage.line("drill main --work work").exits(0);
+    assert_eq!(stage.names("work"), Vec::<String>::new());
+}
+
+/// The segment after this one, of 16 MiB.
+fn next(name: &str) -> String {
+    let number = u64::from_str_radix(&name[8..16], 16).unwrap() * 256
+        + u64::from_str_radix(&name[16..], 16).unwrap()
+        + 1;
+    format!("{}{:08X}{:08X}", &name[..8], number / 256, number % 256)
+}
