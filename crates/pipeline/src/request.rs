@@ -11,7 +11,7 @@ use longshore_media::{DeviceSpec, Disposition};
 use longshore_source::{PostgresOptions, SourceSpec};
 
 use crate::offload::Offload;
-use crate::{ClusterOptions, Error};
+use crate::{ClusterOptions, Error, WalProof};
 
 #[derive(Debug, Clone)]
 pub enum Request {
@@ -141,6 +141,8 @@ pub struct BackupRequest {
     /// End the backup when the database's WAL has grown by more than this meanwhile.
     pub wal_growth_limit_bytes: Option<u64>,
     pub postgres: PostgresOptions,
+    /// Where the log of a PostgreSQL backup must be when it is not part of the set.
+    pub wal_proof: Option<WalProof>,
     pub offload: Offload,
     pub tuning: Tuning,
     pub limits: Limits,
@@ -166,6 +168,7 @@ impl BackupRequest {
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
             postgres: PostgresOptions::default(),
+            wal_proof: None,
             offload: Offload::default(),
             tuning: Tuning::default(),
             limits: Limits::default(),
