@@ -11,7 +11,7 @@ use longshore_test_servers::{Options as ServerOptions, Server, Stop, installatio
 
 fn connect(text: &str) -> Result<Connection, Error> {
     let options = Options::parse(text, &|_| None, "postgres")?;
-    Connection::open(&Host, &options, Mode::Sql)
+    Connection::open(&Host::default(), &options, Mode::Sql)
 }
 
 /// The server's own functions read the same file.
