@@ -44,7 +44,7 @@ pub fn run(
         database: request.database.clone(),
         volume_map: request.volume_map.clone(),
         wal_growth_limit_bytes: request.wal_growth_limit_bytes,
-        postgres: request.postgres.clone(),
+        postgres: (*request.postgres).clone(),
         ..SourceOptions::default()
     };
     let source = longshore_source::open(house.storage.clone(), &request.source, &options)?;

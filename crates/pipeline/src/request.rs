@@ -140,9 +140,9 @@ pub struct BackupRequest {
     pub volume_map: Vec<(PathBuf, String)>,
     /// End the backup when the database's WAL has grown by more than this meanwhile.
     pub wal_growth_limit_bytes: Option<u64>,
-    pub postgres: PostgresOptions,
+    pub postgres: Box<PostgresOptions>,
     /// Where the log of a PostgreSQL backup must be when it is not part of the set.
-    pub wal_proof: Option<WalProof>,
+    pub wal_proof: Option<Box<WalProof>>,
     pub offload: Offload,
     pub tuning: Tuning,
     pub limits: Limits,
@@ -167,7 +167,7 @@ impl BackupRequest {
             on_change: OnChange::Mark,
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
-            postgres: PostgresOptions::default(),
+            postgres: Box::default(),
             wal_proof: None,
             offload: Offload::default(),
             tuning: Tuning::default(),

@@ -237,9 +237,11 @@ fn request(options: &Backup, context: &Context) -> Result<(BackupRequest, Option
     request.wal_growth_limit_bytes = options.reading.wal_growth_limit;
     let postgres = &options.postgres;
     request.postgres.with_wal = postgres.with_wal || postgres.wal_archive.is_none();
-    request.wal_proof = postgres.wal_archive.clone().map(|archive| WalProof {
-        archive,
-        patience: Duration::from_secs(postgres.wal_wait),
+    request.wal_proof = postgres.wal_archive.clone().map(|archive| {
+        Box::new(WalProof {
+            archive,
+            patience: Duration::from_secs(postgres.wal_wait),
+        })
     });
     request.postgres.spread_checkpoint = postgres.spread_checkpoint;
     request.postgres.remote = postgres.remote;
