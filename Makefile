@@ -9,7 +9,7 @@ BINARY := target/release/longshore
 export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench soak fuzz device-check device-results man completions install clean
+.PHONY: help setup build demo test bench bench-postgres soak fuzz device-check device-results man completions install clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,8 +32,12 @@ bench: build ## Measures against the limits of this machine; report in .work/ben
 	$(BINARY) lab bench --catalog none --work $(WORK)/bench --html $(WORK)/bench/report.html --markdown $(WORK)/bench/report.md
 	@echo "$(WORK)/bench/report.html"
 
-soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments
+bench-postgres: build ## Full backups and restores of a PostgreSQL cluster, beside pgBackRest and pg_basebackup where installed
+	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres
+
+soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10) of PostgreSQL
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore --test sqlite_live --test kill -- --nocapture
+	LONGSHORE_PG_ROUNDS=$(or $(PG_ROUNDS),10) $(CARGO) test --release -p longshore --test postgres_backup -- live --nocapture
 
 fuzz: setup ## Mutates media for SECONDS (600), from another seed each time
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-media --test mutations -- --nocapture

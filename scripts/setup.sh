@@ -23,6 +23,7 @@ busybox:busybox
 bsdcat:libarchive-tools
 sqlite3:sqlite3
 python3:python3
+openssl:openssl
 /usr/lib/python3*/ensurepip:python3-venv
 wimlib-imagex:wimtools
 /usr/lib/*/libwim.so.15:libwim15

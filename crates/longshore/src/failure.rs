@@ -130,8 +130,15 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let exit = match &error {
-            Error::Source(_) | Error::Changed { .. } | Error::PathTooLong { .. } => Exit::Source,
-            Error::Media(_) | Error::SourceKind { .. } | Error::Differential { .. } => Exit::Media,
+            Error::Source(_)
+            | Error::Changed { .. }
+            | Error::PathTooLong { .. }
+            | Error::LogMissing { .. } => Exit::Source,
+            Error::LogUnproved => Exit::Usage,
+            Error::Archive(_)
+            | Error::Media(_)
+            | Error::SourceKind { .. }
+            | Error::Differential { .. } => Exit::Media,
             Error::Codec(_)
             | Error::OutOfRange { .. }
             | Error::Memory { .. }

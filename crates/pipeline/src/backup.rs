@@ -14,6 +14,7 @@ use longshore_source::{Change, Description, SourceOptions};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use crate::archived::wait_for_log;
 use crate::crew::Crew;
 use crate::handoff::Handoff;
 use crate::history::{self, Finished};
@@ -43,7 +44,7 @@ pub fn run(
         database: request.database.clone(),
         volume_map: request.volume_map.clone(),
         wal_growth_limit_bytes: request.wal_growth_limit_bytes,
-        postgres: request.postgres.clone(),
+        postgres: (*request.postgres).clone(),
         ..SourceOptions::default()
     };
     let source = longshore_source::open(house.storage.clone(), &request.source, &options)?;
@@ -137,6 +138,12 @@ pub fn run(
         .families
         .extend(shared.direct.into_iter().map(Mutex::into_inner));
     let marks = shared.marks.into_inner();
+    if let (Some(start), Some(end)) = (&about.log, &summary.log)
+        && !end.included
+    {
+        let proof = request.wal_proof.as_ref().ok_or(Error::LogUnproved)?;
+        wait_for_log(house, proof, start, end)?;
+    }
     let plain_bytes = shared.counters.plain_bytes.load(Ordering::Relaxed);
     let totals = Totals {
         damaged: summary.damaged || !marks.is_empty(),

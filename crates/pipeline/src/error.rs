@@ -10,6 +10,23 @@ pub enum Error {
     #[error(transparent)]
     Media(#[from] longshore_media::Error),
 
+    /// The archive of the log cannot be used.
+    #[error(transparent)]
+    Archive(#[from] longshore_repository::wal::Error),
+
+    /// The log that makes a backup consistent has not come to the archive.
+    #[error("the log segment {segment} ({count} in all) was not in {} after {waited_s} seconds: the backup is not valid",
+        archive.display())]
+    LogMissing {
+        archive: PathBuf,
+        segment: String,
+        count: u64,
+        waited_s: u64,
+    },
+
+    #[error("the log is neither to be part of the backup nor is an archive named where it must be")]
+    LogUnproved,
+
     #[error(transparent)]
     Codec(#[from] longshore_codec::Error),
 
@@ -88,6 +105,9 @@ impl Error {
             Error::Differential { .. } => Some(3136),
             Error::Source(_)
             | Error::Cluster(_)
+            | Error::Archive(_)
+            | Error::LogMissing { .. }
+            | Error::LogUnproved
             | Error::Codec(_)
             | Error::Memory { .. }
             | Error::Changed { .. }
@@ -104,6 +124,11 @@ impl Error {
             Error::Media(e) => e.hint(),
             Error::Codec(e) => e.hint(),
             Error::Cluster(e) => e.hint(),
+            Error::Archive(e) => e.hint(),
+            Error::LogMissing { .. } => {
+                "does archive_command succeed? After a standby's backup run pg_switch_wal() on the primary; or use --with-wal"
+            }
+            Error::LogUnproved => "use --with-wal, or name the archive with --wal-archive",
             Error::OutOfRange {
                 name: "MAXTRANSFERSIZE",
                 ..

@@ -12,6 +12,7 @@
 //! - A lost or locked catalog never fails a backup: it is a warning.
 
 mod accelerator;
+mod archived;
 mod backup;
 mod cluster;
 mod crew;
@@ -46,6 +47,7 @@ pub use accelerator::{
     AcceleratorStatus, Configured, EngineCounters, Probe, Reason, RunningBackup, configure,
     configured, running, status,
 };
+pub use archived::WalProof;
 pub use cluster::{ClusterError, ClusterOptions, SpaceOptions};
 pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;

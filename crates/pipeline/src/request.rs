@@ -11,7 +11,7 @@ use longshore_media::{DeviceSpec, Disposition};
 use longshore_source::{PostgresOptions, SourceSpec};
 
 use crate::offload::Offload;
-use crate::{ClusterOptions, Error};
+use crate::{ClusterOptions, Error, WalProof};
 
 #[derive(Debug, Clone)]
 pub enum Request {
@@ -140,7 +140,9 @@ pub struct BackupRequest {
     pub volume_map: Vec<(PathBuf, String)>,
     /// End the backup when the database's WAL has grown by more than this meanwhile.
     pub wal_growth_limit_bytes: Option<u64>,
-    pub postgres: PostgresOptions,
+    pub postgres: Box<PostgresOptions>,
+    /// Where the log of a PostgreSQL backup must be when it is not part of the set.
+    pub wal_proof: Option<Box<WalProof>>,
     pub offload: Offload,
     pub tuning: Tuning,
     pub limits: Limits,
@@ -165,7 +167,8 @@ impl BackupRequest {
             on_change: OnChange::Mark,
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
-            postgres: PostgresOptions::default(),
+            postgres: Box::default(),
+            wal_proof: None,
             offload: Offload::default(),
             tuning: Tuning::default(),
             limits: Limits::default(),

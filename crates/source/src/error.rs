@@ -152,6 +152,10 @@ pub enum Error {
     #[error("the cluster went from timeline {from} to {to} during the backup")]
     TimelineChanged { from: u32, to: u32 },
 
+    /// The server found them while it sent them.
+    #[error("the server found pages with wrong checksums")]
+    BadPages,
+
     /// A segment of the log that the backup needs is gone or too short.
     #[error("the log segment {} is missing, and without it the backup is worthless", path.display())]
     SegmentMissing { path: PathBuf },
@@ -214,6 +218,7 @@ impl Error {
             Error::LinkedData { .. } => {
                 "mount the other file system there, or use a tablespace for it"
             }
+            Error::BadPages => "the server's log names them",
             Error::BadPage { .. } => {
                 "restore the page from an older backup; pg_amcheck tells what is in it"
             }

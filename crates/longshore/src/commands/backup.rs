@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::time::Duration;
 
 use longshore_catalog::{Catalog, Setting};
 use longshore_codec::Algorithm;
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
     BackupReport, BackupRequest, OffloadMode, Report, Request, SourceSpec, VerifyReport,
-    VerifyRequest, closing_line, mb_per_s, ratio, run as run_pipeline,
+    VerifyRequest, WalProof, closing_line, mb_per_s, ratio, run as run_pipeline,
 };
 use longshore_repository::Berth;
 use serde::Serialize;
@@ -234,8 +235,17 @@ fn request(options: &Backup, context: &Context) -> Result<(BackupRequest, Option
         request.volume_map.push((volume.0.clone(), name.to_owned()));
     }
     request.wal_growth_limit_bytes = options.reading.wal_growth_limit;
-    request.postgres.spread_checkpoint = options.postgres.spread_checkpoint;
-    request.postgres.fail_on_bad_page = options.postgres.fail_on_bad_page;
+    let postgres = &options.postgres;
+    request.postgres.with_wal = postgres.with_wal || postgres.wal_archive.is_none();
+    request.wal_proof = postgres.wal_archive.clone().map(|archive| {
+        Box::new(WalProof {
+            archive,
+            patience: Duration::from_secs(postgres.wal_wait),
+        })
+    });
+    request.postgres.spread_checkpoint = postgres.spread_checkpoint;
+    request.postgres.remote = postgres.remote;
+    request.postgres.fail_on_bad_page = postgres.fail_on_bad_page;
     request.offload = offload::of(&options.offloading, settings.offload);
     request.tuning = tuning(&options.moving, defaults);
     request.limits = limits(&options.moving, defaults);

@@ -232,6 +232,35 @@ pub struct Reading {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "PostgreSQL")]
 pub struct Postgres {
+    /// Store the log that makes the backup consistent in the backup itself.
+    ///
+    /// The default unless --wal-archive is given. A replication slot keeps the log on the server meanwhile; it ends
+    /// with the backup.
+    #[arg(long)]
+    pub with_wal: bool,
+
+    /// The archive that the server's log goes to (`longshore wal push`): the backup is valid once the log is there.
+    ///
+    /// Waits for the last segment up to --wal-wait, and fails with the name of the one that is missing.
+    #[arg(long, value_name = "DIR")]
+    pub wal_archive: Option<std::path::PathBuf>,
+
+    /// Seconds to wait for the log to come to the archive.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "SECONDS",
+        default_value_t = 300
+    )]
+    pub wal_wait: u64,
+
+    /// Let the server send its files, over the replication protocol.
+    ///
+    /// Needs the REPLICATION attribute, and works from any machine; the server reads and sends in one process. The
+    /// default is to read the files here, by all CPUs, and this way only when they cannot be read here.
+    #[arg(long)]
+    pub remote: bool,
+
     /// Let the checkpoint at the start take its time.
     ///
     /// A backup begins with a checkpoint. The default writes as fast as the disk can; this spreads it as the server's

@@ -4,9 +4,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod archive;
 mod contents;
 mod live;
 mod pages;
+mod remote;
 mod session;
 mod stage;
 mod standby;

@@ -21,15 +21,20 @@ impl fmt::Debug for Secret {
 pub enum Host {
     /// A directory with the socket `.s.PGSQL.PORT`.
     Socket { dir: PathBuf, port: u16 },
-    /// A name or address.
-    Tcp { name: String, port: u16 },
+    /// A name or address. `address` is where to connect when it is not to be looked up; the certificate and the
+    /// password file go by the name.
+    Tcp {
+        name: String,
+        address: Option<String>,
+        port: u16,
+    },
 }
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Host::Socket { dir, port } => write!(f, "{}/.s.PGSQL.{port}", dir.display()),
-            Host::Tcp { name, port } => write!(f, "{name}:{port}"),
+            Host::Tcp { name, port, .. } => write!(f, "{name}:{port}"),
         }
     }
 }
@@ -226,8 +231,7 @@ impl Options {
             }),
         };
         Ok(Options {
-            hosts: hosts(value("hostaddr").or_else(|| value("host")), value("port"))
-                .map_err(refuse)?,
+            hosts: hosts(value("host"), value("hostaddr"), value("port")).map_err(refuse)?,
             database: value("dbname").unwrap_or_else(|| user.clone()),
             user,
             password: value("password").map(Secret),
@@ -259,9 +263,18 @@ impl Options {
     }
 }
 
-fn hosts(names: Option<String>, ports: Option<String>) -> Result<Vec<Host>, String> {
-    let names = names.unwrap_or_default();
+fn hosts(
+    names: Option<String>,
+    addresses: Option<String>,
+    ports: Option<String>,
+) -> Result<Vec<Host>, String> {
+    let addresses = addresses.unwrap_or_default();
+    let names = names.unwrap_or_else(|| addresses.clone());
     let names: Vec<&str> = names.split(',').collect();
+    let addresses: Vec<&str> = addresses.split(',').collect();
+    if addresses != [""] && addresses.len() != names.len() {
+        return Err("hostaddr has not as many addresses as host has names".into());
+    }
     let ports = ports.unwrap_or_default();
     let ports: Vec<&str> = ports.split(',').collect();
     if ports.len() != 1 && ports.len() != names.len() {
@@ -290,6 +303,10 @@ fn hosts(names: Option<String>, ports: Option<String>) -> Result<Vec<Host>, Stri
             dir if dir.starts_with('/') => hosts.push(socket(dir)),
             name => hosts.push(Host::Tcp {
                 name: name.to_owned(),
+                address: addresses
+                    .get(i)
+                    .filter(|address| !address.is_empty())
+                    .map(|address| (*address).to_owned()),
                 port,
             }),
         }
@@ -341,14 +358,19 @@ mod tests {
 
     #[test]
     fn hosts_and_ports_go_together() {
-        let tcp = |name: &str, port| Host::Tcp {
+        let at = |name: &str, address: Option<&str>, port| Host::Tcp {
             name: name.into(),
+            address: address.map(str::to_owned),
             port,
         };
+        let tcp = |name, port| at(name, None, port);
         let hosts = |text| parse(text, &[]).unwrap().hosts;
         assert_eq!(hosts("host=a,b port=1"), [tcp("a", 1), tcp("b", 1)]);
         assert_eq!(hosts("postgres://a:1,b"), [tcp("a", 1), tcp("b", 5432)]);
+        assert_eq!(hosts("host=a hostaddr=::1"), [at("a", Some("::1"), 5432)]);
+        assert_eq!(hosts("hostaddr=::1"), [at("::1", Some("::1"), 5432)]);
         assert!(parse("host=a,b,c port=1,2", &[]).is_err());
+        assert!(parse("host=a,b hostaddr=::1", &[]).is_err());
         for port in ["0", "65536", "x", "-1"] {
             assert!(
                 parse(&format!("host=a port={port}"), &[]).is_err(),

@@ -29,7 +29,7 @@ pub(super) fn find(
         return Ok(None);
     }
     let (name, port) = match host {
-        Host::Tcp { name, port } => (name.clone(), port),
+        Host::Tcp { name, port, .. } => (name.clone(), port),
         Host::Socket { dir, port } => {
             let is_usual = USUAL_SOCKET_DIRS
                 .iter()

@@ -27,7 +27,11 @@ impl Stream {
             Host::Socket { dir, port } => UnixStream::connect(dir.join(format!(".s.PGSQL.{port}")))
                 .map(Stream::Unix)
                 .map_err(refused),
-            Host::Tcp { name, port } => connect_tcp(name, *port, options)
+            Host::Tcp {
+                name,
+                address,
+                port,
+            } => connect_tcp(address.as_ref().unwrap_or(name), *port, options)
                 .map(Stream::Tcp)
                 .map_err(refused),
         }

@@ -20,6 +20,7 @@
 mod cluster;
 mod content;
 mod pages;
+mod remote;
 mod rules;
 mod session;
 mod tree;
@@ -29,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 
 use longshore_io::{Clock, Dir, FileKind, HostClock, Stat, Storage};
 use longshore_pg::client::Options;
-use longshore_pg::{BACKUP_LABEL, Lsn, SegmentName, TABLESPACE_MAP, Timeline};
+use longshore_pg::{BACKUP_LABEL, Control, Lsn, SegmentName, TABLESPACE_MAP, Timeline};
 use parking_lot::Mutex;
 
 use crate::files::is_missing;
@@ -41,6 +42,7 @@ use crate::{
 use cluster::{CONTROL_FILE, Cluster, data_directory, read_control};
 use content::{OnDisk, State};
 use pages::Verifier;
+use remote::Remote;
 use session::{Session, Stopped};
 use tree::{Start, Walk, entry, held};
 
@@ -59,6 +61,8 @@ pub struct PostgresOptions {
     pub spread_checkpoint: bool,
     /// Whether the log between start and end goes into the set.
     pub with_wal: bool,
+    /// Read over the replication protocol even where the files can be read.
+    pub remote: bool,
     /// Whether a page with a wrong checksum ends the backup; else it is reported and the set is marked.
     pub fail_on_bad_page: bool,
 }
@@ -69,6 +73,7 @@ impl Default for PostgresOptions {
             label: "longshore".into(),
             spread_checkpoint: false,
             with_wal: true,
+            remote: false,
             fail_on_bad_page: false,
         }
     }
@@ -80,7 +85,32 @@ pub(crate) fn open(
     server: &Options,
     options: &SourceOptions,
 ) -> Result<Box<dyn Source>, Error> {
-    Ok(Box::new(Postgres::begin(&*storage, server, options)?))
+    if options.postgres.remote {
+        return Ok(Box::new(Remote::begin(
+            &*storage,
+            server,
+            options,
+            Vec::new(),
+        )?));
+    }
+    let clock: Arc<dyn Clock> = Arc::new(HostClock);
+    let session = Session::open(&*storage, server, clock.clone())?;
+    match data_directory(&*storage, &*clock, &session.about) {
+        Ok(found) => Ok(Box::new(Postgres::begin(
+            &*storage, session, clock, found, options,
+        )?)),
+        // It is another machine's, or another user's.
+        Err(reason @ (Error::DataDirectory { .. } | Error::Io { .. })) => {
+            drop(session);
+            let notice = format!(
+                "the server sends its files itself, in one stream: {}",
+                crate::error::with_cause(&reason)
+            );
+            let remote = Remote::begin(&*storage, server, options, vec![notice])?;
+            Ok(Box::new(remote))
+        }
+        Err(e) => Err(e),
+    }
 }
 
 struct Postgres {
@@ -102,6 +132,8 @@ struct Ending {
     log: Option<LogEnd>,
     /// The next segment to give, and the last.
     segments: Option<(SegmentName, SegmentName)>,
+    /// Says that the segment given last is archived: a restored server must not archive it again.
+    done: Option<Entry>,
     /// Last first.
     last_entries: Vec<Entry>,
 }
@@ -109,13 +141,12 @@ struct Ending {
 impl Postgres {
     fn begin(
         storage: &dyn Storage,
-        server: &Options,
+        session: Session,
+        clock: Arc<dyn Clock>,
+        (dir, path, control): (Arc<dyn Dir>, PathBuf, Control),
         options: &SourceOptions,
     ) -> Result<Postgres, Error> {
         let wanted = &options.postgres;
-        let clock: Arc<dyn Clock> = Arc::new(HostClock);
-        let session = Session::open(storage, server, clock.clone())?;
-        let (dir, path, control) = data_directory(storage, &*clock, &session.about)?;
         let (wal_dir, wal_path) = open_link(storage, &path.join(WAL_DIR))?;
         let mut notices = Vec::new();
         if wanted.with_wal
@@ -363,10 +394,22 @@ impl Source for Postgres {
             return Ok(found);
         }
         let mut ending = self.ending.lock();
+        if let Some(done) = ending.done.take() {
+            return Ok(Some(done));
+        }
         if let Some((next, last)) = ending.segments {
             let size = self.cluster.control.wal_segment;
             ending.segments = (next < last).then(|| (next.next(size), last));
-            return self.segment(next).map(Some);
+            let segment = self.segment(next)?;
+            let mark = format!("{WAL_DIR}/archive_status/{next}.done");
+            ending.done = Some(Entry {
+                path: mark.into(),
+                kind: EntryKind::File,
+                len: 0,
+                content: None,
+                ..segment
+            });
+            return Ok(Some(segment));
         }
         Ok(ending.last_entries.pop())
     }

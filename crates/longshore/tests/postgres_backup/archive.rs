@@ -1,0 +1,55 @@
+//! Backups whose log is in an archive.
+
+use longshore_test_servers::installations;
+
+use crate::common::text;
+use crate::stage::{Stage, end, paths, succeed};
+
+/// Goal: without the log in the set, a backup succeeds only once all of it is in the archive.
+/// Method: PostgreSQL archives with this program. Then one needed segment never arrives: archiving stops behind a
+/// backup's start.
+#[test]
+fn a_backup_waits_for_its_log_in_the_archive_and_names_what_is_missing() {
+    for installation in installations() {
+        let stage = Stage::new(&installation, &[("archive_mode", "on")]);
+        let server = &stage.server;
+        let archive = stage.path("wal");
+        std::fs::create_dir(&archive).unwrap();
+        server.user().own(&archive);
+        let program = env!("CARGO_BIN_EXE_longshore");
+        // The servers' user may not be able to enter the directory of the build.
+        let copy = stage.path("longshore");
+        std::fs::copy(program, &copy).unwrap();
+        let push = format!(
+            "HOME={} {} --catalog none wal push --archive {} %p",
+            stage.dir.path().display(),
+            copy.display(),
+            archive.display()
+        );
+        let set = |command: &str| {
+            server.psql(&format!(
+                "alter system set archive_command = '{}'; select pg_reload_conf()",
+                command.replace('\'', "''")
+            ));
+        };
+        set(&push);
+        let mut backup = stage.backup("archived.bak");
+        succeed(backup.arg("--wal-archive").arg(&archive));
+        let in_set = paths(&stage.path("archived.bak"));
+        assert!(!in_set.iter().any(|path| path.starts_with("pg_wal/0")));
+
+        set("false");
+        let mut backup = stage.backup("lost.bak");
+        backup.arg("--wal-archive").arg(&archive);
+        let output = end(backup.args(["--wal-wait", "1"]), 3);
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains("segment 0000000100000000"), "{stderr}");
+        assert!(!stage.path("lost.bak").exists());
+
+        // Another cluster's archive proves nothing.
+        let other = Stage::new(&installation, &[]);
+        let mut backup = other.backup("other.bak");
+        let output = end(backup.arg("--wal-archive").arg(&archive), 4);
+        assert!(text(&output.stderr).contains("belongs to system"));
+    }
+}

@@ -1,0 +1,101 @@
+//! Backups that the server sends.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use longshore_test_servers::{Options, Server, installations};
+
+use crate::common::text;
+use crate::stage::{Stage, check, dump, end, paths, succeed};
+
+#[test]
+fn a_cluster_sent_by_its_server_comes_back_as_it_was() {
+    for installation in installations() {
+        let stage = Stage::new(&installation, &[]);
+        let server = &stage.server;
+        server.psql(
+            "create table t as select g, md5(g::text) m from generate_series(1, 50000) g; create index on t (m);
+             create unlogged table u as select 1; create table tiny (i int); checkpoint",
+        );
+        let before = dump(server);
+        succeed(stage.backup("sent.bak").arg("--remote"));
+        succeed(&mut stage.backup("read.bak"));
+        let names = |name: &str| -> BTreeSet<String> {
+            // Each has segments of its own, and says of each that it need not be archived again.
+            let is_log = |path: &String| {
+                path.starts_with("pg_wal/0") || path.starts_with("pg_wal/archive_status/0")
+            };
+            let all = paths(&stage.path(name));
+            assert_eq!(all.iter().filter(|path| is_log(path)).count() % 2, 0);
+            all.into_iter().filter(|path| !is_log(path)).collect()
+        };
+        // The server's own choice of files is the judge of ours.
+        let (sent, read) = (names("sent.bak"), names("read.bak"));
+        let differing: Vec<_> = sent.symmetric_difference(&read).collect();
+        assert!(
+            differing.is_empty(),
+            "PostgreSQL {}: {differing:?}",
+            installation.major
+        );
+        let (target, restored) = stage.restored("sent.bak");
+        let unlogged_is_lost = |dump: String| dump.replace("\n1\n\\.", "\n\\.");
+        assert_eq!(unlogged_is_lost(dump(&restored)), unlogged_is_lost(before));
+        check(&restored, &target);
+    }
+}
+
+#[test]
+fn tablespaces_that_are_sent_lie_where_those_that_are_read_do() {
+    for installation in installations() {
+        let stage = Stage::new(&installation, &[]);
+        let location = stage.path("space");
+        std::fs::create_dir(&location).unwrap();
+        stage.server.user().own(&location);
+        stage.server.psql(&format!(
+            "create tablespace space location '{}';
+             create table s (i) tablespace space as select generate_series(1, 200000)",
+            location.display()
+        ));
+        succeed(stage.backup("sent.bak").arg("--remote"));
+        succeed(&mut stage.backup("read.bak"));
+        let table = stage.server.psql("select pg_relation_filepath('s')");
+        for name in ["sent.bak", "read.bak"] {
+            let paths = paths(&stage.path(name));
+            assert!(paths.contains(&table), "{name}: {table}");
+            assert!(paths.contains("tablespace_map"));
+        }
+    }
+}
+
+/// A server whose files are out of reach is asked to send them; one without the right says what is missing.
+#[test]
+fn a_server_elsewhere_sends_its_files_without_being_told() {
+    for installation in installations() {
+        let server = Server::create(
+            &installation,
+            Options {
+                wal_segment_mib: 1,
+                ..Options::default()
+            },
+        );
+        server.start();
+        let stage = Stage::of(server);
+        let server = &stage.server;
+        // The directory of that name here is of a server that was started at another time: another machine's.
+        let pid_file = server.data_dir().join("postmaster.pid");
+        let pid = fs::read_to_string(&pid_file).unwrap();
+        let mut lines: Vec<&str> = pid.lines().collect();
+        lines[2] = "1000000000";
+        fs::write(&pid_file, lines.join("\n") + "\n").unwrap();
+        let output = succeed(stage.backup("away.bak").arg("--verbose"));
+        let said = text(&output.stderr) + &text(&output.stdout);
+        assert!(said.contains("the server sends its files itself"), "{said}");
+        fs::write(&pid_file, &pid).unwrap();
+        server.psql("create role weak login; grant pg_read_all_settings to weak");
+        let url = server.url().replace("//postgres@", "//weak@");
+        let mut command = crate::common::longshore(["backup", url.as_str(), "--remote", "--to"]);
+        let output = end(command.arg(stage.path("weak.bak")), 3);
+        assert!(text(&output.stderr).contains("42501") || text(&output.stderr).contains("28000"));
+        assert!(!stage.path("weak.bak").exists());
+    }
+}

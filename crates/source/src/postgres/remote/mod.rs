@@ -1,0 +1,362 @@
+//! A cluster read over the replication protocol, from anywhere: `BASE_BACKUP`.
+//!
+//! The server reads its files and sends them as archives, in one process and one stream; this side takes them apart
+//! into entries, so that they are compressed by all CPUs and striped like everything else. The server leaves out what does
+//! not belong into a backup, verifies page checksums, and sends the log at the end when it is wanted.
+//!
+//! Invariants
+//! - The stream is taken only under the lock of `next` and `next_data`, in its order. Chunks that were taken wait in
+//!   their content for the worker that has room for them, so memory is that of the jobs under way.
+//! - `global/pg_control` is held back and is the last entry.
+
+mod archive;
+mod tar;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{FileKind, Stat, Storage, Via};
+use longshore_pg::client::{Connection, Mode, Options};
+use longshore_pg::{Control, TABLESPACE_MAP};
+use parking_lot::Mutex;
+
+use super::cluster::CONTROL_FILE;
+use super::session::misread;
+use super::tree::{HELD_MAX, entry, held};
+use super::{MAJOR_MAX, MAJOR_MIN, MEMORY_BYTES, PostgresOptions};
+use crate::volumes::Volumes;
+use crate::{
+    Change, Content, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source, SourceKind,
+    SourceOptions, SourceSummary,
+};
+use archive::Archives;
+use tar::{Member, MemberKind};
+
+/// Bytes of a large file that are taken at once; a buffer's worth.
+const CHUNK: u64 = 1 << 20;
+
+pub(super) struct Remote {
+    description: Description,
+    stream: Arc<Mutex<Stream>>,
+    with_wal: bool,
+    fail_on_bad_page: bool,
+}
+
+struct Stream {
+    archives: Archives,
+    /// What comes before the archives, last first.
+    given: Vec<Entry>,
+    control: Option<Entry>,
+    log: Option<LogEnd>,
+}
+
+impl Remote {
+    pub(super) fn begin(
+        storage: &dyn Storage,
+        server: &Options,
+        options: &SourceOptions,
+        notices: Vec<String>,
+    ) -> Result<Remote, Error> {
+        let wanted = &options.postgres;
+        let refused = |action| {
+            move |e| Error::Server {
+                action,
+                source: Box::new(e),
+            }
+        };
+        let mut connection = Connection::open(storage, server, Mode::Replication)
+            .map_err(refused("connect for replication to"))?;
+        let major = connection.major().map_err(misread)?;
+        if !(MAJOR_MIN..=MAJOR_MAX).contains(&major) {
+            return Err(Error::ServerMajor { major });
+        }
+        let rows = connection
+            .query("IDENTIFY_SYSTEM")
+            .map_err(refused("identify"))?;
+        let system = rows.value(0, 0).map_err(misread)?;
+        let mut show = |name: &str| -> Result<String, Error> {
+            let rows = connection
+                .query(&format!("SHOW {name}"))
+                .map_err(refused("ask"))?;
+            rows.text(0, 0).map(str::to_owned).map_err(misread)
+        };
+        let page_bytes = show("block_size")?;
+        let cluster_name = show("cluster_name")?.replace('/', "-");
+        if wanted.with_wal {
+            let now_ns = longshore_io::Clock::wall_ns(&longshore_io::HostClock);
+            let slot = format!(
+                "CREATE_REPLICATION_SLOT \"longshore_backup_{now_ns:x}\" TEMPORARY PHYSICAL RESERVE_WAL"
+            );
+            connection
+                .query(&slot)
+                .map_err(refused("make a slot that keeps the log of"))?;
+        }
+        let address = connection.address().to_owned();
+        let (archives, begun) = Archives::begin(connection, major, &command(major, wanted))?;
+        let given = archives
+            .tablespaces
+            .iter()
+            .map(|space| {
+                let target = space.location.clone();
+                let path = Path::new("pg_tblspc").join(space.oid.to_string());
+                entry(path, EntryKind::Symlink { target }, &NO_STAT)
+            })
+            .collect();
+        let mut volumes = Volumes::new(storage, &[])?;
+        volumes.of(&PathBuf::from(address), 0);
+        let description = Description {
+            kind: SourceKind::Postgres,
+            database: options.database.clone().unwrap_or(match cluster_name {
+                name if name.is_empty() => "postgres".into(),
+                name => name,
+            }),
+            log: Some(LogStart {
+                system,
+                timeline: begun.timeline,
+                first: begun.start,
+            }),
+            page_bytes: page_bytes.parse().unwrap_or(0),
+            expected_bytes: None,
+            memory_bytes: MEMORY_BYTES,
+            volumes: volumes.into_vec(),
+            notices,
+        };
+        Ok(Remote {
+            description,
+            stream: Arc::new(Mutex::new(Stream {
+                archives,
+                given,
+                control: None,
+                log: None,
+            })),
+            with_wal: wanted.with_wal,
+            fail_on_bad_page: wanted.fail_on_bad_page,
+        })
+    }
+}
+
+/// Of links, whose attributes are not sent.
+const NO_STAT: Stat = Stat {
+    kind: FileKind::Symlink,
+    len: 0,
+    mode: 0o777,
+    uid: 0,
+    gid: 0,
+    mtime_ns: 0,
+    ctime_ns: 0,
+    dev: 0,
+    ino: 0,
+    links: 1,
+};
+
+fn command(major: u32, wanted: &PostgresOptions) -> String {
+    let label = wanted.label.replace('\'', "''");
+    let (spread, wal) = (wanted.spread_checkpoint, wanted.with_wal);
+    match major {
+        ..=14 => {
+            let fast = if spread { "" } else { " FAST" };
+            let wal = if wal { " WAL" } else { "" };
+            format!("BASE_BACKUP LABEL '{label}'{fast}{wal} NOWAIT TABLESPACE_MAP")
+        }
+        _ => {
+            let checkpoint = if spread { "spread" } else { "fast" };
+            format!(
+                "BASE_BACKUP (LABEL '{label}', CHECKPOINT '{checkpoint}', WAL {wal}, WAIT false, \
+                 TABLESPACE_MAP true, MANIFEST 'no')"
+            )
+        }
+    }
+}
+
+impl Stream {
+    fn next(&mut self, shared: &Arc<Mutex<Stream>>) -> Result<Option<Entry>, Error> {
+        loop {
+            if let Some(entry) = self.given.pop() {
+                return Ok(Some(entry));
+            }
+            let Some((space, member)) = self.archives.next()? else {
+                return Ok(None);
+            };
+            let path = match space {
+                None => member.path.clone(),
+                Some(oid) => Path::new("pg_tblspc")
+                    .join(oid.to_string())
+                    .join(&member.path),
+            };
+            let found = self.entry(shared, path, &member)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn entry(
+        &mut self,
+        shared: &Arc<Mutex<Stream>>,
+        path: PathBuf,
+        member: &Member,
+    ) -> Result<Option<Entry>, Error> {
+        let stat = Stat {
+            mode: member.mode,
+            uid: member.uid,
+            gid: member.gid,
+            mtime_ns: member.mtime_s.saturating_mul(1_000_000_000),
+            ..NO_STAT
+        };
+        match &member.kind {
+            MemberKind::Dir => return Ok(Some(entry(path, EntryKind::Dir, &stat))),
+            // Those came first of all.
+            MemberKind::Symlink { .. } if super::rules::is_tablespace(&path) => return Ok(None),
+            MemberKind::Symlink { target } => {
+                let target = target.clone();
+                return Ok(Some(entry(path, EntryKind::Symlink { target }, &stat)));
+            }
+            MemberKind::File => {}
+        }
+        if member.len > HELD_MAX {
+            let content = StreamContent {
+                stream: shared.clone(),
+                len: member.len,
+                chunks: Mutex::default(),
+            };
+            return Ok(Some(Entry {
+                len: member.len,
+                content: Some(Arc::new(content)),
+                ..entry(path, EntryKind::File, &stat)
+            }));
+        }
+        let mut bytes = vec![0; member.len as usize];
+        self.archives.take(&mut bytes, member.len, true)?;
+        let is_signal = ["recovery.signal", "standby.signal"]
+            .iter()
+            .any(|name| path == Path::new(name));
+        let is_empty_map = path == Path::new(TABLESPACE_MAP) && bytes.is_empty();
+        if is_signal || is_empty_map {
+            return Ok(None);
+        }
+        if path == Path::new(CONTROL_FILE) {
+            Control::parse(&bytes).map_err(|source| Error::Control {
+                path: path.clone(),
+                source,
+            })?;
+            self.control = Some(held(path, bytes, &stat));
+            return Ok(None);
+        }
+        Ok(Some(held(path, bytes, &stat)))
+    }
+}
+
+impl Source for Remote {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn next(&self, _volume: usize) -> Result<Option<Entry>, Error> {
+        self.stream.lock().next(&self.stream)
+    }
+
+    fn epilogue(&self) -> Result<bool, Error> {
+        let mut stream = self.stream.lock();
+        if stream.log.is_some() {
+            return Ok(false);
+        }
+        let (Some(ended), Some(control)) = (stream.archives.ended, stream.control.take()) else {
+            return Err(Error::ServerSaid {
+                what: "the archives",
+                text: "no control file, or no end".into(),
+            });
+        };
+        let start = self.description.log.as_ref().map(|log| log.timeline);
+        if start != Some(ended.timeline) {
+            return Err(Error::TimelineChanged {
+                from: start.map_or(0, |timeline| timeline.number()),
+                to: ended.timeline.number(),
+            });
+        }
+        if ended.damaged && self.fail_on_bad_page {
+            return Err(Error::BadPages);
+        }
+        stream.log = Some(LogEnd {
+            timeline: ended.timeline,
+            last: ended.stop,
+            included: self.with_wal,
+        });
+        stream.given.push(control);
+        Ok(true)
+    }
+
+    fn finish(self: Box<Self>) -> Result<SourceSummary, Error> {
+        let stream = self.stream.lock();
+        let damaged = stream.archives.ended.is_some_and(|ended| ended.damaged);
+        let warning = "the server found pages with wrong checksums; its log names them";
+        Ok(SourceSummary {
+            warnings: damaged.then(|| warning.to_owned()).into_iter().collect(),
+            damaged,
+            log: stream.log,
+        })
+    }
+}
+
+/// A file longer than is held: its chunks are taken from the stream when the feed asks for them.
+struct StreamContent {
+    stream: Arc<Mutex<Stream>>,
+    len: u64,
+    /// Taken and not yet read, with the place in the file.
+    chunks: Mutex<VecDeque<Chunk>>,
+}
+
+struct Chunk {
+    start: u64,
+    bytes: Vec<u8>,
+    /// Bytes that nobody has read.
+    left: usize,
+}
+
+impl Content for StreamContent {
+    fn read_at(&self, buf: &mut [u8], offset: u64, _via: Via) -> Result<(), Error> {
+        let mut chunks = self.chunks.lock();
+        let holds = |chunk: &Chunk| {
+            let at = offset.checked_sub(chunk.start).map(|at| at as usize);
+            at.is_some_and(|at| at + buf.len() <= chunk.bytes.len())
+        };
+        let Some(i) = chunks.iter().position(holds) else {
+            return Err(Error::Ended {
+                path: "the server's archive".into(),
+            });
+        };
+        let chunk = &mut chunks[i];
+        let at = (offset - chunk.start) as usize;
+        buf.copy_from_slice(&chunk.bytes[at..at + buf.len()]);
+        chunk.left = chunk.left.saturating_sub(buf.len());
+        if chunk.left == 0 {
+            chunks.remove(i);
+        }
+        Ok(())
+    }
+
+    fn is_cached(&self, _range: Range<u64>) -> bool {
+        true
+    }
+
+    /// Takes the next chunk. The feed asks for ranges in their order, and for each once.
+    fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
+        let end = self.len.min(offset.saturating_add(CHUNK));
+        let mut bytes = vec![0; (end - offset) as usize];
+        let mut stream = self.stream.lock();
+        stream
+            .archives
+            .take(&mut bytes, self.len, end == self.len)?;
+        self.chunks.lock().push_back(Chunk {
+            start: offset,
+            left: bytes.len(),
+            bytes,
+        });
+        Ok(Some(offset..end))
+    }
+
+    fn settle(&self) -> Result<Option<Change>, Error> {
+        Ok(None)
+    }
+}
