@@ -11,8 +11,9 @@
 //! | 17433, 17434 | a session could be opened, or not |
 //! | 17435, 17437 | it will be used in hardware mode, or in software mode |
 //!
-//! 17436 (an edition allows software only) has no cause here, 17441 (libraries are needed for a restore) neither. The numbers are
-//! those of SQL Server 2022; where its texts are not published the words are ours.
+//! 17436 (an edition allows software only) has no cause here, 17441 (libraries are needed for a restore) neither. SQL
+//! Server 2022 has messages with these numbers. 17435 to 17437 mean what they mean there; which of the others says
+//! what is not published, so their order is a guess and their words are ours.
 
 use super::{Found, Trouble};
 use crate::Health;
