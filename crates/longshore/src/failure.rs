@@ -131,7 +131,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let exit = match &error {
             Error::Source(_) | Error::Changed { .. } | Error::PathTooLong { .. } => Exit::Source,
-            Error::Media(_) | Error::SourceKind { .. } => Exit::Media,
+            Error::Media(_) | Error::SourceKind { .. } | Error::Differential { .. } => Exit::Media,
             Error::Codec(_)
             | Error::OutOfRange { .. }
             | Error::Memory { .. }

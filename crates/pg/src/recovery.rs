@@ -1,7 +1,7 @@
 //! What a restored server is told: how far to replay, where to find the log, what to do then.
 //!
-//! The settings go to the end of `postgresql.auto.conf`, where the last word on each of them counts. All targets that
-//! are not meant are set to nothing: a stored file may name another, and the server takes one at most.
+//! The settings go to the end of `postgresql.auto.conf`, where the last word on each of them counts. Targets that the
+//! stored file names are taken out: the server takes one at most, and does not let another be set to nothing.
 //! Source: PostgreSQL 18 manual, "Archive Recovery" and "Recovery Target".
 
 use std::fmt::Write;
@@ -61,14 +61,8 @@ pub struct Recovery {
     pub restore_command: Option<String>,
 }
 
-/// The settings that name a target.
-const TARGETS: [&str; 5] = [
-    "recovery_target",
-    "recovery_target_time",
-    "recovery_target_lsn",
-    "recovery_target_xid",
-    "recovery_target_name",
-];
+/// Every setting that names a target begins so.
+const TARGET: &[u8] = b"recovery_target";
 
 impl Recovery {
     /// The empty file whose presence says what is wanted. A server without either replays only what `pg_wal` holds.
@@ -80,8 +74,23 @@ impl Recovery {
         }
     }
 
-    /// Lines for the end of `postgresql.auto.conf`.
-    pub fn settings(&self) -> String {
+    /// The stored `postgresql.auto.conf` with these settings.
+    pub fn edit(&self, stored: &[u8]) -> Vec<u8> {
+        let is_target = |line: &[u8]| {
+            let name = line.trim_ascii_start().get(..TARGET.len());
+            name.is_some_and(|name| name.eq_ignore_ascii_case(TARGET))
+        };
+        let lines = stored.split_inclusive(|byte| *byte == b'\n');
+        let mut text: Vec<u8> = lines
+            .filter(|line| !is_target(line))
+            .flatten()
+            .copied()
+            .collect();
+        text.extend_from_slice(self.settings().as_bytes());
+        text
+    }
+
+    fn settings(&self) -> String {
         let mut lines = String::from("\n# By longshore restore\n");
         let mut set = |name: &str, value: &str| {
             let _ = writeln!(lines, "{name} = '{}'", quoted(value));
@@ -89,18 +98,13 @@ impl Recovery {
         if let Some(command) = &self.restore_command {
             set("restore_command", command);
         }
-        let meant = self.target.as_ref().map(|target| match target {
-            RecoveryTarget::Immediate => ("recovery_target", "immediate".to_owned()),
-            RecoveryTarget::Time(us) => ("recovery_target_time", time(*us)),
-            RecoveryTarget::Lsn(lsn) => ("recovery_target_lsn", lsn.to_string()),
-            RecoveryTarget::Xid(xid) => ("recovery_target_xid", xid.to_string()),
-            RecoveryTarget::Name(name) => ("recovery_target_name", name.clone()),
-        });
-        for name in TARGETS {
-            match &meant {
-                Some((target, value)) if *target == name => set(name, value),
-                _ => set(name, ""),
-            }
+        match &self.target {
+            None => {}
+            Some(RecoveryTarget::Immediate) => set("recovery_target", "immediate"),
+            Some(RecoveryTarget::Time(us)) => set("recovery_target_time", &time(*us)),
+            Some(RecoveryTarget::Lsn(lsn)) => set("recovery_target_lsn", &lsn.to_string()),
+            Some(RecoveryTarget::Xid(xid)) => set("recovery_target_xid", &xid.to_string()),
+            Some(RecoveryTarget::Name(name)) => set("recovery_target_name", name),
         }
         set(
             "recovery_target_inclusive",
@@ -145,24 +149,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_target_is_set_and_the_others_are_unset() {
+    fn the_target_replaces_what_was_stored() {
         let recovery = Recovery {
             target: Some(RecoveryTarget::Time(1_795_253_650_250_000)),
             exclusive: true,
             restore_command: Some("get '%f' \"%p\" \\".to_owned()),
             ..Recovery::default()
         };
-        let text = recovery.settings();
+        let stored =
+            b"# mine\nwork_mem = '4MB'\n Recovery_target_xid='7'\nrecovery_target_name 'x'";
+        let text = String::from_utf8(recovery.edit(stored)).unwrap();
         assert!(
-            text.contains("\nrecovery_target_time = '2026-11-21 09:34:10.250000+00'\n"),
+            text.starts_with("# mine\nwork_mem = '4MB'\n\n# By"),
             "{text}"
         );
-        for name in ["", "_lsn", "_xid", "_name"] {
-            assert!(
-                text.contains(&format!("\nrecovery_target{name} = ''\n")),
-                "{text}"
-            );
-        }
+        let line = "\nrecovery_target_time = '2026-11-21 09:34:10.250000+00'\n";
+        assert!(text.contains(line), "{text}");
+        assert!(
+            !text.contains("xid") && !text.contains("target_name"),
+            "{text}"
+        );
         assert!(text.contains("recovery_target_inclusive = 'off'"), "{text}");
         assert!(
             text.contains("restore_command = 'get ''%f'' \"%p\" \\\\'\n"),

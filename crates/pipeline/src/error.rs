@@ -60,6 +60,10 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// Alone it is not a whole database.
+    #[error("backup set {position} holds only what differs from another set")]
+    Differential { position: u32 },
+
     #[error("backup sets made from source kind {kind} cannot be restored by this version")]
     SourceKind { kind: u8 },
 
@@ -81,6 +85,7 @@ impl Error {
             Error::NotInSet { .. } => Some(3234),
             Error::BadMove { .. } => Some(3156),
             Error::SourceKind { .. } => Some(3169),
+            Error::Differential { .. } => Some(3136),
             Error::Source(_)
             | Error::Cluster(_)
             | Error::Codec(_)
@@ -120,6 +125,9 @@ impl Error {
             Error::TargetFull { .. } => "free space there, or restore elsewhere",
             Error::NotInSet { .. } => "`longshore list --files` shows the names in the set",
             Error::BadMove { .. } => "name both sides relative to the target, each side once",
+            Error::Differential { .. } => {
+                "choose a full set with --position; this version restores no differential ones"
+            }
             Error::SourceKind { .. } => "use the version that made the backup, or a later one",
             Error::Panicked { .. } => "please report this with the lines above",
         }

@@ -24,6 +24,8 @@ mod load;
 mod measure;
 mod offload;
 mod place;
+#[cfg(test)]
+mod place_tests;
 mod plan;
 mod report;
 mod request;

@@ -28,12 +28,15 @@ use parking_lot::Mutex;
 use crate::history::moved;
 use crate::{Error, House};
 
-const STAGING: &str = ".longshore-restoring";
+pub const STAGING: &str = ".longshore-restoring";
 const LOCK: &str = "lock";
 /// Stands in the staging directory when everything of a replaced directory is in `old`.
 const DISPLACED: &str = "displaced";
+/// Says which cluster a delta restore in the target was about, until it is complete; beside it the control file.
+pub const DELTA: &str = "delta";
+pub const DELTA_CONTROL: &str = "pg_control";
 /// What a file system puts into its root by itself.
-const LOST_AND_FOUND: &str = "lost+found";
+pub const LOST_AND_FOUND: &str = "lost+found";
 /// Files kept open between blocks; more are closed and opened again.
 const OPEN_MAX: usize = 256;
 /// Known directories and free names remembered; beyond that they are asked for again.
@@ -130,11 +133,58 @@ pub trait Place: Send + Sync {
     /// One block's part of a file: `parts` are its extents with their bytes.
     fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error>;
 
-    /// Everything was put: completes it, makes it durable and gives it its names.
-    fn finish(self: Box<Self>) -> Result<(), Error>;
+    /// Everything was put: completes it, makes it durable and gives it its names. Says how many bytes were written
+    /// because they differed from what stood there; `None` where all were.
+    fn finish(self: Box<Self>) -> Result<Option<u64>, Error>;
+}
+
+/// One directory of several that are restored together, and change over together at the end.
+pub trait Root: Send + Sync {
+    fn put_name(&self, entry: &Entry) -> Result<(), Error>;
+    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error>;
+
+    /// A file of our own among what is restored. Write to it before `seal`.
+    fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error>;
+
+    /// A restored file, to be written to before `seal`.
+    fn open_added(&self, name: &Path) -> Result<Arc<dyn File>, Error>;
+
+    fn set_added(&self, name: &Path, attributes: &Attributes) -> Result<(), Error>;
+    fn remove_added(&self, name: &Path) -> Result<(), Error>;
+
+    /// Whether a name was restored. Before `move_in`.
+    fn holds(&self, name: &Path) -> bool;
+
+    /// What a restored directory will have; nothing for one that was not among the entries.
+    fn attributes_of(&self, dir: &Path) -> Attributes;
+
+    /// Sets attributes of the directory itself.
+    fn set_root(&self, attributes: &Attributes) -> Result<(), Error>;
+
+    /// The file system that holds it, and its free bytes.
+    fn volume(&self) -> Option<(u64, u64)>;
+
+    /// Completes files and directories and makes everything durable. Returns the names that their attributes would keep
+    /// from being moved, with those attributes.
+    fn seal(&mut self) -> Result<Closed, Error>;
+
+    /// Moves out of the way what is replaced as a whole; it can no longer be started.
+    fn displace(&self) -> Result<(), Error>;
+
+    /// Gives everything its name. What was moved before a failure goes back, so that nothing half restored is seen.
+    fn move_in(&mut self, closed: &Closed) -> Result<(), Error>;
+
+    /// From now on dropping keeps what was moved in.
+    fn stand(&mut self);
+
+    /// Bytes that were written because they differed; `None` where all are written.
+    fn rewritten_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Names whose attributes are set when they stand: a directory that its owner may not write to cannot be moved.
+#[derive(Default)]
 pub struct Closed(HashMap<OsString, Attributes>);
 
 /// What dropping a target has to do.
@@ -156,50 +206,8 @@ impl Target {
         scope: Scope,
         moves: &[(PathBuf, PathBuf)],
     ) -> Result<Target, Error> {
-        let at = |action: &'static str, name: &Path| {
-            let path = path.join(name);
-            move |source| Error::Target {
-                action,
-                path,
-                source,
-            }
-        };
         check_moves(moves)?;
-        let dir = house
-            .storage
-            .create_dir_all(path)
-            .map_err(at("create", Path::new("")))?;
-        let lock_name = Path::new(STAGING).join(LOCK);
-        let is_first = match dir.create_dir(Path::new(STAGING)) {
-            Ok(()) => true,
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
-            Err(e) => return Err(at("create", Path::new(STAGING))(e)),
-        };
-        let lock = match dir.open(&lock_name, OpenHow::CreateNew) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                dir.open(&lock_name, OpenHow::ReadWrite)
-            }
-            other => other,
-        };
-        if let (Err(_), true) = (&lock, is_first)
-            && let Err(error) = dir.remove_dir(Path::new(STAGING))
-        {
-            tracing::warn!(target = %path.display(), %error, "the staging directory could not be removed");
-        }
-        let lock = lock.map_err(at("create", &lock_name))?;
-        let busy = || Error::TargetBusy { path: path.into() };
-        if !lock.try_lock().map_err(at("lock", &lock_name))? {
-            return Err(busy());
-        }
-        // A restore that just ended may have removed the file between our opening and locking it.
-        let ours = lock.stat().map_err(at("lock", &lock_name))?;
-        match dir.stat(&lock_name) {
-            Ok(named) if (named.dev, named.ino) == (ours.dev, ours.ino) => {}
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(at("lock", &lock_name)(e));
-            }
-            _ => return Err(busy()),
-        }
+        let (dir, lock) = lock(house, path)?;
         let free = dir.free_bytes().unwrap_or(0);
         let target = Target {
             dir,
@@ -224,6 +232,8 @@ impl Target {
         {
             return Err(Error::TargetExists { path: path.into() });
         }
+        let marker = Path::new(STAGING).join(DISPLACED);
+        remove_tree(&*target.dir, &marker).map_err(target.at("remove", &marker))?;
         for part in ["new", "old"] {
             let name = Path::new(STAGING).join(part);
             remove_tree(&*target.dir, &name).map_err(target.at("remove", &name))?;
@@ -402,80 +412,6 @@ impl Target {
         Ok(())
     }
 
-    /// Creates a name that has no data, or notes it for later.
-    pub fn put_name(&self, entry: &Entry) -> Result<(), Error> {
-        let name = self.staged(&entry.path)?;
-        self.ensure_parents(&name)?;
-        match &entry.kind {
-            EntryKind::File if entry.len > 0 => {
-                self.growing(&name, entry)?;
-                self.grown(&name, entry, 0)
-            }
-            EntryKind::File => {
-                drop(self.create(&name)?);
-                self.set_attributes(&name, entry)
-            }
-            EntryKind::Dir => {
-                match self.dir.create_dir(&name) {
-                    Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                        return Err(self.at("create", &name)(e));
-                    }
-                    _ => {}
-                }
-                // Its own mode might forbid filling it, and filling it changes its time.
-                self.later.lock().dirs.push((name, attributes(entry)));
-                Ok(())
-            }
-            EntryKind::Symlink { target } => {
-                self.dir
-                    .symlink(target, &name)
-                    .map_err(self.at("create", &name))?;
-                self.set_attributes(&name, entry)
-            }
-            EntryKind::HardLink { target } => {
-                let target = self.staged(target)?;
-                self.later.lock().links.push((target, name));
-                Ok(())
-            }
-        }
-    }
-
-    fn set_attributes(&self, name: &Path, entry: &Entry) -> Result<(), Error> {
-        self.dir
-            .set_attributes(name, &attributes(entry))
-            .map_err(self.at("set attributes of", name))
-    }
-
-    /// Writes one block's part of a file: `parts` are its extents with their bytes.
-    pub fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
-        let name = self.staged(&entry.path)?;
-        let bytes: u64 = parts.iter().map(|(_, b)| b.len() as u64).sum();
-        let whole = entry.first && bytes == entry.len;
-        let file = if whole {
-            self.create(&name)?
-        } else {
-            let file = self.growing(&name, entry)?;
-            self.reserve(&name, &*file, parts)?;
-            file
-        };
-        for (extent, bytes) in parts {
-            let via = if bytes.len() >= DIRECT_FROM {
-                Via::Direct
-            } else {
-                Via::Cache
-            };
-            file.write_all_at(bytes, extent.offset, via)
-                .map_err(self.at("write", &name))?;
-        }
-        if whole {
-            drop(file);
-            return self.set_attributes(&name, entry);
-        }
-        drop(file);
-        self.grown(&name, entry, bytes)
-    }
-
-    /// Reserves space ahead of what is about to be written.
     fn reserve(
         &self,
         name: &Path,
@@ -518,6 +454,12 @@ impl Target {
             tracing::debug!(?name, %error, "no space was reserved");
         }
         Ok(())
+    }
+
+    fn set_attributes(&self, name: &Path, entry: &Entry) -> Result<(), Error> {
+        self.dir
+            .set_attributes(name, &attributes(entry))
+            .map_err(self.at("set attributes of", name))
     }
 
     /// Notes what a block brought to a file, and completes the file with its last one.
@@ -592,161 +534,6 @@ impl Target {
                 Ok(file)
             }
         }
-    }
-
-    /// A file of our own among what is restored. Write to it before [`Target::seal`].
-    pub fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
-        self.create(&self.staged(name)?)
-    }
-
-    /// A restored file, to be written to before [`Target::seal`].
-    pub fn open_added(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
-        let name = self.staged(name)?;
-        self.dir
-            .open(&name, OpenHow::ReadWrite)
-            .map_err(self.at("open", &name))
-    }
-
-    pub fn set_added(&self, name: &Path, attributes: &Attributes) -> Result<(), Error> {
-        let name = self.staged(name)?;
-        self.dir
-            .set_attributes(&name, attributes)
-            .map_err(self.at("set attributes of", &name))
-    }
-
-    pub fn remove_added(&self, name: &Path) -> Result<(), Error> {
-        let name = self.staged(name)?;
-        self.dir
-            .remove_file(&name)
-            .map_err(self.at("remove", &name))
-    }
-
-    /// Whether a name was restored. Before [`Target::move_in`].
-    pub fn holds(&self, name: &Path) -> bool {
-        let staged = Path::new(STAGING).join("new").join(name);
-        self.dir.stat(&staged).is_ok()
-    }
-
-    /// What a restored directory will have; nothing for one that was not among the entries.
-    pub fn attributes_of(&self, dir: &Path) -> Attributes {
-        let staged = Path::new(STAGING).join("new").join(dir);
-        let later = self.later.lock();
-        let found = later.dirs.iter().find(|(name, _)| *name == staged);
-        found.map_or_else(Attributes::default, |(_, attributes)| *attributes)
-    }
-
-    /// Sets attributes of the target itself.
-    pub fn set_root(&self, attributes: &Attributes) -> Result<(), Error> {
-        self.dir
-            .set_attributes(Path::new(""), attributes)
-            .map_err(self.at("set attributes of", Path::new("")))
-    }
-
-    /// The file system that holds the target, and its free bytes.
-    pub fn volume(&self) -> Option<(u64, u64)> {
-        let stat = self.dir.stat(Path::new("")).ok()?;
-        Some((stat.dev, self.free_bytes()?))
-    }
-
-    /// Moves what a [`Scope::Directory`] replaces out of the way; it can no longer be started.
-    pub fn displace(&self) -> Result<(), Error> {
-        match self.scope {
-            Scope::Directory { last } => self.displace_all(last),
-            Scope::Names { .. } => Ok(()),
-        }
-    }
-
-    /// From now on dropping keeps what was moved in.
-    pub fn stand(&mut self) {
-        self.fate = Fate::Standing;
-    }
-
-    /// Completes files and directories and makes everything durable, in staging still. Returns the names that their
-    /// attributes would keep from being moved, with those attributes.
-    pub fn seal(&mut self) -> Result<Closed, Error> {
-        // Files with holes: what no extent covered is zeros.
-        for (name, grown) in std::mem::take(&mut *self.growing.lock()) {
-            let file = match grown.file {
-                Some(file) => file,
-                None => self
-                    .dir
-                    .open(&name, OpenHow::ReadWrite)
-                    .map_err(self.at("open", &name))?,
-            };
-            if file.stat().map_err(self.at("look at", &name))?.len < grown.entry.len {
-                file.set_len(grown.entry.len)
-                    .map_err(self.at("extend", &name))?;
-            }
-            if grown.reserved > 0 {
-                file.free_unwritten().map_err(self.at("trim", &name))?;
-            }
-            self.set_attributes(&name, &grown.entry)?;
-        }
-        let mut later = std::mem::take(&mut *self.later.lock());
-        for (target, name) in &later.links {
-            self.ensure_parents(name)?;
-            self.dir
-                .hard_link(target, name)
-                .map_err(self.at("link", name))?;
-        }
-        // Deepest first: setting a directory's mode may close it to us, and renames inside change its time.
-        later
-            .dirs
-            .sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
-        let new = Path::new(STAGING).join("new");
-        let mut closed = HashMap::new();
-        for (name, mut attributes) in later.dirs {
-            // A directory that its owner may not write to cannot be moved to another one.
-            if let (Some(mode), Some(top)) = (attributes.mode, name.file_name())
-                && mode & OWNER_WRITES == 0
-                && name.parent() == Some(&new)
-            {
-                closed.insert(top.to_owned(), attributes);
-                attributes.mode = Some(mode | OWNER_WRITES);
-            }
-            self.dir
-                .set_attributes(&name, &attributes)
-                .map_err(self.at("set attributes of", &name))?;
-        }
-        self.dir
-            .sync_all()
-            .map_err(self.at("sync", Path::new("")))?;
-        Ok(Closed(closed))
-    }
-
-    /// Gives everything its name. What was moved before a failure goes back, so that nothing half
-    /// restored is seen.
-    pub fn move_in(&mut self, closed: &Closed) -> Result<(), Error> {
-        let new = Path::new(STAGING).join("new");
-        let list = self
-            .dir
-            .dir(&new)
-            .and_then(|d| d.list())
-            .and_then(|l| l.collect());
-        let mut tops: Vec<OsString> = list.map_err(self.at("list", &new))?;
-        tops.sort();
-        if let Scope::Directory { last } = self.scope {
-            self.displace_all(last)?;
-            tops.sort_by_key(|top| top == last);
-        }
-        let result = tops
-            .iter()
-            .try_for_each(|top| {
-                if self.is_last(top) {
-                    self.sync_names()?;
-                }
-                self.move_one(top)?;
-                self.moved.push(top.clone());
-                match closed.0.get(top) {
-                    Some(attributes) => self.close(Path::new(top), attributes),
-                    None => Ok(()),
-                }
-            })
-            .and_then(|()| self.sync_names());
-        if result.is_err() {
-            self.take_back();
-        }
-        result
     }
 
     /// Moves everything that stands in the target out of the way.
@@ -844,7 +631,9 @@ impl Target {
         for part in ["new", "old"] {
             remove_tree(&*self.dir, &staging.join(part))?;
         }
-        remove_tree(&*self.dir, &staging.join(DISPLACED))?;
+        for own in [DISPLACED, DELTA, DELTA_CONTROL] {
+            remove_tree(&*self.dir, &staging.join(own))?;
+        }
         self.dir.remove_file(&staging.join(LOCK))?;
         match self.dir.remove_dir(staging) {
             // The next restore is here already.
@@ -854,20 +643,230 @@ impl Target {
     }
 }
 
-impl Place for Target {
+impl Root for Target {
     fn put_name(&self, entry: &Entry) -> Result<(), Error> {
-        Target::put_name(self, entry)
+        let name = self.staged(&entry.path)?;
+        self.ensure_parents(&name)?;
+        match &entry.kind {
+            EntryKind::File if entry.len > 0 => {
+                self.growing(&name, entry)?;
+                self.grown(&name, entry, 0)
+            }
+            EntryKind::File => {
+                drop(self.create(&name)?);
+                self.set_attributes(&name, entry)
+            }
+            EntryKind::Dir => {
+                match self.dir.create_dir(&name) {
+                    Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                        return Err(self.at("create", &name)(e));
+                    }
+                    _ => {}
+                }
+                // Its own mode might forbid filling it, and filling it changes its time.
+                self.later.lock().dirs.push((name, attributes(entry)));
+                Ok(())
+            }
+            EntryKind::Symlink { target } => {
+                self.dir
+                    .symlink(target, &name)
+                    .map_err(self.at("create", &name))?;
+                self.set_attributes(&name, entry)
+            }
+            EntryKind::HardLink { target } => {
+                let target = self.staged(target)?;
+                self.later.lock().links.push((target, name));
+                Ok(())
+            }
+        }
     }
 
     fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
-        Target::put_data(self, entry, parts)
+        let name = self.staged(&entry.path)?;
+        let bytes: u64 = parts.iter().map(|(_, b)| b.len() as u64).sum();
+        let whole = entry.first && bytes == entry.len;
+        let file = if whole {
+            self.create(&name)?
+        } else {
+            let file = self.growing(&name, entry)?;
+            self.reserve(&name, &*file, parts)?;
+            file
+        };
+        for (extent, bytes) in parts {
+            let via = if bytes.len() >= DIRECT_FROM {
+                Via::Direct
+            } else {
+                Via::Cache
+            };
+            file.write_all_at(bytes, extent.offset, via)
+                .map_err(self.at("write", &name))?;
+        }
+        if whole {
+            drop(file);
+            return self.set_attributes(&name, entry);
+        }
+        drop(file);
+        self.grown(&name, entry, bytes)
     }
 
-    fn finish(mut self: Box<Self>) -> Result<(), Error> {
+    fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        self.create(&self.staged(name)?)
+    }
+
+    fn open_added(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        let name = self.staged(name)?;
+        self.dir
+            .open(&name, OpenHow::ReadWrite)
+            .map_err(self.at("open", &name))
+    }
+
+    fn set_added(&self, name: &Path, attributes: &Attributes) -> Result<(), Error> {
+        let name = self.staged(name)?;
+        self.dir
+            .set_attributes(&name, attributes)
+            .map_err(self.at("set attributes of", &name))
+    }
+
+    fn remove_added(&self, name: &Path) -> Result<(), Error> {
+        let name = self.staged(name)?;
+        self.dir
+            .remove_file(&name)
+            .map_err(self.at("remove", &name))
+    }
+
+    fn holds(&self, name: &Path) -> bool {
+        let staged = Path::new(STAGING).join("new").join(name);
+        self.dir.stat(&staged).is_ok()
+    }
+
+    fn attributes_of(&self, dir: &Path) -> Attributes {
+        let staged = Path::new(STAGING).join("new").join(dir);
+        let later = self.later.lock();
+        let found = later.dirs.iter().find(|(name, _)| *name == staged);
+        found.map_or_else(Attributes::default, |(_, attributes)| *attributes)
+    }
+
+    fn set_root(&self, attributes: &Attributes) -> Result<(), Error> {
+        self.dir
+            .set_attributes(Path::new(""), attributes)
+            .map_err(self.at("set attributes of", Path::new("")))
+    }
+
+    fn volume(&self) -> Option<(u64, u64)> {
+        let stat = self.dir.stat(Path::new("")).ok()?;
+        Some((stat.dev, self.free_bytes()?))
+    }
+
+    fn displace(&self) -> Result<(), Error> {
+        match self.scope {
+            Scope::Directory { last } => self.displace_all(last),
+            Scope::Names { .. } => Ok(()),
+        }
+    }
+
+    fn seal(&mut self) -> Result<Closed, Error> {
+        // Files with holes: what no extent covered is zeros.
+        for (name, grown) in std::mem::take(&mut *self.growing.lock()) {
+            let file = match grown.file {
+                Some(file) => file,
+                None => self
+                    .dir
+                    .open(&name, OpenHow::ReadWrite)
+                    .map_err(self.at("open", &name))?,
+            };
+            if file.stat().map_err(self.at("look at", &name))?.len < grown.entry.len {
+                file.set_len(grown.entry.len)
+                    .map_err(self.at("extend", &name))?;
+            }
+            if grown.reserved > 0 {
+                file.free_unwritten().map_err(self.at("trim", &name))?;
+            }
+            self.set_attributes(&name, &grown.entry)?;
+        }
+        let mut later = std::mem::take(&mut *self.later.lock());
+        for (target, name) in &later.links {
+            self.ensure_parents(name)?;
+            self.dir
+                .hard_link(target, name)
+                .map_err(self.at("link", name))?;
+        }
+        // Deepest first: setting a directory's mode may close it to us, and renames inside change its time.
+        later
+            .dirs
+            .sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
+        let new = Path::new(STAGING).join("new");
+        let mut closed = HashMap::new();
+        for (name, mut attributes) in later.dirs {
+            // A directory that its owner may not write to cannot be moved to another one.
+            if let (Some(mode), Some(top)) = (attributes.mode, name.file_name())
+                && mode & OWNER_WRITES == 0
+                && name.parent() == Some(&new)
+            {
+                closed.insert(top.to_owned(), attributes);
+                attributes.mode = Some(mode | OWNER_WRITES);
+            }
+            self.dir
+                .set_attributes(&name, &attributes)
+                .map_err(self.at("set attributes of", &name))?;
+        }
+        self.dir
+            .sync_all()
+            .map_err(self.at("sync", Path::new("")))?;
+        Ok(Closed(closed))
+    }
+
+    fn move_in(&mut self, closed: &Closed) -> Result<(), Error> {
+        let new = Path::new(STAGING).join("new");
+        let list = self
+            .dir
+            .dir(&new)
+            .and_then(|d| d.list())
+            .and_then(|l| l.collect());
+        let mut tops: Vec<OsString> = list.map_err(self.at("list", &new))?;
+        tops.sort();
+        if let Scope::Directory { last } = self.scope {
+            self.displace_all(last)?;
+            tops.sort_by_key(|top| top == last);
+        }
+        let result = tops
+            .iter()
+            .try_for_each(|top| {
+                if self.is_last(top) {
+                    self.sync_names()?;
+                }
+                self.move_one(top)?;
+                self.moved.push(top.clone());
+                match closed.0.get(top) {
+                    Some(attributes) => self.close(Path::new(top), attributes),
+                    None => Ok(()),
+                }
+            })
+            .and_then(|()| self.sync_names());
+        if result.is_err() {
+            self.take_back();
+        }
+        result
+    }
+
+    fn stand(&mut self) {
+        self.fate = Fate::Standing;
+    }
+}
+
+impl Place for Target {
+    fn put_name(&self, entry: &Entry) -> Result<(), Error> {
+        Root::put_name(self, entry)
+    }
+
+    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        Root::put_data(self, entry, parts)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Option<u64>, Error> {
         let closed = self.seal()?;
         self.move_in(&closed)?;
         self.stand();
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -893,7 +892,58 @@ impl Drop for Target {
     }
 }
 
-fn attributes(entry: &Entry) -> Attributes {
+/// A directory and its lock.
+type Locked = (Arc<dyn Dir>, Arc<dyn File>);
+
+/// Creates the target if needed and keeps other restores away while the file lives.
+pub fn lock(house: &House, path: &Path) -> Result<Locked, Error> {
+    let at = |action: &'static str, name: &Path| {
+        let path = path.join(name);
+        move |source| Error::Target {
+            action,
+            path,
+            source,
+        }
+    };
+    let dir = house
+        .storage
+        .create_dir_all(path)
+        .map_err(at("create", Path::new("")))?;
+    let lock_name = Path::new(STAGING).join(LOCK);
+    let is_first = match dir.create_dir(Path::new(STAGING)) {
+        Ok(()) => true,
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
+        Err(e) => return Err(at("create", Path::new(STAGING))(e)),
+    };
+    let lock = match dir.open(&lock_name, OpenHow::CreateNew) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            dir.open(&lock_name, OpenHow::ReadWrite)
+        }
+        other => other,
+    };
+    if let (Err(_), true) = (&lock, is_first)
+        && let Err(error) = dir.remove_dir(Path::new(STAGING))
+    {
+        tracing::warn!(target = %path.display(), %error, "the staging directory could not be removed");
+    }
+    let lock = lock.map_err(at("create", &lock_name))?;
+    let busy = || Error::TargetBusy { path: path.into() };
+    if !lock.try_lock().map_err(at("lock", &lock_name))? {
+        return Err(busy());
+    }
+    // A restore that just ended may have removed the file between our opening and locking it.
+    let ours = lock.stat().map_err(at("lock", &lock_name))?;
+    match dir.stat(&lock_name) {
+        Ok(named) if (named.dev, named.ino) == (ours.dev, ours.ino) => {}
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(at("lock", &lock_name)(e));
+        }
+        _ => return Err(busy()),
+    }
+    Ok((dir, lock))
+}
+
+pub fn attributes(entry: &Entry) -> Attributes {
     Attributes {
         mode: (!matches!(entry.kind, EntryKind::Symlink { .. })).then_some(entry.mode),
         owner: Some((entry.uid, entry.gid)),
@@ -921,7 +971,7 @@ fn check_moves(moves: &[(PathBuf, PathBuf)]) -> Result<(), Error> {
 }
 
 /// Removes a name and all below it; a name that is not there is fine. Follows no links.
-fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
+pub fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
     // A stack instead of recursion: depth is the media's choice.
     let mut stack = vec![(name.to_path_buf(), false)];
     while let Some((name, emptied)) = stack.pop() {

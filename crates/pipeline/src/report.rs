@@ -74,6 +74,8 @@ pub struct RestoreReport {
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     pub totals: FileTotals,
+    /// In a delta restore: what was written because it differed.
+    pub rewritten_bytes: Option<u64>,
     pub damaged: bool,
     pub run: Run,
 }

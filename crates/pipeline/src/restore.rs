@@ -152,7 +152,11 @@ fn open_target(
         let outline = match trailer {
             Some(trailer) => {
                 cluster::check_recovery(header, trailer, request.cluster.recovery.as_ref())?;
-                Some(Outline::read(media, header.position)?)
+                Some(Outline::read(
+                    media,
+                    header.position,
+                    request.cluster.delta,
+                )?)
             }
             None => None,
         };
@@ -222,6 +226,9 @@ pub fn run(
             .collect::<Result<_, _>>()?,
     };
     let header = streams[0].header().clone();
+    if header.parent.is_some() {
+        return Err(Error::Differential { position });
+    }
     let kind = match header.source_kind {
         1 => SourceKind::Files,
         2 => SourceKind::Sqlite,
@@ -287,7 +294,7 @@ pub fn run(
     };
     let at = house.clock.now();
     let marks = writer.marks.into_inner();
-    writer.target.finish()?;
+    let rewritten_bytes = writer.target.finish()?;
     lap(&*house.clock, at, &counters.write_us);
     let elapsed = house.clock.now() - started;
     let mut warnings = Vec::new();
@@ -324,6 +331,7 @@ pub fn run(
         plain_bytes: unloaded.plain_bytes,
         stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
         totals,
+        rewritten_bytes,
         damaged,
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),

@@ -1,6 +1,6 @@
 //! What `longshore restore` asks only of PostgreSQL clusters.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use longshore_pipeline::{
@@ -32,6 +32,13 @@ pub struct ClusterArgs {
     /// Put the tablespaces that --tablespace-map does not name into the directories they had.
     #[arg(long)]
     pub tablespaces_as_stored: bool,
+
+    /// Make an existing data directory of this cluster the set's, writing only what differs.
+    ///
+    /// Everything is compared byte by byte; what the set does not have is removed. No server starts on it before the
+    /// restore is complete, and one that was interrupted can be repeated.
+    #[arg(long, conflicts_with_all = ["replace", "only", "moves"])]
+    pub delta: bool,
 
     /// Recover until this time; the zone must be given, as in `2026-11-21 09:34:10+01`.
     ///
@@ -74,6 +81,12 @@ pub struct ClusterArgs {
     /// The command by which the server fetches log from an archive (restore_command), with %f and %p.
     #[arg(long, value_name = "COMMAND")]
     pub restore_command: Option<String>,
+
+    /// The directory of a `longshore wal` archive, from which the server fetches its log.
+    ///
+    /// Sets restore_command to `longshore wal get` with this program's own path.
+    #[arg(long, value_name = "DIR", conflicts_with = "restore_command")]
+    pub wal_archive: Option<PathBuf>,
 }
 
 fn timeline(text: &str) -> Result<TimelineChoice, String> {
@@ -101,6 +114,7 @@ impl ClusterArgs {
                 as_stored: self.tablespaces_as_stored,
             },
             recovery: self.recovery(),
+            delta: self.delta,
         }
     }
 
@@ -116,6 +130,7 @@ impl ClusterArgs {
         let asked = target.is_some()
             || self.standby
             || self.restore_command.is_some()
+            || self.wal_archive.is_some()
             || self.target_timeline.is_some();
         asked.then(|| Recovery {
             target,
@@ -127,7 +142,34 @@ impl ClusterArgs {
                 Action::Shutdown => TargetAction::Shutdown,
             },
             standby: self.standby,
-            restore_command: self.restore_command.clone(),
+            restore_command: self.restore_command.clone().or(self.archive_command()),
         })
+    }
+
+    /// The server runs it in its data directory, so both paths are absolute.
+    fn archive_command(&self) -> Option<String> {
+        let archive = self.wal_archive.as_deref()?;
+        let archive = std::path::absolute(archive).unwrap_or_else(|_| archive.into());
+        let program = std::env::current_exe().unwrap_or_else(|_| "longshore".into());
+        let (program, archive) = (word(&program), word(&archive));
+        Some(format!(
+            "{program} wal get %f %p --archive {archive} --async"
+        ))
+    }
+}
+
+/// A path as one word of the shell, in a command in which the server replaces what follows a percent sign.
+fn word(path: &Path) -> String {
+    let text = path.display().to_string();
+    format!("'{}'", text.replace('\'', "'\\''").replace('%', "%%"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_whatever_is_in_it() {
+        assert_eq!(word(Path::new("/a b/it's 5%")), "'/a b/it'\\''s 5%%'");
     }
 }

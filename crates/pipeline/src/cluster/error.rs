@@ -46,6 +46,9 @@ pub enum ClusterError {
     #[error("{what} needs media that can be read twice")]
     NeedsIndex { what: &'static str },
 
+    #[error("{} of the set is a hard link, which no cluster has", path.display())]
+    HardLink { path: PathBuf },
+
     #[error("the set ends at {last} and does not hold its log")]
     LogNotIncluded { last: Lsn },
 }
@@ -72,6 +75,7 @@ impl ClusterError {
             ClusterError::TablespaceMap => {
                 "restore an older set; this one was not made by PostgreSQL"
             }
+            ClusterError::HardLink { .. } => "restore without --delta",
             ClusterError::NoControlFile => {
                 "choose another set; `longshore list --files` shows what this one holds"
             }

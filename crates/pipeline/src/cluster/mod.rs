@@ -13,6 +13,7 @@
 mod checksums;
 mod choice;
 mod error;
+mod in_place;
 mod outline;
 mod spaces;
 
@@ -24,15 +25,19 @@ use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
 use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
 
-use crate::place::{Place, Scope, Target};
+use crate::place::{Place, Root, Scope, Target};
 use crate::{Error, House};
 use checksums::Checksums;
 pub use choice::{check as check_recovery, position};
 pub use error::ClusterError;
+use in_place::InPlace;
 pub use outline::Outline;
 use outline::{CONTROL, Route};
+use spaces::Places;
 
 const AUTO_CONF: &str = "postgresql.auto.conf";
+/// Bytes; the server writes it, a line for each setting that was altered.
+const AUTO_CONF_MAX: usize = 1 << 20;
 const MANIFEST: &str = "backup_manifest";
 const PID_FILE: &str = "postmaster.pid";
 /// Without this directory nothing starts: it holds the control file.
@@ -55,20 +60,23 @@ pub struct ClusterOptions {
     pub spaces: SpaceOptions,
     /// How the server recovers; `None`: from the log that the set holds, to its end.
     pub recovery: Option<Recovery>,
+    /// Whether an existing data directory of the same cluster is made the set's, writing only what differs.
+    pub delta: bool,
 }
 
 impl ClusterOptions {
     pub fn is_default(&self) -> bool {
-        self.spaces.map.is_empty() && !self.spaces.as_stored && self.recovery.is_none()
+        let spaces = &self.spaces;
+        spaces.map.is_empty() && !spaces.as_stored && self.recovery.is_none() && !self.delta
     }
 }
 
 /// A cluster's restore under way.
 pub struct Cluster {
     // What is taken back first when a restore fails.
-    spaces: BTreeMap<u32, Target>,
-    data: Target,
-    places: spaces::Places,
+    spaces: BTreeMap<u32, Box<dyn Root>>,
+    data: Box<dyn Root>,
+    places: Places,
     owner: Option<(u32, u32)>,
     checksums: Checksums,
     recovery: Option<Recovery>,
@@ -100,18 +108,21 @@ impl Cluster {
             let stat = dir.stat(Path::new("")).map_err(at("look at", path))?;
             owner = (stat.uid != 0).then_some((stat.uid, stat.gid));
         }
-        let scope = Scope::Directory { last: GLOBAL };
-        let data = Target::open(house, path, replace, scope, &[])?;
-        let names = Scope::Names { side_files: false };
-        let spaces = places
-            .iter()
-            .map(|(oid, place)| Ok((*oid, Target::open(house, place, false, names, &[])?)))
-            .collect::<Result<BTreeMap<_, _>, Error>>()?;
+        let (header, trailer) = set;
+        let (data, spaces) = match (options.delta, outline) {
+            (true, None) => {
+                return Err(ClusterError::NeedsIndex {
+                    what: "a delta restore",
+                }
+                .into());
+            }
+            (true, Some(outline)) => in_place(house, path, header.log.system, &places, outline)?,
+            (false, _) => staged(house, path, replace, &places)?,
+        };
         if let Some(outline) = outline {
-            check_space(&data, &spaces, outline)?;
+            check_space(&*data, &spaces, outline)?;
         }
         let checksums = Checksums::new(data.add_file(Path::new(MANIFEST))?);
-        let (header, trailer) = set;
         Ok(Cluster {
             data,
             spaces,
@@ -125,7 +136,7 @@ impl Cluster {
     }
 
     /// Where an entry goes, and as what.
-    fn route(&self, entry: &Entry) -> Result<Option<(&Target, Entry)>, Error> {
+    fn route(&self, entry: &Entry) -> Result<Option<(&dyn Root, Entry)>, Error> {
         let mut entry = entry.clone();
         if let Some((uid, gid)) = self.owner {
             (entry.uid, entry.gid) = (uid, gid);
@@ -137,7 +148,7 @@ impl Cluster {
                 .get(oid)
                 .ok_or(ClusterError::TablespacesFromPipe)?;
             target.clone_from(place);
-            return Ok(Some((&self.data, entry)));
+            return Ok(Some((&*self.data, entry)));
         }
         if SIGNALS.iter().any(|name| entry.path == Path::new(name)) {
             return Ok(None);
@@ -154,9 +165,9 @@ impl Cluster {
                 .into());
             }
             entry.path = rest.into();
-            return Ok(Some((space, entry)));
+            return Ok(Some((&**space, entry)));
         }
-        Ok(Some((&self.data, entry)))
+        Ok(Some((&*self.data, entry)))
     }
 
     fn note(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
@@ -186,9 +197,17 @@ impl Cluster {
             true => self.data.open_added(conf)?,
             false => self.data.add_file(conf)?,
         };
-        let end = file.stat().map_err(at("look at", conf))?.len;
-        file.write_all_at(recovery.settings().as_bytes(), end, Via::Cache)
-            .map_err(at("write", conf))?;
+        let edit = || {
+            let mut stored = vec![0; AUTO_CONF_MAX];
+            let len = file.read_full_at(&mut stored, 0, Via::Cache)?;
+            if len == stored.len() {
+                return Err(std::io::ErrorKind::FileTooLarge.into());
+            }
+            let text = recovery.edit(&stored[..len]);
+            file.write_all_at(&text, 0, Via::Cache)?;
+            file.set_len(text.len() as u64)
+        };
+        edit().map_err(at("edit", conf))?;
         self.data.set_added(conf, &file_like(root))
     }
 }
@@ -221,7 +240,7 @@ impl Place for Cluster {
         target.put_data(&routed, parts)
     }
 
-    fn finish(mut self: Box<Self>) -> Result<(), Error> {
+    fn finish(mut self: Box<Self>) -> Result<Option<u64>, Error> {
         if !self.data.holds(Path::new(CONTROL)) {
             return Err(ClusterError::NoControlFile.into());
         }
@@ -245,8 +264,52 @@ impl Place for Cluster {
         for space in self.spaces.values_mut() {
             space.stand();
         }
-        Ok(())
+        let spaces = self
+            .spaces
+            .values()
+            .filter_map(|space| space.rewritten_bytes());
+        let spaces: u64 = spaces.sum();
+        Ok(self.data.rewritten_bytes().map(|bytes| bytes + spaces))
     }
+}
+
+type Roots = (Box<dyn Root>, BTreeMap<u32, Box<dyn Root>>);
+
+/// Everything goes to staging directories first.
+fn staged(house: &House, path: &Path, replace: bool, places: &Places) -> Result<Roots, Error> {
+    let scope = Scope::Directory { last: GLOBAL };
+    let data: Box<dyn Root> = Box::new(Target::open(house, path, replace, scope, &[])?);
+    let names = Scope::Names { side_files: false };
+    let mut spaces = BTreeMap::<u32, Box<dyn Root>>::new();
+    for (oid, place) in places {
+        spaces.insert(
+            *oid,
+            Box::new(Target::open(house, place, false, names, &[])?),
+        );
+    }
+    Ok((data, spaces))
+}
+
+/// What stands there is changed.
+fn in_place(
+    house: &House,
+    path: &Path,
+    system: u64,
+    places: &Places,
+    outline: &Outline,
+) -> Result<Roots, Error> {
+    let data = InPlace::open_data(house, path, system)?;
+    let mut spaces = BTreeMap::<u32, Box<dyn Root>>::new();
+    for (oid, place) in places {
+        let name = outline::link(*oid);
+        let dir = house.storage.dir(path).map_err(at("open", path))?;
+        let link = dir.read_link(&name).ok();
+        let space = InPlace::open_space(house, *oid, place, link.as_deref())?;
+        space.clear(&outline.names, &name)?;
+        spaces.insert(*oid, Box::new(space));
+    }
+    data.clear(&outline.names, Path::new(""))?;
+    Ok((Box::new(data), spaces))
 }
 
 /// As PostgreSQL's own files beside directories with these attributes.
@@ -302,14 +365,16 @@ fn refuse_running(dir: &dyn Dir, path: &Path) -> Result<(), Error> {
 
 /// Refuses what cannot fit, volume by volume. Holes are not counted in either.
 fn check_space(
-    data: &Target,
-    spaces: &BTreeMap<u32, Target>,
+    data: &dyn Root,
+    spaces: &BTreeMap<u32, Box<dyn Root>>,
     outline: &Outline,
 ) -> Result<(), Error> {
     let mut volumes = BTreeMap::<u64, (u64, u64)>::new();
     for (space, bytes) in &outline.bytes {
-        let target = space.and_then(|oid| spaces.get(&oid)).unwrap_or(data);
-        if let Some((volume, free)) = target.volume() {
+        let root = space
+            .and_then(|oid| spaces.get(&oid))
+            .map_or(data, |space| &**space);
+        if let Some((volume, free)) = root.volume() {
             let needed = &mut volumes.entry(volume).or_insert((free, 0)).1;
             *needed = needed.saturating_add(*bytes);
         }

@@ -1,6 +1,7 @@
 //! What a set holds, learned from its index before anything is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Component, Path, PathBuf};
 
 use longshore_media::{Entry, EntryKind, Item, MediaSet};
@@ -41,15 +42,79 @@ impl Route<'_> {
     }
 }
 
+/// The link of a tablespace.
+pub fn link(oid: u32) -> PathBuf {
+    Path::new(LINKS).join(oid.to_string())
+}
+
 /// Digits without leading zeros, as PostgreSQL names its links.
 fn oid(name: &str) -> Option<u32> {
     let oid: u32 = name.parse().ok()?;
     (oid > 0 && oid.to_string() == name).then_some(oid)
 }
 
+/// What a name is in the set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Dir,
+    Link,
+    /// A file of which the set has every byte.
+    Dense,
+    /// A file with holes.
+    Sparse,
+}
+
+/// All names of a set, by 128 bits of hash: some 60 bytes for each, however long it is.
+#[derive(Debug, Default)]
+pub struct Names {
+    hashers: (RandomState, RandomState),
+    map: HashMap<(u64, u64), Known>,
+}
+
+#[derive(Debug)]
+enum Known {
+    Dir,
+    Link,
+    /// Bytes of extents that are yet to come.
+    File {
+        missing: u64,
+    },
+}
+
+impl Names {
+    pub fn kind(&self, path: &Path) -> Option<Kind> {
+        self.map.get(&self.key(path)).map(|known| match known {
+            Known::Dir => Kind::Dir,
+            Known::Link => Kind::Link,
+            Known::File { missing: 0 } => Kind::Dense,
+            Known::File { .. } => Kind::Sparse,
+        })
+    }
+
+    fn key(&self, path: &Path) -> (u64, u64) {
+        (self.hashers.0.hash_one(path), self.hashers.1.hash_one(path))
+    }
+
+    fn add(&mut self, entry: &Entry, bytes: u64) {
+        let known = self
+            .map
+            .entry(self.key(&entry.path))
+            .or_insert(match entry.kind {
+                EntryKind::Dir => Known::Dir,
+                EntryKind::Symlink { .. } => Known::Link,
+                EntryKind::File | EntryKind::HardLink { .. } => Known::File { missing: entry.len },
+            });
+        if let Known::File { missing } = known {
+            *missing = missing.saturating_sub(bytes);
+        }
+    }
+}
+
 /// What the index tells.
 #[derive(Debug, Default)]
 pub struct Outline {
+    /// Only where they were asked for.
+    pub names: Names,
     /// Tablespaces that lie outside the data directory, with the place they had.
     pub spaces: BTreeMap<u32, PathBuf>,
     /// Bytes of files, for the data directory (`None`) and each tablespace.
@@ -59,14 +124,25 @@ pub struct Outline {
 
 impl Outline {
     /// Reads the index of the set at `position`.
-    pub fn read(media: &MediaSet, position: u32) -> Result<Outline, Error> {
+    pub fn read(media: &MediaSet, position: u32, with_names: bool) -> Result<Outline, Error> {
         let mut outline = Outline::default();
-        media.items(position, |item| {
-            if let Item::Entry(entry) = item
-                && entry.first
-            {
-                outline.add(&entry);
+        let mut last: Option<Entry> = None;
+        media.items(position, |item| match item {
+            Item::Entry(entry) => {
+                if entry.first {
+                    outline.add(&entry);
+                }
+                if with_names {
+                    outline.names.add(&entry, 0);
+                    last = Some(entry);
+                }
             }
+            Item::Extent(extent) => {
+                if let Some(entry) = &last {
+                    outline.names.add(entry, extent.len.into());
+                }
+            }
+            Item::Mark(_) => {}
         })?;
         Ok(outline)
     }

@@ -1,0 +1,397 @@
+//! Delta: an existing data directory becomes the set's, and only what differs is written.
+//!
+//! What a block holds is compared byte by byte with what stands in its place; neither times nor checksums are trusted.
+//! Names that the set does not have are removed first. While this goes on the control file is missing, and a note says
+//! whose directory it is, so that no server starts and an interrupted delta can be repeated.
+//!
+//! Invariants
+//! - Nothing is touched before the directory has been proved to be of the set's cluster, by its system identifier.
+//! - The control file is gone, durably, before the first change, and comes back when all else is durable.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
+use longshore_media::{Entry, EntryKind, Extent};
+use longshore_pg::{CONTROL_FILE_LEN, Control};
+use parking_lot::Mutex;
+
+use super::outline::{CONTROL, Kind, Names};
+use super::{ClusterError, at};
+use crate::place::{
+    Closed, DELTA, DELTA_CONTROL, LOST_AND_FOUND, Root, STAGING, attributes, lock, remove_tree,
+};
+use crate::{Error, House};
+
+/// Bytes that are compared, and written, together: a page of every usual size is within one.
+const GRAIN: usize = 32 << 10;
+/// Bytes of the note's text, at most.
+const NOTE_MAX: usize = 32;
+
+/// A directory that is changed where it stands.
+pub struct InPlace {
+    dir: Arc<dyn Dir>,
+    path: PathBuf,
+    lock: Option<Arc<dyn File>>,
+    /// Whether it is the data directory, which has the control file; else a tablespace.
+    is_data: bool,
+    dirs: Mutex<Vec<(PathBuf, Attributes)>>,
+    rewritten: AtomicU64,
+}
+
+impl InPlace {
+    /// Proves that the data directory at `path` belongs to the cluster `system`, and makes it unable to start.
+    pub fn open_data(house: &House, path: &Path, system: u64) -> Result<InPlace, Error> {
+        let root = InPlace::open(house, path, true)?;
+        root.prove(system)?;
+        let note = Path::new(STAGING).join(DELTA);
+        let staging = Path::new(STAGING);
+        remove_tree(&*root.dir, &note).map_err(at("remove", &note))?;
+        let write = || {
+            let file = root.dir.open(&note, OpenHow::CreateNew)?;
+            file.write_all_at(system.to_string().as_bytes(), 0, Via::Cache)?;
+            file.sync()?;
+            root.dir.sync(staging)?;
+            root.dir.sync(Path::new(""))?;
+            let control = staging.join(DELTA_CONTROL);
+            remove_tree(&*root.dir, &control)?;
+            remove_tree(&*root.dir, Path::new(CONTROL))?;
+            match root.dir.sync(Path::new("global")) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+                _ => Ok(()),
+            }
+        };
+        write().map_err(at("prepare", path))?;
+        Ok(root)
+    }
+
+    /// A tablespace of a cluster that was proved; `link` is where its data directory says it is.
+    pub fn open_space(
+        house: &House,
+        oid: u32,
+        path: &Path,
+        link: Option<&Path>,
+    ) -> Result<InPlace, Error> {
+        let root = InPlace::open(house, path, false)?;
+        let mut used = false;
+        for name in root.list(Path::new(""))? {
+            used |= name.to_string_lossy().starts_with("PG_");
+        }
+        if used && link != Some(path) {
+            return Err(ClusterError::Foreign {
+                path: path.to_owned(),
+                what: format!("its cluster does not have tablespace {oid} there"),
+            }
+            .into());
+        }
+        Ok(root)
+    }
+
+    fn open(house: &House, path: &Path, is_data: bool) -> Result<InPlace, Error> {
+        let (dir, lock) = lock(house, path)?;
+        Ok(InPlace {
+            dir,
+            path: path.to_owned(),
+            lock: Some(lock),
+            is_data,
+            dirs: Mutex::default(),
+            rewritten: AtomicU64::new(0),
+        })
+    }
+
+    fn prove(&self, system: u64) -> Result<(), Error> {
+        let foreign = |what: String| ClusterError::Foreign {
+            path: self.path.clone(),
+            what,
+        };
+        let note = self.read(&Path::new(STAGING).join(DELTA), NOTE_MAX)?;
+        let noted = note.and_then(|note| String::from_utf8(note).ok()?.parse().ok());
+        let found = match (noted, self.read(Path::new(CONTROL), CONTROL_FILE_LEN)?) {
+            (Some(noted), _) => noted,
+            (None, None) => return Err(foreign(format!("it has no {CONTROL}")).into()),
+            (None, Some(bytes)) => {
+                Control::parse(&bytes)
+                    .map_err(|e| foreign(e.to_string()))?
+                    .system
+            }
+        };
+        match found == system {
+            true => Ok(()),
+            false => {
+                Err(foreign(format!("it belongs to system {found}, the set to {system}")).into())
+            }
+        }
+    }
+
+    fn read(&self, name: &Path, max: usize) -> Result<Option<Vec<u8>>, Error> {
+        let file = match self.dir.open(name, OpenHow::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(at("open", &self.path.join(name))(e)),
+        };
+        let mut bytes = vec![0; max];
+        let len = file
+            .read_full_at(&mut bytes, 0, Via::Cache)
+            .map_err(at("read", &self.path.join(name)))?;
+        bytes.truncate(len);
+        Ok(Some(bytes))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<std::ffi::OsString>, Error> {
+        self.dir
+            .dir(dir)
+            .and_then(|dir| dir.list()?.collect())
+            .map_err(at("list", &self.path.join(dir)))
+    }
+
+    /// Removes what the set does not have, or has as something else. `prefix` is the root's path in the set.
+    pub fn clear(&self, names: &Names, prefix: &Path) -> Result<(), Error> {
+        let mut stack = vec![PathBuf::new()];
+        while let Some(dir) = stack.pop() {
+            for name in self.list(&dir)? {
+                if dir.as_os_str().is_empty() && (name == STAGING || name == LOST_AND_FOUND) {
+                    continue;
+                }
+                let path = dir.join(&name);
+                let known = names.kind(&prefix.join(&path));
+                // Another major's tablespace may share the directory.
+                if known.is_none() && !self.is_data && dir.as_os_str().is_empty() {
+                    continue;
+                }
+                let fail = at("remove", &self.path.join(&path));
+                match (known, self.dir.stat(&path).map_err(&fail)?.kind) {
+                    (Some(Kind::Dir), FileKind::Dir) => stack.push(path),
+                    (Some(Kind::Dense), FileKind::File) | (Some(Kind::Link), FileKind::Symlink) => {
+                    }
+                    _ => remove_tree(&*self.dir, &path).map_err(fail)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where an entry is written: the control file waits aside.
+    fn name(&self, path: &Path) -> PathBuf {
+        match self.is_data && path == Path::new(CONTROL) {
+            true => Path::new(STAGING).join(DELTA_CONTROL),
+            false => path.to_owned(),
+        }
+    }
+
+    fn fail(&self, action: &'static str, name: &Path) -> impl Fn(std::io::Error) -> Error + use<> {
+        at(action, &self.path.join(name))
+    }
+
+    fn file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        match self.dir.open(name, OpenHow::ReadWrite) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            found => return found.map_err(self.fail("open", name)),
+        }
+        self.ensure_parents(name)?;
+        match self.dir.open(name, OpenHow::CreateNew) {
+            // Another worker was faster.
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                self.dir.open(name, OpenHow::ReadWrite)
+            }
+            made => made,
+        }
+        .map_err(self.fail("create", name))
+    }
+
+    fn ensure_parents(&self, name: &Path) -> Result<(), Error> {
+        let mut missing: Vec<&Path> = Vec::new();
+        for dir in name
+            .ancestors()
+            .skip(1)
+            .filter(|dir| !dir.as_os_str().is_empty())
+        {
+            match self.dir.stat(dir) {
+                Ok(_) => break,
+                Err(_) => missing.push(dir),
+            }
+        }
+        missing
+            .into_iter()
+            .rev()
+            .try_for_each(|dir| self.make_dir(dir))
+    }
+
+    fn make_dir(&self, name: &Path) -> Result<(), Error> {
+        match self.dir.create_dir(name) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(self.fail("create", name)(e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what differs from what stands there.
+    fn rewrite(&self, file: &dyn File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        let mut found = vec![0; bytes.len()];
+        let there = file.read_full_at(&mut found, offset, Via::DontCache)?;
+        let same = |at: usize, grain: &[u8]| {
+            at + grain.len() <= there && found[at..at + grain.len()] == *grain
+        };
+        let mut at = 0;
+        while at < bytes.len() {
+            let mut end = at;
+            while let Some(grain) = bytes[end..].chunks(GRAIN).next()
+                && !same(end, grain)
+            {
+                end += grain.len();
+            }
+            if end > at {
+                file.write_all_at(&bytes[at..end], offset + at as u64, Via::Cache)?;
+                let wrote = (end - at) as u64;
+                self.rewritten.fetch_add(wrote, Ordering::Relaxed);
+                at = end;
+            } else {
+                at += GRAIN.min(bytes.len() - at);
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&self, name: &Path, attributes: &Attributes) -> Result<(), Error> {
+        self.dir
+            .set_attributes(name, attributes)
+            .map_err(self.fail("set attributes of", name))
+    }
+
+    /// Opens a file of the set and gives it its length: the same from every block, so their order does not matter.
+    fn sized(&self, name: &Path, entry: &Entry) -> Result<Arc<dyn File>, Error> {
+        let file = self.file(name)?;
+        let len = file.stat().map_err(self.fail("look at", name))?.len;
+        if len != entry.len {
+            file.set_len(entry.len).map_err(self.fail("resize", name))?;
+        }
+        Ok(file)
+    }
+}
+
+impl Root for InPlace {
+    fn put_name(&self, entry: &Entry) -> Result<(), Error> {
+        let name = self.name(&entry.path);
+        match &entry.kind {
+            EntryKind::File => {
+                self.sized(&name, entry)?;
+                self.set(&name, &attributes(entry))
+            }
+            EntryKind::Dir => {
+                self.ensure_parents(&name)?;
+                self.make_dir(&name)?;
+                self.dirs.lock().push((name, attributes(entry)));
+                Ok(())
+            }
+            EntryKind::Symlink { target } => {
+                let is_same = self
+                    .dir
+                    .read_link(&name)
+                    .is_ok_and(|found| found == *target);
+                if !is_same {
+                    remove_tree(&*self.dir, &name).map_err(self.fail("remove", &name))?;
+                    self.ensure_parents(&name)?;
+                    self.dir
+                        .symlink(target, &name)
+                        .map_err(self.fail("create", &name))?;
+                }
+                self.set(&name, &attributes(entry))
+            }
+            EntryKind::HardLink { .. } => Err(ClusterError::HardLink {
+                path: entry.path.clone(),
+            }
+            .into()),
+        }
+    }
+
+    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        let name = self.name(&entry.path);
+        let file = self.sized(&name, entry)?;
+        for (extent, bytes) in parts {
+            self.rewrite(&*file, bytes, extent.offset)
+                .map_err(self.fail("write", &name))?;
+        }
+        drop(file);
+        match entry.first {
+            true => self.set(&name, &attributes(entry)),
+            false => Ok(()),
+        }
+    }
+
+    fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        remove_tree(&*self.dir, name).map_err(self.fail("remove", name))?;
+        self.file(name)
+    }
+
+    fn open_added(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        self.file(name)
+    }
+
+    fn set_added(&self, name: &Path, attributes: &Attributes) -> Result<(), Error> {
+        self.set(name, attributes)
+    }
+
+    fn remove_added(&self, name: &Path) -> Result<(), Error> {
+        remove_tree(&*self.dir, name).map_err(self.fail("remove", name))
+    }
+
+    fn holds(&self, name: &Path) -> bool {
+        self.dir.stat(&self.name(name)).is_ok()
+    }
+
+    fn attributes_of(&self, dir: &Path) -> Attributes {
+        let dirs = self.dirs.lock();
+        let found = dirs.iter().find(|(name, _)| name == dir);
+        found.map_or_else(Attributes::default, |(_, attributes)| *attributes)
+    }
+
+    fn set_root(&self, attributes: &Attributes) -> Result<(), Error> {
+        self.set(Path::new(""), attributes)
+    }
+
+    fn volume(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn seal(&mut self) -> Result<Closed, Error> {
+        let mut dirs = std::mem::take(&mut *self.dirs.lock());
+        dirs.sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
+        for (name, attributes) in dirs {
+            self.set(&name, &attributes)?;
+        }
+        self.dir
+            .sync_all()
+            .map_err(self.fail("sync", Path::new("")))?;
+        Ok(Closed::default())
+    }
+
+    fn displace(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn move_in(&mut self, _closed: &Closed) -> Result<(), Error> {
+        if !self.is_data {
+            return Ok(());
+        }
+        let control = Path::new(CONTROL);
+        self.dir
+            .rename(&self.name(control), control)
+            .and_then(|()| self.dir.sync(Path::new("global")))
+            .map_err(self.fail("complete", control))
+    }
+
+    fn stand(&mut self) {
+        let staging = Path::new(STAGING);
+        if let Err(error) = remove_tree(&*self.dir, &staging.join(DELTA))
+            .and_then(|()| remove_tree(&*self.dir, staging))
+        {
+            tracing::warn!(target = %self.path.display(), %error, "the staging directory could not be removed");
+        }
+        self.lock = None;
+    }
+
+    fn rewritten_bytes(&self) -> Option<u64> {
+        Some(self.rewritten.load(Ordering::Relaxed))
+    }
+}

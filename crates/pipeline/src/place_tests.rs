@@ -1,0 +1,144 @@
+//! Goal: a power cut at any step of replacing a directory leaves the old one, the new one, or nothing that starts.
+//! Method: on a simulated disk, cut after every step of the replacement, look at every image the cut can leave, and
+//! replace again from there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use longshore_io::{HostClock, SimDisk};
+use longshore_media::{Entry, EntryKind, Extent};
+
+use crate::place::{Place, Root, Scope, Target};
+use crate::{Error, House};
+
+const SCOPE: Scope = Scope::Directory { last: "global" };
+const NAMES: [&str; 5] = [
+    "base/1",
+    "base/2",
+    "global/pg_control",
+    "pg_wal/x",
+    "PG_VERSION",
+];
+
+fn house(disk: &SimDisk) -> House {
+    House {
+        storage: Arc::new(disk.clone()),
+        clock: Arc::new(HostClock),
+        catalog: None,
+        cancel: Arc::new(AtomicBool::new(false)),
+        accelerators: Vec::new(),
+    }
+}
+
+fn entry(path: &str, kind: EntryKind, len: u64) -> Entry {
+    Entry {
+        path: path.into(),
+        kind,
+        first: true,
+        based: false,
+        mode: 0o700,
+        uid: 0,
+        gid: 0,
+        mtime_ns: 0,
+        len,
+    }
+}
+
+fn replace(disk: &SimDisk, content: &str) -> Result<(), Error> {
+    let target = Target::open(&house(disk), Path::new("/data"), true, SCOPE, &[])?;
+    for dir in ["base", "global", "pg_wal"] {
+        Root::put_name(&target, &entry(dir, EntryKind::Dir, 0))?;
+    }
+    for name in NAMES {
+        let whole = Extent {
+            offset: 0,
+            len: content.len() as u32,
+        };
+        let file = entry(name, EntryKind::File, content.len() as u64);
+        Root::put_data(&target, &file, &[(whole, content.as_bytes())])?;
+    }
+    Box::new(target).finish().map(drop)
+}
+
+/// What a server would see.
+fn tree(disk: &SimDisk) -> BTreeMap<PathBuf, String> {
+    let files = disk.paths().into_iter().filter_map(|path| {
+        let below = path.strip_prefix("/data").ok()?.to_path_buf();
+        let bytes = disk.read_file(&path).ok()?;
+        (!below.starts_with(".longshore-restoring"))
+            .then(|| (below, String::from_utf8_lossy(&bytes).into_owned()))
+    });
+    files.collect()
+}
+
+fn whole(content: &str) -> BTreeMap<PathBuf, String> {
+    NAMES
+        .iter()
+        .map(|name| (name.into(), content.to_owned()))
+        .collect()
+}
+
+fn prepared(seed: u64, old: bool) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    disk.mount("/data").unwrap();
+    if old {
+        for name in NAMES {
+            disk.write_file(Path::new("/data").join(name), b"old")
+                .unwrap();
+        }
+        disk.settle();
+    }
+    disk
+}
+
+#[test]
+fn a_power_cut_leaves_the_old_directory_the_new_one_or_nothing_that_starts() {
+    for old in [true, false] {
+        let probe = prepared(7, old);
+        let before = probe.steps();
+        replace(&probe, "new").unwrap();
+        assert_eq!(tree(&probe), whole("new"));
+        let steps = probe.steps() - before;
+        let mut unstartable = 0;
+        for step in 0..=steps {
+            let disk = prepared(step, old);
+            let at = disk.steps() + step;
+            let reported = replace(&disk.cut_power_at(at), "new").is_ok();
+            for image in disk.images(5) {
+                let found = tree(&image);
+                let what = format!("old {old}, cut at step {step} of {steps}, reported {reported}");
+                if found.contains_key(Path::new("global/pg_control")) {
+                    let is_old = old && found == whole("old") && !reported;
+                    assert!(is_old || found == whole("new"), "{what}: {found:?}");
+                } else {
+                    assert!(!reported, "{what}: {found:?}");
+                    unstartable += 1;
+                }
+                replace(&image, "again").unwrap_or_else(|e| panic!("{what}: {e}"));
+                assert_eq!(tree(&image), whole("again"), "{what}");
+            }
+        }
+        assert!(
+            unstartable > 0 && steps > 20,
+            "{steps} steps, {unstartable} between"
+        );
+    }
+}
+
+#[test]
+fn what_stands_is_refused_without_leave_and_put_back_after_a_failure() {
+    let disk = prepared(1, true);
+    let refused = Target::open(&house(&disk), Path::new("/data"), false, SCOPE, &[]);
+    assert!(matches!(refused, Err(Error::TargetExists { .. })));
+    assert_eq!(tree(&disk), whole("old"));
+    let mut target = Target::open(&house(&disk), Path::new("/data"), true, SCOPE, &[]).unwrap();
+    Root::put_name(&target, &entry("base", EntryKind::Dir, 0)).unwrap();
+    let closed = target.seal().unwrap();
+    target.displace().unwrap();
+    assert_eq!(tree(&disk), BTreeMap::new());
+    target.move_in(&closed).unwrap();
+    drop(target);
+    assert_eq!(tree(&disk), whole("old"));
+}
