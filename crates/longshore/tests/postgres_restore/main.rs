@@ -4,6 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod delta;
+mod killed;
 mod recovery;
 mod stage;
 mod whole;

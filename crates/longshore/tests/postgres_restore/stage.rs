@@ -68,7 +68,7 @@ impl Stage {
             args.push("--to".as_ref());
             args.push(device.as_os_str());
         }
-        succeed(&mut longshore(["backup"]).args(args).args(more));
+        succeed(longshore(["backup"]).args(args).args(more));
         media
     }
 

@@ -1,0 +1,140 @@
+//! Delta: the directory becomes the backup, only what differs is written, and only in the right cluster.
+
+use std::time::Duration;
+
+use longshore_test_servers::{Stop, installations};
+
+use crate::common::{Random, answer, from_env};
+use crate::stage::{Stage, check, dump, refused, same, succeed};
+
+#[test]
+fn a_directory_becomes_the_backup_again_and_little_is_written() {
+    for installation in installations().iter().rev().take(2) {
+        let stage = Stage::new(installation, &[]);
+        let old = stage.server.socket_dir().join("space");
+        std::fs::create_dir(&old).unwrap();
+        stage.server.user().own(&old);
+        stage.server.psql(&format!(
+            "create tablespace fast location '{}'",
+            old.display()
+        ));
+        stage
+            .server
+            .psql("create table far tablespace fast as select generate_series(1, 5000) i");
+        let media = stage.back_up("full", &[]);
+        let before = dump(&stage.server);
+        let new = stage.path("moved");
+        let map = format!("{}={}", old.display(), new.display());
+        let (data, server) = stage.restored(&media, "data", &["--tablespace-map", &map]);
+        server.psql("update small set t = t || '!' where i % 500 = 0");
+        server.psql("create table later as select generate_series(1, 9000) i");
+        server.psql("drop table empty; truncate far; create database other");
+        server.stop(Stop::Fast);
+        // What neither length nor time shows.
+        let victim = data.join("global/pg_filenode.map");
+        let mut content = std::fs::read(&victim).unwrap();
+        let time = victim.metadata().unwrap().modified().unwrap();
+        content[60] ^= 1;
+        std::fs::write(&victim, &content).unwrap();
+        std::fs::File::options()
+            .append(true)
+            .open(&victim)
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+        std::fs::write(data.join("recovery.signal"), "").unwrap();
+
+        let output = succeed(stage.restore(&media, &data).args([
+            "--delta",
+            "--json",
+            "--tablespace-map",
+            &map,
+        ]));
+        let report = answer(&output);
+        let (rewritten, all) = (
+            report["rewritten_bytes"].as_u64(),
+            report["plain_bytes"].as_u64(),
+        );
+        assert!(
+            rewritten > Some(0) && rewritten.unwrap() < all.unwrap() / 2,
+            "{rewritten:?} of {all:?}"
+        );
+        assert!(!data.join(".longshore-restoring").exists());
+        assert!(!data.join("recovery.signal").exists());
+        succeed(
+            stage
+                .server
+                .command("pg_verifybackup")
+                .arg("--no-parse-wal")
+                .arg(&data),
+        );
+        server.start();
+        same(
+            &dump(&server).replace(new.to_str().unwrap(), old.to_str().unwrap()),
+            &before,
+        );
+        check(&server, &data);
+    }
+}
+
+#[test]
+fn only_the_right_cluster_is_touched() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let media = stage.back_up("full", &[]);
+    let other = Stage::new(&installation, &[]);
+    let others = other.server.data_dir();
+    let said = refused(stage.restore(&media, others).arg("--delta"));
+    assert!(said.contains("postmaster.pid"), "{said}");
+    other.server.stop(Stop::Fast);
+    let said = refused(stage.restore(&media, others).arg("--delta"));
+    assert!(said.contains("belongs to system"), "{said}");
+    other.server.start();
+    assert_eq!(other.server.psql("select count(*) from small"), "20000");
+    let said = refused(stage.restore(&media, &stage.path("nothing")).arg("--delta"));
+    assert!(said.contains("no global/pg_control"), "{said}");
+}
+
+#[test]
+fn a_killed_delta_does_not_start_and_can_be_repeated() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let media = stage.back_up("full", &[]);
+    let (data, server) = stage.restored(&media, "data", &[]);
+    let mut random = Random(from_env("LONGSHORE_SEED", 11));
+    let mut killed = 0;
+    for round in 0..from_env("LONGSHORE_ROUNDS", 6) {
+        server.psql("update small set t = t || '!'");
+        server.stop(Stop::Fast);
+        let begin = std::time::Instant::now();
+        let mut child = stage.restore(&media, &data).arg("--delta").spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(5 + random.next() % 250));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let took = begin.elapsed();
+        match server.try_start() {
+            Ok(()) => {
+                let rows = server.psql("select count(*) from small");
+                assert_eq!(rows, "20000", "round {round} after {took:?}");
+                server.stop(Stop::Fast);
+            }
+            Err(_) => {
+                killed += 1;
+                assert!(!data.join("global/pg_control").exists(), "round {round}");
+            }
+        }
+        succeed(stage.restore(&media, &data).arg("--delta"));
+        server.start();
+        assert_eq!(
+            server.psql("select count(*) from small where t like '%!'"),
+            "0",
+            "round {round}"
+        );
+    }
+    println!("{killed} deltas were killed between");
+    check(&server, &data);
+}
