@@ -187,6 +187,9 @@ impl Server {
         let mut child = command
             .current_dir(self.dir.path())
             .env("TZ", "UTC")
+            // What the server calls must not look for its settings in somebody else's home.
+            .env("HOME", self.dir.path())
+            .env_remove("XDG_CONFIG_HOME")
             .stdin(Stdio::piped())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
