@@ -423,12 +423,20 @@ fn hostile_entries_touch_nothing_outside_the_target() {
 fn hostile_claims_allocate_nothing() {
     for (what, claims, codes) in [
         (
-            "a buffer of 32 MiB",
+            "a buffer of 4 MiB",
             Claims {
-                buffer_bytes: 32 << 20,
+                buffer_bytes: 4 << 20,
                 ..HONEST
             },
             &[0][..],
+        ),
+        (
+            "a buffer of one byte more",
+            Claims {
+                buffer_bytes: (4 << 20) + 1,
+                ..HONEST
+            },
+            &[4],
         ),
         (
             "a buffer of 4 GiB",

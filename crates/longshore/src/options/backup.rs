@@ -239,9 +239,9 @@ pub struct Postgres {
     #[arg(long)]
     pub with_wal: bool,
 
-    /// The archive that the server's log goes to (`longshore wal push`): the backup is valid once the log is there.
+    /// Prove the log in this archive (`longshore wal push`) instead.
     ///
-    /// Waits for the last segment up to --wal-wait, and fails with the name of the one that is missing.
+    /// The backup is valid once the log is there. Waits for the last segment up to --wal-wait, and fails with the name of the one that is missing.
     #[arg(long, value_name = "DIR")]
     pub wal_archive: Option<std::path::PathBuf>,
 

@@ -47,7 +47,7 @@ fn the_bench_measures_parts_pipeline_memory_and_ceilings() {
         ("To NUL, warm cache", 8),
         ("To disk", 4),
         ("Cold cache", 1),
-        ("Restore to disk", 4),
+        ("Restore to disk", 8),
         ("Peak memory", 8),
         ("Ceilings", 2),
         ("QAT_DEFLATE against MS_XPRESS", 3),
