@@ -298,7 +298,12 @@ impl Shared<'_> {
                 throttle.take(u64::from(read.block.header.plain_len));
                 lap(clock, at, &self.counters.rate_wait_us);
             }
-            let Some(mut plain) = self.plains.take() else {
+            // Whoever waits for a buffer lets others compute: it may be they who give one back.
+            let plain = self.plains.try_take().or_else(|| {
+                turn = None;
+                self.plains.take()
+            });
+            let Some(mut plain) = plain else {
                 return Ok(());
             };
             let at = clock.now();
