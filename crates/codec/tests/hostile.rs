@@ -78,6 +78,9 @@ fn payloads_of_another_algorithm_are_refused() {
     }
 }
 
+/// Bits of a member's XFL that say how hard its writer tried; readers take every value of QATzip's.
+const GZIP_HINTS: [usize; 2] = [65, 66];
+
 #[test]
 fn no_flipped_bit_of_a_gzip_payload_gives_other_bytes_and_next_to_none_is_taken() {
     for (algorithm, payload, plain) in small_payloads() {
@@ -92,7 +95,8 @@ fn no_flipped_bit_of_a_gzip_payload_gives_other_bytes_and_next_to_none_is_taken(
             // Deflate has bits that mean nothing (padding, lengths of unused codes) and more than
             // one way to say the same (a run copied from one byte back, or from two).
             if let Ok(found) = decode(algorithm, &damaged, plain.len()) {
-                assert!(deflate.contains(&(bit / 8)) && found == plain, "bit {bit}");
+                let meaningless = deflate.contains(&(bit / 8)) || GZIP_HINTS.contains(&bit);
+                assert!(meaningless && found == plain, "bit {bit}");
                 taken += 1;
             }
         }
@@ -118,7 +122,8 @@ fn every_flipped_bit_of_a_frame_header_is_refused() {
             let mut damaged = payload.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             let refused = decode(algorithm, &damaged, plain.len()).is_err();
-            assert!(refused, "{algorithm} bit {bit}");
+            let hint = algorithm == Algorithm::QatDeflate && GZIP_HINTS.contains(&bit);
+            assert!(refused != hint, "{algorithm} bit {bit}");
         }
     }
 }
