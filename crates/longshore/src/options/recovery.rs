@@ -30,7 +30,7 @@ pub struct ClusterArgs {
     pub tablespace_map: Vec<Pair>,
 
     /// Put the tablespaces that --tablespace-map does not name into the directories they had.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub tablespaces_as_stored: bool,
 
     /// Make an existing data directory of this cluster the set's, writing only what differs.
@@ -51,7 +51,12 @@ pub struct ClusterArgs {
     pub target_lsn: Option<Lsn>,
 
     /// Recover until this transaction.
-    #[arg(long, value_name = "XID", group = "recovery-end")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "XID",
+        group = "recovery-end"
+    )]
     pub target_xid: Option<u64>,
 
     /// Recover until this point, made with pg_create_restore_point.
@@ -59,15 +64,15 @@ pub struct ClusterArgs {
     pub target_name: Option<String>,
 
     /// Recover only until the copy is consistent.
-    #[arg(long, group = "recovery-end")]
+    #[arg(long, hide_short_help = true, group = "recovery-end")]
     pub target_immediate: bool,
 
     /// Leave out the target itself: stop just before it.
-    #[arg(long, requires = "recovery-end")]
+    #[arg(long, hide_short_help = true, requires = "recovery-end")]
     pub target_exclusive: bool,
 
     /// Which history to follow: `latest`, `current` (the backup's own) or its number.
-    #[arg(long, value_name = "TIMELINE", value_parser = timeline)]
+    #[arg(long, hide_short_help = true, value_name = "TIMELINE", value_parser = timeline)]
     pub target_timeline: Option<TimelineChoice>,
 
     /// What the server does at the target: wait for you, open for writing, or shut down.
@@ -79,7 +84,7 @@ pub struct ClusterArgs {
     pub standby: bool,
 
     /// The command by which the server fetches log from an archive (restore_command), with %f and %p.
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, hide_short_help = true, value_name = "COMMAND")]
     pub restore_command: Option<String>,
 
     /// The directory of a `longshore wal` archive, from which the server fetches its log.
