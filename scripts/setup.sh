@@ -31,6 +31,7 @@ chromium:chromium
 /usr/lib/postgresql/*/bin/postgres:postgresql
 /usr/lib/postgresql/*/bin/pg_amcheck:postgresql
 systemd-analyze:systemd
+npm:npm
 "
 python_modules="dissect.util xpress9"
 
