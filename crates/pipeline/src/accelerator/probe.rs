@@ -136,12 +136,15 @@ fn ask(program: &Path, clock: &dyn Clock, patience: Duration) -> Result<Vec<Prob
 mod tests {
     use super::*;
     use longshore_io::HostClock;
-    use std::os::unix::fs::PermissionsExt;
 
+    /// Written by another process: a file that this one has open for writing, even in a child that another test
+    /// has just forked, cannot be executed.
     fn program(dir: &Path, script: &str) -> std::path::PathBuf {
         let path = dir.join("program");
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0.new\" && chmod 755 \"$0.new\" && mv \"$0.new\" \"$0\"";
+        let mut sh = std::process::Command::new("sh");
+        let done = sh.args(["-c", write]).arg(&path).arg(script).status();
+        assert!(done.unwrap().success());
         path
     }
 
