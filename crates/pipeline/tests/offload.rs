@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use longshore_codec::dispatch::Accelerator;
+use longshore_codec::dispatch::InService;
 use longshore_codec::scripted::{Act, Pace, Scripted};
 use longshore_codec::{Algorithm, Fault, State};
 use longshore_io::HostClock;
@@ -40,7 +40,7 @@ fn house_with(engines: Vec<Arc<Scripted>>) -> House {
     let mut house = house();
     house.accelerators = engines
         .into_iter()
-        .map(|engine| Accelerator::new(engine))
+        .map(|engine| InService::new(engine))
         .collect();
     house
 }

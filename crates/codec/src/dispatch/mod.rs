@@ -16,10 +16,10 @@
 //!
 //! Locks: the desk's, an accelerator's, a lane's. No two of these are held at a time.
 
-mod accelerator;
 mod check;
 mod desk;
 mod finisher;
+mod in_service;
 mod lane;
 #[cfg(test)]
 mod simulation;
@@ -39,10 +39,10 @@ use longshore_io::{Buffer, Clock};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{Algorithm, Fault, Job, Outcome, State, Task};
-pub use accelerator::Accelerator;
 pub use check::{Before, Verify};
 use desk::{Desk, Finished, Lent, Parcel};
 pub use finisher::{Finisher, Settled};
+pub use in_service::InService;
 pub use lane::EngineUse;
 use lane::Lane;
 
@@ -189,7 +189,7 @@ impl Work {
 impl<T: Send + 'static> Dispatcher<T> {
     /// Starts the threads of every accelerator that serves these terms; `None` when there is none.
     pub fn start(
-        accelerators: &[Arc<Accelerator>],
+        accelerators: &[Arc<InService>],
         terms: Terms,
         clock: Arc<dyn Clock>,
     ) -> Option<Dispatcher<T>> {
@@ -329,7 +329,7 @@ impl<T: Send + 'static> Drop for Dispatcher<T> {
 impl<T: Send + 'static> Inner<T> {
     /// Without threads; `None` when no accelerator serves these terms.
     fn new(
-        accelerators: &[Arc<Accelerator>],
+        accelerators: &[Arc<InService>],
         terms: Terms,
         clock: Arc<dyn Clock>,
     ) -> Option<Inner<T>> {

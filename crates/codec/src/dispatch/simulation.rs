@@ -15,7 +15,7 @@ use proptest::test_runner::TestRunner;
 
 use super::desk::Pulled;
 use super::lane::Lane;
-use super::{Accelerator, Admission, Admitted, Before, Inner, Kept, Mode, Terms, Verify};
+use super::{Admission, Admitted, Before, InService, Inner, Kept, Mode, Terms, Verify};
 use crate::{Algorithm, Caps, Engine, Fault, Health, Job, Level, Outcome, State, Task};
 
 const BLOCK: u64 = 1 << 20;
@@ -165,7 +165,7 @@ fn simulate(world: World, mode: Mode) -> Ran {
         calls_max: world.calls,
         batch_bytes: (world.batch * BLOCK) as usize..(2 * world.batch * BLOCK) as usize,
     });
-    let accelerator = Accelerator::new(Arc::new(shape));
+    let accelerator = InService::new(Arc::new(shape));
     // As the pipeline sizes its pools.
     let busy = accelerator.buffers_busy(mode, BLOCK as usize, world.cores) as u64;
     let own = 2 * world.cores as u64 + 3;

@@ -1,6 +1,6 @@
 //! Which accelerators a run may use, and what its report says of them.
 
-use longshore_codec::dispatch::Accelerator;
+use longshore_codec::dispatch::InService;
 use longshore_pipeline::{Configured, EngineShare, House, Offload, OffloadMode};
 
 use super::Context;
@@ -34,7 +34,7 @@ pub fn configured(enabled: i64, mode: i64) -> Option<OffloadMode> {
 pub fn house(context: &Context, offload: &Offload) -> House {
     let mut house = context.house();
     if offload.mode != OffloadMode::Software {
-        house.accelerators = Accelerator::all();
+        house.accelerators = InService::all();
     }
     house
 }
