@@ -67,7 +67,7 @@ pub struct Offload {
     pub mode: OffloadMode,
     pub objective: Objective,
     pub verify: Verify,
-    /// A call that takes longer is given up, unless calls are known to take long.
+    /// A call is given up before it takes longer.
     pub hang_bound: Duration,
 }
 

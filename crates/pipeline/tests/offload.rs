@@ -231,6 +231,11 @@ fn a_suspended_device_comes_back_after_its_self_test() {
 }
 
 #[test]
+fn a_hang_is_given_up_within_five_seconds_where_nobody_asks_for_another_bound() {
+    assert_eq!(Offload::default().hang_bound, Duration::from_secs(5));
+}
+
+#[test]
 fn a_device_whose_every_call_hangs_keeps_only_its_own_buffers() {
     for stripes in [1, 2] {
         let source = source(8 << 20);

@@ -223,10 +223,6 @@ impl Lane {
         patience.clamp(Duration::from_millis(2), Duration::from_millis(50))
     }
 
-    pub fn deadline(&self, bound: Duration) -> Duration {
-        self.slow_call().map_or(bound, |p99| bound.max(20 * p99))
-    }
-
     /// Sets what may be in flight. Jobs in hung calls count as held for ever. `core_us`: what one core takes for a
     /// buffer.
     pub fn set_limit(

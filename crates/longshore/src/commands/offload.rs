@@ -1,5 +1,7 @@
 //! Which accelerators a run may use, and what its report says of them.
 
+use std::time::Duration;
+
 use longshore_codec::dispatch::InService;
 use longshore_pipeline::{Configured, EngineShare, House, Offload, OffloadMode};
 
@@ -18,7 +20,9 @@ pub fn of(options: &Offloading, configured: Option<OffloadMode>) -> Offload {
             .unwrap_or(usual.mode),
         objective: options.objective.map_or(usual.objective, Into::into),
         verify: options.verify_engine.map_or(usual.verify, Into::into),
-        ..usual
+        hang_bound: options
+            .engine_timeout
+            .map_or(usual.hang_bound, |s| Duration::from_secs(s.into())),
     }
 }
 
