@@ -40,7 +40,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use longshore_codec::dispatch::Accelerator;
+use longshore_codec::dispatch::InService;
 use longshore_io::{Clock, Storage};
 
 pub use accelerator::{
@@ -74,7 +74,7 @@ pub struct House {
     /// Where the history goes; `None` keeps none.
     pub catalog: Option<PathBuf>,
     /// What may be asked to compress beside the CPUs; software serves where there is none.
-    pub accelerators: Vec<Arc<Accelerator>>,
+    pub accelerators: Vec<Arc<InService>>,
     /// Set from outside (Ctrl-C) to end the run early.
     pub cancel: Arc<AtomicBool>,
 }

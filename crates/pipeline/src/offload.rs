@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_codec::dispatch::{
-    Accelerator, Admission, Before, Dispatcher, EngineUse, Finish, Finisher, Mode, Offer, Terms,
+    Admission, Before, Dispatcher, EngineUse, Finish, Finisher, InService, Mode, Offer, Terms,
     Verify,
 };
 use longshore_codec::{Algorithm, Level, State, Task};
@@ -67,7 +67,7 @@ pub struct Offload {
     pub mode: OffloadMode,
     pub objective: Objective,
     pub verify: Verify,
-    /// A call that takes longer is given up, unless calls are known to take long.
+    /// A call is given up before it takes longer.
     pub hang_bound: Duration,
 }
 
@@ -98,7 +98,7 @@ impl Offload {
 pub struct Choice {
     pub mode: Mode,
     algorithm: Algorithm,
-    accelerators: Vec<Arc<Accelerator>>,
+    accelerators: Vec<Arc<InService>>,
     terms: Offload,
     pub notices: Vec<String>,
 }
@@ -120,7 +120,7 @@ impl Choice {
         house: &House,
         offload: &Offload,
         algorithm: Algorithm,
-        suits: impl Fn(&Accelerator) -> bool,
+        suits: impl Fn(&InService) -> bool,
     ) -> Choice {
         let mut choice = Choice {
             mode: Mode::Hardware,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use longshore_codec::dispatch::Accelerator;
+use longshore_codec::dispatch::InService;
 use longshore_codec::scripted::{Act, Pace, Scripted};
 use longshore_codec::{Algorithm, Fault, State};
 use longshore_io::HostClock;
@@ -40,7 +40,7 @@ fn house_with(engines: Vec<Arc<Scripted>>) -> House {
     let mut house = house();
     house.accelerators = engines
         .into_iter()
-        .map(|engine| Accelerator::new(engine))
+        .map(|engine| InService::new(engine))
         .collect();
     house
 }
@@ -228,6 +228,11 @@ fn a_suspended_device_comes_back_after_its_self_test() {
     assert_eq!(device.state, "ready");
     assert!(engine.calls() > 5, "it served again: {device:?}");
     assert!(device.blocks < 96 && device.blocks > 10, "{device:?}");
+}
+
+#[test]
+fn a_hang_is_given_up_within_five_seconds_where_nobody_asks_for_another_bound() {
+    assert_eq!(Offload::default().hang_bound, Duration::from_secs(5));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use longshore_balance::{Budget, Depth, Finished, Permit};
 use parking_lot::Mutex;
 
 use super::desk::{Generation, Pulled, Returned, Undone};
-use super::{Accelerator, Inner, MEASURED, Mode, Terms};
+use super::{InService, Inner, MEASURED, Mode, Terms};
 use crate::{Algorithm, Engine, Fault, Job, Outcome, State};
 
 /// Calls after which the depth is looked at again.
@@ -22,7 +22,7 @@ const STEPS: Range<u32> = 2..10;
 const NAP: Duration = Duration::from_millis(20);
 
 pub struct Lane {
-    accelerator: Arc<Accelerator>,
+    accelerator: Arc<InService>,
     pub budget: Budget,
     allowance_bytes: u64,
     buffer_bytes: u64,
@@ -91,7 +91,7 @@ pub struct EngineUse {
     pub alarms: Vec<String>,
 }
 
-impl Accelerator {
+impl InService {
     /// Whether it can do this algorithm at all and may be ready now or later.
     pub fn serves(&self, algorithm: Algorithm) -> bool {
         self.engine().caps().algorithm == algorithm
@@ -112,7 +112,7 @@ impl Accelerator {
 }
 
 impl Lane {
-    pub fn new(accelerator: Arc<Accelerator>, terms: &Terms) -> Lane {
+    pub fn new(accelerator: Arc<InService>, terms: &Terms) -> Lane {
         accelerator.known().standing.begin_run();
         let allowance = accelerator
             .buffers_busy(terms.mode, terms.buffer_bytes, terms.cpus)
@@ -221,10 +221,6 @@ impl Lane {
     pub fn patience(&self) -> Duration {
         let patience = self.slow_call().unwrap_or_default() / 4;
         patience.clamp(Duration::from_millis(2), Duration::from_millis(50))
-    }
-
-    pub fn deadline(&self, bound: Duration) -> Duration {
-        self.slow_call().map_or(bound, |p99| bound.max(20 * p99))
     }
 
     /// Sets what may be in flight. Jobs in hung calls count as held for ever. `core_us`: what one core takes for a

@@ -16,14 +16,16 @@
 //!
 //! Locks: the desk's, an accelerator's, a lane's. No two of these are held at a time.
 
-mod accelerator;
 mod check;
 mod desk;
 mod finisher;
+mod in_service;
 mod lane;
 #[cfg(test)]
 mod simulation;
 mod standing;
+#[cfg(test)]
+mod threads;
 
 mod sync {
     pub use std::sync::{Condvar, Mutex, MutexGuard};
@@ -39,10 +41,10 @@ use longshore_io::{Buffer, Clock};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{Algorithm, Fault, Job, Outcome, State, Task};
-pub use accelerator::Accelerator;
 pub use check::{Before, Verify};
 use desk::{Desk, Finished, Lent, Parcel};
 pub use finisher::{Finisher, Settled};
+pub use in_service::InService;
 pub use lane::EngineUse;
 use lane::Lane;
 
@@ -61,7 +63,7 @@ pub struct Terms {
     pub algorithm: Algorithm,
     pub mode: Mode,
     pub verify: Verify,
-    /// A call is given up when it took so long, or 20 times what the slowest of a hundred takes, if that is more.
+    /// A call is given up before it takes longer.
     pub hang_bound: Duration,
     /// Bytes of one buffer.
     pub buffer_bytes: usize,
@@ -77,6 +79,8 @@ pub struct Terms {
 const EPOCH_US: u64 = 100_000;
 /// What CPUs must add to a device's work to be worth their time.
 const WORTH: f64 = 0.03;
+/// From one [`Dispatcher::tick`] to the next, about.
+const LOOK: Duration = Duration::from_millis(100);
 /// A block may hold up the writer for so long at least.
 const HEDGE_LEAST: Duration = Duration::from_millis(100);
 /// A self-test may load libraries and start a device.
@@ -189,7 +193,7 @@ impl Work {
 impl<T: Send + 'static> Dispatcher<T> {
     /// Starts the threads of every accelerator that serves these terms; `None` when there is none.
     pub fn start(
-        accelerators: &[Arc<Accelerator>],
+        accelerators: &[Arc<InService>],
         terms: Terms,
         clock: Arc<dyn Clock>,
     ) -> Option<Dispatcher<T>> {
@@ -283,15 +287,7 @@ impl<T: Send + 'static> Dispatcher<T> {
     pub fn tick(&self, head: Option<u64>) {
         let inner = &self.inner;
         let now = inner.clock.now();
-        for lane in inner.desk.abandon(|lane, started_us, jobs| {
-            let elapsed = now.saturating_sub(Duration::from_micros(started_us));
-            let bound = match jobs {
-                0 => inner.terms.hang_bound.max(PROBE_BOUND),
-                _ => inner.lanes[lane].deadline(inner.terms.hang_bound),
-            };
-            elapsed > bound
-        }) {
-            inner.lanes[lane].hung(now);
+        for lane in inner.give_up(now) {
             // The hung call has taken its thread along.
             if inner.lanes[lane].state() != State::Off {
                 lane::spawn_puller(inner, lane);
@@ -329,7 +325,7 @@ impl<T: Send + 'static> Drop for Dispatcher<T> {
 impl<T: Send + 'static> Inner<T> {
     /// Without threads; `None` when no accelerator serves these terms.
     fn new(
-        accelerators: &[Arc<Accelerator>],
+        accelerators: &[Arc<InService>],
         terms: Terms,
         clock: Arc<dyn Clock>,
     ) -> Option<Inner<T>> {
@@ -448,6 +444,22 @@ impl<T: Send + 'static> Inner<T> {
             Mode::Hybrid => block_us.map_or(0, |us| lane.bytes_within(us)),
         });
         self.desk.end(steal_above.collect());
+    }
+
+    /// Gives up calls that would exceed their bound before the next look; says which lanes lost one, once for each.
+    fn give_up(&self, now: Duration) -> Vec<usize> {
+        let lanes = self.desk.abandon(|_, started_us, jobs| {
+            let elapsed = now.saturating_sub(Duration::from_micros(started_us));
+            let bound = match jobs {
+                0 => self.terms.hang_bound.max(PROBE_BOUND),
+                _ => self.terms.hang_bound,
+            };
+            elapsed + LOOK.min(bound / 2) > bound
+        });
+        for lane in &lanes {
+            self.lanes[*lane].hung(now);
+        }
+        lanes
     }
 
     /// A lane's budget follows what was measured and what was lost.

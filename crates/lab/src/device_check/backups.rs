@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use longshore_codec::dispatch::{Accelerator, Verify};
+use longshore_codec::dispatch::{InService, Verify};
 use longshore_codec::nvcomp::Options;
 use longshore_codec::{Caps, Engine, Health, Job, Outcome};
 use longshore_io::{OpenHow, Via};
@@ -70,7 +70,7 @@ impl Yard {
         devices: Vec<DeviceSpec>,
     ) -> Result<Taken> {
         let house = House {
-            accelerators: engine.into_iter().map(Accelerator::new).collect(),
+            accelerators: engine.into_iter().map(InService::new).collect(),
             ..self.house.clone()
         };
         let source = SourceSpec::Files(vec![source.to_owned()]);

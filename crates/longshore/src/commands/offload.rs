@@ -1,6 +1,8 @@
 //! Which accelerators a run may use, and what its report says of them.
 
-use longshore_codec::dispatch::Accelerator;
+use std::time::Duration;
+
+use longshore_codec::dispatch::InService;
 use longshore_pipeline::{Configured, EngineShare, House, Offload, OffloadMode};
 
 use super::Context;
@@ -18,7 +20,9 @@ pub fn of(options: &Offloading, configured: Option<OffloadMode>) -> Offload {
             .unwrap_or(usual.mode),
         objective: options.objective.map_or(usual.objective, Into::into),
         verify: options.verify_engine.map_or(usual.verify, Into::into),
-        ..usual
+        hang_bound: options
+            .engine_timeout
+            .map_or(usual.hang_bound, |s| Duration::from_secs(s.into())),
     }
 }
 
@@ -34,7 +38,7 @@ pub fn configured(enabled: i64, mode: i64) -> Option<OffloadMode> {
 pub fn house(context: &Context, offload: &Offload) -> House {
     let mut house = context.house();
     if offload.mode != OffloadMode::Software {
-        house.accelerators = Accelerator::all();
+        house.accelerators = InService::all();
     }
     house
 }

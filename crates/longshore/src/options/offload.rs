@@ -31,6 +31,14 @@ pub struct Offloading {
     /// through. `none` decodes nothing: a damaged compressed body is then only found by a verify or a restore.
     #[arg(long, hide_short_help = true, value_name = "HOW", value_enum)]
     pub verify_engine: Option<Checking>,
+
+    /// Seconds after which a call to an accelerator that has not returned is given up.
+    ///
+    /// Software does its blocks again, and the accelerator is suspended and tested again later. The default, 5, is
+    /// long against any call of a healthy device; raise it where the log says that calls did not return in time and
+    /// the device is well.
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub engine_timeout: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

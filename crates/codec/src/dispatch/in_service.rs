@@ -12,7 +12,7 @@ use crate::{Engine, State};
 /// Times expected service at which a device counts as another one.
 const DRIFT: f64 = 2.0;
 
-pub struct Accelerator {
+pub struct InService {
     engine: Arc<dyn Engine>,
     known: Mutex<Known>,
 }
@@ -25,25 +25,25 @@ pub(super) struct Known {
     pub drift: Drift,
 }
 
-impl Accelerator {
-    pub fn new(engine: Arc<dyn Engine>) -> Arc<Accelerator> {
+impl InService {
+    pub fn new(engine: Arc<dyn Engine>) -> Arc<InService> {
         let known = Known {
             standing: Standing::new(&engine.health()),
             estimate: Estimate::default(),
             service: Spread::default(),
             drift: Drift::new(DRIFT),
         };
-        Arc::new(Accelerator {
+        Arc::new(InService {
             engine,
             known: Mutex::new(known),
         })
     }
 
     /// Those of this host, found and tested at the first call.
-    pub fn all() -> Vec<Arc<Accelerator>> {
-        static ALL: LazyLock<Vec<Arc<Accelerator>>> = LazyLock::new(|| {
+    pub fn all() -> Vec<Arc<InService>> {
+        static ALL: LazyLock<Vec<Arc<InService>>> = LazyLock::new(|| {
             let engines = crate::accelerators();
-            engines.into_iter().map(Accelerator::new).collect()
+            engines.into_iter().map(InService::new).collect()
         });
         ALL.clone()
     }
