@@ -419,7 +419,8 @@ impl Member {
         index::decode_chunk(self.header.container, &framed).map_err(|e| self.damaged(offset, e))
     }
 
-    /// Calls `each` with a set's index chunks, first to last, and their offsets.
+    /// Calls `each` with a set's index chunks, first to last, and their offsets. Together they list as many blocks as
+    /// the trailer counts.
     pub fn chunks(
         &self,
         part: &Part,
@@ -439,10 +440,20 @@ impl Member {
             limit = at.0;
             at = self.chunk(at)?.previous;
         }
+        let mut blocks = 0;
         for place in places.into_iter().rev() {
-            each(place.0, self.chunk(place)?)?;
+            let chunk = self.chunk(place)?;
+            blocks += chunk.rows.len() as u64;
+            each(place.0, chunk)?;
         }
-        Ok(())
+        match blocks == seal.trailer.blocks_here {
+            true => Ok(()),
+            false => Err(Error::SetDamaged {
+                device: self.device.clone(),
+                position: seal.trailer.position,
+                what: "its index does not list all of its blocks".into(),
+            }),
+        }
     }
 }
 

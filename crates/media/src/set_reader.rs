@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use longshore_io::crc32c;
 use uuid::Uuid;
 
 use crate::Error;
@@ -373,6 +374,7 @@ impl MediaSet {
                         sequence: row.sequence,
                         offset: row.offset,
                         len: row.len,
+                        manifest_crc: crc32c(&row.manifest),
                     });
                 }
             }

@@ -49,6 +49,7 @@ pub(crate) struct Pick {
     pub sequence: u64,
     pub offset: u64,
     pub len: u32,
+    pub manifest_crc: u32,
 }
 
 #[derive(Debug)]
@@ -287,7 +288,10 @@ impl BlockStream {
                         .map_err(|e| bad(&self.window, offset, e))?;
                     let block = self.payload(offset, header, manifest, payload)?;
                     let end = pick.offset.checked_add(u64::from(pick.len));
-                    if block.header.sequence != pick.sequence || Some(self.window.offset()) != end {
+                    if block.header.sequence != pick.sequence
+                        || block.header.manifest_crc != pick.manifest_crc
+                        || Some(self.window.offset()) != end
+                    {
                         return Err(self.set_damaged("its index does not match its blocks"));
                     }
                     return Ok(Some(block));

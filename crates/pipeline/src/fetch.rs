@@ -100,7 +100,8 @@ impl Fetching {
             match done {
                 Some((fetched, plain, Ok(()))) => {
                     let header = &fetched.read.block.header;
-                    shared.deliver(fetched.items, &plain[..header.plain_len as usize])?;
+                    let plain = &plain[..header.plain_len as usize];
+                    shared.deliver(fetched.read.set(), fetched.items, plain)?;
                 }
                 Some((fetched, _, Err(what))) => {
                     shared.sink.damage(fetched.read.damaged(what))?;
@@ -160,12 +161,13 @@ impl Fetching {
 
 impl Shared<'_> {
     /// A block's plain bytes, checked, go to the sink.
-    pub fn deliver(&self, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
+    pub fn deliver(&self, set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
         let len = plain.len() as u64;
-        self.plain_bytes.fetch_add(len, Ordering::Relaxed);
+        let tally = &self.tallies[set];
+        tally.plain_bytes.fetch_add(len, Ordering::Relaxed);
         self.counters.plain_bytes.fetch_add(len, Ordering::Relaxed);
         let data = u64::from(len > 0);
         self.counters.blocks.fetch_add(data, Ordering::Relaxed);
-        self.sink.block(items, plain)
+        self.sink.block(set, items, plain)
     }
 }

@@ -70,11 +70,11 @@ impl Writer<'_> {
 }
 
 impl Sink for Writer<'_> {
-    fn wants(&self, items: &[Item]) -> bool {
+    fn wants(&self, _set: usize, items: &[Item]) -> bool {
         wants(items, |path| self.is_wanted(path))
     }
 
-    fn block(&self, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
+    fn block(&self, _set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
         let clock = &*self.house.clock;
         let at = clock.now();
         let mut rest = plain;
@@ -283,14 +283,13 @@ pub fn run(
     };
     let unloading = Unloading {
         house,
-        media: &media,
         sizes: &sizes,
         limits: &request.limits,
         choice: &choice,
         counters: &counters,
         observer,
     };
-    let unloaded = unload(&unloading, streams, &writer)?;
+    let unloaded = unload(&unloading, vec![streams], &writer)?;
     if let Some(i) = writer.found.iter().position(|f| !f.load(Ordering::Relaxed)) {
         return Err(Error::NotInSet {
             path: request.only[i].clone(),
@@ -308,9 +307,11 @@ pub fn run(
     let mut warnings = Vec::new();
     let mut history_failed = false;
     let blocks = counters.blocks.load(Ordering::Relaxed);
-    let engines = EngineShare::all("software", (blocks, unloaded.plain_bytes), &unloaded.used);
+    let plain_bytes = unloaded.sets.iter().map(|set| set.plain_bytes).sum();
+    let engines = EngineShare::all("software", (blocks, plain_bytes), &unloaded.used);
     warnings.extend(unloaded.used.iter().flat_map(|u| u.alarms.clone()));
-    let damaged = unloaded.trailer.as_ref().is_some_and(|t| t.damaged);
+    let trailers = || unloaded.sets.iter().filter_map(|set| set.trailer.as_ref());
+    let damaged = trailers().any(|t| t.damaged);
     if damaged {
         warnings.push("the backup set was made from files that changed meanwhile (3188)".into());
         warnings.extend(marks.iter().map(|mark| {
@@ -318,15 +319,15 @@ pub fn run(
             format!("{} {what} while it was backed up", mark.path.display())
         }));
     }
-    if let Some(trailer) = &unloaded.trailer {
+    if let Some(trailer) = trailers().next() {
         let recorded = history::record_restore(
             house,
             &media,
             &devices,
-            &unloaded.header,
+            &header,
             trailer,
             request,
-            (start_us, unloaded.plain_bytes),
+            (start_us, plain_bytes),
         );
         history_failed = recorded.is_err();
         warnings.extend(recorded.err());
@@ -339,7 +340,7 @@ pub fn run(
         database: header.database,
         position,
         target: request.target.display().to_string(),
-        plain_bytes: unloaded.plain_bytes,
+        plain_bytes,
         stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
         totals,
         rewritten_bytes,

@@ -1,7 +1,8 @@
-//! Reading a backup set: one reader per stripe, workers that decode, and a sink that takes the plain bytes.
+//! Reading backup sets: one reader per stripe, workers that decode, and a sink that takes the plain bytes.
 //!
 //! Restore and verify differ only in their [`Sink`]. Every block is checked twice: the payload's CRC-32C
 //! before decoding, the plain bytes' after. At the end, the trailers say whether all of it was there.
+//! Usually it is one set; the sets of a chain are read together, and a block says which one it is of by its number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use longshore_codec::dispatch::EngineUse;
 use longshore_codec::{Algorithm, Decompressor};
 use longshore_io::{Buffer, Gate, Pass, Pool, crc32c};
 use longshore_media::{
-    Block, BlockStream, Error as MediaError, Item, MediaSet, SetHeader, SetTrailer, manifest,
+    Block, BlockStream, Error as MediaError, Item, SetHeader, SetTrailer, manifest,
 };
 use parking_lot::Mutex;
 
@@ -25,11 +26,11 @@ use crate::{Error, House, Observer};
 
 /// Takes what comes out of a set. Called from many threads at once.
 pub trait Sink: Sync {
-    /// Whether the block is wanted; what is not wanted is not decoded.
-    fn wants(&self, items: &[Item]) -> bool;
+    /// Whether a block of the set with this index is wanted; what is not wanted is not decoded.
+    fn wants(&self, set: usize, items: &[Item]) -> bool;
 
-    /// The block's plain bytes, checked.
-    fn block(&self, items: Vec<Item>, plain: &[u8]) -> Result<(), Error>;
+    /// The plain bytes, checked, of a block of the set with this index.
+    fn block(&self, set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error>;
 
     /// Something is damaged: an error ends the run, `Ok` goes on with what can still be read.
     fn damage(&self, error: MediaError) -> Result<(), Error>;
@@ -37,13 +38,19 @@ pub trait Sink: Sync {
 
 /// What a finished unloading knows.
 pub struct Unloaded {
+    /// In the order in which they were given.
+    pub sets: Vec<UnloadedSet>,
+    pub samples: Vec<Sample>,
+    /// What accelerators did.
+    pub used: Vec<EngineUse>,
+}
+
+/// What is known of one set when it was read.
+pub struct UnloadedSet {
     pub header: SetHeader,
     /// The first family's; `None` when its stream was damaged and the sink went on.
     pub trailer: Option<SetTrailer>,
     pub plain_bytes: u64,
-    pub samples: Vec<Sample>,
-    /// What accelerators did.
-    pub used: Vec<EngineUse>,
 }
 
 /// A block that was read, with or without its payload.
@@ -51,6 +58,7 @@ pub struct Read<P = Buffer> {
     pub block: Block,
     payload: P,
     device: Arc<str>,
+    set: usize,
 }
 
 impl Read {
@@ -60,12 +68,18 @@ impl Read {
             block: self.block,
             payload: (),
             device: self.device,
+            set: self.set,
         };
         (self.payload, read)
     }
 }
 
 impl<P> Read<P> {
+    /// Index of the set it is of.
+    pub fn set(&self) -> usize {
+        self.set
+    }
+
     pub fn damaged(&self, what: String) -> MediaError {
         MediaError::BlockDamaged {
             device: self.device.to_string(),
@@ -88,6 +102,15 @@ pub struct Shared<'a> {
     pub plains: Pool,
     pub counters: &'a Counters,
     pub sink: &'a dyn Sink,
+    pub tallies: Vec<Tally>,
+}
+
+/// What adds up to the totals of one set.
+pub struct Tally {
+    header: SetHeader,
+    /// The first stripe's.
+    device: String,
+    families: usize,
     trailers: Mutex<Vec<SetTrailer>>,
     pub plain_bytes: AtomicU64,
     entries: AtomicU64,
@@ -95,10 +118,31 @@ pub struct Shared<'a> {
     skipped: AtomicU64,
 }
 
-/// One set to be read, and what with.
+impl Tally {
+    fn of(streams: &[BlockStream]) -> Result<Tally, Error> {
+        let header = streams[0].header().clone();
+        if let Some(odd) = streams.iter().find(|s| s.header().set != header.set) {
+            return Err(Error::Media(MediaError::SetDamaged {
+                device: odd.device().to_owned(),
+                position: header.position,
+                what: "its stripes hold different sets at this position".into(),
+            }));
+        }
+        Ok(Tally {
+            header,
+            device: streams[0].device().to_owned(),
+            families: streams.len(),
+            trailers: Mutex::default(),
+            plain_bytes: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            skipped: AtomicU64::new(u64::from(streams.iter().any(BlockStream::is_picked))),
+        })
+    }
+}
+
+/// Sets to be read, and what with.
 pub struct Unloading<'a> {
     pub house: &'a House,
-    pub media: &'a MediaSet,
     pub sizes: &'a Sizes,
     pub limits: &'a Limits,
     /// Accelerators that may help.
@@ -107,31 +151,26 @@ pub struct Unloading<'a> {
     pub observer: &'a dyn Observer,
 }
 
-/// Reads the set that `streams` stand at, over all families, into `sink`.
+/// Reads the sets that `sets` stand at, each over all of its families, into `sink`. All are read at once. One at
+/// least; accelerators help with those of the last one's algorithm.
 pub fn unload(
     what: &Unloading,
-    streams: Vec<BlockStream>,
+    sets: Vec<Vec<BlockStream>>,
     sink: &dyn Sink,
 ) -> Result<Unloaded, Error> {
     let Unloading {
         house,
-        media,
         sizes,
         limits,
         choice,
         counters,
         observer,
     } = *what;
-    let header = streams[0].header().clone();
-    for (i, stream) in streams.iter().enumerate() {
-        if stream.header().set != header.set {
-            return Err(Error::Media(MediaError::SetDamaged {
-                device: media.device(i).to_owned(),
-                position: header.position,
-                what: "its stripes hold different sets at this position".into(),
-            }));
-        }
-    }
+    let tallies = sets
+        .iter()
+        .map(|streams| Tally::of(streams))
+        .collect::<Result<Vec<_>, _>>()?;
+    let algorithm = tallies.last().map(|tally| tally.header.algorithm);
     let pool = |count: usize, bytes: usize| {
         Pool::new(count, bytes).map_err(|source| Error::Memory {
             bytes: (count as u64).saturating_mul(bytes as u64),
@@ -148,7 +187,7 @@ pub fn unload(
             Gate::new(house.clock.clone(), sizes.cpus, sizes.cpu_ceiling),
             limits.throttle(&house.clock, sizes.buffer_bytes),
         ),
-        algorithm: header.algorithm,
+        algorithm: algorithm.unwrap_or(Algorithm::None),
         fetching: fetching.map(Fetching::new),
         limited: sizes.cpu_ceiling.is_some(),
         read_ahead: sizes.read_ahead,
@@ -156,12 +195,8 @@ pub fn unload(
         plains,
         counters,
         sink,
-        trailers: Mutex::new(Vec::new()),
-        plain_bytes: AtomicU64::new(0),
-        entries: AtomicU64::new(0),
-        skipped: AtomicU64::new(u64::from(streams.iter().any(BlockStream::is_picked))),
+        tallies,
     };
-    let families = streams.len();
     let sampler = Sampler::new();
     let samples = std::thread::scope(|scope| {
         let samples = scope.spawn(|| {
@@ -192,12 +227,14 @@ pub fn unload(
             .collect();
         // Only workers hold receivers: when they are gone, readers notice.
         drop(receive);
+        let streams = sets.into_iter().enumerate();
         let readers: Vec<_> = streams
-            .into_iter()
-            .map(|stream| {
+            .flat_map(|(set, streams)| streams.into_iter().map(move |stream| (set, stream)))
+            .map(|(set, stream)| {
                 let send = send.clone();
                 let shared = &shared;
-                scope.spawn(move || shared.crew.work("reader", || shared.read_all(stream, send)))
+                let read = move || shared.read_all(set, stream, send);
+                scope.spawn(move || shared.crew.work("reader", read))
             })
             .collect();
         drop(send);
@@ -218,21 +255,29 @@ pub fn unload(
     });
     shared.crew.verdict()?;
     house.check_cancel()?;
-    shared.check_totals(media.device(0), &header, families)?;
-    let trailer = shared.trailers.lock().first().cloned();
-    let plain_bytes = shared.plain_bytes.into_inner();
+    for tally in &shared.tallies {
+        shared.check_totals(tally)?;
+    }
     let used = shared.fetching.as_ref().map(Fetching::uses);
+    let set = |tally: Tally| UnloadedSet {
+        header: tally.header,
+        trailer: tally.trailers.into_inner().into_iter().next(),
+        plain_bytes: tally.plain_bytes.into_inner(),
+    };
     Ok(Unloaded {
-        header,
-        trailer,
-        plain_bytes,
+        sets: shared.tallies.into_iter().map(set).collect(),
         samples,
         used: used.unwrap_or_default(),
     })
 }
 
 impl Shared<'_> {
-    fn read_all(&self, mut stream: BlockStream, send: Sender<Read>) -> Result<(), Error> {
+    fn read_all(
+        &self,
+        set: usize,
+        mut stream: BlockStream,
+        send: Sender<Read>,
+    ) -> Result<(), Error> {
         stream.read_ahead(self.read_ahead)?;
         let clock = &*self.house.clock;
         let device: Arc<str> = stream.device().into();
@@ -258,13 +303,15 @@ impl Shared<'_> {
                         block,
                         payload,
                         device: device.clone(),
+                        set,
                     };
                     if send.send(read).is_err() {
                         return Ok(());
                     }
                 }
                 Ok(None) => {
-                    self.trailers.lock().extend(stream.trailer().cloned());
+                    let trailers = &self.tallies[set].trailers;
+                    trailers.lock().extend(stream.trailer().cloned());
                     return Ok(());
                 }
                 // Behind a damaged record nothing of this stripe can be found.
@@ -313,7 +360,9 @@ impl Shared<'_> {
             let at = lap(clock, at, &self.counters.cpu_wait_us);
             let looked = self.look(&read);
             let (read, looked) = match (&self.fetching, looked) {
-                (Some(fetching), Ok(Some(items))) => {
+                (Some(fetching), Ok(Some(items)))
+                    if read.block.header.algorithm == self.algorithm =>
+                {
                     let at = lap(clock, at, &self.counters.compute_us);
                     let offered = (read, items, plain);
                     let Some(back) = fetching.offer(self, offered, &mut turn) else {
@@ -337,6 +386,7 @@ impl Shared<'_> {
             });
             let ended = lap(clock, at, &self.counters.compute_us);
             let plain_len = read.block.header.plain_len as usize;
+            let set = read.set;
             drop(read);
             match decoded {
                 Ok(None) => {}
@@ -346,7 +396,7 @@ impl Shared<'_> {
                     }
                     // Writing waits for devices: somebody else may compute.
                     turn = None;
-                    self.deliver(items, &plain[..plain_len])?;
+                    self.deliver(set, items, &plain[..plain_len])?;
                 }
                 Err(e) => self.sink.damage(e)?,
             }
@@ -366,10 +416,11 @@ impl Shared<'_> {
             .iter()
             .filter(|i| matches!(i, Item::Entry(e) if e.first))
             .count() as u64;
-        self.entries.fetch_add(named, Ordering::Relaxed);
+        let tally = &self.tallies[read.set];
+        tally.entries.fetch_add(named, Ordering::Relaxed);
         self.counters.entries.fetch_add(named, Ordering::Relaxed);
-        if !self.sink.wants(&items) {
-            self.skipped.fetch_add(1, Ordering::Relaxed);
+        if !self.sink.wants(read.set, &items) {
+            tally.skipped.fetch_add(1, Ordering::Relaxed);
             return Ok(None);
         }
         let payload = &read.payload[..header.stored_len as usize];
@@ -411,16 +462,16 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// What only all stripes together show.
-    fn check_totals(&self, device: &str, header: &SetHeader, families: usize) -> Result<(), Error> {
-        let trailers = self.trailers.lock();
-        if trailers.len() < families {
+    /// What only all stripes of a set together show.
+    fn check_totals(&self, tally: &Tally) -> Result<(), Error> {
+        let trailers = tally.trailers.lock();
+        if trailers.len() < tally.families {
             // The sink heard why.
             return Ok(());
         }
         let damaged = |what: &str| MediaError::SetDamaged {
-            device: device.to_owned(),
-            position: header.position,
+            device: tally.device.clone(),
+            position: tally.header.position,
             what: what.to_owned(),
         };
         let blocks: u64 = trailers.iter().map(|t| t.blocks_here).sum();
@@ -440,9 +491,9 @@ impl Shared<'_> {
                 .damage(damaged("its trailers contradict each other"))?;
         } else if blocks != first.blocks_total {
             self.sink.damage(damaged("blocks are missing"))?;
-        } else if self.skipped.load(Ordering::Relaxed) == 0
-            && (self.plain_bytes.load(Ordering::Relaxed) != first.plain_bytes_total
-                || self.entries.load(Ordering::Relaxed) != first.entries_total)
+        } else if tally.skipped.load(Ordering::Relaxed) == 0
+            && (tally.plain_bytes.load(Ordering::Relaxed) != first.plain_bytes_total
+                || tally.entries.load(Ordering::Relaxed) != first.entries_total)
         {
             self.sink.damage(damaged(
                 "its content does not add up to what its trailer says",

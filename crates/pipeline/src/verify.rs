@@ -32,10 +32,10 @@ impl Inspector {
 }
 
 impl Sink for Inspector {
-    fn wants(&self, _items: &[Item]) -> bool {
+    fn wants(&self, _set: usize, _items: &[Item]) -> bool {
         true
     }
-    fn block(&self, _items: Vec<Item>, _plain: &[u8]) -> Result<(), Error> {
+    fn block(&self, _set: usize, _items: Vec<Item>, _plain: &[u8]) -> Result<(), Error> {
         Ok(())
     }
     fn damage(&self, error: MediaError) -> Result<(), Error> {
@@ -136,28 +136,24 @@ pub fn run(
         let choice = Choice::of(house, &Offload::default(), header.algorithm);
         let unloading = Unloading {
             house,
-            media: &media,
             sizes: &sizes,
             limits: &request.limits,
             choice: &choice,
             counters: &counters,
             observer,
         };
-        let unloaded = unload(&unloading, streams, &inspector)?;
+        let unloaded = unload(&unloading, vec![streams], &inspector)?;
         samples.extend(unloaded.samples);
-        let valid = inspector.findings.lock().len() == before && unloaded.trailer.is_some();
-        sets.push(VerifiedSet {
-            set: header.set,
-            database: header.database,
+        let undamaged = inspector.findings.lock().len() == before;
+        sets.extend(unloaded.sets.into_iter().map(|set| VerifiedSet {
+            set: set.header.set,
+            database: set.header.database,
             position,
-            valid,
-            plain_bytes: unloaded.plain_bytes,
-            stored_bytes: unloaded
-                .trailer
-                .as_ref()
-                .map_or(0, |t| t.stored_bytes_total),
-            made_damaged: unloaded.trailer.is_some_and(|t| t.damaged),
-        });
+            valid: undamaged && set.trailer.is_some(),
+            plain_bytes: set.plain_bytes,
+            stored_bytes: set.trailer.as_ref().map_or(0, |t| t.stored_bytes_total),
+            made_damaged: set.trailer.is_some_and(|t| t.damaged),
+        }));
     }
     let findings = inspector.findings.into_inner();
     let Some((plan, sizes)) = shown else {
