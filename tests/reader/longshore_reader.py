@@ -7,14 +7,16 @@ fine) and meant as a second opinion: it checks every byte that the page says can
 
     longshore_reader.py list STRIPE...
     longshore_reader.py verify [--position N] STRIPE...
-    longshore_reader.py restore [--position N] --to DIRECTORY STRIPE...
+    longshore_reader.py restore [--position N] [--parent TREE] --to DIRECTORY STRIPE...
 
 The stripes may be named in any order. Exit status: 0 all is well, 1 damage (named on standard error),
-2 usage. `restore` wants a directory that does not exist or is empty.
+2 usage. `restore` wants a directory that does not exist or is empty. A differential set is restored with `--parent`,
+the directory that its parent was restored to before.
 """
 
 import argparse
 import os
+import stat
 import struct
 import subprocess
 import sys
@@ -36,6 +38,7 @@ CHUNK_RAW_MAX = 327_708
 INDEX_PARTS_MAX = 24
 TRAILER_LEN = 192
 BLOCK_FIXED_LEN = 72
+DIFFERENTIAL = 1 << 1
 
 MEDIA, SET, MANIFEST, BLOCK, INDEX, TRAILER = 1, 2, 3, 4, 5, 6
 KINDS = {MEDIA: "Media", SET: "Set", MANIFEST: "Manifest", BLOCK: "Block", INDEX: "Index", TRAILER: "Trailer"}
@@ -424,8 +427,8 @@ class Fields:
         need(compatible or self.at == len(self.data), "bytes behind the last field")
 
 
-def features(incompatible):
-    need(incompatible == 0, f"needs a newer reader: incompatible feature bits {incompatible:#x}")
+def features(incompatible, known=0):
+    need(incompatible & ~known == 0, f"needs a newer reader: incompatible feature bits {incompatible:#x}")
 
 
 @dataclass
@@ -465,6 +468,7 @@ class SetHeader:
     buffer_bytes: int
     database: str
     name: str
+    parent: uuid.UUID | None
 
     @staticmethod
     def parse(body):
@@ -473,8 +477,8 @@ class SetHeader:
         source_kind, backup_type, algorithm = f.u(1), f.u(1), f.u(1)
         f.zeros(1)
         _level, _zone, buffer_bytes, _page, flags = f.i(2), f.i(2), f.u(4), f.u(4), f.u(4)
-        compatible = f.u(8)
-        features(f.u(8))
+        compatible, incompatible = f.u(8), f.u(8)
+        features(incompatible, DIFFERENTIAL)
         _expires = f.i(8)
         parent, _system, _timeline = f.uuid(), f.u(8), f.u(4)
         f.zeros(4)
@@ -482,9 +486,12 @@ class SetHeader:
         database, name, _description = f.text(512), f.text(512), f.text(1024)
         _machine, _user, _origin = f.text(256), f.text(256), f.text(4096)
         f.end(compatible)
-        need(backup_type == 1 and parent.int == 0 and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
+        need(backup_type in (1, 2) and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
+        differential = backup_type == 2
+        need(differential == (parent.int != 0) == (incompatible == DIFFERENTIAL), "a parent without a differential set, or the reverse")
         need(1 <= position <= SETS_MAX and 1 <= buffer_bytes <= PLAIN_MAX, "a field is out of range")
-        return SetHeader(bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name)
+        parent = parent if differential else None
+        return SetHeader(bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name, parent)
 
 
 @dataclass
@@ -570,6 +577,7 @@ class Entry:
     path: bytes
     kind: int
     first: bool
+    based: bool
     mode: int
     uid: int
     gid: int
@@ -603,12 +611,13 @@ def parse_manifest(data, plain_len):
             path = bytes(f.take(f.u(2)))
             target = bytes(f.take(f.u(2)))
             check_path(path)
-            need(flags <= 1 and mode <= 0o7777 and size < 1 << 63 and 1 <= kind <= 4, "an entry is out of range")
+            need(flags <= 3 and mode <= 0o7777 and size < 1 << 63 and 1 <= kind <= 4, "an entry is out of range")
             need((kind >= SYMLINK) == bool(target) and len(target) <= PATH_MAX, "a link without target, or the reverse")
             need(b"\0" not in target, "a link target with a NUL")
             if kind == HARDLINK:
                 check_path(target)
-            entries.append(Entry(path, kind, bool(flags), mode, uid, gid, mtime, size, target))
+            need(kind == FILE or flags < 2, "based, and no file")
+            entries.append(Entry(path, kind, bool(flags & 1), bool(flags & 2), mode, uid, gid, mtime, size, target))
         elif tag == 2:
             offset, length = f.u(8), f.u(4)
             need(entries and entries[-1].kind == FILE, "an extent without a file")
@@ -949,6 +958,7 @@ def read_set(row, target, note):
                     sequences.add(block.sequence)
                     plain_total += block.plain_len
                     for entry in entries:
+                        need(row.header().parent or not entry.based, "a based entry in a set without parent")
                         remember(known, entry)
                         if entry.first:
                             entries_total += 1
@@ -984,7 +994,7 @@ def remember(known, entry):
         known[entry.path] = Entry(**{**vars(entry), "extents": list(entry.extents)})
         return
     need(not (old.first and entry.first), f"{entry.path!r} is named as the first twice")
-    same = ("kind", "mode", "uid", "gid", "mtime_ns", "len", "target")
+    same = ("kind", "based", "mode", "uid", "gid", "mtime_ns", "len", "target")
     need(all(getattr(old, a) == getattr(entry, a) for a in same), f"{entry.path!r} is named with different fields")
     old.first |= entry.first
     old.extents += entry.extents
@@ -1006,7 +1016,9 @@ class Nothing:
 class Tree:
     """Writes below one directory and never through a symbolic link."""
 
-    def __init__(self, root):
+    def __init__(self, root, parent):
+        """`parent`: the directory that a differential set's parent was restored to."""
+        self.base = parent and os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
         os.makedirs(root, exist_ok=True)
         if os.listdir(root):
             raise SystemExit(f"{root} is not empty")
@@ -1049,11 +1061,23 @@ class Tree:
         out = os.open(name, how, 0o600, dir_fd=fd)
         os.close(fd)
         if how & os.O_CREAT:
+            if entry.based:
+                self.copy(entry, out)
             os.ftruncate(out, entry.len)
             self.files[entry.path] = entry
         for offset, length, place in entry.extents:
             os.pwrite(out, plain[place : place + length], offset)
         os.close(out)
+
+    def copy(self, entry, out):
+        """What no extent covers is as in the parent, as far as its file is long."""
+        fd = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self.base)
+        need(stat.S_ISREG(os.fstat(fd).st_mode), f"{entry.path!r} is no file in the parent")
+        at = 0
+        while at < entry.len and (data := os.pread(fd, min(1 << 20, entry.len - at), at)):
+            os.pwrite(out, data, at)
+            at += len(data)
+        os.close(fd)
 
     def mark(self, path, kind):
         print(f"marked: {shown(path)}: {MARKS[kind]}")
@@ -1166,7 +1190,7 @@ def run_verify(stripes, position, note):
             print(f"set {row.position}: {'valid' if note.count == before else 'damaged'}")
 
 
-def run_restore(stripes, position, root, note):
+def run_restore(stripes, position, root, parent, note):
     rows = rows_of(stripes)
     wanted = [row for row in rows if row.position == (position or len(rows))]
     if not wanted:
@@ -1175,7 +1199,10 @@ def run_restore(stripes, position, root, note):
     report_rows(wanted, note)
     if note.count:
         return
-    tree = Tree(root)
+    if (wanted[0].header().parent is None) != (parent is None):
+        note("a differential set needs --parent, others do not")
+        return
+    tree = Tree(root, parent)
     read_set(wanted[0], tree, note)
     tree.finish()
     if note.count:
@@ -1188,6 +1215,7 @@ def main():
     parser.add_argument("stripes", nargs="+")
     parser.add_argument("--position", type=int, default=0, help="backup set (default: last; verify: all)")
     parser.add_argument("--to", help="directory to restore to")
+    parser.add_argument("--parent", help="directory that the parent of a differential set was restored to")
     options = parser.parse_args()
     if (options.command == "restore") != (options.to is not None):
         parser.error("restore needs --to, the other commands do not")
@@ -1199,7 +1227,7 @@ def main():
         elif options.command == "verify":
             run_verify(stripes, options.position, note)
         else:
-            run_restore(stripes, options.position, options.to, note)
+            run_restore(stripes, options.position, options.to, options.parent, note)
     except Damage as damage:
         note(str(damage))
     sys.exit(1 if note.count else 0)

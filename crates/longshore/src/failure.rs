@@ -134,10 +134,11 @@ impl From<Error> for Failure {
             | Error::Changed { .. }
             | Error::PathTooLong { .. }
             | Error::LogMissing { .. } => Exit::Source,
-            Error::LogUnproved => Exit::Usage,
+            Error::LogUnproved | Error::NotDifferential => Exit::Usage,
             Error::Archive(_)
             | Error::Media(_)
             | Error::SourceKind { .. }
+            | Error::NoBase { .. }
             | Error::Differential { .. } => Exit::Media,
             Error::Codec(_)
             | Error::OutOfRange { .. }
@@ -186,6 +187,7 @@ impl From<longshore_repository::Error> for Failure {
             Error::Name { .. } => Exit::Usage,
             Error::Unreachable { .. }
             | Error::Io { .. }
+            | Error::NoBase { .. }
             | Error::Nothing { .. }
             | Error::NoSuchLabel { .. }
             | Error::NotWhole { .. }

@@ -65,6 +65,8 @@ pub struct Control {
     /// On a standby: how far replay must come before the files are consistent; 0 elsewhere.
     pub min_recovery_point: Lsn,
     pub min_recovery_timeline: Option<Timeline>,
+    /// Whether changes of hint bits are logged even without checksums.
+    pub wal_log_hints: bool,
     /// 0: pages carry no checksums.
     pub data_checksum_version: u32,
     /// Bytes of a page.
@@ -105,6 +107,12 @@ impl ControlError {
 }
 
 impl Control {
+    /// Whether a page whose hint bits alone change gets a new place in the log. Without this a page can change while
+    /// its place stays.
+    pub fn logs_hints(&self) -> bool {
+        self.data_checksum_version != 0 || self.wal_log_hints
+    }
+
     /// Reads the bytes of the file. Nothing is believed before the checksum fits.
     pub fn parse(bytes: &[u8]) -> Result<Control, ControlError> {
         if bytes.len() != CONTROL_FILE_LEN {
@@ -158,6 +166,7 @@ impl Control {
             timeline: Timeline::new(u32_at(48)).ok_or_else(|| wrong("the timeline", 0))?,
             min_recovery_point: Lsn(u64_at(136)),
             min_recovery_timeline: Timeline::new(u32_at(144)),
+            wal_log_hints: bytes[176] != 0,
             data_checksum_version: u32_at(252),
             page_bytes,
             segment_pages,

@@ -47,6 +47,10 @@ const SEEDS: [u32; LANES] = [
 /// Where in the page's words the checksum is: the lower half of the third.
 const CHECKSUM_WORD: usize = 2;
 
+/// PD_VALID_FLAG_BITS.
+const FLAGS_KNOWN: u16 = 7;
+const SPECIAL_ALIGN: u16 = 8;
+
 /// A page of 1 to 32 KiB, a power of two.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a>(&'a [u8]);
@@ -74,6 +78,17 @@ impl<'a> Page<'a> {
     /// A page that was given out and never written. It should be zeros all over.
     pub fn is_new(self) -> bool {
         self.u16_at(14) == 0
+    }
+
+    /// Whether its header can be that of a page that a server wrote: what damages a page's head also damages what
+    /// the page says of its place in the log.
+    pub fn is_plausible(self) -> bool {
+        let (lower, upper, special) = (self.u16_at(12), self.u16_at(14), self.u16_at(16));
+        self.u16_at(10) & !FLAGS_KNOWN == 0
+            && lower <= upper
+            && upper <= special
+            && usize::from(special) <= self.0.len()
+            && special.is_multiple_of(SPECIAL_ALIGN)
     }
 
     pub fn is_zero(self) -> bool {
@@ -203,6 +218,20 @@ mod tests {
             bytes[at] ^= 0x10;
             assert!(!Page::new(&bytes).unwrap().is_intact(7), "byte {at}");
             bytes[at] ^= 0x10;
+        }
+    }
+
+    #[test]
+    fn a_head_that_no_server_writes_is_not_plausible() {
+        let mut bytes = vec![0; 8192];
+        for (at, value) in [(12, 24u16), (14, 8000), (16, 8192)] {
+            bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        assert!(Page::new(&bytes).unwrap().is_plausible());
+        for (at, value) in [(10, 8u16), (12, 8001), (14, 8193), (16, 8191), (16, 8200)] {
+            let mut odd = bytes.clone();
+            odd[at..at + 2].copy_from_slice(&value.to_le_bytes());
+            assert!(!Page::new(&odd).unwrap().is_plausible(), "{value} at {at}");
         }
     }
 

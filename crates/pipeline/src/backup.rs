@@ -10,11 +10,12 @@ use longshore_media::device::DeviceClass;
 use longshore_media::{
     BackupDevice, BackupType, LogEnd, LogStart, SetHeader, SetPlan, SetWriter, Totals,
 };
-use longshore_source::{Change, Description, SourceOptions};
+use longshore_source::{Change, Description, SourceOptions, SourceSpec};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::archived::wait_for_log;
+use crate::base;
 use crate::crew::Crew;
 use crate::handoff::Handoff;
 use crate::history::{self, Finished};
@@ -22,7 +23,9 @@ use crate::load::{Moved, Shared, mark_kind, move_bytes};
 use crate::measure::{Counters, Work, process_cpu};
 use crate::offload::{Choice, Offloading};
 use crate::plan::{Plan, Sizes};
-use crate::report::{BackupReport, CHANGED_MAX, ChangedFile, FileTotals, Run, mark_text};
+use crate::report::{
+    BackupReport, CHANGED_MAX, ChangedFile, DifferentialReport, FileTotals, Run, mark_text,
+};
 use crate::request::BackupRequest;
 use crate::share::EngineShare;
 use crate::{Error, House, Observer};
@@ -40,13 +43,22 @@ pub fn run(
         .iter()
         .map(|d| d.open(&house.storage))
         .collect();
-    let options = SourceOptions {
+    let mut options = SourceOptions {
         database: request.database.clone(),
         volume_map: request.volume_map.clone(),
         wal_growth_limit_bytes: request.wal_growth_limit_bytes,
         postgres: (*request.postgres).clone(),
         ..SourceOptions::default()
     };
+    let mut parent = None;
+    if let Some(wanted) = &request.base {
+        if !matches!(request.source, SourceSpec::Postgres(_)) {
+            return Err(Error::NotDifferential);
+        }
+        let found = base::find(house, wanted, request.database.as_deref())?;
+        parent = Some(found.header.set);
+        options.postgres.base = Some(Arc::new(found.base));
+    }
     let source = longshore_source::open(house.storage.clone(), &request.source, &options)?;
     let about = source.description().clone();
     let streams = devices
@@ -67,7 +79,7 @@ pub fn run(
     plan.memory_bytes += choice.memory_bytes(&sizes);
     plan.notices.extend(choice.notices.iter().cloned());
     let start_us = house.now_us();
-    let set_plan = set_plan(request, &about, &sizes, start_us);
+    let set_plan = set_plan(request, &about, &sizes, (start_us, parent));
     observer.planned(&plan);
     let clock = house.clock.clone();
     let started = clock.now();
@@ -124,6 +136,7 @@ pub fn run(
     let Moved {
         families,
         totals,
+        based_files,
         summary,
         samples,
     } = moved?;
@@ -172,6 +185,13 @@ pub fn run(
             entries: totals.entries,
             files: totals.files,
         },
+        differential: parent.map(|parent| DifferentialReport {
+            parent,
+            method: about.differing.unwrap_or_default(),
+            based_files,
+            read_bytes: shared.counters.scanned_bytes.load(Ordering::Relaxed),
+            changed_bytes: shared.counters.changed_bytes.load(Ordering::Relaxed),
+        }),
         damaged: totals.damaged,
         changed: marks.iter().take(CHANGED_MAX).map(changed_file).collect(),
         run: Run {
@@ -243,19 +263,27 @@ fn plan(
     }
 }
 
-fn set_plan(request: &BackupRequest, about: &Description, sizes: &Sizes, start_us: i64) -> SetPlan {
+fn set_plan(
+    request: &BackupRequest,
+    about: &Description,
+    sizes: &Sizes,
+    (start_us, parent): (i64, Option<Uuid>),
+) -> SetPlan {
     let header = SetHeader {
         set: Uuid::new_v4(),
         position: 0,
         start_us,
         source_kind: about.kind as u8,
-        backup_type: BackupType::Database,
+        backup_type: match parent {
+            Some(_) => BackupType::Differential,
+            None => BackupType::Database,
+        },
         algorithm: request.algorithm,
         level: request.level,
         buffer_bytes: sizes.buffer_bytes as u32,
         page_bytes: about.page_bytes,
         copy_only: request.copy_only,
-        parent: None,
+        parent,
         log: about.log.map_or(LogStart::default(), |start| LogStart {
             system: start.system,
             timeline: start.timeline.number(),

@@ -33,6 +33,13 @@ pub enum Error {
     #[error(transparent)]
     Cluster(#[from] crate::ClusterError),
 
+    #[error("none of the media's backup sets can be the base of a differential one: {reasons}")]
+    NoBase { reasons: String },
+
+    /// Of other sources every backup is whole.
+    #[error("only backups of PostgreSQL clusters can be differential")]
+    NotDifferential,
+
     #[error("the value {value} is not within range for the {name} parameter")]
     OutOfRange { name: &'static str, value: u64 },
 
@@ -103,11 +110,15 @@ impl Error {
             Error::BadMove { .. } => Some(3156),
             Error::SourceKind { .. } => Some(3169),
             Error::Differential { .. } => Some(3136),
+            Error::NoBase { .. } | Error::Source(longshore_source::Error::Base { .. }) => {
+                Some(3035)
+            }
             Error::Source(_)
             | Error::Cluster(_)
             | Error::Archive(_)
             | Error::LogMissing { .. }
             | Error::LogUnproved
+            | Error::NotDifferential
             | Error::Codec(_)
             | Error::Memory { .. }
             | Error::Changed { .. }
@@ -129,6 +140,10 @@ impl Error {
                 "does archive_command succeed? After a standby's backup run pg_switch_wal() on the primary; or use --with-wal"
             }
             Error::LogUnproved => "use --with-wal, or name the archive with --wal-archive",
+            Error::NoBase { .. } => {
+                "make a full backup, on which later ones can build; --or-full does so by itself"
+            }
+            Error::NotDifferential => "leave out --differential and --incremental",
             Error::OutOfRange {
                 name: "MAXTRANSFERSIZE",
                 ..

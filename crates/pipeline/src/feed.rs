@@ -4,12 +4,18 @@
 //! share a block whole. Each volume is walked on its own, and the next job comes from the volume with
 //! the fewest jobs under way, so that every volume's reader has work.
 //!
+//! Of a based file nobody knows before it was read what has to be stored. It is named in the next job, without extents,
+//! and then handed out in pieces to be looked through ([`Scan`]); what a worker finds there it gathers into blocks of its
+//! own ([`crate::gather`]).
+//!
 //! Invariants
-//! - Jobs are numbered without gaps from 0, in the order they are handed out.
+//! - Jobs are numbered without gaps from 0, in the order they are handed out; gathered blocks when they are full.
+//! - A based file is looked through only after the job that names it was handed out.
+//! - Files that wait to be looked through are those of one job: more are not asked for before.
 //! - A job's pieces fill its plain bytes from the front, in the order of its manifest's extents.
 //! - Every file's content is settled exactly once, after its last piece was read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +28,7 @@ use longshore_source::{self as source, Change, Content, Source};
 use crate::Error;
 
 /// Room a manifest must have left for one more entry and extent.
-const ITEM_MAX: usize = 2 * PATH_MAX + 128;
+pub const ITEM_MAX: usize = 2 * PATH_MAX + 128;
 /// Holes are looked for in files of this size or more: asking costs an open.
 const SPARSE_FROM: u64 = 64 << 10;
 
@@ -35,6 +41,14 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
+    fn new(entry: &Entry, content: Arc<dyn Content>) -> OpenFile {
+        OpenFile {
+            path: entry.path.clone(),
+            content,
+            unsettled: AtomicUsize::new(1),
+        }
+    }
+
     /// One piece less to read. Whoever ends the last one settles the file.
     pub fn piece_done(&self) -> Result<Option<Change>, source::Error> {
         match self.unsettled.fetch_sub(1, Ordering::AcqRel) {
@@ -63,6 +77,41 @@ pub struct Job {
     pub plain_len: usize,
 }
 
+/// A run of a based file to be looked through.
+pub struct Scan {
+    pub volume: usize,
+    pub based: Arc<BasedFile>,
+    pub offset: u64,
+    pub len: usize,
+}
+
+impl Scan {
+    pub fn is_cached(&self) -> bool {
+        let range = self.offset..self.offset + self.len as u64;
+        self.based.file.content.is_cached(range)
+    }
+}
+
+/// A file of which only what differs from the base is stored.
+pub struct BasedFile {
+    pub file: OpenFile,
+    /// As blocks after the first name it.
+    pub entry: Entry,
+}
+
+/// What a worker is to do next.
+pub enum Work {
+    Job(Job),
+    Scan(Scan),
+}
+
+/// A based file whose runs are being handed out.
+struct Scanned {
+    based: Arc<BasedFile>,
+    next: u64,
+    data_end: u64,
+}
+
 /// The file a volume's walk is in.
 struct Cursor {
     entry: Entry,
@@ -75,6 +124,7 @@ struct Cursor {
 
 struct Walk {
     cursor: Option<Cursor>,
+    scans: VecDeque<Scanned>,
     ended: bool,
     under_way: usize,
 }
@@ -84,11 +134,15 @@ pub struct Feed<'a> {
     source: &'a dyn Source,
     walks: Vec<Walk>,
     buffer_bytes: usize,
+    scan_bytes: usize,
     sequence: u64,
+    /// Runs that were handed out and not begun.
+    scans_back: Vec<Scan>,
     /// Jobs that were handed out and not begun.
     back: BTreeMap<u64, Job>,
     pub entries: u64,
     pub files: u64,
+    pub based: u64,
     /// Files that ended without data pieces but changed, for the caller to collect.
     pub changes: Vec<(PathBuf, Change)>,
 }
@@ -97,6 +151,7 @@ impl<'a> Feed<'a> {
     pub fn new(source: &'a dyn Source, buffer_bytes: usize) -> Feed<'a> {
         let walk = |_| Walk {
             cursor: None,
+            scans: VecDeque::new(),
             ended: false,
             under_way: 0,
         };
@@ -105,29 +160,68 @@ impl<'a> Feed<'a> {
             source,
             walks,
             buffer_bytes,
+            scan_bytes: scan_bytes(buffer_bytes),
             sequence: 0,
+            scans_back: Vec::new(),
             back: BTreeMap::new(),
             entries: 0,
             files: 0,
+            based: 0,
             changes: Vec::new(),
         }
     }
 
-    /// The next job, `None` when every volume has ended.
-    pub fn next(&mut self) -> Result<Option<Job>, Error> {
+    /// What is to be done next, `None` when every volume has ended.
+    pub fn next(&mut self) -> Result<Option<Work>, Error> {
         if let Some((_, job)) = self.back.pop_first() {
-            return Ok(Some(job));
+            return Ok(Some(Work::Job(job)));
         }
         loop {
+            if let Some(scan) = self.next_scan()? {
+                return Ok(Some(Work::Scan(scan)));
+            }
             let open = self.walks.iter().enumerate().filter(|(_, w)| !w.ended);
             let Some((volume, _)) = open.min_by_key(|(_, w)| w.under_way) else {
                 return Ok(None);
             };
             if let Some(job) = self.cut(volume)? {
                 self.walks[volume].under_way += 1;
-                return Ok(Some(job));
+                return Ok(Some(Work::Job(job)));
             }
             self.walks[volume].ended = true;
+        }
+    }
+
+    /// The next run to be looked through, of the volume with the fewest under way; `None` when none waits now.
+    pub fn next_scan(&mut self) -> Result<Option<Scan>, Error> {
+        if let Some(scan) = self.scans_back.pop() {
+            return Ok(Some(scan));
+        }
+        loop {
+            let waiting = self.walks.iter_mut().enumerate();
+            let waiting = waiting.filter(|(_, w)| !w.scans.is_empty());
+            let Some((volume, walk)) = waiting.min_by_key(|(_, w)| w.under_way) else {
+                return Ok(None);
+            };
+            let Some(scanned) = walk.scans.front_mut() else {
+                return Ok(None);
+            };
+            if let Some((offset, len)) = scanned.run(self.scan_bytes)? {
+                scanned.based.file.unsettled.fetch_add(1, Ordering::AcqRel);
+                walk.under_way += 1;
+                return Ok(Some(Scan {
+                    volume,
+                    based: scanned.based.clone(),
+                    offset,
+                    len,
+                }));
+            }
+            if let Some(ended) = walk.scans.pop_front() {
+                let file = &ended.based.file;
+                if let Some(change) = file.piece_done()? {
+                    self.changes.push((file.path.clone(), change));
+                }
+            }
         }
     }
 
@@ -139,12 +233,20 @@ impl<'a> Feed<'a> {
         Ok(more)
     }
 
-    /// Takes back a job that its worker cannot begin now: whoever can comes first.
-    pub fn put_back(&mut self, job: Job) {
-        self.back.insert(job.sequence, job);
+    /// Takes back what its worker cannot begin now: whoever can comes first.
+    pub fn put_back(&mut self, work: Work) {
+        match work {
+            Work::Job(job) => drop(self.back.insert(job.sequence, job)),
+            Work::Scan(scan) => self.put_scan_back(scan),
+        }
     }
 
-    /// A job of this volume has been read.
+    /// Takes back a run that its worker cannot begin now.
+    pub fn put_scan_back(&mut self, scan: Scan) {
+        self.scans_back.push(scan);
+    }
+
+    /// A job or run of this volume has been read.
     pub fn done(&mut self, volume: usize) {
         self.walks[volume].under_way -= 1;
     }
@@ -219,7 +321,7 @@ impl<'a> Feed<'a> {
             path: found.path,
             kind,
             first: true,
-            based: false,
+            based: found.based,
             mode: found.mode,
             uid: found.uid,
             gid: found.gid,
@@ -227,13 +329,25 @@ impl<'a> Feed<'a> {
             len: found.len,
         };
         match found.content {
-            Some(content) => {
-                let path = entry.path.clone();
-                let file = Arc::new(OpenFile {
-                    path,
-                    content,
-                    unsettled: AtomicUsize::new(1),
+            Some(content) if entry.based => {
+                self.based += 1;
+                entry.encode(&mut job.manifest);
+                let file = OpenFile::new(&entry, content);
+                let based = BasedFile {
+                    file,
+                    entry: Entry {
+                        first: false,
+                        ..entry
+                    },
+                };
+                self.walks[volume].scans.push_back(Scanned {
+                    based: Arc::new(based),
+                    next: 0,
+                    data_end: 0,
                 });
+            }
+            Some(content) => {
+                let file = Arc::new(OpenFile::new(&entry, content));
                 let data_end = if entry.len < SPARSE_FROM {
                     entry.len
                 } else {
@@ -249,6 +363,33 @@ impl<'a> Feed<'a> {
             None => entry.encode(&mut job.manifest),
         }
         Ok(true)
+    }
+}
+
+/// Bytes that a run has at most: several fit a buffer, and whole pages of any size fit a run.
+pub fn scan_bytes(buffer_bytes: usize) -> usize {
+    const UNIT: usize = 32 << 10;
+    (buffer_bytes / 4 / UNIT * UNIT).max(UNIT)
+}
+
+impl Scanned {
+    /// The next run; `None` at the file's end.
+    fn run(&mut self, bytes_max: usize) -> Result<Option<(u64, usize)>, source::Error> {
+        if self.next >= self.data_end {
+            let BasedFile { file, entry } = &*self.based;
+            let data = match self.next < entry.len {
+                true => file.content.next_data(self.next)?,
+                false => None,
+            };
+            let Some(data) = data else {
+                return Ok(None);
+            };
+            (self.next, self.data_end) = (data.start, data.end);
+        }
+        let offset = self.next;
+        let len = (self.data_end - offset).min(bytes_max as u64);
+        self.next += len;
+        Ok(Some((offset, len as usize)))
     }
 }
 

@@ -14,12 +14,14 @@
 mod accelerator;
 mod archived;
 mod backup;
+mod base;
 mod cluster;
 mod crew;
 pub mod doctor;
 mod error;
 mod feed;
 mod fetch;
+mod gather;
 mod handoff;
 mod history;
 mod load;
@@ -58,11 +60,12 @@ pub use measure::{Limit, Sample, Waits};
 pub use offload::{Objective, Offload, OffloadMode};
 pub use plan::Plan;
 pub use report::{
-    BackupReport, ChangedFile, FileTotals, Finding, Report, RestoreReport, Run, VerifiedSet,
-    VerifyReport, closing_line, mb_per_s, pages, ratio,
+    BackupReport, ChangedFile, DifferentialReport, FileTotals, Finding, Report, RestoreReport, Run,
+    VerifiedSet, VerifyReport, closing_line, mb_per_s, pages, ratio,
 };
 pub use request::{
-    BackupRequest, Limits, OnChange, Request, RestoreRequest, Tuning, VerifyRequest,
+    Against, BackupRequest, BaseRequest, Limits, OnChange, Request, RestoreRequest, Tuning,
+    VerifyRequest,
 };
 pub use share::EngineShare;
 

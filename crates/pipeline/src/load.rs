@@ -20,7 +20,8 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::crew::{Crew, join};
-use crate::feed::{Feed, Job};
+use crate::feed::{Feed, Job, Scan, Work, scan_bytes};
+use crate::gather::Gathered;
 use crate::handoff::Handoff;
 use crate::measure::{Counters, Sampler, lap};
 use crate::offload::{Offloading, Read};
@@ -71,6 +72,8 @@ pub fn mark_kind(change: Change) -> MarkKind {
 pub struct Moved {
     pub families: Vec<FamilyWriter>,
     pub totals: FileTotals,
+    /// Files of which only what differs from the base was stored.
+    pub based_files: u64,
     pub summary: SourceSummary,
     pub samples: Vec<crate::Sample>,
 }
@@ -129,10 +132,11 @@ pub fn move_bytes(
         }
         sampler.end();
         let samples = samples.join().unwrap_or_default();
-        let (totals, summary) = read.ok_or(Error::Cancelled)?;
+        let (totals, based_files, summary) = read.ok_or(Error::Cancelled)?;
         Ok(Moved {
             families,
             totals,
+            based_files,
             summary,
             samples,
         })
@@ -145,8 +149,8 @@ impl Shared<'_> {
         &self,
         source: Box<dyn Source>,
         workers: usize,
-    ) -> Result<(FileTotals, SourceSummary), Error> {
-        let (totals, next) = {
+    ) -> Result<(FileTotals, u64, SourceSummary), Error> {
+        let (totals, based_files, next) = {
             let feed = Mutex::new(Feed::new(&*source, self.inputs.buffer_len()));
             loop {
                 std::thread::scope(|scope| {
@@ -166,14 +170,14 @@ impl Shared<'_> {
                 entries: feed.entries,
                 files: feed.files,
             };
-            (totals, feed.number())
+            (totals, feed.based, feed.number())
         };
         // The database is let go before anything waits for the target.
         let summary = source.finish()?;
         if !self.crew.has_failed() {
             self.put_marks(next)?;
         }
-        Ok((totals, summary))
+        Ok((totals, based_files, summary))
     }
 
     fn note_changes(&self, changes: Vec<(PathBuf, Change)>) -> Result<(), Error> {
@@ -213,28 +217,40 @@ impl Shared<'_> {
                 return Ok(());
             };
             lap(clock, at, &self.counters.buffer_wait_us);
-            let Some((job, cached)) = self.next_job(feed, &mut turn)? else {
+            let Some((work, cached)) = self.next_work(feed, &mut turn)? else {
                 return Ok(());
             };
-            if let Some(throttle) = &self.crew.throttle {
-                turn = None;
-                let at = clock.now();
-                throttle.take(job.plain_len as u64);
-                lap(clock, at, &self.counters.rate_wait_us);
-            }
-            let place = self.place(&job);
-            let (plain, _) = match self.request.algorithm {
-                Algorithm::None => {
-                    output[place.payload + NoneFrame::PREFIX_LEN..].split_at_mut(job.plain_len)
+            let (job, place, took) = match work {
+                Work::Job(job) => {
+                    self.throttle(job.plain_len, &mut turn);
+                    let place = self.place(&job);
+                    let plain = match self.request.algorithm {
+                        Algorithm::None => &mut output[place.plain()..][..job.plain_len],
+                        _ => &mut input[..job.plain_len],
+                    };
+                    let began = clock.now();
+                    let at = self.read(&job, cached, plain, &mut turn)?;
+                    let took = turn.as_ref().map_or(Duration::ZERO, |_| at - began);
+                    feed.lock().done(job.volume);
+                    self.settle(&job)?;
+                    (job, place, took)
                 }
-                _ => input.split_at_mut(job.plain_len),
+                Work::Scan(scan) => {
+                    let found = self.gather(feed, (scan, cached), &mut input, &mut turn)?;
+                    let Some(job) = found else {
+                        continue;
+                    };
+                    let place = self.place(&job);
+                    if self.request.algorithm == Algorithm::None {
+                        output[place.plain()..][..job.plain_len]
+                            .copy_from_slice(&input[..job.plain_len]);
+                    }
+                    self.count(&job);
+                    (job, place, Duration::ZERO)
+                }
             };
-            let began = clock.now();
-            let at = self.read(&job, cached, plain, &mut turn)?;
-            let took = turn.as_ref().map_or(Duration::ZERO, |_| at - began);
-            feed.lock().done(job.volume);
-            self.settle(&job)?;
             if turn.is_none() {
+                let at = clock.now();
                 turn = Some(self.crew.gate.enter());
                 lap(clock, at, &self.counters.cpu_wait_us);
             }
@@ -270,37 +286,137 @@ impl Shared<'_> {
         }
     }
 
-    /// The next job and whether it lies in the page cache. Such a job comes only together with a turn: who waited
-    /// for one with a job in hand would hold up all blocks behind it.
-    fn next_job<'a>(
+    /// What is next and whether it lies in the page cache.
+    fn next_work<'a>(
         &'a self,
         feed: &Mutex<Feed>,
         turn: &mut Option<Pass<'a>>,
-    ) -> Result<Option<(Job, bool)>, Error> {
+    ) -> Result<Option<(Work, bool)>, Error> {
+        let is_cached = |work: &Work| match work {
+            Work::Job(job) => {
+                let mut pieces = job.pieces.iter();
+                pieces.all(|p| p.file.content.is_cached(p.offset..p.offset + p.len as u64))
+            }
+            Work::Scan(scan) => scan.is_cached(),
+        };
+        self.next_of(Feed::next, is_cached, Feed::put_back, feed, turn)
+    }
+
+    /// Such a piece of work that lies in the page cache comes only together with a turn: who waited for one with a job in
+    /// hand would hold up all blocks behind it.
+    fn next_of<'a, 'f, W>(
+        &'a self,
+        next: impl Fn(&mut Feed<'f>) -> Result<Option<W>, Error>,
+        is_cached: impl Fn(&W) -> bool,
+        put_back: impl Fn(&mut Feed<'f>, W),
+        feed: &Mutex<Feed<'f>>,
+        turn: &mut Option<Pass<'a>>,
+    ) -> Result<Option<(W, bool)>, Error> {
         let clock = &*self.house.clock;
         loop {
-            let Some(job) = feed.lock().next()? else {
+            let Some(work) = next(&mut feed.lock())? else {
                 return Ok(None);
             };
             if self.crew.has_failed() {
                 return Ok(None);
             }
-            let cached = job
-                .pieces
-                .iter()
-                .all(|p| p.file.content.is_cached(p.offset..p.offset + p.len as u64));
+            let cached = is_cached(&work);
             if !cached {
                 *turn = None;
             } else if turn.is_none() {
                 *turn = self.crew.gate.try_enter();
             }
             if !cached || turn.is_some() {
-                return Ok(Some((job, cached)));
+                return Ok(Some((work, cached)));
             }
-            feed.lock().put_back(job);
+            put_back(&mut feed.lock(), work);
             let at = clock.now();
             *turn = Some(self.crew.gate.enter());
             lap(clock, at, &self.counters.cpu_wait_us);
+        }
+    }
+
+    /// Looks through based files until the buffer is full or no run waits. `None` when nothing differed.
+    fn gather<'a>(
+        &'a self,
+        feed: &Mutex<Feed>,
+        first: (Scan, bool),
+        input: &mut [u8],
+        turn: &mut Option<Pass<'a>>,
+    ) -> Result<Option<Job>, Error> {
+        let mut gathered = Gathered::default();
+        let (volume, len_max) = (first.0.volume, scan_bytes(input.len()));
+        let mut next = Some(first);
+        while let Some((scan, cached)) = next {
+            self.house.check_cancel()?;
+            self.throttle(scan.len, turn);
+            self.look_through(&scan, cached, input, &mut gathered, turn)?;
+            feed.lock().done(scan.volume);
+            if let Some(change) = scan.based.file.piece_done()? {
+                self.note_changes(vec![(scan.based.file.path.clone(), change)])?;
+            }
+            next = match gathered.has_room(len_max, input.len()) {
+                true => self.next_of(
+                    Feed::next_scan,
+                    Scan::is_cached,
+                    Feed::put_scan_back,
+                    feed,
+                    turn,
+                )?,
+                false => None,
+            };
+        }
+        let job = gathered.into_job(volume, || feed.lock().number());
+        let changed = job.as_ref().map_or(0, |job| job.plain_len as u64);
+        self.counters
+            .changed_bytes
+            .fetch_add(changed, Ordering::Relaxed);
+        Ok(job)
+    }
+
+    /// Reads a run and keeps what of it differs. Holds a turn afterwards only if it read from the page cache.
+    fn look_through<'a>(
+        &'a self,
+        scan: &Scan,
+        cached: bool,
+        input: &mut [u8],
+        gathered: &mut Gathered,
+        turn: &mut Option<Pass<'a>>,
+    ) -> Result<(), Error> {
+        let clock = &*self.house.clock;
+        let at = clock.now();
+        if cached && turn.is_none() {
+            *turn = Some(self.crew.gate.enter());
+            lap(clock, at, &self.counters.cpu_wait_us);
+        }
+        let at = clock.now();
+        let via = if cached { Via::Cache } else { Via::Direct };
+        let mut changed = Vec::new();
+        let run = &mut input[gathered.plain_len()..][..scan.len];
+        let content = &scan.based.file.content;
+        content.read_changed(run, scan.offset, via, &mut changed)?;
+        gathered.keep(scan, input, &changed);
+        let len = scan.len as u64;
+        let counters = &self.counters;
+        counters.scanned_bytes.fetch_add(len, Ordering::Relaxed);
+        if cached {
+            lap(clock, at, &counters.compute_us);
+        } else {
+            counters.reads.fetch_add(1, Ordering::Relaxed);
+            counters.cold_bytes.fetch_add(len, Ordering::Relaxed);
+            lap(clock, at, &counters.read_us);
+        }
+        Ok(())
+    }
+
+    /// Waits until so many bytes may be read.
+    fn throttle(&self, bytes: usize, turn: &mut Option<Pass>) {
+        if let Some(throttle) = &self.crew.throttle {
+            *turn = None;
+            let clock = &*self.house.clock;
+            let at = clock.now();
+            throttle.take(bytes as u64);
+            lap(clock, at, &self.counters.rate_wait_us);
         }
     }
 
@@ -369,12 +485,16 @@ impl Shared<'_> {
         Ok(lap(clock, at, &self.counters.read_us))
     }
 
-    fn settle(&self, job: &Job) -> Result<(), Error> {
+    fn count(&self, job: &Job) {
         let data = u64::from(job.plain_len > 0);
         self.counters.blocks.fetch_add(data, Ordering::Relaxed);
         self.counters
             .plain_bytes
             .fetch_add(job.plain_len as u64, Ordering::Relaxed);
+    }
+
+    fn settle(&self, job: &Job) -> Result<(), Error> {
+        self.count(job);
         for piece in &job.pieces {
             if let Some(change) = piece.file.piece_done()? {
                 self.note_changes(vec![(piece.file.path.clone(), change)])?;
@@ -414,7 +534,7 @@ impl Shared<'_> {
             _ if n == 0 => (crc32c(&[]), crc32c(&[]), 0),
             Algorithm::None => {
                 let frame = none_frame(n);
-                let data = place.payload + NoneFrame::PREFIX_LEN;
+                let data = place.plain();
                 output[place.payload..data].copy_from_slice(&frame.prefix);
                 output[data + n..][..NoneFrame::SUFFIX_LEN].copy_from_slice(&frame.suffix);
                 // Only the frame was added, so the data is looked at once for both checksums.
@@ -563,4 +683,11 @@ pub struct Place {
     start: usize,
     /// Where the payload begins in the output buffer.
     pub payload: usize,
+}
+
+impl Place {
+    /// Where plain bytes stand that are stored as they are.
+    fn plain(self) -> usize {
+        self.payload + NoneFrame::PREFIX_LEN
+    }
 }

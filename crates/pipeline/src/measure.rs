@@ -19,6 +19,10 @@ pub struct Counters {
     /// Blocks with data.
     pub blocks: AtomicU64,
     pub expected_bytes: AtomicU64,
+    /// Of based files: what was looked through.
+    pub scanned_bytes: AtomicU64,
+    /// Of based files: what differed.
+    pub changed_bytes: AtomicU64,
     /// Workers without a free buffer: the target is behind.
     pub buffer_wait_us: AtomicU64,
     /// Workers waiting for their turn to compute.

@@ -49,6 +49,21 @@ pub struct ChangedFile {
     pub what: &'static str,
 }
 
+/// What a backup stored of what the base has.
+#[derive(Debug, Clone, Serialize)]
+pub struct DifferentialReport {
+    /// The set that it differs from.
+    pub parent: Uuid,
+    /// How changed pages were found.
+    pub method: &'static str,
+    /// Files of which only what differs was stored.
+    pub based_files: u64,
+    /// Bytes of them that were read to find it.
+    pub read_bytes: u64,
+    /// Bytes of them that were stored.
+    pub changed_bytes: u64,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct BackupReport {
     pub set: Uuid,
@@ -58,6 +73,8 @@ pub struct BackupReport {
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     pub totals: FileTotals,
+    /// `None`: a full backup.
+    pub differential: Option<DifferentialReport>,
     /// The set holds files that changed while they were read.
     pub damaged: bool,
     /// The first of them.

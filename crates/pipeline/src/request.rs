@@ -119,12 +119,31 @@ pub enum OnChange {
     Fail,
 }
 
+/// Which set a differential backup differs from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Against {
+    /// The last full one: a *differential* backup.
+    LastFull,
+    /// The newest, full or not: an *incremental* backup.
+    Newest,
+}
+
+/// Where the set is that a differential backup differs from.
+#[derive(Debug, Clone)]
+pub struct BaseRequest {
+    pub against: Against,
+    /// The stripes of its media set.
+    pub devices: Vec<DeviceSpec>,
+}
+
 #[derive(Debug, Clone)]
 pub struct BackupRequest {
     pub source: SourceSpec,
     /// The database's name, where it is not the source's own.
     pub database: Option<String>,
     pub devices: Vec<DeviceSpec>,
+    /// Store only what differs from another set; `None`: everything. PostgreSQL only.
+    pub base: Option<BaseRequest>,
     pub disposition: Disposition,
     pub algorithm: Algorithm,
     pub level: Level,
@@ -155,6 +174,7 @@ impl BackupRequest {
             source,
             database: None,
             devices,
+            base: None,
             disposition: Disposition::New,
             algorithm: Algorithm::QatDeflate,
             level: Level::Low,

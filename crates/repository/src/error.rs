@@ -39,6 +39,15 @@ pub enum Error {
         label: String,
     },
 
+    #[error(
+        "target {target} holds no backup of {database} that a differential one can build on: {reasons}"
+    )]
+    NoBase {
+        target: String,
+        database: String,
+        reasons: String,
+    },
+
     #[error("backup {label} of {database} cannot be restored: {what}")]
     NotWhole {
         database: String,
@@ -67,6 +76,7 @@ impl Error {
             }
             Error::NotWhole { number, .. } => *number,
             Error::Chain(_) => Some(3136),
+            Error::NoBase { .. } => Some(3035),
             Error::Busy { .. } => Some(3023),
             Error::Io { .. } | Error::Name { .. } | Error::Wal(_) => None,
         }
@@ -78,6 +88,9 @@ impl Error {
             Error::Unreachable { .. } => "is the disk mounted? A target's directories must exist",
             Error::Io { .. } => "check the directory, its free space and its permissions",
             Error::Name { .. } => "give another name with --database",
+            Error::NoBase { .. } => {
+                "make a full backup, on which later ones can build; --or-full does so by itself"
+            }
             Error::Nothing { .. } => "`longshore info` shows what the target holds",
             Error::NoSuchLabel { .. } => "`longshore list --target` shows the labels there are",
             Error::NotWhole { .. } | Error::Chain(_) => {

@@ -4,6 +4,7 @@
 //! directory, below the database's name and a label. WAL lies beside them, one object for each segment in the
 //! same standard containers, outside media sets. `docs/repository.md` defines all names.
 
+pub mod base;
 pub mod chain;
 mod error;
 mod expire;

@@ -57,6 +57,8 @@ pub struct Description {
     pub expected_bytes: Option<u64>,
     /// Memory in bytes that the source holds while it is read, beyond what every walk needs.
     pub memory_bytes: u64,
+    /// How it is told what differs from the base; `None` where everything is stored.
+    pub differing: Option<&'static str>,
     /// At least one. `Source::next` takes an index into it.
     pub volumes: Vec<Volume>,
     /// Things the operator should know now, e.g. that commits wait during this backup.
@@ -91,6 +93,9 @@ pub struct Entry {
     /// Length of a file in bytes when it was looked at; 0 for other kinds. Exactly this many
     /// bytes are backed up, whatever the file does meanwhile.
     pub len: u64,
+    /// Only what differs from the file of this path in the base is to be stored: see
+    /// [`Content::read_changed`]. False without a base.
+    pub based: bool,
     /// Present for files with `len > 0`.
     pub content: Option<Arc<dyn Content>>,
 }
@@ -112,11 +117,26 @@ pub trait Content: Send + Sync {
     /// Errors: [`Error::Io`] when the file cannot be read.
     fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> Result<(), Error>;
 
+    /// As [`Content::read_at`], for entries that are based. Adds to `changed` which parts of `buf` differ from the base:
+    /// ranges within `buf`, ascending, none of them empty.
+    fn read_changed(
+        &self,
+        buf: &mut [u8],
+        offset: u64,
+        via: Via,
+        changed: &mut Vec<Range<usize>>,
+    ) -> Result<(), Error> {
+        self.read_at(buf, offset, via)?;
+        changed.push(0..buf.len());
+        Ok(())
+    }
+
     /// Whether the range can be read from memory at once. Opens the file.
     fn is_cached(&self, range: Range<u64>) -> bool;
 
     /// The first range at or after `offset` that may hold data, cut to the entry's length; `None`
-    /// when only a hole follows. Opens the file.
+    /// when only a hole follows. Of a based entry: what may differ from the base, in multiples of the source's
+    /// page; holes count. Opens the file where it must.
     fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error>;
 
     /// To be called once, after everything was read: what the file did meanwhile. Closes

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use longshore_pg::{ControlError, client};
+use longshore_pg::wal::NotHistory;
+use longshore_pg::{ControlError, Lsn, client};
 
 use crate::postgres::{MAJOR_MAX, MAJOR_MIN};
 
@@ -160,9 +161,56 @@ pub enum Error {
     #[error("the log segment {} is missing, and without it the backup is worthless", path.display())]
     SegmentMissing { path: PathBuf },
 
+    /// The set that was to be the base of a differential backup cannot be it.
+    #[error("the backup cannot differ from this base")]
+    Base { source: BaseRefusal },
+
     /// The snapshot has ended; what is read now could be anything.
     #[error("the snapshot of {} has ended", path.display())]
     Ended { path: PathBuf },
+}
+
+/// Why a set cannot be the base of this backup.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BaseRefusal {
+    #[error("it is of another cluster: the system identifiers differ")]
+    OtherCluster,
+    /// The cluster was recovered to an earlier moment, rewound, or is the one that lost.
+    #[error(
+        "it ends at {end} on timeline {timeline}, and the cluster came to its timeline {now} by another way"
+    )]
+    NotAncestor { timeline: u32, end: Lsn, now: u32 },
+    #[error("it is of an earlier timeline, and {} is missing", path.display())]
+    NoHistory { path: PathBuf },
+    #[error("it is of an earlier timeline, and {} cannot be read", path.display())]
+    BadHistory { path: PathBuf, source: NotHistory },
+    /// A standby that lags, or a log that was reset.
+    #[error("this backup would begin at {start}, before the base ends at {end}")]
+    Behind { start: Lsn, end: Lsn },
+    #[error("page checksums were enabled after it, and its pages have none")]
+    ChecksumsEnabled,
+    #[error("the server sends its files itself, and sends them whole")]
+    Remote,
+}
+
+impl BaseRefusal {
+    fn hint(&self) -> &'static str {
+        match self {
+            BaseRefusal::OtherCluster
+            | BaseRefusal::NotAncestor { .. }
+            | BaseRefusal::NoHistory { .. }
+            | BaseRefusal::BadHistory { .. }
+            | BaseRefusal::ChecksumsEnabled => {
+                "make a full backup, on which later ones can build; --or-full does so by itself"
+            }
+            BaseRefusal::Behind { .. } => {
+                "on a standby, wait until it has replayed the base's end and made a restartpoint; else make a full backup"
+            }
+            BaseRefusal::Remote => {
+                "run the backup on the server's machine as a user who may read its data directory, or make a full one"
+            }
+        }
+    }
 }
 
 impl Error {
@@ -226,6 +274,7 @@ impl Error {
             Error::SegmentMissing { .. } => {
                 "let the role make replication slots (REPLICATION), or raise wal_keep_size"
             }
+            Error::Base { source } => source.hint(),
             Error::Ended { .. } => "this is a mistake in the program: report it",
         }
     }

@@ -29,8 +29,8 @@ pub use door::{
     Change, Content, Description, Entry, EntryKind, LogEnd, LogStart, Source, SourceKind,
     SourceSummary, Volume,
 };
-pub use error::Error;
-pub use postgres::PostgresOptions;
+pub use error::{BaseRefusal, Error};
+pub use postgres::{Base, PostgresOptions};
 pub use spec::SourceSpec;
 
 /// How a source is to be opened.

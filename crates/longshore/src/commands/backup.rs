@@ -8,12 +8,13 @@ use longshore_catalog::{Catalog, Setting};
 use longshore_codec::Algorithm;
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
-    BackupReport, BackupRequest, OffloadMode, Report, Request, SourceSpec, VerifyReport,
-    VerifyRequest, WalProof, closing_line, mb_per_s, ratio, run as run_pipeline,
+    Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, OffloadMode, Report,
+    Request, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line, mb_per_s, ratio,
+    run as run_pipeline,
 };
-use longshore_repository::Berth;
 use serde::Serialize;
 
+use super::devices::Held;
 use super::offload;
 use super::{Context, devices, limits, source, tuning};
 use crate::config;
@@ -39,9 +40,29 @@ struct Answer<'a> {
     verification: Option<&'a VerifyReport>,
 }
 
+/// SQL Server's number for a differential backup without a base.
+const NO_BASE: u32 = 3035;
+
 pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
+    let against = options.differing.against();
+    match run_against(options, context, against) {
+        Err(failure) if failure.number == Some(NO_BASE) && options.differing.or_full => {
+            let why = failure.causes.last().unwrap_or(&failure.text);
+            let text = format!("this becomes a full backup: {why}");
+            context.output.warn(&text);
+            run_against(options, context, None)
+        }
+        result => result,
+    }
+}
+
+fn run_against(
+    options: &Backup,
+    context: &Context,
+    against: Option<Against>,
+) -> Result<Exit, Failure> {
     // Its place at the target is held until everything is done.
-    let (request, _berth) = request(options, context)?;
+    let (request, _held) = request(options, context, against)?;
     let house = offload::house(context, &request.offload);
     if options.verify
         && !request
@@ -95,6 +116,9 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
         output.warn(&format!("{} {}", changed.path, changed.what));
     }
     output.say(&format!("{message}\n{}", table(&report, verified)));
+    if let Some(differential) = &report.differential {
+        output.say(&differing(differential));
+    }
     if let Some(engines) = offload::table(&report.run.engines) {
         output.say(&engines.to_string());
     }
@@ -123,6 +147,18 @@ pub fn wrong_report() -> Failure {
         causes: Vec::new(),
         hint: Some("please report this with the command".to_owned()),
     }
+}
+
+/// What was stored of what the base has.
+fn differing(report: &DifferentialReport) -> String {
+    format!(
+        "differs from set {}: {} of {} read were stored of {} files that the base has ({})",
+        report.parent,
+        bytes(report.changed_bytes),
+        bytes(report.read_bytes),
+        report.based_files,
+        report.method,
+    )
 }
 
 fn table(report: &BackupReport, verified: Option<bool>) -> Table {
@@ -160,7 +196,11 @@ fn table(report: &BackupReport, verified: Option<bool>) -> Table {
 }
 
 /// What the options and the configuration mean together.
-fn request(options: &Backup, context: &Context) -> Result<(BackupRequest, Option<Berth>), Failure> {
+fn request(
+    options: &Backup,
+    context: &Context,
+    against: Option<Against>,
+) -> Result<(BackupRequest, Option<Held>), Failure> {
     let config = &context.config;
     let configured = match options.source.as_slice() {
         [word] => word.to_str().and_then(|w| config.database.get_key_value(w)),
@@ -176,7 +216,7 @@ fn request(options: &Backup, context: &Context) -> Result<(BackupRequest, Option
         .clone()
         .or_else(|| configured.map(|(name, _)| name.clone()));
     let usual = configured.and_then(|(name, _)| config.target_of(name));
-    let (devices, name, berth) = match options.target.as_deref().or(usual) {
+    let (devices, name, held) = match options.target.as_deref().or(usual) {
         Some(target) if options.to.is_empty() => {
             if options.disposing.disposition() != Disposition::New {
                 return Err(Failure::usage(
@@ -185,8 +225,9 @@ fn request(options: &Backup, context: &Context) -> Result<(BackupRequest, Option
                 ));
             }
             let name = name.unwrap_or_else(|| name_of(&source));
-            let berth = devices::for_backup(context, target, &name)?;
-            (berth.devices.clone(), Some(name), Some(berth))
+            let shelf = devices::shelf(context, &devices::target(context, target)?, &name)?;
+            let held = devices::for_backup(context, &shelf, against)?;
+            (held.berth.devices.clone(), Some(name), Some(held))
         }
         None if options.to.is_empty() => {
             return Err(Failure::usage(
@@ -196,7 +237,9 @@ fn request(options: &Backup, context: &Context) -> Result<(BackupRequest, Option
         }
         _ => (options.to.clone(), name, None),
     };
+    let base = base(options, against, held.as_ref())?;
     let mut request = BackupRequest::new(source, devices);
+    request.base = base;
     let configured = configured.map(|(_, database)| database);
     let defaults = &config.defaults;
     request.database = name;
@@ -249,7 +292,41 @@ fn request(options: &Backup, context: &Context) -> Result<(BackupRequest, Option
     request.offload = offload::of(&options.offloading, settings.offload);
     request.tuning = tuning(&options.moving, defaults);
     request.limits = limits(&options.moving, defaults);
-    Ok((request, berth))
+    Ok((request, held))
+}
+
+/// Where the set is that the backup differs from.
+fn base(
+    options: &Backup,
+    against: Option<Against>,
+    held: Option<&Held>,
+) -> Result<Option<BaseRequest>, Failure> {
+    let Some(against) = against else {
+        return Ok(None);
+    };
+    let named = &options.differing.base;
+    let loan = held.and_then(|held| held.base.as_ref());
+    let devices = match loan {
+        Some(_) if !named.is_empty() => {
+            return Err(Failure::usage(
+                "a differential backup to a target finds its base there",
+                "leave out --base, or name the devices to write to with --to",
+            ));
+        }
+        Some(loan) => &loan.devices,
+        None if !named.is_empty() => named,
+        None if options.disposing.append => &options.to,
+        None => {
+            return Err(Failure::usage(
+                "what should the backup differ from?",
+                "name the stripes of its base with --base, or --append to the media that hold it",
+            ));
+        }
+    };
+    Ok(Some(BaseRequest {
+        against,
+        devices: devices.clone(),
+    }))
 }
 
 /// A level belongs to an algorithm: one that was configured for another algorithm is not taken over.

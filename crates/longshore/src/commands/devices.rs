@@ -2,6 +2,7 @@
 
 use longshore_io::Clock;
 use longshore_media::DeviceSpec;
+use longshore_pipeline::Against;
 use longshore_repository::{Berth, Kind, Loan, Shelf, Target};
 
 use super::Context;
@@ -12,6 +13,13 @@ use crate::options::Media;
 pub struct Chosen {
     pub devices: Vec<DeviceSpec>,
     _loan: Option<Loan>,
+}
+
+/// What a backup to a target holds until it ends.
+pub struct Held {
+    pub berth: Berth,
+    /// What it differs from.
+    pub base: Option<Loan>,
 }
 
 /// A target by its name in the configuration.
@@ -55,10 +63,26 @@ pub fn shelf(context: &Context, target: &Target, database: &str) -> Result<Shelf
 }
 
 /// New devices for a backup to a target, protected until it ends.
-pub fn for_backup(context: &Context, name: &str, database: &str) -> Result<Berth, Failure> {
-    let shelf = shelf(context, &target(context, name)?, database)?;
+pub fn for_backup(
+    context: &Context,
+    shelf: &Shelf,
+    against: Option<Against>,
+) -> Result<Held, Failure> {
+    let lent = against.map(|against| shelf.borrow_base(against == Against::LastFull));
+    let lent = lent.transpose()?;
+    for newer in lent.iter().flat_map(|lent| &lent.passed_over) {
+        let text = format!("not the base, although it is newer: {newer}");
+        context.output.warn(&text);
+    }
+    let kind = match against {
+        Some(_) => Kind::Differential,
+        None => Kind::Full,
+    };
     let begun_us = Clock::wall_ns(&*context.clock) / 1000;
-    Ok(shelf.begin(Kind::Full, begun_us)?)
+    Ok(Held {
+        berth: shelf.begin(kind, begun_us)?,
+        base: lent.map(|lent| lent.loan),
+    })
 }
 
 /// The devices a reading command means.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{ArgGroup, Args, ValueEnum};
 use longshore_codec::{Algorithm, Level};
 use longshore_media::{DeviceSpec, Disposition};
-use longshore_pipeline::OnChange;
+use longshore_pipeline::{Against, OnChange};
 
 use super::values::{self, Pair};
 use super::{Moving, Offloading};
@@ -22,11 +22,13 @@ Examples:
       through a pipe
   longshore backup 'postgres:///postgres?host=/var/run/postgresql' --to /mnt/a/pg.bak
       a running PostgreSQL cluster, all databases, with the log that makes it consistent
+  longshore backup sales --differential --or-full
+      what changed since the last full backup at its target, or everything where there is none
   longshore backup sales --target nightly
       a database and a target named in the configuration
 
 Not for: the files of a running server (PostgreSQL's data directory, MySQL's) as a file tree: copied while they
-change, they are no backup. Not a synchroniser either: every backup is whole.";
+change, they are no backup. Not a synchroniser either: every backup is a new set.";
 
 /// Backs up one database or file tree to one or more devices.
 ///
@@ -92,6 +94,9 @@ pub struct Backup {
     pub verify: bool,
 
     #[command(flatten)]
+    pub differing: Differing,
+
+    #[command(flatten)]
     pub disposing: Disposing,
 
     #[command(flatten)]
@@ -108,6 +113,46 @@ pub struct Backup {
 
     #[command(flatten)]
     pub moving: Moving,
+}
+
+/// Storing only what differs from another backup.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Differential", group = ArgGroup::new("differing").args(["differential", "incremental"]))]
+pub struct Differing {
+    /// Store only what differs from the last full backup. PostgreSQL only.
+    ///
+    /// Whole files where they are new, else the pages that changed. A restore needs this backup and the full one. At a
+    /// target the base is found there; for devices name it with --base, or append to the media that hold it.
+    #[arg(long)]
+    pub differential: bool,
+
+    /// Store only what differs from the newest backup, full or not.
+    ///
+    /// Smaller than --differential; a restore needs every backup between this one and the full one.
+    #[arg(long)]
+    pub incremental: bool,
+
+    /// A stripe of the media set that holds the base. Repeat for all of its stripes.
+    ///
+    /// Not for targets, where the base is found by itself. With --append the base may be on the media that are
+    /// appended to, and need not be named.
+    #[arg(long, value_name = "DEVICE", value_parser = values::device(), requires = "differing",
+        conflicts_with = "target")]
+    pub base: Vec<DeviceSpec>,
+
+    /// Make a full backup where there is no base that can be used.
+    #[arg(long, requires = "differing")]
+    pub or_full: bool,
+}
+
+impl Differing {
+    pub fn against(&self) -> Option<Against> {
+        match (self.differential, self.incremental) {
+            (true, _) => Some(Against::LastFull),
+            (_, true) => Some(Against::Newest),
+            _ => None,
+        }
+    }
 }
 
 /// What becomes of media that stand on the devices already.

@@ -54,6 +54,7 @@ impl Files {
             page_bytes: 0,
             expected_bytes: plan.len,
             memory_bytes: 0,
+            differing: None,
             volumes: plan.volumes,
             notices: Vec::new(),
         };

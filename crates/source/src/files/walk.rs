@@ -245,6 +245,7 @@ fn plain_entry(path: PathBuf, kind: EntryKind, stat: &Stat) -> Entry {
         gid: stat.gid,
         mtime_ns: stat.mtime_ns,
         len: 0,
+        based: false,
         content: None,
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use longshore_io::{Clock, Dir, OpenHow, Storage, Via};
 use longshore_pg::{CONTROL_FILE_LEN, ClusterState, Control, ControlError};
 
+use super::differs::Differing;
 use super::pages::Verifier;
 use super::session::{About, Session};
 use crate::Error;
@@ -25,6 +26,8 @@ pub(super) struct Cluster {
     pub(super) control: Control,
     /// `None`: pages carry no checksums.
     pub(super) verifier: Option<Verifier>,
+    /// `None`: everything is stored whole.
+    pub(super) differing: Option<Differing>,
     pub(super) dir: Arc<dyn Dir>,
     /// The data directory's canonical path.
     pub(super) path: PathBuf,

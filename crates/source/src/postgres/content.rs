@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longshore_io::{Dir, Via};
+use longshore_pg::Page;
 use parking_lot::Mutex;
 
 use super::cluster::Cluster;
+use super::differs::Based;
 use super::pages::Segment;
 use crate::claims::Reading;
 use crate::files::is_missing;
@@ -60,7 +62,18 @@ pub(super) struct OnDisk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A relation's segment of this number: its pages are verified, and it may vanish.
-    Relation(u32),
+    Relation {
+        number: u32,
+    },
+    /// The same, and the base holds some of its pages.
+    Based {
+        number: u32,
+        based: Based,
+    },
+    /// A relation's file that may say too much of its main fork.
+    Map {
+        number: u32,
+    },
     /// A segment of the log: it must be there, whole.
     Log,
     Other,
@@ -95,6 +108,52 @@ impl OnDisk {
         }
     }
 
+    /// Fills `buf` from `offset` and verifies its pages; `suspect` hears which of them are not intact as they stand there.
+    /// False when the file is gone: `buf` is zeros then.
+    fn fill(
+        &self,
+        buf: &mut [u8],
+        offset: u64,
+        via: Via,
+        suspect: impl FnMut(usize),
+    ) -> Result<bool, Error> {
+        self.cluster.session.check()?;
+        let Some(reading) = self.open()? else {
+            if self.kind == Kind::Log {
+                return Err(self.log_is_gone());
+            }
+            buf.fill(0);
+            return Ok(false);
+        };
+        let file = reading.file();
+        let filled = file
+            .read_full_at(buf, offset, via)
+            .map_err(|e| self.read_error(offset, e))?;
+        if filled < buf.len() && self.kind == Kind::Log {
+            return Err(self.log_is_gone());
+        }
+        buf[filled..].fill(0);
+        let number = match self.kind {
+            Kind::Relation { number } | Kind::Based { number, .. } | Kind::Map { number } => number,
+            Kind::Log | Kind::Other => return Ok(true),
+        };
+        if let Some(verifier) = &self.cluster.verifier {
+            let segment = Segment {
+                file,
+                path: &self.host_path,
+                number,
+            };
+            let (session, clock) = (&self.cluster.session, &*self.cluster.clock);
+            let read = (&buf[..filled], offset);
+            verifier.verify(session, clock, &segment, read, suspect)?;
+        }
+        Ok(true)
+    }
+
+    fn page_bytes(&self) -> u64 {
+        u64::from(self.cluster.control.page_bytes)
+    }
+
     fn log_is_gone(&self) -> Error {
         Error::SegmentMissing {
             path: self.host_path.clone(),
@@ -112,32 +171,39 @@ impl OnDisk {
 
 impl Content for OnDisk {
     fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> Result<(), Error> {
-        self.cluster.session.check()?;
-        let Some(reading) = self.open()? else {
-            return match self.kind {
-                Kind::Log => Err(self.log_is_gone()),
-                Kind::Relation(_) | Kind::Other => {
-                    buf.fill(0);
-                    Ok(())
-                }
-            };
-        };
-        let file = reading.file();
-        let filled = file
-            .read_full_at(buf, offset, via)
-            .map_err(|e| self.read_error(offset, e))?;
-        if filled < buf.len() && self.kind == Kind::Log {
-            return Err(self.log_is_gone());
+        self.fill(buf, offset, via, |_| {})?;
+        if let (Kind::Map { .. }, Some(differing)) = (self.kind, &self.cluster.differing) {
+            differing.empty_map(buf);
         }
-        buf[filled..].fill(0);
-        if let (Kind::Relation(number), Some(verifier)) = (self.kind, &self.cluster.verifier) {
-            let segment = Segment {
-                file,
-                path: &self.host_path,
-                number,
-            };
-            let (session, clock) = (&self.cluster.session, &*self.cluster.clock);
-            verifier.verify(session, clock, &segment, &buf[..filled], offset)?;
+        Ok(())
+    }
+
+    fn read_changed(
+        &self,
+        buf: &mut [u8],
+        offset: u64,
+        via: Via,
+        changed: &mut Vec<Range<usize>>,
+    ) -> Result<(), Error> {
+        let Kind::Based { based, .. } = self.kind else {
+            self.read_at(buf, offset, via)?;
+            changed.push(0..buf.len());
+            return Ok(());
+        };
+        let page_bytes = self.page_bytes() as usize;
+        let mut suspects = Vec::new();
+        // One that is gone is what it was in the base until replay removes it.
+        if !self.fill(buf, offset, via, |page| suspects.push(page))? {
+            return Ok(());
+        }
+        let first = offset / page_bytes as u64;
+        let mut suspects = suspects.into_iter().peekable();
+        for (i, bytes) in buf.chunks_exact(page_bytes).enumerate() {
+            let is_suspect = suspects.next_if_eq(&i).is_some();
+            let is_changed = Page::new(bytes).is_none_or(|p| based.is_changed(p, first + i as u64));
+            if is_suspect || is_changed {
+                add_page(changed, i * page_bytes, page_bytes);
+            }
         }
         Ok(())
     }
@@ -146,8 +212,12 @@ impl Content for OnDisk {
         matches!(self.open(), Ok(Some(reading)) if reading.file().is_cached(range))
     }
 
-    /// Ranges are those of whole pages: a page of which a part is a hole is read whole.
+    /// Ranges are those of whole pages: a page of which a part is a hole is read whole. With a base a hole is no different
+    /// from other bytes: the base may have something there.
     fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
+        if let Kind::Based { .. } = self.kind {
+            return Ok((offset < self.len).then_some(offset..self.len));
+        }
         let Some(reading) = self.open()? else {
             // Whoever reads it is told.
             return Ok((self.kind == Kind::Log && offset < self.len).then_some(offset..self.len));
@@ -156,7 +226,7 @@ impl Content for OnDisk {
             .file()
             .next_data(offset)
             .map_err(|e| self.read_error(offset, e))?;
-        let page = u64::from(self.cluster.control.page_bytes);
+        let page = self.page_bytes();
         Ok(data
             .map(|data| {
                 let start = (data.start / page * page).max(offset);
@@ -168,5 +238,13 @@ impl Content for OnDisk {
     fn settle(&self) -> Result<Option<Change>, Error> {
         *self.state.lock() = State::Gone;
         Ok(None)
+    }
+}
+
+/// Adds a page to ranges that end before it or with it.
+fn add_page(ranges: &mut Vec<Range<usize>>, start: usize, len: usize) {
+    match ranges.last_mut() {
+        Some(last) if last.end == start => last.end += len,
+        _ => ranges.push(start..start + len),
     }
 }

@@ -17,8 +17,10 @@
 //! path; an in-place tablespace is a directory.
 //! Source: PostgreSQL 18 documentation, "Making a Base Backup Using the Low Level API"; `basebackup.c`.
 
+mod base;
 mod cluster;
 mod content;
+mod differs;
 mod pages;
 mod remote;
 mod rules;
@@ -36,11 +38,13 @@ use parking_lot::Mutex;
 use crate::files::is_missing;
 use crate::volumes::Volumes;
 use crate::{
-    Content, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source, SourceKind,
-    SourceOptions, SourceSummary,
+    BaseRefusal, Content, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source,
+    SourceKind, SourceOptions, SourceSummary,
 };
+pub use base::Base;
 use cluster::{CONTROL_FILE, Cluster, data_directory, read_control};
 use content::{OnDisk, State};
+use differs::{Differing, Now};
 use pages::Verifier;
 use remote::Remote;
 use session::{Session, Stopped};
@@ -55,6 +59,8 @@ const WAL_DIR: &str = "pg_wal";
 /// How a server is to be backed up.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
+    /// Store only what differs from this set.
+    pub base: Option<Arc<Base>>,
     /// The name in `backup_label`, at most 1024 bytes on one line.
     pub label: String,
     /// Let the checkpoint at the start take its time instead of writing as fast as the disk can.
@@ -70,6 +76,7 @@ pub struct PostgresOptions {
 impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
+            base: None,
             label: "longshore".into(),
             spread_checkpoint: false,
             with_wal: true,
@@ -85,6 +92,12 @@ pub(crate) fn open(
     server: &Options,
     options: &SourceOptions,
 ) -> Result<Box<dyn Source>, Error> {
+    let base = options.postgres.base.is_some();
+    if options.postgres.remote && base {
+        return Err(Error::Base {
+            source: BaseRefusal::Remote,
+        });
+    }
     if options.postgres.remote {
         return Ok(Box::new(Remote::begin(
             &*storage,
@@ -100,7 +113,7 @@ pub(crate) fn open(
             &*storage, session, clock, found, options,
         )?)),
         // It is another machine's, or another user's.
-        Err(reason @ (Error::DataDirectory { .. } | Error::Io { .. })) => {
+        Err(reason @ (Error::DataDirectory { .. } | Error::Io { .. })) if !base => {
             drop(session);
             let notice = format!(
                 "the server sends its files itself, in one stream: {}",
@@ -175,6 +188,19 @@ impl Postgres {
         if verifier.is_none() {
             notices.push("this cluster's pages carry no checksums: none are verified".into());
         }
+        let differing = wanted.base.as_ref().map(|base| {
+            let now = Now {
+                storage,
+                path: &path,
+                wal_dir: &*wal_dir,
+                about: &session.about,
+                control: &now,
+                start,
+            };
+            Differing::begin(base.clone(), &now)
+        });
+        let differing = differing.transpose()?;
+        let base_bytes = differing.as_ref().map_or(0, Differing::memory_bytes);
         let system = control.system;
         let cluster_name = session.about.cluster_name.replace('/', "-");
         let cluster = Arc::new(Cluster {
@@ -182,6 +208,7 @@ impl Postgres {
             clock,
             control,
             verifier,
+            differing,
             dir,
             path,
         });
@@ -200,7 +227,11 @@ impl Postgres {
             }),
             page_bytes: control.page_bytes,
             expected_bytes: None,
-            memory_bytes: MEMORY_BYTES,
+            memory_bytes: MEMORY_BYTES + base_bytes,
+            differing: cluster
+                .differing
+                .as_ref()
+                .map(|_| "by the places of pages in the log"),
             volumes: volumes.into_vec(),
             notices,
         };
@@ -482,6 +513,17 @@ impl Source for Postgres {
                     .odd_lengths
                     .warning("relation files end within a page"),
             );
+        }
+        let emptied = self
+            .cluster
+            .differing
+            .as_ref()
+            .map_or(0, Differing::emptied);
+        if emptied > 0 {
+            warnings.push(format!(
+                "{emptied} pages of visibility maps are left empty, since neither checksums nor wal_log_hints tell what \
+                 changed below them; VACUUM fills them after a restore"
+            ));
         }
         let log = self.ending.lock().log;
         Ok(SourceSummary {

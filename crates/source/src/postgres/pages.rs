@@ -61,14 +61,15 @@ pub(super) struct Segment<'a> {
 }
 
 impl Verifier {
-    /// Verifies the whole pages in `bytes`, which are those of `segment` from `offset` on, a multiple of a page.
+    /// Verifies the whole pages in `bytes`, which are those of `segment` from `offset` on, a multiple of a page. `suspect`
+    /// hears which of them are not intact as they stand there, whatever the reason.
     pub(super) fn verify(
         &self,
         session: &Session,
         clock: &dyn Clock,
         segment: &Segment,
-        bytes: &[u8],
-        offset: u64,
+        (bytes, offset): (&[u8], u64),
+        mut suspect: impl FnMut(usize),
     ) -> Result<(), Error> {
         let first = offset / self.page_bytes as u64;
         for (i, bytes) in bytes.chunks_exact(self.page_bytes).enumerate() {
@@ -79,6 +80,7 @@ impl Verifier {
             if self.is_intact(page, segment, block) {
                 continue;
             }
+            suspect(i);
             if let Some(bad) = self.look_again(session, clock, segment, page, block)? {
                 self.note(bad)?;
             }

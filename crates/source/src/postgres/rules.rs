@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use longshore_pg::RelationFile;
 
@@ -96,27 +96,48 @@ pub(super) fn must_be_real(path: &Path) -> bool {
     DATA_DIRS.iter().any(|dir| first == *dir)
 }
 
-/// Whether `path` is a directory of relation files: `global`, or a database of a tablespace.
-pub(super) fn is_database_dir(path: &Path) -> bool {
+/// OIDs of the tablespaces that every cluster has: pg_default and pg_global.
+const SPACE_DEFAULT: u32 = 1663;
+const SPACE_GLOBAL: u32 = 1664;
+
+/// Tablespace and database of a directory of relation files; `global` is of no database (0). `None` for others.
+pub(super) fn place(path: &Path) -> Option<(u32, u32)> {
     let parts: Vec<&[u8]> = path.iter().map(OsStr::as_bytes).collect();
     match parts.as_slice() {
-        [b"global"] => true,
-        [b"base", database] => is_number(database),
-        [b"pg_tblspc", oid, version, database] => {
-            is_number(oid) && version.starts_with(b"PG_") && is_number(database)
+        [b"global"] => Some((SPACE_GLOBAL, 0)),
+        [b"base", database] => Some((SPACE_DEFAULT, oid(database)?)),
+        [b"pg_tblspc", space, version, database] if version.starts_with(b"PG_") => {
+            Some((oid(space)?, oid(database)?))
         }
-        _ => false,
+        _ => None,
     }
+}
+
+/// Where a database's directory is in a backup; `version` is the directory of this major in tablespaces.
+pub(super) fn directory((space, database): (u32, u32), version: &str) -> PathBuf {
+    match space {
+        SPACE_DEFAULT => format!("base/{database}").into(),
+        SPACE_GLOBAL => "global".into(),
+        space => format!("pg_tblspc/{space}/{version}/{database}").into(),
+    }
+}
+
+/// Whether `path` is a directory of relation files: `global`, or a database of a tablespace.
+pub(super) fn is_database_dir(path: &Path) -> bool {
+    place(path).is_some()
 }
 
 /// A tablespace's name in `pg_tblspc`.
 pub(super) fn is_tablespace(path: &Path) -> bool {
     let parts: Vec<&[u8]> = path.iter().map(OsStr::as_bytes).collect();
-    matches!(parts.as_slice(), [b"pg_tblspc", oid] if is_number(oid))
+    matches!(parts.as_slice(), [b"pg_tblspc", space] if oid(space).is_some())
 }
 
-fn is_number(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(u8::is_ascii_digit)
+/// Digits, as the server names directories after OIDs.
+fn oid(name: &[u8]) -> Option<u32> {
+    let digits = std::str::from_utf8(name).ok()?;
+    let plain = digits.bytes().all(|b| b.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain)
 }
 
 /// The relation file that a name in a database's directory is.
@@ -171,6 +192,8 @@ mod tests {
     fn relation_files_are_looked_for_in_databases_only() {
         for path in ["global", "base/5", "pg_tblspc/16384/PG_18_202506291/5"] {
             assert!(is_database_dir(Path::new(path)), "{path}");
+            let there = place(Path::new(path)).unwrap();
+            assert_eq!(directory(there, "PG_18_202506291"), Path::new(path));
         }
         for path in [
             "base",

@@ -294,11 +294,18 @@ impl Walk {
             {
                 verifier.findings.lock().odd_lengths.add(&host_path);
             }
-            let kind = Kind::Relation(file.segment);
+            let number = file.segment;
+            let differing = cluster.differing.as_ref();
+            let kind = match differing.and_then(|d| d.based(&path, stat.len)) {
+                Some(based) => Kind::Based { number, based },
+                None if differing.is_some_and(|d| d.empties(&path)) => Kind::Map { number },
+                None => Kind::Relation { number },
+            };
             let content = (stat.len > 0)
                 .then(|| Arc::new(on_disk(State::Unopened, kind, stat.len)) as Arc<dyn Content>);
             return Ok(Some(Entry {
                 len: stat.len,
+                based: matches!(kind, Kind::Based { .. }),
                 content,
                 ..entry(path, EntryKind::File, stat)
             }));
@@ -354,6 +361,7 @@ pub(super) fn entry(path: PathBuf, kind: EntryKind, stat: &Stat) -> Entry {
         gid: stat.gid,
         mtime_ns: stat.mtime_ns,
         len: 0,
+        based: false,
         content: None,
     }
 }

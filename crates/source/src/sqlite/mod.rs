@@ -94,6 +94,7 @@ impl Sqlite {
             page_bytes: snapshot.page_bytes(),
             expected_bytes: Some(snapshot.len()),
             memory_bytes: snapshot.memory_bytes(),
+            differing: None,
             volumes: volumes.into_vec(),
             notices: notices(&snapshot),
         };
@@ -122,6 +123,7 @@ fn entry(path: PathBuf, snapshot: &Arc<Snapshot>) -> Entry {
         gid: stat.gid,
         mtime_ns: stat.mtime_ns,
         len: snapshot.len(),
+        based: false,
         content,
     }
 }

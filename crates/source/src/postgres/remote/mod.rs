@@ -120,6 +120,7 @@ impl Remote {
             page_bytes: page_bytes.parse().unwrap_or(0),
             expected_bytes: None,
             memory_bytes: MEMORY_BYTES,
+            differing: None,
             volumes: volumes.into_vec(),
             notices,
         };

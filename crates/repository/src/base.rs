@@ -1,0 +1,80 @@
+//! Which backup on a shelf a differential one builds on.
+
+use crate::Error;
+use crate::chain::chain;
+use crate::label::Kind;
+use crate::shelf::{Listed, Listing, Loan, Shelf};
+
+/// The base of a new differential backup. No expire removes it as long as the loan is held.
+#[derive(Debug)]
+pub struct Lent {
+    pub loan: Loan,
+    /// Newer backups that could not be the base although they should, for people.
+    pub passed_over: Vec<String>,
+}
+
+/// Why a backup is not the base.
+enum Unfit {
+    /// Nobody would expect it to be.
+    Meant(String),
+    /// Something is wrong with it.
+    Wrong(String),
+}
+
+impl Shelf {
+    /// The newest backup that a differential one can build on: clean, not copy-only, with its whole chain; with
+    /// `full_only` a full one.
+    ///
+    /// Errors: [`Error::NoBase`], and what [`Shelf::borrow`] refuses.
+    pub fn borrow_base(&self, full_only: bool) -> Result<Lent, Error> {
+        let listing = self.list()?;
+        let (mut passed_over, mut reasons) = (Vec::new(), Vec::new());
+        for (i, set) in listing.sets.iter().enumerate().rev() {
+            match fitness(&listing, i, full_only) {
+                Ok(()) => {
+                    let loan = self.borrow(Some(set.label.as_str()))?;
+                    return Ok(Lent { loan, passed_over });
+                }
+                Err(Unfit::Meant(what)) => reasons.push(format!("{} {what}", set.label)),
+                Err(Unfit::Wrong(what)) => {
+                    passed_over.push(format!("{} {what}", set.label));
+                    reasons.push(format!("{} {what}", set.label));
+                }
+            }
+        }
+        Err(Error::NoBase {
+            target: self.target.name.clone(),
+            database: self.database.clone(),
+            reasons: match reasons.is_empty() {
+                true => "there is no backup".to_owned(),
+                false => reasons.join("; "),
+            },
+        })
+    }
+}
+
+fn fitness(listing: &Listing, index: usize, full_only: bool) -> Result<(), Unfit> {
+    let set: &Listed = &listing.sets[index];
+    let facts = listing.facts();
+    let Some(complete) = set.complete() else {
+        return Err(Unfit::Wrong(format!("is {}", set.state.word())));
+    };
+    if full_only && facts[index].kind != Kind::Full {
+        return Err(Unfit::Meant("is differential itself".into()));
+    }
+    if complete.header.copy_only {
+        return Err(Unfit::Meant("is copy-only".into()));
+    }
+    if facts[index].log.is_none() {
+        return Err(Unfit::Meant("is of no cluster with a log".into()));
+    }
+    let links = chain(&facts, index).map_err(|e| Unfit::Wrong(format!("cannot be: {e}")))?;
+    match links.into_iter().find(|link| !facts[*link].is_clean()) {
+        Some(link) if link == index => Err(Unfit::Wrong("is marked as damaged".into())),
+        Some(link) => Err(Unfit::Wrong(format!(
+            "needs {}, which is marked as damaged",
+            facts[link].label
+        ))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,228 @@
+//! Which pages a differential backup stores.
+//!
+//! A page is left to the base when it is certain that the base's copy serves as well: replay from this backup's start
+//! must make the same of both. Every change that is logged gives its page a new place in the log, and a backup begins
+//! with a checkpoint, after which everything logged before it is in the files. So a page of the main fork whose place
+//! is before the *start* of the base has not changed since the base was begun. (Not its end: the base may have read a
+//! page before a change that came while it ran.) A page caught while it is being written is written for a change after
+//! this backup's start, and replay brings it whole.
+//!
+//! What can change without a new place in the log, and what is done about it:
+//!
+//! | what | |
+//! |---|---|
+//! | free space maps, visibility maps, init forks, everything that is no relation | whole files |
+//! | pages that were never written, or whose head or checksum is wrong | stored: their place says nothing |
+//! | pages that lie beyond the end of the base's file | stored |
+//! | relations filled under `wal_level = minimal`, GiST indexes built there | such pages have no place (0 or 1): stored |
+//! | `ALTER TABLE ... SET LOGGED`, `SET TABLESPACE`, `VACUUM FULL`, `TRUNCATE` | a new file, not in the base: whole |
+//! | a file's number used again after DROP | its pages are logged, so they are new; files of a database made by copying are not, see next |
+//! | a database dropped and made again under its OID, moved away and back | its PG_VERSION has another time than in the base: all of it is whole |
+//! | hint bits, checksums and `wal_log_hints` off | harmless: they only repeat what the transaction log says |
+//! | "all visible" in a heap page, without checksums, `wal_log_hints` off or perhaps off for a while | the same bit in the visibility map would be believed: the map's newer pages are left empty, see [`Differing::empties`] |
+//! | checksums enabled since the base | refused: the base's pages have none |
+//! | `pg_rewind`, promotion, recovery to an earlier moment | the history of timelines must lead through the base's end, else refused |
+//! | `pg_resetwal`, a standby that lags | refused where this backup would begin before the base's end |
+//! | `pg_upgrade`, `initdb` | another system identifier: refused |
+//!
+//! Not noticed, so that a full backup must follow: a cluster that was set back by other means than PostgreSQL's, e.g.
+//! to a snapshot of its file system, and that went on from there on the same timeline until its log was longer than at
+//! the base; checksums that were disabled, and enabled again, since the base ("all visible", as above).
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longshore_io::{Dir, OpenHow, Storage, Via};
+use longshore_pg::wal::History;
+use longshore_pg::{Control, Fork, Lsn, Page};
+
+use super::base::{Base, Segment};
+use super::rules;
+use super::session::About;
+use crate::files::is_missing;
+use crate::{BaseRefusal, Error};
+
+/// Pages made while a cluster is made have the place of the first record's head; nothing logged is before it.
+const PLACE_MIN: Lsn = Lsn(40);
+const HISTORY_MAX: usize = 1 << 20;
+
+/// How a backup differs from its base.
+pub(super) struct Differing {
+    base: Arc<Base>,
+    /// OIDs of the databases that are the base's.
+    databases: HashSet<u32>,
+    /// Whether a page can have become "all visible" without a new place in the log.
+    hints_unlogged: bool,
+    emptied: AtomicU64,
+}
+
+/// What both backups are of, and where this one begins.
+pub(super) struct Now<'a> {
+    pub(super) storage: &'a dyn Storage,
+    /// The data directory.
+    pub(super) path: &'a Path,
+    pub(super) wal_dir: &'a dyn Dir,
+    pub(super) about: &'a About,
+    pub(super) control: &'a Control,
+    pub(super) start: Lsn,
+}
+
+/// What the base holds of a segment that can differ from it page by page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Based {
+    pages: u32,
+    since: Lsn,
+}
+
+impl Differing {
+    /// Errors: [`Error::Base`] when the set cannot be this backup's base.
+    pub(super) fn begin(base: Arc<Base>, now: &Now) -> Result<Differing, Error> {
+        check(&base, now)?;
+        let version = format!("PG_{}_{}", now.about.major, now.control.catalog_version);
+        let is_same = |(place, made_ns): ((u32, u32), i64)| {
+            let file = rules::directory(place, &version).join("PG_VERSION");
+            let stat = now.storage.stat(&now.path.join(file));
+            stat.is_ok_and(|stat| stat.mtime_ns == made_ns)
+                .then_some(place.1)
+        };
+        let databases = base.databases().filter_map(is_same).collect();
+        let has_checksums = |control: &Control| control.data_checksum_version != 0;
+        let had_checksums = has_checksums(&base.control) && has_checksums(now.control);
+        // A setting that needs a restart to be changed.
+        let restarted = now.about.started_s.saturating_mul(1_000_000) > base.begun_us;
+        let hints_logged = base.control.logs_hints() && now.control.logs_hints();
+        Ok(Differing {
+            base,
+            databases,
+            hints_unlogged: !had_checksums && (restarted || !hints_logged),
+            emptied: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.base.memory_bytes()
+    }
+
+    /// What the base holds of the file at `path`, of `len` bytes now. `None`: the file is stored whole.
+    pub(super) fn based(&self, path: &Path, len: u64) -> Option<Based> {
+        let (segment, fork) = Segment::of(path)?;
+        let page = u64::from(self.base.control.page_bytes);
+        if fork != Fork::Main || len == 0 || !len.is_multiple_of(page) || !self.is_same(segment) {
+            return None;
+        }
+        Some(Based {
+            pages: self.base.pages(segment)?,
+            since: self.base.start.first,
+        })
+    }
+
+    /// Whether the file's directory was there when the base was made.
+    fn is_same(&self, segment: Segment) -> bool {
+        segment.database == 0 || self.databases.contains(&segment.database)
+    }
+
+    /// Leaves pages of a visibility map empty that may say more of their heap's pages than those in the base say of
+    /// themselves. Nobody is misled by an empty one; VACUUM fills it again.
+    pub(super) fn empty_map(&self, bytes: &mut [u8]) {
+        let page_bytes = self.base.control.page_bytes as usize;
+        for bytes in bytes.chunks_exact_mut(page_bytes) {
+            if Page::new(bytes).is_some_and(|page| page.lsn() >= self.base.start.first) {
+                bytes.fill(0);
+                self.emptied.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether the file at `path` is a visibility map that may say too much.
+    ///
+    /// A map's bit is set together with "all visible" in the heap's page, which has no new place in the log where
+    /// hints are not logged; so the base may hold that page without it. A change of such a page would not clear the
+    /// map's bit, and queries would trust it.
+    pub(super) fn empties(&self, path: &Path) -> bool {
+        let Some((map, Fork::VisibilityMap)) = Segment::of(path) else {
+            return false;
+        };
+        let heap = Segment { number: 0, ..map };
+        self.hints_unlogged && self.is_same(map) && self.base.pages(heap).is_some()
+    }
+
+    /// Pages of visibility maps that were left empty.
+    pub(super) fn emptied(&self) -> u64 {
+        self.emptied.load(Ordering::Relaxed)
+    }
+}
+
+impl Based {
+    /// Whether the base's copy of a page cannot be relied on. `number` is the page's in its file.
+    pub(super) fn is_changed(&self, page: Page, number: u64) -> bool {
+        let place = page.lsn();
+        number >= u64::from(self.pages)
+            || page.is_new()
+            || !page.is_plausible()
+            || place < PLACE_MIN
+            || place >= self.since
+    }
+}
+
+/// Whether what the base holds is an earlier state of this very cluster.
+fn check(base: &Base, now: &Now) -> Result<(), Error> {
+    let refuse = |source| Err(Error::Base { source });
+    if base.start.system != now.control.system {
+        return refuse(BaseRefusal::OtherCluster);
+    }
+    let (timeline, end) = base.end;
+    if timeline != now.control.timeline {
+        let history = history(now)?;
+        if !history.passes(timeline, end) {
+            return refuse(BaseRefusal::NotAncestor {
+                timeline: timeline.number(),
+                end,
+                now: now.control.timeline.number(),
+            });
+        }
+    }
+    if now.start < end {
+        return refuse(BaseRefusal::Behind {
+            start: now.start,
+            end,
+        });
+    }
+    if base.control.data_checksum_version == 0 && now.control.data_checksum_version != 0 {
+        return refuse(BaseRefusal::ChecksumsEnabled);
+    }
+    Ok(())
+}
+
+/// How the cluster came to its timeline. The server needs the file itself and keeps it in `pg_wal`.
+fn history(now: &Now) -> Result<History, Error> {
+    let timeline = now.control.timeline;
+    let name = format!("{:08X}.history", timeline.number());
+    let path = now.path.join("pg_wal").join(&name);
+    let read = || {
+        let file = now.wal_dir.open(Path::new(&name), OpenHow::Read)?;
+        let mut bytes = vec![0; HISTORY_MAX];
+        let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+        bytes.truncate(len);
+        Ok(bytes)
+    };
+    let bytes: Vec<u8> = match read() {
+        Ok(bytes) => bytes,
+        Err(e) if is_missing(&e) => {
+            return Err(Error::Base {
+                source: BaseRefusal::NoHistory { path },
+            });
+        }
+        Err(source) => {
+            return Err(Error::Io {
+                action: "read",
+                path,
+                source,
+            });
+        }
+    };
+    History::parse(timeline, &bytes).map_err(|source| Error::Base {
+        source: BaseRefusal::BadHistory { path, source },
+    })
+}
