@@ -138,7 +138,7 @@ impl From<Error> for Failure {
             Error::Archive(_)
             | Error::Media(_)
             | Error::SourceKind { .. }
-            | Error::Differential { .. } => Exit::Media,
+            | Error::Chain(_) => Exit::Media,
             Error::Codec(_)
             | Error::OutOfRange { .. }
             | Error::Memory { .. }
