@@ -139,7 +139,7 @@ impl From<Error> for Failure {
             | Error::Media(_)
             | Error::SourceKind { .. }
             | Error::NoBase { .. }
-            | Error::Differential { .. } => Exit::Media,
+            | Error::Chain(_) => Exit::Media,
             Error::Codec(_)
             | Error::OutOfRange { .. }
             | Error::Memory { .. }

@@ -170,6 +170,12 @@ impl BlockStream {
         self.picked.is_some()
     }
 
+    /// Bytes of the blocks that are to be read, where these are only some.
+    pub fn picked_bytes(&self) -> u64 {
+        let picks = self.picked.iter().flat_map(|p| p.picks.as_slice());
+        picks.map(|(pick, _)| u64::from(pick.len)).sum()
+    }
+
     pub fn header(&self) -> &SetHeader {
         &self.header
     }

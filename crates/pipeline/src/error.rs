@@ -84,9 +84,9 @@ pub enum Error {
         what: &'static str,
     },
 
-    /// Alone it is not a whole database.
-    #[error("backup set {position} holds only what differs from another set")]
-    Differential { position: u32 },
+    /// What a differential set needs is not there.
+    #[error(transparent)]
+    Chain(#[from] crate::ChainError),
 
     #[error("backup sets made from source kind {kind} cannot be restored by this version")]
     SourceKind { kind: u8 },
@@ -109,10 +109,10 @@ impl Error {
             Error::NotInSet { .. } => Some(3234),
             Error::BadMove { .. } => Some(3156),
             Error::SourceKind { .. } => Some(3169),
-            Error::Differential { .. } => Some(3136),
             Error::NoBase { .. } | Error::Source(longshore_source::Error::Base { .. }) => {
                 Some(3035)
             }
+            Error::Chain(e) => Some(e.number()),
             Error::Source(_)
             | Error::Cluster(_)
             | Error::Archive(_)
@@ -165,9 +165,7 @@ impl Error {
             Error::TargetFull { .. } => "free space there, or restore elsewhere",
             Error::NotInSet { .. } => "`longshore list --files` shows the names in the set",
             Error::BadMove { .. } => "name both sides relative to the target, each side once",
-            Error::Differential { .. } => {
-                "choose a full set with --position; this version restores no differential ones"
-            }
+            Error::Chain(e) => e.hint(),
             Error::SourceKind { .. } => "use the version that made the backup, or a later one",
             Error::Panicked { .. } => "please report this with the lines above",
         }

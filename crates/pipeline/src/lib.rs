@@ -15,6 +15,7 @@ mod accelerator;
 mod archived;
 mod backup;
 mod base;
+mod chain;
 mod cluster;
 mod crew;
 pub mod doctor;
@@ -50,6 +51,7 @@ pub use accelerator::{
     configured, running, status,
 };
 pub use archived::WalProof;
+pub use chain::ChainError;
 pub use cluster::{ClusterError, ClusterOptions, SpaceOptions};
 pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;

@@ -125,6 +125,15 @@ pub struct Target {
     fate: Fate,
 }
 
+/// Bytes of a file that several sets have parts of.
+#[derive(Clone, Copy)]
+pub struct Piece<'a> {
+    pub path: &'a Path,
+    /// Of the whole file.
+    pub len: u64,
+    pub parts: &'a [(Extent, &'a [u8])],
+}
+
 /// Where a restore puts what it reads. Called from many threads at once, in any order.
 pub trait Place: Send + Sync {
     /// A name without data, or whose data comes with other blocks.
@@ -132,6 +141,12 @@ pub trait Place: Send + Sync {
 
     /// One block's part of a file: `parts` are its extents with their bytes.
     fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error>;
+
+    /// Pieces come before and after the file's own entry, which only [`Place::complete`] sees.
+    fn put_piece(&self, piece: &Piece) -> Result<(), Error>;
+
+    /// All pieces of a file were put, if there are any. `crc32c` is that of the whole file.
+    fn complete(&self, entry: &Entry, crc32c: u32) -> Result<(), Error>;
 
     /// Everything was put: completes it, makes it durable and gives it its names. Says how many bytes were written
     /// because they differed from what stood there; `None` where all were.
@@ -142,6 +157,12 @@ pub trait Place: Send + Sync {
 pub trait Root: Send + Sync {
     fn put_name(&self, entry: &Entry) -> Result<(), Error>;
     fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error>;
+
+    /// As [`Place::put_piece`].
+    fn put_piece(&self, piece: &Piece) -> Result<(), Error>;
+
+    /// As [`Place::complete`].
+    fn complete(&self, entry: &Entry) -> Result<(), Error>;
 
     /// A file of our own among what is restored. Write to it before `seal`.
     fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error>;
@@ -495,6 +516,40 @@ impl Target {
             .map_err(self.at("create", name))
     }
 
+    fn write(&self, name: &Path, file: &dyn File, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        for (extent, bytes) in parts {
+            let via = if bytes.len() >= DIRECT_FROM {
+                Via::Direct
+            } else {
+                Via::Cache
+            };
+            file.write_all_at(bytes, extent.offset, via)
+                .map_err(self.at("write", name))?;
+        }
+        Ok(())
+    }
+
+    /// Opens a file that pieces go to. Who makes it gives it its length, which no piece changes.
+    fn sized(&self, name: &Path, len: u64) -> Result<Arc<dyn File>, Error> {
+        let open = |how| self.dir.open(name, how);
+        match open(OpenHow::ReadWrite) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            found => return found.map_err(self.at("open", name)),
+        }
+        self.ensure_parents(name)?;
+        match open(OpenHow::CreateNew) {
+            Ok(file) => {
+                file.set_len(len).map_err(self.at("extend", name))?;
+                Ok(file)
+            }
+            // Another worker was faster.
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                open(OpenHow::ReadWrite).map_err(self.at("open", name))
+            }
+            Err(e) => Err(self.at("create", name)(e)),
+        }
+    }
+
     fn growing(&self, name: &Path, entry: &Entry) -> Result<Arc<dyn File>, Error> {
         let mut growing = self.growing.lock();
         if let Some(file) = growing.get(name).and_then(|g| g.file.clone()) {
@@ -692,21 +747,26 @@ impl Root for Target {
             self.reserve(&name, &*file, parts)?;
             file
         };
-        for (extent, bytes) in parts {
-            let via = if bytes.len() >= DIRECT_FROM {
-                Via::Direct
-            } else {
-                Via::Cache
-            };
-            file.write_all_at(bytes, extent.offset, via)
-                .map_err(self.at("write", &name))?;
-        }
+        self.write(&name, &*file, parts)?;
         if whole {
             drop(file);
             return self.set_attributes(&name, entry);
         }
         drop(file);
         self.grown(&name, entry, bytes)
+    }
+
+    fn put_piece(&self, piece: &Piece) -> Result<(), Error> {
+        let name = self.staged(piece.path)?;
+        let file = self.sized(&name, piece.len)?;
+        self.write(&name, &*file, piece.parts)
+    }
+
+    fn complete(&self, entry: &Entry) -> Result<(), Error> {
+        let name = self.staged(&entry.path)?;
+        // One that has no bytes does not exist yet.
+        self.sized(&name, entry.len)?;
+        self.set_attributes(&name, entry)
     }
 
     fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
@@ -860,6 +920,14 @@ impl Place for Target {
 
     fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
         Root::put_data(self, entry, parts)
+    }
+
+    fn put_piece(&self, piece: &Piece) -> Result<(), Error> {
+        Root::put_piece(self, piece)
+    }
+
+    fn complete(&self, entry: &Entry, _crc32c: u32) -> Result<(), Error> {
+        Root::complete(self, entry)
     }
 
     fn finish(mut self: Box<Self>) -> Result<Option<u64>, Error> {

@@ -82,6 +82,17 @@ pub struct BackupReport {
     pub run: Run,
 }
 
+/// One set of several that were restored together.
+#[derive(Debug, Clone, Serialize)]
+pub struct RestoredSet {
+    pub set: Uuid,
+    pub position: u32,
+    pub differential: bool,
+    pub devices: Vec<String>,
+    /// What was read and decoded of it.
+    pub plain_bytes: u64,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct RestoreReport {
     pub set: Uuid,
@@ -91,6 +102,9 @@ pub struct RestoreReport {
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     pub totals: FileTotals,
+    /// A differential set and what it needed, newest first; empty where one set was all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<RestoredSet>,
     /// In a delta restore: what was written because it differed.
     pub rewritten_bytes: Option<u64>,
     pub damaged: bool,

@@ -199,6 +199,8 @@ impl BackupRequest {
 #[derive(Debug, Clone)]
 pub struct RestoreRequest {
     pub devices: Vec<DeviceSpec>,
+    /// All stripes of the other media sets that a differential set needs, in any order.
+    pub bases: Vec<DeviceSpec>,
     /// 1-based; 0 is the last set.
     pub position: u32,
     /// Directory that receives the entries; created when missing.

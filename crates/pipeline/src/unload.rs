@@ -37,6 +37,7 @@ pub trait Sink: Sync {
 }
 
 /// What a finished unloading knows.
+#[derive(Default)]
 pub struct Unloaded {
     /// In the order in which they were given.
     pub sets: Vec<UnloadedSet>,

@@ -118,6 +118,7 @@ impl Bench<'_> {
     fn restore(&self, devices: Vec<DeviceSpec>) -> Result<Taken> {
         let request = RestoreRequest {
             devices,
+            bases: Vec::new(),
             position: 0,
             target: self.scratch.path("restored"),
             replace: false,

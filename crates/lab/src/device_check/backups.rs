@@ -152,6 +152,7 @@ impl Yard {
         let target = self.scratch.path("restored");
         let restore = RestoreRequest {
             devices,
+            bases: Vec::new(),
             position: 0,
             target: target.clone(),
             replace: false,

@@ -31,6 +31,7 @@ struct Answer<'a> {
 pub fn plain_request(devices: Vec<DeviceSpec>, target: PathBuf) -> RestoreRequest {
     RestoreRequest {
         devices,
+        bases: Vec::new(),
         position: 0,
         target,
         replace: false,
@@ -47,6 +48,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     let chosen = devices::of(context, &options.media)?;
     let request = RestoreRequest {
         devices: chosen.devices.clone(),
+        bases: chosen.bases(&options.bases),
         position: options.position.unwrap_or(0),
         target: options.to.clone(),
         replace: options.replace,

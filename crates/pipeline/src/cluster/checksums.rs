@@ -60,21 +60,15 @@ impl Checksums {
 
     /// Notes what a block holds of an entry. No byte may be noted twice.
     pub fn note(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> io::Result<()> {
-        if entry.kind != EntryKind::File
-            || entry.path.starts_with(WAL)
-            || entry.path == Path::new(NAME)
-        {
+        if !is_listed(entry) {
             return Ok(());
         }
         let sums: Vec<_> = parts
             .iter()
             .map(|(extent, bytes)| (extent.offset, u64::from(extent.len), crc32c(bytes)))
             .collect();
+        self.note_version(&entry.path, parts);
         let mut state = self.state.lock();
-        if let ([(_, bytes)], true) = (parts, entry.path == Path::new(VERSION)) {
-            let text = std::str::from_utf8(bytes).unwrap_or_default();
-            state.major = text.trim().parse().ok();
-        }
         let bytes: u64 = sums.iter().map(|sum| sum.1).sum();
         if entry.first && bytes == entry.len {
             let crc = join(sums, entry.len);
@@ -90,6 +84,23 @@ impl Checksums {
             state.complete(&*self.file, &entry.path)?;
         }
         Ok(())
+    }
+
+    /// Learns the major, if this is where it stands.
+    pub fn note_version(&self, path: &Path, parts: &[(Extent, &[u8])]) {
+        if let ([(_, bytes)], true) = (parts, path == Path::new(VERSION)) {
+            let text = std::str::from_utf8(bytes).unwrap_or_default();
+            self.state.lock().major = text.trim().parse().ok();
+        }
+    }
+
+    /// Adds a file whose checksum is known already.
+    pub fn add(&self, entry: &Entry, crc32c: u32) -> io::Result<()> {
+        if !is_listed(entry) {
+            return Ok(());
+        }
+        let facts = (entry.len, entry.mtime_ns, crc32c);
+        self.state.lock().put(&*self.file, &entry.path, facts)
     }
 
     /// Completes the manifest. False when it cannot be one, for want of a `PG_VERSION`.
@@ -124,6 +135,11 @@ impl Checksums {
             .write_all_at(hash.last_line().as_bytes(), at, Via::Cache)?;
         Ok(true)
     }
+}
+
+/// Whether a manifest has a line for it.
+fn is_listed(entry: &Entry) -> bool {
+    entry.kind == EntryKind::File && !entry.path.starts_with(WAL) && entry.path != Path::new(NAME)
 }
 
 impl State {
@@ -183,7 +199,7 @@ fn join(mut parts: Vec<(u64, u64, u32)>, len: u64) -> u32 {
 }
 
 /// The checksum of `len` zeros.
-fn zeros(len: u64) -> u32 {
+pub fn zeros(len: u64) -> u32 {
     let mut crc = 0;
     let mut power = crc32c(&[0]);
     let (mut power_len, mut rest) = (1u64, len);

@@ -20,7 +20,8 @@ use parking_lot::Mutex;
 use super::outline::{CONTROL, Kind, Names};
 use super::{ClusterError, at};
 use crate::place::{
-    Closed, DELTA, DELTA_CONTROL, LOST_AND_FOUND, Root, STAGING, attributes, lock, remove_tree,
+    Closed, DELTA, DELTA_CONTROL, LOST_AND_FOUND, Piece, Root, STAGING, attributes, lock,
+    remove_tree,
 };
 use crate::{Error, House};
 
@@ -260,13 +261,25 @@ impl InPlace {
     }
 
     /// Opens a file of the set and gives it its length: the same from every block, so their order does not matter.
-    fn sized(&self, name: &Path, entry: &Entry) -> Result<Arc<dyn File>, Error> {
+    fn sized(&self, name: &Path, len: u64) -> Result<Arc<dyn File>, Error> {
         let file = self.file(name)?;
-        let len = file.stat().map_err(self.fail("look at", name))?.len;
-        if len != entry.len {
-            file.set_len(entry.len).map_err(self.fail("resize", name))?;
+        let found = file.stat().map_err(self.fail("look at", name))?.len;
+        if found != len {
+            file.set_len(len).map_err(self.fail("resize", name))?;
         }
         Ok(file)
+    }
+
+    fn rewrite_all(
+        &self,
+        name: &Path,
+        file: &dyn File,
+        parts: &[(Extent, &[u8])],
+    ) -> Result<(), Error> {
+        parts.iter().try_for_each(|(extent, bytes)| {
+            self.rewrite(file, bytes, extent.offset)
+                .map_err(self.fail("write", name))
+        })
     }
 }
 
@@ -275,7 +288,7 @@ impl Root for InPlace {
         let name = self.name(&entry.path);
         match &entry.kind {
             EntryKind::File => {
-                self.sized(&name, entry)?;
+                self.sized(&name, entry.len)?;
                 self.set(&name, &attributes(entry))
             }
             EntryKind::Dir => {
@@ -307,16 +320,25 @@ impl Root for InPlace {
 
     fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
         let name = self.name(&entry.path);
-        let file = self.sized(&name, entry)?;
-        for (extent, bytes) in parts {
-            self.rewrite(&*file, bytes, extent.offset)
-                .map_err(self.fail("write", &name))?;
-        }
+        let file = self.sized(&name, entry.len)?;
+        self.rewrite_all(&name, &*file, parts)?;
         drop(file);
         match entry.first {
             true => self.set(&name, &attributes(entry)),
             false => Ok(()),
         }
+    }
+
+    fn put_piece(&self, piece: &Piece) -> Result<(), Error> {
+        let name = self.name(piece.path);
+        let file = self.sized(&name, piece.len)?;
+        self.rewrite_all(&name, &*file, piece.parts)
+    }
+
+    fn complete(&self, entry: &Entry) -> Result<(), Error> {
+        let name = self.name(&entry.path);
+        self.sized(&name, entry.len)?;
+        self.set(&name, &attributes(entry))
     }
 
     fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {

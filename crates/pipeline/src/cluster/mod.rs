@@ -25,9 +25,10 @@ use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
 use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
 
-use crate::place::{Place, Root, Scope, Target};
+use crate::place::{Piece, Place, Root, Scope, Target};
 use crate::{Error, House};
 use checksums::Checksums;
+pub use checksums::zeros;
 pub use choice::{check as check_recovery, position};
 pub use error::ClusterError;
 use in_place::InPlace;
@@ -142,18 +143,27 @@ impl Cluster {
             (entry.uid, entry.gid) = (uid, gid);
         }
         let route = Route::of(&entry.path);
-        if let (Route::Link(oid), EntryKind::Symlink { target }) = (&route, &mut entry.kind) {
+        if let (Route::Link(oid), EntryKind::Symlink { target }) = (route, &mut entry.kind) {
             let place = self
                 .places
-                .get(oid)
+                .get(&oid)
                 .ok_or(ClusterError::TablespacesFromPipe)?;
             target.clone_from(place);
             return Ok(Some((&*self.data, entry)));
         }
-        if SIGNALS.iter().any(|name| entry.path == Path::new(name)) {
+        let Some((root, path)) = self.route_path(&entry.path)? else {
+            return Ok(None);
+        };
+        entry.path = path.to_owned();
+        Ok(Some((root, entry)))
+    }
+
+    /// Where a path goes, and its name there.
+    fn route_path<'p>(&self, path: &'p Path) -> Result<Option<(&dyn Root, &'p Path)>, Error> {
+        if SIGNALS.iter().any(|name| path == Path::new(name)) {
             return Ok(None);
         }
-        if let Route::Space(oid, rest) = route
+        if let Route::Space(oid, rest) = Route::of(path)
             && let Some(space) = self.spaces.get(&oid)
         {
             if !spaces::is_inside(rest) {
@@ -164,10 +174,9 @@ impl Cluster {
                 }
                 .into());
             }
-            entry.path = rest.into();
-            return Ok(Some((&**space, entry)));
+            return Ok(Some((&**space, rest)));
         }
-        Ok(Some((&*self.data, entry)))
+        Ok(Some((&*self.data, path)))
     }
 
     fn note(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
@@ -238,6 +247,28 @@ impl Place for Cluster {
         }
         self.note(entry, parts)?;
         target.put_data(&routed, parts)
+    }
+
+    fn put_piece(&self, piece: &Piece) -> Result<(), Error> {
+        // It is edited as a whole.
+        if piece.path == Path::new(TABLESPACE_MAP) {
+            return Err(ClusterError::TablespaceMap.into());
+        }
+        let Some((target, path)) = self.route_path(piece.path)? else {
+            return Ok(());
+        };
+        self.checksums.note_version(piece.path, piece.parts);
+        target.put_piece(&Piece { path, ..*piece })
+    }
+
+    fn complete(&self, entry: &Entry, crc32c: u32) -> Result<(), Error> {
+        let Some((target, routed)) = self.route(entry)? else {
+            return Ok(());
+        };
+        self.checksums
+            .add(entry, crc32c)
+            .map_err(at("write", Path::new(MANIFEST)))?;
+        target.complete(&routed)
     }
 
     fn finish(mut self: Box<Self>) -> Result<Option<u64>, Error> {

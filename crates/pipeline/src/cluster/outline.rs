@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use longshore_media::{Entry, EntryKind, Item, MediaSet};
 
 use crate::Error;
+use crate::chain::Merge;
 
 /// Below this directory every tablespace has a link by its OID.
 const LINKS: &str = "pg_tblspc";
@@ -95,16 +96,19 @@ impl Names {
         (self.hashers.0.hash_one(path), self.hashers.1.hash_one(path))
     }
 
-    fn add(&mut self, entry: &Entry, bytes: u64) {
-        let known = self
-            .map
+    fn add(&mut self, entry: &Entry, missing: u64) {
+        self.map
             .entry(self.key(&entry.path))
             .or_insert(match entry.kind {
                 EntryKind::Dir => Known::Dir,
                 EntryKind::Symlink { .. } => Known::Link,
-                EntryKind::File | EntryKind::HardLink { .. } => Known::File { missing: entry.len },
+                EntryKind::File | EntryKind::HardLink { .. } => Known::File { missing },
             });
-        if let Known::File { missing } = known {
+    }
+
+    fn came(&mut self, path: &Path, bytes: u64) {
+        let key = self.key(path);
+        if let Some(Known::File { missing }) = self.map.get_mut(&key) {
             *missing = missing.saturating_sub(bytes);
         }
     }
@@ -123,8 +127,13 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// Reads the index of the set at `position`.
-    pub fn read(media: &MediaSet, position: u32, with_names: bool) -> Result<Outline, Error> {
+    /// Reads the index of the set at `position`; `merge` knows of the others that it needs.
+    pub fn read(
+        media: &MediaSet,
+        position: u32,
+        with_names: bool,
+        merge: Option<&Merge>,
+    ) -> Result<Outline, Error> {
         let mut outline = Outline::default();
         let mut last: Option<Entry> = None;
         media.items(position, |item| match item {
@@ -133,13 +142,15 @@ impl Outline {
                     outline.add(&entry);
                 }
                 if with_names {
-                    outline.names.add(&entry, 0);
-                    last = Some(entry);
+                    let merged = merge.and_then(|merge| Some((merge, merge.file(&entry.path)?)));
+                    let missing = merged.map(|(merge, file)| merge.missing(file));
+                    outline.names.add(&entry, missing.unwrap_or(entry.len));
+                    last = missing.is_none().then_some(entry);
                 }
             }
             Item::Extent(extent) => {
                 if let Some(entry) = &last {
-                    outline.names.add(entry, extent.len.into());
+                    outline.names.came(&entry.path, extent.len.into());
                 }
             }
             Item::Mark(_) => {}

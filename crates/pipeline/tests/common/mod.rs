@@ -51,6 +51,7 @@ pub fn backup_request(
 pub fn restore_request(devices: Vec<DeviceSpec>, target: &Path) -> RestoreRequest {
     RestoreRequest {
         devices,
+        bases: Vec::new(),
         position: 0,
         target: target.into(),
         replace: false,

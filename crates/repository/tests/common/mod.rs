@@ -66,6 +66,7 @@ pub fn shelve(shelf: &Shelf, source: &Path, day: i64) -> Label {
 pub fn restore(storage: &Arc<dyn Storage>, devices: &[DeviceSpec], to: &Path) -> Result<(), Error> {
     let request = RestoreRequest {
         devices: devices.to_vec(),
+        bases: Vec::new(),
         position: 0,
         target: to.into(),
         replace: true,

@@ -1,0 +1,100 @@
+//! Why the chain of a differential set does not hold. Sets are named as people know them.
+
+use std::path::PathBuf;
+
+use uuid::Uuid;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChainError {
+    #[error(
+        "{child} needs backup set {parent}, which is not on the media that were given{}",
+        known_text(known)
+    )]
+    Missing {
+        child: String,
+        parent: Uuid,
+        /// Where the history says that it was.
+        known: Option<String>,
+    },
+
+    #[error("{child} needs backup set {parent}, which cannot be read on {device}")]
+    Broken {
+        child: String,
+        parent: Uuid,
+        device: String,
+        source: Box<longshore_media::Error>,
+    },
+
+    #[error("{child} needs {parent}, which is of {what}")]
+    Foreign {
+        child: String,
+        parent: String,
+        what: &'static str,
+    },
+
+    #[error("the chain of {newest} never ends: {again} stands in it twice")]
+    Endless { newest: String, again: String },
+
+    #[error("the chain of {newest} has more than {max} sets")]
+    TooLong { newest: String, max: usize },
+
+    #[error("{child} takes bytes of {} from its parent, {parent}, which has no such file", path.display())]
+    NoSuchFile {
+        child: String,
+        parent: String,
+        path: PathBuf,
+    },
+
+    #[error("{set} contradicts itself about {}", path.display())]
+    Contradiction { set: String, path: PathBuf },
+
+    #[error("a differential set comes from a pipe, which cannot be read twice")]
+    Pipe,
+
+    #[error(
+        "the chain of {newest} consists of more pieces than {max_bytes} bytes of memory can tell apart"
+    )]
+    Scattered { newest: String, max_bytes: u64 },
+}
+
+fn known_text(known: &Option<String>) -> String {
+    known.as_ref().map_or_else(String::new, |known| {
+        format!("; the history knows it: {known}")
+    })
+}
+
+impl ChainError {
+    /// SQL Server's message number for this refusal.
+    pub fn number(&self) -> u32 {
+        match self {
+            ChainError::Missing { .. }
+            | ChainError::Broken { .. }
+            | ChainError::Foreign { .. }
+            | ChainError::Endless { .. }
+            | ChainError::TooLong { .. }
+            | ChainError::Scattered { .. }
+            | ChainError::Pipe => 3136,
+            ChainError::NoSuchFile { .. } | ChainError::Contradiction { .. } => 3189,
+        }
+    }
+
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            ChainError::Missing { .. } => {
+                "give all stripes of its media set with --base too; `longshore list` shows which sets media hold"
+            }
+            ChainError::Broken { source, .. } => source.hint(),
+            ChainError::Foreign { .. }
+            | ChainError::Endless { .. }
+            | ChainError::TooLong { .. } => {
+                "these media were not made by a backup; restore an older set"
+            }
+            ChainError::NoSuchFile { .. } | ChainError::Contradiction { .. } => {
+                "the set cannot be restored; restore the one before it"
+            }
+            ChainError::Scattered { .. } => "restore it in parts, with --only",
+            ChainError::Pipe => "save the stream to a file and restore that",
+        }
+    }
+}

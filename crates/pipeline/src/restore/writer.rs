@@ -1,0 +1,253 @@
+//! The sink of a restore: what is wanted of each block goes to its place.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
+use parking_lot::Mutex;
+
+use crate::chain::{FileRow, Merge};
+use crate::measure::{Counters, lap};
+use crate::place::{Piece, Place};
+use crate::report::{CHANGED_MAX, FileTotals};
+use crate::unload::Sink;
+use crate::{ChainError, Error, House};
+
+/// Puts what is wanted of each block to its place.
+pub struct Writer<'a> {
+    house: &'a House,
+    target: Box<dyn Place>,
+    /// What of which set counts; `None` where there is one set.
+    merge: Option<&'a Merge>,
+    only: &'a [PathBuf],
+    /// Which of `only` was found.
+    found: Vec<AtomicBool>,
+    counters: &'a Counters,
+    entries: AtomicU64,
+    files: AtomicU64,
+    /// The first marks, for the report.
+    marks: Mutex<Vec<Mark>>,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(
+        house: &'a House,
+        target: Box<dyn Place>,
+        merge: Option<&'a Merge>,
+        only: &'a [PathBuf],
+        counters: &'a Counters,
+    ) -> Writer<'a> {
+        Writer {
+            house,
+            target,
+            merge,
+            only,
+            found: only.iter().map(|_| AtomicBool::new(false)).collect(),
+            counters,
+            entries: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+            marks: Mutex::default(),
+        }
+    }
+
+    /// Whether a path was asked for.
+    fn is_wanted(&self, path: &Path) -> bool {
+        if self.only.is_empty() {
+            return true;
+        }
+        let mut wanted = false;
+        for (i, only) in self.only.iter().enumerate() {
+            if path.starts_with(only) {
+                self.found[i].store(true, Ordering::Relaxed);
+                wanted = true;
+            }
+        }
+        wanted
+    }
+
+    fn put(&self, set: usize, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        if set > 0 {
+            return self.put_pieces(set, entry, parts);
+        }
+        if !self.is_wanted(&entry.path) {
+            return Ok(());
+        }
+        if entry.first {
+            self.entries.fetch_add(1, Ordering::Relaxed);
+            self.files
+                .fetch_add(u64::from(entry.kind == EntryKind::File), Ordering::Relaxed);
+        }
+        if entry.based {
+            // Only the index says what else there is of it, and it did not name it so.
+            if self.merged(&entry.path).is_none() {
+                return Err(ChainError::Contradiction {
+                    set: "the set".into(),
+                    path: entry.path.clone(),
+                }
+                .into());
+            }
+            self.put_pieces(set, entry, parts)
+        } else if !parts.is_empty() {
+            self.target.put_data(entry, parts)
+        } else if entry.first {
+            self.target.put_name(entry)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What counts of the bytes that one set of a chain has of a file.
+    fn put_pieces(
+        &self,
+        set: usize,
+        entry: &Entry,
+        parts: &[(Extent, &[u8])],
+    ) -> Result<(), Error> {
+        if entry.kind != EntryKind::File || parts.is_empty() {
+            return Ok(());
+        }
+        let Some((merge, file)) = self.merged(&entry.path) else {
+            return Ok(());
+        };
+        let mut pieces = Vec::with_capacity(parts.len());
+        for (extent, bytes) in parts {
+            merge.pieces(set, file, *extent, &mut |piece| {
+                let at = (piece.start - extent.offset) as usize;
+                let len = (piece.end - piece.start) as usize;
+                let extent = Extent {
+                    offset: piece.start,
+                    len: len as u32,
+                };
+                pieces.push((extent, &bytes[at..at + len]));
+            });
+        }
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        merge.note(file, &pieces);
+        self.target.put_piece(&Piece {
+            path: &entry.path,
+            len: merge.len(file),
+            parts: &pieces,
+        })
+    }
+
+    fn merged(&self, path: &Path) -> Option<(&Merge, FileRow)> {
+        let merge = self.merge?;
+        Some((merge, merge.file(path)?))
+    }
+
+    /// Refuses a restore of which something was wanted that the set does not have.
+    pub fn check_found(&self) -> Result<(), Error> {
+        let missing = self.found.iter().position(|f| !f.load(Ordering::Relaxed));
+        match missing.map(|i| self.only[i].clone()) {
+            Some(path) => Err(Error::NotInSet { path }),
+            None => Ok(()),
+        }
+    }
+
+    /// Everything was put. Says what, which marks there were, and how many bytes differed from what stood there.
+    pub fn finish(self) -> Result<(FileTotals, Vec<Mark>, Option<u64>), Error> {
+        let totals = FileTotals {
+            entries: self.entries.into_inner(),
+            files: self.files.into_inner(),
+        };
+        Ok((totals, self.marks.into_inner(), self.target.finish()?))
+    }
+
+    /// Gives every file of several sets what its newest set says of it. When all blocks were put.
+    pub fn complete(&self, media: &MediaSet, position: u32) -> Result<(), Error> {
+        let mut verdict = Ok(());
+        media.items(position, |item| {
+            if let Item::Entry(entry) = item
+                && entry.first
+                && verdict.is_ok()
+                && let Some((merge, file)) = self.merged(&entry.path)
+            {
+                verdict = self
+                    .house
+                    .check_cancel()
+                    .and_then(|()| self.target.complete(&entry, merge.sum(file)));
+            }
+        })?;
+        verdict
+    }
+}
+
+impl Sink for Writer<'_> {
+    fn wants(&self, set: usize, items: &[Item]) -> bool {
+        match self.merge {
+            Some(merge) if set > 0 => merge.wants(set, items),
+            _ => wants(items, |path| self.is_wanted(path)),
+        }
+    }
+
+    fn block(&self, set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
+        let clock = &*self.house.clock;
+        let at = clock.now();
+        let mut rest = plain;
+        let mut current: Option<Entry> = None;
+        let mut parts = Vec::new();
+        for item in items {
+            match item {
+                Item::Entry(entry) => {
+                    if let Some(before) = current.replace(entry) {
+                        self.put(set, &before, &parts)?;
+                    }
+                    parts.clear();
+                }
+                Item::Extent(extent) => {
+                    // The manifest was checked: its extents add up to the plain bytes.
+                    let (bytes, later) = rest.split_at(extent.len as usize);
+                    rest = later;
+                    parts.push((extent, bytes));
+                }
+                Item::Mark(mark) => {
+                    let mut marks = self.marks.lock();
+                    if marks.len() < CHANGED_MAX && self.is_wanted(&mark.path) {
+                        marks.push(mark);
+                    }
+                }
+            }
+        }
+        if let Some(last) = current {
+            self.put(set, &last, &parts)?;
+        }
+        lap(clock, at, &self.counters.write_us);
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn damage(&self, error: MediaError) -> Result<(), Error> {
+        Err(error.into())
+    }
+}
+
+/// The sets of a chain from one on: these are read together.
+pub struct Wave<'a> {
+    pub writer: &'a Writer<'a>,
+    pub first: usize,
+}
+
+impl Sink for Wave<'_> {
+    fn wants(&self, set: usize, items: &[Item]) -> bool {
+        self.writer.wants(self.first + set, items)
+    }
+
+    fn block(&self, set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
+        self.writer.block(self.first + set, items, plain)
+    }
+
+    fn damage(&self, error: MediaError) -> Result<(), Error> {
+        self.writer.damage(error)
+    }
+}
+
+/// Whether a block holds anything of what is wanted.
+pub fn wants(items: &[Item], is_wanted: impl Fn(&Path) -> bool) -> bool {
+    items.iter().any(|item| match item {
+        Item::Entry(entry) => is_wanted(&entry.path),
+        Item::Mark(mark) => is_wanted(&mark.path),
+        Item::Extent(_) => false,
+    })
+}
