@@ -10,6 +10,7 @@ use longshore_media::{
 use longshore_source::SourceKind;
 use parking_lot::Mutex;
 
+use crate::archived::prove_replay;
 use crate::cluster::{self, Cluster, Outline};
 use crate::measure::{Counters, Work, lap, process_cpu};
 use crate::offload::Choice;
@@ -186,7 +187,11 @@ fn open_target(
     {
         // Holes are not counted in either: this refuses only what cannot fit.
         if needed > free {
-            return Err(Error::TargetFull { free, needed });
+            return Err(Error::TargetFull {
+                path: request.target.clone(),
+                free,
+                needed,
+            });
         }
     }
     Ok(Box::new(target))
@@ -266,6 +271,13 @@ pub fn run(
     let cpu_before = process_cpu();
     let _priority = request.limits.lower_io_priority();
     let trailer = summary.as_ref().and_then(|s| s.trailer.as_ref());
+    if let (Some(archive), Some(recovery), Some(trailer)) =
+        (&request.cluster.proof, recovery, trailer)
+    {
+        let set = (&header, trailer);
+        let warning = prove_replay(house, archive, set, recovery)?;
+        warning.iter().for_each(|text| observer.warning(text));
+    }
     let target = open_target(house, request, kind, &media, (&header, trailer))?;
     let writer = Writer {
         house,

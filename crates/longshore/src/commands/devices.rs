@@ -4,7 +4,7 @@ use longshore_io::Clock;
 use longshore_media::DeviceSpec;
 use longshore_repository::{Berth, Kind, Loan, Shelf, Target};
 
-use super::Context;
+use super::{Context, archive};
 use crate::failure::Failure;
 use crate::options::Media;
 
@@ -51,7 +51,9 @@ pub fn target_of(
 /// What a target holds of a database.
 pub fn shelf(context: &Context, target: &Target, database: &str) -> Result<Shelf, Failure> {
     let (storage, clock) = (context.storage.clone(), context.clock.clone());
-    Ok(Shelf::new(storage, clock, target, database)?)
+    let mut shelf = Shelf::new(storage, clock, target, database)?;
+    shelf.archive = archive::named(context, database, Some(&target.name)).map(Into::into);
+    Ok(shelf)
 }
 
 /// New devices for a backup to a target, protected until it ends.
@@ -78,12 +80,17 @@ pub fn of(context: &Context, media: &Media) -> Result<Chosen, Failure> {
     let target = target_of(context, media.target.as_deref(), database)?;
     let label = media.label.as_deref().filter(|l| *l != "latest");
     let loan = shelf(context, &target, database)?.borrow(label)?;
-    if let Some(why) = &loan.unprotected {
-        let text = format!("the backup is not protected against an expire meanwhile: {why}");
-        context.output.remark(&format!("{text}\n"));
-    }
+    remark(&loan, context);
     Ok(Chosen {
         devices: loan.devices.clone(),
         _loan: Some(loan),
     })
+}
+
+/// Tells when a backup that is being read may be taken away meanwhile.
+pub fn remark(loan: &Loan, context: &Context) {
+    if let Some(why) = &loan.unprotected {
+        let text = format!("the backup is not protected against an expire meanwhile: {why}");
+        context.output.remark(&format!("{text}\n"));
+    }
 }
