@@ -36,9 +36,10 @@ impl Exit {
     }
 }
 
-/// Why a command failed, as it is shown.
-#[derive(Debug)]
+/// Why a command failed, as it is shown; for `--json`, too.
+#[derive(Debug, Serialize)]
 pub struct Failure {
+    #[serde(skip)]
     pub exit: Exit,
     /// SQL Server's message number, where it has one.
     pub number: Option<u32>,
@@ -46,15 +47,6 @@ pub struct Failure {
     /// Outermost first.
     pub causes: Vec<String>,
     pub hint: Option<String>,
-}
-
-/// A [`Failure`] for `--json`.
-#[derive(Debug, Serialize)]
-pub struct Facts<'a> {
-    pub number: Option<u32>,
-    pub text: &'a str,
-    pub causes: &'a [String],
-    pub hint: Option<&'a str>,
 }
 
 impl Failure {
@@ -81,15 +73,6 @@ impl Failure {
             text: error.to_string(),
             causes: causes(error),
             hint: Some(hint.to_owned()),
-        }
-    }
-
-    pub fn facts(&self) -> Facts<'_> {
-        Facts {
-            number: self.number,
-            text: &self.text,
-            causes: &self.causes,
-            hint: self.hint.as_deref(),
         }
     }
 
@@ -165,6 +148,9 @@ impl From<longshore_repository::wal::Error> for Failure {
             | Wal::NotAnArchive { .. }
             | Wal::IdentityDamaged { .. }
             | Wal::Busy { .. }
+            | Wal::ReplayGap { .. }
+            | Wal::EndsBefore { .. }
+            | Wal::OtherWay { .. }
             | Wal::Damaged { .. }
             | Wal::Newer { .. } => Exit::Media,
             Wal::OtherCluster { .. } | Wal::OtherSegmentSize { .. } | Wal::OtherContent { .. } => {
@@ -191,6 +177,8 @@ impl From<longshore_repository::Error> for Failure {
             | Error::Nothing { .. }
             | Error::NoSuchLabel { .. }
             | Error::NotWhole { .. }
+            | Error::NoneBefore { .. }
+            | Error::NoLog { .. }
             | Error::Chain(_)
             | Error::Busy { .. } => Exit::Media,
         };

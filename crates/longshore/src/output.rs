@@ -30,7 +30,7 @@ struct Envelope<T> {
 
 #[derive(Serialize)]
 struct ErrorBody<'a> {
-    error: crate::failure::Facts<'a>,
+    error: &'a Failure,
 }
 
 impl Output {
@@ -82,12 +82,17 @@ impl Output {
             self.put_json(&Envelope {
                 status: "error",
                 exit_code: failure.exit.code(),
-                body: ErrorBody {
-                    error: failure.facts(),
-                },
+                body: ErrorBody { error: failure },
             });
         } else {
             to_stderr(&failure.lines());
+        }
+    }
+
+    /// A failure at one place of several, for people; the run goes on.
+    pub fn complain(&self, place: &str, failure: &Failure) {
+        if !self.json {
+            to_stderr(&format!("{}  at: {place}\n", failure.lines()));
         }
     }
 

@@ -61,6 +61,9 @@ pub struct Recovery {
     pub restore_command: Option<String>,
 }
 
+/// Lines that keep a restored server from archiving: an archive is the original's as long as that runs.
+pub const NO_ARCHIVING: &str = "\n# By longshore restore\narchive_mode = 'off'\n";
+
 /// Every setting that names a target begins so.
 const TARGET: &[u8] = b"recovery_target";
 

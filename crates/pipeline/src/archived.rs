@@ -1,9 +1,15 @@
-//! Proof that the log a backup needs is in its archive: without it the set must not become valid.
+//! Proof that log is in its archive: what a backup needs, or the set must not become valid; what a recovery needs, or
+//! nothing must be written.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longshore_media::{SetHeader, SetTrailer};
 use longshore_pg::wal::History;
+use longshore_pg::{Lsn, Recovery};
+use longshore_repository::chain::LogRange;
+use longshore_repository::recover::Reach;
 use longshore_repository::wal::{self, WalArchive};
 use longshore_source::{LogEnd, LogStart};
 
@@ -47,6 +53,8 @@ pub fn wait_for_log(
             Ok(Some(_)) => {}
             // The first segment of all makes it one, and is on its way.
             Err(Error::Archive(wal::Error::NotAnArchive { .. })) if !is_late => {}
+            Err(Error::Archive(wal::Error::Io { source, .. }))
+                if source.kind() == ErrorKind::NotFound && !is_late => {}
             Err(e) => return Err(e),
         }
         house.clock.sleep(LOOK_EVERY);
@@ -75,4 +83,26 @@ fn first_missing(
     let missing = archive.missing(&history, start.first, end.last)?;
     let count = missing.iter().map(|span| span.segments).sum();
     Ok(missing.first().map(|span| (span.first.to_string(), count)))
+}
+
+/// Proves that the archive has the log that a recovery from this set needs; returns a warning where that is open.
+///
+/// Errors: those of [`WalArchive::prove`].
+pub fn prove_replay(
+    house: &House,
+    path: &Path,
+    (header, trailer): (&SetHeader, &SetTrailer),
+    recovery: &Recovery,
+) -> Result<Option<String>, Error> {
+    let archive = WalArchive::existing(&*house.storage, path)?;
+    let log = LogRange {
+        system: header.log.system,
+        first_timeline: header.log.timeline,
+        first_lsn: header.log.first_lsn,
+        last_timeline: trailer.log.timeline,
+        last_lsn: trailer.log.last_lsn,
+    };
+    let reach = Reach::of(recovery.target.as_ref(), Lsn(log.last_lsn));
+    let proven = archive.prove(&log, trailer.log.included, recovery, reach)?;
+    Ok(proven.warning())
 }

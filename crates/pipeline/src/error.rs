@@ -71,8 +71,12 @@ pub enum Error {
     #[error("another restore into {} is running", path.display())]
     TargetBusy { path: PathBuf },
 
-    #[error("the target has {free} bytes free, the restore needs {needed}")]
-    TargetFull { free: u64, needed: u64 },
+    #[error("{} has {free} bytes free, the restore needs {needed}", path.display())]
+    TargetFull {
+        path: PathBuf,
+        free: u64,
+        needed: u64,
+    },
 
     #[error("the backup set holds nothing named {}", path.display())]
     NotInSet { path: PathBuf },

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::chain::BrokenChain;
+use crate::recover::Passed;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -56,6 +57,24 @@ pub enum Error {
         number: Option<u32>,
     },
 
+    /// None of the backups leads to where a recovery is to end.
+    #[error("no backup of {database} at target {target} can be brought to {wish}{}", passed(passed_over, *later))]
+    NoneBefore {
+        target: String,
+        database: String,
+        wish: String,
+        passed_over: Vec<Passed>,
+        later: usize,
+    },
+
+    /// A recovery needs log, and there is no archive.
+    #[error("the log of {database} is needed to bring its backup to {wish}, and there is no archive {}", path.display())]
+    NoLog {
+        database: String,
+        wish: String,
+        path: PathBuf,
+    },
+
     #[error("the backup's chain does not hold")]
     Chain(#[from] BrokenChain),
 
@@ -75,10 +94,16 @@ impl Error {
                 Some(3201)
             }
             Error::NotWhole { number, .. } => *number,
+            // STOPAT is too early.
+            Error::NoneBefore { later: 1.., .. } => Some(4335),
             Error::Chain(_) => Some(3136),
             Error::NoBase { .. } => Some(3035),
             Error::Busy { .. } => Some(3023),
-            Error::Io { .. } | Error::Name { .. } | Error::Wal(_) => None,
+            Error::NoneBefore { .. }
+            | Error::Io { .. }
+            | Error::Name { .. }
+            | Error::NoLog { .. }
+            | Error::Wal(_) => None,
         }
     }
 
@@ -96,8 +121,30 @@ impl Error {
             Error::NotWhole { .. } | Error::Chain(_) => {
                 "choose another backup; `longshore list --target` shows the state of each"
             }
+            Error::NoneBefore { later: 0, .. } => {
+                "`longshore info` shows the state of each backup; --target-timeline chooses another history"
+            }
+            Error::NoneBefore { .. } => {
+                "choose a later target; `longshore info` shows when each backup was complete"
+            }
+            Error::NoLog { .. } => {
+                "is the archive's file system mounted? Name another archive with --wal-archive, or leave the target out"
+            }
             Error::Wal(e) => e.hint(),
             Error::Busy { .. } => "wait until the other run has ended",
         }
     }
+}
+
+/// Why each was not taken.
+fn passed(passed_over: &[Passed], later: usize) -> String {
+    let mut text = match later {
+        0 => String::new(),
+        1 => "; one was complete only later".to_owned(),
+        n => format!("; {n} were complete only later"),
+    };
+    for Passed { label, why } in passed_over {
+        text += &format!("; {label} is passed over: {why}");
+    }
+    text
 }

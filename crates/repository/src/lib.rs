@@ -10,6 +10,7 @@ mod error;
 mod expire;
 mod label;
 pub mod lease;
+pub mod recover;
 mod replay;
 pub mod retention;
 mod shelf;

@@ -1,7 +1,7 @@
 //! How far the archive lets a backup be replayed.
 
 use longshore_pg::wal::History;
-use longshore_pg::{Lsn, SegmentSize, Timeline};
+use longshore_pg::{Lsn, SegmentSize, Timeline, TimelineChoice};
 
 use crate::chain::LogRange;
 use crate::wal::{Error, Run, Span, WalArchive};
@@ -30,8 +30,7 @@ impl WalArchive {
             return Ok(None);
         };
         let history = self.followed(first, Lsn(log.first_lsn.max(log.last_lsn)))?;
-        let runs = self.runs()?;
-        let end = end_of(&runs, &history, identity.segment_size);
+        let end = self.end(&history)?;
         let last = Lsn(log.last_lsn);
         let size = identity.segment_size.bytes();
         let from = match included {
@@ -44,6 +43,33 @@ impl WalArchive {
             missing_to_consistency: self.missing(&history, from, last)?,
             missing_to_end: self.missing(&history, from, end.max(last))?,
         }))
+    }
+
+    /// Where the archive ends on the way of `history`; nothing of it is 0.
+    ///
+    /// Errors: as [`WalArchive::runs`].
+    pub(crate) fn end(&self, history: &History) -> Result<Lsn, Error> {
+        let size = self.identified()?.segment_size;
+        Ok(end_of(&self.runs()?, history, size))
+    }
+
+    /// The way that a server takes which begins on this timeline. It finds the latest as PostgreSQL does: the next
+    /// history, and the next, until there is none, whether or not they come from where it is.
+    ///
+    /// Errors: as [`WalArchive::history`].
+    pub fn way(&self, choice: TimelineChoice, from: Timeline) -> Result<History, Error> {
+        let latest = || -> Result<Timeline, Error> {
+            let known = self.histories()?;
+            let next = |at: &Timeline| Timeline::new(at.number().checked_add(1)?);
+            let numbers = std::iter::successors(Some(from), next);
+            let after = numbers.skip(1).take_while(|next| known.contains(next));
+            Ok(after.last().unwrap_or(from))
+        };
+        self.history(match choice {
+            TimelineChoice::Latest => latest()?,
+            TimelineChoice::Current => from,
+            TimelineChoice::Number(number) => number,
+        })
     }
 
     /// The history of the latest timeline that comes from this place.

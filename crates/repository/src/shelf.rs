@@ -19,10 +19,13 @@ use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetTrailer,
 };
 
+use longshore_pg::{Lsn, Recovery};
+
 use crate::Error;
 use crate::chain::{Health, LogRange, SetFacts, chain};
 use crate::label::{Kind, Label};
 use crate::lease::{self, Holder, Lease, Use};
+use crate::recover::{self, Choice, Passed, Reach};
 use crate::target::{self, PENDING, REMOVING, Target, WAL, family_name, family_of};
 use crate::wal::WalArchive;
 
@@ -33,6 +36,8 @@ pub struct Shelf {
     pub(crate) clock: Arc<dyn Clock>,
     pub target: Target,
     pub database: String,
+    /// Where the database's log lies; `None`: beside its backups.
+    pub archive: Option<PathBuf>,
 }
 
 /// How one backup stands.
@@ -197,6 +202,13 @@ pub struct Loan {
     pub devices: Vec<DeviceSpec>,
     /// The chain below it: parent first, full backup last.
     pub parents: Vec<(Label, Vec<DeviceSpec>)>,
+    pub facts: SetFacts,
+    /// Whether it holds the log that makes it consistent.
+    pub log_included: bool,
+    /// Newer ones that a recovery passed over.
+    pub passed: Vec<Passed>,
+    /// The log that a recovery from it needs.
+    pub reach: Reach,
     /// Why some of it is not protected by a lease.
     pub unprotected: Option<String>,
     _leases: Vec<Lease>,
@@ -222,6 +234,7 @@ impl Shelf {
             clock,
             target: target.clone(),
             database: database.to_owned(),
+            archive: None,
         })
     }
 
@@ -237,7 +250,8 @@ impl Shelf {
 
     /// Where the database's WAL lies.
     pub fn wal_path(&self) -> PathBuf {
-        self.path(0).join(WAL)
+        let beside = || self.path(0).join(WAL);
+        self.archive.clone().unwrap_or_else(beside)
     }
 
     /// The database's WAL archive; `None` where nothing was ever archived.
@@ -487,11 +501,54 @@ impl Shelf {
     /// that is broken is passed over only when it was never completed; otherwise it is the answer.
     pub fn borrow(&self, label: Option<&str>) -> Result<Loan, Error> {
         let listing = self.list()?;
-        let chosen = self.choose(&listing, label)?;
+        let index = self.choose(&listing, label)?;
+        let last = listing.sets[index].facts().log.map_or(0, |l| l.last_lsn);
+        let choice = Choice {
+            index,
+            passed: Vec::new(),
+            reach: Reach::of(None, Lsn(last)),
+        };
+        self.lend(&listing, choice)
+    }
+
+    /// The backup that a recovery begins with ([`recover::choose`]), or the one with this label if it can be that,
+    /// protected as by [`Shelf::borrow`].
+    ///
+    /// Errors: [`Error::NoneBefore`], [`Error::NoSuchLabel`].
+    pub fn borrow_for(
+        &self,
+        label: Option<&str>,
+        recovery: &Recovery,
+        archive: Option<&WalArchive>,
+    ) -> Result<Loan, Error> {
+        let listing = self.list()?;
+        if let Some(label) = label
+            && !listing.sets.iter().any(|s| s.label.as_str() == label)
+        {
+            return Err(self.no_such(label));
+        }
+        let choice = recover::choose(&listing, label, recovery, archive);
+        let choice = choice.map_err(|none| Error::NoneBefore {
+            target: self.target.name.clone(),
+            database: self.database.clone(),
+            wish: recover::target_text(recovery.target.as_ref()),
+            passed_over: none.passed,
+            later: none.later,
+        })?;
+        self.lend(&listing, choice)
+    }
+
+    fn lend(&self, listing: &Listing, choice: Choice) -> Result<Loan, Error> {
+        let chosen = choice.index;
+        let set = &listing.sets[chosen];
         let mut loan = Loan {
-            label: listing.sets[chosen].label.clone(),
+            label: set.label.clone(),
             devices: Vec::new(),
             parents: Vec::new(),
+            facts: set.facts(),
+            log_included: set.complete().is_some_and(|c| c.trailer.log.included),
+            passed: choice.passed,
+            reach: choice.reach,
             unprotected: None,
             _leases: Vec::new(),
         };

@@ -14,6 +14,7 @@ use longshore_pipeline::{
 };
 use serde::Serialize;
 
+use super::archive::Place;
 use super::devices::Held;
 use super::offload;
 use super::{Context, devices, limits, source, tuning};
@@ -238,8 +239,16 @@ fn request(
         _ => (options.to.clone(), name, None),
     };
     let base = base(options, against, held.as_ref())?;
+    let is_cluster = matches!(source, SourceSpec::Postgres(_));
     let mut request = BackupRequest::new(source, devices);
     request.base = base;
+    // A database that has an archive has its log proved there, unless it is to be stored in the set.
+    let own_archive = match configured {
+        Some((name, d)) if is_cluster && d.wal.is_some() && !options.postgres.with_wal => {
+            Some(Place::of_database(context, name, None)?.path())
+        }
+        _ => None,
+    };
     let configured = configured.map(|(_, database)| database);
     let defaults = &config.defaults;
     request.database = name;
@@ -279,8 +288,9 @@ fn request(
     }
     request.wal_growth_limit_bytes = options.reading.wal_growth_limit;
     let postgres = &options.postgres;
-    request.postgres.with_wal = postgres.with_wal || postgres.wal_archive.is_none();
-    request.wal_proof = postgres.wal_archive.clone().map(|archive| {
+    let archive = postgres.wal_archive.clone().or(own_archive);
+    request.postgres.with_wal = postgres.with_wal || archive.is_none();
+    request.wal_proof = archive.map(|archive| {
         Box::new(WalProof {
             archive,
             patience: Duration::from_secs(postgres.wal_wait),

@@ -1,9 +1,7 @@
 //! `check`: would the next backup and the next restore work?
 
-use std::time::Duration;
+mod postgres;
 
-use longshore_io::Clock;
-use longshore_pg::client::{Connection, Mode, Options};
 use longshore_pipeline::SourceSpec;
 use longshore_repository::{Listing, Shelf, State};
 use longshore_source::SourceOptions;
@@ -156,7 +154,8 @@ fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
     }
     match &spec {
         Some(SourceSpec::Postgres(server)) => {
-            postgres(server, shelf.as_ref(), options, context, notes);
+            let archive = postgres::Archive::of(name, shelf.as_ref(), context);
+            postgres::look(server, archive.as_ref(), options, context, notes);
         }
         Some(spec) => {
             // A look that ends at once: nothing is read, and no writer waits.
@@ -297,97 +296,5 @@ fn space(
         .any(|s| matches!(s.state, State::Writing { .. }))
     {
         notes.good("backup", "one is being written now");
-    }
-}
-
-fn postgres(
-    server: &Options,
-    shelf: Option<&Shelf>,
-    options: &Check,
-    context: &Context,
-    notes: &mut Notes,
-) {
-    let told = |e: longshore_pg::client::Error| {
-        let failure = Failure::of(Exit::Source, &e, None, e.hint());
-        self::told(&failure)
-    };
-    let connected = Connection::open(&*context.storage, server, Mode::Sql);
-    let mut connection = match connected {
-        Ok(connection) => connection,
-        Err(e) => return notes.bad("source", told(e)),
-    };
-    let facts = "SELECT current_setting('server_version'), current_setting('wal_level'), \
-                 current_setting('archive_mode'), pg_is_in_recovery()";
-    let answer = connection.query(facts).and_then(|rows| {
-        let text = |column| rows.text(0, column).map(str::to_owned);
-        Ok((text(0)?, text(1)?, text(2)?, rows.is_true(0, 3)?))
-    });
-    let (version, wal_level, archive_mode, standby) = match answer {
-        Ok(answer) => answer,
-        Err(e) => return notes.bad("source", told(e)),
-    };
-    let place = server.for_people();
-    notes.good("source", format!("{place}: PostgreSQL {version}"));
-    if wal_level == "minimal" {
-        notes.bad(
-            "source",
-            "wal_level is minimal: no online backup is possible",
-        );
-    }
-    if standby {
-        return notes.good("archive", "a standby: its primary archives");
-    }
-    if options.archive_wait == 0 {
-        return;
-    }
-    if archive_mode == "off" && shelf.is_none_or(|s| s.wal().is_ok_and(|w| w.is_none())) {
-        return notes.look(
-            "archive",
-            "the log is archived nowhere here: back to the moment of a backup, not to any moment",
-        );
-    }
-    let Some(shelf) = shelf else {
-        return;
-    };
-    match round_trip(&mut connection, shelf, options.archive_wait, context) {
-        Ok(text) => notes.good("archive", text),
-        Err(text) => notes.bad("archive", text),
-    }
-}
-
-/// Ends a segment of the log and waits until it has arrived.
-fn round_trip(
-    connection: &mut Connection,
-    shelf: &Shelf,
-    wait_s: u32,
-    context: &Context,
-) -> Result<String, String> {
-    // Something to switch away from, or nothing would be switched.
-    let sql = "SELECT pg_walfile_name(pg_create_restore_point('longshore check'))";
-    let rows = connection.query(sql).map_err(|e| e.to_string())?;
-    let name = rows.text(0, 0).map_err(|e| e.to_string())?.to_owned();
-    connection
-        .query("SELECT pg_switch_wal()")
-        .map_err(|e| e.to_string())?;
-    let segment: longshore_pg::SegmentName = name.parse()?;
-    let clock: &dyn Clock = &*context.clock;
-    let until = clock.now() + Duration::from_secs(wait_s.into());
-    loop {
-        let archive = shelf.wal().map_err(|e| e.to_string())?;
-        let runs = archive.map_or(Ok(Vec::new()), |a| a.runs());
-        let runs = runs.map_err(|e| e.to_string())?;
-        let holds =
-            |r: &longshore_repository::wal::Run| (r.span.first..=r.span.last).contains(&segment);
-        if runs.iter().any(holds) {
-            return Ok(format!("{name} arrived"));
-        }
-        if clock.now() >= until {
-            return Err(format!(
-                "{name} did not arrive at {} within {wait_s} s; archive_command, or `longshore wal receive`, \
-                 is to bring it",
-                shelf.wal_path().display()
-            ));
-        }
-        clock.sleep(Duration::from_millis(250));
     }
 }

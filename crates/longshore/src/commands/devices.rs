@@ -5,14 +5,27 @@ use longshore_media::DeviceSpec;
 use longshore_pipeline::Against;
 use longshore_repository::{Berth, Kind, Loan, Shelf, Target};
 
-use super::Context;
+use super::{Context, archive};
 use crate::failure::Failure;
 use crate::options::Media;
 
 /// Devices to read from. Held until the reading ends: no expire takes them away meanwhile.
 pub struct Chosen {
     pub devices: Vec<DeviceSpec>,
-    _loan: Option<Loan>,
+    loan: Option<Loan>,
+}
+
+impl Chosen {
+    /// The stripes of the sets that it differs from.
+    pub fn bases(&self) -> Vec<DeviceSpec> {
+        self.loan.as_ref().map_or_else(Vec::new, bases)
+    }
+}
+
+/// The stripes of the sets that a lent one differs from.
+pub fn bases(loan: &Loan) -> Vec<DeviceSpec> {
+    let stripes = loan.parents.iter().flat_map(|(_, devices)| devices);
+    stripes.cloned().collect()
 }
 
 /// What a backup to a target holds until it ends.
@@ -59,7 +72,9 @@ pub fn target_of(
 /// What a target holds of a database.
 pub fn shelf(context: &Context, target: &Target, database: &str) -> Result<Shelf, Failure> {
     let (storage, clock) = (context.storage.clone(), context.clock.clone());
-    Ok(Shelf::new(storage, clock, target, database)?)
+    let mut shelf = Shelf::new(storage, clock, target, database)?;
+    shelf.archive = archive::named(context, database, Some(&target.name)).map(Into::into);
+    Ok(shelf)
 }
 
 /// New devices for a backup to a target, protected until it ends.
@@ -96,18 +111,23 @@ pub fn of(context: &Context, media: &Media) -> Result<Chosen, Failure> {
         }
         return Ok(Chosen {
             devices: media.devices.clone(),
-            _loan: None,
+            loan: None,
         });
     };
     let target = target_of(context, media.target.as_deref(), database)?;
     let label = media.label.as_deref().filter(|l| *l != "latest");
     let loan = shelf(context, &target, database)?.borrow(label)?;
+    remark(&loan, context);
+    Ok(Chosen {
+        devices: loan.devices.clone(),
+        loan: Some(loan),
+    })
+}
+
+/// Tells when a backup that is being read may be taken away meanwhile.
+pub fn remark(loan: &Loan, context: &Context) {
     if let Some(why) = &loan.unprotected {
         let text = format!("the backup is not protected against an expire meanwhile: {why}");
         context.output.remark(&format!("{text}\n"));
     }
-    Ok(Chosen {
-        devices: loan.devices.clone(),
-        _loan: Some(loan),
-    })
 }

@@ -2,15 +2,14 @@
 
 mod log;
 mod postgres;
+mod scratch;
 
 use std::path::{Path, PathBuf};
 
-use longshore_io::Dir;
 use longshore_media::{EntryKind, Item, MediaSet};
 use longshore_pipeline::{Report, Request, RestoreReport, SourceSpec, run as run_pipeline};
 use longshore_source::SourceKind;
 use serde::Serialize;
-use uuid::Uuid;
 
 use super::backup::wrong_report;
 use super::{Context, devices, limits, restore, tuning};
@@ -18,6 +17,7 @@ use crate::failure::{Exit, Failure};
 use crate::options::Drill;
 use crate::output::{bytes, plain};
 use crate::progress::Watch;
+use scratch::Scratch;
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
@@ -43,66 +43,6 @@ struct Answer<'a> {
     proofs: &'a [Proof],
     elapsed_s: f64,
     restore: &'a RestoreReport,
-}
-
-/// A directory that goes when it is dropped, whatever came.
-pub struct Scratch<'a> {
-    context: &'a Context,
-    parent: std::sync::Arc<dyn Dir>,
-    name: PathBuf,
-    pub path: PathBuf,
-}
-
-impl<'a> Scratch<'a> {
-    fn new(context: &'a Context, work: Option<&Path>) -> Result<Scratch<'a>, Failure> {
-        let work = work.map_or_else(std::env::temp_dir, Path::to_owned);
-        let name = PathBuf::from(format!(
-            "longshore-drill-{:08x}",
-            Uuid::new_v4().as_fields().0
-        ));
-        let made = context.storage.canonical(&work).and_then(|work| {
-            let parent = context.storage.dir(&work)?;
-            parent.create_dir(&name)?;
-            Ok((parent, work.join(&name)))
-        });
-        let (parent, path) = made.map_err(|e| {
-            let mut failure = Failure::usage(
-                format!("cannot make a directory in {}", work.display()),
-                "name one that you may write to with --work",
-            );
-            failure.causes.push(e.to_string());
-            failure
-        })?;
-        Ok(Scratch {
-            context,
-            parent,
-            name,
-            path,
-        })
-    }
-}
-
-impl Drop for Scratch<'_> {
-    fn drop(&mut self) {
-        if let Err(e) = remove_tree(&*self.parent, &self.name) {
-            let path = self.path.display();
-            self.context
-                .output
-                .warn(&format!("{path} could not be removed: {e}"));
-        }
-    }
-}
-
-fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
-    let below = dir.dir(name)?;
-    for entry in below.list()? {
-        let entry = PathBuf::from(entry?);
-        match below.stat(&entry)?.kind {
-            longshore_io::FileKind::Dir => remove_tree(&*below, &entry)?,
-            _ => below.remove_file(&entry)?,
-        }
-    }
-    dir.remove_dir(name)
 }
 
 pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {

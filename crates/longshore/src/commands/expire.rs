@@ -1,10 +1,12 @@
-//! `expire`.
+//! `expire`: one database after the other; one that cannot be judged does not keep the others from it.
+
+use std::sync::atomic::Ordering;
 
 use longshore_repository::retention::Policy;
 use longshore_repository::{Expired, Fate, LogFate, Shelf};
 use serde::Serialize;
 
-use super::shelves::{self, Row, shelves};
+use super::shelves::{self, Failures, Row, shelves};
 use super::{Context, interrupt};
 use crate::failure::{Exit, Failure};
 use crate::options::{Expire, Rules};
@@ -15,6 +17,7 @@ struct Answer {
     action: &'static str,
     dry_run: bool,
     databases: Vec<Database>,
+    failures: Failures,
 }
 
 #[derive(Serialize)]
@@ -42,41 +45,49 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
     let named = !options.databases.is_empty() || options.target.is_some();
     let all = shelves(context, &options.databases, options.target.as_deref())?;
     let mut databases = Vec::new();
-    let mut exit = Exit::Done;
+    let mut failures = Failures::default();
+    let mut warned = false;
     let cancel = interrupt::cancel_flag();
     for shelf in all {
         let Some(policy) = policy(&options.rules, context, &shelf.database) else {
             if named {
-                return Err(Failure::usage(
+                let failure = Failure::usage(
                     format!("no retention is configured for {}", shelf.database),
                     "configure [retention.NAME] and name it in [database.NAME], or give --keep-full or --keep-days",
-                ));
+                );
+                failures.note(&shelf, failure, context);
             }
             continue;
         };
         let now_us = context.clock.wall_ns() / 1000;
-        let expired = shelf.expire(&policy, now_us, options.dry_run, &cancel)?;
-        let (database, warned) = tell(&shelf, expired, options.dry_run, context);
-        if warned {
-            exit = Exit::Warnings;
+        match shelf.expire(&policy, now_us, options.dry_run, &cancel) {
+            Ok(expired) => {
+                let (database, look) = tell(&shelf, expired, options.dry_run, context);
+                warned |= look;
+                databases.push(database);
+            }
+            Err(error) => failures.note(&shelf, error.into(), context),
         }
-        databases.push(database);
     }
-    if databases.is_empty() {
+    if databases.is_empty() && failures.is_empty() {
         return Err(Failure::usage(
             "no configured database has a retention",
             "configure [retention.NAME] and name it in [database.NAME] or [defaults]",
         ));
     }
-    if cancel.load(std::sync::atomic::Ordering::Relaxed) {
-        exit = Exit::Interrupted;
-    }
+    let exit = match (cancel.load(Ordering::Relaxed), failures.exit()) {
+        (true, _) => Exit::Interrupted,
+        (false, Some(exit)) => exit,
+        (false, None) if warned => Exit::Warnings,
+        (false, None) => Exit::Done,
+    };
     context.output.json(
         exit,
         Answer {
             action: "expire",
             dry_run: options.dry_run,
             databases,
+            failures,
         },
     );
     Ok(exit)

@@ -5,7 +5,7 @@ use longshore_repository::{Listing, Shelf};
 use serde::Serialize;
 
 use super::Context;
-use super::shelves::{self, Row, shelves, span};
+use super::shelves::{self, Failures, Row, shelves};
 use crate::failure::{Exit, Failure};
 use crate::options::Info;
 use crate::output::{bytes, moment, plain};
@@ -14,6 +14,7 @@ use crate::output::{bytes, moment, plain};
 struct Answer {
     action: &'static str,
     databases: Vec<Database>,
+    failures: Failures,
 }
 
 /// One database at one target.
@@ -65,24 +66,31 @@ pub struct Span {
 }
 
 pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
-    let databases: Vec<Database> = shelves(context, &options.databases, options.target.as_deref())?
-        .iter()
-        .map(|shelf| {
-            let listing = shelf.list()?;
-            database(shelf, &listing, context)
-        })
-        .collect::<Result<_, Failure>>()?;
+    let mut databases = Vec::new();
+    let mut failures = Failures::default();
+    for shelf in shelves(context, &options.databases, options.target.as_deref())? {
+        let listing = shelf.list().map_err(Failure::from);
+        match listing.and_then(|listing| database(&shelf, &listing, context)) {
+            Ok(database) => databases.push(database),
+            Err(failure) => failures.note(&shelf, failure, context),
+        }
+    }
+    let exit = failures.exit().unwrap_or(Exit::Done);
     if options.prometheus {
         context.output.raw(prometheus(&databases).as_bytes());
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     let texts: Vec<String> = databases.iter().map(text).collect();
     context.output.say(&texts.join("\n"));
-    let action = "info";
-    context
-        .output
-        .json(Exit::Done, Answer { action, databases });
-    Ok(Exit::Done)
+    context.output.json(
+        exit,
+        Answer {
+            action: "info",
+            databases,
+            failures,
+        },
+    );
+    Ok(exit)
 }
 
 /// What is known of a database at its target.
@@ -192,7 +200,11 @@ fn wal(shelf: &Shelf, listing: &Listing) -> Result<Option<Wal>, Failure> {
                     wal.inconsistent.push(set.label.to_string());
                 }
                 if oldest {
-                    wal.gaps = replay.missing_to_end.iter().map(span).collect();
+                    wal.gaps = replay
+                        .missing_to_end
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect();
                 }
             }
             Ok(None) => {}

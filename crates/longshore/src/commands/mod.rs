@@ -1,6 +1,7 @@
 //! What each command does with its options: lower them to a request, run it, show the report.
 
 mod accelerator;
+mod archive;
 mod backup;
 mod cache;
 mod catalog;

@@ -4,11 +4,13 @@ use clap::CommandFactory;
 use serde::Serialize;
 
 use super::Context;
+use super::archive::Place;
 use super::info::without_password;
+use super::wal::QUEUE_MAX;
 use crate::config::Retention;
 use crate::failure::{Exit, Failure};
 use crate::options::{Cli, Completions, Config, ConfigAction, Man};
-use crate::output::plain;
+use crate::output::{bytes, plain};
 
 #[derive(Serialize)]
 struct Answer {
@@ -31,6 +33,18 @@ struct Database {
     level: Option<String>,
     /// Where the password comes from, never what it is.
     password_from: Option<String>,
+    wal: Option<Wal>,
+}
+
+/// How a database's log is archived, with what is not configured filled in.
+#[derive(Serialize)]
+struct Wal {
+    archive: String,
+    #[serde(rename = "async")]
+    ahead: bool,
+    queue_max: u64,
+    prefetch: u64,
+    slot: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -58,6 +72,15 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
             (_, Some(variable)) => Some(format!("the variable {variable}")),
             (None, None) => None,
         },
+        wal: d.wal.as_ref().and_then(|wal| {
+            Some(Wal {
+                archive: archive(context, name)?,
+                ahead: wal.ahead,
+                queue_max: wal.queue_max.unwrap_or(QUEUE_MAX),
+                prefetch: wal.prefetch.unwrap_or(QUEUE_MAX),
+                slot: wal.slot.clone(),
+            })
+        }),
     });
     let targets = config.target.iter().map(|(name, t)| Target {
         name: name.clone(),
@@ -78,6 +101,12 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
     context.output.say(&text(&answer, context));
     context.output.json(Exit::Done, answer);
     Ok(Exit::Done)
+}
+
+/// Where a database's log goes; loading the configuration made sure that it goes somewhere.
+fn archive(context: &Context, database: &str) -> Option<String> {
+    let place = Place::of_database(context, database, None).ok()?;
+    Some(place.path().display().to_string())
 }
 
 /// What the configuration means, in sentences.
@@ -118,11 +147,32 @@ fn text(answer: &Answer, context: &Context) -> String {
         if let Some(from) = &d.password_from {
             text += &format!("  its password comes from {}\n", plain(from));
         }
+        if let Some(wal) = &d.wal {
+            text += &log(wal);
+        }
         let retention = context.config.retention_of(&d.name);
         text += &match retention {
             None => "  nothing is ever removed: it has no retention\n".to_owned(),
             Some((name, rules)) => format!("  {}: {}\n", plain(name), sentence(rules)),
         };
+    }
+    text
+}
+
+fn log(wal: &Wal) -> String {
+    let mut text = format!(
+        "  its log is archived in {}; a backup is complete when its log is there\n",
+        plain(&wal.archive)
+    );
+    if wal.ahead {
+        let (push, get) = (bytes(wal.queue_max), bytes(wal.prefetch));
+        text += &format!("  pushes work up to {push} ahead, gets up to {get}\n");
+    }
+    if let Some(slot) = &wal.slot {
+        text += &format!(
+            "  `longshore wal receive` reads from slot {}\n",
+            plain(slot)
+        );
     }
     text
 }

@@ -1,5 +1,7 @@
 //! `restore`.
 
+mod beginning;
+
 use std::path::PathBuf;
 
 use longshore_media::DeviceSpec;
@@ -10,7 +12,7 @@ use longshore_pipeline::{
 use serde::Serialize;
 
 use super::backup::{Settings, wrong_report};
-use super::{Context, devices, limits, offload, tuning};
+use super::{Context, limits, offload, tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Restore;
 use crate::output::{Table, bytes, cpu_s_per_gb, plain};
@@ -23,6 +25,8 @@ struct Answer<'a> {
     mb_per_s: f64,
     ratio: f64,
     cpu_s_per_gb: f64,
+    /// Of a database's backups.
+    chosen: Option<&'a beginning::Told>,
     #[serde(flatten)]
     report: &'a RestoreReport,
 }
@@ -45,10 +49,10 @@ pub fn plain_request(devices: Vec<DeviceSpec>, target: PathBuf) -> RestoreReques
 }
 
 pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
-    let chosen = devices::of(context, &options.media)?;
+    let beginning = beginning::of(options, context)?;
     let request = RestoreRequest {
-        devices: chosen.devices.clone(),
-        bases: chosen.bases(&options.bases),
+        devices: beginning.devices.clone(),
+        bases: beginning.bases.clone(),
         position: options.position.unwrap_or(0),
         target: options.to.clone(),
         replace: options.replace,
@@ -58,7 +62,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
             .iter()
             .map(|m| (m.0.clone(), (&m.1).into()))
             .collect(),
-        cluster: options.cluster.lower(),
+        cluster: beginning.cluster.clone(),
         offload: offload::of(&options.offloading, Settings::read(context).offload),
         tuning: tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
@@ -90,6 +94,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
             mb_per_s: mb_per_s(report.plain_bytes, report.run.elapsed_s),
             ratio: ratio(report.plain_bytes, report.stored_bytes),
             cpu_s_per_gb: cpu_s_per_gb(report.run.cpu_s, report.plain_bytes),
+            chosen: beginning.told.as_ref(),
             report: &report,
         },
     );

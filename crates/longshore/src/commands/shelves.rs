@@ -4,12 +4,11 @@ use longshore_pipeline::ratio;
 use longshore_repository::chain::chain;
 use longshore_repository::lease::Holder;
 use longshore_repository::retention::{Decision, Keep, Remove, Verdict};
-use longshore_repository::wal::Span;
 use longshore_repository::{Kind, Listing, Shelf};
 use serde::Serialize;
 
 use super::{Context, devices};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{Table, bytes, moment, plain};
 
 /// The databases that a command is about, each with what its target holds of it. Without names: all that are
@@ -37,6 +36,43 @@ pub fn shelves(
     let shelf =
         |name: &String| devices::shelf(context, &devices::target_of(context, target, name)?, name);
     names.iter().map(shelf).collect()
+}
+
+/// What could not be done for one database while others were served.
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct Failures(Vec<Failed>);
+
+#[derive(Debug, Serialize)]
+struct Failed {
+    database: String,
+    target: String,
+    exit_code: u8,
+    error: Failure,
+}
+
+impl Failures {
+    /// Tells it to people at once; scripts get it in the answer.
+    pub fn note(&mut self, shelf: &Shelf, failure: Failure, context: &Context) {
+        let (database, target) = (shelf.database.clone(), shelf.target.name.clone());
+        let place = plain(&format!("{database} at target {target}"));
+        context.output.complain(&place, &failure);
+        self.0.push(Failed {
+            database,
+            target,
+            exit_code: failure.exit.code(),
+            error: failure,
+        });
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The exit code of a run that had them: the first one's.
+    pub fn exit(&self) -> Option<Exit> {
+        self.0.first().map(|failed| failed.error.exit)
+    }
 }
 
 /// One backup.
@@ -215,14 +251,6 @@ fn remove(why: Remove) -> &'static str {
         Remove::Abandoned => "it was never completed",
         Remove::Broken => "it cannot be restored",
         Remove::Begun => "its removal had begun",
-    }
-}
-
-/// `000000010000000000000003 to 000000010000000000000007 (5)`.
-pub fn span(span: &Span) -> String {
-    match span.segments {
-        1 => span.first.to_string(),
-        n => format!("{} to {} ({n})", span.first, span.last),
     }
 }
 

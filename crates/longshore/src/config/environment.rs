@@ -57,19 +57,24 @@ pub fn apply(variable: &str, value: &str, config: &mut Table) -> Option<Result<(
 }
 
 fn set(form: &Form, rest: &str, value: &str, config: &mut Table) -> Result<(), String> {
-    let of_key = |key: &&&str| {
-        let key = key.to_ascii_uppercase();
+    // What stands before the key: the name and its `_`, or nothing.
+    let before = |key: &str| {
+        let key = key.replace('.', "_").to_ascii_uppercase();
+        let name = rest.strip_suffix(key.as_str())?;
         match form.named {
-            true => rest
-                .strip_suffix(key.as_str())
-                .and_then(|name| name.strip_suffix('_'))
-                .is_some_and(|name| !name.is_empty()),
-            false => rest == key,
+            true => name.strip_suffix('_').filter(|name| !name.is_empty()),
+            false => Some(name).filter(|name| name.is_empty()),
         }
     };
-    // `password_file` ends like no other key; still the longest that fits is meant.
-    let key = form.keys.iter().filter(of_key).max_by_key(|k| k.len());
-    let Some(key) = key else {
+    let is_configured = |name: &str| {
+        let table = config.get(form.table).and_then(Value::as_table);
+        table.is_some_and(|table| table.keys().any(|key| capitals(key) == name))
+    };
+    // `MAIN_WAL_LEVEL` may be `wal.level` of main or `level` of main_wal: the one that is configured is meant, else
+    // the longest key.
+    let fitting = form.keys.iter().filter_map(|key| Some((key, before(key)?)));
+    let best = fitting.max_by_key(|(key, name)| (is_configured(name), key.len()));
+    let Some((key, wanted)) = best else {
         let word = rest.to_ascii_lowercase();
         let word = word
             .rsplit_once('_')
@@ -87,12 +92,15 @@ fn set(form: &Form, rest: &str, value: &str, config: &mut Table) -> Result<(), S
     let table = match form.named {
         false => table,
         true => {
-            let wanted = &rest[..rest.len() - key.len() - 1];
             let name = configured(table, wanted)?;
             child(table, &name)?
         }
     };
-    table.insert((*key).to_owned(), valued(key, value));
+    let (table, key) = match key.split_once('.') {
+        Some((below, key)) => (child(table, below)?, key),
+        None => (table, *key),
+    };
+    table.insert(key.to_owned(), valued(key, value));
     Ok(())
 }
 
@@ -106,19 +114,21 @@ fn child<'a>(table: &'a mut Table, name: &str) -> Result<&'a mut Table, String> 
 
 /// The name that a variable means.
 fn configured(table: &Table, wanted: &str) -> Result<String, String> {
-    let plain = |name: &str| -> String {
-        let sign = |c: char| match c.is_ascii_alphanumeric() {
-            true => c.to_ascii_uppercase(),
-            false => '_',
-        };
-        name.chars().map(sign).collect()
-    };
-    let mut fitting = table.keys().filter(|name| plain(name) == wanted);
+    let mut fitting = table.keys().filter(|name| capitals(name) == wanted);
     match (fitting.next(), fitting.next()) {
         (Some(one), None) => Ok(one.clone()),
         (Some(one), Some(other)) => Err(format!("it could mean {one:?} or {other:?}")),
         (None, _) => Ok(wanted.to_ascii_lowercase()),
     }
+}
+
+/// A name as variables write it.
+fn capitals(name: &str) -> String {
+    let sign = |c: char| match c.is_ascii_alphanumeric() {
+        true => c.to_ascii_uppercase(),
+        false => '_',
+    };
+    name.chars().map(sign).collect()
 }
 
 /// Numbers and truth values as such; a number that a key wants as text is read as text there.
@@ -154,6 +164,18 @@ mod tests {
         assert_eq!(made, "[target.n] directories = [\"/a\", \"/b\"] ");
         let made = applied("", "LONGSHORE_DEFAULTS_MAX_CPU", "25").unwrap();
         assert_eq!(made, "[defaults] max_cpu = 25 ");
+    }
+
+    #[test]
+    fn a_key_of_the_log_is_told_from_a_name_that_ends_alike() {
+        let made = applied("", "LONGSHORE_DATABASE_MAIN_WAL_LEVEL", "3").unwrap();
+        assert_eq!(made, "[database.main.wal] level = 3 ");
+        let config = "[database.main-wal]\nurl = \"a\"\n";
+        let made = applied(config, "LONGSHORE_DATABASE_MAIN_WAL_LEVEL", "3").unwrap();
+        assert_eq!(made, "[database.main-wal] url = \"a\" level = 3 ");
+        let config = "[database.main]\nwal = 3\n";
+        let refused = applied(config, "LONGSHORE_DATABASE_MAIN_WAL_ASYNC", "true").unwrap_err();
+        assert!(refused.contains("no table"), "{refused}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod environment;
 mod near;
 
 use std::collections::{BTreeMap, HashSet};
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
 use longshore_codec::{Algorithm, Level};
@@ -61,6 +62,8 @@ pub struct Database {
     pub password_file: Option<PathBuf>,
     /// The environment variable that holds the password.
     pub password_env: Option<String>,
+    /// The archive of its log; with this table the database has one.
+    pub wal: Option<Wal>,
 }
 
 impl Database {
@@ -72,7 +75,45 @@ impl Database {
         "level",
         "password_file",
         "password_env",
+        "wal.archive",
+        "wal.algorithm",
+        "wal.level",
+        "wal.async",
+        "wal.queue_max",
+        "wal.prefetch",
+        "wal.workers",
+        "wal.slot",
     ];
+
+    /// Sources of these kinds have no log to archive.
+    fn has_no_log(&self) -> bool {
+        self.url.starts_with("sqlite:") || self.url.starts_with("files:")
+    }
+}
+
+/// How the log of a PostgreSQL cluster is archived.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wal {
+    /// The archive's own directory; `None`: DATABASE/wal at the target.
+    pub archive: Option<PathBuf>,
+    #[serde(default, deserialize_with = "algorithm")]
+    pub algorithm: Option<Algorithm>,
+    #[serde(default, deserialize_with = "level")]
+    pub level: Option<Level>,
+    /// Whether pushes and gets work ahead of the server's calls.
+    #[serde(default, rename = "async")]
+    pub ahead: bool,
+    /// Bytes of segments that pushes take on ahead.
+    #[serde(default, deserialize_with = "positive_size")]
+    pub queue_max: Option<u64>,
+    /// Bytes of segments that gets fetch ahead.
+    #[serde(default, deserialize_with = "positive_size")]
+    pub prefetch: Option<u64>,
+    /// Files that are worked on at a time.
+    pub workers: Option<NonZeroU8>,
+    /// The replication slot that `wal receive` reads from.
+    pub slot: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -182,6 +223,9 @@ fn level<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Level>, D::Error> 
 }
 fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     parsed(from, values::size)
+}
+fn positive_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    parsed(from, values::positive_size)
 }
 fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     parsed(from, values::rate)
@@ -305,6 +349,11 @@ impl Config {
             if let Some(what) = bad_name(name) {
                 return wrong(format!("[database.{name}]: {what}"));
             }
+            if let Some(wal) = &database.wal
+                && let Err(what) = self.check_wal(name, database, wal)
+            {
+                return wrong(format!("[database.{name}.wal]: {what}"));
+            }
         }
         for (name, retention) in &self.retention {
             let numbers = [retention.keep_full, retention.keep_days, retention.keep_wal];
@@ -331,6 +380,45 @@ impl Config {
             return wrong(format!("[defaults]: there is no [retention.{retention}]"));
         }
         Ok(())
+    }
+
+    fn check_wal(&self, name: &str, database: &Database, wal: &Wal) -> Result<(), String> {
+        if database.has_no_log() {
+            return Err("only PostgreSQL clusters have a log to archive".into());
+        }
+        let Some(archive) = &wal.archive else {
+            return match self.target_of(name) {
+                Some(_) => Ok(()),
+                None => Err("name an `archive`, or a `target` for the database".into()),
+            };
+        };
+        let shown = archive.display();
+        if archive.is_relative() {
+            return Err(format!("{shown} is not absolute"));
+        }
+        let of_another = |(other, d): &(&String, &Database)| {
+            let path = d.wal.as_ref().and_then(|wal| wal.archive.as_ref());
+            *other != name && path == Some(archive)
+        };
+        if let Some((other, _)) = self.database.iter().find(of_another) {
+            return Err(format!(
+                "{shown} is the archive of [database.{other}], too; one cluster, one archive"
+            ));
+        }
+        for (target, t) in &self.target {
+            let taken = |dir: &PathBuf| archive == dir || *archive == dir.join(name);
+            if t.directories.iter().any(taken) {
+                return Err(format!(
+                    "{shown} is kept for the backups of target {target}; name a directory of its own"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// How the log of a database is archived, if it is.
+    pub fn wal_of(&self, database: &str) -> Option<&Wal> {
+        self.database.get(database)?.wal.as_ref()
     }
 
     /// The target of a database, from its own table or the defaults.
@@ -510,6 +598,48 @@ mod tests {
         assert!(text.starts_with("longshore.toml, line 3: "), "{text}");
         assert!(text.contains("percentage"), "{text}");
         assert!(refusal("[defaults]\nalgorithm = \"RAR\"\n").contains("QAT_DEFLATE"));
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_archived_as_it_says_is_refused() {
+        let config = parse(
+            r#"
+            [database.main]
+            url = "postgres:///?host=/run"
+            [database.main.wal]
+            archive = "/mnt/log/main"
+            async = true
+            queue_max = "64M"
+            workers = 3
+            "#,
+        )
+        .unwrap();
+        let wal = config.wal_of("main").unwrap();
+        assert_eq!((wal.ahead, wal.queue_max), (true, Some(64 << 20)));
+        for (url, wal, more, says) in [
+            ("sqlite:/a", "", "", "only PostgreSQL"),
+            ("postgres://h", "", "", "name an `archive`"),
+            ("postgres://h", "archive = \"a\"", "", "absolute"),
+            ("postgres://h", "queue_max = 0", "", "0"),
+            ("postgres://h", "workers = 0", "", "nonzero"),
+            ("postgres://h", "archiv = \"/a\"", "", "`archive`"),
+            (
+                "postgres://h",
+                "archive = \"/t/a\"",
+                "[target.t]\ndirectories = [\"/t\"]",
+                "kept for the backups",
+            ),
+            (
+                "postgres://h",
+                "archive = \"/l\"",
+                "[database.b]\nurl = \"postgres://i\"\n[database.b.wal]\narchive = \"/l\"",
+                "one cluster, one archive",
+            ),
+        ] {
+            let text = format!("[database.a]\nurl = \"{url}\"\n[database.a.wal]\n{wal}\n{more}\n");
+            let said = refusal(&text);
+            assert!(said.contains(says), "{text}: {said}");
+        }
     }
 
     #[test]

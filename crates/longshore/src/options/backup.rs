@@ -279,13 +279,15 @@ pub struct Reading {
 pub struct Postgres {
     /// Store the log that makes the backup consistent in the backup itself.
     ///
-    /// The default unless --wal-archive is given. A replication slot keeps the log on the server meanwhile; it ends
+    /// The default unless --wal-archive is given or the database has an archive ([database.NAME.wal] in the
+    /// configuration). A replication slot keeps the log on the server meanwhile; it ends
     /// with the backup.
     #[arg(long)]
     pub with_wal: bool,
 
     /// Prove the log in this archive (`longshore wal push`) instead.
     ///
+    /// The default for a configured database with an archive is that one.
     /// The backup is valid once the log is there. Waits for the last segment up to --wal-wait, and fails with the name of the one that is missing.
     #[arg(long, value_name = "DIR")]
     pub wal_archive: Option<std::path::PathBuf>,

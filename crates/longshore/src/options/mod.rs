@@ -30,6 +30,7 @@ pub use inspect::{List, Media, Verify};
 pub use lab::{Bench, Compare, DeviceCheck, Lab, Sample, Stocked, Study, Sweep, Written};
 pub use offload::Offloading;
 pub use project::{Completions, Config, ConfigAction, Man};
+pub use recovery::archive_command;
 pub use repository::{Check, Drill, Expire, Info, Rules};
 pub use restore::Restore;
 pub use wal::{Ahead, Archive, Wal, WalAction, WalGet, WalList, WalPush, WalReceive};

@@ -42,7 +42,7 @@ pub struct ClusterArgs {
 
     /// Recover until this time; the zone must be given, as in `2026-11-21 09:34:10+01`.
     ///
-    /// Without --position the newest set that was complete before is restored.
+    /// The newest backup that was complete before is restored: of the database's, or without --position of the media's.
     #[arg(long, value_name = "TIME", value_parser = values::zoned_time, group = "recovery-end")]
     pub target_time: Option<i64>,
 
@@ -83,13 +83,21 @@ pub struct ClusterArgs {
     #[arg(long)]
     pub standby: bool,
 
+    /// Keep the restored server from archiving: for a copy beside an original that goes on.
+    ///
+    /// Sets archive_mode to off. Without it a copy that is opened for writing archives a timeline of its own, as its
+    /// stored settings say; recoveries after that follow it, since the latest timeline is the default.
+    #[arg(long, hide_short_help = true)]
+    pub no_archiving: bool,
+
     /// The command by which the server fetches log from an archive (restore_command), with %f and %p.
     #[arg(long, hide_short_help = true, value_name = "COMMAND")]
     pub restore_command: Option<String>,
 
     /// The directory of a `longshore wal` archive, from which the server fetches its log.
     ///
-    /// Sets restore_command to `longshore wal get` with this program's own path.
+    /// Sets restore_command to `longshore wal get` with this program's own path. The log that is needed is looked for
+    /// before anything is written. With --database the default is the database's archive.
     #[arg(long, value_name = "DIR", conflicts_with = "restore_command")]
     pub wal_archive: Option<PathBuf>,
 }
@@ -119,12 +127,14 @@ impl ClusterArgs {
                 as_stored: self.tablespaces_as_stored,
             },
             recovery: self.recovery(),
+            no_archiving: self.no_archiving,
+            proof: self.wal_archive.clone(),
             delta: self.delta,
         }
     }
 
-    /// Nothing was asked: the server replays the log that the set holds, and opens.
-    fn recovery(&self) -> Option<Recovery> {
+    /// `None`: nothing was asked; the server replays the log that there is, and opens.
+    pub fn recovery(&self) -> Option<Recovery> {
         let target = self
             .target_time
             .map(RecoveryTarget::Time)
@@ -147,20 +157,21 @@ impl ClusterArgs {
                 Action::Shutdown => TargetAction::Shutdown,
             },
             standby: self.standby,
-            restore_command: self.restore_command.clone().or(self.archive_command()),
+            restore_command: self
+                .restore_command
+                .clone()
+                .or(self.wal_archive.as_deref().map(archive_command)),
         })
     }
+}
 
-    /// The server runs it in its data directory, so both paths are absolute.
-    fn archive_command(&self) -> Option<String> {
-        let archive = self.wal_archive.as_deref()?;
-        let archive = std::path::absolute(archive).unwrap_or_else(|_| archive.into());
-        let program = std::env::current_exe().unwrap_or_else(|_| "longshore".into());
-        let (program, archive) = (word(&program), word(&archive));
-        Some(format!(
-            "{program} wal get %f %p --archive {archive} --async"
-        ))
-    }
+/// How a restored server fetches its log from this archive. It runs the command in its data directory, so both paths
+/// are absolute.
+pub fn archive_command(archive: &Path) -> String {
+    let archive = std::path::absolute(archive).unwrap_or_else(|_| archive.into());
+    let program = std::env::current_exe().unwrap_or_else(|_| "longshore".into());
+    let (program, archive) = (word(&program), word(&archive));
+    format!("{program} wal get %f %p --archive {archive} --async")
 }
 
 /// A path as one word of the shell, in a command in which the server replaces what follows a percent sign.

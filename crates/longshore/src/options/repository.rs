@@ -152,7 +152,7 @@ pub struct Drill {
 
     /// Where the scratch directory is made; needs room for the whole database.
     ///
-    /// The default is the system's directory for temporary files.
+    /// The default is the system's directory for temporary files. What a killed drill left there is removed by the next.
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
 

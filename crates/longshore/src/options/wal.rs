@@ -38,7 +38,10 @@ pub struct Archive {
     #[arg(long, value_name = "DIR")]
     pub archive: Option<PathBuf>,
 
-    /// A database of the configuration: the archive is DATABASE/wal below its target.
+    /// A database of the configuration, which knows its archive (docs/configuration.md).
+    ///
+    /// The archive is the one that its [database.NAME.wal] names, else DATABASE/wal below its target. Settings there
+    /// count where an option is not given.
     #[arg(long, value_name = "NAME")]
     pub database: Option<String>,
 
@@ -56,18 +59,18 @@ pub struct Ahead {
     ///
     /// A call starts a process that goes on with the files that will be asked for next, several at once, and ends
     /// when it has done --queue-max. The answer to each call never relies on it: each proves by the archive that its
-    /// file is there, or does the work itself.
-    #[arg(long = "async")]
-    pub ahead: bool,
+    /// file is there, or does the work itself. The default is the database's setting; --async=false goes before it.
+    #[arg(long = "async", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true")]
+    pub ahead: Option<bool>,
 
-    /// Bytes of segments that --async may take on at a time; the default is 1G.
+    /// Bytes of segments that --async may take on at a time; the default is the database's, else 1G.
     ///
     /// wal push: nothing is copied but into the archive; what waits stays in pg_wal. When more than this waits there,
     /// every call warns. Segments are never dropped: when pg_wal fills its file system the server stops, with
     /// everything committed still on disk. wal get: the fetched segments wait in pg_wal/longshore, never more than this.
-    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::positive_size,
-        default_value = "1G")]
-    pub queue_max: u64,
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::positive_size)]
+    pub queue_max: Option<u64>,
 
     /// Files that --async works on at a time; the default is the number of CPUs.
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -165,8 +168,9 @@ pub struct WalGet {
 }
 
 const TEACH_RECEIVE: &str = "\
-Example:
+Examples:
   longshore wal receive postgres://backup@db1 --slot longshore --create-slot --archive /mnt/backup/main-wal
+  longshore wal receive --database main
 
 docs/postgres-wal.md has a systemd unit. Look at the slot's lag: a receiver that is down makes the server keep its log.
 
@@ -188,14 +192,16 @@ pub struct WalReceive {
     pub archive: Archive,
 
     /// The replication slot: it makes the server keep what was not received yet.
+    ///
+    /// The default is `slot` in the database's [database.NAME.wal].
     #[arg(long, value_name = "NAME")]
-    pub slot: String,
+    pub slot: Option<String>,
 
     /// Make the slot if the server does not have it.
     #[arg(long)]
     pub create_slot: bool,
 
-    /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD or LZ4; the default is QAT_DEFLATE.
+    /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD or LZ4; the default is the database's, else QAT_DEFLATE.
     #[arg(long, short, value_name = "ALGORITHM", value_parser = values::algorithm)]
     pub algorithm: Option<Algorithm>,
 

@@ -28,6 +28,7 @@ fn the_page_lists_exactly_the_keys_that_a_configuration_may_have() {
     let (stage, page) = (Stage::new(), configuration_page());
     for table in [
         "[database.NAME]",
+        "[database.NAME.wal]",
         "[target.NAME]",
         "[retention.NAME]",
         "[defaults]",

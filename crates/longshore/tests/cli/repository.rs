@@ -181,6 +181,58 @@ fn expire_refuses_what_would_be_a_guess() {
 }
 
 #[test]
+fn a_target_that_is_away_does_not_keep_the_others_from_their_turn() {
+    let stage = configured();
+    // In order of their names: the one that fails is in the middle.
+    let path = |name: &str| stage.path(name).display().to_string();
+    let mut text =
+        String::from("[retention.one]\nkeep_full = 1\n[defaults]\nretention = \"one\"\n");
+    for name in ["a", "b", "c"] {
+        std::fs::create_dir(stage.path(format!("of-{name}"))).unwrap();
+        text += &format!(
+            "[database.{name}]\nurl = \"files:{}\"\ntarget = \"{name}\"\n\
+             [target.{name}]\ndirectories = [\"{}\"]\n",
+            path("tree"),
+            path(&format!("of-{name}")),
+        );
+    }
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    for name in ["a", "a", "b", "b", "c", "c"] {
+        stage.line(&format!("backup {name}")).exits(0);
+    }
+    let count = |name: &str| stage.names(format!("of-{name}/{name}")).len();
+    std::fs::rename(stage.path("of-b"), stage.path("away")).unwrap();
+    stage
+        .line("info")
+        .exits(4)
+        .says("a at target a")
+        .says("c at target c");
+    let metrics = stage.line("info --prometheus").exits(4).out;
+    assert!(metrics.contains("longshore_backups{database=\"c\",target=\"c\"} 2\n"));
+    stage
+        .line("check")
+        .exits(1)
+        .says("b\n  BAD   target")
+        .says("c\n  ok");
+    let told = json(&stage.line("expire --json").exits(4));
+    assert_eq!((count("a"), count("c")), (1, 1));
+    assert_eq!(told["databases"].as_array().unwrap().len(), 2);
+    let failure = &told["failures"][0];
+    assert_eq!(
+        (&failure["database"], &failure["exit_code"]),
+        (&"b".into(), &4.into())
+    );
+    assert!(
+        failure["error"]["text"].as_str().unwrap().contains("of-b"),
+        "{failure}"
+    );
+    std::fs::rename(stage.path("away"), stage.path("of-b")).unwrap();
+    assert_eq!(count("b"), 2);
+    stage.line("expire").exits(0);
+    assert_eq!(count("b"), 1);
+}
+
+#[test]
 fn info_tells_states_sizes_and_the_outlook() {
     let stage = configured();
     for _ in 0..3 {

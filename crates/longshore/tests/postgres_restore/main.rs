@@ -4,8 +4,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod database;
 mod delta;
+mod drill;
+mod faults;
+mod full;
 mod killed;
+mod named;
 mod recovery;
 mod stage;
 mod whole;

@@ -15,6 +15,7 @@ mod choice;
 mod error;
 mod in_place;
 mod outline;
+mod room;
 mod spaces;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use longshore_io::{Attributes, Dir, OpenHow, Via};
 use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
+use longshore_pg::recovery::NO_ARCHIVING;
 use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
 
 use crate::place::{Piece, Place, Root, Scope, Target};
@@ -61,6 +63,10 @@ pub struct ClusterOptions {
     pub spaces: SpaceOptions,
     /// How the server recovers; `None`: from the log that the set holds, to its end.
     pub recovery: Option<Recovery>,
+    /// Whether the restored server is to archive nothing, whatever its stored settings say.
+    pub no_archiving: bool,
+    /// The archive in which the log that the recovery needs is proved to be, before anything is written.
+    pub proof: Option<PathBuf>,
     /// Whether an existing data directory of the same cluster is made the set's, writing only what differs.
     pub delta: bool,
 }
@@ -68,7 +74,8 @@ pub struct ClusterOptions {
 impl ClusterOptions {
     pub fn is_default(&self) -> bool {
         let spaces = &self.spaces;
-        spaces.map.is_empty() && !spaces.as_stored && self.recovery.is_none() && !self.delta
+        let places = spaces.map.is_empty() && !spaces.as_stored;
+        places && self.recovery.is_none() && !self.delta && !self.no_archiving
     }
 }
 
@@ -81,6 +88,7 @@ pub struct Cluster {
     owner: Option<(u32, u32)>,
     checksums: Checksums,
     recovery: Option<Recovery>,
+    no_archiving: bool,
     range: Option<WalRange>,
     system: u64,
 }
@@ -117,11 +125,14 @@ impl Cluster {
                 }
                 .into());
             }
-            (true, Some(outline)) => in_place(house, path, header.log.system, &places, outline)?,
+            (true, Some(outline)) => {
+                room::check_in_place(house, path, &places, outline)?;
+                in_place(house, path, header.log.system, &places, outline)?
+            }
             (false, _) => staged(house, path, replace, &places)?,
         };
-        if let Some(outline) = outline {
-            check_space(&*data, &spaces, outline)?;
+        if let (Some(outline), false) = (outline, options.delta) {
+            room::check_staged((&*data, path), &spaces, &places, outline)?;
         }
         let checksums = Checksums::new(data.add_file(Path::new(MANIFEST))?);
         Ok(Cluster {
@@ -131,6 +142,7 @@ impl Cluster {
             owner,
             checksums,
             recovery: options.recovery.clone(),
+            no_archiving: options.no_archiving,
             range: trailer.and_then(|trailer| wal_range(header, trailer)),
             system: header.log.system,
         })
@@ -195,12 +207,13 @@ impl Cluster {
         } else {
             self.data.remove_added(manifest)?;
         }
-        let Some(recovery) = &self.recovery else {
+        if let Some(recovery) = &self.recovery {
+            let signal = Path::new(recovery.signal_file());
+            self.data.add_file(signal)?;
+            self.data.set_added(signal, &file_like(root))?;
+        } else if !self.no_archiving {
             return Ok(());
-        };
-        let signal = Path::new(recovery.signal_file());
-        self.data.add_file(signal)?;
-        self.data.set_added(signal, &file_like(root))?;
+        }
         let conf = Path::new(AUTO_CONF);
         let file = match self.data.holds(conf) {
             true => self.data.open_added(conf)?,
@@ -212,7 +225,12 @@ impl Cluster {
             if len == stored.len() {
                 return Err(std::io::ErrorKind::FileTooLarge.into());
             }
-            let text = recovery.edit(&stored[..len]);
+            let stored = &stored[..len];
+            let recovery = self.recovery.as_ref();
+            let mut text = recovery.map_or(stored.to_vec(), |recovery| recovery.edit(stored));
+            if self.no_archiving {
+                text.extend_from_slice(NO_ARCHIVING.as_bytes());
+            }
             file.write_all_at(&text, 0, Via::Cache)?;
             file.set_len(text.len() as u64)
         };
@@ -392,28 +410,6 @@ fn refuse_running(dir: &dyn Dir, path: &Path) -> Result<(), Error> {
         process,
     }
     .into())
-}
-
-/// Refuses what cannot fit, volume by volume. Holes are not counted in either.
-fn check_space(
-    data: &dyn Root,
-    spaces: &BTreeMap<u32, Box<dyn Root>>,
-    outline: &Outline,
-) -> Result<(), Error> {
-    let mut volumes = BTreeMap::<u64, (u64, u64)>::new();
-    for (space, bytes) in &outline.bytes {
-        let root = space
-            .and_then(|oid| spaces.get(&oid))
-            .map_or(data, |space| &**space);
-        if let Some((volume, free)) = root.volume() {
-            let needed = &mut volumes.entry(volume).or_insert((free, 0)).1;
-            *needed = needed.saturating_add(*bytes);
-        }
-    }
-    match volumes.into_values().find(|(free, needed)| needed > free) {
-        Some((free, needed)) => Err(Error::TargetFull { free, needed }),
-        None => Ok(()),
-    }
 }
 
 fn wal_range(header: &SetHeader, trailer: &SetTrailer) -> Option<WalRange> {

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use longshore_media::{MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
 
+use crate::archived::prove_replay;
 use crate::chain::{self, Merge};
 use crate::cluster::{self, Cluster, Outline};
 use crate::measure::{Counters, Work, lap, process_cpu};
@@ -68,7 +69,11 @@ fn open_target(
     {
         // Holes are not counted in either: this refuses only what cannot fit.
         if needed > free {
-            return Err(Error::TargetFull { free, needed });
+            return Err(Error::TargetFull {
+                path: request.target.clone(),
+                free,
+                needed,
+            });
         }
     }
     Ok(Box::new(target))
@@ -162,6 +167,13 @@ pub fn run(
     let start_us = house.now_us();
     let cpu_before = process_cpu();
     let _priority = request.limits.lower_io_priority();
+    if let (Some(archive), Some(recovery), Some(trailer)) =
+        (&request.cluster.proof, recovery, trailer)
+    {
+        let set = (&header, trailer);
+        let warning = prove_replay(house, archive, set, recovery)?;
+        warning.iter().for_each(|text| observer.warning(text));
+    }
     let target = open_target(
         house,
         request,

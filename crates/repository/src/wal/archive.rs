@@ -136,7 +136,7 @@ impl WalArchive {
         self.identity.get().copied()
     }
 
-    pub(super) fn identified(&self) -> Result<Identity, Error> {
+    pub(crate) fn identified(&self) -> Result<Identity, Error> {
         self.identity().ok_or_else(|| Error::NotAnArchive {
             path: self.path.clone(),
         })

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use longshore_media::record::Malformed;
 use longshore_pg::wal::{NotHistory, NotWal, WalName};
+use longshore_pg::{Lsn, Timeline};
 
 /// What a WAL archive cannot or will not do. Every variant names the file an operator must look at.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +82,28 @@ pub enum Error {
         archive: PathBuf,
     },
 
+    /// Segments between a backup and where its recovery gets.
+    #[error("the archive {} lacks log between the backup and the target: {missing}", archive.display())]
+    ReplayGap { archive: PathBuf, missing: String },
+
+    /// Replay would end before its target.
+    #[error("the archive {} ends at {end}, before {target}", archive.display())]
+    EndsBefore {
+        archive: PathBuf,
+        end: Lsn,
+        target: Lsn,
+    },
+
+    /// The timeline that is followed was left before the backup, or never was the backup's.
+    #[error("the backup ended on timeline {timeline} at {last}; timeline {followed} of the archive {} does not come \
+        from there", archive.display())]
+    OtherWay {
+        archive: PathBuf,
+        timeline: Timeline,
+        last: Lsn,
+        followed: Timeline,
+    },
+
     /// A file of the archive is not what was written.
     #[error("{} is damaged: {what}", path.display())]
     Damaged { path: PathBuf, what: String },
@@ -150,6 +173,16 @@ impl Error {
             Error::Missing { .. } => "`longshore wal list` shows what there is",
             Error::Gap { .. } => {
                 "bring the missing segment, from the old server's pg_wal for instance; --to-gap ends recovery before it"
+            }
+            Error::ReplayGap { .. } => {
+                "choose a target before them, or --target-immediate; or bring the segments, from the old server's pg_wal \
+                 for instance"
+            }
+            Error::EndsBefore { .. } => {
+                "let the server archive what it has (`select pg_switch_wal()`), or choose an earlier target"
+            }
+            Error::OtherWay { .. } => {
+                "name the timeline to follow with --target-timeline, `current` for the backup's own"
             }
             Error::Damaged { .. } => {
                 "take the file from another copy of the archive; a backup that ended later does not need it"

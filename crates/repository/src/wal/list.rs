@@ -3,6 +3,7 @@
 //! Memory is bounded by one directory of 2^32 bytes of log at a time, and by the number of gaps.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -18,6 +19,16 @@ pub struct Span {
     pub first: SegmentName,
     pub last: SegmentName,
     pub segments: u64,
+}
+
+/// `000000010000000000000003 to 000000010000000000000007 (5)`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.segments {
+            1 => self.first.fmt(f),
+            n => write!(f, "{} to {} ({n})", self.first, self.last),
+        }
+    }
 }
 
 /// Consecutive segments that are there.

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use longshore_io::{Attributes, OpenHow, Via};
 
-use super::{Proof, Scratch};
+use super::Proof;
+use super::scratch::Scratch;
 use crate::commands::Context;
 use crate::failure::{Exit, Failure};
 

@@ -9,7 +9,7 @@ use longshore_pg::wal::WalName;
 use longshore_repository::wal::{Error, PgWal};
 use serde::Serialize;
 
-use super::{Context, Place, reach, start_ahead};
+use super::{Context, Place, Working, start_ahead};
 use crate::failure::{Exit, Failure};
 use crate::options::WalGet;
 
@@ -31,7 +31,11 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
     };
     let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
     let archive = Place::of(&options.archive, context)?.existing(context)?;
-    let (clock, reach) = (&*context.clock, reach(&options.ahead));
+    let database = options.archive.database.as_deref();
+    let wal = database.and_then(|name| context.config.wal_of(name));
+    let Working { ahead, reach } =
+        Working::of(&options.ahead, wal, wal.and_then(|wal| wal.prefetch));
+    let clock = &*context.clock;
     let segment = match name {
         WalName::Segment(segment) => Some(segment),
         WalName::History(_) | WalName::Partial(_) | WalName::Backup(..) => None,
@@ -63,8 +67,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
     } else if let (false, true, Some(segment)) = (found, options.partial, segment) {
         found = pg_wal.take_partial(&archive, segment, to)?;
     }
-    if let (true, true, Some(segment), Some(identity)) =
-        (options.ahead.ahead, found, segment, archive.identity())
+    if let (true, true, Some(segment), Some(identity)) = (ahead, found, segment, archive.identity())
         && pg_wal.runs_short(segment, identity.segment_size, reach)
         && pg_wal.turn_to_fetch()?.is_some()
     {

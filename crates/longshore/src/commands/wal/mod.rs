@@ -7,14 +7,16 @@ mod list;
 mod push;
 mod receive;
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use longshore_repository::wal::{Error, Reach, WalArchive};
+use longshore_codec::{Algorithm, Level};
+use longshore_repository::wal::{Form, Reach};
 
-use super::{Context, devices};
+use super::Context;
+use super::archive::Place;
+use crate::config;
 use crate::failure::{Exit, Failure};
-use crate::options::{Ahead, Archive, Wal, WalAction};
+use crate::options::{Ahead, Wal, WalAction};
 
 pub fn run(options: &Wal, context: &Context) -> Result<Exit, Failure> {
     match &options.action {
@@ -25,64 +27,60 @@ pub fn run(options: &Wal, context: &Context) -> Result<Exit, Failure> {
     }
 }
 
-/// Where an archive is: what must exist, and what a first push makes below it.
-struct Place {
-    base: PathBuf,
-    below: PathBuf,
+/// Bytes that are worked on ahead when nobody says otherwise.
+pub const QUEUE_MAX: u64 = 1 << 30;
+
+/// How a command works ahead: its own options, then those of the database.
+struct Working {
+    ahead: bool,
+    reach: Reach,
 }
 
-impl Place {
-    fn of(archive: &Archive, context: &Context) -> Result<Place, Failure> {
-        if let Some(path) = &archive.archive {
-            let base = match path.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => parent,
-                // `/`, `..` and the like have nothing above them that could be missing.
-                _ if path.file_name().is_none() => path,
-                _ => Path::new("."),
-            };
-            let below = path.file_name().map(PathBuf::from).unwrap_or_default();
-            return Ok(Place {
-                base: base.to_owned(),
-                below,
-            });
+impl Working {
+    /// `configured`: the bytes that the database's settings allow for this command.
+    fn of(options: &Ahead, wal: Option<&config::Wal>, configured: Option<u64>) -> Working {
+        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        let own = wal
+            .and_then(|wal| wal.workers)
+            .map(|n| usize::from(n.get()));
+        Working {
+            ahead: options.ahead.unwrap_or(wal.is_some_and(|wal| wal.ahead)),
+            reach: Reach {
+                bytes_max: options.queue_max.or(configured).unwrap_or(QUEUE_MAX),
+                workers: options
+                    .workers
+                    .map(|n| n as usize)
+                    .or(own)
+                    .unwrap_or_else(cpus),
+            },
         }
-        // The group of options admits nothing else.
-        let database = archive.database.as_deref().unwrap_or_default();
-        let own = context.config.target_of(database);
-        let Some(target) = archive.target.as_deref().or(own) else {
-            return Err(Failure::usage(
-                format!("[database.{database}] names no target"),
-                "give --target, or --archive with the directory itself",
-            ));
-        };
-        if let Some(what) = longshore_repository::target::bad_name(database) {
-            return Err(Failure::usage(
-                format!("{database:?} cannot be a directory of a target: {what}"),
-                "give the name of a database of the configuration",
-            ));
-        }
-        let directories = &devices::target(context, target)?.directories;
-        let base = directories.first().cloned().unwrap_or_default();
-        Ok(Place {
-            base,
-            below: Path::new(database).join("wal"),
-        })
-    }
-
-    fn existing(&self, context: &Context) -> Result<WalArchive, Error> {
-        WalArchive::existing(&*context.storage, &self.base.join(&self.below))
-    }
-
-    fn make(&self, context: &Context) -> Result<WalArchive, Error> {
-        WalArchive::make(&*context.storage, &self.base, &self.below)
     }
 }
 
-fn reach(ahead: &Ahead) -> Reach {
-    let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
-    Reach {
-        bytes_max: ahead.queue_max,
-        workers: ahead.workers.map_or_else(cpus, |n| n as usize),
+/// How files are stored: by the command's options, then the settings of the database's log, of the database, and of all.
+fn form(
+    (algorithm, level): (Option<Algorithm>, Option<Level>),
+    database: Option<&str>,
+    context: &Context,
+) -> Form {
+    let config = &context.config;
+    let known = database.and_then(|name| config.database.get(name));
+    let wal = known.and_then(|d| d.wal.as_ref());
+    // A level belongs to an algorithm: it is taken from the place that names either.
+    let places = [
+        (algorithm, level),
+        wal.map_or((None, None), |w| (w.algorithm, w.level)),
+        known.map_or((None, None), |d| (d.algorithm, d.level)),
+        (config.defaults.algorithm, config.defaults.level),
+    ];
+    let level = places.iter().find(|(a, l)| a.is_some() || l.is_some());
+    Form {
+        algorithm: places
+            .iter()
+            .find_map(|(algorithm, _)| *algorithm)
+            .unwrap_or(Algorithm::QatDeflate),
+        level: level.and_then(|(_, level)| *level).unwrap_or(Level::Low),
+        verify: false,
     }
 }
 

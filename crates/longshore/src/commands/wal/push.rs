@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use longshore_codec::{Algorithm, Level};
 use longshore_pg::wal::WalName;
-use longshore_repository::wal::{Error, Form, PgWal, Pushed, WalArchive};
+use longshore_repository::wal::{Error, Form, PgWal, Pushed, Reach, WalArchive};
 use serde::Serialize;
 
-use super::{Context, Place, reach, start_ahead};
+use super::{Context, Place, Working, form, start_ahead};
 use crate::failure::{Exit, Failure};
 use crate::options::WalPush;
 use crate::output::bytes;
@@ -35,21 +34,28 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         .ok_or_else(bad_name)?;
     let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
     let archive = Place::of(&options.archive, context)?.make(context)?;
-    let form = form(options, context);
+    let database = options.archive.database.as_deref();
+    let asked = (options.algorithm, options.level);
+    let form = Form {
+        verify: options.verify,
+        ..form(asked, database, context)
+    };
+    let wal = database.and_then(|name| context.config.wal_of(name));
+    let working = Working::of(&options.ahead, wal, wal.and_then(|wal| wal.queue_max));
     let clock = &*context.clock;
     if options.ahead.only_ahead {
         if let Some(turn) = pg_wal.turn_to_push()? {
-            pg_wal.push_ahead(&turn, &archive, &form, reach(&options.ahead), clock)?;
+            pg_wal.push_ahead(&turn, &archive, &form, working.reach, clock)?;
         }
         return Ok(Exit::Done);
     }
     let new = archive.identity().is_none();
-    let waiting = match options.ahead.ahead {
+    let waiting = match working.ahead {
         false => None,
-        true => Some(work_ahead(&pg_wal, &archive, name, options, context)?),
+        true => Some(work_ahead(&pg_wal, &archive, name, working.reach, context)?),
     };
     let out = pg_wal.outgoing(name, file)?;
-    let pushed = match options.ahead.ahead && pg_wal.was_pushed(&out, &archive)? {
+    let pushed = match working.ahead && pg_wal.was_pushed(&out, &archive)? {
         true => Pushed::Already,
         false => archive.push(&out, &form, clock)?,
     };
@@ -89,20 +95,20 @@ fn work_ahead(
     pg_wal: &PgWal,
     archive: &WalArchive,
     own: WalName,
-    options: &WalPush,
+    reach: Reach,
     context: &Context,
 ) -> Result<usize, Failure> {
     let ready = pg_wal.ready()?;
     let segment = archive.identity().map_or(0, |i| i.segment_size.bytes());
     let waiting = segment * ready.iter().filter(|n| n.holds_log()).count() as u64;
-    if waiting > options.ahead.queue_max {
+    if waiting > reach.bytes_max {
         // All that waits counts, also what is in the archive by now: none of it can be recycled before.
         context.output.warn(&format!(
             "{} files with {} of log wait in pg_wal, more than --queue-max {}; nothing is dropped, and the server \
              stops when its disk is full",
             ready.len(),
             bytes(waiting),
-            bytes(options.ahead.queue_max),
+            bytes(reach.bytes_max),
         ));
     }
     let others = ready.iter().any(|name| *name != own);
@@ -110,23 +116,4 @@ fn work_ahead(
         start_ahead(context);
     }
     Ok(ready.len())
-}
-
-fn form(options: &WalPush, context: &Context) -> Form {
-    let database = options.archive.database.as_ref();
-    let database = database.and_then(|name| context.config.database.get(name));
-    let defaults = &context.config.defaults;
-    Form {
-        algorithm: options
-            .algorithm
-            .or(database.and_then(|d| d.algorithm))
-            .or(defaults.algorithm)
-            .unwrap_or(Algorithm::QatDeflate),
-        level: options
-            .level
-            .or(database.and_then(|d| d.level))
-            .or(defaults.level)
-            .unwrap_or(Level::Low),
-        verify: options.verify,
-    }
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use longshore_codec::{Algorithm, Level};
 use longshore_io::facts;
 use longshore_pg::client;
-use longshore_repository::wal::{Event, Form, Plan, Progress, ReceiveError, receive};
+use longshore_pipeline::SourceSpec;
+use longshore_repository::wal::{Event, Plan, Progress, ReceiveError, receive};
 use serde::Serialize;
 
-use super::{Context, Place};
+use super::{Context, Place, form};
+use crate::commands::source;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::options::WalReceive;
@@ -32,18 +33,22 @@ struct Answer {
 
 pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
     let server = server(options, context)?;
-    let defaults = &context.config.defaults;
+    let database = options.archive.database.as_deref();
+    let wal = database.and_then(|name| context.config.wal_of(name));
+    let slot = options
+        .slot
+        .as_ref()
+        .or(wal.and_then(|wal| wal.slot.as_ref()));
+    let Some(slot) = slot else {
+        return Err(Failure::usage(
+            "no replication slot was named: without one the server does not keep what was not received yet",
+            "give --slot, or `slot` in [database.NAME.wal]",
+        ));
+    };
     let plan = Plan {
-        slot: options.slot.clone(),
+        slot: slot.clone(),
         create_slot: options.create_slot,
-        form: Form {
-            algorithm: options
-                .algorithm
-                .or(defaults.algorithm)
-                .unwrap_or(Algorithm::QatDeflate),
-            level: options.level.or(defaults.level).unwrap_or(Level::Low),
-            verify: false,
-        },
+        form: form((options.algorithm, options.level), database, context),
         until: options.until,
         status_every: Duration::from_secs(options.status_interval.into()),
     };
@@ -128,17 +133,25 @@ struct Told {
 }
 
 fn server(options: &WalReceive, context: &Context) -> Result<client::Options, Failure> {
-    let configured = options.archive.database.as_ref();
-    let configured = configured.and_then(|name| context.config.database.get(name));
-    let url = options
-        .server
-        .as_deref()
-        .or(configured.map(|d| d.url.as_str()));
-    let Some(url) = url else {
-        return Err(Failure::usage(
-            "no server was named",
-            "give its URL, or --database with a database of the configuration",
-        ));
+    let name = options.archive.database.as_deref();
+    let configured = name.and_then(|name| context.config.database.get_key_value(name));
+    let url = match (&options.server, configured) {
+        (Some(url), _) => url,
+        (None, Some((name, database))) => {
+            return match source::configured(context, name, database)? {
+                SourceSpec::Postgres(server) => Ok(*server),
+                SourceSpec::Sqlite(_) | SourceSpec::Files(_) => Err(Failure::usage(
+                    format!("[database.{name}] is no PostgreSQL cluster"),
+                    "only PostgreSQL has a log to receive",
+                )),
+            };
+        }
+        (None, None) => {
+            return Err(Failure::usage(
+                "no server was named",
+                "give its URL, or --database with a database of the configuration",
+            ));
+        }
     };
     let variable = |name: &str| std::env::var(name).ok();
     client::Options::parse(url, &variable, &facts::user_name())

@@ -1,0 +1,203 @@
+//! A PostgreSQL cluster: its server, its archive, and a segment of log on the way from one to the other.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longshore_io::Clock;
+use longshore_pg::client::{Connection, Mode, Options};
+use longshore_repository::Shelf;
+use longshore_repository::wal::{Error as WalError, WalArchive};
+
+use super::{Notes, told};
+use crate::commands::Context;
+use crate::commands::archive::Place;
+use crate::config;
+use crate::failure::{Exit, Failure};
+use crate::options::Check;
+
+/// Where a cluster's log is to arrive.
+pub struct Archive<'a> {
+    path: PathBuf,
+    /// Its settings, where it is configured.
+    wal: Option<&'a config::Wal>,
+    /// Whether the target's backups were compared with it already.
+    with_backups: bool,
+    context: &'a Context,
+}
+
+impl<'a> Archive<'a> {
+    pub fn of(name: &str, shelf: Option<&Shelf>, context: &'a Context) -> Option<Archive<'a>> {
+        let place = Place::of_database(context, name, None).ok()?;
+        Some(Archive {
+            path: place.path(),
+            wal: context.config.wal_of(name),
+            with_backups: shelf.is_some(),
+            context,
+        })
+    }
+
+    /// `None`: nothing was ever archived, or its file system is away.
+    fn open(&self) -> Result<Option<WalArchive>, WalError> {
+        match WalArchive::existing(&*self.context.storage, &self.path) {
+            Ok(archive) => Ok(Some(archive)),
+            Err(WalError::NotAnArchive { .. }) => Ok(None),
+            Err(WalError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether segments are there without a break, where no backups tell which are needed.
+    fn look(&self, notes: &mut Notes) {
+        let runs = match self.open() {
+            Ok(Some(archive)) => archive.runs(),
+            Ok(None) if self.wal.is_some() => {
+                let path = self.path.display();
+                return notes.bad(
+                    "log",
+                    format!("{path} is no archive: nothing was archived, or it is not mounted"),
+                );
+            }
+            Ok(None) => return,
+            Err(e) => Err(e),
+        };
+        match runs {
+            Err(e) => notes.bad("log", told(&Failure::from(e))),
+            Ok(_) if self.with_backups => {}
+            Ok(runs) => {
+                for pair in runs.windows(2) {
+                    let (before, after) = (pair[0].span.last, pair[1].span.first);
+                    if before.timeline == after.timeline {
+                        let text = format!("segments between {before} and {after} are missing");
+                        notes.bad("log", text);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether somebody receives the log through the slot.
+    fn slot(&self, connection: &mut Connection, notes: &mut Notes) {
+        let Some(slot) = self.wal.and_then(|wal| wal.slot.as_deref()) else {
+            return;
+        };
+        let sql = format!(
+            "SELECT active, coalesce(wal_status, '') FROM pg_replication_slots WHERE slot_name = '{}'",
+            slot.replace('\'', "''")
+        );
+        let found = connection
+            .query(&sql)
+            .and_then(|rows| match rows.is_empty() {
+                true => Ok(None),
+                false => Ok(Some((rows.is_true(0, 0)?, rows.text(0, 1)?.to_owned()))),
+            });
+        match found {
+            Ok(Some((_, status))) if status == "lost" => {
+                notes.bad("slot", format!("{slot}: the server dropped its log"));
+            }
+            Ok(Some((true, _))) => notes.good("slot", format!("{slot} is being received from")),
+            Ok(Some((false, _))) => {
+                let text = format!("{slot}: nobody receives; the server keeps its log");
+                notes.bad("slot", text);
+            }
+            Ok(None) => notes.bad("slot", format!("{slot} does not exist")),
+            Err(e) => notes.bad("slot", e.to_string()),
+        }
+    }
+}
+
+pub fn look(
+    server: &Options,
+    archive: Option<&Archive<'_>>,
+    options: &Check,
+    context: &Context,
+    notes: &mut Notes,
+) {
+    let told =
+        |e: longshore_pg::client::Error| told(&Failure::of(Exit::Source, &e, None, e.hint()));
+    if let Some(archive) = archive {
+        archive.look(notes);
+    }
+    let connected = Connection::open(&*context.storage, server, Mode::Sql);
+    let mut connection = match connected {
+        Ok(connection) => connection,
+        Err(e) => return notes.bad("source", told(e)),
+    };
+    let facts = "SELECT current_setting('server_version'), current_setting('wal_level'), \
+                 current_setting('archive_mode'), pg_is_in_recovery()";
+    let answer = connection.query(facts).and_then(|rows| {
+        let text = |column| rows.text(0, column).map(str::to_owned);
+        Ok((text(0)?, text(1)?, text(2)?, rows.is_true(0, 3)?))
+    });
+    let (version, wal_level, archive_mode, standby) = match answer {
+        Ok(answer) => answer,
+        Err(e) => return notes.bad("source", told(e)),
+    };
+    let place = server.for_people();
+    notes.good("source", format!("{place}: PostgreSQL {version}"));
+    if wal_level == "minimal" {
+        notes.bad(
+            "source",
+            "wal_level is minimal: no online backup is possible",
+        );
+    }
+    if standby {
+        return notes.good("archive", "a standby: its primary archives");
+    }
+    if let Some(archive) = archive {
+        archive.slot(&mut connection, notes);
+    }
+    if options.archive_wait == 0 {
+        return;
+    }
+    let is_empty = |a: &Archive<'_>| a.wal.is_none() && matches!(a.open(), Ok(None));
+    if archive_mode == "off" && archive.is_none_or(is_empty) {
+        return notes.look(
+            "archive",
+            "the log is archived nowhere here: back to the moment of a backup, not to any moment",
+        );
+    }
+    let Some(archive) = archive else {
+        return;
+    };
+    match round_trip(&mut connection, archive, options.archive_wait) {
+        Ok(text) => notes.good("archive", text),
+        Err(text) => notes.bad("archive", text),
+    }
+}
+
+/// Ends a segment of the log and waits until it has arrived.
+fn round_trip(
+    connection: &mut Connection,
+    archive: &Archive<'_>,
+    wait_s: u32,
+) -> Result<String, String> {
+    // Something to switch away from, or nothing would be switched.
+    let sql = "SELECT pg_walfile_name(pg_create_restore_point('longshore check'))";
+    let rows = connection.query(sql).map_err(|e| e.to_string())?;
+    let name = rows.text(0, 0).map_err(|e| e.to_string())?.to_owned();
+    connection
+        .query("SELECT pg_switch_wal()")
+        .map_err(|e| e.to_string())?;
+    let segment: longshore_pg::SegmentName = name.parse()?;
+    let clock: &dyn Clock = &*archive.context.clock;
+    let until = clock.now() + Duration::from_secs(wait_s.into());
+    loop {
+        let found = archive.open().map_err(|e| e.to_string())?;
+        let runs = found.map_or(Ok(Vec::new()), |a| a.runs());
+        let runs = runs.map_err(|e| e.to_string())?;
+        let holds =
+            |r: &longshore_repository::wal::Run| (r.span.first..=r.span.last).contains(&segment);
+        if runs.iter().any(holds) {
+            return Ok(format!("{name} arrived"));
+        }
+        if clock.now() >= until {
+            return Err(format!(
+                "{name} did not arrive at {} within {wait_s} s; archive_command, or `longshore wal receive`, \
+                 is to bring it",
+                archive.path.display()
+            ));
+        }
+        clock.sleep(Duration::from_millis(250));
+    }
+}

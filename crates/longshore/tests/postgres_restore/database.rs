@@ -1,0 +1,181 @@
+//! `restore --database NAME` to a moment: the right backup of several, its log from the configured archive, and
+//! refusals before anything is written. Marker rows tell what came back.
+
+use longshore_test_servers::{Stop, installations};
+use serde_json::Value;
+
+use crate::common::{answer, text};
+use crate::named::{Main, markers, reached};
+use crate::stage::{refused, succeed};
+
+#[test]
+fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_written() {
+    for installation in installations().iter().rev().take(2) {
+        let main = Main::new(installation);
+        let zero = main.mark(0);
+        let first = main.back_up();
+        let two = main.mark(2);
+        let second = main.back_up();
+        let three = main.mark(3);
+        let third = main.back_up();
+        main.mark(4);
+        main.archived(&main.stage.server);
+
+        // No log is in the sets: the archive had all of it before they were valid.
+        let listed = succeed(&mut main.command("list --files --database main"));
+        assert!(!text(&listed.stdout).contains("pg_wal/0000"));
+
+        let (told, server) = main.restored("two", &["--target-time", &two.time]);
+        assert_eq!(told["label"], first.as_str());
+        assert_eq!(
+            told["archive"],
+            main.stage.path("log/main").to_str().unwrap()
+        );
+        assert_eq!(reached(&server), "0 2");
+        let (told, server) = main.restored("two by place", &["--target-lsn", &two.lsn]);
+        assert_eq!(told["label"], first.as_str());
+        assert_eq!(reached(&server), "0 2");
+        let (told, server) = main.restored("three", &["--target-time", &three.time]);
+        assert_eq!(
+            (&told["label"], &told["passed_over"]),
+            (&second.as_str().into(), &Value::Array(vec![]))
+        );
+        assert_eq!(reached(&server), "0 2 3");
+        let at = ["--label", &third, "--target-immediate"];
+        assert_eq!(reached(&main.restored("third", &at).1), "0 2 3");
+
+        // A lost stripe: the one before is taken, and this one named.
+        let stripe = main
+            .stage
+            .path(&format!("disk2/main/{second}/family-2.bak"));
+        std::fs::rename(&stripe, stripe.with_extension("away")).unwrap();
+        let (told, server) = main.restored("older", &["--target-time", &three.time]);
+        assert_eq!(told["label"], first.as_str());
+        assert_eq!(told["passed_over"][0]["label"], second.as_str());
+        assert!(
+            told["passed_over"][0]["why"]
+                .as_str()
+                .unwrap()
+                .contains("family 2 of 2 is missing")
+        );
+        assert_eq!(reached(&server), "0 2 3");
+        std::fs::rename(stripe.with_extension("away"), &stripe).unwrap();
+
+        let refused = |more: &[&str]| {
+            let (data, mut command) = main.restore("refused", more);
+            let output = command.output().unwrap();
+            assert!(!output.status.success(), "{command:?}");
+            assert!(!data.exists(), "something was written");
+            answer(&output)["error"].to_string()
+        };
+        let said = refused(&["--target-time", &zero.time]);
+        assert!(said.contains("3 were complete only later"), "{said}");
+        let said = refused(&["--label", &second, "--target-time", &two.time]);
+        assert!(said.contains("one was complete only later"), "{said}");
+        let said = refused(&["--target-time", "2099-01-01 00:00:00Z"]);
+        assert!(said.contains("has not come yet"), "{said}");
+        let said = refused(&["--target-time", "2020-01-01 00:00:00"]);
+        assert!(said.contains("zone"), "{said}");
+        let said = refused(&["--target-lsn", "7F/0"]);
+        assert!(said.contains("ends at 0/"), "{said}");
+
+        // A segment between the backup and the target is lost.
+        let lost = main.segment(&two.lsn);
+        std::fs::rename(&lost, lost.with_extension("away")).unwrap();
+        let name = lost.file_stem().unwrap().to_str().unwrap();
+        for target in [["--target-lsn", &two.lsn], ["--target-time", &three.time]] {
+            let label = ["--label", &first];
+            let said = refused(&[&label[..], &target[..]].concat());
+            assert!(said.contains(name), "{target:?}: {said}");
+        }
+        // The second one's log begins behind it.
+        let (told, server) = main.restored("behind", &["--target-time", &three.time]);
+        assert_eq!(told["label"], second.as_str());
+        assert_eq!(reached(&server), "0 2 3");
+        std::fs::rename(lost.with_extension("away"), &lost).unwrap();
+
+        // An archive that is not there is no empty one.
+        std::fs::rename(main.stage.path("log"), main.stage.path("away")).unwrap();
+        let said = refused(&["--target-time", &three.time]);
+        assert!(said.contains("no archive"), "{said}");
+        let said = refused(&[]);
+        assert!(said.contains("no archive"), "{said}");
+        std::fs::rename(main.stage.path("away"), main.stage.path("log")).unwrap();
+    }
+}
+
+/// Goal: after a promotion each timeline's backups serve their own timeline, and the default is the latest.
+/// Method: a copy is recovered to the end of the log, which promotes it; both servers go on, each archives.
+#[test]
+fn a_backup_of_another_timeline_is_not_taken() {
+    for installation in installations().iter().rev().take(1) {
+        let main = Main::new(installation);
+        main.mark(1);
+        let first = main.back_up();
+        main.mark(2);
+        main.archived(&main.stage.server);
+        // Without a word: to the end of the log, on a new timeline.
+        let (told, promoted) = main.restored("promoted", &[]);
+        assert_eq!(told["label"], first.as_str());
+        promoted.wait_for("select pg_is_in_recovery()", "f");
+        assert_eq!(markers(&promoted), "1 2");
+        promoted.psql("insert into marker values (20)");
+        main.archived(&promoted);
+        // The first server goes on, as it should not.
+        main.mark(3);
+        let second = main.back_up();
+        let four = main.mark(4);
+        main.archived(&main.stage.server);
+
+        let (data, mut command) = main.restore("latest", &["--target-lsn", &four.lsn]);
+        // It follows timeline 2, from which the second one does not come; the log of timeline 2 ends earlier.
+        let output = command.output().unwrap();
+        let said = answer(&output)["error"].to_string();
+        assert!(said.contains("ends at"), "{said}");
+        assert!(!data.exists());
+
+        let (told, server) =
+            main.restored("two", &["--target-timeline", "latest", "--no-archiving"]);
+        assert_eq!(told["label"], first.as_str());
+        let passed = &told["passed_over"][0];
+        assert_eq!(passed["label"], second.as_str());
+        assert!(
+            passed["why"]
+                .as_str()
+                .unwrap()
+                .contains("timeline 2 does not come"),
+            "{passed}"
+        );
+        server.wait_for("select pg_is_in_recovery()", "f");
+        assert_eq!(markers(&server), "1 2 20");
+        assert_eq!(server.psql("show archive_mode"), "off");
+        assert!(!main.stage.path("log/main/00000003.history.zst").exists());
+        server.stop(Stop::Fast);
+
+        let way = ["--target-timeline", "1", "--target-lsn", &four.lsn];
+        let (told, server) = main.restored("one", &way);
+        assert_eq!(told["label"], second.as_str());
+        assert_eq!(reached(&server), "1 2 3 4");
+    }
+}
+
+#[test]
+fn a_backup_is_valid_only_with_its_log_in_the_configured_archive() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    main.back_up();
+    main.archives("wal list --nonsense");
+    let said = refused(main.command("backup main").args(["--wal-wait", "1"]));
+    assert!(said.contains("segment 0000000100000000"), "{said}");
+    assert_eq!(main.labels().len(), 1);
+    // Unless it brings its log along.
+    succeed(main.command("backup main").arg("--with-wal"));
+    assert_eq!(main.labels().len(), 2);
+    let (told, server) = main.restored("own", &["--target-immediate"]);
+    assert!(told["label"].is_string());
+    assert_eq!(reached(&server), "");
+    let archive = main.stage.path("log/main");
+    assert!(archive.join("longshore-wal").exists());
+}

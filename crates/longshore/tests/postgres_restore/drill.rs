@@ -1,0 +1,135 @@
+//! Drills of backups whose log is in an archive: on every major, with tablespaces; the archive stays as it is, and
+//! nothing is left behind, not even by a drill that was killed.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use longshore_test_servers::{Installation, PATIENCE, installations};
+
+use crate::common::{read, text};
+use crate::named::Main;
+use crate::stage::succeed;
+
+/// Small distributions of PostgreSQL leave pg_amcheck out; a drill needs it.
+fn drillable() -> Vec<Installation> {
+    let mut found = installations();
+    found.retain(|i| i.bin_dir.join("pg_amcheck").exists());
+    let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+    assert!(!found.is_empty() || !required, "run scripts/setup.sh");
+    found
+}
+
+fn drill(main: &Main) -> Command {
+    let mut drill = main.command("drill main");
+    drill
+        .arg("--bin-dir")
+        .arg(&main.stage.server.installation().bin_dir);
+    drill.arg("--work").arg(main.stage.path("work"));
+    drill
+}
+
+fn left(work: &Path) -> usize {
+    work.read_dir().unwrap().count()
+}
+
+fn staged(installation: &Installation) -> Main {
+    let main = Main::new(installation);
+    let server = &main.stage.server;
+    let space = server.socket_dir().join("space");
+    std::fs::create_dir(&space).unwrap();
+    server.user().own(&space);
+    server.psql(&format!(
+        "create tablespace s location '{}'",
+        space.display()
+    ));
+    server.psql("create table far tablespace s as select generate_series(1, 3000) i");
+    std::fs::create_dir(main.stage.path("work")).unwrap();
+    main.back_up();
+    main
+}
+
+#[test]
+fn a_backup_without_its_log_is_drilled_with_that_of_the_archive_which_stays_as_it_is() {
+    for installation in drillable() {
+        let main = staged(&installation);
+        main.archived(&main.stage.server);
+        main.archives("wal list --nonsense");
+        let (work, archive) = (main.stage.path("work"), main.stage.path("log"));
+        let before = read(&archive);
+        let said = text(&succeed(&mut drill(&main)).stdout);
+        for part in [
+            "segments from the archive",
+            "recovered",
+            "pg_amcheck",
+            "page checksums",
+            "is good",
+        ] {
+            assert!(
+                said.contains(part),
+                "{}: {part}: {said}",
+                installation.major
+            );
+        }
+        assert!(read(&archive) == before, "the archive was touched");
+        assert_eq!(left(&work), 0);
+        // Its own tablespace was not touched either.
+        assert_eq!(main.stage.server.psql("select count(*) from far"), "3000");
+
+        let listed = succeed(&mut main.command("info main --json"));
+        let info = crate::common::answer(&listed);
+        let first = info["databases"][0]["backups"][0]["log"]["first"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        std::fs::remove_file(main.segment(&first)).unwrap();
+        let output = drill(&main).output().unwrap();
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("BAD  log") && said.contains("is NOT GOOD"),
+            "{said}"
+        );
+        assert_eq!(left(&work), 0);
+    }
+}
+
+#[test]
+fn what_a_killed_drill_leaves_goes_with_the_next_one() {
+    let Some(installation) = drillable().pop() else {
+        return;
+    };
+    let main = staged(&installation);
+    let work = main.stage.path("work");
+    // Not a drill's, and of a drill that is being made.
+    std::fs::create_dir(work.join("longshore-drill-notes")).unwrap();
+    std::fs::create_dir(work.join("longshore-drill-00000000")).unwrap();
+    let mut killed = drill(&main)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begin = Instant::now();
+    let running = || {
+        let entries = work.read_dir().unwrap().map(|e| e.unwrap().path());
+        entries
+            .filter(|p| p.join("data/postmaster.pid").exists())
+            .count()
+            == 1
+    };
+    while !running() {
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "the drill's server did not start"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(left(&work), 3);
+    // One that works beside it is let be.
+    let mut other = drill(&main).stdout(Stdio::null()).spawn().unwrap();
+    let output = succeed(&mut drill(&main));
+    assert!(other.wait().unwrap().success(), "{}", text(&output.stderr));
+    assert_eq!(left(&work), 2, "{}", text(&output.stderr));
+}

@@ -1,0 +1,234 @@
+//! Goal: a full disk is an ordinary failure. Nothing that a server starts is left half done, no backup is valid that is
+//! not whole, no segment is lost; with more room everything goes on.
+//! Method: small file systems in memory, by bytes or by the number of files, mounted and enlarged. Needs root.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longshore_test_servers::installations;
+
+use crate::common::{answer, text};
+use crate::named::{Main, reached};
+use crate::stage::{Stage, refused, succeed};
+
+/// A file system of its own; dropping it unmounts it.
+struct Volume(PathBuf);
+
+impl Volume {
+    /// `None` where nothing may be mounted.
+    fn new(path: PathBuf, options: &str) -> Option<Volume> {
+        std::fs::create_dir_all(&path).unwrap();
+        let mounted = mount(&path, &format!("mode=755,{options}"));
+        if !mounted {
+            eprintln!("skipped: no file system can be mounted here (not root?)");
+        }
+        mounted.then_some(Volume(path))
+    }
+
+    fn change(&self, options: &str) {
+        assert!(mount(&self.0, &format!("remount,{options}")));
+    }
+}
+
+fn mount(path: &Path, options: &str) -> bool {
+    let mut mount = Command::new("mount");
+    mount
+        .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+        .arg(path);
+    mount.output().is_ok_and(|o| o.status.success())
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// No server starts there, and nothing stands in the way of the next try.
+fn nothing_startable(data: &Path) {
+    assert!(!data.join("global/pg_control").exists());
+    assert!(!data.join("PG_VERSION").exists());
+}
+
+#[test]
+fn a_restore_without_room_leaves_nothing_that_starts() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let media = stage.back_up("full", &[]);
+    let Some(volume) = Volume::new(stage.path("volume"), "size=6m") else {
+        return;
+    };
+    let data = volume.0.join("data");
+    // Known beforehand.
+    let said = refused(&mut stage.restore(&media, &data));
+    assert!(said.contains("bytes free, the restore needs"), "{said}");
+    assert!(said.contains(data.to_str().unwrap()), "{said}");
+    nothing_startable(&data);
+    // Found out on the way: bytes there are, but no more files.
+    volume.change("size=300m,nr_inodes=200");
+    let said = refused(&mut stage.restore(&media, &data));
+    assert!(
+        said.contains("No space left on device") && said.contains("hint:"),
+        "{said}"
+    );
+    nothing_startable(&data);
+    volume.change("nr_inodes=100k");
+    succeed(&mut stage.restore(&media, &data));
+    let server = stage.adopt(&data);
+    server.start();
+    assert_eq!(server.psql("select count(*) from small"), "20000");
+    drop(server);
+
+    // An old cluster is not given up for one that does not fit.
+    volume.change("nr_inodes=1500");
+    let before = std::fs::read(data.join("global/pg_control")).unwrap();
+    let said = refused(stage.restore(&media, &data).arg("--replace"));
+    assert!(said.contains("No space left on device"), "{said}");
+    assert_eq!(
+        std::fs::read(data.join("global/pg_control")).unwrap(),
+        before
+    );
+    let server = stage.adopt(&data);
+    server.start();
+    assert_eq!(server.psql("select count(*) from small"), "20000");
+}
+
+#[test]
+fn a_tablespace_without_room_fails_the_whole_restore() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let old = stage.server.socket_dir().join("space");
+    std::fs::create_dir(&old).unwrap();
+    stage.server.user().own(&old);
+    stage.server.psql(&format!(
+        "create tablespace fast location '{}'",
+        old.display()
+    ));
+    stage.server.psql("create table far tablespace fast as select repeat('x', 900) from generate_series(1, 3000) i");
+    let media = stage.back_up("full", &[]);
+    let Some(volume) = Volume::new(stage.path("volume"), "size=1m") else {
+        return;
+    };
+    let (data, space) = (stage.path("data"), volume.0.join("fast"));
+    let restore = || {
+        let mut restore = stage.restore(&media, &data);
+        restore.arg("--tablespace-map");
+        restore.arg(format!("{}={}", old.display(), space.display()));
+        restore
+    };
+    let said = refused(&mut restore());
+    assert!(said.contains("bytes free, the restore needs"), "{said}");
+    assert!(said.contains(space.to_str().unwrap()), "{said}");
+    nothing_startable(&data);
+    volume.change("size=50m,nr_inodes=6");
+    let said = refused(&mut restore());
+    assert!(said.contains("No space left on device"), "{said}");
+    nothing_startable(&data);
+    volume.change("nr_inodes=1k");
+    succeed(&mut restore());
+    let server = stage.adopt(&data);
+    server.start();
+    assert_eq!(server.psql("select count(*) from far"), "3000");
+}
+
+#[test]
+fn a_delta_that_cannot_fit_leaves_the_cluster_as_it_was() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let small = stage.back_up("small", &[]);
+    stage
+        .server
+        .psql("create table big as select repeat('x', 900) t from generate_series(1, 70000) i");
+    let large = stage.back_up("large", &[]);
+    let Some(volume) = Volume::new(stage.path("volume"), "size=80m") else {
+        return;
+    };
+    let data = volume.0.join("data");
+    succeed(&mut stage.restore(&small, &data));
+    let before = crate::common::fingerprint(&data);
+    let said = refused(stage.restore(&large, &data).arg("--delta"));
+    assert!(said.contains("bytes free, the restore needs"), "{said}");
+    assert!(
+        crate::common::fingerprint(&data) == before,
+        "something was changed"
+    );
+    // The same again needs hardly anything, however full it is.
+    succeed(stage.restore(&small, &data).arg("--delta"));
+    volume.change("size=300m");
+    succeed(stage.restore(&large, &data).arg("--delta"));
+    let server = stage.adopt(&data);
+    server.start();
+    assert_eq!(server.psql("select count(*) from big"), "70000");
+}
+
+#[test]
+fn a_full_target_and_a_full_archive_lose_nothing() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    let server = &main.stage.server;
+    main.back_up();
+    // The target: its second directory is full.
+    let Some(volume) = Volume::new(main.stage.path("disk2"), "size=300k") else {
+        return;
+    };
+    server.user().own(&volume.0);
+    let output = main.command("backup main").output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(said.contains("No space left on device"), "{said}");
+    volume.change("size=100m");
+    let second = main.back_up();
+
+    // The archive, in the middle of a segment.
+    drop(volume);
+    let Some(volume) = Volume::new(main.stage.path("log/other"), "size=600k") else {
+        return;
+    };
+    server.user().own(&volume.0);
+    let config = std::fs::read_to_string(main.stage.path("longshore.toml")).unwrap();
+    let config = config.replace("log/main", "log/other/main");
+    std::fs::write(main.stage.path("longshore.toml"), config).unwrap();
+    let fill = "insert into small select i, md5(i::text) || md5((i + 1)::text) from generate_series(100000, 130000) i";
+    server.psql(fill);
+    let at = main.mark(7);
+    server.psql("select pg_switch_wal()");
+    server.wait_for("select failed_count > 0 from pg_stat_archiver", "t");
+    let said = server.log();
+    assert!(said.contains("make room in the archive"), "{said}");
+    let listed = |more: &str| {
+        let output = main
+            .command(&format!("wal list --database main --json {more}"))
+            .output();
+        answer(&output.unwrap())
+    };
+    assert_eq!(listed("--verify")["damaged"], serde_json::json!([]));
+    volume.change("size=100m");
+    main.archived(server);
+    let told = listed("--verify");
+    assert_eq!(
+        (&told["gaps"], &told["damaged"]),
+        (&0.into(), &serde_json::json!([]))
+    );
+    assert_eq!(told["runs"].as_array().unwrap().len(), 1);
+
+    // The archive in another place begins behind the older backups: a new one leads to the marker's end.
+    let said = refused(
+        main.restore("early", &["--label", &second, "--target-lsn", &at.lsn])
+            .1
+            .arg("-q"),
+    );
+    assert!(said.is_empty() || said.contains("lacks log"), "{said}");
+    main.back_up();
+    let later = main.mark(8);
+    main.archived(server);
+    let (_, server) = main.restored("later", &["--target-lsn", &later.lsn]);
+    assert_eq!(reached(&server), "7 8");
+}

@@ -1,0 +1,139 @@
+//! A configured database: its server, a target of two directories, an archive of its log.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use longshore_test_servers::{Installation, Server};
+use serde_json::Value;
+
+use crate::common::{answer, longshore};
+use crate::stage::{Stage, succeed};
+
+/// A configured database whose log goes to an archive of its own, and its server.
+pub struct Main {
+    pub stage: Stage,
+}
+
+/// A moment of it.
+#[derive(Clone)]
+pub struct Moment {
+    pub time: String,
+    pub lsn: String,
+}
+
+impl Main {
+    pub fn new(installation: &Installation) -> Main {
+        let conf = [("archive_mode", "on"), ("archive_command", "false")];
+        let stage = Stage::new(installation, &conf);
+        let server = &stage.server;
+        for dir in ["disk1", "disk2", "log"] {
+            std::fs::create_dir(stage.path(dir)).unwrap();
+        }
+        let path = |name: &str| stage.path(name).display().to_string();
+        let config = format!(
+            "[database.main]\nurl = \"{}\"\ntarget = \"t\"\nalgorithm = \"LZ4\"\n\
+             [database.main.wal]\narchive = \"{}\"\nalgorithm = \"ZSTD\"\nasync = true\nprefetch = \"8M\"\n\
+             [target.t]\ndirectories = [\"{}\", \"{}\"]\n",
+            server.url(),
+            path("log/main"),
+            path("disk1"),
+            path("disk2"),
+        );
+        std::fs::write(stage.path("longshore.toml"), config).unwrap();
+        server.user().own(stage.dir.path());
+        let main = Main { stage };
+        main.archives("wal push %p --database main");
+        main
+    }
+
+    pub fn archives(&self, action: &str) {
+        let program = env!("CARGO_BIN_EXE_longshore");
+        let config = self.stage.path("longshore.toml");
+        self.stage.server.psql(&format!(
+            "alter system set archive_command = '{program} --catalog none --config {} {action}'; \
+             select pg_reload_conf()",
+            config.display()
+        ));
+    }
+
+    /// The program with the configuration.
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = longshore(["--config"]);
+        command.arg(self.stage.path("longshore.toml"));
+        command.args(line.split_whitespace());
+        command
+    }
+
+    /// A backup of the database, and its label.
+    pub fn back_up(&self) -> String {
+        let before = self.labels();
+        succeed(&mut self.command("backup main"));
+        let new = self.labels().into_iter().find(|l| !before.contains(l));
+        new.unwrap()
+    }
+
+    pub fn labels(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.stage.path("disk1/main"));
+        let names = names.into_iter().flatten();
+        names
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    pub fn mark(&self, marker: u32) -> Moment {
+        let server = &self.stage.server;
+        server.psql(&format!("insert into marker values ({marker})"));
+        let moment = Moment {
+            time: server.psql("select clock_timestamp() at time zone 'UTC'") + "+00",
+            lsn: server.psql("select pg_current_wal_lsn()"),
+        };
+        server.psql("select pg_sleep(0.02)");
+        moment
+    }
+
+    pub fn archived(&self, server: &Server) {
+        server.psql("select pg_switch_wal()");
+        let done = "select last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) from pg_stat_archiver";
+        server.wait_for(done, "t");
+    }
+
+    /// `restore --database main` into a new directory of this name.
+    pub fn restore(&self, name: &str, more: &[&str]) -> (PathBuf, Command) {
+        let data = self.stage.path(name);
+        let mut command = self.command("restore --database main --json --to");
+        command.arg(&data).args(more);
+        (data, command)
+    }
+
+    /// Restores, and starts a server; what was chosen, and the server.
+    pub fn restored(&self, name: &str, more: &[&str]) -> (Value, Server) {
+        let (data, mut command) = self.restore(name, more);
+        let told = answer(&succeed(&mut command))["chosen"].clone();
+        let server = self.stage.adopt(&data);
+        server.start();
+        (told, server)
+    }
+
+    pub fn segment(&self, lsn: &str) -> PathBuf {
+        let name = self
+            .stage
+            .server
+            .psql(&format!("select pg_walfile_name('{lsn}')"));
+        let dir = self.stage.path("log/main").join(&name[..16]);
+        let path = dir.join(format!("{name}.zst"));
+        assert!(path.exists(), "{}", path.display());
+        path
+    }
+}
+
+pub fn markers(server: &Server) -> String {
+    server.psql("select string_agg(i::text, ' ' order by i) from marker")
+}
+
+pub fn reached(server: &Server) -> String {
+    server.wait_for(
+        "select pg_is_in_recovery() and not pg_is_wal_replay_paused()",
+        "f",
+    );
+    markers(server)
+}

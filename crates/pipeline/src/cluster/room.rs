@@ -1,0 +1,117 @@
+//! Whether a cluster fits, volume by volume, before anything is written or removed.
+//!
+//! Only what cannot fit is refused: holes count as content, in the set and in what stands there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use longshore_io::{Dir, FileKind};
+
+use super::outline::{Outline, link};
+use super::spaces::Places;
+use super::{Error, House, at};
+use crate::place::{Root, STAGING};
+
+/// A volume that receives something.
+struct Volume {
+    /// One of the directories on it, for messages.
+    path: PathBuf,
+    free: u64,
+    needed: u64,
+}
+
+#[derive(Default)]
+struct Volumes(BTreeMap<u64, Volume>);
+
+impl Volumes {
+    /// `reused`: bytes of what stands in the directory and is overwritten or removed.
+    fn add(&mut self, path: &Path, (device, free): (u64, u64), reused: u64, needed: u64) {
+        let volume = self.0.entry(device).or_insert_with(|| Volume {
+            path: path.to_owned(),
+            free,
+            needed: 0,
+        });
+        volume.free = volume.free.saturating_add(reused);
+        volume.needed = volume.needed.saturating_add(needed);
+    }
+
+    fn check(self) -> Result<(), Error> {
+        match self.0.into_values().find(|v| v.needed > v.free) {
+            Some(Volume { path, free, needed }) => Err(Error::TargetFull { path, free, needed }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is restored beside what stands there.
+pub fn check_staged(
+    (data, path): (&dyn Root, &Path),
+    spaces: &BTreeMap<u32, Box<dyn Root>>,
+    places: &Places,
+    outline: &Outline,
+) -> Result<(), Error> {
+    let mut volumes = Volumes::default();
+    for (space, bytes) in &outline.bytes {
+        let space = space.and_then(|oid| Some((&**spaces.get(&oid)?, places.get(&oid)?.as_path())));
+        let (root, path) = space.unwrap_or((data, path));
+        if let Some(volume) = root.volume() {
+            volumes.add(path, volume, 0, *bytes);
+        }
+    }
+    volumes.check()
+}
+
+/// What takes the place of what stands there: that much more than is free may be needed.
+pub fn check_in_place(
+    house: &House,
+    path: &Path,
+    places: &Places,
+    outline: &Outline,
+) -> Result<(), Error> {
+    let mut volumes = Volumes::default();
+    for (space, bytes) in &outline.bytes {
+        let place = space.and_then(|oid| Some((oid, places.get(&oid)?.as_path())));
+        let path = place.map_or(path, |(_, path)| path);
+        // A tablespace's directory may be yet to be made.
+        let known = path.ancestors().find_map(|known| {
+            let dir = house.storage.dir(known).ok()?;
+            Some((dir, known == path))
+        });
+        let Some((dir, exists)) = known else { continue };
+        let cannot = at("look at", path);
+        let stat = dir.stat(Path::new("")).map_err(&cannot)?;
+        let free = dir.free_bytes().map_err(&cannot)?;
+        let mut reused = 0;
+        if exists {
+            for name in dir.list().map_err(&cannot)? {
+                let name = PathBuf::from(name.map_err(&cannot)?);
+                // Names that a delta leaves alone: its own, and another major's in a tablespace.
+                let stays = name == Path::new(STAGING)
+                    || place.is_some_and(|(oid, _)| {
+                        outline.names.kind(&link(oid).join(&name)).is_none()
+                    });
+                if !stays {
+                    reused += bytes_below(&*dir, &name).map_err(&cannot)?;
+                }
+            }
+        }
+        volumes.add(path, (stat.dev, free), reused, *bytes);
+    }
+    volumes.check()
+}
+
+fn bytes_below(dir: &dyn Dir, name: &Path) -> std::io::Result<u64> {
+    let stat = dir.stat(name)?;
+    match stat.kind {
+        FileKind::File => Ok(stat.len),
+        FileKind::Dir => {
+            let below = dir.dir(name)?;
+            let mut bytes = 0u64;
+            for name in below.list()? {
+                bytes = bytes.saturating_add(bytes_below(&*below, Path::new(&name?))?);
+            }
+            Ok(bytes)
+        }
+        _ => Ok(0),
+    }
+}

@@ -1,0 +1,342 @@
+//! Which backup a recovery begins with, and whether the log from there to its target is there.
+//!
+//! The newest backup that was complete before the target, on the way that is followed, is the one to take: it leaves
+//! the least to replay, and every older one needs all of its log, too. What is not whole is passed over, and named.
+//!
+//! What can be known of a target beforehand: a place in the log is known. A moment lies behind every backup that was
+//! complete before it, and before every one that was begun after it. A transaction or a named point may be anywhere.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use longshore_pg::wal::History;
+use longshore_pg::{Lsn, Recovery, RecoveryTarget, Timeline, recovery};
+
+use crate::chain::{LogRange, SetFacts, chain};
+use crate::label::Label;
+use crate::shelf::{Listed, Listing};
+use crate::wal::{self, WalArchive};
+
+/// The parts of the log that a recovery needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Replay gets here whatever comes; [`Lsn`] of the highest value: to the archive's end.
+    pub certain: Lsn,
+    /// It goes no further than this.
+    pub possible: Lsn,
+}
+
+impl Reach {
+    /// What is known without other backups than the one that begins, which is consistent at `last`.
+    pub fn of(target: Option<&RecoveryTarget>, last: Lsn) -> Reach {
+        let to_end = Lsn(u64::MAX);
+        match target {
+            None => Reach {
+                certain: to_end,
+                possible: to_end,
+            },
+            Some(RecoveryTarget::Immediate) => Reach {
+                certain: last,
+                possible: last,
+            },
+            // Replay ends at the first record that begins there or later.
+            Some(RecoveryTarget::Lsn(lsn)) => Reach {
+                certain: Lsn(lsn.0.saturating_add(1)),
+                possible: Lsn(lsn.0.saturating_add(1)),
+            },
+            Some(RecoveryTarget::Time(_) | RecoveryTarget::Xid(_) | RecoveryTarget::Name(_)) => {
+                Reach {
+                    certain: last,
+                    possible: to_end,
+                }
+            }
+        }
+    }
+}
+
+/// A backup that is newer than the one that was taken, and why it was not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passed {
+    pub label: Label,
+    pub why: String,
+}
+
+/// The backup to begin with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// In the listing.
+    pub index: usize,
+    pub passed: Vec<Passed>,
+    pub reach: Reach,
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoChoice {
+    pub passed: Vec<Passed>,
+    /// Whole backups that were complete only after the target.
+    pub later: usize,
+}
+
+/// What ends replay, for people.
+pub fn target_text(target: Option<&RecoveryTarget>) -> String {
+    match target {
+        None => "the end of the log".to_owned(),
+        Some(RecoveryTarget::Immediate) => "its own moment".to_owned(),
+        Some(RecoveryTarget::Time(us)) => recovery::time(*us),
+        Some(RecoveryTarget::Lsn(lsn)) => lsn.to_string(),
+        Some(RecoveryTarget::Xid(xid)) => format!("transaction {xid}"),
+        Some(RecoveryTarget::Name(name)) => format!("restore point {name:?}"),
+    }
+}
+
+/// The ways through the archive, by the timeline that they are sought from. Read once each.
+struct Ways<'a> {
+    archive: Option<&'a WalArchive>,
+    recovery: &'a Recovery,
+    known: BTreeMap<Timeline, Result<History, String>>,
+}
+
+impl Ways<'_> {
+    /// Whether a backup that ended there can be brought forward on the way that is followed; else why not.
+    fn pass(&mut self, timeline: Timeline, last: Lsn) -> Result<(), String> {
+        let Some(archive) = self.archive else {
+            return Ok(());
+        };
+        let choice = self.recovery.timeline;
+        let way = self.known.entry(timeline).or_insert_with(|| {
+            let way = archive.way(choice, timeline);
+            way.map_err(|e| e.to_string())
+        });
+        match way {
+            Ok(history) if history.passes(timeline, last) => Ok(()),
+            Ok(history) => Err(format!(
+                "it ended on timeline {timeline} at {last}, from where timeline {} does not come",
+                history.timeline()
+            )),
+            Err(error) => Err(error.clone()),
+        }
+    }
+}
+
+/// The backup that this recovery begins with. `only`: none but this one may be.
+pub fn choose(
+    listing: &Listing,
+    only: Option<&str>,
+    recovery: &Recovery,
+    archive: Option<&WalArchive>,
+) -> Result<Choice, NoChoice> {
+    let facts = listing.facts();
+    let target = recovery.target.as_ref();
+    let mut system = archive.and_then(WalArchive::identity).map(|i| i.system);
+    let mut ways = Ways {
+        archive,
+        recovery,
+        known: BTreeMap::new(),
+    };
+    let mut passed = Vec::new();
+    let mut later = 0;
+    let candidates = facts.iter().zip(&listing.sets).enumerate().rev();
+    for (i, (set, listed)) in candidates {
+        if only.is_some_and(|only| set.label.as_str() != only) {
+            continue;
+        }
+        if !set.is_whole() && begins_after(set, target) {
+            continue;
+        }
+        if set.is_whole() && ends_after(set, target) {
+            later += 1;
+            continue;
+        }
+        match obstacle(&facts, i, listed, system, &mut ways) {
+            None => {
+                system = system.or(set.log.map(|log| log.system));
+                return Ok(Choice {
+                    index: i,
+                    passed,
+                    reach: reach(&facts, set, system, target, &mut ways),
+                });
+            }
+            Some(why) => passed.push(Passed {
+                label: set.label.clone(),
+                why,
+            }),
+        }
+    }
+    Err(NoChoice { passed, later })
+}
+
+/// Why this one cannot be taken.
+fn obstacle(
+    facts: &[SetFacts],
+    index: usize,
+    listed: &Listed,
+    system: Option<u64>,
+    ways: &mut Ways<'_>,
+) -> Option<String> {
+    let set = &facts[index];
+    if !set.is_whole() {
+        return Some(listed.state.text());
+    }
+    if let Err(broken) = chain(facts, index) {
+        return Some(broken.to_string());
+    }
+    let Some(log) = set.log else {
+        return Some("it was not made from a PostgreSQL cluster".to_owned());
+    };
+    if let Some(system) = system.filter(|system| *system != log.system) {
+        return Some(format!(
+            "it is of the cluster {}, the log of {system}",
+            log.system
+        ));
+    }
+    ways.pass(timeline(log.last_timeline), Lsn(log.last_lsn))
+        .err()
+}
+
+/// Whether it cannot have been complete before the target.
+fn begins_after(set: &SetFacts, target: Option<&RecoveryTarget>) -> bool {
+    matches!(target, Some(RecoveryTarget::Time(us)) if set.start_us > *us)
+}
+
+fn ends_after(set: &SetFacts, target: Option<&RecoveryTarget>) -> bool {
+    match target {
+        Some(RecoveryTarget::Time(us)) => set.finish_us > *us,
+        Some(RecoveryTarget::Lsn(lsn)) => set.log.is_some_and(|log| log.last_lsn > lsn.0),
+        None
+        | Some(RecoveryTarget::Immediate | RecoveryTarget::Xid(_) | RecoveryTarget::Name(_)) => {
+            false
+        }
+    }
+}
+
+/// What the other backups on the way tell of where a moment lies in the log.
+fn reach(
+    facts: &[SetFacts],
+    chosen: &SetFacts,
+    system: Option<u64>,
+    target: Option<&RecoveryTarget>,
+    ways: &mut Ways<'_>,
+) -> Reach {
+    let last = chosen.log.map_or(0, |log| log.last_lsn);
+    let mut reach = Reach::of(target, Lsn(last));
+    let Some(RecoveryTarget::Time(us)) = target else {
+        return reach;
+    };
+    for set in facts.iter().filter(|set| set.is_whole()) {
+        let Some(log) = set.log.filter(|log| Some(log.system) == system) else {
+            continue;
+        };
+        let (first, last) = (Lsn(log.first_lsn), Lsn(log.last_lsn));
+        if set.finish_us <= *us && ways.pass(timeline(log.last_timeline), last).is_ok() {
+            reach.certain = reach.certain.max(last);
+        }
+        if set.start_us > *us && ways.pass(timeline(log.first_timeline), first).is_ok() {
+            reach.possible = reach.possible.min(first);
+        }
+    }
+    reach.possible = reach.possible.max(reach.certain);
+    reach
+}
+
+/// As media tell it; 0, which no server writes, is taken for the first.
+fn timeline(number: u32) -> Timeline {
+    Timeline(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
+}
+
+impl WalArchive {
+    /// Proves that the log from a backup to where its recovery certainly gets is there. Returns what is missing beyond,
+    /// where the target may or may not lie.
+    ///
+    /// `included`: the backup holds the log up to its last place itself.
+    ///
+    /// Errors: `ReplayGap`, `EndsBefore`, `OtherWay`, `OtherCluster`, and as [`WalArchive::runs`] and
+    /// [`WalArchive::history`].
+    pub fn prove(
+        &self,
+        log: &LogRange,
+        included: bool,
+        recovery: &Recovery,
+        reach: Reach,
+    ) -> Result<Proven, wal::Error> {
+        let identity = self.identified()?;
+        if identity.system != log.system {
+            return Err(wal::Error::OtherCluster {
+                path: "the backup".into(),
+                archive: self.path().to_owned(),
+                expected: identity.system,
+                found: log.system,
+            });
+        }
+        let last = Lsn(log.last_lsn);
+        let timeline = timeline(log.last_timeline);
+        let history = self.way(recovery.timeline, timeline)?;
+        if !history.passes(timeline, last) {
+            return Err(wal::Error::OtherWay {
+                archive: self.path().to_owned(),
+                timeline,
+                last,
+                followed: history.timeline(),
+            });
+        }
+        let size = identity.segment_size.bytes();
+        let from = match included {
+            true => Lsn(last.0.div_ceil(size).saturating_mul(size)),
+            false => Lsn(log.first_lsn),
+        };
+        let end = self.end(&history)?.max(last);
+        // A standby waits for what is not there yet, or streams it.
+        let certain = match recovery.standby {
+            true => last,
+            false => reach.certain,
+        };
+        if certain > end && certain != Lsn(u64::MAX) {
+            return Err(wal::Error::EndsBefore {
+                archive: self.path().to_owned(),
+                end,
+                target: certain,
+            });
+        }
+        let known = certain.min(end);
+        let missing = self.missing(&history, from, known)?;
+        if !missing.is_empty() {
+            return Err(wal::Error::ReplayGap {
+                archive: self.path().to_owned(),
+                missing: texts(&missing),
+            });
+        }
+        let doubtful = self.missing(&history, known.max(from), reach.possible.min(end))?;
+        Ok(Proven {
+            timeline: history.timeline(),
+            end,
+            doubtful: texts(&doubtful),
+        })
+    }
+}
+
+fn texts(spans: &[wal::Span]) -> String {
+    let texts: Vec<String> = spans.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
+
+/// What the archive has for a recovery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proven {
+    /// The one that is followed.
+    pub timeline: Timeline,
+    /// Where the archive ends on the way there.
+    pub end: Lsn,
+    /// Segments that are missing where the target may lie; empty: none.
+    pub doubtful: String,
+}
+
+impl Proven {
+    /// What the operator should know before the server is started.
+    pub fn warning(&self) -> Option<String> {
+        let text = format!(
+            "the archive lacks {}: recovery stops there if its target lies behind",
+            self.doubtful
+        );
+        (!self.doubtful.is_empty()).then_some(text)
+    }
+}
