@@ -32,6 +32,7 @@ mod plan;
 mod report;
 mod request;
 mod restore;
+mod settings;
 mod share;
 mod unload;
 mod verify;
@@ -64,6 +65,7 @@ pub use report::{
 pub use request::{
     BackupRequest, Limits, OnChange, Request, RestoreRequest, Tuning, VerifyRequest,
 };
+pub use settings::ServerSettings;
 pub use share::EngineShare;
 
 /// What a run works with. Tests put simulated parts in.

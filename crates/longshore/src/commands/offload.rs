@@ -1,9 +1,7 @@
 //! Which accelerators a run may use, and what its report says of them.
 
-use longshore_codec::dispatch::Accelerator;
-use longshore_pipeline::{Configured, EngineShare, House, Offload, OffloadMode};
+use longshore_pipeline::{EngineShare, Offload, OffloadMode};
 
-use super::Context;
 use crate::options::Offloading;
 use crate::output::{Table, bytes};
 
@@ -20,23 +18,6 @@ pub fn of(options: &Offloading, configured: Option<OffloadMode>) -> Offload {
         verify: options.verify_engine.map_or(usual.verify, Into::into),
         ..usual
     }
-}
-
-/// The mode that the server settings mean; `None` where nobody has chosen.
-pub fn configured(enabled: i64, mode: i64) -> Option<OffloadMode> {
-    match Configured::of(enabled, mode) {
-        Configured::Mode(mode) => Some(mode),
-        Configured::Disabled | Configured::NoMode => None,
-    }
-}
-
-/// The house, with its accelerators if they may be used: looking for them loads libraries.
-pub fn house(context: &Context, offload: &Offload) -> House {
-    let mut house = context.house();
-    if offload.mode != OffloadMode::Software {
-        house.accelerators = Accelerator::all();
-    }
-    house
 }
 
 /// Who did how much; `None` when software did everything and nothing else was asked.
