@@ -35,6 +35,7 @@ mod plan;
 mod report;
 mod request;
 mod restore;
+mod settings;
 mod share;
 mod unload;
 mod verify;
@@ -69,6 +70,7 @@ pub use request::{
     Against, BackupRequest, BaseRequest, Limits, OnChange, Request, RestoreRequest, Tuning,
     VerifyRequest,
 };
+pub use settings::ServerSettings;
 pub use share::EngineShare;
 
 /// What a run works with. Tests put simulated parts in.

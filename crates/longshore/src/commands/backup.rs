@@ -4,13 +4,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_catalog::{Catalog, Setting};
-use longshore_codec::Algorithm;
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
     Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, OffloadMode, Report,
-    Request, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line, mb_per_s, ratio,
-    run as run_pipeline,
+    Request, ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line,
+    mb_per_s, ratio, run as run_pipeline,
 };
 use serde::Serialize;
 
@@ -64,7 +62,7 @@ fn run_against(
 ) -> Result<Exit, Failure> {
     // Its place at the target is held until everything is done.
     let (request, _held) = request(options, context, against)?;
-    let house = offload::house(context, &request.offload);
+    let house = context.house().equipped(&request.offload);
     if options.verify
         && !request
             .devices
@@ -253,7 +251,7 @@ fn request(
     let defaults = &config.defaults;
     request.database = name;
     request.disposition = options.disposing.disposition();
-    let settings = Settings::read(context);
+    let settings = settings(context);
     request.algorithm = options
         .algorithm
         .or(configured.and_then(|d| d.algorithm))
@@ -354,47 +352,15 @@ fn level(
     }
 }
 
-/// What the server settings say about backups; `None` where nobody has chosen.
-#[derive(Debug, Default)]
-pub(super) struct Settings {
-    algorithm: Option<Algorithm>,
-    retain_days: Option<u32>,
-    pub(super) offload: Option<OffloadMode>,
-}
-
-impl Settings {
-    /// A catalog that cannot be read never fails a backup. One that is missing is not made here.
-    pub(super) fn read(context: &Context) -> Settings {
-        let path = context.catalog.as_deref();
-        let Some(path) = path.filter(|p| context.storage.stat(p).is_ok()) else {
-            return Settings::default();
-        };
-        let read = || -> Result<Settings, longshore_catalog::Error> {
-            let catalog = Catalog::open(path)?;
-            let value =
-                |setting| Ok::<_, longshore_catalog::Error>(catalog.setting(setting)?.value_in_use);
-            Ok(Settings {
-                algorithm: match value(Setting::BackupCompressionAlgorithm)? {
-                    1 => Some(Algorithm::MsXpress),
-                    2 => Some(Algorithm::QatDeflate),
-                    3 => Some(Algorithm::Zstd),
-                    4 => Some(Algorithm::Lz4),
-                    _ => None,
-                },
-                retain_days: u32::try_from(value(Setting::MediaRetention)?).ok(),
-                offload: offload::configured(
-                    value(Setting::HardwareOffloadEnabled)?,
-                    value(Setting::HardwareOffloadMode)?,
-                ),
-            })
-        };
-        read().unwrap_or_else(|error| {
-            context
-                .output
-                .warn(&format!("server settings were not read: {error}"));
-            Settings::default()
-        })
-    }
+/// A catalog that cannot be read never fails a backup.
+pub(super) fn settings(context: &Context) -> ServerSettings {
+    let read = ServerSettings::read(&*context.storage, context.catalog.as_deref());
+    read.unwrap_or_else(|error| {
+        context
+            .output
+            .warn(&format!("server settings were not read: {error}"));
+        ServerSettings::default()
+    })
 }
 
 /// The name a source would give itself.

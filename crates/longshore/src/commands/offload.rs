@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use longshore_codec::dispatch::InService;
-use longshore_pipeline::{Configured, EngineShare, House, Offload, OffloadMode};
+use longshore_pipeline::{EngineShare, Offload, OffloadMode};
 
-use super::Context;
 use crate::options::Offloading;
 use crate::output::{Table, bytes};
 
@@ -24,23 +22,6 @@ pub fn of(options: &Offloading, configured: Option<OffloadMode>) -> Offload {
             .engine_timeout
             .map_or(usual.hang_bound, |s| Duration::from_secs(s.into())),
     }
-}
-
-/// The mode that the server settings mean; `None` where nobody has chosen.
-pub fn configured(enabled: i64, mode: i64) -> Option<OffloadMode> {
-    match Configured::of(enabled, mode) {
-        Configured::Mode(mode) => Some(mode),
-        Configured::Disabled | Configured::NoMode => None,
-    }
-}
-
-/// The house, with its accelerators if they may be used: looking for them loads libraries.
-pub fn house(context: &Context, offload: &Offload) -> House {
-    let mut house = context.house();
-    if offload.mode != OffloadMode::Software {
-        house.accelerators = InService::all();
-    }
-    house
 }
 
 /// Who did how much; `None` when software did everything and nothing else was asked.

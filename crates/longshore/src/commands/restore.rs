@@ -11,7 +11,7 @@ use longshore_pipeline::{
 };
 use serde::Serialize;
 
-use super::backup::{Settings, wrong_report};
+use super::backup::{settings, wrong_report};
 use super::{Context, limits, offload, tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Restore;
@@ -63,11 +63,11 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
             .map(|m| (m.0.clone(), (&m.1).into()))
             .collect(),
         cluster: beginning.cluster.clone(),
-        offload: offload::of(&options.offloading, Settings::read(context).offload),
+        offload: offload::of(&options.offloading, settings(context).offload),
         tuning: tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };
-    let house = offload::house(context, &request.offload);
+    let house = context.house().equipped(&request.offload);
     let watch = Watch::new(context.output, context.clock.clone());
     let result = run_pipeline(&house, &Request::Restore(request), &watch);
     watch.end();
