@@ -151,7 +151,7 @@ pub fn wrong_report() -> Failure {
 /// What was stored of what the base has.
 fn differing(report: &DifferentialReport) -> String {
     format!(
-        "differs from set {}: {} of {} read were stored of {} files that the base has ({})",
+        "differs from set {}: {} of {} read were stored of {} files that the base has ({})\n",
         report.parent,
         bytes(report.changed_bytes),
         bytes(report.read_bytes),

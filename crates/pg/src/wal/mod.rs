@@ -4,6 +4,7 @@
 mod history;
 mod name;
 mod page;
+pub mod summary;
 
 pub use history::{Fork, History, NotHistory};
 pub use name::WalName;

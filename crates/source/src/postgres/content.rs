@@ -185,7 +185,8 @@ impl Content for OnDisk {
         via: Via,
         changed: &mut Vec<Range<usize>>,
     ) -> Result<(), Error> {
-        let Kind::Based { based, .. } = self.kind else {
+        let (Kind::Based { based, .. }, Some(differing)) = (self.kind, &self.cluster.differing)
+        else {
             self.read_at(buf, offset, via)?;
             changed.push(0..buf.len());
             return Ok(());
@@ -200,7 +201,9 @@ impl Content for OnDisk {
         let mut suspects = suspects.into_iter().peekable();
         for (i, bytes) in buf.chunks_exact(page_bytes).enumerate() {
             let is_suspect = suspects.next_if_eq(&i).is_some();
-            let is_changed = Page::new(bytes).is_none_or(|p| based.is_changed(p, first + i as u64));
+            let number = first + i as u64;
+            let is_changed =
+                Page::new(bytes).is_none_or(|p| differing.is_changed(&based, p, number));
             if is_suspect || is_changed {
                 add_page(changed, i * page_bytes, page_bytes);
             }
@@ -215,8 +218,8 @@ impl Content for OnDisk {
     /// Ranges are those of whole pages: a page of which a part is a hole is read whole. With a base a hole is no different
     /// from other bytes: the base may have something there.
     fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
-        if let Kind::Based { .. } = self.kind {
-            return Ok((offset < self.len).then_some(offset..self.len));
+        if let (Kind::Based { based, .. }, Some(differing)) = (self.kind, &self.cluster.differing) {
+            return Ok(differing.next(&based, offset, self.len));
         }
         let Some(reading) = self.open()? else {
             // Whoever reads it is told.

@@ -1,5 +1,8 @@
 //! Which pages a differential backup stores.
 //!
+//! Where the server sums up its log (17 and later) those that the summaries name ([`super::changes`]). Else, or where there
+//! is a hole in the summaries, those that say so themselves:
+//!
 //! A page is left to the base when it is certain that the base's copy serves as well: replay from this backup's start
 //! must make the same of both. Every change that is logged gives its page a new place in the log, and a backup begins
 //! with a checkpoint, after which everything logged before it is in the files. So a page of the main fork whose place
@@ -30,22 +33,27 @@
 //! the base; checksums that were disabled, and enabled again, since the base ("all visible", as above).
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longshore_io::{Dir, OpenHow, Storage, Via};
+use longshore_io::{Clock, Dir, OpenHow, Storage, Via};
 use longshore_pg::wal::History;
+use longshore_pg::wal::summary::Summary;
 use longshore_pg::{Control, Fork, Lsn, Page};
 
 use super::base::{Base, Segment};
+use super::changes::Changes;
 use super::rules;
-use super::session::About;
+use super::session::Session;
 use crate::files::is_missing;
 use crate::{BaseRefusal, Error};
 
 /// Pages made while a cluster is made have the place of the first record's head; nothing logged is before it.
 const PLACE_MIN: Lsn = Lsn(40);
+/// The first major that sums up its log.
+const SUMMARIES_SINCE: u32 = 17;
 const HISTORY_MAX: usize = 1 << 20;
 
 /// How a backup differs from its base.
@@ -55,6 +63,8 @@ pub(super) struct Differing {
     databases: HashSet<u32>,
     /// Whether a page can have become "all visible" without a new place in the log.
     hints_unlogged: bool,
+    /// What the log names; `None`: pages are asked.
+    changes: Option<Changes>,
     emptied: AtomicU64,
 }
 
@@ -64,7 +74,8 @@ pub(super) struct Now<'a> {
     /// The data directory.
     pub(super) path: &'a Path,
     pub(super) wal_dir: &'a dyn Dir,
-    pub(super) about: &'a About,
+    pub(super) session: &'a Session,
+    pub(super) clock: &'a dyn Clock,
     pub(super) control: &'a Control,
     pub(super) start: Lsn,
 }
@@ -72,37 +83,53 @@ pub(super) struct Now<'a> {
 /// What the base holds of a segment that can differ from it page by page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Based {
+    segment: Segment,
     pages: u32,
-    since: Lsn,
 }
 
 impl Differing {
-    /// Errors: [`Error::Base`] when the set cannot be this backup's base.
-    pub(super) fn begin(base: Arc<Base>, now: &Now) -> Result<Differing, Error> {
-        check(&base, now)?;
-        let version = format!("PG_{}_{}", now.about.major, now.control.catalog_version);
-        let is_same = |(place, made_ns): ((u32, u32), i64)| {
-            let file = rules::directory(place, &version).join("PG_VERSION");
-            let stat = now.storage.stat(&now.path.join(file));
-            stat.is_ok_and(|stat| stat.mtime_ns == made_ns)
-                .then_some(place.1)
-        };
-        let databases = base.databases().filter_map(is_same).collect();
+    /// Also gives what the operator should know. Errors: [`Error::Base`] when the set cannot be this backup's base.
+    pub(super) fn begin(base: Arc<Base>, now: &Now) -> Result<(Differing, Option<String>), Error> {
+        let history = check(&base, now)?;
         let has_checksums = |control: &Control| control.data_checksum_version != 0;
         let had_checksums = has_checksums(&base.control) && has_checksums(now.control);
         // A setting that needs a restart to be changed.
-        let restarted = now.about.started_s.saturating_mul(1_000_000) > base.begun_us;
+        let restarted = now.session.about.started_s.saturating_mul(1_000_000) > base.begun_us;
         let hints_logged = base.control.logs_hints() && now.control.logs_hints();
-        Ok(Differing {
+        let mut differing = Differing {
+            databases: same_databases(&base, now),
             base,
-            databases,
             hints_unlogged: !had_checksums && (restarted || !hints_logged),
+            changes: None,
             emptied: AtomicU64::new(0),
-        })
+        };
+        if now.session.about.major < SUMMARIES_SINCE {
+            return Ok((differing, None));
+        }
+        let stretches = stretches(&differing.base, now, &history);
+        let notice = match Changes::read(now.session, now.clock, now.wal_dir, &stretches)? {
+            Ok(changes) => {
+                differing.changes = Some(changes);
+                None
+            }
+            Err(why) => Some(format!(
+                "every page is read to find those that changed: {why}"
+            )),
+        };
+        Ok((differing, notice))
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.base.memory_bytes()
+        let changes = self.changes.as_ref().map_or(0, Changes::memory_bytes);
+        self.base.memory_bytes() + changes
+    }
+
+    /// How changed pages are found.
+    pub(super) fn method(&self) -> &'static str {
+        match self.changes {
+            Some(_) => "WAL summaries",
+            None => "page LSNs",
+        }
     }
 
     /// What the base holds of the file at `path`, of `len` bytes now. `None`: the file is stored whole.
@@ -112,15 +139,44 @@ impl Differing {
         if fork != Fork::Main || len == 0 || !len.is_multiple_of(page) || !self.is_same(segment) {
             return None;
         }
-        Some(Based {
-            pages: self.base.pages(segment)?,
-            since: self.base.start.first,
-        })
+        let pages = self.base.pages(segment)?;
+        Some(Based { segment, pages })
     }
 
     /// Whether the file's directory was there when the base was made.
     fn is_same(&self, segment: Segment) -> bool {
-        segment.database == 0 || self.databases.contains(&segment.database)
+        match &self.changes {
+            Some(changes) => !changes.has_database(segment),
+            None => segment.database == 0 || self.databases.contains(&segment.database),
+        }
+    }
+
+    /// The first range from `offset` on that has to be looked at, in a based file of `len` bytes.
+    pub(super) fn next(&self, based: &Based, offset: u64, len: u64) -> Option<Range<u64>> {
+        let page_bytes = u64::from(self.base.control.page_bytes);
+        let Some(changes) = &self.changes else {
+            return (offset < len).then_some(offset..len);
+        };
+        let page = |offset: u64| u32::try_from(offset / page_bytes).unwrap_or(u32::MAX);
+        let (at, end) = (page(offset), page(len));
+        // What lies beyond the base's file the base cannot give.
+        let grown = based.pages.max(at)..end;
+        let segment_pages = self.base.control.segment_pages;
+        let named = changes.next(based.segment, segment_pages, at..end.min(based.pages));
+        let run = named.unwrap_or(grown);
+        let bytes = u64::from(run.start) * page_bytes..u64::from(run.end) * page_bytes;
+        (bytes.start < bytes.end).then_some(bytes)
+    }
+
+    /// Whether the base's copy of a page that was looked at cannot be relied on. `number` is the page's in its file.
+    pub(super) fn is_changed(&self, based: &Based, page: Page, number: u64) -> bool {
+        let place = page.lsn();
+        self.changes.is_some()
+            || number >= u64::from(based.pages)
+            || page.is_new()
+            || !page.is_plausible()
+            || place < PLACE_MIN
+            || place >= self.base.start.first
     }
 
     /// Leaves pages of a visibility map empty that may say more of their heap's pages than those in the base say of
@@ -154,34 +210,62 @@ impl Differing {
     }
 }
 
-impl Based {
-    /// Whether the base's copy of a page cannot be relied on. `number` is the page's in its file.
-    pub(super) fn is_changed(&self, page: Page, number: u64) -> bool {
-        let place = page.lsn();
-        number >= u64::from(self.pages)
-            || page.is_new()
-            || !page.is_plausible()
-            || place < PLACE_MIN
-            || place >= self.since
-    }
+/// The databases whose directories were neither made anew nor moved since the base.
+fn same_databases(base: &Base, now: &Now) -> HashSet<u32> {
+    let version = format!(
+        "PG_{}_{}",
+        now.session.about.major, now.control.catalog_version
+    );
+    let is_same = |(place, made_ns): ((u32, u32), i64)| {
+        let file = rules::directory(place, &version).join("PG_VERSION");
+        let stat = now.storage.stat(&now.path.join(file));
+        let same = stat.is_ok_and(|stat| stat.mtime_ns == made_ns);
+        same.then_some(place.1)
+    };
+    base.databases().filter_map(is_same).collect()
 }
 
-/// Whether what the base holds is an earlier state of this very cluster.
-fn check(base: &Base, now: &Now) -> Result<(), Error> {
+/// The log from the base's start to this backup's, timeline by timeline.
+fn stretches(base: &Base, now: &Now, history: &History) -> Vec<Summary> {
+    let mut stretches = Vec::new();
+    let mut from = base.start.first;
+    for fork in history.forks() {
+        if fork.timeline >= base.start.timeline && fork.end > from {
+            stretches.push(Summary {
+                timeline: fork.timeline,
+                start: from,
+                end: fork.end,
+            });
+            from = fork.end;
+        }
+    }
+    if now.start > from {
+        stretches.push(Summary {
+            timeline: now.control.timeline,
+            start: from,
+            end: now.start,
+        });
+    }
+    stretches
+}
+
+/// Whether what the base holds is an earlier state of this very cluster. Gives how the cluster came to its timeline.
+fn check(base: &Base, now: &Now) -> Result<History, Error> {
     let refuse = |source| Err(Error::Base { source });
     if base.start.system != now.control.system {
         return refuse(BaseRefusal::OtherCluster);
     }
     let (timeline, end) = base.end;
-    if timeline != now.control.timeline {
-        let history = history(now)?;
-        if !history.passes(timeline, end) {
-            return refuse(BaseRefusal::NotAncestor {
-                timeline: timeline.number(),
-                end,
-                now: now.control.timeline.number(),
-            });
-        }
+    let history = match timeline == now.control.timeline {
+        true => History::first(timeline),
+        false => history(now)?,
+    };
+    if !history.passes(timeline, end) {
+        return refuse(BaseRefusal::NotAncestor {
+            timeline: timeline.number(),
+            end,
+            now: now.control.timeline.number(),
+        });
     }
     if now.start < end {
         return refuse(BaseRefusal::Behind {
@@ -192,7 +276,7 @@ fn check(base: &Base, now: &Now) -> Result<(), Error> {
     if base.control.data_checksum_version == 0 && now.control.data_checksum_version != 0 {
         return refuse(BaseRefusal::ChecksumsEnabled);
     }
-    Ok(())
+    Ok(history)
 }
 
 /// How the cluster came to its timeline. The server needs the file itself and keeps it in `pg_wal`.

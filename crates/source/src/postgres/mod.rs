@@ -18,6 +18,7 @@
 //! Source: PostgreSQL 18 documentation, "Making a Base Backup Using the Low Level API"; `basebackup.c`.
 
 mod base;
+mod changes;
 mod cluster;
 mod content;
 mod differs;
@@ -193,13 +194,17 @@ impl Postgres {
                 storage,
                 path: &path,
                 wal_dir: &*wal_dir,
-                about: &session.about,
+                session: &session,
+                clock: &*clock,
                 control: &now,
                 start,
             };
             Differing::begin(base.clone(), &now)
         });
-        let differing = differing.transpose()?;
+        let differing = differing.transpose()?.map(|(differing, notice)| {
+            notices.extend(notice);
+            differing
+        });
         let base_bytes = differing.as_ref().map_or(0, Differing::memory_bytes);
         let system = control.system;
         let cluster_name = session.about.cluster_name.replace('/', "-");
@@ -228,10 +233,7 @@ impl Postgres {
             page_bytes: control.page_bytes,
             expected_bytes: None,
             memory_bytes: MEMORY_BYTES + base_bytes,
-            differing: cluster
-                .differing
-                .as_ref()
-                .map(|_| "by the places of pages in the log"),
+            differing: cluster.differing.as_ref().map(Differing::method),
             volumes: volumes.into_vec(),
             notices,
         };

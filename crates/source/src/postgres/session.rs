@@ -91,6 +91,12 @@ impl Session {
         self.ask("make a slot that keeps the log", &sql).map(drop)
     }
 
+    /// Whether the server sums up its log.
+    pub(super) fn summarizes(&self) -> Result<bool, Error> {
+        let sql = "select coalesce(current_setting('summarize_wal', true), 'off')";
+        self.ask("ask", sql)?.is_true(0, 0).map_err(misread)
+    }
+
     /// Begins the backup: waits for a checkpoint, a fast one unless `spread`. Gives the place where replay begins.
     pub(super) fn begin(&self, label: &str, spread: bool) -> Result<Lsn, Error> {
         let label = quote(label);
