@@ -7,12 +7,28 @@ use longshore_repository::{Berth, Kind, Loan, Shelf, Target};
 
 use super::Context;
 use crate::failure::Failure;
-use crate::options::Media;
+use crate::options::{Bases, Media};
 
 /// Devices to read from. Held until the reading ends: no expire takes them away meanwhile.
 pub struct Chosen {
     pub devices: Vec<DeviceSpec>,
-    _loan: Option<Loan>,
+    loan: Option<Loan>,
+}
+
+impl Chosen {
+    /// Where the other sets are that a differential one needs: as named, or all of them at the target.
+    pub fn bases(&self, named: &Bases) -> Vec<DeviceSpec> {
+        match &self.loan {
+            Some(loan) => bases(loan),
+            None => named.bases.clone(),
+        }
+    }
+}
+
+/// The stripes of all that a backup needs beside its own.
+pub fn bases(loan: &Loan) -> Vec<DeviceSpec> {
+    let devices = loan.parents.iter().flat_map(|(_, devices)| devices);
+    devices.cloned().collect()
 }
 
 /// What a backup to a target holds until it ends.
@@ -96,7 +112,7 @@ pub fn of(context: &Context, media: &Media) -> Result<Chosen, Failure> {
         }
         return Ok(Chosen {
             devices: media.devices.clone(),
-            _loan: None,
+            loan: None,
         });
     };
     let target = target_of(context, media.target.as_deref(), database)?;
@@ -108,6 +124,6 @@ pub fn of(context: &Context, media: &Media) -> Result<Chosen, Failure> {
     }
     Ok(Chosen {
         devices: loan.devices.clone(),
-        _loan: Some(loan),
+        loan: Some(loan),
     })
 }

@@ -99,7 +99,10 @@ fn a_cluster_backed_up_under_load_comes_back_whole() {
         let conf = [
             ("checkpoint_timeout", "30s"),
             ("archive_mode", "on"),
-            ("archive_command", &format!("cp %p {}/%f", archive.display())),
+            (
+                "archive_command",
+                &format!("cp %p {}/%f", archive.display()),
+            ),
         ];
         let stage = Stage::new(&installation, &conf);
         let server = &stage.server;
