@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
-    Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, OffloadMode, Report,
-    Request, ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line,
-    mb_per_s, ratio, run as run_pipeline,
+    Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, Report, Request,
+    ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line, mb_per_s,
+    ratio, run as run_pipeline,
 };
 use serde::Serialize;
 

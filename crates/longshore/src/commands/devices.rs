@@ -7,7 +7,7 @@ use longshore_repository::{Berth, Kind, Loan, Shelf, Target};
 
 use super::{Context, archive};
 use crate::failure::Failure;
-use crate::options::Media;
+use crate::options::{Bases, Media};
 
 /// Devices to read from. Held until the reading ends: no expire takes them away meanwhile.
 pub struct Chosen {
@@ -16,16 +16,19 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The stripes of the sets that it differs from.
-    pub fn bases(&self) -> Vec<DeviceSpec> {
-        self.loan.as_ref().map_or_else(Vec::new, bases)
+    /// Where the other sets are that a differential one needs: as named, or all of them at the target.
+    pub fn bases(&self, named: &Bases) -> Vec<DeviceSpec> {
+        match &self.loan {
+            Some(loan) => bases(loan),
+            None => named.bases.clone(),
+        }
     }
 }
 
-/// The stripes of the sets that a lent one differs from.
+/// The stripes of all that a backup needs beside its own.
 pub fn bases(loan: &Loan) -> Vec<DeviceSpec> {
-    let stripes = loan.parents.iter().flat_map(|(_, devices)| devices);
-    stripes.cloned().collect()
+    let devices = loan.parents.iter().flat_map(|(_, devices)| devices);
+    devices.cloned().collect()
 }
 
 /// What a backup to a target holds until it ends.

@@ -64,6 +64,7 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let data = scratch.path.join("data");
     let house = context.house();
     let mut request = restore::plain_request(loan.devices.clone(), data.clone());
+    request.bases = devices::bases(&loan);
     if header.source_kind == SourceKind::Postgres as u8 {
         let spaces = scratch.path.join("spaces");
         request.cluster.spaces.map = tablespaces(&media, header.position, &spaces)?;

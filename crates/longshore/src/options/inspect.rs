@@ -26,6 +26,17 @@ pub struct Media {
     pub label: Option<String>,
 }
 
+/// What a differential set needs.
+#[derive(Debug, Clone, Args)]
+pub struct Bases {
+    /// All stripes of the other media sets that a differential set needs, in any order. Repeatable.
+    ///
+    /// These are the sets of its chain: its parent, the parent's parent, down to a full one. Those on the same media are
+    /// found without, and at a target all of them.
+    #[arg(long = "base", value_name = "DEVICE", num_args = 1.., conflicts_with = "database", value_parser = values::device())]
+    pub bases: Vec<DeviceSpec>,
+}
+
 const TEACH_VERIFY: &str = "\
 Examples:
   longshore verify /mnt/a/app.bak /mnt/b/app.bak
@@ -43,6 +54,9 @@ was made from files in use (marked) verifies: its bytes are what was read.";
 pub struct Verify {
     #[command(flatten)]
     pub media: Media,
+
+    #[command(flatten)]
+    pub bases: Bases,
 
     /// Only the backup set with this number; the default is all of them.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::recovery::ClusterArgs;
 use super::values::{self, Pair};
-use super::{Media, Moving, Offloading};
+use super::{Bases, Media, Moving, Offloading};
 
 const TEACH: &str = "\
 Examples:
@@ -14,6 +14,8 @@ Examples:
       the last set, into a directory
   longshore restore --database sales --to /srv/restored
       the latest backup at the database's target
+  longshore restore tuesday.bak --base sunday.bak monday.bak --to /srv/restored
+      a differential set, with all that it needs
   longshore restore data.bak --to /tmp/one --only etc/app.conf
       one file
   longshore restore app.bak --to /srv/db --move app.db=copy.db
@@ -36,6 +38,9 @@ application: stop it first, or restore elsewhere and let it open the copy.";
 pub struct Restore {
     #[command(flatten)]
     pub media: Media,
+
+    #[command(flatten)]
+    pub bases: Bases,
 
     /// Directory that receives the files; created when missing.
     #[arg(long, value_name = "DIR")]

@@ -17,11 +17,10 @@ pub enum ChainError {
         known: Option<String>,
     },
 
-    #[error("{child} needs backup set {parent}, which cannot be read on {device}")]
+    #[error("{child} needs backup set {parent}, which cannot be read")]
     Broken {
         child: String,
         parent: Uuid,
-        device: String,
         source: Box<longshore_media::Error>,
     },
 

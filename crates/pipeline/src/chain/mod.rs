@@ -126,18 +126,12 @@ impl<'a> Chain<'a> {
                 Some((*place, set.header.position))
             });
             let Some((place, position)) = next else {
-                return Err(ChainError::Missing {
-                    child: child.name(),
-                    parent,
-                    known: known(house, parent),
-                }
-                .into());
+                return Err(absent(house, child, parent, &places)?.into());
             };
             let next = place.set(position).and_then(|set| link(place, set));
             let next = next.map_err(|source| ChainError::Broken {
                 child: child.name(),
                 parent,
-                device: place.device(0).to_owned(),
                 source: Box::new(source),
             })?;
             if let Some(what) = foreign(&child.header, &next.header) {
@@ -152,6 +146,31 @@ impl<'a> Chain<'a> {
         }
         Ok(Chain { links })
     }
+}
+
+/// Why a parent is not found: perhaps it is what cannot be read.
+fn absent(
+    house: &House,
+    child: &Link,
+    parent: Uuid,
+    places: &[&MediaSet],
+) -> Result<ChainError, Error> {
+    let child = child.name();
+    for place in places {
+        if let Some(source) = place.unreadable()?.into_iter().next() {
+            let source = Box::new(source);
+            return Ok(ChainError::Broken {
+                child,
+                parent,
+                source,
+            });
+        }
+    }
+    Ok(ChainError::Missing {
+        child,
+        parent,
+        known: known(house, parent),
+    })
 }
 
 fn link(media: &MediaSet, summary: SetSummary) -> Result<Link<'_>, MediaError> {

@@ -1,6 +1,8 @@
 //! What the pipeline's tests share: houses, trees and comparisons.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod forge;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -54,7 +54,7 @@ pub fn of(options: &Restore, context: &Context) -> Result<Beginning, Failure> {
             let chosen = devices::of(context, &options.media)?;
             Ok(Beginning {
                 devices: chosen.devices.clone(),
-                bases: chosen.bases(),
+                bases: chosen.bases(&options.bases),
                 cluster: options.cluster.lower(),
                 told: None,
                 _loan: None,
