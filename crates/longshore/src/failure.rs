@@ -135,6 +135,7 @@ impl From<Error> for Failure {
             | Error::PathTooLong { .. }
             | Error::LogMissing { .. } => Exit::Source,
             Error::LogUnproved => Exit::Usage,
+            Error::Cancelled => Exit::Interrupted,
             Error::Archive(_)
             | Error::Media(_)
             | Error::SourceKind { .. }
@@ -149,7 +150,6 @@ impl From<Error> for Failure {
             | Error::TargetExists { .. }
             | Error::TargetBusy { .. }
             | Error::TargetFull { .. } => Exit::Target,
-            Error::Cancelled => Exit::Interrupted,
             Error::Panicked { .. } => Exit::Internal,
         };
         Failure::of(exit, &error, error.number(), error.hint())

@@ -202,7 +202,7 @@ pub fn run(
     let devices: Vec<_> = request
         .devices
         .iter()
-        .map(|d| d.open(&house.storage))
+        .map(|d| d.open_until(&house.storage, &house.cancel))
         .collect();
     let media = MediaSet::open(&devices)?;
     // A pipe shows its sets only while it is read; there the first one is the default.
