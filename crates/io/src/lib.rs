@@ -5,7 +5,7 @@
 //! shipped code runs against a disk that tears, loses, shortens or refuses writes.
 //!
 //! Doors: [`Storage`], [`Dir`] and [`File`] for bytes on disk, [`Clock`] for time, [`Pool`] for
-//! buffers, [`crc32c`] for checksums, [`Throttle`] and [`Gate`] for ceilings on bytes and CPU,
+//! buffers, [`standard`] for pipes, [`crc32c`] for checksums, [`Throttle`] and [`Gate`] for ceilings on bytes and CPU,
 //! [`facts`] for what the machine is and does.
 
 mod checksum;
@@ -16,6 +16,7 @@ mod host;
 mod names;
 mod pool;
 mod sim;
+pub mod standard;
 mod storage;
 mod throttle;
 

@@ -118,6 +118,7 @@ impl From<Error> for Failure {
             | Error::PathTooLong { .. }
             | Error::LogMissing { .. } => Exit::Source,
             Error::LogUnproved | Error::NotDifferential => Exit::Usage,
+            Error::Cancelled => Exit::Interrupted,
             Error::Archive(_)
             | Error::Media(_)
             | Error::SourceKind { .. }
@@ -133,7 +134,6 @@ impl From<Error> for Failure {
             | Error::TargetExists { .. }
             | Error::TargetBusy { .. }
             | Error::TargetFull { .. } => Exit::Target,
-            Error::Cancelled => Exit::Interrupted,
             Error::Panicked { .. } => Exit::Internal,
         };
         Failure::of(exit, &error, error.number(), error.hint())

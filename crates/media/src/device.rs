@@ -12,6 +12,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use longshore_io::{Buffer, Pool, Storage, Via};
 
@@ -39,13 +40,23 @@ impl DeviceSpec {
         }
     }
 
+    /// Where a pipe's other end is silent, reading waits for ever.
     pub fn open(&self, storage: &Arc<dyn Storage>) -> Arc<dyn BackupDevice> {
+        self.open_until(storage, &Arc::default())
+    }
+
+    /// Waits for a pipe's other end are [`Error::Cancelled`] once `cancel` is set.
+    pub fn open_until(
+        &self,
+        storage: &Arc<dyn Storage>,
+        cancel: &Arc<AtomicBool>,
+    ) -> Arc<dyn BackupDevice> {
         match self {
             DeviceSpec::File(path) => {
                 Arc::new(file::FileDevice::new(storage.clone(), path.clone()))
             }
             DeviceSpec::Nul => Arc::new(nul::NulDevice),
-            DeviceSpec::Pipe => Arc::new(pipe::PipeDevice),
+            DeviceSpec::Pipe => Arc::new(pipe::PipeDevice::new(cancel.clone())),
         }
     }
 }

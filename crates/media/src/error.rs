@@ -146,6 +146,10 @@ pub enum Error {
     #[error("all backup devices must be of one class (files, NUL, or one pipe): {device} is not")]
     DeviceClass { device: String },
 
+    /// Only where a pipe is waited for.
+    #[error("waiting for device {device} was ended from outside")]
+    Cancelled { device: String },
+
     #[error("device {device} cannot {action}")]
     Unsupported {
         device: String,
@@ -191,6 +195,7 @@ impl Error {
             Error::DeviceCount { .. } => 3205,
             Error::DeviceClass { .. } => 3011,
             Error::Unsupported { .. } => 3032,
+            Error::Cancelled { .. } => 3204,
             Error::Exists { .. } => return None,
         })
     }
@@ -241,6 +246,9 @@ impl Error {
             Error::DeviceCount { .. } => "name between 1 and 64 devices",
             Error::DeviceClass { .. } => "do not mix files, nul: and - in one media set",
             Error::Unsupported { .. } => "write the backup to files",
+            Error::Cancelled { .. } => {
+                "nothing was left behind; run the command again when it suits"
+            }
         }
     }
 

@@ -41,7 +41,7 @@ pub fn run(
     let devices: Vec<Arc<dyn BackupDevice>> = request
         .devices
         .iter()
-        .map(|d| d.open(&house.storage))
+        .map(|d| d.open_until(&house.storage, &house.cancel))
         .collect();
     let mut options = SourceOptions {
         database: request.database.clone(),

@@ -8,7 +8,7 @@ pub enum Error {
     Source(#[from] longshore_source::Error),
 
     #[error(transparent)]
-    Media(#[from] longshore_media::Error),
+    Media(longshore_media::Error),
 
     /// The archive of the log cannot be used.
     #[error(transparent)]
@@ -98,6 +98,16 @@ pub enum Error {
     /// A thread of ours ended by a bug; the run's result is worthless and was removed.
     #[error("internal error: a {thread} thread panicked")]
     Panicked { thread: &'static str },
+}
+
+impl From<longshore_media::Error> for Error {
+    fn from(error: longshore_media::Error) -> Error {
+        match error {
+            // Whoever saw first that the run is to end: it is one refusal.
+            longshore_media::Error::Cancelled { .. } => Error::Cancelled,
+            error => Error::Media(error),
+        }
+    }
 }
 
 impl Error {

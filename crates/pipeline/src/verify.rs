@@ -54,7 +54,7 @@ pub fn run(
     let devices: Vec<_> = request
         .devices
         .iter()
-        .map(|d| d.open(&house.storage))
+        .map(|d| d.open_until(&house.storage, &house.cancel))
         .collect();
     let media = MediaSet::open(&devices)?;
     let inspector = Inspector {
@@ -114,6 +114,7 @@ pub fn run(
             // The set is not on every stripe: said above, or asked for and not there.
             Err(e) if request.position.is_some() => return Err(e.into()),
             Err(e) => {
+                house.check_cancel()?;
                 inspector.note(&e);
                 refused.get_or_insert(e);
                 continue;

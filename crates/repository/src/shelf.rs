@@ -778,6 +778,7 @@ fn broken(error: MediaError) -> State {
         | MediaError::MediaName { .. }
         | MediaError::DeviceCount { .. }
         | MediaError::DeviceClass { .. }
+        | MediaError::Cancelled { .. }
         | MediaError::Unsupported { .. } => State::Unknown {
             what: error.to_string(),
         },

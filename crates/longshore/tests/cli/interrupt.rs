@@ -1,5 +1,7 @@
 //! Ctrl-C and its relatives leave nothing half-valid.
 
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -54,30 +56,97 @@ fn an_interrupted_backup_leaves_the_directory_as_it_was() {
     assert!(history.out.contains("\"rows\":[]"), "{}", history.out);
 }
 
-#[test]
-fn a_second_interrupt_ends_at_once_what_waits_for_a_silent_pipe() {
-    let stage = Stage::new();
+/// Starts a run with pipes for standard input and output, interrupts it once it is at work, and returns its exit code.
+/// Its pipes stay open on our side until it has ended.
+fn interrupted_at_a_pipe(
+    stage: &Stage,
+    line: &str,
+    feed: &[u8],
+    at_work: impl Fn(&Child) -> bool,
+) -> Option<i32> {
+    let args: Vec<_> = line.split_whitespace().collect();
     let mut child = stage
-        .command(&["restore", "-", "--to", "out"])
+        .command(&args)
         .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    child.stdin.as_mut().unwrap().write_all(feed).unwrap();
     let status = format!("/proc/{}/status", child.id());
     let deadline = Instant::now() + Duration::from_secs(20);
     // A signal before the handler is in place would end the program by itself.
-    while !catches(&std::fs::read_to_string(&status).unwrap(), libc::SIGINT) {
-        assert!(Instant::now() < deadline);
+    while !catches(&std::fs::read_to_string(&status).unwrap(), libc::SIGINT) || !at_work(&child) {
+        assert!(Instant::now() < deadline, "{line}: never at work");
         std::thread::sleep(Duration::from_millis(5));
     }
     send(&child, libc::SIGINT);
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(
-        child.try_wait().unwrap().is_none(),
-        "the pipe is still open"
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // `wait` would close our end of its input, which ends it too.
+    while child.try_wait().unwrap().is_none() {
+        assert!(
+            Instant::now() < deadline,
+            "{line}: one interrupt is not enough"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait().unwrap().code()
+}
+
+/// What the child has written and nobody has read.
+fn waiting_in_pipe(child: &Child) -> usize {
+    let mut bytes: libc::c_int = 0;
+    let pipe = child.stdout.as_ref().unwrap().as_raw_fd();
+    // SAFETY: the call writes one int, and the descriptor is open as long as the child is borrowed.
+    assert_eq!(
+        unsafe { libc::ioctl(pipe, libc::FIONREAD, &raw mut bytes) },
+        0
     );
-    send(&child, libc::SIGINT);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    bytes as usize
+}
+
+#[test]
+fn one_interrupt_ends_a_backup_into_a_pipe_that_nobody_reads() {
+    let stage = Stage::new();
+    stage.write("tree/file", &vec![3; 30 << 20]);
+    let line = "backup tree --to - --algorithm NONE";
+    // A pipe takes 64 KiB, and somewhat less where its pages are not full.
+    let full = |child: &Child| waiting_in_pipe(child) > 32768;
+    assert_eq!(interrupted_at_a_pipe(&stage, line, b"", full), Some(130));
+    let history = stage.line("history --json").exits(0);
+    assert!(history.out.contains("\"rows\":[]"), "{}", history.out);
+}
+
+#[test]
+fn one_interrupt_ends_what_reads_a_silent_pipe() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("out")).unwrap();
+    for line in ["restore - --to out", "verify -"] {
+        let at_once = |_: &Child| true;
+        assert_eq!(
+            interrupted_at_a_pipe(&stage, line, b"", at_once),
+            Some(130),
+            "{line}"
+        );
+    }
+    assert_eq!(stage.names("out"), [""; 0]);
+}
+
+#[test]
+fn one_interrupt_ends_a_restore_whose_pipe_falls_silent_in_the_middle() {
+    let stage = Stage::new();
+    let bytes: Vec<u8> = (0..3u32 << 20).map(|i| (i / 5) as u8).collect();
+    stage.write("tree/file", &bytes);
+    stage
+        .line("backup tree --to a.bak --algorithm NONE")
+        .exits(0);
+    let stripe = std::fs::read(stage.path("a.bak")).unwrap();
+    std::fs::create_dir(stage.path("out")).unwrap();
+    let begun = |_: &Child| !stage.names("out").is_empty();
+    let half = &stripe[..stripe.len() / 2];
+    let code = interrupted_at_a_pipe(&stage, "restore - --to out", half, begun);
+    assert_eq!(code, Some(130));
+    assert_eq!(stage.names("out"), [""; 0]);
 }
 
 #[test]

@@ -1,17 +1,40 @@
 //! Standard output and input as a device: one stripe, in sequence.
 
-use std::io::{Read, Write};
+use std::io::ErrorKind;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longshore_io::Via;
+use longshore_io::{Via, standard};
 
 use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite};
 use crate::Error;
 
 #[derive(Debug)]
-pub struct PipeDevice;
+pub struct PipeDevice {
+    cancel: Arc<AtomicBool>,
+}
+
+impl PipeDevice {
+    /// Waits for the pipe end when `cancel` is set.
+    pub fn new(cancel: Arc<AtomicBool>) -> PipeDevice {
+        PipeDevice { cancel }
+    }
+}
 
 const NAME: &str = "-";
+
+fn error(action: &'static str, offset: u64, source: std::io::Error) -> Error {
+    let device = NAME.into();
+    match source.kind() {
+        ErrorKind::Interrupted => Error::Cancelled { device },
+        _ => Error::Io {
+            action,
+            device,
+            offset,
+            source,
+        },
+    }
+}
 
 impl BackupDevice for PipeDevice {
     fn name(&self) -> String {
@@ -23,6 +46,7 @@ impl BackupDevice for PipeDevice {
     fn open(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
         Ok(Some(Arc::new(PipeRead {
             offset: Mutex::new(0),
+            cancel: self.cancel.clone(),
         })))
     }
     fn open_pending(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
@@ -35,7 +59,10 @@ impl BackupDevice for PipeDevice {
         })
     }
     fn create(&self, _via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
-        Ok(Box::new(PipeWrite { offset: 0 }))
+        Ok(Box::new(PipeWrite {
+            offset: 0,
+            cancel: self.cancel.clone(),
+        }))
     }
     fn append(&self, _offset: u64, _via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
         Err(Error::Unsupported {
@@ -48,6 +75,7 @@ impl BackupDevice for PipeDevice {
 #[derive(Debug)]
 struct PipeRead {
     offset: Mutex<u64>,
+    cancel: Arc<AtomicBool>,
 }
 
 impl FamilyRead for PipeRead {
@@ -63,21 +91,12 @@ impl FamilyRead for PipeRead {
                 action: "be read out of order",
             });
         }
-        let mut stdin = std::io::stdin().lock();
         let mut done = 0;
         while done < buf.len() {
-            match stdin.read(&mut buf[done..]) {
+            match standard::read_input(&mut buf[done..], &self.cancel) {
                 Ok(0) => break,
                 Ok(n) => done += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(Error::Io {
-                        action: "read",
-                        device: NAME.into(),
-                        offset: *at,
-                        source,
-                    });
-                }
+                Err(e) => return Err(error("read", *at, e)),
             }
         }
         *at += done as u64;
@@ -87,17 +106,7 @@ impl FamilyRead for PipeRead {
 
 struct PipeWrite {
     offset: u64,
-}
-
-impl PipeWrite {
-    fn error(&self, action: &'static str, source: std::io::Error) -> Error {
-        Error::Io {
-            action,
-            device: NAME.into(),
-            offset: self.offset,
-            source,
-        }
-    }
+    cancel: Arc<AtomicBool>,
 }
 
 impl FamilyWrite for PipeWrite {
@@ -105,18 +114,13 @@ impl FamilyWrite for PipeWrite {
         self.offset
     }
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        std::io::stdout()
-            .lock()
-            .write_all(bytes)
-            .map_err(|e| self.error("write", e))?;
+        standard::write_output(bytes, &self.cancel).map_err(|e| error("write", self.offset, e))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }
     fn sync(&mut self) -> Result<(), Error> {
-        std::io::stdout()
-            .lock()
-            .flush()
-            .map_err(|e| self.error("write", e))
+        // What was written is with the other end; how long it lasts there is not ours to say.
+        Ok(())
     }
     fn keep(&mut self) {}
     fn complete(self: Box<Self>) -> Result<(), Error> {

@@ -89,7 +89,7 @@ pub fn run(
     let devices: Vec<_> = request
         .devices
         .iter()
-        .map(|d| d.open(&house.storage))
+        .map(|d| d.open_until(&house.storage, &house.cancel))
         .collect();
     let media = MediaSet::open(&devices)?;
     let bases = chain::open_bases(house, &request.bases)?;
