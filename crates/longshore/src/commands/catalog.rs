@@ -105,6 +105,7 @@ fn backups_table(rows: &[HistoryRow]) -> Table {
     let mut table = Table::new(&[
         "finished (local)",
         "database",
+        "type",
         "position",
         "algorithm",
         "in",
@@ -120,6 +121,7 @@ fn backups_table(rows: &[HistoryRow]) -> Table {
         table.row(vec![
             second(row.finish.as_ref()),
             plain(&row.database),
+            row.kind.clone(),
             row.position.to_string(),
             row.algorithm.clone().unwrap_or_else(|| "NONE".to_owned()),
             bytes(row.size_bytes),

@@ -41,6 +41,8 @@ struct Set {
     description: String,
     database: String,
     backup_type: String,
+    /// The set that a differential one differs from.
+    parent: Option<String>,
     complete: bool,
     damaged: bool,
     copy_only: bool,
@@ -206,6 +208,7 @@ fn set(summary: &SetSummary) -> Set {
         description: header.description.clone(),
         database: header.database.clone(),
         backup_type: format!("{:?}", header.backup_type).to_lowercase(),
+        parent: header.parent.map(|parent| parent.to_string()),
         complete: trailer.is_some(),
         damaged: trailer.is_some_and(|t| t.damaged),
         copy_only: header.copy_only,
@@ -279,6 +282,7 @@ fn sets_text(answer: &Sets) -> String {
     let mut table = Table::new(&[
         "position",
         "database",
+        "type",
         "finished (UTC)",
         "algorithm",
         "level",
@@ -294,6 +298,11 @@ fn sets_text(answer: &Sets) -> String {
         table.row(vec![
             s.position.to_string(),
             plain(&s.database),
+            match s.parent {
+                Some(_) => "diff",
+                None => "full",
+            }
+            .to_owned(),
             s.finish_us.map_or("-".to_owned(), moment),
             s.algorithm.clone(),
             s.level.clone(),

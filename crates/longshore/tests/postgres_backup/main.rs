@@ -5,7 +5,9 @@
 mod common;
 
 mod archive;
+mod bases;
 mod contents;
+mod differential;
 mod live;
 mod pages;
 mod remote;

@@ -10,7 +10,7 @@ use crate::common::{answer, text};
 use crate::stage::{Stage, end, paths};
 
 /// Changes bytes of a table's file while the server is down.
-fn damage(stage: &Stage, table: &str, block: u64, at: u64, bytes: &[u8]) -> PathBuf {
+pub fn damage(stage: &Stage, table: &str, block: u64, at: u64, bytes: &[u8]) -> PathBuf {
     let server = &stage.server;
     let name = server.psql(&format!("select pg_relation_filepath('{table}')"));
     let path = server.data_dir().join(name);

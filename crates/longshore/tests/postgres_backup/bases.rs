@@ -1,0 +1,253 @@
+//! What can be the base of a differential backup, and where it is found.
+
+use longshore_test_servers::{Server, Stop};
+
+use crate::common::{answer, longshore, text};
+use crate::differential::{differential, some};
+use crate::stage::{Stage, dump, end, succeed};
+
+fn said(command: &mut std::process::Command, code: i32) -> String {
+    let output = end(command, code);
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+#[test]
+fn a_base_must_be_an_earlier_state_of_this_very_cluster() {
+    for installation in some() {
+        let stage = Stage::new(&installation, &[]);
+        let server = &stage.server;
+        server.psql("create table t as select g from generate_series(1, 5000) g");
+        // A copy that will go its own way.
+        server.stop(Stop::Fast);
+        let copy = stage.path("copy");
+        succeed(
+            server
+                .user()
+                .command("cp".as_ref())
+                .arg("-a")
+                .arg(server.data_dir())
+                .arg(&copy),
+        );
+        server.start();
+        server.psql("update t set g = 0");
+        succeed(&mut stage.backup("full"));
+        let signal = copy.join("standby.signal");
+        std::fs::write(&signal, "").unwrap();
+        server.user().own(&signal);
+        let other = Server::adopt(&installation, &copy);
+        other.start();
+        other.psql("select pg_promote()");
+        let other = Stage::of(other);
+        let mut command = other.backup("diff");
+        command
+            .args(["--differential", "--base"])
+            .arg(stage.path("full"));
+        let text = said(&mut command, 3);
+        assert!(
+            text.contains("came to its timeline 2 by another way"),
+            "{text}"
+        );
+        assert!(!other.path("diff").exists());
+
+        let stranger = Stage::new(&installation, &[]);
+        let mut command = stranger.backup("diff");
+        command
+            .args(["--differential", "--base"])
+            .arg(stage.path("full"));
+        let text = said(&mut command, 3);
+        assert!(text.contains("another cluster"), "{text}");
+        let mut command = stranger.backup("diff");
+        command.args(["--differential", "--or-full", "--json", "--base"]);
+        let report = answer(&succeed(command.arg(stage.path("full"))));
+        assert!(differential(&report).is_null());
+
+        let remote = &mut stage.differing("remote", "--differential", "full");
+        assert!(said(remote.arg("--remote"), 3).contains("sends its files itself"));
+    }
+}
+
+#[test]
+fn checksums_enabled_since_the_base_need_a_full_backup() {
+    for installation in some() {
+        let server = Server::create(
+            &installation,
+            longshore_test_servers::Options {
+                checksums: false,
+                wal_segment_mib: 1,
+                ..Default::default()
+            },
+        );
+        server.start();
+        let stage = Stage::of(server);
+        let server = &stage.server;
+        succeed(&mut stage.backup("full"));
+        server.stop(Stop::Fast);
+        succeed(
+            server
+                .command("pg_checksums")
+                .arg("--enable")
+                .arg("-D")
+                .arg(server.data_dir()),
+        );
+        server.start();
+        let text = said(&mut stage.differing("diff", "--differential", "full"), 3);
+        assert!(text.contains("checksums were enabled"), "{text}");
+    }
+}
+
+/// Goal: on one media set the right set is the base, and only sets that can be.
+#[test]
+fn sets_are_appended_to_the_media_of_their_base() {
+    let Some(installation) = some().into_iter().next() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    stage.server.psql("create table t (i int)");
+    let backup = |n: u32, arguments: &[&str]| {
+        stage.server.psql(&format!("insert into t values ({n})"));
+        let mut command = stage.backup("media");
+        command.arg("--to").arg(stage.path("media2"));
+        answer(&succeed(
+            command.args(["--json", "--append"]).args(arguments),
+        ))
+    };
+    let mut none = stage.backup("media");
+    none.args(["--append", "--differential"])
+        .arg("--to")
+        .arg(stage.path("media2"));
+    let text = said(&mut none, 4);
+    assert!(text.contains("nothing is there"), "{text}");
+    let first = backup(1, &[]);
+    let _aside = backup(2, &["--copy-only"]);
+    let a = backup(3, &["--differential"]);
+    assert_eq!(differential(&a)["parent"], first["set"]);
+    let b = backup(4, &["--incremental"]);
+    assert_eq!(differential(&b)["parent"], a["set"]);
+    let c = backup(5, &["--differential"]);
+    assert_eq!(differential(&c)["parent"], first["set"]);
+    let media = [stage.path("media"), stage.path("media2")];
+    let mut list = longshore(["list", "--json"]);
+    let sets = answer(&succeed(list.args(&media)));
+    let kinds: Vec<_> = sets["sets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["backup_type"].clone())
+        .collect();
+    let (d, i) = ("database", "differential");
+    assert_eq!(kinds, [d, d, i, i, i]);
+    assert_eq!(sets["sets"][3]["parent"], a["set"]);
+    for (position, rows) in [(4, "4"), (5, "5")] {
+        let target = stage.path(&format!("restored{position}"));
+        let mut restore = longshore(["restore", "--position", &position.to_string(), "--to"]);
+        succeed(restore.arg(&target).args(&media));
+        let restored = stage.serve(&target);
+        assert_eq!(restored.psql("select count(*) from t"), rows);
+    }
+}
+
+/// Goal: at a target bases are found, protected and told from what cannot be one.
+#[test]
+fn a_target_finds_the_base_by_itself() {
+    let Some(installation) = some().into_iter().next() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let server = &stage.server;
+    server.psql("create table t as select g, md5(g::text) m from generate_series(1, 20000) g");
+    for dir in ["a", "b"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let config = format!(
+        "[target.nightly]\ndirectories = [{:?}, {:?}]\n[database.main]\nurl = {:?}\ntarget = \"nightly\"\n",
+        stage.path("a"),
+        stage.path("b"),
+        server.url()
+    );
+    std::fs::write(stage.path("conf.toml"), config).unwrap();
+    let program = |arguments: &[&str]| {
+        let mut command = longshore(arguments);
+        let catalog = stage.path("catalog.db");
+        command
+            .arg("--config")
+            .arg(stage.path("conf.toml"))
+            .arg("--catalog")
+            .arg(catalog);
+        command
+    };
+    let backup = |arguments: &[&str]| {
+        server.psql("update t set m = 'x' where g % 1000 = 1");
+        let mut command = program(&["backup", "main", "--json"]);
+        answer(&succeed(command.args(arguments)))
+    };
+    let text = said(&mut program(&["backup", "main", "--differential"]), 4);
+    assert!(
+        text.contains("3035") && text.contains("there is no backup"),
+        "{text}"
+    );
+    let full = backup(&["--differential", "--or-full"]);
+    assert!(differential(&full).is_null());
+    let _aside = backup(&["--copy-only"]);
+    let a = backup(&["--differential"]);
+    assert_eq!(differential(&a)["parent"], full["set"]);
+    let b = backup(&["--incremental"]);
+    assert_eq!(differential(&b)["parent"], a["set"]);
+    let listed = answer(&succeed(&mut program(&[
+        "list",
+        "--database",
+        "main",
+        "--json",
+    ])));
+    let backups = listed["databases"][0]["backups"].as_array().unwrap();
+    let kinds: Vec<_> = backups
+        .iter()
+        .map(|b| b["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["full", "full", "diff", "diff"]);
+    let label = |i: usize| backups[i]["label"].as_str().unwrap().to_owned();
+    assert_eq!(
+        backups[3]["needs"].to_string(),
+        format!("[{:?},{:?}]", label(2), label(0))
+    );
+    let history = answer(&succeed(&mut program(&["history", "--json"])));
+    let types: Vec<_> = history["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|b| b["type"].clone())
+        .collect();
+    assert_eq!(types, ["I", "I", "D", "D"], "{history}");
+
+    // What a kept set needs stays, whatever the rule.
+    let mut expire = program(&["expire", "main", "--keep-full", "1", "--json"]);
+    succeed(&mut expire);
+    let target = stage.path("restored");
+    let mut restore = program(&["restore", "--database", "main", "--to"]);
+    succeed(restore.arg(&target));
+    let restored = stage.serve(&target);
+    assert_eq!(dump(&restored), dump(server));
+
+    // A set that lost a stripe is no base, and neither is what hangs on it; the one before is, with a word.
+    let stripe = stage
+        .path("b")
+        .join("main")
+        .join(label(2))
+        .join("family-2.bak");
+    std::fs::remove_file(stripe).unwrap();
+    let mut command = program(&["backup", "main", "--incremental"]);
+    let text = said(&mut command, 0);
+    assert!(text.contains(&format!("{} is MISSING", label(2))), "{text}");
+    let listed = answer(&succeed(&mut program(&[
+        "list",
+        "--database",
+        "main",
+        "--json",
+    ])));
+    let last = listed["databases"][0]["backups"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .clone();
+    assert_eq!(last["needs"][0], label(0).as_str());
+}

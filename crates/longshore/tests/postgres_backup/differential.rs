@@ -1,0 +1,538 @@
+//! Differential and incremental backups: what comes back is the cluster, whatever happened since the base.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use longshore_test_servers::{Installation, Server, Stop, installations};
+use serde_json::Value;
+
+use crate::common::{Guarded, Tree, answer, longshore, read, text};
+use crate::stage::{Stage, check, dump, end, succeed};
+
+/// Both ways to find changed pages that a major has.
+pub fn ways(installation: &Installation) -> Vec<&'static [(&'static str, &'static str)]> {
+    match installation.major {
+        17.. => vec![&[], &[("summarize_wal", "on")]],
+        _ => vec![&[]],
+    }
+}
+
+/// The majors that stand for all: one that has no summaries, and one that has.
+pub fn some() -> Vec<Installation> {
+    let all = installations().into_iter();
+    all.filter(|i| i.major == 15 || i.major == 17).collect()
+}
+
+impl Stage {
+    /// A backup to the file `name` that differs from the newest set in the file `base`, not yet run.
+    pub fn differing(&self, name: &str, how: &str, base: &str) -> Command {
+        let mut command = self.backup(name);
+        command.args([how, "--json", "--base"]).arg(self.path(base));
+        command
+    }
+
+    /// Restores the last of `names`, which needs all before it, below a directory of that name.
+    pub fn tree(&self, names: &[&str]) -> PathBuf {
+        let (last, bases) = names.split_last().unwrap();
+        let target = self.path(&format!("{last}.restored"));
+        let mut command = longshore(["restore", "--to"]);
+        command.arg(&target).arg(self.path(last));
+        for base in bases {
+            command.arg("--base").arg(self.path(base));
+        }
+        succeed(&mut command);
+        target
+    }
+
+    /// A server on what [`Stage::tree`] restored.
+    pub fn serve(&self, target: &Path) -> Server {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(target, mode).unwrap();
+        self.server.user().own(target);
+        let server = Server::adopt(self.server.installation(), target);
+        server.start();
+        server
+    }
+
+    /// The restored files are those of the quiet server: nothing was written since but its end of the backup.
+    pub fn assert_same_files(&self, target: &Path) {
+        self.server.psql("checkpoint");
+        compare(&relevant(target), &relevant(self.server.data_dir()));
+    }
+}
+
+/// Relations and the state of transactions.
+fn relevant(data: &Path) -> Tree {
+    let mut tree = Tree::new();
+    for dir in ["base", "global", "pg_xact", "pg_multixact", "pg_tblspc"] {
+        for (path, bytes) in read(&data.join(dir)) {
+            let name = path.file_name().unwrap_or_default().to_str().unwrap();
+            if !name.starts_with("pg_internal.init") && name != "pg_control" {
+                tree.insert(Path::new(dir).join(path), bytes);
+            }
+        }
+    }
+    tree
+}
+
+pub fn differential(report: &Value) -> &Value {
+    &report["differential"]
+}
+
+const BEFORE: &str = "
+    create table still as select g, md5(g::text) m from generate_series(1, 20000) g;
+    create index on still (m);
+    create table touched as select g, repeat('x', 300) t from generate_series(1, 20000) g;
+    create table shrinks as select g, repeat('x', 300) t from generate_series(1, 20000) g;
+    create table grows as select g, repeat('x', 300) t from generate_series(1, 2000) g;
+    create table goes (g int);
+    create table emptied as select g from generate_series(1, 10000) g;
+    create unlogged table u as select g from generate_series(1, 10000) g;
+    create table bare as select g from generate_series(1, 5000) g;
+    create sequence s; select nextval('s');
+    create database other;";
+
+/// Everything that changes files, on a cluster with `BEFORE`; `n` makes names new.
+fn change(server: &Server, n: u32) {
+    server.psql(&format!(
+        "update touched set t = 'y{n}' where g % 997 = 0;
+         delete from shrinks where g > {};
+         insert into grows select g, repeat('z', 300) from generate_series(1, 3000) g;
+         drop table if exists goes;
+         create table new_{n} as select g, md5(g::text) m from generate_series(1, 3000) g;
+         create index on new_{n} (m);
+         truncate emptied; insert into emptied select g from generate_series(1, {n} * 100) g;
+         alter table u set {};
+         select nextval('s') from generate_series(1, 50);
+         cluster bare using bare_g;",
+        10000 / n,
+        if n % 2 == 1 { "logged" } else { "unlogged" },
+    ));
+    server.psql("vacuum");
+    server.psql("insert into shrinks select g, 'back' from generate_series(1, 500) g");
+    server.psql_in("other", &format!("create table t_{n} as select {n} as n"));
+}
+
+/// Goal: full, differential and incremental sets are, put together, the server's files page for page, whichever way
+/// changed pages were found, and a server recovers on them.
+#[test]
+fn sets_of_a_chain_are_the_cluster() {
+    for installation in installations() {
+        for conf in ways(&installation) {
+            let stage = Stage::new(&installation, conf);
+            let server = &stage.server;
+            let space = stage.path("space");
+            std::fs::create_dir(&space).unwrap();
+            server.user().own(&space);
+            server.psql(BEFORE);
+            server.psql("create index bare_g on bare (g)");
+            server.psql(&format!(
+                "create tablespace s location '{}'",
+                space.display()
+            ));
+            server
+                .psql("create table far tablespace s as select g from generate_series(1, 5000) g");
+            let full = answer(&succeed(stage.backup("full").arg("--json")));
+            assert!(differential(&full).is_null());
+            change(server, 1);
+            server.psql("update far set g = 0 where g = 77");
+            let first = answer(&succeed(&mut stage.differing(
+                "diff",
+                "--differential",
+                "full",
+            )));
+            assert_eq!(differential(&first)["parent"], full["set"]);
+            let is_summed = !conf.is_empty();
+            let method = if is_summed {
+                "WAL summaries"
+            } else {
+                "page LSNs"
+            };
+            assert_eq!(differential(&first)["method"], method);
+            let bytes = |report: &Value, what: &str| differential(report)[what].as_u64().unwrap();
+            assert!(bytes(&first, "based_files") > 100);
+            assert!(first["plain_bytes"].as_u64() < full["plain_bytes"].as_u64());
+            let (read, changed) = (bytes(&first, "read_bytes"), bytes(&first, "changed_bytes"));
+            assert_eq!(read == changed, is_summed, "{read} {changed}");
+            change(server, 2);
+            let second = answer(&succeed(&mut stage.differing(
+                "inc",
+                "--incremental",
+                "diff",
+            )));
+            assert_eq!(differential(&second)["parent"], first["set"]);
+            let target = mapped(&stage, &["full", "diff", "inc"]);
+            assert_same(&stage, &target);
+            let third = answer(&succeed(&mut stage.differing(
+                "diff2",
+                "--differential",
+                "full",
+            )));
+            assert_eq!(differential(&third)["parent"], full["set"]);
+            let target = mapped(&stage, &["full", "diff2"]);
+            assert_same(&stage, &target);
+            let restored = stage.serve(&target);
+            assert_eq!(
+                dump(&restored),
+                dump(server),
+                "PostgreSQL {}",
+                installation.major
+            );
+            check(&restored, &target);
+        }
+    }
+}
+
+/// As [`Stage::tree`], with the tablespace in a directory of its own, which the restored link names.
+fn mapped(stage: &Stage, names: &[&str]) -> PathBuf {
+    let (last, bases) = names.split_last().unwrap();
+    let target = stage.path(&format!("{last}.restored"));
+    let space = stage.path(&format!("{last}.space"));
+    let map = format!("{}={}", stage.path("space").display(), space.display());
+    let mut command = longshore(["restore", "--tablespace-map", &map, "--to"]);
+    command.arg(&target).arg(stage.path(last));
+    for base in bases {
+        command.arg("--base").arg(stage.path(base));
+    }
+    succeed(&mut command);
+    stage.server.user().own(&space);
+    target
+}
+
+/// The files are the same, and those of the tablespace, which are behind a link.
+fn assert_same(stage: &Stage, target: &Path) {
+    stage.server.psql("checkpoint");
+    let strip = |tree: Tree| {
+        let inside = |(path, bytes): (PathBuf, Vec<u8>)| {
+            let is_link = path.starts_with("pg_tblspc");
+            (!is_link).then_some((path, bytes))
+        };
+        tree.into_iter().filter_map(inside).collect::<Tree>()
+    };
+    compare(
+        &strip(relevant(target)),
+        &strip(relevant(stage.server.data_dir())),
+    );
+    let space = target.with_extension("space");
+    compare(&read(&space), &read(&stage.path("space")));
+}
+
+fn compare(found: &Tree, expected: &Tree) {
+    let names = |tree: &Tree| tree.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(found), names(expected));
+    for (path, bytes) in expected {
+        let page = |bytes: &[u8], i: usize| bytes.chunks(8192).nth(i).map(<[u8]>::to_vec);
+        let count = bytes.len().max(found[path].len()).div_ceil(8192);
+        let differ = |i: &usize| page(&found[path], *i) != page(bytes, *i);
+        let wrong: Vec<usize> = (0..count).filter(differ).collect();
+        assert!(wrong.is_empty(), "{}: pages {wrong:?}", path.display());
+    }
+}
+
+const CHURN: &str = r"
+\set n random(1, 1000000000)
+begin;
+create table churn_:n as select g, repeat('x', 200) t from generate_series(1, 2000) g;
+create unique index on churn_:n (g);
+commit;
+delete from churn_:n where g % 2 = 0;
+vacuum churn_:n;
+truncate churn_:n;
+insert into churn_:n select g, 'y' from generate_series(1, 500) g;
+vacuum full churn_:n;
+drop table churn_:n;
+checkpoint;
+";
+
+/// Goal: sets taken while the cluster is written to give a cluster that is whole, and a state that existed.
+/// Method: pgbench's bank keeps the sum of balances equal to that of its history in every committed state.
+#[test]
+fn chains_taken_under_load_come_back_whole() {
+    for installation in some() {
+        for conf in ways(&installation) {
+            let stage = Stage::new(&installation, conf);
+            let server = &stage.server;
+            succeed(server.command("pgbench").args(["-i", "-q", "-s", "3"]));
+            let script = stage.path("churn.sql");
+            std::fs::write(&script, CHURN).unwrap();
+            let run = |arguments: &[&str]| {
+                let mut bench = server.command("pgbench");
+                bench.args(["-n", "-c", "2", "-T", "600"]).args(arguments);
+                bench.stdout(Stdio::null()).stderr(Stdio::null());
+                Guarded(bench.spawn().unwrap())
+            };
+            let load = (run(&[]), run(&["-f", script.to_str().unwrap()]));
+            let more = |count: u32| {
+                let sql = "select count(*) from pgbench_history";
+                let before: u32 = server.psql(sql).parse().unwrap();
+                let sql = format!("select count(*) > {} from pgbench_history", before + count);
+                server.wait_for(&sql, "t");
+            };
+            more(50);
+            succeed(stage.backup("full").args(["--max-rate", "40MB"]));
+            more(50);
+            let mut slow = stage.differing("diff", "--differential", "full");
+            succeed(slow.args(["--max-rate", "60MB"]));
+            more(50);
+            let mut slow = stage.differing("inc", "--incremental", "diff");
+            succeed(slow.args(["--max-rate", "60MB"]));
+            drop(load);
+            let target = stage.tree(&["full", "diff", "inc"]);
+            let restored = stage.serve(&target);
+            let sums = restored.psql(
+                "select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history),
+                        (select sum(bbalance) from pgbench_branches) = (select sum(delta) from pgbench_history),
+                        (select sum(tbalance) from pgbench_tellers) = (select sum(delta) from pgbench_history)",
+            );
+            assert_eq!(sums, "t|t|t", "PostgreSQL {} {conf:?}", installation.major);
+            check(&restored, &target);
+        }
+    }
+}
+
+/// Goal: the independent reader, which knows docs/format.md only, gives the same files.
+#[test]
+fn the_independent_reader_puts_a_chain_together() {
+    let Some(installation) = some().into_iter().next() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    stage.server.psql(BEFORE);
+    succeed(&mut stage.backup("full"));
+    stage
+        .server
+        .psql("update touched set t = 'y' where g % 997 = 0");
+    succeed(&mut stage.differing("diff", "--differential", "full"));
+    let reader =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/reader/longshore_reader.py");
+    let restore = |name: &str, arguments: &[&Path]| {
+        let mut command = Command::new("python3");
+        command.arg(&reader).arg("restore");
+        command.arg("--to").arg(stage.path(&format!("{name}.read")));
+        command.args(arguments).arg(stage.path(name));
+        command
+    };
+    succeed(&mut restore("full", &[]));
+    let alone = restore("diff", &[]).output().unwrap();
+    assert_eq!(alone.status.code(), Some(1), "{}", text(&alone.stderr));
+    let parent = stage.path("full.read");
+    std::fs::remove_dir_all(stage.path("diff.read")).ok();
+    succeed(&mut restore("diff", &["--parent".as_ref(), &parent]));
+    stage.assert_same_files(&stage.path("diff.read"));
+}
+
+/// Goal: crashes, restarts with `wal_level = minimal` and promotions between base and differential are survived.
+#[test]
+fn what_happens_to_servers_between_the_sets_is_survived() {
+    for installation in some() {
+        for conf in ways(&installation) {
+            let stage = Stage::new(&installation, conf);
+            let server = &stage.server;
+            server.psql(BEFORE);
+            succeed(&mut stage.backup("full"));
+            server.psql("update touched set t = 'crash' where g % 501 = 0");
+            server.kill9();
+            server.start();
+            server.psql("update touched set t = 'after' where g % 701 = 0");
+            succeed(&mut stage.differing("crashed", "--differential", "full"));
+            stage.assert_same_files(&stage.tree(&["full", "crashed"]));
+
+            // What is filled in the transaction that makes it is not logged.
+            server.stop(Stop::Fast);
+            let replica =
+                std::fs::read_to_string(server.data_dir().join("postgresql.conf")).unwrap();
+            server.append_conf("wal_level = minimal\nmax_wal_senders = 0\nsummarize_wal = off");
+            if installation.major < 17 {
+                let conf = format!("{replica}\nwal_level = minimal\nmax_wal_senders = 0\n");
+                std::fs::write(server.data_dir().join("postgresql.conf"), conf).unwrap();
+            }
+            server.start();
+            server.psql(
+                "begin; create table made (p point);
+                 insert into made select point(g, g) from generate_series(1, 5000) g;
+                 create index on made using gist (p); commit;
+                 begin; truncate emptied; insert into emptied select 7 from generate_series(1, 3000); commit;
+                 update touched set t = 'minimal' where g % 801 = 0;",
+            );
+            server.stop(Stop::Fast);
+            std::fs::write(server.data_dir().join("postgresql.conf"), replica).unwrap();
+            server.start();
+            let report = answer(&succeed(&mut stage.differing(
+                "minimal",
+                "--differential",
+                "full",
+            )));
+            // The summaries have a hole there.
+            assert_eq!(differential(&report)["method"], "page LSNs");
+            stage.assert_same_files(&stage.tree(&["full", "minimal"]));
+
+            // Another base, so that summaries reach from it over the promotion.
+            succeed(&mut stage.backup("full2"));
+            server.stop(Stop::Fast);
+            let signal = server.data_dir().join("standby.signal");
+            std::fs::write(&signal, "").unwrap();
+            server.user().own(&signal);
+            server.start();
+            server.psql("select pg_promote()");
+            server.psql("update touched set t = 'promoted' where g % 601 = 0");
+            let mut command = stage.differing("promoted", "--differential", "full2");
+            let report = answer(&succeed(&mut command));
+            let method = if conf.is_empty() {
+                "page LSNs"
+            } else {
+                "WAL summaries"
+            };
+            assert_eq!(
+                differential(&report)["method"],
+                method,
+                "{}",
+                report["run"]["plan"]
+            );
+            let target = stage.tree(&["full2", "promoted"]);
+            stage.assert_same_files(&target);
+            let restored = stage.serve(&target);
+            assert_eq!(dump(&restored), dump(server));
+            check(&restored, &target);
+        }
+    }
+}
+
+/// Goal: a database made anew under the number of one in the base, from files whose pages are older than the base, is
+/// stored whole.
+#[test]
+fn a_database_made_again_under_its_number_is_not_the_base_s() {
+    for installation in some() {
+        for conf in ways(&installation) {
+            let stage = Stage::new(&installation, conf);
+            let server = &stage.server;
+            server.psql("create database one oid = 50001");
+            server.psql_in(
+                "one",
+                "create table t as select 'old' as t from generate_series(1, 3000)",
+            );
+            server.psql("create database two template one strategy file_copy");
+            // The same numbers of files, other pages.
+            server.psql_in("two", "update t set t = 'new'");
+            succeed(&mut stage.backup("full"));
+            server.psql("drop database one");
+            server.psql("create database one template two oid = 50001 strategy file_copy");
+            succeed(&mut stage.differing("diff", "--differential", "full"));
+            let target = stage.tree(&["full", "diff"]);
+            stage.assert_same_files(&target);
+            let restored = stage.serve(&target);
+            assert_eq!(restored.psql_in("one", "select distinct t from t"), "new");
+            check(&restored, &target);
+        }
+    }
+}
+
+/// Goal: a database that is moved to a tablespace and back, and tables that are, come back right.
+#[test]
+fn a_database_moved_away_and_back_comes_back() {
+    for installation in some() {
+        for conf in ways(&installation) {
+            let stage = Stage::new(&installation, conf);
+            let server = &stage.server;
+            let space = stage.path("space");
+            std::fs::create_dir(&space).unwrap();
+            server.user().own(&space);
+            server.psql(&format!(
+                "create tablespace s location '{}'",
+                space.display()
+            ));
+            server.psql("create database moved");
+            server.psql_in(
+                "moved",
+                "create table t as select g from generate_series(1, 5000) g",
+            );
+            succeed(&mut stage.backup("full"));
+            server.psql("alter database moved set tablespace s");
+            server.psql_in("moved", "update t set g = 0 where g % 500 = 0");
+            server.psql("alter database moved set tablespace pg_default");
+            succeed(&mut stage.differing("diff", "--differential", "full"));
+            let target = mapped(&stage, &["full", "diff"]);
+            assert_same(&stage, &target);
+            let restored = stage.serve(&target);
+            assert_eq!(
+                restored.psql_in("moved", "select count(*) from t where g = 0"),
+                "10"
+            );
+            check(&restored, &target);
+        }
+    }
+}
+
+/// Goal: where hints are not logged, nobody relies on a visibility map that knows more than the base's pages.
+/// Method: VACUUM finds all visible after the base; rows deleted after the restore must be gone from an index-only
+/// scan, too, which believes the map.
+#[test]
+fn a_map_that_knows_more_than_the_base_is_not_believed() {
+    for installation in some() {
+        for conf in ways(&installation) {
+            let server = Server::create(
+                &installation,
+                longshore_test_servers::Options {
+                    conf,
+                    wal_segment_mib: 1,
+                    checksums: false,
+                    ..Default::default()
+                },
+            );
+            server.start();
+            let stage = Stage::of(server);
+            let server = &stage.server;
+            server.psql("create table t as select g from generate_series(1, 10000) g");
+            server.psql("create index on t (g)");
+            // Hints are set now: the VACUUM to come changes nothing else in the pages.
+            server.psql("select count(*) from t");
+            succeed(&mut stage.backup("full"));
+            server.psql("vacuum t");
+            let report = answer(&succeed(&mut stage.differing(
+                "diff",
+                "--differential",
+                "full",
+            )));
+            let warnings = report["run"]["warnings"].to_string();
+            let emptied = warnings.contains("visibility maps are left empty");
+            assert_eq!(emptied, conf.is_empty(), "{warnings}");
+            let target = stage.tree(&["full", "diff"]);
+            let restored = stage.serve(&target);
+            restored.psql("delete from t where g <= 5000");
+            let count = "set enable_seqscan = off; set enable_bitmapscan = off;";
+            let plan = restored.psql(&format!(
+                "{count} explain select count(*) from t where g > 0"
+            ));
+            assert!(plan.contains("Index Only Scan"), "{plan}");
+            let found = restored.psql(&format!("{count} select count(*) from t where g > 0"));
+            assert!(
+                found.ends_with("5000"),
+                "PostgreSQL {}: {found}",
+                installation.major
+            );
+        }
+    }
+}
+
+/// Goal: a page whose checksum is wrong is stored and reported however old it says it is, and such a set is no base.
+#[test]
+fn a_damaged_page_of_a_based_file_is_reported_and_its_set_is_no_base() {
+    let Some(installation) = some().into_iter().next() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    stage
+        .server
+        .psql("create table t as select g, repeat('x', 500) from generate_series(1, 5000) g");
+    succeed(&mut stage.backup("full"));
+    let path = crate::pages::damage(&stage, "t", 7, 4000, b"!");
+    let report = answer(&end(
+        &mut stage.differing("bad", "--differential", "full"),
+        5,
+    ));
+    assert_eq!(report["damaged"], true);
+    let block = format!("{}: block 7 is damaged", path.display());
+    assert!(report["run"]["warnings"].to_string().contains(&block));
+    let output = end(&mut stage.differing("next", "--incremental", "bad"), 4);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("set 1 is marked as damaged"), "{said}");
+}
