@@ -42,10 +42,10 @@ impl Gathered {
             return;
         };
         // Never with a source's pages; but what is promised above must hold.
-        let joined = [first.start..last.end];
+        let joined = first.start..last.end;
         let changed = match changed.len() <= extents_max(scan.len) {
             true => changed,
-            false => &joined,
+            false => std::slice::from_ref(&joined),
         };
         if !self
             .last
