@@ -7,6 +7,8 @@ mod common;
 mod archive;
 mod contents;
 mod live;
+mod many;
+mod odd;
 mod pages;
 mod remote;
 mod session;
