@@ -9,6 +9,8 @@ mod bases;
 mod contents;
 mod differential;
 mod live;
+mod many;
+mod odd;
 mod pages;
 mod remote;
 mod session;

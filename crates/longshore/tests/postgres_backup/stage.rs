@@ -95,13 +95,13 @@ pub fn check(server: &Server, data: &Path) {
         "--all",
     ]));
     server.stop(Stop::Fast);
-    succeed(
-        server
-            .command("pg_checksums")
-            .arg("--check")
-            .arg("-D")
-            .arg(data),
-    );
+    // Another major's tool looks for tablespaces by its own name.
+    let is_own = server.installation().bin_dir.join("pg_checksums").exists();
+    let has_spaces = data.join("pg_tblspc").read_dir().unwrap().next().is_some();
+    if is_own || !has_spaces {
+        let mut command = server.command("pg_checksums");
+        succeed(command.arg("--check").arg("-D").arg(data));
+    }
 }
 
 pub fn succeed(command: &mut Command) -> Output {

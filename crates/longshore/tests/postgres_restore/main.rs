@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod corruption;
 mod database;
 mod delta;
 mod drill;

@@ -33,44 +33,17 @@ fn a_restored_cluster_is_the_backup_and_starts() {
     }
 }
 
-/// `pg_verifybackup` accepts the directory, and finds what PostgreSQL's own test of it does to one.
+/// `pg_verifybackup` accepts the directory, with a manifest of its own major's version.
 fn verify(stage: &Stage, data: &Path) {
-    let verify = || {
-        let mut verify = stage.server.command("pg_verifybackup");
-        // Its log reader exists for its own major only.
-        verify.arg("--no-parse-wal").arg(data);
-        verify
-    };
-    succeed(&mut verify());
+    let mut verify = stage.server.command("pg_verifybackup");
+    // Its log reader exists for its own major only.
+    succeed(verify.arg("--no-parse-wal").arg(data));
     let text = std::fs::read_to_string(data.join("backup_manifest")).unwrap();
-    let version = if stage.server.installation().major >= 17 {
-        2
-    } else {
-        1
+    let version = match stage.server.installation().major {
+        17.. => 2,
+        _ => 1,
     };
     assert!(text.contains(&format!("Manifest-Version\": {version},")));
-
-    let victim = data.join("global/pg_filenode.map");
-    let content = std::fs::read(&victim).unwrap();
-    std::fs::write(&victim, [&content[..], b"x"].concat()).unwrap();
-    assert!(refused(&mut verify()).contains("size"));
-    let mut changed = content.clone();
-    changed[40] ^= 1;
-    std::fs::write(&victim, &changed).unwrap();
-    assert!(refused(&mut verify()).contains("checksum mismatch"));
-    std::fs::remove_file(&victim).unwrap();
-    assert!(refused(&mut verify()).contains("but not on disk"));
-    std::fs::write(&victim, &content).unwrap();
-    stage.server.user().own(&victim);
-    let extra = data.join("base/extra");
-    std::fs::write(&extra, b"").unwrap();
-    assert!(refused(&mut verify()).contains("but not in the manifest"));
-    std::fs::remove_file(&extra).unwrap();
-    let manifest = data.join("backup_manifest");
-    std::fs::write(&manifest, text.replacen("filenode.map", "filenode.mab", 1)).unwrap();
-    assert!(refused(&mut verify()).contains("manifest checksum mismatch"));
-    std::fs::write(&manifest, text).unwrap();
-    succeed(&mut verify());
 }
 
 #[test]

@@ -11,7 +11,8 @@
 //!   be started on a part of a restore.
 //! - `backup_label` and `tablespace_map` are the server's, byte for byte, and are never written to the live cluster.
 //! - What is left out and kept is in [`rules`]; a relation that vanishes, grows or shrinks meanwhile is normal.
-//! - Memory does not grow with the number of relations, except by 4 bytes for each unlogged one of a database.
+//! - Of a relation with an init fork at the backup's end the init fork is stored ([`init_forks`]).
+//! - Memory does not grow with the number of relations; there is a path for each database.
 //!
 //! A tablespace is a link `pg_tblspc/OID` to its location, before all other entries, and its files below that
 //! path; an in-place tablespace is a directory.
@@ -22,6 +23,8 @@ mod changes;
 mod cluster;
 mod content;
 mod differs;
+mod init_forks;
+mod log_files;
 mod pages;
 mod remote;
 mod rules;
@@ -39,13 +42,14 @@ use parking_lot::Mutex;
 use crate::files::is_missing;
 use crate::volumes::Volumes;
 use crate::{
-    BaseRefusal, Content, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source,
-    SourceKind, SourceOptions, SourceSummary,
+    BaseRefusal, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source, SourceKind,
+    SourceOptions, SourceSummary,
 };
 pub use base::Base;
 use cluster::{CONTROL_FILE, Cluster, data_directory, read_control};
-use content::{OnDisk, State};
 use differs::{Differing, Now};
+use init_forks::InitForks;
+use log_files::{LogFiles, WAL_DIR};
 use pages::Verifier;
 use remote::Remote;
 use session::{Session, Stopped};
@@ -54,8 +58,6 @@ use tree::{Start, Walk, entry, held};
 /// Majors that were tried on real servers.
 pub(crate) const MAJOR_MIN: u32 = 14;
 pub(crate) const MAJOR_MAX: u32 = 18;
-
-const WAL_DIR: &str = "pg_wal";
 
 /// How a server is to be backed up.
 #[derive(Debug, Clone)]
@@ -133,8 +135,7 @@ struct Postgres {
     walks: Vec<Mutex<Walk>>,
     /// Canonical locations of tablespaces.
     elsewhere: Vec<PathBuf>,
-    wal_dir: Arc<dyn Dir>,
-    wal_path: PathBuf,
+    log_files: LogFiles,
     with_wal: bool,
     start: Lsn,
     ending: Mutex<Ending>,
@@ -148,6 +149,9 @@ struct Ending {
     segments: Option<(SegmentName, SegmentName)>,
     /// Says that the segment given last is archived: a restored server must not archive it again.
     done: Option<Entry>,
+    init_forks: InitForks,
+    /// With their marks, last first.
+    histories: Vec<Entry>,
     /// Last first.
     last_entries: Vec<Entry>,
 }
@@ -248,48 +252,13 @@ impl Postgres {
             cluster,
             walks: plan.walks.into_iter().map(Mutex::new).collect(),
             elsewhere: plan.elsewhere,
-            wal_dir,
-            wal_path,
+            log_files: LogFiles {
+                dir: wal_dir,
+                path: wal_path,
+            },
             with_wal: wanted.with_wal,
             start,
             ending: Mutex::default(),
-        })
-    }
-
-    /// The next segment of the log, which must be there.
-    fn segment(&self, name: SegmentName) -> Result<Entry, Error> {
-        let file_name = PathBuf::from(name.to_string());
-        let host_path = self.wal_path.join(&file_name);
-        let missing = || Error::SegmentMissing {
-            path: host_path.clone(),
-        };
-        let stat = match self.wal_dir.stat(&file_name) {
-            Ok(stat) => stat,
-            Err(e) if is_missing(&e) => return Err(missing()),
-            Err(source) => {
-                return Err(Error::Io {
-                    action: "look at",
-                    path: host_path,
-                    source,
-                });
-            }
-        };
-        if stat.len != self.cluster.control.wal_segment.bytes() {
-            return Err(missing());
-        }
-        let content = OnDisk {
-            cluster: self.cluster.clone(),
-            dir: self.wal_dir.clone(),
-            name: file_name.clone(),
-            host_path,
-            len: stat.len,
-            kind: content::Kind::Log,
-            state: Mutex::new(State::Unopened),
-        };
-        Ok(Entry {
-            len: stat.len,
-            content: Some(Arc::new(content) as Arc<dyn Content>),
-            ..entry(Path::new(WAL_DIR).join(file_name), EntryKind::File, &stat)
         })
     }
 
@@ -427,21 +396,20 @@ impl Source for Postgres {
             return Ok(found);
         }
         let mut ending = self.ending.lock();
+        if let Some(init_fork) = ending.init_forks.next(&self.cluster)? {
+            return Ok(Some(init_fork));
+        }
+        if let Some(history) = ending.histories.pop() {
+            return Ok(Some(history));
+        }
         if let Some(done) = ending.done.take() {
             return Ok(Some(done));
         }
         if let Some((next, last)) = ending.segments {
             let size = self.cluster.control.wal_segment;
             ending.segments = (next < last).then(|| (next.next(size), last));
-            let segment = self.segment(next)?;
-            let mark = format!("{WAL_DIR}/archive_status/{next}.done");
-            ending.done = Some(Entry {
-                path: mark.into(),
-                kind: EntryKind::File,
-                len: 0,
-                content: None,
-                ..segment
-            });
+            let [segment, mark] = self.log_files.segment(&self.cluster, next)?;
+            ending.done = Some(mark);
             return Ok(Some(segment));
         }
         Ok(ending.last_entries.pop())
@@ -473,9 +441,13 @@ impl Source for Postgres {
             last: stopped.stop,
             included: self.with_wal,
         });
-        ending.segments = self
-            .with_wal
-            .then(|| self.segments(label.timeline, stopped.stop));
+        if self.with_wal {
+            ending.segments = Some(self.segments(label.timeline, stopped.stop));
+            ending.histories = self.log_files.histories()?;
+        }
+        let databases = self.walks.iter();
+        let databases = databases.flat_map(|walk| std::mem::take(&mut walk.lock().databases));
+        ending.init_forks = InitForks::of(databases.collect());
         ending.last_entries = self.last_entries(stopped, bytes)?;
         Ok(true)
     }

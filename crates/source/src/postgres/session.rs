@@ -204,8 +204,12 @@ fn look(connection: &mut Connection) -> Result<About, Error> {
             source: Box::new(e),
         })
     };
-    // A backup may take hours during which this session says little.
-    for setting in ["statement_timeout", "idle_session_timeout", "lock_timeout"] {
+    // What is called below must be the server's own, whatever a role's or a database's settings say.
+    ask("prepare the session with", "set search_path = pg_catalog")?;
+    // A backup may take hours during which this session says little, and a checkpoint takes its time.
+    let limits = ["statement_timeout", "idle_session_timeout", "lock_timeout"];
+    let since_17 = (major >= 17).then_some("transaction_timeout");
+    for setting in limits.into_iter().chain(since_17) {
         ask("prepare the session with", &format!("set {setting} = 0"))?;
     }
     let rows = ask(

@@ -5,21 +5,20 @@
 //!
 //! Invariants
 //! - The links of tablespaces come first of all.
-//! - Memory: a path per level, and the numbers of one directory's unlogged relations.
+//! - Memory: a path per level, and one per database.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Dir, FileKind, Stat, Via};
-use longshore_pg::Fork;
+use longshore_pg::{Fork, RelationFile};
 use parking_lot::Mutex;
 
 use super::cluster::Cluster;
 use super::content::{Held, Kind, OnDisk, State};
+use super::init_forks::Database;
 use super::rules::{self, Verdict};
 use crate::claims::Reading;
 use crate::files::is_missing;
@@ -48,8 +47,19 @@ struct Level {
     path: PathBuf,
     host_path: PathBuf,
     names: Box<dyn Iterator<Item = io::Result<OsString>> + Send>,
-    /// In a database's directory: the relations that have an init fork, of which nothing else is kept.
-    unlogged: Option<HashSet<u32>>,
+    /// Whether its files are relations.
+    is_database: bool,
+}
+
+/// A file that was listed.
+pub(super) struct Place {
+    pub(super) dir: Arc<dyn Dir>,
+    /// In `dir`.
+    pub(super) name: PathBuf,
+    /// In the backup.
+    pub(super) path: PathBuf,
+    /// For people.
+    pub(super) host_path: PathBuf,
 }
 
 /// What is told at the end.
@@ -64,7 +74,11 @@ pub(super) struct Walk {
     pub(super) given: Vec<Entry>,
     /// Not begun yet, last first.
     pub(super) starts: Vec<Start>,
+    /// The one under way.
+    start: Option<Arc<Start>>,
     levels: Vec<Level>,
+    /// The directories of relations that were entered.
+    pub(super) databases: Vec<Database>,
     pub(super) notes: Notes,
 }
 
@@ -73,7 +87,9 @@ impl Walk {
         Walk {
             given: Vec::new(),
             starts: Vec::new(),
+            start: None,
             levels: Vec::new(),
+            databases: Vec::new(),
             notes: Notes::default(),
         }
     }
@@ -126,12 +142,13 @@ impl Walk {
             source,
         })?;
         self.levels.push(Level {
-            dir: start.dir,
-            path: start.prefix,
-            host_path: start.host_path,
+            dir: start.dir.clone(),
+            path: start.prefix.clone(),
+            host_path: start.host_path.clone(),
             names,
-            unlogged: None,
+            is_database: false,
         });
+        self.start = Some(Arc::new(start));
         Ok(())
     }
 
@@ -179,7 +196,15 @@ impl Walk {
                 let entered = is_elsewhere || self.enter(&*dir, name, &path, &host_path)?;
                 Ok(entered.then(|| entry(path, EntryKind::Dir, &stat)))
             }
-            (FileKind::File, _) => self.file(cluster, dir, name, path, host_path, &stat),
+            (FileKind::File, _) => {
+                let place = Place {
+                    dir,
+                    name: name.into(),
+                    path,
+                    host_path,
+                };
+                self.file(cluster, place, &stat)
+            }
             // Comes first of all, with the locations.
             (FileKind::Symlink, _) if rules::is_tablespace(&path) => Ok(None),
             (FileKind::Symlink, _) if rules::must_be_real(&path) => {
@@ -236,20 +261,23 @@ impl Walk {
         }
         let open = || -> io::Result<_> {
             let dir = dir.dir(name)?;
-            let unlogged = match rules::is_database_dir(path) {
-                true => Some(unlogged_relations(&*dir)?),
-                false => None,
-            };
-            Ok((dir.list()?, dir, unlogged))
+            Ok((dir.list()?, dir))
         };
         match open() {
-            Ok((names, dir, unlogged)) => {
+            Ok((names, dir)) => {
+                let is_database = rules::is_database_dir(path);
+                if let (true, Some(start)) = (is_database, &self.start) {
+                    self.databases.push(Database {
+                        start: start.clone(),
+                        path: path.into(),
+                    });
+                }
                 self.levels.push(Level {
                     dir,
                     path: path.into(),
                     host_path: host_path.into(),
                     names,
-                    unlogged,
+                    is_database,
                 });
                 Ok(true)
             }
@@ -265,53 +293,21 @@ impl Walk {
     fn file(
         &self,
         cluster: &Arc<Cluster>,
-        dir: Arc<dyn Dir>,
-        name: &Path,
-        path: PathBuf,
-        host_path: PathBuf,
+        place: Place,
         stat: &Stat,
     ) -> Result<Option<Entry>, Error> {
-        let unlogged = self.levels.last().and_then(|level| level.unlogged.as_ref());
-        let relation = unlogged.and_then(|_| rules::relation(name));
-        if let (Some(unlogged), Some(file)) = (unlogged, &relation) {
-            let is_unlogged = file.fork != Fork::Init && unlogged.contains(&file.filenode);
-            if file.is_temporary || is_unlogged {
+        let is_database = self.levels.last().is_some_and(|level| level.is_database);
+        let relation = is_database.then(|| rules::relation(&place.name)).flatten();
+        if let Some(file) = relation {
+            // Init forks follow when the backup has ended in the server.
+            let is_left = file.is_temporary || file.fork == Fork::Init;
+            if is_left || is_unlogged(&place, &file)? {
                 return Ok(None);
             }
-        }
-        let on_disk = |state, kind, len| OnDisk {
-            cluster: cluster.clone(),
-            dir: dir.clone(),
-            name: name.into(),
-            host_path: host_path.clone(),
-            len,
-            kind,
-            state: Mutex::new(state),
-        };
-        if let Some(file) = relation {
-            if let Some(verifier) = &cluster.verifier
-                && !stat.len.is_multiple_of(verifier.page_bytes as u64)
-            {
-                verifier.findings.lock().odd_lengths.add(&host_path);
-            }
-            let number = file.segment;
-            let differing = cluster.differing.as_ref();
-            let kind = match differing.and_then(|d| d.based(&path, stat.len)) {
-                Some(based) => Kind::Based { number, based },
-                None if differing.is_some_and(|d| d.empties(&path)) => Kind::Map { number },
-                None => Kind::Relation { number },
-            };
-            let content = (stat.len > 0)
-                .then(|| Arc::new(on_disk(State::Unopened, kind, stat.len)) as Arc<dyn Content>);
-            return Ok(Some(Entry {
-                len: stat.len,
-                based: matches!(kind, Kind::Based { .. }),
-                content,
-                ..entry(path, EntryKind::File, stat)
-            }));
+            return Ok(Some(relation_file(cluster, place, &file, stat)));
         }
         // Whatever else there is must be whole: it is opened now, and small files are read now.
-        let reading = match Reading::open(&*dir, name, &host_path) {
+        let reading = match Reading::open(&*place.dir, &place.name, &place.host_path) {
             Ok(reading) => reading,
             Err(Error::Io { source, .. }) if is_missing(&source) => return Ok(None),
             Err(e) => return Err(e),
@@ -319,9 +315,11 @@ impl Walk {
         let stat = reading.stat().clone();
         if stat.len > HELD_MAX {
             let state = State::Open(Arc::new(reading));
+            let path = place.path.clone();
+            let content = on_disk(cluster, place, state, Kind::Other, stat.len);
             return Ok(Some(Entry {
                 len: stat.len,
-                content: Some(Arc::new(on_disk(state, Kind::Other, stat.len))),
+                content: Some(Arc::new(content)),
                 ..entry(path, EntryKind::File, &stat)
             }));
         }
@@ -330,12 +328,71 @@ impl Walk {
             .file()
             .read_full_at(&mut bytes, 0, Via::Cache)
             .map_err(|source| Error::Read {
-                path: host_path.clone(),
+                path: place.host_path,
                 offset: 0,
                 source,
             })?;
         bytes.truncate(len);
-        Ok(Some(held(path, bytes, &stat)))
+        Ok(Some(held(place.path, bytes, &stat)))
+    }
+}
+
+/// The entry of a relation's file, which is opened when it is read.
+pub(super) fn relation_file(
+    cluster: &Arc<Cluster>,
+    place: Place,
+    file: &RelationFile,
+    stat: &Stat,
+) -> Entry {
+    if let Some(verifier) = &cluster.verifier
+        && !stat.len.is_multiple_of(verifier.page_bytes as u64)
+    {
+        let mut findings = verifier.findings.lock();
+        findings.odd_lengths.add(&place.host_path);
+    }
+    let path = place.path.clone();
+    let number = file.segment;
+    let differing = cluster.differing.as_ref();
+    let kind = match differing.and_then(|d| d.based(&path, stat.len)) {
+        Some(based) => Kind::Based { number, based },
+        None if differing.is_some_and(|d| d.empties(&path)) => Kind::Map { number },
+        None => Kind::Relation { number },
+    };
+    let content = (stat.len > 0).then(|| {
+        Arc::new(on_disk(cluster, place, State::Unopened, kind, stat.len)) as Arc<dyn Content>
+    });
+    Entry {
+        len: stat.len,
+        based: matches!(kind, Kind::Based { .. }),
+        content,
+        ..entry(path, EntryKind::File, stat)
+    }
+}
+
+fn on_disk(cluster: &Arc<Cluster>, place: Place, state: State, kind: Kind, len: u64) -> OnDisk {
+    OnDisk {
+        cluster: cluster.clone(),
+        dir: place.dir,
+        name: place.name,
+        host_path: place.host_path,
+        len,
+        kind,
+        state: Mutex::new(state),
+    }
+}
+
+/// Whether a relation has an init fork, and nothing else of it is kept. Asked for each file: the answer of a moment
+/// before is too old for a relation that was made since.
+fn is_unlogged(place: &Place, file: &RelationFile) -> Result<bool, Error> {
+    let init = format!("{}_init", file.filenode);
+    match place.dir.stat(Path::new(&init)) {
+        Ok(_) => Ok(true),
+        Err(e) if is_missing(&e) => Ok(false),
+        Err(source) => Err(Error::Io {
+            action: "look for the init fork of",
+            path: place.host_path.clone(),
+            source,
+        }),
     }
 }
 
@@ -364,19 +421,4 @@ pub(super) fn entry(path: PathBuf, kind: EntryKind, stat: &Stat) -> Entry {
         based: false,
         content: None,
     }
-}
-
-/// The relations in a directory that have an init fork.
-fn unlogged_relations(dir: &dyn Dir) -> io::Result<HashSet<u32>> {
-    let mut found = HashSet::new();
-    for name in dir.list()? {
-        let name = name?;
-        if !name.as_bytes().ends_with(b"_init") {
-            continue;
-        }
-        if let Some(file) = rules::relation(Path::new(&name)) {
-            found.insert(file.filenode);
-        }
-    }
-    Ok(found)
 }

@@ -1,0 +1,136 @@
+//! The init forks of unlogged relations, read after everything else.
+//!
+//! A relation with an init fork is emptied when recovery begins: the server removes its other forks, and at the end
+//! makes its main fork from the init fork. When a main fork is there whose init fork comes only by replay, the server
+//! finds the name taken at the end and does not start. An unlogged table that is made during the backup is like
+//! that if its main fork is seen before its init fork exists; between the two lies the build of a whole index.
+//! So init forks are listed when the backup has ended in the server: whatever replay makes up to there is among them.
+//! One that is younger belongs to a relation that no transaction of the backup sees.
+//!
+//! Source: PostgreSQL 18, `src/backend/storage/file/reinit.c` (ResetUnloggedRelations).
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::Dir;
+use longshore_pg::Fork;
+
+use super::cluster::Cluster;
+use super::rules;
+use super::tree::{Place, Start, relation_file};
+use crate::files::is_missing;
+use crate::{Entry, Error};
+
+/// A directory of relations that was walked.
+pub(super) struct Database {
+    pub(super) start: Arc<Start>,
+    /// In the backup.
+    pub(super) path: PathBuf,
+}
+
+/// The init forks below some directories. Memory: one directory's names as the system reads them.
+#[derive(Default)]
+pub(super) struct InitForks {
+    /// Last first.
+    databases: Vec<Database>,
+    listed: Option<Listed>,
+}
+
+struct Listed {
+    dir: Arc<dyn Dir>,
+    path: PathBuf,
+    host_path: PathBuf,
+    names: Box<dyn Iterator<Item = io::Result<OsString>> + Send>,
+}
+
+impl InitForks {
+    pub(super) fn of(databases: Vec<Database>) -> InitForks {
+        InitForks {
+            databases,
+            listed: None,
+        }
+    }
+
+    pub(super) fn next(&mut self, cluster: &Arc<Cluster>) -> Result<Option<Entry>, Error> {
+        loop {
+            let Some(listed) = &mut self.listed else {
+                let Some(database) = self.databases.pop() else {
+                    return Ok(None);
+                };
+                self.listed = database.list()?;
+                continue;
+            };
+            match listed.names.next() {
+                None => self.listed = None,
+                Some(Ok(name)) => {
+                    if let Some(entry) = listed.entry(cluster, Path::new(&name))? {
+                        return Ok(Some(entry));
+                    }
+                }
+                Some(Err(e)) if is_missing(&e) => self.listed = None,
+                Some(Err(source)) => {
+                    return Err(Error::Io {
+                        action: "list",
+                        path: listed.host_path.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Database {
+    /// `None` when it is gone.
+    fn list(self) -> Result<Option<Listed>, Error> {
+        let below = self.path.strip_prefix(&self.start.prefix);
+        let below = below.unwrap_or(&self.path);
+        let host_path = self.start.host_path.join(below);
+        let open = || {
+            let dir = self.start.dir.dir(below)?;
+            Ok((dir.list()?, dir))
+        };
+        match open() {
+            Ok((names, dir)) => Ok(Some(Listed {
+                dir,
+                path: self.path,
+                host_path,
+                names,
+            })),
+            Err(e) if is_missing(&e) => Ok(None),
+            Err(source) => Err(Error::Io {
+                action: "open directory",
+                path: host_path,
+                source,
+            }),
+        }
+    }
+}
+
+impl Listed {
+    fn entry(&self, cluster: &Arc<Cluster>, name: &Path) -> Result<Option<Entry>, Error> {
+        let Some(file) = rules::relation(name) else {
+            return Ok(None);
+        };
+        if file.is_temporary || file.fork != Fork::Init {
+            return Ok(None);
+        }
+        let place = Place {
+            dir: self.dir.clone(),
+            name: name.into(),
+            path: self.path.join(name),
+            host_path: self.host_path.join(name),
+        };
+        match self.dir.stat(name) {
+            Ok(stat) => Ok(Some(relation_file(cluster, place, &file, &stat))),
+            Err(e) if is_missing(&e) => Ok(None),
+            Err(source) => Err(Error::Io {
+                action: "look at",
+                path: place.host_path,
+                source,
+            }),
+        }
+    }
+}

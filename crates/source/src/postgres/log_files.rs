@@ -1,0 +1,110 @@
+//! The log's files that a backup holds: segments, and the histories of timelines.
+//!
+//! A restored server must not archive again what its origin has archived: beside each file goes a mark that says so.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Dir, Stat, Via};
+use longshore_pg::SegmentName;
+use longshore_pg::wal::WalName;
+use parking_lot::Mutex;
+
+use super::cluster::Cluster;
+use super::content::{Kind, OnDisk, State};
+use super::tree::{entry, held};
+use crate::claims::Reading;
+use crate::files::is_missing;
+use crate::{Content, Entry, EntryKind, Error};
+
+pub(super) const WAL_DIR: &str = "pg_wal";
+/// A history has a line for each promotion of the cluster's life.
+const HISTORY_MAX: u64 = 1 << 20;
+
+pub(super) struct LogFiles {
+    pub(super) dir: Arc<dyn Dir>,
+    /// For people.
+    pub(super) path: PathBuf,
+}
+
+impl LogFiles {
+    /// A segment, which must be there whole, and its mark.
+    pub(super) fn segment(
+        &self,
+        cluster: &Arc<Cluster>,
+        name: SegmentName,
+    ) -> Result<[Entry; 2], Error> {
+        let file_name = PathBuf::from(name.to_string());
+        let host_path = self.path.join(&file_name);
+        let missing = || Error::SegmentMissing {
+            path: host_path.clone(),
+        };
+        let stat = match self.dir.stat(&file_name) {
+            Ok(stat) => stat,
+            Err(e) if is_missing(&e) => return Err(missing()),
+            Err(source) => {
+                return Err(Error::Io {
+                    action: "look at",
+                    path: host_path,
+                    source,
+                });
+            }
+        };
+        if stat.len != cluster.control.wal_segment.bytes() {
+            return Err(missing());
+        }
+        let content = OnDisk {
+            cluster: cluster.clone(),
+            dir: self.dir.clone(),
+            name: file_name.clone(),
+            host_path,
+            len: stat.len,
+            kind: Kind::Log,
+            state: Mutex::new(State::Unopened),
+        };
+        let segment = Entry {
+            len: stat.len,
+            content: Some(Arc::new(content) as Arc<dyn Content>),
+            ..entry(Path::new(WAL_DIR).join(file_name), EntryKind::File, &stat)
+        };
+        Ok([segment, mark(&name.to_string(), &stat)])
+    }
+
+    /// All histories there are and their marks, as the server's own backup has them. None on the first timeline.
+    pub(super) fn histories(&self) -> Result<Vec<Entry>, Error> {
+        let list = |source| Error::Io {
+            action: "list",
+            path: self.path.clone(),
+            source,
+        };
+        let mut found = Vec::new();
+        for name in self.dir.list().map_err(list)? {
+            let name = PathBuf::from(name.map_err(list)?);
+            let text = name.to_str().unwrap_or_default();
+            if !matches!(text.parse(), Ok(WalName::History(_))) {
+                continue;
+            }
+            let host_path = self.path.join(&name);
+            let reading = Reading::open(&*self.dir, &name, &host_path)?;
+            let stat = reading.stat();
+            let mut bytes = vec![0; stat.len.min(HISTORY_MAX) as usize];
+            reading
+                .file()
+                .read_exact_at(&mut bytes, 0, Via::Cache)
+                .map_err(|source| Error::Read {
+                    path: host_path,
+                    offset: 0,
+                    source,
+                })?;
+            found.push(mark(text, stat));
+            found.push(held(Path::new(WAL_DIR).join(&name), bytes, stat));
+        }
+        Ok(found)
+    }
+}
+
+/// Says of the file `name` that it is archived.
+fn mark(name: &str, stat: &Stat) -> Entry {
+    let path = format!("{WAL_DIR}/archive_status/{name}.done");
+    entry(path.into(), EntryKind::File, stat)
+}

@@ -1,0 +1,218 @@
+//! A data directory made by hand, and the server that would run on it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use longshore_io::{Storage, Via};
+use longshore_pg::Page;
+use longshore_source::{EntryKind, Error, Source, SourceOptions, SourceSpec, SourceSummary, open};
+
+use crate::double::{Double, below, done, ready, refusal, row};
+
+pub const PAGE: usize = 8192;
+/// Pages of a segment: few, so that the second is not far.
+pub const SEGMENT_PAGES: u32 = 4;
+pub const SYSTEM: u64 = 0xfedc_ba98_7654_3210;
+/// Where the backup begins and where the log ends.
+pub const START: u64 = 0x200_0028;
+pub const END: u64 = 0x300_0000;
+
+/// The directory of a database.
+pub const BASE: &str = "base/5";
+
+pub struct Cluster {
+    pub dir: tempfile::TempDir,
+    pub double: Double,
+    /// Every command that the server got.
+    pub asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Cluster {
+    pub fn new() -> Cluster {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().to_owned();
+        for name in ["base/5", "global", "pg_tblspc", "pg_wal", "pg_xact"] {
+            std::fs::create_dir_all(data.join(name)).unwrap();
+        }
+        std::fs::write(data.join("PG_VERSION"), "18\n").unwrap();
+        std::fs::write(data.join("postmaster.pid"), "1\nx\n1000\n").unwrap();
+        std::fs::write(data.join("global/pg_control"), control()).unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let double = Double::new(move |sql| {
+            log.lock().unwrap().push(sql.to_owned());
+            answer(&data, sql)
+        });
+        Cluster { dir, double, asked }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        below(self.dir.path(), name)
+    }
+
+    /// Pages with right checksums, written as the relation `number` of the database.
+    pub fn relation(&self, name: &str, first_block: u32, pages: u32) -> PathBuf {
+        let path = self.path(&format!("{BASE}/{name}"));
+        let pages = (0..pages).flat_map(|i| page(first_block + i, 0x100));
+        std::fs::write(&path, pages.collect::<Vec<u8>>()).unwrap();
+        path
+    }
+
+    /// A backup of everything, without the log.
+    pub fn back_up(&self, storage: &Arc<dyn Storage>) -> Result<Copy, Error> {
+        self.back_up_from(&self.double, storage)
+    }
+
+    /// The same with another server for this directory.
+    pub fn back_up_from(&self, double: &Double, storage: &Arc<dyn Storage>) -> Result<Copy, Error> {
+        let mut options = SourceOptions::default();
+        options.postgres.with_wal = false;
+        read(connect(double, storage, &options)?)
+    }
+}
+
+/// Begins a backup of the server that a script plays.
+pub fn connect(
+    double: &Double,
+    storage: &Arc<dyn Storage>,
+    options: &SourceOptions,
+) -> Result<Box<dyn Source>, Error> {
+    let spec = SourceSpec::parse(&**storage, &[double.address().into()])?;
+    open(storage.clone(), &spec, options)
+}
+
+/// What the server of a cluster in `data` says to a command.
+pub fn answer(data: &Path, sql: &str) -> Vec<u8> {
+    let has = |part: &str| sql.contains(part);
+    let (start, end) = (place(START), place(END));
+    if has("pg_is_in_recovery()") {
+        row(&["f", "replica", &SYSTEM.to_string(), "1000", ""])
+    } else if has("data_directory") {
+        row(&[data.to_str().unwrap()])
+    } else if has("pg_backup_start") {
+        row(&[&start])
+    } else if has("pg_backup_stop") {
+        row(&[&end, &label(&start), ""])
+    } else if has("insert_lsn") {
+        row(&[&end])
+    } else if has("select") {
+        row(&["1"])
+    } else {
+        [done("SET"), ready()].concat()
+    }
+}
+
+fn label(start: &str) -> String {
+    format!(
+        "START WAL LOCATION: {start} (file 000000010000000000000020)\nCHECKPOINT LOCATION: {start}\n\
+         BACKUP METHOD: streamed\nBACKUP FROM: primary\nSTART TIME: 2026-11-21 09:40:10 UTC\nLABEL: x\n\
+         START TIMELINE: 1\n"
+    )
+}
+
+/// An end of the backup that is none.
+pub fn wrong_end(what: &str) -> Vec<u8> {
+    let (start, end) = (place(START), place(END));
+    match what {
+        "stop refused" => refusal("55000"),
+        "another start" => row(&[&end, &label(&place(START + 8)), ""]),
+        "before start" => row(&[&place(START - 1), &label(&start), ""]),
+        _ => row(&[&end, "", ""]),
+    }
+}
+
+fn place(lsn: u64) -> String {
+    format!("{:X}/{:X}", lsn >> 32, lsn as u32)
+}
+
+/// Of PostgreSQL 18, as `pg_control.h` has it.
+pub fn control() -> Vec<u8> {
+    let mut bytes = vec![0; 8192];
+    bytes[..8].copy_from_slice(&SYSTEM.to_le_bytes());
+    bytes[40..48].copy_from_slice(&START.to_le_bytes());
+    for (at, value) in [
+        (8, 1800u32),
+        (12, 202_506_291),
+        (16, 6),
+        (48, 1),
+        (216, PAGE as u32),
+        (220, SEGMENT_PAGES),
+        (228, 1 << 20),
+        (252, 1),
+    ] {
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    let crc = longshore_io::crc32c(&bytes[..292]);
+    bytes[292..296].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// A page as block `block` of its relation, changed last at `lsn`.
+pub fn page(block: u32, lsn: u64) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE];
+    bytes[..4].copy_from_slice(&((lsn >> 32) as u32).to_le_bytes());
+    bytes[4..8].copy_from_slice(&(lsn as u32).to_le_bytes());
+    bytes[14..16].copy_from_slice(&(PAGE as u16).to_le_bytes());
+    for (i, byte) in bytes[64..].iter_mut().enumerate() {
+        *byte = (i as u32).wrapping_mul(block + 7) as u8;
+    }
+    // The sum itself is proved by real servers.
+    let sum = Page::new(&bytes).unwrap().checksum(block);
+    bytes[8..10].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// What a backup holds.
+pub struct Copy {
+    pub files: BTreeMap<PathBuf, Vec<u8>>,
+    /// In the order they were given.
+    pub order: Vec<PathBuf>,
+    pub summary: SourceSummary,
+}
+
+impl Copy {
+    pub fn file(&self, name: &str) -> Option<&Vec<u8>> {
+        self.files.get(Path::new(name))
+    }
+}
+
+/// Takes all of a source as the pipeline does.
+pub fn read(source: Box<dyn Source>) -> Result<Copy, Error> {
+    let (mut files, mut order) = (BTreeMap::new(), Vec::new());
+    loop {
+        for volume in 0..source.description().volumes.len() {
+            while let Some(entry) = source.next(volume)? {
+                order.push(entry.path.clone());
+                if entry.kind != EntryKind::File {
+                    continue;
+                }
+                // No longer than a test's patience, whatever is announced.
+                assert!(entry.len < 1 << 30, "{:?}", entry.path);
+                let mut bytes = vec![0; entry.len as usize];
+                if let Some(content) = &entry.content {
+                    let mut at = 0;
+                    while let Some(range) = content.next_data(at)? {
+                        let part = range.start as usize..range.end.min(entry.len) as usize;
+                        content.read_at(&mut bytes[part], range.start, Via::Cache)?;
+                        at = range.end;
+                        if at >= entry.len {
+                            break;
+                        }
+                    }
+                    content.settle()?;
+                }
+                let twice = files.insert(entry.path.clone(), bytes);
+                assert!(twice.is_none(), "{:?} comes twice", entry.path);
+            }
+        }
+        if !source.epilogue()? {
+            break;
+        }
+    }
+    Ok(Copy {
+        files,
+        order,
+        summary: source.finish()?,
+    })
+}

@@ -1,0 +1,434 @@
+//! Servers that send their files (`BASE_BACKUP`), and what they must not get away with.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longshore_io::{Host, Storage, Via};
+use longshore_source::{EntryKind, Error, SourceOptions};
+
+use crate::cluster::{Copy, SYSTEM, connect, control, read};
+use crate::double::{Double, done, message, ready, refusal, row, table};
+
+/// A server of which only the answer to `BASE_BACKUP` matters.
+fn sends(answer: Vec<u8>) -> Double {
+    Double::new(move |command| match command {
+        "IDENTIFY_SYSTEM" => row(&[&SYSTEM.to_string(), "1", "0/2000028", ""]),
+        "SHOW block_size" => row(&["8192"]),
+        "SHOW cluster_name" => row(&["../../etc"]),
+        _ if command.starts_with("CREATE_REPLICATION_SLOT") => row(&["s", "0/0", "", ""]),
+        _ => answer.clone(),
+    })
+}
+
+fn back_up(answer: Vec<u8>) -> Result<Copy, Error> {
+    read(begin(&sends(answer))?)
+}
+
+fn begin(double: &Double) -> Result<Box<dyn longshore_source::Source>, Error> {
+    let storage: Arc<dyn Storage> = Arc::new(Host::new());
+    let mut options = SourceOptions::default();
+    options.postgres.remote = true;
+    connect(double, &storage, &options)
+}
+
+/// The header of a member, and its bytes padded to whole units.
+fn member(name: &[u8], kind: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut all = header(name, kind, format!("{:011o}\0", bytes.len()).as_bytes());
+    all.extend(bytes);
+    all.resize(all.len().next_multiple_of(512), 0);
+    all
+}
+
+fn header(name: &[u8], kind: u8, len: &[u8]) -> Vec<u8> {
+    let mut unit = vec![0; 512];
+    unit[..name.len()].copy_from_slice(name);
+    unit[100..108].copy_from_slice(b"0000600\0");
+    unit[124..124 + len.len()].copy_from_slice(len);
+    unit[156] = kind;
+    if kind == b'2' {
+        unit[157..161].copy_from_slice(b"/etc");
+    }
+    seal(&mut unit);
+    unit
+}
+
+fn seal(unit: &mut [u8]) {
+    unit[148..156].fill(b' ');
+    let sum: u32 = unit.iter().map(|byte| u32::from(*byte)).sum();
+    unit[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+}
+
+/// What PostgreSQL 15 and later send: a start, archives in one copy, an end.
+struct Answer {
+    archives: Vec<(&'static str, Vec<u8>)>,
+    end: Vec<u8>,
+    /// Bytes of an archive in one message.
+    piece: usize,
+}
+
+impl Answer {
+    fn usual() -> Answer {
+        let space = [
+            member(b"PG_18_202506291/5/16390", b'0', b"far"),
+            vec![0; 1024],
+        ];
+        Answer {
+            archives: vec![("16389.tar", space.concat()), ("base.tar", base(&[]))],
+            end: end("1"),
+            piece: 700,
+        }
+    }
+
+    /// With these members in the middle of the data directory's archive.
+    fn with(members: &[Vec<u8>]) -> Answer {
+        Answer {
+            archives: vec![("base.tar", base(members))],
+            ..Answer::usual()
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let place = [Some(&b"0/2000028"[..]), Some(&b"1"[..])];
+        let spaces: [&[Option<&[u8]>]; 2] = [
+            &[Some(b"16389"), Some(b"/srv/space"), Some(b"1")],
+            &[None, None, Some(b"1")],
+        ];
+        let mut all = [table(&[&place]), table(&spaces), message(b'H', b"\0\0\0")].concat();
+        for (name, archive) in &self.archives {
+            all.extend(message(b'd', format!("n{name}\0/srv/space\0").as_bytes()));
+            for piece in archive.chunks(self.piece) {
+                all.extend(message(b'd', &[b"d", piece].concat()));
+            }
+            all.extend(message(b'd', b"p\0\0\0\0\0\0\0\x07"));
+        }
+        all.extend(message(b'c', b""));
+        all.extend(&self.end);
+        all
+    }
+}
+
+fn base(members: &[Vec<u8>]) -> Vec<u8> {
+    let mut all = member(b"backup_label", b'0', b"START WAL LOCATION: 0/2000028\n");
+    all.extend(member(b"base/5/", b'5', b""));
+    all.extend(member(b"base/5/16384", b'0', &vec![b'x'; 200_000]));
+    all.extend(member(b"pg_tblspc/16389", b'2', b""));
+    all.extend(members.concat());
+    all.extend(member(b"global/pg_control", b'0', &control()));
+    all.extend([0; 1024]);
+    all
+}
+
+fn end(timeline: &str) -> Vec<u8> {
+    let place = [Some(&b"0/3000000"[..]), Some(timeline.as_bytes())];
+    [
+        table(&[&place]),
+        done("SELECT"),
+        done("BASE_BACKUP"),
+        ready(),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_proper_stream_is_taken_apart_however_it_is_cut() {
+    for piece in [1, 511, 512, 700, 64 << 10] {
+        let answer = Answer {
+            piece,
+            ..Answer::usual()
+        };
+        let copy = back_up(answer.bytes()).unwrap();
+        assert_eq!(copy.file("base/5/16384").unwrap(), &vec![b'x'; 200_000]);
+        assert_eq!(
+            copy.file("pg_tblspc/16389/PG_18_202506291/5/16390")
+                .unwrap(),
+            b"far"
+        );
+        assert_eq!(copy.order[0], Path::new("pg_tblspc/16389"));
+        assert_eq!(copy.order.last().unwrap(), Path::new("global/pg_control"));
+        assert_eq!(copy.summary.log.unwrap().last.0, 0x300_0000);
+    }
+}
+
+#[test]
+fn members_that_lead_out_or_are_no_files_end_the_backup() {
+    for (name, kind) in [
+        (&b"../../etc/cron.d/x"[..], b'0'),
+        (b"/etc/passwd", b'0'),
+        (b"base/../../x", b'0'),
+        (b"", b'0'),
+        (b"link", b'1'),
+        (b"device", b'3'),
+        (b"fifo", b'6'),
+        (b"long", b'L'),
+        (b"pax", b'x'),
+    ] {
+        let refused = back_up(Answer::with(&[member(name, kind, b"")]).bytes()).err();
+        let text = String::from_utf8_lossy(name);
+        assert!(
+            matches!(refused, Some(Error::ServerSaid { .. })),
+            "{text}: {refused:?}"
+        );
+    }
+}
+
+/// Each of these is a backup that is not whole.
+#[test]
+fn a_stream_that_is_not_whole_is_no_backup() {
+    let usual = || Answer::usual();
+    let unsealed = {
+        let mut bytes = member(b"base/5/1", b'0', b"x");
+        bytes[0] ^= 1;
+        bytes
+    };
+    let mut cut = base(&[]);
+    cut.truncate(3000);
+    let mut without_control = base(&[]);
+    let at = without_control.len() - 1024 - 8192 - 512;
+    without_control.truncate(at);
+    without_control.extend([0; 1024]);
+    let refused_late = [message(b'E', b"SERROR\0C58030\0Mdisk\0\0"), ready()].concat();
+    let mut torn = control();
+    torn[44] ^= 1;
+    let torn = member(b"global/pg_control", b'0', &torn);
+    let cases: Vec<(&str, Vec<u8>)> = vec![
+        ("a header's sum is wrong", Answer::with(&[unsealed]).bytes()),
+        (
+            "an archive ends within a member",
+            Answer {
+                archives: vec![("base.tar", cut)],
+                ..usual()
+            }
+            .bytes(),
+        ),
+        (
+            "no control file",
+            Answer {
+                archives: vec![("base.tar", without_control)],
+                ..usual()
+            }
+            .bytes(),
+        ),
+        ("a torn control file", Answer::with(&[torn]).bytes()),
+        (
+            "a length of 2^63",
+            Answer::with(&[header(
+                b"a",
+                b'0',
+                &[0x80, 0, 0, 0, 0x7f, 255, 255, 255, 255, 255, 255, 255],
+            )])
+            .bytes(),
+        ),
+        (
+            "a length beyond 2^64",
+            Answer::with(&[header(b"a", b'0', &[0xff; 12])]).bytes(),
+        ),
+        (
+            "another timeline at the end",
+            Answer {
+                end: end("2"),
+                ..usual()
+            }
+            .bytes(),
+        ),
+        (
+            "timeline 0",
+            Answer {
+                end: end("0"),
+                ..usual()
+            }
+            .bytes(),
+        ),
+        (
+            "no end",
+            Answer {
+                end: ready(),
+                ..usual()
+            }
+            .bytes(),
+        ),
+        (
+            "an error at the end",
+            Answer {
+                end: refused_late,
+                ..usual()
+            }
+            .bytes(),
+        ),
+        (
+            "an archive's name",
+            Answer {
+                archives: vec![("x.tar", base(&[]))],
+                ..usual()
+            }
+            .bytes(),
+        ),
+        (
+            "an archive's ending",
+            Answer {
+                archives: vec![("base.zip", base(&[]))],
+                ..usual()
+            }
+            .bytes(),
+        ),
+        ("refused at once", refusal("42501")),
+        ("nothing", Vec::new()),
+    ];
+    for (what, bytes) in cases {
+        assert!(drained(bytes).is_err(), "{what}");
+    }
+    // Cut off anywhere, it is not whole: between messages, in their heads, in members.
+    let whole = Answer::usual().bytes();
+    let steps = (0..whole.len())
+        .step_by(997)
+        .chain(whole.len() - 40..whole.len());
+    for len in steps {
+        // Only the last word of all, that the server is ready, may be missing.
+        let refused = back_up(whole[..len].to_vec()).err();
+        assert!(refused.is_some(), "{len} of {} bytes", whole.len());
+    }
+}
+
+/// A page with a wrong checksum is told after everything was sent: the backup is kept, and marked.
+#[test]
+fn bad_pages_that_the_server_found_mark_the_backup() {
+    let place = [Some(&b"0/3000000"[..]), Some(&b"1"[..])];
+    let end = [table(&[&place]), refusal("XX001")].concat();
+    let copy = back_up(
+        Answer {
+            end: end.clone(),
+            ..Answer::usual()
+        }
+        .bytes(),
+    )
+    .unwrap();
+    assert!(copy.summary.damaged && copy.summary.warnings.len() == 1);
+    let double = sends(
+        Answer {
+            end,
+            ..Answer::usual()
+        }
+        .bytes(),
+    );
+    let storage: Arc<dyn Storage> = Arc::new(Host::new());
+    let mut options = SourceOptions::default();
+    (options.postgres.remote, options.postgres.fail_on_bad_page) = (true, true);
+    let refused = read(connect(&double, &storage, &options).unwrap()).err();
+    assert!(matches!(refused, Some(Error::BadPages)), "{refused:?}");
+}
+
+#[test]
+fn a_message_that_announces_gigabytes_is_refused_before_it_is_held() {
+    for head in [
+        &b"d\x7f\xff\xff\xff"[..],
+        b"T\x7f\xff\xff\xff",
+        b"D\xff\xff\xff\xff",
+        b"d\0\0\0\0",
+    ] {
+        let mut bytes = Answer::usual().bytes();
+        bytes.truncate(5000);
+        bytes.extend(head);
+        assert!(back_up(bytes).is_err(), "{head:?}");
+        assert!(back_up(head.to_vec()).is_err(), "{head:?}");
+    }
+}
+
+/// Chance by a seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) as usize % end
+    }
+}
+
+fn from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |n| n.parse().unwrap())
+}
+
+/// Goal: whatever a server says, a backup ends, well or with an error, and names nothing outside itself.
+/// Method: a proper answer with bytes changed, runs doubled, removed and made headers again whose sums fit, from a seed,
+/// for `LONGSHORE_MUTATION_SECONDS`.
+#[test]
+fn no_answer_crashes_hangs_or_leads_out() {
+    let mut random = Random(from_env("LONGSHORE_MUTATION_SEED", 5));
+    let whole = Answer {
+        piece: 8192,
+        ..Answer::usual()
+    }
+    .bytes();
+    let (begin_at, seconds) = (Instant::now(), from_env("LONGSHORE_MUTATION_SECONDS", 0));
+    let (mut rounds, mut kept) = (0, 0);
+    while rounds < 300 || begin_at.elapsed() < Duration::from_secs(seconds) {
+        let mut bytes = whole.clone();
+        for _ in 0..=random.below(4) {
+            let at = random.below(bytes.len());
+            let end = (at + random.below(600)).min(bytes.len());
+            match random.below(5) {
+                0 => bytes[at] ^= 1 << random.below(8),
+                1 => bytes[at] = random.below(256) as u8,
+                2 => drop(bytes.drain(at..end)),
+                3 => {
+                    let run = bytes[at..end].to_vec();
+                    bytes.splice(at..at, run);
+                }
+                // A member whose header was changed and fits again.
+                _ => {
+                    let magic = bytes.windows(8).skip(at).position(|w| w == b"0000600\0");
+                    if let Some(found) = magic.map(|found| at + found)
+                        && (100..bytes.len() - 412).contains(&found)
+                    {
+                        let unit = &mut bytes[found - 100..found + 412];
+                        unit[random.below(300)] = random.below(256) as u8;
+                        seal(unit);
+                    }
+                }
+            }
+        }
+        kept += u64::from(drained(bytes).is_ok());
+        rounds += 1;
+    }
+    println!("{kept} of {rounds} answers were backups");
+    assert!(kept > 0, "the changes reach nothing but the first bytes");
+}
+
+/// Reads all without holding it, however long it says it is.
+fn drained(answer: Vec<u8>) -> Result<(), Error> {
+    let double = sends(answer);
+    let source = begin(&double)?;
+    let (mut buf, mut seen) = (vec![0; 1 << 20], BTreeMap::<PathBuf, u64>::new());
+    loop {
+        while let Some(entry) = source.next(0)? {
+            let mut parts = entry.path.components();
+            assert!(
+                parts.all(|part| matches!(part, Component::Normal(_))),
+                "{:?}",
+                entry.path
+            );
+            *seen.entry(entry.path.clone()).or_default() += 1;
+            let mut at = 0;
+            while let (EntryKind::File, Some(content)) = (&entry.kind, &entry.content) {
+                if at >= entry.len {
+                    break;
+                }
+                let Some(range) = content.next_data(at)? else {
+                    break;
+                };
+                assert!(range.start >= at && range.end <= entry.len);
+                let part = &mut buf[..(range.end - range.start) as usize];
+                content.read_at(part, range.start, Via::Cache)?;
+                at = range.end;
+            }
+        }
+        if !source.epilogue()? {
+            break;
+        }
+    }
+    source.finish()?;
+    Ok(())
+}
