@@ -14,7 +14,6 @@ use longshore_pg::{Lsn, Recovery, RecoveryTarget, Timeline, recovery};
 
 use crate::chain::{LogRange, SetFacts, chain};
 use crate::label::Label;
-use crate::shelf::{Listed, Listing};
 use crate::wal::{self, WalArchive};
 
 /// The parts of the log that a recovery needs.
@@ -64,7 +63,7 @@ pub struct Passed {
 /// The backup to begin with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// In the listing.
+    /// Among those given.
     pub index: usize,
     pub passed: Vec<Passed>,
     pub reach: Reach,
@@ -119,14 +118,15 @@ impl Ways<'_> {
     }
 }
 
-/// The backup that this recovery begins with. `only`: none but this one may be.
+/// The backup that this recovery begins with, of these in order of time. `state` tells how one stands that is not
+/// whole. `only`: none but the one with this label may be taken.
 pub fn choose(
-    listing: &Listing,
+    facts: &[SetFacts],
+    state: impl Fn(usize) -> String,
     only: Option<&str>,
     recovery: &Recovery,
     archive: Option<&WalArchive>,
 ) -> Result<Choice, NoChoice> {
-    let facts = listing.facts();
     let target = recovery.target.as_ref();
     let mut system = archive.and_then(WalArchive::identity).map(|i| i.system);
     let mut ways = Ways {
@@ -136,8 +136,7 @@ pub fn choose(
     };
     let mut passed = Vec::new();
     let mut later = 0;
-    let candidates = facts.iter().zip(&listing.sets).enumerate().rev();
-    for (i, (set, listed)) in candidates {
+    for (i, set) in facts.iter().enumerate().rev() {
         if only.is_some_and(|only| set.label.as_str() != only) {
             continue;
         }
@@ -148,13 +147,17 @@ pub fn choose(
             later += 1;
             continue;
         }
-        match obstacle(&facts, i, listed, system, &mut ways) {
+        let obstacle = match set.is_whole() {
+            true => obstacle(facts, i, system, &mut ways),
+            false => Some(state(i)),
+        };
+        match obstacle {
             None => {
                 system = system.or(set.log.map(|log| log.system));
                 return Ok(Choice {
                     index: i,
                     passed,
-                    reach: reach(&facts, set, system, target, &mut ways),
+                    reach: reach(facts, set, system, target, &mut ways),
                 });
             }
             Some(why) => passed.push(Passed {
@@ -166,18 +169,14 @@ pub fn choose(
     Err(NoChoice { passed, later })
 }
 
-/// Why this one cannot be taken.
+/// Why this one, which is whole, cannot be taken.
 fn obstacle(
     facts: &[SetFacts],
     index: usize,
-    listed: &Listed,
     system: Option<u64>,
     ways: &mut Ways<'_>,
 ) -> Option<String> {
     let set = &facts[index];
-    if !set.is_whole() {
-        return Some(listed.state.text());
-    }
     if let Err(broken) = chain(facts, index) {
         return Some(broken.to_string());
     }

@@ -527,7 +527,8 @@ impl Shelf {
         {
             return Err(self.no_such(label));
         }
-        let choice = recover::choose(&listing, label, recovery, archive);
+        let state = |i: usize| listing.sets[i].state.text();
+        let choice = recover::choose(&listing.facts(), state, label, recovery, archive);
         let choice = choice.map_err(|none| Error::NoneBefore {
             target: self.target.name.clone(),
             database: self.database.clone(),

@@ -24,6 +24,8 @@ struct Sketch {
     in_use: bool,
     system: u64,
     timeline: u32,
+    /// Timelines that it was left behind by while it was made.
+    promotions: u32,
     log: (u64, u64),
 }
 
@@ -36,7 +38,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
             prop::bool::weighted(0.06),
             prop::bool::weighted(0.06),
         ),
-        (1u64..3, 1u32..4, 0u64..40, 0u64..6),
+        (1u64..3, 1u32..4, 0u64..40, 0u64..6, 0u32..3),
     )
         .prop_map(
             |((day, hours, health), parent, (copy_only, unexpired, in_use), log)| Sketch {
@@ -49,6 +51,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
                 in_use,
                 system: log.0,
                 timeline: log.1,
+                promotions: log.4,
                 log: (log.2 * 7, log.3 * 7),
             },
         )
@@ -89,7 +92,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
                 system: s.system,
                 first_timeline: s.timeline,
                 first_lsn: s.log.0,
-                last_timeline: s.timeline,
+                last_timeline: s.timeline + s.promotions,
                 last_lsn: s.log.0 + s.log.1,
             }),
             in_use: s.in_use,
@@ -309,13 +312,13 @@ fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(
             Some(n) if !newest.is_empty() => newest.iter().take(n as usize).min().copied(),
             _ => firsts().min(),
         };
-        for timeline in 1..4 {
+        for timeline in 1..7 {
             for start in (0..480).step_by(SEGMENT as usize) {
                 let end = start + SEGMENT;
                 let wanted = own.iter().any(|s| {
                     let log = s.log.unwrap();
                     // Replay reads every byte from the first to the last.
-                    log.first_timeline == timeline
+                    (log.first_timeline..=log.last_timeline).contains(&timeline)
                         && (log.first_lsn..=log.last_lsn).any(|b| (start..end).contains(&b))
                 }) || from.is_none_or(|from| end > from);
                 let got = need.needs(system, timeline, Lsn(start), Lsn(end));

@@ -68,7 +68,9 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     if header.source_kind == SourceKind::Postgres as u8 {
         let spaces = scratch.path.join("spaces");
         request.cluster.spaces.map = tablespaces(&media, header.position, &spaces)?;
+        request.cluster.log_follows = true;
     }
+    request.bases = devices::bases(&loan);
     request.tuning = tuning(&options.moving, &context.config.defaults);
     request.limits = limits(&options.moving, &context.config.defaults);
     let watch = Watch::new(context.output, clock.clone());

@@ -128,6 +128,7 @@ impl ClusterArgs {
             },
             recovery: self.recovery(),
             no_archiving: self.no_archiving,
+            log_follows: false,
             proof: self.wal_archive.clone(),
             delta: self.delta,
         }

@@ -104,6 +104,42 @@ fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_wr
     }
 }
 
+/// A differential backup is a backup like others, as long as the full one below it is whole.
+#[test]
+fn a_chain_is_chosen_as_a_whole_or_passed_over_as_a_whole() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    main.mark(1);
+    let old = main.back_up();
+    let full = main.back_up();
+    main.mark(2);
+    let diff = main.back_up_as("--differential");
+    let three = main.mark(3);
+    main.archived(&main.stage.server);
+    let to = ["--target-time", &three.time];
+    let (told, server) = main.restored("chain", &to);
+    assert_eq!(told["label"], diff.as_str());
+    assert_eq!(reached(&server), "1 2 3");
+
+    let stripe = main.stage.path(&format!("disk1/main/{full}/family-1.bak"));
+    std::fs::remove_file(&stripe).unwrap();
+    let (told, server) = main.restored("old", &to);
+    assert_eq!(told["label"], old.as_str());
+    let passed = told["passed_over"].as_array().unwrap();
+    let why = |i: usize| passed[i]["why"].as_str().unwrap();
+    assert_eq!(
+        (&passed[0]["label"], &passed[1]["label"]),
+        (&diff.as_str().into(), &full.as_str().into())
+    );
+    assert!(
+        why(0).contains(&full) && why(1).contains("family 1 of 2 is missing"),
+        "{passed:?}"
+    );
+    assert_eq!(reached(&server), "1 2 3");
+}
+
 /// Goal: after a promotion each timeline's backups serve their own timeline, and the default is the latest.
 /// Method: a copy is recovered to the end of the log, which promotes it; both servers go on, each archives.
 #[test]

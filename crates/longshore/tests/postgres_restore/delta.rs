@@ -11,13 +11,7 @@ use crate::stage::{Stage, check, dump, refused, same, succeed};
 fn a_directory_becomes_the_backup_again_and_little_is_written() {
     for installation in installations().iter().rev().take(2) {
         let stage = Stage::new(installation, &[]);
-        let old = stage.server.socket_dir().join("space");
-        std::fs::create_dir(&old).unwrap();
-        stage.server.user().own(&old);
-        stage.server.psql(&format!(
-            "create tablespace fast location '{}'",
-            old.display()
-        ));
+        let old = stage.tablespace("fast");
         stage
             .server
             .psql("create table far tablespace fast as select generate_series(1, 5000) i");

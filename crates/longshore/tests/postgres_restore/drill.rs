@@ -36,13 +36,7 @@ fn left(work: &Path) -> usize {
 fn staged(installation: &Installation) -> Main {
     let main = Main::new(installation);
     let server = &main.stage.server;
-    let space = server.socket_dir().join("space");
-    std::fs::create_dir(&space).unwrap();
-    server.user().own(&space);
-    server.psql(&format!(
-        "create tablespace s location '{}'",
-        space.display()
-    ));
+    main.stage.tablespace("s");
     server.psql("create table far tablespace s as select generate_series(1, 3000) i");
     std::fs::create_dir(main.stage.path("work")).unwrap();
     main.back_up();
@@ -54,8 +48,8 @@ fn a_backup_without_its_log_is_drilled_with_that_of_the_archive_which_stays_as_i
     for installation in drillable() {
         let main = staged(&installation);
         main.archived(&main.stage.server);
-        main.archives("wal list --nonsense");
         let (work, archive) = (main.stage.path("work"), main.stage.path("log"));
+        // Whoever else archives here would be seen.
         let before = read(&archive);
         let said = text(&succeed(&mut drill(&main)).stdout);
         for part in [
@@ -76,9 +70,18 @@ fn a_backup_without_its_log_is_drilled_with_that_of_the_archive_which_stays_as_i
         // Its own tablespace was not touched either.
         assert_eq!(main.stage.server.psql("select count(*) from far"), "3000");
 
+        // A differential one with the full one that it needs.
+        succeed(&mut main.command("backup main --differential"));
+        let said = text(&succeed(&mut drill(&main)).stdout);
+        assert!(
+            said.contains("-diff-") && said.contains("is good"),
+            "{said}"
+        );
+        assert_eq!(left(&work), 0);
+
         let listed = succeed(&mut main.command("info main --json"));
         let info = crate::common::answer(&listed);
-        let first = info["databases"][0]["backups"][0]["log"]["first"]
+        let first = info["databases"][0]["backups"][1]["log"]["first"]
             .as_str()
             .unwrap()
             .to_owned();

@@ -58,6 +58,7 @@ fn kills_of_everything_lose_nothing_that_was_acknowledged() {
     let seed = from_env("LONGSHORE_SEED", 20_261_121);
     let mut random = Random(seed);
     let mut moments: Vec<(u32, Moment)> = Vec::new();
+    server.psql("create extension amcheck");
     main.back_up();
     let config = main.stage.path("longshore.toml");
     let config = config.to_str().unwrap();

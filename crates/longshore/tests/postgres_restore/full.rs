@@ -101,13 +101,7 @@ fn a_tablespace_without_room_fails_the_whole_restore() {
         return;
     };
     let stage = Stage::new(&installation, &[]);
-    let old = stage.server.socket_dir().join("space");
-    std::fs::create_dir(&old).unwrap();
-    stage.server.user().own(&old);
-    stage.server.psql(&format!(
-        "create tablespace fast location '{}'",
-        old.display()
-    ));
+    let old = stage.tablespace("fast");
     stage.server.psql("create table far tablespace fast as select repeat('x', 900) from generate_series(1, 3000) i");
     let media = stage.back_up("full", &[]);
     let Some(volume) = Volume::new(stage.path("volume"), "size=1m") else {

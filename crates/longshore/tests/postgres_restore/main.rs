@@ -3,6 +3,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/judge.rs"]
+mod judge;
 
 mod corruption;
 mod database;

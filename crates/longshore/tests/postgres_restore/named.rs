@@ -66,8 +66,12 @@ impl Main {
 
     /// A backup of the database, and its label.
     pub fn back_up(&self) -> String {
+        self.back_up_as("")
+    }
+
+    pub fn back_up_as(&self, option: &str) -> String {
         let before = self.labels();
-        succeed(&mut self.command("backup main"));
+        succeed(&mut self.command(&format!("backup main {option}")));
         let new = self.labels().into_iter().find(|l| !before.contains(l));
         new.unwrap()
     }

@@ -1,11 +1,13 @@
 //! A server with something in it, its backups, and servers on what was restored.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use longshore_test_servers::{Installation, Options, Server, Stop};
+use longshore_test_servers::{Installation, Options, Server};
 
 use crate::common::{longshore, text};
+
+pub use crate::judge::*;
 
 /// A running server and a directory for media and restores.
 pub struct Stage {
@@ -79,6 +81,11 @@ impl Stage {
         command
     }
 
+    /// A tablespace of this name, and its directory.
+    pub fn tablespace(&self, name: &str) -> PathBuf {
+        tablespace(&self.server, name)
+    }
+
     /// A server on a restored directory.
     pub fn adopt(&self, data: &Path) -> Server {
         Server::adopt(self.server.installation(), data)
@@ -94,61 +101,16 @@ impl Stage {
     }
 }
 
-/// Everything `pg_dumpall` shows.
-pub fn dump(server: &Server) -> String {
-    let output = succeed(
-        server
-            .command("pg_dumpall")
-            .args(["--no-sync", "--no-unlogged-table-data"]),
-    );
-    // Some versions write a random key into every dump.
-    let text = text(&output.stdout);
-    let lines = text
-        .lines()
-        .filter(|line| !line.starts_with("\\restrict") && !line.starts_with("\\unrestrict"));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// Panics at the first line in which two dumps differ.
-pub fn same(found: &str, expected: &str) {
-    for (i, (a, b)) in found.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(a, b, "line {i} of the dumps");
-    }
-    assert_eq!(found.lines().count(), expected.lines().count());
-}
-
-/// Indexes and heaps are whole, and so are all pages after a clean stop.
-pub fn check(server: &Server, data: &Path) {
-    succeed(
-        server
-            .command("pg_amcheck")
-            .args(["--install-missing", "--heapallindexed", "--all"]),
-    );
-    server.stop(Stop::Fast);
-    // Another major's tool looks for tablespaces by its own name.
-    let is_own = server.installation().bin_dir.join("pg_checksums").exists();
-    let has_spaces = data.join("pg_tblspc").read_dir().unwrap().next().is_some();
-    if is_own || !has_spaces {
-        succeed(
-            server
-                .command("pg_checksums")
-                .arg("--check")
-                .arg("-D")
-                .arg(data),
-        );
-    }
-}
-
-pub fn succeed(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}{}",
-        output.status,
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-    output
+/// A tablespace of this name in a directory of its own.
+pub fn tablespace(server: &Server, name: &str) -> PathBuf {
+    let place = server.socket_dir().join(name);
+    std::fs::create_dir(&place).unwrap();
+    server.user().own(&place);
+    server.psql(&format!(
+        "create tablespace {name} location '{}'",
+        place.display()
+    ));
+    place
 }
 
 /// Runs what must be refused; returns what was said.

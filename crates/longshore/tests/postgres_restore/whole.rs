@@ -50,13 +50,7 @@ fn verify(stage: &Stage, data: &Path) {
 fn tablespaces_go_where_they_are_mapped() {
     for installation in installations().iter().rev().take(2) {
         let stage = Stage::new(installation, &[]);
-        let old = stage.server.socket_dir().join("space");
-        std::fs::create_dir(&old).unwrap();
-        stage.server.user().own(&old);
-        stage.server.psql(&format!(
-            "create tablespace fast location '{}'",
-            old.display()
-        ));
+        let old = stage.tablespace("fast");
         stage
             .server
             .psql("create table far tablespace fast as select generate_series(1, 5000) i");

@@ -7,7 +7,7 @@ use longshore_media::{MediaSet, SetHeader, SetTrailer};
 use longshore_pg::{Lsn, Recovery, RecoveryTarget, recovery};
 use longshore_source::SourceKind;
 
-use super::ClusterError;
+use super::{ClusterError, ClusterOptions};
 use crate::Error;
 
 /// Whether the target lies before the set is consistent; if so, both as text.
@@ -65,10 +65,12 @@ pub fn position(media: &MediaSet, asked: u32, recovery: Option<&Recovery>) -> Re
 pub fn check(
     header: &SetHeader,
     trailer: &SetTrailer,
-    recovery: Option<&Recovery>,
+    options: &ClusterOptions,
 ) -> Result<(), ClusterError> {
-    let has_archive = recovery.is_some_and(|recovery| recovery.restore_command.is_some());
-    if header.log.first_lsn > 0 && !trailer.log.included && !has_archive {
+    let recovery = options.recovery.as_ref();
+    let is_fetched = recovery.is_some_and(|recovery| recovery.restore_command.is_some());
+    let is_there = trailer.log.included || is_fetched || options.log_follows;
+    if header.log.first_lsn > 0 && !is_there {
         let last = Lsn(trailer.log.last_lsn);
         return Err(ClusterError::LogNotIncluded { last });
     }

@@ -65,6 +65,8 @@ pub struct ClusterOptions {
     pub recovery: Option<Recovery>,
     /// Whether the restored server is to archive nothing, whatever its stored settings say.
     pub no_archiving: bool,
+    /// Whether the caller puts the log that the set lacks into the restored `pg_wal`.
+    pub log_follows: bool,
     /// The archive in which the log that the recovery needs is proved to be, before anything is written.
     pub proof: Option<PathBuf>,
     /// Whether an existing data directory of the same cluster is made the set's, writing only what differs.
@@ -75,7 +77,8 @@ impl ClusterOptions {
     pub fn is_default(&self) -> bool {
         let spaces = &self.spaces;
         let places = spaces.map.is_empty() && !spaces.as_stored;
-        places && self.recovery.is_none() && !self.delta && !self.no_archiving
+        let usual = !self.delta && !self.no_archiving && !self.log_follows;
+        places && usual && self.recovery.is_none()
     }
 }
 

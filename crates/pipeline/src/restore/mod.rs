@@ -39,7 +39,7 @@ fn open_target(
         let options = &request.cluster;
         let outline = match trailer {
             Some(trailer) => {
-                cluster::check_recovery(header, trailer, options.recovery.as_ref())?;
+                cluster::check_recovery(header, trailer, options)?;
                 let (position, delta) = (header.position, options.delta);
                 Some(Outline::read(media, position, delta, merge)?)
             }

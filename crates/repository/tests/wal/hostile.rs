@@ -1,8 +1,9 @@
 //! Goal: no bytes in the archive, by accident or on purpose, give a wrong segment, a panic or a large allocation.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longshore_codec::Algorithm;
+use longshore_io::SimDisk;
 use longshore_media::Container;
 use longshore_media::record::Kind;
 use longshore_pg::wal::SegmentHeader;
@@ -11,18 +12,36 @@ use longshore_repository::wal::object::{End, Head, Row};
 
 use super::support::*;
 
+/// An archive with the segment 3 of timeline 1: where it lies there, and as what.
+fn stored_as(algorithm: Algorithm, bytes: &[u8]) -> (SimDisk, PathBuf, Vec<u8>) {
+    let disk = disk(1);
+    let out = outgoing(&disk, name(1, 3), bytes);
+    let pushed = archive(&disk)
+        .unwrap()
+        .push(&out, &form(algorithm), &*clock());
+    pushed.unwrap();
+    let path = stored(&disk, name(1, 3));
+    let whole = disk.read_file(&path).unwrap();
+    (disk, path, whole)
+}
+
+/// Changes, shortens or lengthens it at some places.
+fn mangle(body: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(body.len() as u64) as usize;
+        match random.below(3) {
+            0 => body[at] = random.next() as u8,
+            1 => body.truncate(at.max(1)),
+            _ => body.insert(at, random.next() as u8),
+        }
+    }
+}
+
 #[test]
 fn a_changed_byte_anywhere_is_found() {
     for algorithm in Algorithm::ALL {
-        let disk = disk(1);
         let bytes = segment_of(SYSTEM, 1, 3, 3, 3);
-        let out = outgoing(&disk, name(1, 3), &bytes);
-        archive(&disk)
-            .unwrap()
-            .push(&out, &form(algorithm), &*clock())
-            .unwrap();
-        let path = stored(&disk, name(1, 3));
-        let whole = disk.read_file(&path).unwrap();
+        let (disk, path, whole) = stored_as(algorithm, &bytes);
         // Everything at the ends, samples between them.
         let step = (whole.len() / 400).max(1);
         let ends = (0..200).chain(whole.len().saturating_sub(200)..whole.len());
@@ -45,15 +64,8 @@ fn a_changed_byte_anywhere_is_found() {
 #[test]
 fn a_file_that_ends_early_or_late_is_refused_wherever_it_ends() {
     for algorithm in Algorithm::ALL {
-        let disk = disk(1);
         let bytes = segment(1, 3, 3);
-        let out = outgoing(&disk, name(1, 3), &bytes);
-        archive(&disk)
-            .unwrap()
-            .push(&out, &form(algorithm), &*clock())
-            .unwrap();
-        let path = stored(&disk, name(1, 3));
-        let whole = disk.read_file(&path).unwrap();
+        let (disk, path, whole) = stored_as(algorithm, &bytes);
         let step = (whole.len() / 300).max(1);
         for len in (0..100)
             .chain((0..whole.len()).step_by(step))
@@ -129,14 +141,7 @@ fn records_changed_at_random_with_right_checksums_are_refused_or_read_without_ha
                 4
             ],
         };
-        for _ in 0..=random.below(4) {
-            let at = random.below(body.len() as u64) as usize;
-            match random.below(3) {
-                0 => body[at] = random.next() as u8,
-                1 => body.truncate(at.max(1)),
-                _ => body.insert(at, random.next() as u8),
-            }
-        }
+        mangle(&mut body, &mut random);
         let container =
             [Container::Gzip, Container::Zstd, Container::Lz4][random.below(3) as usize];
         let mut framed = container.preamble().to_vec();
@@ -146,14 +151,7 @@ fn records_changed_at_random_with_right_checksums_are_refused_or_read_without_ha
             assert!(head.blocks() <= 1324 && head.len_after() < 16_384);
         }
         let mut body = end.encode();
-        for _ in 0..=random.below(4) {
-            let at = random.below(body.len() as u64) as usize;
-            match random.below(3) {
-                0 => body[at] = random.next() as u8,
-                1 => body.truncate(at.max(1)),
-                _ => body.insert(at, random.next() as u8),
-            }
-        }
+        mangle(&mut body, &mut random);
         let mut framed = Vec::new();
         Container::Zstd.append(Kind::WalEnd, &body, &mut framed);
         let len = random.below(1 << 20);

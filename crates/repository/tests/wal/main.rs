@@ -4,5 +4,6 @@ mod faults;
 mod hostile;
 mod listing;
 mod page;
+mod recovering;
 mod support;
 mod taking;
