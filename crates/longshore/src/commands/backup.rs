@@ -240,9 +240,13 @@ fn request(
     let is_cluster = matches!(source, SourceSpec::Postgres(_));
     let mut request = BackupRequest::new(source, devices);
     request.base = base;
-    // A database that has an archive has its log proved there, unless it is to be stored in the set.
+    // A database that has an archive has its log proved there. Media elsewhere than at its target hold their log: what
+    // an expire removes from the archive is decided by the backups at the target alone.
+    let at_home =
+        options.to.is_empty() && options.target.as_deref().is_none_or(|t| Some(t) == usual);
+    let proves = (at_home || usual.is_none()) && !options.postgres.with_wal;
     let own_archive = match configured {
-        Some((name, d)) if is_cluster && d.wal.is_some() && !options.postgres.with_wal => {
+        Some((name, d)) if is_cluster && d.wal.is_some() && proves => {
             Some(Place::of_database(context, name, None)?.path())
         }
         _ => None,

@@ -287,7 +287,7 @@ pub struct Postgres {
 
     /// Prove the log in this archive (`longshore wal push`) instead.
     ///
-    /// The default for a configured database with an archive is that one.
+    /// The default for a configured database with an archive is that one, when the backup goes to its own target.
     /// The backup is valid once the log is there. Waits for the last segment up to --wal-wait, and fails with the name of the one that is missing.
     #[arg(long, value_name = "DIR")]
     pub wal_archive: Option<std::path::PathBuf>,

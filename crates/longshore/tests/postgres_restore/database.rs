@@ -4,7 +4,7 @@
 use longshore_test_servers::{Stop, installations};
 use serde_json::Value;
 
-use crate::common::{answer, text};
+use crate::common::{answer, read, text};
 use crate::named::{Main, markers, reached};
 use crate::stage::{refused, succeed};
 
@@ -214,4 +214,30 @@ fn a_backup_is_valid_only_with_its_log_in_the_configured_archive() {
     assert_eq!(reached(&server), "");
     let archive = main.stage.path("log/main");
     assert!(archive.join("longshore-wal").exists());
+
+    // What another target holds does not decide about the log of this one's backups.
+    main.archives("wal push %p --database main");
+    succeed(&mut main.command("backup main --target other"));
+    let listed = succeed(&mut main.command("list --files --database main --target other"));
+    assert!(
+        text(&listed.stdout).contains("pg_wal/0000"),
+        "it needs the archive"
+    );
+    succeed(&mut main.command("backup main --target other"));
+    main.archived(&main.stage.server);
+    let before = read(&archive);
+    let said = succeed(&mut main.command("expire main --target other --keep-full 1"));
+    assert!(
+        text(&said.stdout).contains("1 backups"),
+        "{}",
+        text(&said.stdout)
+    );
+    assert!(read(&archive) == before, "log went");
+    let said = succeed(&mut main.command("expire main --keep-full 1"));
+    assert!(
+        text(&said.stdout).contains("files of log"),
+        "{}",
+        text(&said.stdout)
+    );
+    assert!(read(&archive) != before);
 }

@@ -2,6 +2,7 @@
 //! not whole, no segment is lost; with more room everything goes on.
 //! Method: small file systems in memory, by bytes or by the number of files, mounted and enlarged. Needs root.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -153,7 +154,15 @@ fn a_delta_that_cannot_fit_leaves_the_cluster_as_it_was() {
         "something was changed"
     );
     // The same again needs hardly anything, however full it is.
+    let filler = volume.0.join("filler");
+    let file = std::fs::File::create(&filler).unwrap();
+    let mut written = 0;
+    while (&file).write_all(&[0; 1 << 18]).is_ok() {
+        written += 1u64 << 18;
+    }
+    file.set_len(written - (2 << 20)).unwrap();
     succeed(stage.restore(&small, &data).arg("--delta"));
+    std::fs::remove_file(&filler).unwrap();
     volume.change("size=300m");
     succeed(stage.restore(&large, &data).arg("--delta"));
     let server = stage.adopt(&data);

@@ -26,18 +26,19 @@ impl Main {
         let conf = [("archive_mode", "on"), ("archive_command", "false")];
         let stage = Stage::new(installation, &conf);
         let server = &stage.server;
-        for dir in ["disk1", "disk2", "log"] {
+        for dir in ["disk1", "disk2", "disk3", "log"] {
             std::fs::create_dir(stage.path(dir)).unwrap();
         }
         let path = |name: &str| stage.path(name).display().to_string();
         let config = format!(
             "[database.main]\nurl = \"{}\"\ntarget = \"t\"\nalgorithm = \"LZ4\"\n\
              [database.main.wal]\narchive = \"{}\"\nalgorithm = \"ZSTD\"\nasync = true\nprefetch = \"8M\"\n\
-             [target.t]\ndirectories = [\"{}\", \"{}\"]\n",
+             [target.t]\ndirectories = [\"{}\", \"{}\"]\n[target.other]\ndirectories = [\"{}\"]\n",
             server.url(),
             path("log/main"),
             path("disk1"),
             path("disk2"),
+            path("disk3"),
         );
         std::fs::write(stage.path("longshore.toml"), config).unwrap();
         server.user().own(stage.dir.path());

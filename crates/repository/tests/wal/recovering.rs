@@ -274,3 +274,18 @@ fn what_lies_between_a_backup_and_its_target_is_proved_or_named() {
     };
     assert!(prove(&archive, &log(3, 40, 41), false, &standby).is_ok());
 }
+
+#[test]
+fn the_latest_timeline_is_found_as_a_server_finds_it() {
+    let disk = stage(&[(1, 0..1)]);
+    let text = format!("1\t{}\tpromoted\n", place(10));
+    // There is no history of 4: whoever comes from 3 never gets to 5.
+    push(&disk, "00000005.history".parse().unwrap(), text.as_bytes()).unwrap();
+    let archive = archive(&disk).unwrap();
+    let latest = |from| {
+        let from = Timeline::new(from).unwrap();
+        let way = archive.way(TimelineChoice::Latest, from).unwrap();
+        way.timeline().number()
+    };
+    assert_eq!((latest(1), latest(2), latest(3), latest(5)), (3, 3, 3, 5));
+}
