@@ -31,6 +31,11 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
     ),
     (5, "lab", &["io", "codec", "pipeline"]),
     (
+        5,
+        "tsql",
+        &["io", "codec", "media", "catalog", "pipeline"],
+    ),
+    (
         6,
         "longshore",
         &[
@@ -45,6 +50,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
             "repository",
             "pipeline",
             "lab",
+            "tsql",
         ],
     ),
 ];

@@ -114,7 +114,7 @@ impl Error {
             Error::Newer { .. } => "use the version that wrote it, or a later one",
             Error::Media(e) => e.hint(),
             Error::UnknownSetting { .. } => {
-                "known are backup compression default, backup compression algorithm, backup checksum default, hardware offload enabled, hardware offload mode, media retention"
+                "known are backup compression default, backup compression algorithm, backup checksum default, hardware offload enabled, hardware offload mode, media retention, show advanced options"
             }
             Error::SettingRange { .. } => "choose a value in the range",
         }

@@ -29,6 +29,8 @@ pub enum Setting {
     HardwareOffloadMode,
     /// Days for which a backup without a date of its own is kept from being overwritten.
     MediaRetention,
+    /// 1: `sp_configure` and `sys.configurations` show the advanced ones, too.
+    ShowAdvancedOptions,
 }
 
 /// When a change counts.
@@ -59,13 +61,14 @@ impl Setting {
     pub const DEFAULT: i64 = 0;
 
     /// In the order of their names.
-    pub const ALL: [Setting; 6] = [
+    pub const ALL: [Setting; 7] = [
         Setting::BackupChecksumDefault,
         Setting::BackupCompressionAlgorithm,
         Setting::BackupCompressionDefault,
         Setting::HardwareOffloadEnabled,
         Setting::HardwareOffloadMode,
         Setting::MediaRetention,
+        Setting::ShowAdvancedOptions,
     ];
 
     pub fn name(self) -> &'static str {
@@ -76,6 +79,7 @@ impl Setting {
             Setting::HardwareOffloadEnabled => "hardware offload enabled",
             Setting::HardwareOffloadMode => "hardware offload mode",
             Setting::MediaRetention => "media retention",
+            Setting::ShowAdvancedOptions => "show advanced options",
         }
     }
 
@@ -83,7 +87,8 @@ impl Setting {
         match self {
             Setting::BackupCompressionDefault
             | Setting::BackupChecksumDefault
-            | Setting::HardwareOffloadEnabled => 0..=1,
+            | Setting::HardwareOffloadEnabled
+            | Setting::ShowAdvancedOptions => 0..=1,
             Setting::BackupCompressionAlgorithm => 0..=4,
             Setting::HardwareOffloadMode => 0..=3,
             Setting::MediaRetention => 0..=365,
@@ -102,6 +107,11 @@ impl Setting {
             self,
             Setting::HardwareOffloadEnabled | Setting::MediaRetention
         )
+    }
+
+    /// Its row until somebody sets it.
+    pub fn untouched(self) -> SettingRow {
+        self.row(Setting::DEFAULT, Setting::DEFAULT)
     }
 
     fn row(self, value: i64, value_in_use: i64) -> SettingRow {

@@ -43,7 +43,7 @@ fn every_setting_is_found_by_its_name_in_any_case_and_refuses_what_is_out_of_ran
     let catalog = open(&dir.path().join("catalog.db"));
     let rows = catalog.settings().unwrap();
     assert!(rows.is_sorted_by_key(|r| r.name));
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows.len(), 7);
     for (row, setting) in rows.iter().zip(Setting::ALL) {
         assert_eq!(row.name.to_uppercase().parse::<Setting>().unwrap(), setting);
         for bad in [row.minimum - 1, row.maximum + 1, i64::MAX] {

@@ -1,0 +1,166 @@
+//! The server's log, as `sp_readerrorlog` shows it: what backups and restores did, and why they failed.
+//!
+//! A text file beside the catalog, one line an entry: `2026-03-01 22:15:04.120 Backup      Database backed up. …`. It is
+//! for people: no statement depends on it, and what cannot be written is left out. When it has [`LEN_MAX`] bytes it
+//! becomes `errorlog.1`, and the one before goes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_io::{File, OpenHow, Storage, Via};
+
+use crate::value::{DateTime, date_time_text};
+
+const LEN_MAX: u64 = 1 << 20;
+const NAME: &str = "errorlog";
+const BEFORE: &str = "errorlog.1";
+/// Width of the column that says who wrote.
+const SOURCE_WIDTH: usize = 11;
+
+/// One line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// `2026-03-01 22:15:04.120`
+    pub date: String,
+    pub source: String,
+    pub text: String,
+}
+
+#[derive(Debug)]
+pub struct ErrorLog {
+    storage: Arc<dyn Storage>,
+    /// `None`: nothing is kept.
+    directory: Option<PathBuf>,
+}
+
+impl ErrorLog {
+    pub fn beside(storage: Arc<dyn Storage>, catalog: Option<&Path>) -> ErrorLog {
+        let absolute = catalog.and_then(|c| std::path::absolute(c).ok());
+        ErrorLog {
+            storage,
+            directory: absolute.and_then(|c| c.parent().map(Path::to_path_buf)),
+        }
+    }
+
+    pub fn append(&self, at: DateTime, source: &str, text: &str) {
+        let Some(directory) = &self.directory else {
+            return;
+        };
+        let one_line: String = text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let date = date_time_text(&at);
+        let line = format!("{date} {source:<SOURCE_WIDTH$} {one_line}\n");
+        if let Err(error) = self.write(directory, &line) {
+            tracing::warn!(%error, "the server's log was not written");
+        }
+    }
+
+    fn write(&self, directory: &Path, line: &str) -> io::Result<()> {
+        let dir = self.storage.create_dir_all(directory)?;
+        let name = Path::new(NAME);
+        let open = || match dir.open(name, OpenHow::ReadWrite) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => dir.open(name, OpenHow::CreateNew),
+            opened => opened,
+        };
+        let file = match open() {
+            // Another process has just made it.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open()?,
+            opened => opened?,
+        };
+        hold(&*file)?;
+        let len = file.stat()?.len;
+        if len < LEN_MAX {
+            return file.write_all_at(line.as_bytes(), len, Via::Cache);
+        }
+        dir.rename(name, Path::new(BEFORE))?;
+        let fresh = dir.open(name, OpenHow::CreateNew)?;
+        fresh.write_all_at(line.as_bytes(), 0, Via::Cache)
+    }
+
+    /// The entries of the log, oldest first. `number` 0 is the log in use, 1 the one before.
+    pub fn read(&self, number: i64) -> Vec<Entry> {
+        let name = match number {
+            0 => NAME,
+            1 => BEFORE,
+            _ => return Vec::new(),
+        };
+        let text = self.text(name).unwrap_or_default();
+        text.lines().filter_map(entry).collect()
+    }
+
+    fn text(&self, name: &str) -> io::Result<String> {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let directory = self.directory.as_ref().ok_or_else(missing)?;
+        let dir = self.storage.dir(directory)?;
+        let file = dir.open(Path::new(name), OpenHow::Read)?;
+        // What is longer was not written by us.
+        let len = file.stat()?.len.min(2 * LEN_MAX) as usize;
+        let mut bytes = vec![0; len];
+        let got = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+        bytes.truncate(got);
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// Waits a moment for other processes that write. Two lines that overlap are better than a backup that waits.
+fn hold(file: &dyn File) -> io::Result<()> {
+    for _ in 0..20 {
+        if file.try_lock()? {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn entry(line: &str) -> Option<Entry> {
+    const DATE_LEN: usize = 23;
+    let date = line.get(..DATE_LEN)?;
+    let rest = line.get(DATE_LEN + 1..)?;
+    let (source, text) = rest.split_once(' ')?;
+    Some(Entry {
+        date: date.to_owned(),
+        source: source.to_owned(),
+        text: text.trim_start().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_io::Host;
+
+    fn log(dir: &Path) -> ErrorLog {
+        ErrorLog::beside(Arc::new(Host::new()), Some(&dir.join("catalog.db")))
+    }
+
+    #[test]
+    fn entries_come_back_in_order_each_on_one_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = jiff::civil::date(2026, 3, 1).at(22, 15, 4, 120_000_000);
+        let log = log(dir.path());
+        log.append(at, "Backup", "first\nsecond line");
+        log.append(at, "Server", "next");
+        let entries = log.read(0);
+        assert_eq!(entries.len(), 2);
+        assert_eq!(entries[0].text, "first second line");
+        assert_eq!(entries[0].date, "2026-03-01 22:15:04.120");
+        assert_eq!(entries[1].source, "Server");
+        assert!(log.read(7).is_empty());
+    }
+
+    #[test]
+    fn a_full_log_is_put_behind_a_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = jiff::civil::date(2026, 3, 1).at(0, 0, 0, 0);
+        let log = log(dir.path());
+        std::fs::write(dir.path().join(NAME), vec![b'x'; LEN_MAX as usize]).unwrap();
+        log.append(at, "Server", "new");
+        assert_eq!(log.read(0).len(), 1);
+        assert!(dir.path().join(BEFORE).exists());
+    }
+}

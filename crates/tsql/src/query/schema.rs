@@ -1,0 +1,472 @@
+//! The views: their columns as they are documented, and where their rows come from.
+
+use longshore_pipeline::{SourceSpec, configured, status};
+
+use crate::convert::type_of;
+use crate::message::{self, Message};
+use crate::session::{FIRST_DATABASE, SYSTEM_DATABASES, Session};
+use crate::statement::settings;
+use crate::value::{Column, Type, Value};
+
+/// Where a view's rows come from.
+#[derive(Clone, Copy)]
+pub enum Rows {
+    /// The catalog's table of the same name.
+    Catalog,
+    /// Made when a query asks for them.
+    Made(fn(&Session) -> Result<Vec<Vec<Value>>, Message>),
+}
+
+/// A view that queries can name.
+pub struct View {
+    /// The only database that has it; `None`: every database has it.
+    pub database: Option<&'static str>,
+    pub schema: &'static str,
+    pub name: &'static str,
+    /// `name type, …`, as documentation writes it.
+    declared: &'static str,
+    pub(super) rows: Rows,
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.schema, self.name)
+    }
+}
+
+impl View {
+    pub fn columns(&self) -> Vec<Column> {
+        let mut all = Vec::new();
+        let mut rest = self.declared;
+        while let Some((name, after)) = rest.trim_start().split_once(' ') {
+            // A comma inside parentheses belongs to a type.
+            let mut open = 0;
+            let end = after.find(|c: char| {
+                open += i32::from(c == '(') - i32::from(c == ')');
+                c == ',' && open == 0
+            });
+            let (kind, later) = match end {
+                Some(end) => (&after[..end], &after[end + 1..]),
+                None => (after, ""),
+            };
+            let (kind_name, sizes) = kind.trim().split_once('(').unwrap_or((kind.trim(), ""));
+            let sizes: Vec<Option<u32>> = sizes
+                .trim_end_matches(')')
+                .split(',')
+                .filter(|s| !s.is_empty())
+                .map(|s| s.trim().parse().ok())
+                .collect();
+            let kind = type_of(kind_name, &sizes).unwrap_or(Type::NVarChar(None));
+            all.push(Column::new(name, kind));
+            rest = later;
+        }
+        all
+    }
+
+    /// The view of these name parts: `[[database.]schema.]name`, parts left out being empty.
+    pub fn find(parts: &[String], database: &str) -> Option<&'static View> {
+        let (name, before) = parts.split_last()?;
+        let mut before = before.iter().rev().map(String::as_str);
+        let schema = before.next().unwrap_or("");
+        let place = before.next().filter(|d| !d.is_empty()).unwrap_or(database);
+        if before.next().is_some() {
+            return None;
+        }
+        let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
+        VIEWS.iter().find(|view| {
+            let here = view.database.is_none_or(|d| same(d, place));
+            // `dbo` is what a name without a schema means.
+            let in_schema =
+                same(schema, view.schema) || (schema.is_empty() && view.schema == "dbo");
+            here && in_schema && same(name, view.name)
+        })
+    }
+}
+
+macro_rules! msdb {
+    ($name:literal, $declared:literal) => {
+        View {
+            database: Some("msdb"),
+            schema: "dbo",
+            name: $name,
+            declared: $declared,
+            rows: Rows::Catalog,
+        }
+    };
+}
+
+macro_rules! sys {
+    ($name:literal, $rows:expr, $declared:literal) => {
+        View {
+            database: None,
+            schema: "sys",
+            name: $name,
+            declared: $declared,
+            rows: Rows::Made($rows),
+        }
+    };
+}
+
+/// Every view.
+pub static VIEWS: &[View] = &[
+    msdb!(
+        "backupmediaset",
+        "media_set_id int, media_uuid uniqueidentifier, media_family_count tinyint, name nvarchar(128), \
+         description nvarchar(255), software_name nvarchar(128), software_vendor_id int, MTF_major_version tinyint, \
+         mirror_count tinyint, is_password_protected bit, is_compressed bit, is_encrypted bit"
+    ),
+    msdb!(
+        "backupmediafamily",
+        "media_set_id int, family_sequence_number tinyint, media_family_id uniqueidentifier, media_count int, \
+         logical_device_name nvarchar(128), physical_device_name nvarchar(260), device_type tinyint, \
+         physical_block_size int, mirror tinyint"
+    ),
+    msdb!(
+        "backupset",
+        "backup_set_id int, backup_set_uuid uniqueidentifier, media_set_id int, first_family_number tinyint, \
+         first_media_number smallint, last_family_number tinyint, last_media_number smallint, \
+         catalog_family_number tinyint, catalog_media_number smallint, position int, expiration_date datetime, \
+         software_vendor_id int, name nvarchar(128), description nvarchar(255), user_name nvarchar(128), \
+         software_major_version tinyint, software_minor_version tinyint, software_build_version smallint, \
+         time_zone smallint, mtf_minor_version tinyint, first_lsn numeric(25,0), last_lsn numeric(25,0), \
+         checkpoint_lsn numeric(25,0), database_backup_lsn numeric(25,0), database_creation_date datetime, \
+         backup_start_date datetime, backup_finish_date datetime, type char(1), sort_order smallint, \
+         code_page smallint, compatibility_level tinyint, database_version int, backup_size numeric(20,0), \
+         database_name nvarchar(128), server_name nvarchar(128), machine_name nvarchar(128), flags int, \
+         unicode_locale int, unicode_compare_style int, collation_name nvarchar(128), is_password_protected bit, \
+         recovery_model nvarchar(60), has_bulk_logged_data bit, is_snapshot bit, is_readonly bit, \
+         is_single_user bit, has_backup_checksums bit, is_damaged bit, begins_log_chain bit, \
+         has_incomplete_metadata bit, is_force_offline bit, is_copy_only bit, \
+         first_recovery_fork_guid uniqueidentifier, last_recovery_fork_guid uniqueidentifier, \
+         fork_point_lsn numeric(25,0), database_guid uniqueidentifier, family_guid uniqueidentifier, \
+         differential_base_lsn numeric(25,0), differential_base_guid uniqueidentifier, \
+         compressed_backup_size numeric(20,0), key_algorithm nvarchar(32), encryptor_thumbprint varbinary(20), \
+         encryptor_type nvarchar(32), last_valid_restore_time datetime, compression_algorithm nvarchar(32)"
+    ),
+    msdb!(
+        "backupfile",
+        "backup_set_id int, first_family_number tinyint, first_media_number smallint, filegroup_name nvarchar(128), \
+         page_size int, file_number numeric(10,0), backed_up_page_count numeric(10,0), file_type char(1), \
+         source_file_block_size numeric(10,0), file_size numeric(20,0), logical_name nvarchar(128), \
+         physical_drive nvarchar(260), physical_name nvarchar(260), state tinyint, state_desc nvarchar(64), \
+         create_lsn numeric(25,0), drop_lsn numeric(25,0), file_guid uniqueidentifier, \
+         read_only_lsn numeric(25,0), read_write_lsn numeric(25,0), differential_base_lsn numeric(25,0), \
+         differential_base_guid uniqueidentifier, backup_size numeric(20,0), filegroup_guid uniqueidentifier, \
+         is_readonly bit, is_present bit"
+    ),
+    msdb!(
+        "restorehistory",
+        "restore_history_id int, restore_date datetime, destination_database_name nvarchar(128), \
+         user_name nvarchar(128), backup_set_id int, restore_type char(1), replace bit, recovery bit, restart bit, \
+         stop_at datetime, device_count tinyint, stop_at_mark_name nvarchar(128), stop_before bit"
+    ),
+    msdb!(
+        "restorefile",
+        "restore_history_id int, file_number numeric(10,0), destination_phys_drive nvarchar(260), \
+         destination_phys_name nvarchar(260)"
+    ),
+    sys!(
+        "configurations",
+        configurations,
+        "configuration_id int, name nvarchar(35), value sql_variant, minimum sql_variant, maximum sql_variant, \
+         value_in_use sql_variant, description nvarchar(255), is_dynamic bit, is_advanced bit"
+    ),
+    sys!(
+        "dm_server_accelerator_status",
+        accelerators,
+        "accelerator nvarchar(60), accelerator_desc nvarchar(60), mode_desc nvarchar(60), \
+         mode_reason_desc nvarchar(60), accelerator_hardware_detected tinyint, \
+         accelerator_library_version nvarchar(60), accelerator_driver_version nvarchar(60)"
+    ),
+    sys!(
+        "databases",
+        databases,
+        "name nvarchar(128), database_id int, source_database_id int, create_date datetime, \
+         compatibility_level tinyint, collation_name nvarchar(128), user_access tinyint, \
+         user_access_desc nvarchar(60), is_read_only bit, is_auto_close_on bit, is_auto_shrink_on bit, \
+         state tinyint, state_desc nvarchar(60), is_in_standby bit, recovery_model tinyint, \
+         recovery_model_desc nvarchar(60), page_verify_option tinyint, page_verify_option_desc nvarchar(60), \
+         is_encrypted bit, is_distributor bit, replica_id uniqueidentifier"
+    ),
+    sys!(
+        "master_files",
+        master_files,
+        "database_id int, file_id int, type tinyint, type_desc nvarchar(60), data_space_id int, name nvarchar(128), \
+         physical_name nvarchar(260), state tinyint, state_desc nvarchar(60), size int, max_size int, growth int, \
+         is_read_only bit"
+    ),
+    sys!(
+        "dm_exec_requests",
+        requests,
+        "session_id smallint, request_id int, start_time datetime, status nvarchar(30), command nvarchar(32), \
+         database_id smallint, blocking_session_id smallint, wait_type nvarchar(60), percent_complete float, \
+         estimated_completion_time bigint, cpu_time int, total_elapsed_time int"
+    ),
+    sys!(
+        "backup_devices",
+        backup_devices,
+        "name nvarchar(128), type tinyint, type_desc nvarchar(60), physical_name nvarchar(260)"
+    ),
+    sys!(
+        "messages",
+        messages,
+        "message_id int, language_id smallint, severity tinyint, is_event_logged bit, text nvarchar(2048)"
+    ),
+];
+
+/// Numbers and descriptions of settings in `sys.configurations`.
+const CONFIGURATIONS: &[(&str, i64, &str)] = &[
+    (
+        "backup checksum default",
+        1584,
+        "Enable checksum of backups by default",
+    ),
+    (
+        "backup compression algorithm",
+        1593,
+        "Configure default backup compression algorithm",
+    ),
+    (
+        "backup compression default",
+        1579,
+        "Enable compression of backups by default",
+    ),
+    (
+        "hardware offload enabled",
+        1592,
+        "Enable hardware offloading on the server",
+    ),
+    ("media retention", 112, "Media retention period in days"),
+    ("show advanced options", 518, "show advanced options"),
+];
+
+fn configurations(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let rows = settings(session)?;
+    let row = |(name, id, description): &(&str, i64, &str)| {
+        let row = rows.iter().find(|r| r.name == *name)?;
+        Some(vec![
+            Value::Int(*id),
+            Value::text(row.name),
+            Value::Int(row.value),
+            Value::Int(row.minimum),
+            Value::Int(row.maximum),
+            Value::Int(row.value_in_use),
+            Value::text(*description),
+            Value::bit(row.is_dynamic),
+            Value::bit(row.is_advanced),
+        ])
+    };
+    Ok(CONFIGURATIONS.iter().filter_map(row).collect())
+}
+
+fn accelerators(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let house = &session.server.setup.house;
+    let configured = configured(&*house.storage, house.catalog.as_deref())
+        .map_err(|e| message::OWN.with(&[&e]))?;
+    let probes = (session.server.setup.prober)(configured);
+    let optional = |text: Option<String>| text.map_or(Value::Null, Value::Text);
+    let row = |status: longshore_pipeline::AcceleratorStatus| {
+        vec![
+            Value::Text(status.accelerator),
+            Value::Text(status.accelerator_desc),
+            Value::text(status.mode_desc),
+            Value::Text(status.mode_reason_desc),
+            Value::Int(status.accelerator_hardware_detected.into()),
+            optional(status.accelerator_library_version),
+            optional(status.accelerator_driver_version),
+        ]
+    };
+    Ok(status(configured, &probes).into_iter().map(row).collect())
+}
+
+/// The first number of a user's database; those below are SQL Server's own.
+const DATABASE_FIRST: i64 = 5;
+
+/// `DB_ID`.
+pub(super) fn database_id(session: &Session, name: &str) -> Option<i64> {
+    let same = |n: &str| n.eq_ignore_ascii_case(name);
+    if let Some(i) = SYSTEM_DATABASES.iter().position(|n| same(n)) {
+        return Some(i as i64 + 1);
+    }
+    let names = session.server.database_names();
+    let found = names.iter().position(|n| same(n))?;
+    Some(found as i64 + DATABASE_FIRST)
+}
+
+/// `DB_NAME`.
+pub(super) fn database_name(session: &Session, id: i64) -> Option<String> {
+    let system = usize::try_from(id - 1)
+        .ok()
+        .and_then(|i| SYSTEM_DATABASES.get(i));
+    if let Some(name) = system {
+        return Some((*name).to_owned());
+    }
+    let i = usize::try_from(id - DATABASE_FIRST).ok()?;
+    session.server.database_names().get(i).cloned()
+}
+
+/// Only databases that statements can back up: SQL Server's own are not there.
+fn databases(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let row = |(i, name): (usize, String)| {
+        let usable = matches!(session.server.database(&name), Ok(Some(_)));
+        vec![
+            Value::Text(name),
+            Value::Int(i as i64 + DATABASE_FIRST),
+            Value::Null,
+            Value::DateTime(session.server.started),
+            Value::Int(160),
+            Value::Null,
+            Value::Int(0),
+            Value::text("MULTI_USER"),
+            Value::bit(false),
+            Value::bit(false),
+            Value::bit(false),
+            Value::Int(if usable { 0 } else { 6 }),
+            Value::text(if usable { "ONLINE" } else { "OFFLINE" }),
+            Value::bit(false),
+            Value::Int(3),
+            Value::text("SIMPLE"),
+            Value::Int(2),
+            Value::text("CHECKSUM"),
+            Value::bit(false),
+            Value::bit(false),
+            Value::Null,
+        ]
+    };
+    let names = session.server.database_names();
+    Ok(names.into_iter().enumerate().map(row).collect())
+}
+
+/// One row for each database whose data is one file or directory; sizes in pages of 8 KiB.
+fn master_files(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    const PAGE_BYTES: u64 = 8192;
+    let storage = &session.server.setup.house.storage;
+    let mut rows = Vec::new();
+    for (i, name) in session.server.database_names().into_iter().enumerate() {
+        let Ok(Some(database)) = session.server.database(&name) else {
+            continue;
+        };
+        let path = match &database.source {
+            SourceSpec::Sqlite(path) => path,
+            SourceSpec::Files(paths) => match paths.first() {
+                Some(path) => path,
+                None => continue,
+            },
+            SourceSpec::Postgres(_) => continue,
+        };
+        let pages = storage.stat(path).map_or(0, |s| s.len.div_ceil(PAGE_BYTES));
+        let logical = path.file_name().unwrap_or(path.as_os_str());
+        rows.push(vec![
+            Value::Int(i as i64 + DATABASE_FIRST),
+            Value::Int(1),
+            Value::Int(0),
+            Value::text("ROWS"),
+            Value::Int(1),
+            Value::text(logical.to_string_lossy()),
+            Value::text(path.display().to_string()),
+            Value::Int(0),
+            Value::text("ONLINE"),
+            Value::Int(i64::try_from(pages).unwrap_or(i64::MAX)),
+            Value::Int(-1),
+            Value::Int(0),
+            Value::bit(false),
+        ]);
+    }
+    Ok(rows)
+}
+
+fn requests(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let now = session.server.now();
+    let activities = session.server.activities.lock().clone();
+    let row = |(id, activity): (u32, crate::server::Activity)| {
+        let part = super::moment::Part::Millisecond;
+        let elapsed = super::moment::difference(part, activity.start, now).max(0);
+        let percent = i64::from(activity.percent.unwrap_or(0));
+        let left = match percent {
+            0 => 0,
+            percent => elapsed * (100 - percent) / percent,
+        };
+        let database = database_id(session, &activity.database);
+        let database = database.or_else(|| database_id(session, FIRST_DATABASE));
+        vec![
+            Value::Int(id.into()),
+            Value::Int(0),
+            Value::DateTime(activity.start),
+            Value::text("running"),
+            Value::text(activity.command),
+            database.map_or(Value::Null, Value::Int),
+            Value::Int(0),
+            Value::Null,
+            Value::Float(percent as f64),
+            Value::Int(left),
+            Value::Int(elapsed.min(i64::from(i32::MAX))),
+            Value::Int(elapsed.min(i64::from(i32::MAX))),
+        ]
+    };
+    Ok(activities.into_iter().map(row).collect())
+}
+
+fn backup_devices(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let devices = session.server.devices.lock();
+    let row = |(name, path): (&String, &std::path::PathBuf)| {
+        vec![
+            Value::text(name.as_str()),
+            Value::Int(2),
+            Value::text("DISK"),
+            Value::text(path.display().to_string()),
+        ]
+    };
+    Ok(devices.iter().map(row).collect())
+}
+
+fn messages(_session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    const US_ENGLISH: i64 = 1033;
+    let row = |known: &message::Known| {
+        vec![
+            Value::Int(known.number.into()),
+            Value::Int(US_ENGLISH),
+            Value::Int(known.severity.into()),
+            Value::bit(false),
+            Value::text(known.pattern.replace("{}", "%ls")),
+        ]
+    };
+    Ok(message::ALL.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_are_read_whole() {
+        for view in VIEWS {
+            let columns = view.columns();
+            let commas = view.declared.matches(", ").count();
+            assert_eq!(columns.len(), commas + 1, "{view:?}");
+            for column in &columns {
+                assert_ne!(
+                    column.kind,
+                    Type::NVarChar(None),
+                    "{view:?} {}",
+                    column.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn names_find_their_views_from_where_they_are_seen() {
+        let find = |name: &str, database: &str| {
+            let parts: Vec<_> = name.split('.').map(str::to_owned).collect();
+            View::find(&parts, database).map(|v| v.name)
+        };
+        assert_eq!(find("msdb.dbo.backupset", "shop"), Some("backupset"));
+        assert_eq!(find("MSDB..BackupSet", "shop"), Some("backupset"));
+        assert_eq!(find("backupset", "msdb"), Some("backupset"));
+        assert_eq!(find("backupset", "master"), None);
+        assert_eq!(find("sys.databases", "shop"), Some("databases"));
+        assert_eq!(find("master.sys.databases", "shop"), Some("databases"));
+        assert_eq!(find("databases", "shop"), None);
+        assert_eq!(find("a.b.c.d", "shop"), None);
+    }
+}

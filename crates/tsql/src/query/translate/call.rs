@@ -1,0 +1,427 @@
+//! Calls: aggregates, ranking, and the functions that there are.
+
+use sqlparser::ast::{
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, WindowType,
+};
+
+use super::{Translator, Typed, collation, folded, not_here, tables};
+use crate::message::{self, Message};
+use crate::query::number::{average, sum, wider};
+use crate::query::schema::{database_id, database_name};
+use crate::query::version;
+use crate::value::{Type, Value};
+
+/// Texts that functions make.
+const TEXT: Type = Type::NVarChar(Some(4000));
+const NAME: Type = Type::nvarchar(128);
+
+/// Functions of which every argument is taken as it is: name, arguments at least and at most, ours, type.
+const SIMPLE: &[(&str, usize, usize, &str, Type)] = &[
+    ("ABS", 1, 1, "abs", Type::SqlVariant),
+    ("ASCII", 1, 1, "ts_ascii", Type::Int),
+    ("CHAR", 1, 1, "ts_char", Type::NChar(1)),
+    ("CHARINDEX", 2, 3, "ts_charindex", Type::Int),
+    ("CONCAT", 2, 254, "ts_concat", TEXT),
+    ("DATALENGTH", 1, 1, "ts_datalength", Type::Int),
+    ("DAY", 1, 1, "day", Type::Int),
+    ("EOMONTH", 1, 1, "ts_eomonth", Type::DateTime),
+    ("ISDATE", 1, 1, "ts_isdate", Type::Int),
+    ("ISNUMERIC", 1, 1, "ts_isnumeric", Type::Int),
+    ("LEFT", 2, 2, "ts_left", TEXT),
+    ("LEN", 1, 1, "ts_len", Type::Int),
+    ("LOWER", 1, 1, "lower", TEXT),
+    ("LTRIM", 1, 1, "ltrim", TEXT),
+    ("MONTH", 1, 1, "month", Type::Int),
+    ("NCHAR", 1, 1, "ts_char", Type::NChar(1)),
+    ("POWER", 2, 2, "ts_power", Type::Float),
+    ("QUOTENAME", 1, 2, "ts_quotename", Type::nvarchar(258)),
+    ("REPLACE", 3, 3, "ts_replace", TEXT),
+    ("REPLICATE", 2, 2, "ts_replicate", TEXT),
+    ("REVERSE", 1, 1, "ts_reverse", TEXT),
+    ("RIGHT", 2, 2, "ts_right", TEXT),
+    ("ROUND", 2, 2, "ts_round", Type::SqlVariant),
+    ("RTRIM", 1, 1, "rtrim", TEXT),
+    ("SIGN", 1, 1, "sign", Type::SqlVariant),
+    ("SPACE", 1, 1, "space", TEXT),
+    ("SQRT", 1, 1, "ts_sqrt", Type::Float),
+    ("STR", 1, 3, "ts_str", TEXT),
+    ("STUFF", 4, 4, "ts_stuff", TEXT),
+    ("SUBSTRING", 3, 3, "ts_substring", TEXT),
+    ("TRIM", 1, 1, "trim", TEXT),
+    ("UPPER", 1, 1, "upper", TEXT),
+    ("YEAR", 1, 1, "year", Type::Int),
+];
+
+impl Translator<'_> {
+    pub(super) fn call(&mut self, function: &Function) -> Result<Typed, Message> {
+        let names = tables::parts(&function.name);
+        let name = match names.as_slice() {
+            [name] => name.to_ascii_uppercase(),
+            _ => return Err(message::FUNCTION_UNKNOWN.with(&[&names.join(".")])),
+        };
+        if function.filter.is_some() || !function.within_group.is_empty() {
+            return Err(not_here("FILTER or WITHIN GROUP"));
+        }
+        if let Some(over) = &function.over {
+            return self.windowed(&name, function, over);
+        }
+        if let Some(aggregate) = self.aggregate(&name, function)? {
+            return Ok(aggregate);
+        }
+        let arguments = plain_arguments(function)?;
+        if let Some(typed) = self.of_dates(&name, &arguments)? {
+            return Ok(typed);
+        }
+        if let Some(typed) = self.of_choice(&name, &arguments)? {
+            return Ok(typed);
+        }
+        if let Some((kind, value)) = self.of_server(&name, &arguments)? {
+            return Ok(Typed::of(self.bind(value), kind));
+        }
+        self.simple(&name, &arguments)
+    }
+
+    fn simple(&mut self, name: &str, arguments: &[&Expr]) -> Result<Typed, Message> {
+        let found = SIMPLE.iter().find(|(known, ..)| *known == name);
+        let Some((_, least, most, ours, kind)) = found else {
+            return Err(message::FUNCTION_UNKNOWN.with(&[&name]));
+        };
+        if !(*least..=*most).contains(&arguments.len()) {
+            let wanted = if least == most { least } else { most };
+            return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), wanted]));
+        }
+        let mut typed = Vec::new();
+        for argument in arguments {
+            typed.push(self.expression(argument)?);
+        }
+        // Of these the result has the type of the argument.
+        let kind = match (*kind, typed.first()) {
+            (Type::SqlVariant, Some(first)) if first.kind().is_text() => Type::Float,
+            (Type::SqlVariant, Some(first)) => first.kind(),
+            (kind, _) => kind,
+        };
+        let sql: Vec<_> = typed.into_iter().map(|t| t.sql).collect();
+        let sql = match *ours {
+            "year" | "month" | "day" => {
+                let part = self.bind(Value::text(*ours));
+                format!("ts_datepart({part}, {})", sql[0])
+            }
+            "space" => format!("ts_replicate(' ', {})", sql[0]),
+            ours => format!("{ours}({})", sql.join(", ")),
+        };
+        Ok(Typed::of(sql, kind))
+    }
+
+    fn aggregate(&mut self, name: &str, function: &Function) -> Result<Option<Typed>, Message> {
+        if !matches!(
+            name,
+            "COUNT" | "COUNT_BIG" | "SUM" | "AVG" | "MIN" | "MAX" | "STRING_AGG"
+        ) {
+            return Ok(None);
+        }
+        let FunctionArguments::List(list) = &function.args else {
+            return Err(message::ARGUMENT_COUNT.with(&[&name, &1]));
+        };
+        let distinct = match list.duplicate_treatment {
+            Some(DuplicateTreatment::Distinct) => "DISTINCT ",
+            _ => "",
+        };
+        let count = match name {
+            "COUNT_BIG" => Type::BigInt,
+            _ => Type::Int,
+        };
+        if let ("COUNT" | "COUNT_BIG", [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]) =
+            (name, list.args.as_slice())
+        {
+            return Ok(Some(Typed::of("count(*)", count)));
+        }
+        let arguments = plain_arguments(function)?;
+        if name == "STRING_AGG" {
+            let [value, between] = arguments.as_slice() else {
+                return Err(message::ARGUMENT_COUNT.with(&[&"string_agg", &2]));
+            };
+            let (value, between) = (self.as_text(value)?, self.as_text(between)?);
+            let sql = format!("group_concat({value}, {between})");
+            return Ok(Some(Typed::of(sql, Type::NVarChar(None))));
+        }
+        let [argument] = arguments.as_slice() else {
+            return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), &1]));
+        };
+        let argument = self.expression(argument)?;
+        let (sql, kind) = (folded(&argument), argument.kind());
+        Ok(Some(match name {
+            "COUNT" | "COUNT_BIG" => Typed::of(format!("count({distinct}{sql})"), count),
+            "SUM" => Typed::of(format!("sum({distinct}{sql})"), sum(kind)),
+            "AVG" if kind.is_integer() => {
+                let sql = format!("CAST(avg({distinct}{sql}) AS INTEGER)");
+                Typed::of(sql, average(kind))
+            }
+            "AVG" => Typed::of(format!("avg({distinct}{sql})"), average(kind)),
+            "MIN" => Typed::of(format!("min({sql})"), kind),
+            _ => Typed::of(format!("max({sql})"), kind),
+        }))
+    }
+
+    fn windowed(
+        &mut self,
+        name: &str,
+        function: &Function,
+        over: &WindowType,
+    ) -> Result<Typed, Message> {
+        let WindowType::WindowSpec(window) = over else {
+            return Err(not_here("WINDOW"));
+        };
+        if window.window_frame.is_some() || window.window_name.is_some() {
+            return Err(not_here("ROWS and RANGE of a window"));
+        }
+        let base = match name {
+            "ROW_NUMBER" | "RANK" | "DENSE_RANK" => {
+                Typed::of(format!("{}()", name.to_lowercase()), Type::BigInt)
+            }
+            _ => self
+                .aggregate(name, function)?
+                .ok_or_else(|| message::FUNCTION_UNKNOWN.with(&[&name]))?,
+        };
+        let mut parts = Vec::new();
+        let mut by = Vec::new();
+        for expr in &window.partition_by {
+            by.push(folded(&self.expression(expr)?));
+        }
+        if !by.is_empty() {
+            parts.push(format!("PARTITION BY {}", by.join(", ")));
+        }
+        let mut orders = Vec::new();
+        for order in &window.order_by {
+            let typed = self.expression(&order.expr)?;
+            let collation = collation(typed.kind());
+            orders.push(format!(
+                "{}{collation}{}",
+                typed.sql,
+                super::direction(order)
+            ));
+        }
+        if !orders.is_empty() {
+            parts.push(format!("ORDER BY {}", orders.join(", ")));
+        }
+        let sql = format!("{} OVER ({})", base.sql, parts.join(" "));
+        Ok(Typed { sql, ..base })
+    }
+
+    fn of_dates(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<Typed>, Message> {
+        let now = |t: &mut Self, kind| {
+            let now = Value::DateTime(t.session.server.now());
+            Ok(Some(Typed::of(t.bind(now), kind)))
+        };
+        match (name, arguments) {
+            ("GETDATE" | "SYSDATETIME" | "CURRENT_TIMESTAMP", []) => now(self, Type::DateTime),
+            ("GETUTCDATE" | "SYSUTCDATETIME", []) => {
+                let us = self.session.server.setup.house.clock.wall_ns() / 1000;
+                let at = jiff::Timestamp::from_millisecond(us.div_euclid(1000)).unwrap_or_default();
+                let at = at.to_zoned(jiff::tz::TimeZone::UTC).datetime();
+                Ok(Some(Typed::of(
+                    self.bind(Value::DateTime(at)),
+                    Type::DateTime,
+                )))
+            }
+            ("DATEADD" | "DATEDIFF" | "DATEDIFF_BIG", [part, first, second]) => {
+                let part = self.date_part(part)?;
+                let (first, second) = (self.expression(first)?, self.expression(second)?);
+                let (ours, kind) = match name {
+                    "DATEADD" => ("ts_dateadd", Type::DateTime),
+                    "DATEDIFF" => ("ts_datediff", Type::Int),
+                    _ => ("ts_datediff", Type::BigInt),
+                };
+                let sql = format!("{ours}({part}, {}, {})", first.sql, second.sql);
+                Ok(Some(Typed::of(sql, kind)))
+            }
+            ("DATEPART" | "DATENAME", [part, at]) => {
+                let part = self.date_part(part)?;
+                let at = self.expression(at)?.sql;
+                Ok(Some(match name {
+                    "DATEPART" => Typed::of(format!("ts_datepart({part}, {at})"), Type::Int),
+                    _ => Typed::of(format!("ts_datename({part}, {at})"), Type::nvarchar(30)),
+                }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The first argument of the functions about moments is a word, not a value.
+    fn date_part(&mut self, expr: &Expr) -> Result<String, Message> {
+        match expr {
+            Expr::Identifier(name) if crate::query::moment::Part::of(&name.value).is_some() => {
+                Ok(self.bind(Value::text(name.value.as_str())))
+            }
+            other => Err(message::OPTION_UNKNOWN.with(&[other, &"datepart"])),
+        }
+    }
+
+    fn of_choice(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<Typed>, Message> {
+        match (name, arguments) {
+            ("ISNULL", [value, otherwise]) => {
+                let (value, otherwise) = (self.expression(value)?, self.expression(otherwise)?);
+                let kind = value.kind.or(otherwise.kind);
+                let otherwise = self.widened(otherwise, kind);
+                let sql = format!("ifnull({}, {otherwise})", value.sql);
+                Ok(Some(Typed { sql, kind }))
+            }
+            ("COALESCE", [_, _, ..]) => {
+                let mut all = Vec::new();
+                for argument in arguments {
+                    all.push(self.expression(argument)?);
+                }
+                let kind = all.iter().filter_map(|t| t.kind).reduce(wider);
+                let sql: Vec<_> = all.into_iter().map(|t| self.widened(t, kind)).collect();
+                let sql = format!("coalesce({})", sql.join(", "));
+                Ok(Some(Typed { sql, kind }))
+            }
+            ("NULLIF", [value, other]) => {
+                let (value, other) = (self.expression(value)?, self.expression(other)?);
+                let other_sql = self.widened(other, value.kind);
+                let collation = collation(value.kind());
+                let sql = format!("nullif({}, {other_sql}{collation})", value.sql);
+                Ok(Some(Typed {
+                    sql,
+                    kind: value.kind,
+                }))
+            }
+            ("IIF", [condition, yes, no]) => {
+                let condition = self.expression(condition)?.sql;
+                let (yes, no) = (self.expression(yes)?, self.expression(no)?);
+                let kind = [yes.kind, no.kind].into_iter().flatten().reduce(wider);
+                let (yes, no) = (self.widened(yes, kind), self.widened(no, kind));
+                let sql = format!("iif({condition}, {yes}, {no})");
+                Ok(Some(Typed { sql, kind }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What is known before the query runs.
+    fn of_server(
+        &mut self,
+        name: &str,
+        arguments: &[&Expr],
+    ) -> Result<Option<(Type, Value)>, Message> {
+        let session = self.session;
+        let text = |text: &str| Ok(Some((NAME, Value::text(text))));
+        let caught = session.caught.as_ref();
+        let of_caught =
+            |kind: Type, value: Option<Value>| Ok(Some((kind, value.unwrap_or(Value::Null))));
+        match (name, arguments) {
+            ("DB_NAME", []) => text(&session.database),
+            ("DB_ID", []) => {
+                let id = database_id(session, &session.database);
+                Ok(Some((Type::SmallInt, id.map_or(Value::Null, Value::Int))))
+            }
+            ("DB_ID", [name]) => {
+                let name = self.constant(name)?.to_string();
+                let id = database_id(session, &name);
+                Ok(Some((Type::SmallInt, id.map_or(Value::Null, Value::Int))))
+            }
+            ("SERVERPROPERTY", [property]) => {
+                let property = self.constant(property)?.to_string();
+                Ok(Some(server_property(session, &property)))
+            }
+            ("SUSER_NAME" | "SUSER_SNAME" | "ORIGINAL_LOGIN" | "USER_NAME", []) => {
+                text(&session.login.user)
+            }
+            ("HOST_NAME", []) => text(&session.login.host),
+            ("APP_NAME", []) => text(&session.login.program),
+            ("NEWID", []) => Ok(Some((
+                Type::UniqueIdentifier,
+                Value::Guid(uuid::Uuid::new_v4()),
+            ))),
+            ("IS_SRVROLEMEMBER" | "HAS_DBACCESS", [_]) => Ok(Some((Type::Int, Value::Int(1)))),
+            ("HAS_PERMS_BY_NAME", [_, _, _]) => Ok(Some((Type::Int, Value::Int(1)))),
+            ("OBJECT_ID", [name, ..]) => {
+                let name = self.constant(name)?.to_string();
+                let parts: Vec<_> = name
+                    .split('.')
+                    .map(|p| p.trim_matches(['[', ']']).to_owned())
+                    .collect();
+                let view = crate::query::View::find(&parts, &session.database);
+                let at = view.and_then(|v| {
+                    crate::query::VIEWS
+                        .iter()
+                        .position(|known| std::ptr::eq(known, v))
+                });
+                Ok(Some((
+                    Type::Int,
+                    at.map_or(Value::Null, |i| Value::Int(i as i64 + 1)),
+                )))
+            }
+            ("ERROR_NUMBER", []) => {
+                of_caught(Type::Int, caught.map(|m| Value::Int(m.number.into())))
+            }
+            ("ERROR_SEVERITY", []) => {
+                of_caught(Type::Int, caught.map(|m| Value::Int(m.severity.into())))
+            }
+            ("ERROR_STATE", []) => of_caught(Type::Int, caught.map(|m| Value::Int(m.state.into()))),
+            ("ERROR_LINE", []) => of_caught(Type::Int, caught.map(|m| Value::Int(m.line.into()))),
+            ("ERROR_MESSAGE", []) => of_caught(
+                Type::NVarChar(Some(4000)),
+                caught.map(|m| Value::text(m.text.as_str())),
+            ),
+            ("ERROR_PROCEDURE", []) => of_caught(NAME, None),
+            ("DB_NAME", [id]) => match self.constant(id)? {
+                Value::Int(id) => {
+                    let name = database_name(session, id);
+                    Ok(Some((NAME, name.map_or(Value::Null, Value::Text))))
+                }
+                _ => Ok(Some((NAME, Value::Null))),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// An argument whose value is known before the query runs: a literal, a variable.
+    fn constant(&mut self, expr: &Expr) -> Result<Value, Message> {
+        let before = self.values.len();
+        let typed = self.expression(expr)?;
+        let is_bound = typed.sql == format!("?{}", before + 1);
+        match self.values.len() == before + 1 && is_bound {
+            true => Ok(self.values[before].clone()),
+            false => Err(not_here("a column as this function's argument")),
+        }
+    }
+}
+
+fn plain_arguments(function: &Function) -> Result<Vec<&Expr>, Message> {
+    match &function.args {
+        FunctionArguments::None => Ok(Vec::new()),
+        FunctionArguments::List(list) if list.clauses.is_empty() => list
+            .args
+            .iter()
+            .map(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
+                _ => Err(not_here("this kind of argument")),
+            })
+            .collect(),
+        _ => Err(not_here("this kind of argument")),
+    }
+}
+
+/// What scripts ask for; NULL for the rest, as SQL Server answers.
+fn server_property(session: &crate::session::Session, property: &str) -> (Type, Value) {
+    let text = |text: &str| (NAME, Value::text(text));
+    match property.to_ascii_uppercase().as_str() {
+        "SERVERNAME" | "MACHINENAME" | "COMPUTERNAMEPHYSICALNETBIOS" => {
+            text(&session.server.setup.name)
+        }
+        // The version whose language this is.
+        "PRODUCTVERSION" => text("16.0.4236.2"),
+        "PRODUCTMAJORVERSION" => text("16"),
+        "PRODUCTLEVEL" => text("RTM"),
+        "EDITION" => text("Longshore"),
+        // Enterprise's number: nothing of the backup language is left out by edition.
+        "ENGINEEDITION" => (Type::Int, Value::Int(3)),
+        "ISCLUSTERED" | "ISHADRENABLED" | "ISSINGLEUSER" => (Type::Int, Value::Int(0)),
+        "COLLATION" => text("SQL_Latin1_General_CP1_CI_AS"),
+        "INSTANCEDEFAULTBACKUPPATH" => {
+            text(&session.server.setup.backup_directory.display().to_string())
+        }
+        "LONGSHOREVERSION" => text(&version()),
+        _ => (NAME, Value::Null),
+    }
+}

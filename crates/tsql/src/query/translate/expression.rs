@@ -1,0 +1,546 @@
+//! Expressions: operators, comparisons, CASE, CAST, subqueries.
+
+use sqlparser::ast::{
+    BinaryOperator, CaseWhen, CastKind, DataType, Expr, Ident, Query, UnaryOperator,
+    Value as Literal,
+};
+
+use super::{Translator, Typed, collation, column_alias, folded, not_here};
+use crate::convert::type_of;
+use crate::message::{self, Message};
+use crate::query::number::{result, wider};
+use crate::query::{global, literal};
+use crate::value::{Type, Value};
+
+impl Translator<'_> {
+    pub(super) fn expression(&mut self, expr: &Expr) -> Result<Typed, Message> {
+        self.descend(|t| t.expression_of(expr))
+    }
+
+    fn expression_of(&mut self, expr: &Expr) -> Result<Typed, Message> {
+        let condition = |sql: String| Typed::of(sql, Type::Int);
+        match expr {
+            Expr::Identifier(name) => self.identifier(name),
+            Expr::CompoundIdentifier(names) => self.column(names),
+            Expr::Value(value) => self.literal(&value.value),
+            Expr::Prefixed { prefix, value } if prefix.value.eq_ignore_ascii_case("N") => {
+                self.expression(value)
+            }
+            Expr::Nested(inner) => {
+                let inner = self.expression(inner)?;
+                Ok(Typed {
+                    sql: format!("({})", inner.sql),
+                    ..inner
+                })
+            }
+            Expr::UnaryOp { op, expr } => self.unary(*op, expr),
+            Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
+            Expr::IsNull(inner) => Ok(condition(format!(
+                "({} IS NULL)",
+                self.expression(inner)?.sql
+            ))),
+            Expr::IsNotNull(inner) => Ok(condition(format!(
+                "({} IS NOT NULL)",
+                self.expression(inner)?.sql
+            ))),
+            Expr::Between {
+                expr,
+                negated,
+                low,
+                high,
+            } => {
+                let not = if *negated { "NOT " } else { "" };
+                let at_least = self.compare(expr, ">=", low)?;
+                let at_most = self.compare(expr, "<=", high)?;
+                Ok(condition(format!("({not}({at_least} AND {at_most}))")))
+            }
+            Expr::InList {
+                expr,
+                list,
+                negated,
+            } => self.in_list(expr, list, *negated),
+            Expr::InSubquery {
+                expr,
+                subquery,
+                negated,
+            } => {
+                let not = if *negated { "NOT " } else { "" };
+                let left = folded(&self.expression(expr)?);
+                let (sql, _) = self.subquery(subquery)?;
+                Ok(condition(format!("({left} {not}IN ({sql}))")))
+            }
+            Expr::Exists { subquery, negated } => {
+                let not = if *negated { "NOT " } else { "" };
+                let selected = self.query(subquery)?;
+                Ok(condition(format!("({not}EXISTS ({}))", selected.sql)))
+            }
+            Expr::Subquery(query) => {
+                let (sql, kind) = self.subquery(query)?;
+                Ok(Typed::of(format!("({sql})"), kind))
+            }
+            Expr::Like {
+                negated,
+                any: false,
+                expr,
+                pattern,
+                escape_char,
+            } => {
+                let not = if *negated { "NOT " } else { "" };
+                let text = self.as_text(expr)?;
+                let pattern = self.as_text(pattern)?;
+                let escape = match escape_char {
+                    Some(escape) => format!(", {}", self.as_text(escape)?),
+                    None => String::new(),
+                };
+                Ok(condition(format!(
+                    "({not}ts_like({text}, {pattern}{escape}))"
+                )))
+            }
+            Expr::Case {
+                operand,
+                conditions,
+                else_result,
+                ..
+            } => self.case(operand.as_deref(), conditions, else_result.as_deref()),
+            Expr::Cast {
+                kind,
+                expr,
+                data_type,
+                format: None,
+            } => {
+                let function = match kind {
+                    CastKind::TryCast | CastKind::SafeCast => "ts_try_cast",
+                    CastKind::Cast => "ts_cast",
+                    CastKind::DoubleColon => return Err(not_here("::")),
+                };
+                let inner = self.expression(expr)?;
+                Ok(self.cast(function, inner, type_named(data_type)?))
+            }
+            Expr::Convert {
+                is_try,
+                expr,
+                data_type: Some(data_type),
+                styles,
+                ..
+            } => {
+                let inner = self.expression(expr)?;
+                let to = type_named(data_type)?;
+                match (styles.as_slice(), inner.kind) {
+                    ([style], Some(Type::DateTime)) if to.is_text() => {
+                        let style = self.expression(style)?.sql;
+                        let (from, name) = (self.bind_type(Type::DateTime), self.bind_type(to));
+                        let sql = format!("ts_convert({}, {from}, {name}, {style})", inner.sql);
+                        Ok(Typed::of(sql, to))
+                    }
+                    _ if *is_try => Ok(self.cast("ts_try_cast", inner, to)),
+                    _ => Ok(self.cast("ts_cast", inner, to)),
+                }
+            }
+            Expr::Collate { expr, .. } => self.expression(expr),
+            Expr::Function(function) => self.call(function),
+            Expr::Substring {
+                expr,
+                substring_from: Some(from),
+                substring_for: Some(length),
+                ..
+            } => {
+                let (text, from, length) = (
+                    self.as_text(expr)?,
+                    self.expression(from)?.sql,
+                    self.expression(length)?.sql,
+                );
+                let sql = format!("ts_substring({text}, {from}, {length})");
+                Ok(Typed::of(sql, Type::NVarChar(Some(4000))))
+            }
+            Expr::Trim {
+                trim_where: None,
+                trim_what: None,
+                expr,
+                trim_characters: None,
+            } => {
+                let text = self.as_text(expr)?;
+                Ok(Typed::of(
+                    format!("trim({text})"),
+                    Type::NVarChar(Some(4000)),
+                ))
+            }
+            Expr::Floor { expr, .. } => self.whole("floor", expr),
+            Expr::Ceil { expr, .. } => self.whole("ceil", expr),
+            other => Err(not_here(&shown(other))),
+        }
+    }
+
+    /// FLOOR and CEILING.
+    pub(super) fn whole(&mut self, function: &str, expr: &Expr) -> Result<Typed, Message> {
+        let inner = self.expression(expr)?;
+        let kind = match inner.kind() {
+            Type::Numeric { precision, .. } => Type::numeric(precision, 0),
+            kind if kind.is_integer() => kind,
+            _ => Type::Float,
+        };
+        Ok(Typed::of(format!("{function}({})", inner.sql), kind))
+    }
+
+    fn identifier(&mut self, name: &Ident) -> Result<Typed, Message> {
+        let word = &name.value;
+        if word.starts_with("@@") {
+            let (kind, value) = global(self.session, word)?;
+            return Ok(Typed::of(self.bind(value), kind));
+        }
+        if word.starts_with('@') {
+            let variable = self.session.variable(word)?.clone();
+            return Ok(Typed::of(self.bind(variable.value), variable.kind));
+        }
+        if name.quote_style.is_none() && word.eq_ignore_ascii_case("CURRENT_TIMESTAMP") {
+            let now = Value::DateTime(self.session.server.now());
+            return Ok(Typed::of(self.bind(now), Type::DateTime));
+        }
+        if name.quote_style.is_none()
+            && ["SYSTEM_USER", "CURRENT_USER", "SESSION_USER"]
+                .iter()
+                .any(|w| word.eq_ignore_ascii_case(w))
+        {
+            let user = Value::text(self.session.login.user.as_str());
+            return Ok(Typed::of(self.bind(user), Type::nvarchar(128)));
+        }
+        self.column(std::slice::from_ref(name))
+    }
+
+    /// A column of the innermost scope that has one of this name.
+    fn column(&mut self, names: &[Ident]) -> Result<Typed, Message> {
+        let spelled = || {
+            let names: Vec<_> = names.iter().map(|n| n.value.as_str()).collect();
+            names.join(".")
+        };
+        let Some((column, before)) = names.split_last() else {
+            return Err(message::COLUMN_UNKNOWN.with(&[&""]));
+        };
+        let table_name = before.last().map(|t| t.value.as_str());
+        let mut known_table = false;
+        for scope in self.scopes.iter().rev() {
+            let mut found = None;
+            for table in scope {
+                if table_name.is_some_and(|n| !table.name.eq_ignore_ascii_case(n)) {
+                    continue;
+                }
+                known_table = true;
+                let Some(i) = super::position(&table.columns, &column.value) else {
+                    continue;
+                };
+                if found.is_some() {
+                    return Err(message::COLUMN_AMBIGUOUS.with(&[&column.value]));
+                }
+                let sql = format!("{}.{}", table.alias, column_alias(i));
+                found = Some(Typed::of(sql, table.columns[i].kind));
+            }
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        Err(match known_table || table_name.is_none() {
+            true => message::COLUMN_UNKNOWN.with(&[&column.value]),
+            false => message::IDENTIFIER_UNBOUND.with(&[&spelled()]),
+        })
+    }
+
+    fn literal(&mut self, value: &Literal) -> Result<Typed, Message> {
+        match value {
+            Literal::Number(text, _) => {
+                let value = literal(text);
+                let kind = match &value {
+                    Value::Int(n) if i32::try_from(*n).is_ok() => Type::Int,
+                    Value::Int(_) => Type::BigInt,
+                    Value::Decimal(d) => {
+                        let digits = d.unscaled.unsigned_abs().to_string().len();
+                        let precision = digits.max(d.scale.into()).clamp(1, 38) as u8;
+                        Type::numeric(precision, d.scale.min(precision))
+                    }
+                    _ => Type::Float,
+                };
+                Ok(Typed::of(self.bind(value), kind))
+            }
+            Literal::SingleQuotedString(text) | Literal::NationalStringLiteral(text) => {
+                let length = text.chars().count().clamp(1, 4000) as u16;
+                let bound = self.bind(Value::text(text.as_str()));
+                Ok(Typed::of(bound, Type::nvarchar(length)))
+            }
+            Literal::HexStringLiteral(digits) => {
+                let padded = format!("{}{digits}", if digits.len() % 2 == 1 { "0" } else { "" });
+                let byte = |i: usize| {
+                    let pair = padded.get(i..i + 2)?;
+                    u8::from_str_radix(pair, 16).ok()
+                };
+                let bytes: Option<Vec<u8>> = (0..padded.len()).step_by(2).map(byte).collect();
+                let bytes = bytes.ok_or_else(|| message::SYNTAX.with(&[digits]))?;
+                let kind = Type::VarBinary(u16::try_from(bytes.len().max(1)).ok());
+                Ok(Typed::of(self.bind(Value::Binary(bytes)), kind))
+            }
+            Literal::Null => Ok(Typed {
+                sql: "NULL".into(),
+                kind: None,
+            }),
+            Literal::Placeholder(name) if name.starts_with('@') => {
+                self.identifier(&Ident::new(name.as_str()))
+            }
+            other => Err(not_here(&other.to_string())),
+        }
+    }
+
+    fn unary(&mut self, op: UnaryOperator, expr: &Expr) -> Result<Typed, Message> {
+        let inner = self.expression(expr)?;
+        match op {
+            UnaryOperator::Minus => Ok(Typed::of(format!("(- {})", inner.sql), inner.kind())),
+            UnaryOperator::Plus => Ok(inner),
+            UnaryOperator::Not => Ok(Typed::of(format!("(NOT {})", inner.sql), Type::Int)),
+            UnaryOperator::BitwiseNot => Ok(Typed::of(format!("(~ {})", inner.sql), inner.kind())),
+            _ => Err(not_here("this operator")),
+        }
+    }
+
+    fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Typed, Message> {
+        let condition = |sql: String| Ok(Typed::of(sql, Type::Int));
+        let word = match op {
+            BinaryOperator::And | BinaryOperator::Or => {
+                let word = if *op == BinaryOperator::And {
+                    "AND"
+                } else {
+                    "OR"
+                };
+                let (left, right) = (self.expression(left)?, self.expression(right)?);
+                return condition(format!("({} {word} {})", left.sql, right.sql));
+            }
+            BinaryOperator::Eq => "=",
+            BinaryOperator::NotEq => "<>",
+            BinaryOperator::Gt => ">",
+            BinaryOperator::Lt => "<",
+            BinaryOperator::GtEq => ">=",
+            BinaryOperator::LtEq => "<=",
+            _ => return self.arithmetic(left, op, right),
+        };
+        condition(self.compare(left, word, right)?)
+    }
+
+    /// Both sides in the wider of their types.
+    fn compare(&mut self, left: &Expr, word: &str, right: &Expr) -> Result<String, Message> {
+        let (left, right) = (self.expression(left)?, self.expression(right)?);
+        let (left, right) = self.alike(left, right);
+        let collation = collation(left.kind());
+        Ok(format!("({} {word} {}{collation})", left.sql, right.sql))
+    }
+
+    /// The side of the narrower type is converted, where SQLite would compare them otherwise.
+    fn alike(&mut self, left: Typed, right: Typed) -> (Typed, Typed) {
+        let (Some(a), Some(b)) = (left.kind, right.kind) else {
+            return (left, right);
+        };
+        let common = wider(a, b);
+        let mut one = |side: Typed| match side.kind {
+            Some(kind) if needs_cast(kind, common) => self.cast("ts_cast", side, common),
+            _ => side,
+        };
+        (one(left), one(right))
+    }
+
+    pub(super) fn bind_type(&mut self, kind: Type) -> String {
+        self.bind(Value::text(kind.to_string()))
+    }
+
+    pub(super) fn cast(&mut self, function: &str, from: Typed, to: Type) -> Typed {
+        let Some(kind) = from.kind else {
+            return Typed::of("NULL", to);
+        };
+        let (kind, name) = (self.bind_type(kind), self.bind_type(to));
+        Typed::of(format!("{function}({}, {kind}, {name})", from.sql), to)
+    }
+
+    /// The expression as a text.
+    pub(super) fn as_text(&mut self, expr: &Expr) -> Result<String, Message> {
+        let inner = self.expression(expr)?;
+        Ok(match inner.kind {
+            Some(kind) if !kind.is_text() => {
+                self.cast("ts_cast", inner, Type::NVarChar(Some(4000))).sql
+            }
+            _ => inner.sql,
+        })
+    }
+
+    fn in_list(&mut self, expr: &Expr, list: &[Expr], negated: bool) -> Result<Typed, Message> {
+        let mut words = Vec::with_capacity(list.len());
+        for item in list {
+            words.push(self.compare(expr, "=", item)?);
+        }
+        let not = if negated { "NOT " } else { "" };
+        Ok(Typed::of(
+            format!("({not}({}))", words.join(" OR ")),
+            Type::Int,
+        ))
+    }
+
+    /// A query of one column.
+    fn subquery(&mut self, query: &Query) -> Result<(String, Type), Message> {
+        let selected = self.query(query)?;
+        match selected.columns.as_slice() {
+            [column] => Ok((selected.sql, column.kind)),
+            _ => Err(message::SUBQUERY_COLUMNS.plain()),
+        }
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&Expr>,
+        conditions: &[CaseWhen],
+        otherwise: Option<&Expr>,
+    ) -> Result<Typed, Message> {
+        let mut branches = Vec::new();
+        for when in conditions {
+            let condition = match operand {
+                Some(operand) => self.compare(operand, "=", &when.condition)?,
+                None => self.expression(&when.condition)?.sql,
+            };
+            branches.push((condition, self.expression(&when.result)?));
+        }
+        let otherwise = otherwise.map(|e| self.expression(e)).transpose()?;
+        let kinds = branches.iter().map(|(_, t)| t).chain(&otherwise);
+        let kind = kinds.filter_map(|t| t.kind).reduce(wider);
+        let mut sql = String::from("CASE");
+        for (condition, value) in branches {
+            let value = self.widened(value, kind);
+            sql += &format!(" WHEN {condition} THEN {value}");
+        }
+        if let Some(value) = otherwise {
+            sql += &format!(" ELSE {}", self.widened(value, kind));
+        }
+        sql += " END";
+        Ok(Typed { sql, kind })
+    }
+
+    pub(super) fn widened(&mut self, value: Typed, kind: Option<Type>) -> String {
+        match (value.kind, kind) {
+            (Some(own), Some(kind)) if needs_cast(own, kind) => {
+                self.cast("ts_cast", value, kind).sql
+            }
+            _ => value.sql,
+        }
+    }
+
+    fn arithmetic(
+        &mut self,
+        left: &Expr,
+        op: &BinaryOperator,
+        right: &Expr,
+    ) -> Result<Typed, Message> {
+        let (left, right) = (self.expression(left)?, self.expression(right)?);
+        let (a, b) = (left.kind(), right.kind());
+        let symbol = match op {
+            BinaryOperator::Plus => '+',
+            BinaryOperator::Minus => '-',
+            BinaryOperator::Multiply => '*',
+            BinaryOperator::Divide => '/',
+            BinaryOperator::Modulo => '%',
+            BinaryOperator::BitwiseAnd => '&',
+            BinaryOperator::BitwiseOr => '|',
+            BinaryOperator::BitwiseXor => '^',
+            _ => return Err(not_here(&op.to_string())),
+        };
+        if symbol == '+' && a.is_text() && b.is_text() {
+            let length = |kind: Type| kind.display_width();
+            let both = length(a)
+                .zip(length(b))
+                .map(|(x, y)| (x + y).min(4000) as u16);
+            return Ok(Typed::of(
+                format!("({} || {})", left.sql, right.sql),
+                Type::NVarChar(both),
+            ));
+        }
+        // Days are added to moments, and taken from them.
+        if matches!(symbol, '+' | '-') && a == Type::DateTime && b.is_number() {
+            let day = self.bind(Value::text("day"));
+            let sign = if symbol == '-' { "-" } else { "" };
+            let sql = format!("ts_dateadd({day}, {sign}({}), {})", right.sql, left.sql);
+            return Ok(Typed::of(sql, Type::DateTime));
+        }
+        // A text among numbers is a number.
+        let kind = wider(a, b);
+        let mut one = |side: Typed| match side.kind {
+            Some(own) if own.is_text() && kind.is_number() => self.cast("ts_cast", side, kind),
+            _ => side,
+        };
+        let (left, right) = (one(left), one(right));
+        let (a, b) = (left.kind(), right.kind());
+        if !a.is_number() || !b.is_number() {
+            return Err(message::OPERANDS.with(&[&a, &b, &symbol_name(symbol)]));
+        }
+        let kind = result(symbol, a, b);
+        let (left, right) = (left.sql, right.sql);
+        let sql = match symbol {
+            '/' if kind.is_integer() => format!("ts_divide_whole({left}, {right})"),
+            '/' => format!("ts_divide({left}, {right})"),
+            '%' => format!("ts_modulo({left}, {right})"),
+            '^' => format!("(({left} | {right}) - ({left} & {right}))"),
+            symbol => format!("({left} {symbol} {right})"),
+        };
+        Ok(Typed::of(sql, kind))
+    }
+}
+
+fn symbol_name(symbol: char) -> &'static str {
+    match symbol {
+        '+' => "add",
+        '-' => "subtract",
+        '*' => "multiply",
+        '/' => "divide",
+        '%' => "modulo",
+        _ => "bitwise",
+    }
+}
+
+/// Whether SQLite keeps values of the two types so differently that they cannot stand side by side.
+fn needs_cast(from: Type, to: Type) -> bool {
+    let class = |kind: Type| match kind {
+        kind if kind.is_number() || kind == Type::SqlVariant => 0,
+        kind if kind.is_text() => 1,
+        Type::DateTime => 2,
+        Type::UniqueIdentifier => 3,
+        _ => 4,
+    };
+    class(from) != class(to)
+}
+
+/// The type of a name in the query.
+pub(super) fn type_named(data_type: &DataType) -> Result<Type, Message> {
+    let text = data_type.to_string();
+    let (name, sizes) = text.split_once('(').unwrap_or((&text, ""));
+    let sizes: Vec<Option<u32>> = sizes
+        .trim_end_matches(')')
+        .split(',')
+        .map(str::trim)
+        .filter(|s| !s.is_empty())
+        .map(|s| s.parse().ok())
+        .collect();
+    let name = name.trim().trim_start_matches('[').trim_end_matches(']');
+    // A conversion without a length has thirty characters.
+    let usual = match sizes.is_empty() && is_sized(name) {
+        true => vec![Some(30)],
+        false => sizes,
+    };
+    type_of(name, &usual).ok_or_else(|| message::TYPE_UNKNOWN.with(&[&text]))
+}
+
+fn is_sized(name: &str) -> bool {
+    [
+        "CHAR",
+        "NCHAR",
+        "VARCHAR",
+        "NVARCHAR",
+        "VARBINARY",
+        "BINARY",
+    ]
+    .iter()
+    .any(|n| name.eq_ignore_ascii_case(n))
+}
+
+/// The beginning of an expression, for a message.
+fn shown(expr: &Expr) -> String {
+    let text = expr.to_string();
+    text.chars().take(60).collect()
+}

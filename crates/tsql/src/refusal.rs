@@ -1,0 +1,227 @@
+//! Refusals of the rooms below as messages.
+//!
+//! One exhaustive match for each room's errors: a new refusal without a message does not compile. Where SQL Server's
+//! text says less than ours, ours follows it as an own message, so that nothing that helps is lost.
+
+use std::io;
+
+use longshore_media::Error as Media;
+use longshore_pipeline::Error;
+
+use crate::message::{self, Message, OWN};
+use crate::server::Unusable;
+
+/// The messages of a failed run, without the closing 3013.
+pub fn of(error: &Error) -> Vec<Message> {
+    match error {
+        Error::Media(error) => media(error),
+        Error::OutOfRange { name, value } => {
+            vec![message::NOT_WITHIN_RANGE.with(&[value, name])]
+        }
+        Error::Cancelled => vec![message::ABORTED.plain()],
+        Error::TargetExists { path } => {
+            let path = path.display();
+            vec![message::FILE_EXISTS.with(&[&path, &path])]
+        }
+        Error::TargetBusy { .. } => vec![message::EXCLUSIVE_ACCESS.plain()],
+        Error::TargetFull { free, needed } => {
+            vec![message::NO_SPACE.with(&[&"of the target", needed, free])]
+        }
+        Error::NotInSet { path } => {
+            vec![message::LOGICAL_FILE.with(&[&path.display(), &"of the backup set"])]
+        }
+        Error::BadMove { from, to, .. } => {
+            let first = message::CANNOT_RESTORE_TO.with(&[&from.display(), &to.display()]);
+            with_own(first, error)
+        }
+        Error::Differential { .. } => vec![message::DIFFERENTIAL_BASE.plain()],
+        Error::SourceKind { .. } => vec![message::NEWER_VERSION.with(&[error])],
+        Error::Changed { path, what } => {
+            let name = path.file_name().unwrap_or(path.as_os_str());
+            let first = message::BACKUP_READ_DAMAGE;
+            vec![first.with(&[&name.display(), &path.display(), &format!("it {what}")])]
+        }
+        Error::Source(_)
+        | Error::Archive(_)
+        | Error::LogMissing { .. }
+        | Error::LogUnproved
+        | Error::Codec(_)
+        | Error::Cluster(_)
+        | Error::Memory { .. }
+        | Error::PathTooLong { .. }
+        | Error::Target { .. }
+        | Error::Panicked { .. } => vec![own(error, error.hint())],
+    }
+}
+
+/// The messages for media that cannot be read or written.
+pub fn media(error: &Media) -> Vec<Message> {
+    match error {
+        Media::Io {
+            action,
+            device,
+            source,
+            ..
+        } => vec![match *action {
+            "write" | "sync" | "complete" => message::WRITE_FAILED.with(&[device, &system(source)]),
+            "read" => message::READ_FAILED.with(&[device, &system(source)]),
+            _ => {
+                let mut text = message::CANNOT_OPEN.with(&[device, &system(source)]);
+                // State 1 where it cannot be created, 2 where it is not there.
+                text.state = if source.kind() == io::ErrorKind::NotFound {
+                    2
+                } else {
+                    1
+                };
+                text
+            }
+        }],
+        Media::Missing { device } => {
+            let missing = "2(The system cannot find the file specified.)";
+            vec![message::CANNOT_OPEN.with(&[device, &missing])]
+        }
+        Media::Empty { device } => vec![message::VOLUME_EMPTY.with(&[device])],
+        Media::NotMedia { device, .. } => with_own(message::MALFORMED.with(&[device]), error),
+        Media::Newer { .. } => vec![message::NEWER_VERSION.with(&[error])],
+        Media::Damaged { .. }
+        | Media::BlockDamaged { .. }
+        | Media::SetDamaged { .. }
+        | Media::TrailerDamaged { .. } => with_own(message::DAMAGE.plain(), error),
+        Media::FamilyMissing { count, given, .. } => {
+            with_own(message::FAMILY_MISSING.with(&[count, given]), error)
+        }
+        Media::FamilyTwice {
+            first,
+            second,
+            family,
+        } => vec![message::FAMILY_TWICE.with(&[second, family, first])],
+        Media::Foreign { device, .. } => with_own(message::FOREIGN_VOLUME.with(&[device]), error),
+        Media::FamilyCount {
+            device,
+            found,
+            expected,
+        } => vec![message::FAMILY_COUNT.with(&[device, found, expected])],
+        Media::Incomplete { device, .. } => vec![message::SET_INCOMPLETE.with(&[device])],
+        Media::NoSuchSet {
+            device, position, ..
+        } => vec![message::POSITION_MISSING.with(&[position, device])],
+        Media::ContainerMix { asked, .. } => {
+            let option = match asked.starts_with("compressed") {
+                true => "WITH COMPRESSION",
+                false => "WITH NO_COMPRESSION",
+            };
+            let other = match asked.starts_with("compressed") {
+                true => "WITH NO_COMPRESSION",
+                false => "WITH COMPRESSION",
+            };
+            with_own(
+                message::COMPRESSION_MIX.with(&[&option, &option, &other]),
+                error,
+            )
+        }
+        Media::Busy { .. } => vec![message::SERIALIZED.plain()],
+        Media::Exists { .. } => vec![own(error, error.hint())],
+        Media::NotExpired { device, until, .. } => {
+            vec![message::NOT_EXPIRED.with(&[device, until])]
+        }
+        Media::MediaName {
+            device,
+            found,
+            expected,
+        } => vec![message::MEDIA_NAME.with(&[expected, found, device])],
+        Media::DeviceCount { .. } => vec![message::TOO_MANY_DEVICES.with(&[&64])],
+        Media::DeviceClass { .. } => vec![message::DEVICE_CLASSES.plain()],
+        Media::Unsupported { .. } => vec![own(error, error.hint())],
+    }
+}
+
+/// A database of the configuration that cannot be used.
+pub fn unusable(error: &Unusable) -> Message {
+    match error.hint.is_empty() {
+        true => OWN.with(&[error]),
+        false => OWN.with(&[&format!("{error} ({})", error.hint)]),
+    }
+}
+
+/// An own text with its causes and the hint.
+pub fn own(error: &(dyn std::error::Error + 'static), hint: &str) -> Message {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        // Transparent wrappers repeat what is below them.
+        if !text.ends_with(&cause_text) {
+            text += &format!(": {cause_text}");
+        }
+        next = cause.source();
+    }
+    OWN.with(&[&format!("{text} (hint: {hint})")])
+}
+
+/// SQL Server's message, then what we know beyond it.
+fn with_own(first: Message, error: &dyn std::error::Error) -> Vec<Message> {
+    vec![first, message::DETAIL.with(&[&error])]
+}
+
+/// An operating system's refusal in Windows' numbers, which scripts look for.
+fn system(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "2(The system cannot find the file specified.)".into(),
+        io::ErrorKind::NotADirectory => "3(The system cannot find the path specified.)".into(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "5(Access is denied.)".into()
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "112(There is not enough space on the disk.)".into()
+        }
+        _ => match error.raw_os_error() {
+            Some(number) => format!("{number}({error})"),
+            None => error.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_agree_with_those_that_the_rooms_give() {
+        let device = || "a.bak".to_owned();
+        let errors = [
+            Media::Missing { device: device() },
+            Media::Empty { device: device() },
+            Media::Busy { device: device() },
+            Media::DeviceCount { given: 65 },
+            Media::DeviceClass { device: device() },
+            Media::Incomplete {
+                device: device(),
+                position: 1,
+            },
+            Media::NoSuchSet {
+                device: device(),
+                position: 9,
+                count: 1,
+            },
+            Media::MediaName {
+                device: device(),
+                found: "a".into(),
+                expected: "b".into(),
+            },
+        ];
+        for error in errors {
+            assert_eq!(media(&error)[0].number, error.number().unwrap(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_what_scripts_look_for() {
+        let text = media(&Media::Missing {
+            device: "/tmp/x.bak".into(),
+        });
+        assert_eq!(
+            text[0].text,
+            "Cannot open backup device '/tmp/x.bak'. Operating system error 2(The system cannot find the file specified.)."
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! What all sessions share: the databases, the catalog's settings, logical backup devices, the log.
+//!
+//! The room knows neither configuration files nor the command line: whoever starts a [`Server`] says in a [`Setup`]
+//! which databases there are and where relative device names begin.
+//!
+//! A start is what SQL Server calls a restart: settings that wait for one count from then on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use longshore_catalog::Catalog;
+use longshore_codec::{Algorithm, Level};
+use longshore_pipeline::{Configured, House, Limits, Probe, SourceSpec, Tuning};
+use parking_lot::Mutex;
+
+use crate::errorlog::ErrorLog;
+use crate::message::{Message, NO_CATALOG};
+use crate::value::DateTime;
+
+/// A database that statements can name.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pub name: String,
+    pub source: SourceSpec,
+    /// For compressed backups that name no algorithm.
+    pub algorithm: Option<Algorithm>,
+    pub level: Option<Level>,
+}
+
+/// Why a configured database cannot be used just now: a password is missing, a path is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Unusable {
+    pub text: String,
+    /// What the operator can do; empty where that is plain.
+    pub hint: String,
+}
+
+/// The databases that are configured.
+pub trait Databases: Send + Sync {
+    /// In the order in which `sys.databases` shows them.
+    fn names(&self) -> Vec<String>;
+
+    /// The database of exactly this name; `None` where there is none.
+    fn find(&self, name: &str) -> Result<Option<Database>, Unusable>;
+}
+
+/// What statements leave open, from the configuration.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Defaults {
+    pub tuning: Tuning,
+    pub limits: Limits,
+    /// Before the setting `media retention`.
+    pub retain_days: Option<u32>,
+    /// The algorithm of compressed backups where neither database nor setting has chosen one.
+    pub algorithm: Option<Algorithm>,
+    pub level: Option<Level>,
+}
+
+/// Looks for accelerators; what is configured decides how closely.
+pub type Prober = dyn Fn(Configured) -> Vec<Probe> + Send + Sync;
+
+/// What a server is made of.
+#[derive(Clone)]
+pub struct Setup {
+    /// `@@SERVERNAME`.
+    pub name: String,
+    /// Each session runs with its own cancel flag in place of the one here.
+    pub house: House,
+    pub databases: Arc<dyn Databases>,
+    pub defaults: Defaults,
+    /// Absolute; where relative device names begin.
+    pub backup_directory: PathBuf,
+    pub prober: Arc<Prober>,
+}
+
+/// What a session does at the moment: a row of `sys.dm_exec_requests`.
+#[derive(Debug, Clone)]
+pub(crate) struct Activity {
+    pub command: &'static str,
+    pub database: String,
+    pub start: DateTime,
+    pub percent: Option<u8>,
+}
+
+/// Shared by all sessions; give it to them in an [`Arc`].
+pub struct Server {
+    pub(crate) setup: Setup,
+    pub(crate) started: DateTime,
+    /// Logical devices (`sp_addumpdevice`): name to path.
+    pub(crate) devices: Mutex<BTreeMap<String, PathBuf>>,
+    /// Databases that a restore has made since the start and no configuration names.
+    pub(crate) restored: Mutex<BTreeMap<String, Database>>,
+    pub(crate) activities: Mutex<BTreeMap<u32, Activity>>,
+    /// Trace flags of all sessions (`DBCC TRACEON (…, -1)`).
+    pub(crate) trace_flags: Mutex<BTreeSet<i64>>,
+    pub(crate) log: ErrorLog,
+    next_session: AtomicU32,
+}
+
+/// Numbers below are the system's own sessions.
+const SESSION_FIRST: u32 = 51;
+
+impl Server {
+    /// Settings that waited for a restart count now. A catalog that cannot be read is said in the log, and a server
+    /// starts without it: backups must not depend on it.
+    pub fn start(setup: Setup) -> Arc<Server> {
+        let house = &setup.house;
+        let log = ErrorLog::beside(house.storage.clone(), house.catalog.as_deref());
+        let server = Server {
+            started: local(house.clock.wall_ns() / 1000),
+            log,
+            setup,
+            devices: Mutex::default(),
+            restored: Mutex::default(),
+            activities: Mutex::default(),
+            trace_flags: Mutex::default(),
+            next_session: AtomicU32::new(SESSION_FIRST),
+        };
+        if let Some(path) = server.known_catalog() {
+            let restarted = Catalog::open(path).and_then(|catalog| catalog.restart());
+            if let Err(error) = restarted {
+                server.write_log("Server", &format!("Server settings were not read: {error}"));
+            }
+        }
+        Arc::new(server)
+    }
+
+    pub(crate) fn next_session(&self) -> u32 {
+        self.next_session.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The catalog's path, if it exists: asking creates nothing.
+    pub(crate) fn known_catalog(&self) -> Option<&Path> {
+        let house = &self.setup.house;
+        let path = house.catalog.as_deref();
+        path.filter(|p| house.storage.stat(p).is_ok())
+    }
+
+    /// The catalog, made where it is missing.
+    pub(crate) fn catalog(&self) -> Result<Catalog, Message> {
+        let path = self.setup.house.catalog.as_deref();
+        let path = path.ok_or_else(|| NO_CATALOG.plain())?;
+        Catalog::open(path).map_err(|error| {
+            tracing::warn!(%error, "the catalog cannot be opened");
+            NO_CATALOG.plain()
+        })
+    }
+
+    /// Local time, to the millisecond.
+    pub(crate) fn now(&self) -> DateTime {
+        local(self.setup.house.clock.wall_ns() / 1000)
+    }
+
+    pub(crate) fn write_log(&self, source: &str, text: &str) {
+        self.log.append(self.now(), source, text);
+    }
+
+    /// The database of this name, in any case if only one fits. `Ok(None)`: there is none.
+    pub(crate) fn database(&self, name: &str) -> Result<Option<Database>, Unusable> {
+        let names = self.database_names();
+        let found = names.iter().find(|n| *n == name).or_else(|| {
+            let mut alike = names.iter().filter(|n| n.eq_ignore_ascii_case(name));
+            alike.next().filter(|_| alike.next().is_none())
+        });
+        let Some(name) = found else {
+            return Ok(None);
+        };
+        if let Some(restored) = self.restored.lock().get(name) {
+            return Ok(Some(restored.clone()));
+        }
+        self.setup.databases.find(name)
+    }
+
+    /// Configured ones first.
+    pub(crate) fn database_names(&self) -> Vec<String> {
+        let mut names = self.setup.databases.names();
+        let restored = self.restored.lock();
+        let new = restored.keys().filter(|n| !names.contains(n));
+        let new: Vec<_> = new.cloned().collect();
+        names.extend(new);
+        names
+    }
+}
+
+/// Wall time here at a moment, in microseconds since 1970, to the millisecond.
+pub(crate) fn local(unix_us: i64) -> DateTime {
+    let at = jiff::Timestamp::from_millisecond(unix_us.div_euclid(1000)).unwrap_or_default();
+    at.to_zoned(jiff::tz::TimeZone::system()).datetime()
+}

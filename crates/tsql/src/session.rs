@@ -1,0 +1,547 @@
+//! A session: runs batches one after another and keeps what lasts between them.
+//!
+//! A batch is read whole before any of it runs. A statement that fails says so, and the next one runs, as SQL Server does
+//! it; a few mistakes end the batch ([`ends_batch`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longshore_pipeline::House;
+
+use crate::check::check;
+use crate::convert::convert;
+use crate::message::{self, Message};
+use crate::query;
+use crate::server::{Activity, Server};
+use crate::sink::{Closed, Command, Done, Sink};
+use crate::statement;
+use crate::syntax::{Declaration, Fragment, Located, Name, Operand, Statement, parse};
+use crate::value::{Type, Value};
+
+/// Who the session is for; shown in views and histories.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Login {
+    pub user: String,
+    pub host: String,
+    pub program: String,
+}
+
+/// How a batch went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The highest severity of a message that was sent.
+    pub severity_max: u8,
+}
+
+impl Outcome {
+    pub fn failed(self) -> bool {
+        self.severity_max > message::SEVERITY_INFO_MAX
+    }
+}
+
+/// A variable's type and value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variable {
+    pub kind: Type,
+    pub value: Value,
+}
+
+/// Batches inside batches (`EXEC ('…')`), at most.
+const NESTING_MAX: usize = 32;
+
+/// Why a statement did not end as usual.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Closed(Closed),
+    /// The statement failed; these were not sent yet.
+    Failed(Vec<Message>),
+    /// The batch ends here; everything was said.
+    EndBatch,
+    Break,
+    Continue,
+}
+
+impl Stop {
+    /// The last word of what failed; for callers that have no sink.
+    pub fn message(self) -> Message {
+        match self {
+            Stop::Failed(mut messages) => {
+                messages.pop().unwrap_or_else(|| message::ABORTED.plain())
+            }
+            Stop::Closed(_) | Stop::EndBatch | Stop::Break | Stop::Continue => {
+                message::ABORTED.plain()
+            }
+        }
+    }
+}
+
+impl From<Closed> for Stop {
+    fn from(closed: Closed) -> Stop {
+        Stop::Closed(closed)
+    }
+}
+
+impl From<Message> for Stop {
+    fn from(message: Message) -> Stop {
+        Stop::Failed(vec![message])
+    }
+}
+
+impl From<Vec<Message>> for Stop {
+    fn from(messages: Vec<Message>) -> Stop {
+        Stop::Failed(messages)
+    }
+}
+
+pub(crate) type Flow = Result<(), Stop>;
+
+/// Where a statement's answers go.
+pub(crate) struct Out<'a> {
+    pub sink: &'a mut dyn Sink,
+    /// Of the statement.
+    pub line: u32,
+    outcome: Outcome,
+}
+
+impl Out<'_> {
+    pub fn say(&mut self, message: Message) -> Result<(), Closed> {
+        self.outcome.severity_max = self.outcome.severity_max.max(message.severity);
+        self.sink.message(&message.at_line(self.line))
+    }
+
+    pub fn done(&mut self, command: Command, rows: Option<u64>) -> Result<(), Closed> {
+        self.sink.done(Done {
+            command,
+            rows,
+            error: false,
+        })
+    }
+
+    /// A message with a `done` of its own, as BACKUP and RESTORE send them.
+    pub fn say_done(&mut self, message: Message, command: Command) -> Result<(), Closed> {
+        self.say(message)?;
+        self.done(command, None)
+    }
+}
+
+/// One client's connection. Not shared between threads; its [`Session::cancel_flag`] is.
+pub struct Session {
+    pub(crate) server: Arc<Server>,
+    pub(crate) id: u32,
+    pub(crate) login: Login,
+    pub(crate) database: String,
+    pub(crate) trace_flags: BTreeSet<i64>,
+    /// Of the batch that runs, by their names in lower case.
+    pub(crate) variables: BTreeMap<String, Variable>,
+    /// `@@ERROR`
+    pub(crate) error: u32,
+    /// `@@ROWCOUNT`
+    pub(crate) row_count: u64,
+    /// What a CATCH block handles.
+    pub(crate) caught: Option<Message>,
+    /// `SET NOCOUNT ON`: clients show no row counts.
+    pub(crate) nocount: bool,
+    cancel: Arc<AtomicBool>,
+    nesting: usize,
+    tries: usize,
+}
+
+/// The database of a session that has not chosen one.
+pub const FIRST_DATABASE: &str = "master";
+
+/// Databases of SQL Server's own that sessions may use; nothing of them is backed up.
+pub(crate) const SYSTEM_DATABASES: [&str; 4] = ["master", "tempdb", "model", "msdb"];
+
+impl Session {
+    pub fn new(server: Arc<Server>, login: Login) -> Session {
+        Session {
+            id: server.next_session(),
+            server,
+            login,
+            database: FIRST_DATABASE.to_owned(),
+            trace_flags: BTreeSet::new(),
+            variables: BTreeMap::new(),
+            error: 0,
+            row_count: 0,
+            caught: None,
+            nocount: false,
+            cancel: Arc::new(AtomicBool::new(false)),
+            nesting: 0,
+            tries: 0,
+        }
+    }
+
+    /// The same, ended by a flag that somebody else owns, such as Ctrl-C's.
+    pub fn with_cancel(server: Arc<Server>, login: Login, cancel: Arc<AtomicBool>) -> Session {
+        Session {
+            cancel,
+            ..Session::new(server, login)
+        }
+    }
+
+    /// Set it from any thread to end the statement that runs: a backup leaves nothing behind and says 3204, the batch
+    /// ends. It stays set until its owner clears it, before the next batch.
+    pub fn cancel_flag(&self) -> Arc<AtomicBool> {
+        self.cancel.clone()
+    }
+
+    /// `@@SPID`
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The database in use.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// Whether the client wants no row counts (`SET NOCOUNT ON`).
+    pub fn nocount(&self) -> bool {
+        self.nocount
+    }
+
+    /// Runs one batch: what stands between two GOs. Blocks until it has ended.
+    ///
+    /// Errors of the batch are messages to the sink; only a client that is gone is an error here.
+    pub fn run(&mut self, batch: &str, sink: &mut dyn Sink) -> Result<Outcome, Closed> {
+        self.run_with(batch, BTreeMap::new(), sink)
+    }
+
+    /// The same, with variables that are declared already: a protocol's parameters. Names begin with @ and are in
+    /// lower case.
+    pub fn run_with(
+        &mut self,
+        batch: &str,
+        variables: BTreeMap<String, Variable>,
+        sink: &mut dyn Sink,
+    ) -> Result<Outcome, Closed> {
+        let mut out = Out {
+            sink,
+            line: 1,
+            outcome: Outcome::default(),
+        };
+        self.variables = variables;
+        self.tries = 0;
+        let flow = self.batch(batch, &mut out);
+        self.leave();
+        let flow = match flow {
+            Err(Stop::Failed(messages)) => self.fail(messages, &mut out),
+            other => other,
+        };
+        match flow {
+            Err(Stop::Closed(closed)) => Err(closed),
+            _ => Ok(out.outcome),
+        }
+    }
+
+    fn batch(&mut self, text: &str, out: &mut Out) -> Flow {
+        let batch = parse(text)?;
+        check(&batch, self.variables.keys().cloned())?;
+        self.statements(&batch.statements, out)
+    }
+
+    /// A batch inside a batch: a text that a variable holds.
+    pub(crate) fn nested(
+        &mut self,
+        text: &str,
+        variables: BTreeMap<String, Variable>,
+        out: &mut Out,
+    ) -> Result<BTreeMap<String, Variable>, Stop> {
+        if self.nesting >= NESTING_MAX {
+            return Err(message::NESTED_TOO_DEEPLY.plain().into());
+        }
+        let outer = std::mem::replace(&mut self.variables, variables);
+        let line = out.line;
+        self.nesting += 1;
+        let flow = self.batch(text, out);
+        self.nesting -= 1;
+        out.line = line;
+        let inner = std::mem::replace(&mut self.variables, outer);
+        flow.map(|()| inner)
+    }
+
+    pub(crate) fn statements(&mut self, all: &[Located], out: &mut Out) -> Flow {
+        all.iter()
+            .try_for_each(|located| self.statement(located, out))
+    }
+
+    /// One statement; in a TRY block its failure is the block's, elsewhere it is said.
+    fn statement(&mut self, located: &Located, out: &mut Out) -> Flow {
+        if self.cancel.load(Ordering::Relaxed) {
+            return self
+                .fail(vec![message::ABORTED.plain()], out)
+                .and(Err(Stop::EndBatch));
+        }
+        out.line = located.line;
+        let flow = self.execute(&located.statement, out);
+        match flow {
+            Err(Stop::Failed(messages)) => {
+                let line = out.line;
+                let located: Vec<_> = messages.into_iter().map(|m| m.at_line(line)).collect();
+                let last = located.iter().rev().find(|m| m.is_error());
+                self.error = last.map_or(0, |m| m.number);
+                match self.tries {
+                    0 => self.fail(located, out),
+                    _ => Err(Stop::Failed(located)),
+                }
+            }
+            Ok(()) => {
+                // IF, loops and blocks leave what their last statement left.
+                if !is_control(&located.statement) {
+                    self.error = 0;
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Says why, and whether the batch goes on.
+    fn fail(&mut self, messages: Vec<Message>, out: &mut Out) -> Flow {
+        let ends = messages.iter().any(|m| ends_batch(m));
+        for message in messages {
+            out.outcome.severity_max = out.outcome.severity_max.max(message.severity);
+            out.sink.message(&message)?;
+        }
+        out.sink.done(Done {
+            command: Command::Other,
+            rows: None,
+            error: true,
+        })?;
+        match ends || self.cancel.load(Ordering::Relaxed) {
+            true => Err(Stop::EndBatch),
+            false => Ok(()),
+        }
+    }
+
+    fn execute(&mut self, statement: &Statement, out: &mut Out) -> Flow {
+        match statement {
+            Statement::Backup(backup) => statement::backup(self, backup, out),
+            Statement::Restore(restore) => statement::restore(self, restore, out),
+            Statement::HardwareOffload(offload) => statement::hardware_offload(self, offload, out),
+            Statement::Reconfigure { .. } => statement::reconfigure(self, out),
+            Statement::Use(name) => self.use_database(name, out),
+            Statement::Declare(all) => all.iter().try_for_each(|d| self.declare(d)),
+            Statement::Assign {
+                variable,
+                operator,
+                value,
+            } => self.assign(variable, operator, value),
+            Statement::SetOption(words) => {
+                self.set_option(words)?;
+                Ok(out.done(Command::Other, None)?)
+            }
+            Statement::Print(value) => {
+                let (_, value) = query::scalar(self, value)?;
+                let text = match convert(&value, Type::NVarChar(Some(4000)))? {
+                    Value::Null => String::new(),
+                    value => value.to_string(),
+                };
+                Ok(out.say(message::PRINTED.with(&[&text]))?)
+            }
+            Statement::Execute(execute) => statement::execute(self, execute, out),
+            Statement::ExecuteText(text) => {
+                let (_, value) = query::scalar(self, text)?;
+                let text = match value {
+                    Value::Null => String::new(),
+                    value => value.to_string(),
+                };
+                self.nested(&text, BTreeMap::new(), out)?;
+                Ok(())
+            }
+            Statement::Dbcc(dbcc) => statement::dbcc(self, dbcc, out),
+            Statement::Query(query) => query::select(self, query, out),
+            Statement::If {
+                condition,
+                then,
+                otherwise,
+            } => {
+                let branch = match query::holds(self, condition)? {
+                    true => Some(then),
+                    false => otherwise.as_ref(),
+                };
+                branch.map_or(Ok(()), |branch| self.statement(branch, out))
+            }
+            Statement::While { condition, body } => self.repeat(condition, body, out),
+            Statement::Block(all) => self.statements(all, out),
+            Statement::Try { body, catch } => self.try_catch(body, catch, out),
+            Statement::Break => Err(Stop::Break),
+            Statement::Continue => Err(Stop::Continue),
+            Statement::Return => Err(Stop::EndBatch),
+        }
+    }
+
+    fn repeat(&mut self, condition: &Fragment, body: &Located, out: &mut Out) -> Flow {
+        let line = out.line;
+        while query::holds(self, condition)? {
+            match self.statement(body, out) {
+                Ok(()) | Err(Stop::Continue) => {}
+                Err(Stop::Break) => break,
+                other => return other,
+            }
+            out.line = line;
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(message::ABORTED.plain().into());
+            }
+        }
+        Ok(())
+    }
+
+    fn try_catch(&mut self, body: &[Located], catch: &[Located], out: &mut Out) -> Flow {
+        self.tries += 1;
+        let flow = self.statements(body, out);
+        self.tries -= 1;
+        let Err(Stop::Failed(messages)) = flow else {
+            return flow;
+        };
+        let last = messages.into_iter().rev().find(Message::is_error);
+        let outer = std::mem::replace(&mut self.caught, last);
+        let flow = self.statements(catch, out);
+        self.caught = outer;
+        flow
+    }
+
+    fn use_database(&mut self, name: &str, out: &mut Out) -> Flow {
+        let system = SYSTEM_DATABASES
+            .iter()
+            .find(|s| s.eq_ignore_ascii_case(name));
+        let known = match system {
+            Some(system) => (*system).to_owned(),
+            None => {
+                let names = self.server.database_names();
+                let found = names.into_iter().find(|n| n.eq_ignore_ascii_case(name));
+                found.ok_or_else(|| message::DATABASE_MISSING.with(&[&name]))?
+            }
+        };
+        let from = std::mem::replace(&mut self.database, known.clone());
+        out.sink.database_changed(&from, &known)?;
+        out.say(message::DATABASE_CHANGED.with(&[&known]))?;
+        Ok(out.done(Command::Other, None)?)
+    }
+
+    fn declare(&mut self, declaration: &Declaration) -> Flow {
+        let kind = statement::type_of(&declaration.kind)?;
+        let value = match &declaration.value {
+            Some(value) => convert(&query::scalar(self, value)?.1, kind)?,
+            None => Value::Null,
+        };
+        let name = declaration.variable.to_lowercase();
+        self.variables.insert(name, Variable { kind, value });
+        Ok(())
+    }
+
+    fn assign(&mut self, variable: &str, operator: &str, value: &Fragment) -> Flow {
+        let kind = self.variable(variable)?.kind;
+        let value = match operator {
+            "" => value.clone(),
+            operator => Fragment {
+                text: format!("{variable} {operator} ( {value} )"),
+            },
+        };
+        let (_, value) = query::scalar(self, &value)?;
+        self.set_variable(variable, convert(&value, kind)?);
+        Ok(())
+    }
+
+    /// What clients set for a session; only row counts mean something here.
+    fn set_option(&mut self, words: &[String]) -> Flow {
+        let on = words.last().is_some_and(|w| w == "ON");
+        if words.iter().any(|w| w == "NOCOUNT") {
+            self.nocount = on;
+        }
+        match words.iter().any(|w| w == "IMPLICIT_TRANSACTIONS") && on {
+            true => Err(message::NOT_HERE
+                .with(&[&"SET IMPLICIT_TRANSACTIONS ON"])
+                .into()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Result<&Variable, Message> {
+        let found = self.variables.get(&name.to_lowercase());
+        found.ok_or_else(|| message::NOT_DECLARED.with(&[&name]))
+    }
+
+    /// Only what was declared is set; what was not has been refused before.
+    pub(crate) fn set_variable(&mut self, name: &str, value: Value) {
+        if let Some(variable) = self.variables.get_mut(&name.to_lowercase()) {
+            variable.value = value;
+        }
+    }
+
+    /// The value of an option or an argument.
+    pub(crate) fn value_of(&self, operand: &Operand) -> Result<Value, Message> {
+        Ok(match operand {
+            Operand::Integer(n) => Value::Int(*n),
+            Operand::Number(text) => query::literal(text),
+            Operand::Text(text) => Value::text(text.as_str()),
+            Operand::Variable(name) if name.starts_with("@@") => query::global(self, name)?.1,
+            Operand::Variable(name) => self.variable(name)?.value.clone(),
+            Operand::Null => Value::Null,
+        })
+    }
+
+    pub(crate) fn name_of(&self, name: &Name) -> Result<String, Message> {
+        match name {
+            Name::Literal(name) => Ok(name.clone()),
+            Name::Variable(name) => Ok(match &self.variable(name)?.value {
+                Value::Null => String::new(),
+                value => value.to_string(),
+            }),
+        }
+    }
+
+    /// The house, ended by this session's flag.
+    pub(crate) fn house(&self) -> House {
+        House {
+            cancel: self.cancel.clone(),
+            ..self.server.setup.house.clone()
+        }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn traces(&self, flag: i64) -> bool {
+        self.trace_flags.contains(&flag) || self.server.trace_flags.lock().contains(&flag)
+    }
+
+    /// Shows in `sys.dm_exec_requests` what the session does now.
+    pub(crate) fn enter(&self, command: &'static str, database: &str) {
+        let activity = Activity {
+            command,
+            database: database.to_owned(),
+            start: self.server.now(),
+            percent: None,
+        };
+        self.server.activities.lock().insert(self.id, activity);
+    }
+
+    pub(crate) fn progress(&self, percent: u8) {
+        if let Some(activity) = self.server.activities.lock().get_mut(&self.id) {
+            activity.percent = Some(percent);
+        }
+    }
+
+    pub(crate) fn leave(&self) {
+        self.server.activities.lock().remove(&self.id);
+    }
+}
+
+fn is_control(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::If { .. }
+            | Statement::While { .. }
+            | Statement::Block(_)
+            | Statement::Try { .. }
+    )
+}
+
+/// Mistakes after which SQL Server gives a batch up: of grammar, of names that a statement is compiled with, and of
+/// conversions.
+fn ends_batch(message: &Message) -> bool {
+    message.severity == 15 || matches!(message.number, 207 | 208 | 209 | 241 | 245 | 8114)
+}

@@ -1,0 +1,351 @@
+//! BACKUP DATABASE and BACKUP LOG.
+
+use longshore_codec::{Algorithm, Level};
+use longshore_media::device::DeviceClass;
+use longshore_media::{Container, DeviceSpec, Disposition, MediaSet};
+use longshore_pipeline::{
+    BackupReport, BackupRequest, OnChange, Report, Request, ServerSettings, SourceSpec, pages,
+};
+
+use super::device::{DEVICES_MAX, devices};
+use super::options::{CompressionChoice, Options};
+use super::{hear, media, processed};
+use crate::message::{self, Message};
+use crate::moving::{Steps, watched};
+use crate::refusal;
+use crate::server::Database;
+use crate::session::{Flow, Out, Session, Stop};
+use crate::sink::Command;
+use crate::syntax::{Applies, Backup, BackupWhat, Name};
+use crate::value::DateTime;
+
+const DAY_US: i64 = 86_400_000_000;
+/// Files of which each has a line of its own (4035); a database of more has one line in all.
+const FILES_SHOWN_MAX: usize = 64;
+
+pub(crate) fn backup(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
+    let statement = match &backup.what {
+        BackupWhat::Log { .. } => "BACKUP LOG",
+        _ => "BACKUP DATABASE",
+    };
+    let done = one(session, backup, out);
+    session.leave();
+    done.map_err(|stop| match stop {
+        Stop::Failed(mut messages) => {
+            // Mistakes of grammar have no such end.
+            messages.push(message::TERMINATING.with(&[&statement]));
+            let text = message::BACKUP_FAILED.with(&[&command_words(backup)]);
+            session.server.write_log("Backup", &text.text);
+            for message in messages.iter().filter(|m| m.is_error()) {
+                session.server.write_log("Backup", &message.text);
+            }
+            Stop::Failed(messages)
+        }
+        other => other,
+    })
+}
+
+/// As message 3041 names it.
+fn command_words(backup: &Backup) -> String {
+    let name = |name: &Name| match name {
+        Name::Literal(name) | Name::Variable(name) => name.clone(),
+    };
+    match &backup.what {
+        BackupWhat::Database { name: n, .. } => format!("BACKUP DATABASE {}", name(n)),
+        BackupWhat::Log { name: n } => format!("BACKUP LOG {}", name(n)),
+        BackupWhat::Group(_) => "BACKUP GROUP".into(),
+        BackupWhat::Server => "BACKUP SERVER".into(),
+    }
+}
+
+fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
+    let (name, parts) = match &backup.what {
+        BackupWhat::Database { name, parts } => (name, parts.as_slice()),
+        BackupWhat::Log { name } => {
+            existing(session, &session.name_of(name)?)?;
+            // No source has log backup sets, so every database has this model.
+            return Err(message::SIMPLE_RECOVERY.with(&[&"BACKUP LOG"]).into());
+        }
+        BackupWhat::Group(_) | BackupWhat::Server => {
+            let text = "snapshot backups of several databases are not part of this version";
+            return Err(message::OWN.with(&[&text]).into());
+        }
+    };
+    let database = existing(session, &session.name_of(name)?)?;
+    if !parts.is_empty() {
+        let text = "files and filegroups";
+        return Err(message::OPTION_UNSUPPORTED.with(&[&text]).into());
+    }
+    let devices = devices(session, &backup.to)?;
+    check_mirrors(backup)?;
+    let options = Options::of(session, &backup.options, Applies::BACKUP_DATABASE)?;
+    let settings = server_settings(session);
+    let request = lower(session, &database, devices, &options, &settings)?;
+    let report = run(session, &database, &request, &options, out)?;
+    say_end(session, &database, &request, &options, &report, out)
+}
+
+/// The database of this name. Errors: 911, 3147.
+fn existing(session: &Session, name: &str) -> Result<Database, Message> {
+    if name.eq_ignore_ascii_case("tempdb") {
+        return Err(message::TEMPDB.plain());
+    }
+    let found = session.server.database(name);
+    found
+        .map_err(|e| refusal::unusable(&e))?
+        .ok_or_else(|| message::DATABASE_MISSING.with(&[&name]))
+}
+
+fn check_mirrors(backup: &Backup) -> Result<(), Message> {
+    let all: usize = backup.mirrors.iter().map(Vec::len).sum();
+    if backup.to.len() + all > DEVICES_MAX {
+        return Err(message::TOO_MANY_DEVICES.with(&[&DEVICES_MAX]));
+    }
+    if backup.mirrors.iter().any(|m| m.len() != backup.to.len()) {
+        return Err(message::MIRROR_UNEVEN.plain());
+    }
+    match backup.mirrors.is_empty() {
+        true => Ok(()),
+        false => Err(message::MIRROR_EDITION.plain()),
+    }
+}
+
+/// A catalog that cannot be read never fails a statement that moves bytes.
+pub(super) fn server_settings(session: &Session) -> ServerSettings {
+    let house = &session.server.setup.house;
+    ServerSettings::read(&*house.storage, house.catalog.as_deref()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "server settings were not read");
+        ServerSettings::default()
+    })
+}
+
+/// The statement as the pipeline's request.
+fn lower(
+    session: &Session,
+    database: &Database,
+    devices: Vec<DeviceSpec>,
+    options: &Options,
+    settings: &ServerSettings,
+) -> Result<BackupRequest, Message> {
+    let server = &session.server.setup;
+    let defaults = &server.defaults;
+    let disposition = match (options.format, options.init) {
+        (true, _) => Disposition::Format,
+        (false, true) => Disposition::Init { skip: options.skip },
+        (false, false) => Disposition::Append,
+    };
+    // What a set is appended to decides what the statement leaves open.
+    let before = match disposition {
+        Disposition::Append => standing(session, &devices),
+        _ => None,
+    };
+    let (algorithm, level) = codec(database, options, settings, defaults, before.as_ref());
+    let mut request = BackupRequest::new(database.source.clone(), devices);
+    request.database = Some(database.name.clone());
+    request.disposition = disposition;
+    request.algorithm = algorithm;
+    request.level = level;
+    request.name = options.name.clone().unwrap_or_default();
+    request.description = options.description.clone().unwrap_or_default();
+    request.media_name = options.media_name.clone().unwrap_or_default();
+    request.media_description = options.media_description.clone().unwrap_or_default();
+    request.copy_only = options.copy_only;
+    request.expires_us = expires_us(session, options, settings);
+    // STOP_ON_ERROR is what happens unless the statement says otherwise.
+    request.on_change = match options.continue_after_error {
+        true => OnChange::Mark,
+        false => OnChange::Fail,
+    };
+    request.postgres.fail_on_bad_page = !options.continue_after_error;
+    if let Some(mode) = settings.offload {
+        request.offload.mode = mode;
+    }
+    request.tuning = options.tuning(&defaults.tuning);
+    request.limits = options.limits(&defaults.limits);
+    Ok(request)
+}
+
+/// The media that stand on the devices, if they can be read: what cannot is the pipeline's to refuse.
+fn standing(session: &Session, devices: &[DeviceSpec]) -> Option<MediaSet> {
+    let storage = &session.server.setup.house.storage;
+    let opened: Vec<_> = devices.iter().map(|d| d.open(storage)).collect();
+    let files = opened.iter().all(|d| d.class() == DeviceClass::File);
+    files.then(|| MediaSet::open(&opened).ok()).flatten()
+}
+
+/// Algorithm and level: what the statement says, else what the media have, else what settings and configuration say.
+fn codec(
+    database: &Database,
+    options: &Options,
+    settings: &ServerSettings,
+    defaults: &crate::server::Defaults,
+    before: Option<&MediaSet>,
+) -> (Algorithm, Level) {
+    let compress = match options.compression {
+        Some(CompressionChoice::Named { algorithm, level }) => {
+            return (algorithm, level.unwrap_or_default());
+        }
+        Some(CompressionChoice::On) => true,
+        Some(CompressionChoice::Off) => false,
+        None => before.map_or(settings.compress, |media| media.header(0).compressed),
+    };
+    if !compress {
+        return (Algorithm::None, Level::default());
+    }
+    let chosen = settings
+        .algorithm
+        .or(database.algorithm)
+        .or(defaults.algorithm);
+    let chosen = chosen.filter(|a| *a != Algorithm::None);
+    let usual = chosen.unwrap_or(Algorithm::MsXpress);
+    let level = database.level.or(defaults.level).unwrap_or_default();
+    let Some(media) = before.filter(|m| m.header(0).compressed) else {
+        return (usual, level);
+    };
+    if Container::of(usual) == media.container() {
+        return (usual, level);
+    }
+    // Another container cannot be appended: the last set's algorithm goes on.
+    let last = media.sets().ok().and_then(|mut sets| sets.pop());
+    match last {
+        Some(set) => (set.header.algorithm, set.header.level),
+        None => (usual, level),
+    }
+}
+
+/// RETAINDAYS wins over EXPIREDATE; without either the configuration's days, then the setting `media retention`.
+fn expires_us(session: &Session, options: &Options, settings: &ServerSettings) -> Option<i64> {
+    let now_us = session.server.setup.house.clock.wall_ns() / 1000;
+    let after = |days: u32| now_us.saturating_add(i64::from(days) * DAY_US);
+    if let Some(days) = options.retain_days {
+        return (days > 0).then(|| after(days));
+    }
+    if let Some(date) = options.expires {
+        return unix_us(date);
+    }
+    let days = session.server.setup.defaults.retain_days;
+    let days = days.or(settings.retain_days).filter(|d| *d > 0);
+    days.map(after)
+}
+
+fn unix_us(at: DateTime) -> Option<i64> {
+    let zoned = at.to_zoned(jiff::tz::TimeZone::system()).ok()?;
+    Some(zoned.timestamp().as_microsecond())
+}
+
+fn run(
+    session: &mut Session,
+    database: &Database,
+    request: &BackupRequest,
+    options: &Options,
+    out: &mut Out,
+) -> Result<BackupReport, Stop> {
+    session.enter("BACKUP DATABASE", &database.name);
+    let house = session.house().equipped(&request.offload);
+    let mut steps = options.stats.map(Steps::of);
+    let asked = Request::Backup(request.clone());
+    let result = watched(&house, &asked, |news| {
+        hear(session, news, &mut steps, Command::BackupDatabase, out)
+    })?;
+    let report = match result.map_err(|e| refusal::of(&e))? {
+        Report::Backup(report) => report,
+        Report::Restore(_) | Report::Verify(_) => {
+            return Err(message::OWN
+                .with(&[&"internal error: another answer"])
+                .into());
+        }
+    };
+    if steps.as_mut().is_some_and(|s| s.shows(100)) {
+        let end = message::PERCENT_PROCESSED.with(&[&100]);
+        out.say_done(end, Command::BackupDatabase)?;
+    }
+    Ok(report)
+}
+
+fn say_end(
+    session: &Session,
+    database: &Database,
+    request: &BackupRequest,
+    options: &Options,
+    report: &BackupReport,
+    out: &mut Out,
+) -> Flow {
+    for warning in &report.run.warnings {
+        out.say(message::WARNING.with(&[warning]))?;
+    }
+    for changed in &report.changed {
+        let text = format!("{} {}", changed.path, changed.what);
+        out.say(message::WARNING.with(&[&text]))?;
+    }
+    for (file, bytes) in files(session, database, request, report) {
+        let line = message::FILE_PROCESSED;
+        let line = line.with(&[&pages(bytes), &database.name, &file, &report.position]);
+        out.say_done(line, Command::BackupDatabase)?;
+    }
+    if report.damaged && options.continue_after_error {
+        out.say(message::BACKUP_DAMAGED.plain())?;
+    }
+    if report.run.history_failed {
+        out.say(message::HISTORY_FAILED.plain())?;
+    }
+    log_success(session, database, request, report);
+    let end = processed("BACKUP DATABASE", report.plain_bytes, report.run.elapsed_s);
+    Ok(out.say_done(end, Command::BackupDatabase)?)
+}
+
+/// What each file gave, for message 4035.
+fn files(
+    session: &Session,
+    database: &Database,
+    request: &BackupRequest,
+    report: &BackupReport,
+) -> Vec<(String, u64)> {
+    let one = |name: String| vec![(name, report.plain_bytes)];
+    if let SourceSpec::Sqlite(path) = &database.source {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        return one(name.to_string_lossy().into_owned());
+    }
+    let listed = match report.totals.files as usize <= FILES_SHOWN_MAX {
+        true => media::files(session, &request.devices, report.position),
+        false => None,
+    };
+    listed.unwrap_or_else(|| one(database.name.clone()))
+}
+
+/// 18264, unless trace flag 3226 silences it.
+fn log_success(
+    session: &Session,
+    database: &Database,
+    request: &BackupRequest,
+    report: &BackupReport,
+) {
+    const SILENT: i64 = 3226;
+    if session.traces(SILENT) {
+        return;
+    }
+    let about = media::summary(session, &request.devices, report.position);
+    let (first, last) = about.map_or((0, 0), |set| {
+        let last = set.trailer.map_or(0, |t| t.log.last_lsn);
+        (set.header.log.first_lsn, last)
+    });
+    let devices: Vec<_> = request.devices.iter().map(device_words).collect();
+    let text = message::LOG_DATABASE_BACKED_UP.with(&[
+        &database.name,
+        &"unknown",
+        &pages(report.plain_bytes),
+        &first,
+        &last,
+        &devices.len(),
+        &devices.join(", "),
+    ]);
+    session.server.write_log("Backup", &text.text);
+}
+
+fn device_words(device: &DeviceSpec) -> String {
+    let (kind, name) = match device {
+        DeviceSpec::File(path) => ("DISK", path.display().to_string()),
+        DeviceSpec::Nul => ("DISK", "NUL".to_owned()),
+        DeviceSpec::Pipe => ("VIRTUAL_DEVICE", "-".to_owned()),
+    };
+    format!("FILE=1, TYPE={kind}: {{'{name}'}}")
+}

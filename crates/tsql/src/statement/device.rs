@@ -1,0 +1,121 @@
+//! From the devices of a statement to those of the media.
+
+use std::path::{Path, PathBuf};
+
+use longshore_media::DeviceSpec;
+
+use super::options::operand_text;
+use crate::message::{self, Message};
+use crate::session::Session;
+use crate::syntax::{Device, DeviceKind};
+
+/// SQL Server's limit on devices and their mirrors.
+pub const DEVICES_MAX: usize = 64;
+
+/// The devices, in their order. Errors: a logical device that is not there (3206), too many (3205), kinds that there are
+/// not here.
+pub fn devices(session: &Session, named: &[Device]) -> Result<Vec<DeviceSpec>, Message> {
+    if named.len() > DEVICES_MAX {
+        return Err(message::TOO_MANY_DEVICES.with(&[&DEVICES_MAX]));
+    }
+    let kind = |device: &Device| match device {
+        Device::Physical { kind, .. } => *kind,
+        Device::Logical(_) => DeviceKind::Disk,
+    };
+    if named
+        .windows(2)
+        .any(|pair| kind(&pair[0]) != kind(&pair[1]))
+    {
+        return Err(message::DEVICE_CLASSES.plain());
+    }
+    named.iter().map(|device| one(session, device)).collect()
+}
+
+fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
+    match device {
+        Device::Logical(name) => {
+            let name = session.name_of(name)?;
+            let devices = session.server.devices.lock();
+            let found = devices
+                .iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(&name));
+            match found {
+                Some((_, path)) => Ok(spec(path)),
+                None => Err(message::DEVICE_UNKNOWN.with(&[&name])),
+            }
+        }
+        Device::Physical { kind, name } => {
+            let name = operand_text(session, name)?;
+            let missing = match kind {
+                DeviceKind::Disk => {
+                    return Ok(spec(&disk_path(
+                        &session.server.setup.backup_directory,
+                        &name,
+                    )?));
+                }
+                DeviceKind::Tape => "TAPE",
+                DeviceKind::Url => "URL",
+                DeviceKind::Virtual => "VIRTUAL_DEVICE",
+            };
+            Err(message::OWN.with(&[&format!(
+                "this version has no {missing} devices; write to DISK"
+            )]))
+        }
+    }
+}
+
+/// The mark of the device that keeps nothing.
+const NUL: &str = "NUL";
+
+fn spec(path: &Path) -> DeviceSpec {
+    match path == Path::new(NUL) {
+        true => DeviceSpec::Nul,
+        false => DeviceSpec::File(path.to_path_buf()),
+    }
+}
+
+/// Where a DISK device is. `NUL` in any case stays that word. As in SQL Server on Linux, backslashes divide names and
+/// drive C: is the root; other drives do not exist.
+pub fn disk_path(directory: &Path, name: &str) -> Result<PathBuf, Message> {
+    if name.trim_end_matches(':').eq_ignore_ascii_case(NUL) {
+        return Ok(NUL.into());
+    }
+    let refused = |error: &str| message::CANNOT_OPEN.with(&[&name, &error]);
+    if name.is_empty() || name.contains('\0') {
+        return Err(refused(
+            "123(The filename, directory name, or volume label syntax is incorrect.)",
+        ));
+    }
+    let bytes = name.as_bytes();
+    if bytes.len() > 1 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' {
+        let below = name[2..].replace('\\', "/");
+        return match (bytes[0], below.starts_with('/')) {
+            (b'C' | b'c', true) => Ok(below.into()),
+            _ => Err(refused("3(The system cannot find the path specified.)")),
+        };
+    }
+    let path = match name.contains('/') {
+        true => PathBuf::from(name),
+        false => PathBuf::from(name.replace('\\', "/")),
+    };
+    Ok(directory.join(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_windows_and_of_linux_are_understood() {
+        let path = |name| disk_path(Path::new("/backup"), name).map(|p| p.display().to_string());
+        assert_eq!(path("a.bak").unwrap(), "/backup/a.bak");
+        assert_eq!(path("/mnt/a.bak").unwrap(), "/mnt/a.bak");
+        assert_eq!(path(r"C:\srv\a.bak").unwrap(), "/srv/a.bak");
+        assert_eq!(path(r"full\a.bak").unwrap(), "/backup/full/a.bak");
+        assert_eq!(path("nul").unwrap(), "NUL");
+        assert_eq!(path("NUL:").unwrap(), "NUL");
+        assert_eq!(path(r"D:\a.bak").unwrap_err().number, 3201);
+        assert_eq!(path("").unwrap_err().number, 3201);
+        assert_eq!(path("é:").unwrap(), "/backup/é:");
+    }
+}

@@ -1,0 +1,60 @@
+//! What statements do: one file for each family of them.
+
+mod backup;
+mod configure;
+mod dbcc;
+mod device;
+mod media;
+mod options;
+mod procedure;
+mod restore;
+mod trace;
+
+use longshore_pipeline::{mb_per_s, pages};
+
+use crate::convert;
+use crate::message::{Message, OBJECT_UNKNOWN, PERCENT_PROCESSED, PROCESSED};
+use crate::moving::{News, Steps};
+use crate::session::{Out, Session};
+use crate::sink::{Closed, Command};
+use crate::syntax::TypeName;
+use crate::value::Type;
+
+pub(crate) use backup::backup;
+pub(crate) use configure::{hardware_offload, reconfigure, settings};
+pub(crate) use dbcc::dbcc;
+pub(crate) use procedure::execute;
+pub(crate) use restore::restore;
+
+/// A declared type.
+pub(crate) fn type_of(name: &TypeName) -> Result<Type, Message> {
+    let found = convert::type_of(&name.name, &name.sizes);
+    found.ok_or_else(|| OBJECT_UNKNOWN.with(&[&name]))
+}
+
+/// 3014; the rate is cut after three decimals, as SQL Server cuts it.
+fn processed(statement: &str, plain_bytes: u64, elapsed_s: f64) -> Message {
+    let rate = (mb_per_s(plain_bytes, elapsed_s) * 1000.0).floor() / 1000.0;
+    let (seconds, rate) = (format!("{elapsed_s:.3}"), format!("{rate:.3}"));
+    PROCESSED.with(&[&statement, &pages(plain_bytes), &seconds, &rate])
+}
+
+/// What a run says while it goes on: its plan for the trace, its percents for STATS.
+fn hear(
+    session: &Session,
+    news: News,
+    steps: &mut Option<Steps>,
+    command: Command,
+    out: &mut Out,
+) -> Result<(), Closed> {
+    match news {
+        News::Planned(plan) => trace::plan(session, &plan, out),
+        News::Percent(percent) => {
+            session.progress(percent);
+            match steps.as_mut().is_some_and(|s| s.shows(percent)) {
+                true => out.say_done(PERCENT_PROCESSED.with(&[&percent]), command),
+                false => Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The options of BACKUP and RESTORE as values, checked.
+//!
+//! The match over [`Key`] has no rest: an option that is added to the table must be given a meaning here, and the table
+//! decides before it what is refused.
+
+use longshore_codec::{Algorithm, Level};
+use longshore_pipeline::{Limits, Tuning};
+
+use crate::convert::{convert, parse_date_time};
+use crate::message::{self, Message};
+use crate::session::Session;
+use crate::syntax::{
+    Applies, Compression, Fate, Key, LevelWord, Operand, Setting, SettingValue, Spec,
+};
+use crate::value::{DateTime, Type, Value};
+
+/// What the options of one statement say; `None` and `false` where they say nothing.
+#[derive(Debug, Default)]
+pub struct Options {
+    pub block_size: Option<i64>,
+    pub buffer_count: Option<usize>,
+    pub buffer_bytes: Option<usize>,
+    pub compression: Option<CompressionChoice>,
+    pub continue_after_error: bool,
+    pub copy_only: bool,
+    pub description: Option<String>,
+    pub differential: bool,
+    pub expires: Option<DateTime>,
+    pub position: Option<u32>,
+    pub format: bool,
+    pub init: bool,
+    pub skip: bool,
+    pub load_history: bool,
+    pub max_cpu_percent: Option<f64>,
+    pub max_rate: Option<u64>,
+    pub media_description: Option<String>,
+    pub media_name: Option<String>,
+    pub moves: Vec<(String, String)>,
+    pub name: Option<String>,
+    pub recovery: bool,
+    pub replace: bool,
+    pub retain_days: Option<u32>,
+    /// Percent.
+    pub stats: Option<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompressionChoice {
+    Off,
+    /// The server chooses the algorithm.
+    On,
+    Named {
+        algorithm: Algorithm,
+        level: Option<Level>,
+    },
+}
+
+/// SQL Server's limits, in characters.
+const NAME_MAX: usize = 128;
+const DESCRIPTION_MAX: usize = 255;
+const STATS_USUAL: u8 = 10;
+/// RETAINDAYS, at most.
+const DAYS_MAX: i64 = 99_999;
+
+/// Options of which one statement may have one.
+const EITHER: &[&[Key]] = &[
+    &[Key::Checksum, Key::NoChecksum],
+    &[Key::Compression, Key::NoCompression],
+    &[Key::Format, Key::NoFormat],
+    &[Key::Format, Key::NoSkip],
+    &[Key::Init, Key::NoInit],
+    &[Key::Rewind, Key::NoRewind],
+    &[Key::Skip, Key::NoSkip],
+    &[Key::StopOnError, Key::ContinueAfterError],
+    &[Key::Unload, Key::NoUnload],
+    &[Key::Recovery, Key::NoRecovery, Key::Standby],
+    &[Key::StopAt, Key::StopAtMark, Key::StopBeforeMark],
+    &[Key::EnableBroker, Key::ErrorBroker, Key::NewBroker],
+];
+
+impl Options {
+    /// Reads the options of a statement. Errors: 3031, 3032 and what is wrong with a value.
+    pub fn of(
+        session: &Session,
+        settings: &[Setting],
+        statement: Applies,
+    ) -> Result<Options, Message> {
+        check_conflicts(settings)?;
+        let mut options = Options::default();
+        for setting in settings {
+            let spec = setting.key.spec();
+            if !spec.applies.has(statement) {
+                return Err(unsupported(spec));
+            }
+            let fate = match statement.has(Applies::BACKUP) {
+                true => spec.in_backup,
+                false => spec.in_restore,
+            };
+            if let Fate::Refused(why) = fate {
+                return Err(refused(spec, why));
+            }
+            options.take(session, setting)?;
+        }
+        Ok(options)
+    }
+
+    fn take(&mut self, session: &Session, setting: &Setting) -> Result<(), Message> {
+        let key = setting.key;
+        let text = |max| text(session, setting, max);
+        let number = || number(session, setting);
+        let within = |min, max| {
+            let value = number()?;
+            match (min..=max).contains(&value) {
+                true => Ok(value),
+                false => Err(message::NOT_WITHIN_RANGE.with(&[&value, &key])),
+            }
+        };
+        match key {
+            Key::BlockSize => {
+                let size = within(512, 65_536)?;
+                if size & (size - 1) != 0 {
+                    return Err(message::NOT_A_POWER.plain());
+                }
+                self.block_size = Some(size);
+            }
+            Key::BufferCount => {
+                self.buffer_count = Some(within(1, i64::from(i32::MAX))? as usize);
+            }
+            Key::MaxTransferSize => {
+                let size = within(Tuning::BUFFER_UNIT as i64, Tuning::BUFFER_MAX as i64)?;
+                if size % Tuning::BUFFER_UNIT as i64 != 0 {
+                    return Err(message::NOT_WITHIN_RANGE.with(&[&size, &key]));
+                }
+                self.buffer_bytes = Some(size as usize);
+            }
+            Key::Compression => {
+                self.compression = Some(match &setting.value {
+                    SettingValue::Compression(named) => compression(named)?,
+                    _ => CompressionChoice::On,
+                });
+            }
+            Key::NoCompression => self.compression = Some(CompressionChoice::Off),
+            Key::ContinueAfterError => self.continue_after_error = true,
+            Key::CopyOnly => self.copy_only = true,
+            Key::Differential => self.differential = true,
+            Key::Description => self.description = Some(text(DESCRIPTION_MAX)?),
+            Key::ExpireDate => {
+                let date = parse_date_time(&text(NAME_MAX)?);
+                self.expires = Some(date.ok_or_else(|| message::INVALID_VALUE.with(&[&key]))?);
+            }
+            Key::File => {
+                self.position = Some(within(1, i64::from(i32::MAX))? as u32);
+            }
+            Key::Format => self.format = true,
+            Key::Init => self.init = true,
+            Key::Skip => self.skip = true,
+            Key::LoadHistory => self.load_history = true,
+            Key::MaxCpuPercent => self.max_cpu_percent = Some(within(1, 100)? as f64),
+            Key::MaxRate => self.max_rate = Some(within(1, i64::MAX)? as u64),
+            Key::MediaDescription => self.media_description = Some(text(DESCRIPTION_MAX)?),
+            Key::MediaName => self.media_name = Some(text(NAME_MAX)?),
+            Key::Move => {
+                if let SettingValue::Move { from, to } = &setting.value {
+                    let from = operand_text(session, from)?;
+                    if self.moves.iter().any(|(known, _)| *known == from) {
+                        return Err(message::MOVED_TWICE.with(&[&from]));
+                    }
+                    self.moves.push((from, operand_text(session, to)?));
+                }
+            }
+            Key::Name => self.name = Some(text(NAME_MAX)?),
+            Key::Recovery => self.recovery = true,
+            Key::Replace => self.replace = true,
+            Key::RetainDays => self.retain_days = Some(within(0, DAYS_MAX)? as u32),
+            Key::Stats => {
+                self.stats = Some(match setting.value {
+                    SettingValue::None => STATS_USUAL,
+                    _ => within(1, 100)? as u8,
+                });
+            }
+            // The opposites of the above are what happens anyway.
+            Key::NoFormat | Key::NoInit | Key::NoSkip | Key::StopOnError => {}
+            // Accepted; the table says why they change nothing.
+            Key::Checksum
+            | Key::NoChecksum
+            | Key::EnableBroker
+            | Key::ErrorBroker
+            | Key::NewBroker
+            | Key::KeepCdc
+            | Key::KeepReplication
+            | Key::KeepTemporalRetention
+            | Key::Rewind
+            | Key::NoRewind
+            | Key::Unload
+            | Key::NoUnload
+            | Key::Restart => {}
+            // Refused by the table before this.
+            Key::BackupOptions
+            | Key::Credential
+            | Key::DbName
+            | Key::Encryption
+            | Key::FileSnapshot
+            | Key::FileStream
+            | Key::MediaPassword
+            | Key::MetadataOnly
+            | Key::NoRecovery
+            | Key::NoTruncate
+            | Key::Parity
+            | Key::Partial
+            | Key::Password
+            | Key::RestoreOptions
+            | Key::RestrictedUser
+            | Key::Snapshot
+            | Key::Standby
+            | Key::StopAt
+            | Key::StopAtMark
+            | Key::StopBeforeMark => return Err(unsupported(key.spec())),
+        }
+        Ok(())
+    }
+
+    /// The sizes asked for, over the configuration's.
+    pub fn tuning(&self, defaults: &Tuning) -> Tuning {
+        Tuning {
+            buffer_count: self.buffer_count.or(defaults.buffer_count),
+            buffer_bytes: self.buffer_bytes.or(defaults.buffer_bytes),
+        }
+    }
+
+    /// The ceilings asked for, over the configuration's.
+    pub fn limits(&self, defaults: &Limits) -> Limits {
+        Limits {
+            rate_bytes_per_s: self.max_rate.or(defaults.rate_bytes_per_s),
+            cpu_percent: self.max_cpu_percent.or(defaults.cpu_percent),
+            low_io_priority: defaults.low_io_priority,
+        }
+    }
+}
+
+/// One option twice, or two that exclude each other.
+fn check_conflicts(settings: &[Setting]) -> Result<(), Message> {
+    let word = |key: Key| key.word().to_lowercase();
+    for (i, setting) in settings.iter().enumerate() {
+        for later in &settings[i + 1..] {
+            let (a, b) = (setting.key, later.key);
+            let twice = a == b && a != Key::Move;
+            let excluded = EITHER
+                .iter()
+                .any(|keys| a != b && keys.contains(&a) && keys.contains(&b));
+            if twice || excluded {
+                return Err(message::OPTION_CONFLICT.with(&[&word(b), &word(a)]));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(spec: &Spec) -> Message {
+    message::OPTION_UNSUPPORTED.with(&[&spec.word.to_lowercase()])
+}
+
+fn refused(spec: &Spec, why: &str) -> Message {
+    match spec.key {
+        Key::Parity => message::EXTENSION_MISSING.with(&[&spec.word, &why]),
+        Key::StopAt | Key::StopAtMark | Key::StopBeforeMark => message::STOPAT_SIMPLE.plain(),
+        _ => unsupported(spec),
+    }
+}
+
+/// What stands for an operand as text; NULL is empty.
+pub fn operand_text(session: &Session, operand: &Operand) -> Result<String, Message> {
+    Ok(match session.value_of(operand)? {
+        Value::Null => String::new(),
+        value => value.to_string(),
+    })
+}
+
+fn operand(setting: &Setting) -> Result<&Operand, Message> {
+    match &setting.value {
+        SettingValue::Operand(operand) => Ok(operand),
+        _ => Err(message::INVALID_VALUE.with(&[&setting.key])),
+    }
+}
+
+fn text(session: &Session, setting: &Setting, max: usize) -> Result<String, Message> {
+    let text = operand_text(session, operand(setting)?)?;
+    match text.chars().nth(max) {
+        Some(_) => Err(message::INVALID_VALUE.with(&[&setting.key])),
+        None => Ok(text),
+    }
+}
+
+fn number(session: &Session, setting: &Setting) -> Result<i64, Message> {
+    let value = session.value_of(operand(setting)?)?;
+    match convert(&value, Type::BigInt) {
+        Ok(Value::Int(n)) => Ok(n),
+        _ => Err(message::INVALID_VALUE.with(&[&setting.key])),
+    }
+}
+
+fn compression(named: &Compression) -> Result<CompressionChoice, Message> {
+    let wrong = || message::INVALID_VALUE.with(&[&"COMPRESSION"]);
+    let algorithm: Algorithm = named.algorithm.parse().map_err(|_| wrong())?;
+    let level = match &named.level {
+        None => None,
+        Some(LevelWord::Word(word)) => Some(word.parse().map_err(|_| wrong())?),
+        Some(LevelWord::Number(n)) => {
+            let number = i32::try_from(*n).map_err(|_| wrong())?;
+            Some(Level::Number(number))
+        }
+    };
+    Ok(CompressionChoice::Named { algorithm, level })
+}

@@ -1,0 +1,275 @@
+//! EXEC: the procedures there are, and their arguments.
+
+use std::collections::BTreeMap;
+
+use super::configure;
+use super::device::disk_path;
+use crate::convert::convert;
+use crate::message::{self, Message};
+use crate::query;
+use crate::session::{Flow, Out, SYSTEM_DATABASES, Session, Variable};
+use crate::sink::Command;
+use crate::syntax::{Execute, Statement, parse};
+use crate::value::{Column, Type, Value};
+
+type Run = fn(&mut Session, &Arguments, &mut Out) -> Flow;
+
+/// Procedures of the databases `master` and `msdb`, in the schemas `dbo` and `sys`, which every database sees.
+const PROCEDURES: &[(&str, Run)] = &[
+    ("sp_addumpdevice", sp_addumpdevice),
+    ("sp_configure", configure::sp_configure),
+    ("sp_dropdevice", sp_dropdevice),
+    ("sp_executesql", sp_executesql),
+    ("sp_readerrorlog", sp_readerrorlog),
+    ("xp_create_subdir", xp_create_subdir),
+    ("xp_readerrorlog", sp_readerrorlog),
+];
+
+/// One argument as it is passed.
+pub struct Passed {
+    /// With its @, in lower case; `None`: by its place.
+    name: Option<String>,
+    /// `None`: DEFAULT.
+    value: Option<Value>,
+    /// The variable that an output goes back to.
+    output: Option<String>,
+}
+
+/// What a procedure was called with.
+pub struct Arguments {
+    procedure: String,
+    passed: Vec<Passed>,
+}
+
+impl Arguments {
+    /// The values of the procedure's parameters, in its order; `None` where nothing was passed.
+    /// Errors: 8144, 8145.
+    pub fn of<const N: usize>(&self, parameters: [&str; N]) -> Result<[Option<Value>; N], Message> {
+        let mut values: [Option<Value>; N] = std::array::from_fn(|_| None);
+        for (i, passed) in self.passed.iter().enumerate() {
+            let at = match &passed.name {
+                None if i < N => i,
+                None => return Err(message::TOO_MANY_ARGUMENTS.with(&[&self.procedure])),
+                Some(name) => {
+                    let found = parameters.iter().position(|p| p == name);
+                    let unknown = message::NOT_A_PARAMETER;
+                    found.ok_or_else(|| unknown.with(&[name, &self.procedure]))?
+                }
+            };
+            values[at] = passed.value.clone();
+        }
+        Ok(values)
+    }
+
+    fn missing(&self, parameter: &str) -> Message {
+        message::PARAMETER_MISSING.with(&[&self.procedure, &parameter])
+    }
+}
+
+pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -> Flow {
+    let spelled = execute.procedure.join(".");
+    let unknown = || message::PROCEDURE_UNKNOWN.with(&[&spelled]);
+    let run = find(&execute.procedure).ok_or_else(unknown)?;
+    let mut passed = Vec::with_capacity(execute.arguments.len());
+    for argument in &execute.arguments {
+        let value = argument.value.as_ref();
+        let output = match value {
+            Some(crate::syntax::Operand::Variable(name)) if argument.output => Some(name.clone()),
+            _ => None,
+        };
+        passed.push(Passed {
+            name: argument.name.as_ref().map(|n| n.to_lowercase()),
+            value: value.map(|v| session.value_of(v)).transpose()?,
+            output,
+        });
+    }
+    let arguments = Arguments {
+        procedure: execute.procedure.last().cloned().unwrap_or_default(),
+        passed,
+    };
+    if let Some(code) = &execute.code {
+        session.variable(code)?;
+    }
+    run(session, &arguments, out)?;
+    if let Some(code) = &execute.code {
+        session.set_variable(code, Value::Int(0));
+    }
+    Ok(())
+}
+
+fn find(name: &[String]) -> Option<Run> {
+    let (last, before) = name.split_last()?;
+    let mut before = before.iter().rev();
+    let schema = before.next().map_or("", String::as_str);
+    let database = before.next().map_or("", String::as_str);
+    let is = |word: &str, known: &[&str]| {
+        word.is_empty() || known.iter().any(|k| k.eq_ignore_ascii_case(word))
+    };
+    if before.next().is_some() || !is(schema, &["dbo", "sys"]) || !is(database, &SYSTEM_DATABASES) {
+        return None;
+    }
+    let found = PROCEDURES
+        .iter()
+        .find(|(n, _)| n.eq_ignore_ascii_case(last));
+    found.map(|(_, run)| *run)
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        value => value.to_string(),
+    }
+}
+
+fn sp_addumpdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let parameters = [
+        "@devtype",
+        "@logicalname",
+        "@physicalname",
+        "@cntrltype",
+        "@devstatus",
+    ];
+    let [kind, logical, physical, _, _] = arguments.of(parameters)?;
+    let kind = text(&kind.ok_or_else(|| arguments.missing("@devtype"))?);
+    let logical = text(&logical.ok_or_else(|| arguments.missing("@logicalname"))?);
+    let physical = text(&physical.ok_or_else(|| arguments.missing("@physicalname"))?);
+    if !kind.eq_ignore_ascii_case("disk") {
+        return Err(message::INVALID_PARAMETER
+            .with(&[&"sp_addumpdevice"])
+            .into());
+    }
+    if logical.is_empty() || logical.chars().nth(crate::syntax::NAME_MAX).is_some() {
+        return Err(message::INVALID_PARAMETER
+            .with(&[&"sp_addumpdevice"])
+            .into());
+    }
+    let path = disk_path(&session.server.setup.backup_directory, &physical)?;
+    let mut devices = session.server.devices.lock();
+    if devices
+        .keys()
+        .any(|name| name.eq_ignore_ascii_case(&logical))
+    {
+        return Err(message::DEVICE_EXISTS.with(&[&logical]).into());
+    }
+    devices.insert(logical, path);
+    drop(devices);
+    Ok(out.done(Command::Execute, None)?)
+}
+
+fn sp_dropdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [logical, delete] = arguments.of(["@logicalname", "@delfile"])?;
+    let logical = text(&logical.ok_or_else(|| arguments.missing("@logicalname"))?);
+    if delete.is_some_and(|d| !d.is_null()) {
+        let text = "sp_dropdevice does not remove files here; remove the file yourself";
+        return Err(message::OWN.with(&[&text]).into());
+    }
+    let mut devices = session.server.devices.lock();
+    let known = devices.keys().find(|n| n.eq_ignore_ascii_case(&logical));
+    let name = known
+        .cloned()
+        .ok_or_else(|| message::DEVICE_NOT_THERE.with(&[&logical]))?;
+    devices.remove(&name);
+    drop(devices);
+    Ok(out.done(Command::Execute, None)?)
+}
+
+/// The log (0: in use, 1: before), its kind (1: ours, others are empty), two texts that lines must have.
+fn sp_readerrorlog(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [number, kind, first, second] = arguments.of(["@p1", "@p2", "@p3", "@p4"])?;
+    let whole = |value: Option<Value>, usual: i64| -> Result<i64, Message> {
+        match convert(&value.unwrap_or(Value::Null), Type::Int)? {
+            Value::Int(n) => Ok(n),
+            _ => Ok(usual),
+        }
+    };
+    let number = whole(number, 0)?;
+    let entries = match whole(kind, 1)? {
+        1 => session.server.log.read(number),
+        _ => Vec::new(),
+    };
+    let wanted: Vec<_> = [first, second]
+        .into_iter()
+        .flatten()
+        .map(|value| text(&value).to_lowercase())
+        .collect();
+    out.sink.columns(&[
+        Column::new("LogDate", Type::DateTime),
+        Column::new("ProcessInfo", Type::nvarchar(50)),
+        Column::new("Text", Type::NVarChar(None)),
+    ])?;
+    let mut rows = 0;
+    for entry in entries {
+        let line = entry.text.to_lowercase();
+        if wanted.iter().all(|w| line.contains(w.as_str())) {
+            let date = convert(&Value::text(entry.date), Type::DateTime).unwrap_or(Value::Null);
+            let row = [date, Value::text(entry.source), Value::text(entry.text)];
+            out.sink.row(&row)?;
+            rows += 1;
+        }
+    }
+    Ok(out.done(Command::Execute, Some(rows))?)
+}
+
+fn xp_create_subdir(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [path] = arguments.of(["@path"])?;
+    let path = text(&path.ok_or_else(|| arguments.missing("@path"))?);
+    let path = disk_path(&session.server.setup.backup_directory, &path)?;
+    let storage = &session.server.setup.house.storage;
+    storage.create_dir_all(&path).map_err(|e| {
+        let text = format!("xp_create_subdir: cannot create {}: {e}", path.display());
+        message::OWN.with(&[&text])
+    })?;
+    Ok(out.done(Command::Execute, None)?)
+}
+
+/// A batch with variables of its own, some of which go back.
+fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let mut passed = arguments.passed.iter();
+    let mut take = |name: &str| {
+        let next = passed.clone().next()?;
+        let fits = next.name.as_deref().is_none_or(|n| n == name);
+        fits.then(|| passed.next()).flatten()
+    };
+    let batch = take("@stmt").or_else(|| take("@statement"));
+    let batch = batch.ok_or_else(|| arguments.missing("@statement"))?;
+    let declared = take("@params").map(|p| text(p.value.as_ref().unwrap_or(&Value::Null)));
+    let mut variables = BTreeMap::new();
+    let mut order = Vec::new();
+    if let Some(declared) = declared.filter(|d| !d.trim().is_empty()) {
+        // Marks of outputs stand behind the types; the arguments say it again.
+        let plain = query::without_words(&declared, &["OUTPUT", "OUT"])?;
+        let parsed = parse(&format!("DECLARE {plain}"))?;
+        for located in &parsed.statements {
+            let Statement::Declare(all) = &located.statement else {
+                return Err(message::SYNTAX.with(&[&declared]).into());
+            };
+            for declaration in all {
+                let kind = super::type_of(&declaration.kind)?;
+                let name = declaration.variable.to_lowercase();
+                order.push(name.clone());
+                let value = Value::Null;
+                variables.insert(name, Variable { kind, value });
+            }
+        }
+    }
+    let mut back = Vec::new();
+    for (i, argument) in passed.enumerate() {
+        let name = argument.name.clone().or_else(|| order.get(i).cloned());
+        let variable = name.as_ref().and_then(|n| variables.get_mut(n));
+        let (Some(name), Some(variable)) = (name, variable) else {
+            return Err(message::TOO_MANY_ARGUMENTS.with(&[&"sp_executesql"]).into());
+        };
+        let value = argument.value.clone().unwrap_or(Value::Null);
+        variable.value = convert(&value, variable.kind)?;
+        back.extend(argument.output.clone().map(|to| (name, to)));
+    }
+    let batch = text(batch.value.as_ref().unwrap_or(&Value::Null));
+    let after = session.nested(&batch, variables, out)?;
+    for (from, to) in back {
+        if let Some(variable) = after.get(&from) {
+            let kind = session.variable(&to)?.kind;
+            session.set_variable(&to, convert(&variable.value, kind)?);
+        }
+    }
+    Ok(())
+}

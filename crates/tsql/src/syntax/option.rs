@@ -1,0 +1,252 @@
+//! The options after WITH: one table says how each is spelled and written, where it may stand, and what becomes of it.
+//!
+//! The parser reads it, lowering refuses by it, `docs/tsql.md` shows it (a test compares the two). No option is ignored
+//! without a word here that says why.
+
+/// What follows an option's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    Flag,
+    /// `= 'text'` or a variable.
+    Text,
+    /// `= 5`, also as a text, or a variable.
+    Number,
+    /// `= 5` or a variable, never a text.
+    Integer,
+    /// The same, and may be left out.
+    OptionalNumber,
+    /// `(ALGORITHM = …, LEVEL = …)`, and may be left out.
+    Compression,
+    Encryption,
+    /// `'logical' TO 'physical'`
+    Move,
+    /// `= 'mark' AFTER 'time'`
+    Mark,
+    /// `(DIRECTORY_NAME = …)`
+    DirectoryName,
+}
+
+/// What becomes of an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Honoured,
+    /// It changes nothing, for the reason given.
+    Accepted(&'static str),
+    /// The statement is refused, for the reason given.
+    Refused(&'static str),
+}
+
+/// The statements that an option may stand in, as bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applies(pub u16);
+
+impl Applies {
+    pub const BACKUP_DATABASE: Applies = Applies(1);
+    pub const BACKUP_LOG: Applies = Applies(2);
+    pub const BACKUP: Applies = Applies(3);
+    pub const RESTORE_DATABASE: Applies = Applies(4);
+    pub const RESTORE_LOG: Applies = Applies(8);
+    pub const RESTORE: Applies = Applies(12);
+    pub const VERIFY_ONLY: Applies = Applies(16);
+    pub const HEADER_ONLY: Applies = Applies(32);
+    pub const FILE_LIST_ONLY: Applies = Applies(64);
+    pub const LABEL_ONLY: Applies = Applies(128);
+    pub const REWIND_ONLY: Applies = Applies(256);
+    /// All that read media.
+    pub const READ: Applies = Applies(0b1_1111_1100);
+    pub const NONE: Applies = Applies(0);
+
+    pub const fn and(self, other: Applies) -> Applies {
+        Applies(self.0 | other.0)
+    }
+
+    pub const fn but(self, other: Applies) -> Applies {
+        Applies(self.0 & !other.0)
+    }
+
+    pub const fn has(self, other: Applies) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy)]
+pub struct Spec {
+    pub key: Key,
+    pub word: &'static str,
+    pub shape: Shape,
+    pub applies: Applies,
+    pub in_backup: Fate,
+    pub in_restore: Fate,
+    /// Ours, unknown to SQL Server.
+    pub extension: bool,
+}
+
+macro_rules! options {
+    ($($key:ident $word:literal $shape:ident [$($applies:ident)+] $in_backup:expr, $in_restore:expr $(; $extension:ident)?)*) => {
+        /// An option's identity.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Key { $($key),* }
+
+        /// All options.
+        pub const OPTIONS: &[Spec] = &[$(Spec {
+            key: Key::$key,
+            word: $word,
+            shape: Shape::$shape,
+            applies: Applies::NONE$(.and(Applies::$applies))+,
+            in_backup: $in_backup,
+            in_restore: $in_restore,
+            extension: false $(|| stringify!($extension).len() > 0)?,
+        }),*];
+    };
+}
+
+const YES: Fate = Fate::Honoured;
+/// Where the other verb's column has no meaning.
+const NOT: Fate = Fate::Refused("it does not belong to this statement");
+const TAPE: Fate = Fate::Accepted("it is about tapes");
+const CLOUD: Fate =
+    Fate::Refused("it is about devices in a cloud, which this version does not have");
+const NO_LOG: Fate = Fate::Refused("there are no log backup sets to go on with");
+const SIMPLE: Fate = Fate::Refused(
+    "there are no log backup sets: every database has the SIMPLE recovery model (3145)",
+);
+const SERVICE: Fate = Fate::Accepted("the sources have nothing of the kind");
+
+options! {
+    BackupOptions "BACKUP_OPTIONS" Text [BACKUP] CLOUD, NOT
+    BlockSize "BLOCKSIZE" Number [BACKUP RESTORE VERIFY_ONLY] Fate::Accepted("the value is checked; stripes have no physical blocks"), Fate::Accepted("the value is checked; stripes have no physical blocks")
+    BufferCount "BUFFERCOUNT" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES
+    Checksum "CHECKSUM" Flag [BACKUP READ] Fate::Accepted("every set has checksums"), Fate::Accepted("checksums are always verified")
+    Compression "COMPRESSION" Compression [BACKUP] YES, NOT
+    ContinueAfterError "CONTINUE_AFTER_ERROR" Flag [BACKUP READ] YES, Fate::Refused("a restore stops at damage; VERIFYONLY goes on by itself")
+    CopyOnly "COPY_ONLY" Flag [BACKUP] YES, NOT
+    Credential "CREDENTIAL" Text [BACKUP READ] CLOUD, CLOUD
+    DbName "DBNAME" Text [RESTORE_DATABASE] NOT, CLOUD
+    Description "DESCRIPTION" Text [BACKUP] YES, NOT
+    Differential "DIFFERENTIAL" Flag [BACKUP_DATABASE] Fate::Refused("this version makes no differential sets"), NOT
+    EnableBroker "ENABLE_BROKER" Flag [RESTORE_DATABASE] NOT, SERVICE
+    Encryption "ENCRYPTION" Encryption [BACKUP] Fate::Refused("this version makes no encrypted sets"), NOT
+    ErrorBroker "ERROR_BROKER_CONVERSATIONS" Flag [RESTORE_DATABASE] NOT, SERVICE
+    ExpireDate "EXPIREDATE" Text [BACKUP] YES, NOT
+    File "FILE" Integer [READ] NOT, YES
+    FileSnapshot "FILE_SNAPSHOT" Flag [BACKUP] CLOUD, NOT
+    FileStream "FILESTREAM" DirectoryName [RESTORE_DATABASE] NOT, Fate::Refused("no source has FILESTREAM data")
+    Format "FORMAT" Flag [BACKUP] YES, NOT
+    Init "INIT" Flag [BACKUP] YES, NOT
+    KeepCdc "KEEP_CDC" Flag [RESTORE] NOT, SERVICE
+    KeepReplication "KEEP_REPLICATION" Flag [RESTORE] NOT, SERVICE
+    KeepTemporalRetention "KEEP_TEMPORAL_RETENTION" Flag [RESTORE] NOT, SERVICE
+    LoadHistory "LOADHISTORY" Flag [VERIFY_ONLY] NOT, YES
+    MaxCpuPercent "MAX_CPU_PERCENT" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES; ours
+    MaxRate "MAX_RATE" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES; ours
+    MaxTransferSize "MAXTRANSFERSIZE" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES
+    MediaDescription "MEDIADESCRIPTION" Text [BACKUP] YES, NOT
+    MediaName "MEDIANAME" Text [BACKUP READ] YES, YES
+    MediaPassword "MEDIAPASSWORD" Text [READ] NOT, Fate::Refused("no media have a password")
+    MetadataOnly "METADATA_ONLY" Flag [BACKUP RESTORE] CLOUD, CLOUD
+    Move "MOVE" Move [RESTORE VERIFY_ONLY] NOT, YES
+    Name "NAME" Text [BACKUP] YES, NOT
+    NewBroker "NEW_BROKER" Flag [RESTORE_DATABASE] NOT, SERVICE
+    NoChecksum "NO_CHECKSUM" Flag [BACKUP READ] Fate::Accepted("every set has checksums all the same"), Fate::Accepted("checksums are verified all the same")
+    NoCompression "NO_COMPRESSION" Flag [BACKUP] YES, NOT
+    NoFormat "NOFORMAT" Flag [BACKUP] YES, NOT
+    NoInit "NOINIT" Flag [BACKUP] YES, NOT
+    NoRecovery "NORECOVERY" Flag [BACKUP_LOG RESTORE] NO_LOG, NO_LOG
+    NoRewind "NOREWIND" Flag [BACKUP READ] TAPE, TAPE
+    NoSkip "NOSKIP" Flag [BACKUP] YES, NOT
+    NoTruncate "NO_TRUNCATE" Flag [BACKUP_LOG] NO_LOG, NOT
+    NoUnload "NOUNLOAD" Flag [BACKUP READ] TAPE, TAPE
+    Parity "PARITY" Number [BACKUP] Fate::Refused("this version writes no parity families (50001)"), NOT; ours
+    Partial "PARTIAL" Flag [RESTORE_DATABASE] NOT, Fate::Refused("a database is restored whole")
+    Password "PASSWORD" Text [READ] NOT, Fate::Refused("no sets have a password")
+    Recovery "RECOVERY" Flag [RESTORE] NOT, YES
+    Replace "REPLACE" Flag [RESTORE] NOT, YES
+    Restart "RESTART" Flag [BACKUP RESTORE] Fate::Accepted("it has no effect in SQL Server either"), Fate::Accepted("an interrupted restore leaves nothing to go on from: it begins anew")
+    RestoreOptions "RESTORE_OPTIONS" Text [READ] NOT, CLOUD
+    RestrictedUser "RESTRICTED_USER" Flag [RESTORE] NOT, Fate::Refused("who may use the files is not kept with the database")
+    RetainDays "RETAINDAYS" Number [BACKUP] YES, NOT
+    Rewind "REWIND" Flag [BACKUP READ] TAPE, TAPE
+    Skip "SKIP" Flag [BACKUP] YES, NOT
+    Snapshot "SNAPSHOT" Flag [BACKUP RESTORE] CLOUD, CLOUD
+    Standby "STANDBY" Text [BACKUP_LOG RESTORE] NO_LOG, NO_LOG
+    Stats "STATS" OptionalNumber [BACKUP RESTORE VERIFY_ONLY] YES, YES
+    StopAt "STOPAT" Text [RESTORE] NOT, SIMPLE
+    StopAtMark "STOPATMARK" Mark [RESTORE] NOT, SIMPLE
+    StopBeforeMark "STOPBEFOREMARK" Mark [RESTORE] NOT, SIMPLE
+    StopOnError "STOP_ON_ERROR" Flag [BACKUP READ] YES, YES
+    Unload "UNLOAD" Flag [BACKUP READ] TAPE, TAPE
+}
+
+/// Which verb's options are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    Backup,
+    Restore,
+}
+
+impl Verb {
+    pub fn word(self) -> &'static str {
+        match self {
+            Verb::Backup => "BACKUP",
+            Verb::Restore => "RESTORE",
+        }
+    }
+
+    fn statements(self) -> Applies {
+        match self {
+            Verb::Backup => Applies::BACKUP,
+            Verb::Restore => Applies::READ,
+        }
+    }
+}
+
+impl Key {
+    /// Its line of the table.
+    pub fn spec(self) -> &'static Spec {
+        &OPTIONS[self as usize]
+    }
+
+    /// As a message names it.
+    pub fn word(self) -> &'static str {
+        self.spec().word
+    }
+
+    /// The option of a verb, in any case.
+    pub fn find(verb: Verb, word: &str) -> Option<&'static Spec> {
+        OPTIONS
+            .iter()
+            .find(|s| s.word.eq_ignore_ascii_case(word))
+            .filter(|s| s.applies.has(verb.statements()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_ascend_by_word_but_for_underscores_and_are_found_by_it() {
+        for (i, spec) in OPTIONS.iter().enumerate() {
+            assert_eq!(spec.key as usize, i);
+            assert_eq!(spec.key.word(), spec.word);
+            let verbs = [Verb::Backup, Verb::Restore];
+            let found = |v: &Verb| Key::find(*v, &spec.word.to_lowercase()).map(|s| s.key);
+            assert!(verbs.iter().any(|v| found(v) == Some(spec.key)));
+        }
+        let mut words: Vec<_> = OPTIONS.iter().map(|s| s.word).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), OPTIONS.len());
+    }
+
+    #[test]
+    fn an_option_is_said_to_belong_nowhere_only_where_it_does_not_apply() {
+        for spec in OPTIONS {
+            let backup = spec.applies.has(Applies::BACKUP);
+            let read = spec.applies.has(Applies::READ);
+            assert_eq!(spec.in_backup == NOT, !backup, "{}", spec.word);
+            assert_eq!(spec.in_restore == NOT, !read, "{}", spec.word);
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! Tokens to statements, by recursive descent. The grammar is in `docs/tsql.md`.
+
+mod backup;
+mod control;
+mod option;
+mod procedure;
+mod restore;
+mod server;
+
+use crate::message::{Message, NESTED_TOO_DEEPLY, SYNTAX, SYNTAX_KEYWORD, TOO_LONG};
+use crate::syntax::ast::{Batch, Device, DeviceKind, Fragment, Located, Name, Operand, Statement};
+use crate::syntax::lexer::{Kind, Lexer, NEAR_MAX, Token};
+use crate::syntax::{DEPTH_MAX, LEN_MAX, NAME_MAX};
+
+/// Reads one batch, whole: one mistake and none of it is run.
+///
+/// Errors: the message of the first mistake, with its line.
+pub fn parse(text: &str) -> Result<Batch, Message> {
+    if text.len() > LEN_MAX {
+        let shown: String = text.chars().take(NEAR_MAX).collect();
+        return Err(TOO_LONG.with(&[&"batch", &shown, &LEN_MAX]));
+    }
+    let mut parser = Parser::new(text)?;
+    let statements = parser.statements(|p| p.token.kind == Kind::End, 0)?;
+    Ok(Batch { statements })
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    text: &'a str,
+    token: Token<'a>,
+    next: Token<'a>,
+    /// What was consumed last, for messages at the end.
+    last: Token<'a>,
+    /// Line of `line_at`: lines are counted only forwards.
+    line: u32,
+    line_at: usize,
+}
+
+/// Words that begin a statement; where one stands, an expression before it has ended.
+const STATEMENTS: &[&str] = &[
+    "ALTER",
+    "BACKUP",
+    "BEGIN",
+    "BREAK",
+    "CONTINUE",
+    "DBCC",
+    "DECLARE",
+    "ELSE",
+    "END",
+    "EXEC",
+    "EXECUTE",
+    "IF",
+    "PRINT",
+    "RECONFIGURE",
+    "RESTORE",
+    "RETURN",
+    "SELECT",
+    "SET",
+    "USE",
+    "WHILE",
+];
+
+/// Words that are no names, for the message that says so.
+const RESERVED: &[&str] = &[
+    "AND", "AS", "BY", "CASE", "DATABASE", "DEFAULT", "DISK", "FILE", "FROM", "GROUP", "INTO",
+    "NOT", "NULL", "OFF", "ON", "OR", "ORDER", "THEN", "TO", "TOP", "UNION", "VALUES", "WHERE",
+    "WITH",
+];
+
+fn is_any(token: &Token, words: &[&str]) -> bool {
+    token.kind == Kind::Word && words.iter().any(|w| token.raw.eq_ignore_ascii_case(w))
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Result<Parser<'a>, Message> {
+        let mut lexer = Lexer::new(text);
+        let first = Token {
+            kind: Kind::End,
+            raw: "",
+            at: 0,
+        };
+        let located = |e: Message, at: usize| e.at_line(line_of(text, at));
+        let token = lexer.token().map_err(|e| located(e, lexer.at()))?;
+        let next = lexer.token().map_err(|e| located(e, lexer.at()))?;
+        Ok(Parser {
+            lexer,
+            text,
+            token,
+            next,
+            last: first,
+            line: 1,
+            line_at: 0,
+        })
+    }
+
+    fn advance(&mut self) -> Result<Token<'a>, Message> {
+        let new = match self.next.kind {
+            Kind::End => self.next,
+            _ => {
+                let token = self.lexer.token();
+                token.map_err(|e| e.at_line(line_of(self.text, self.lexer.at())))?
+            }
+        };
+        self.last = self.token;
+        self.token = std::mem::replace(&mut self.next, new);
+        Ok(self.last)
+    }
+
+    /// The mistake is the token that stands here, or at the end the one before it.
+    fn syntax(&self) -> Message {
+        let near = match self.token.kind {
+            Kind::End => &self.last,
+            _ => &self.token,
+        };
+        let shown = near.value().chars().take(NEAR_MAX).collect::<String>();
+        let keyword = is_any(near, STATEMENTS) || is_any(near, RESERVED);
+        let message = match keyword && self.token.kind != Kind::End {
+            true => SYNTAX_KEYWORD.with(&[&shown]),
+            false => SYNTAX.with(&[&shown]),
+        };
+        message.at_line(line_of(self.text, near.at))
+    }
+
+    /// Another message about the token that stands here.
+    fn wrong(&self, message: Message) -> Message {
+        message.at_line(line_of(self.text, self.token.at))
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        self.token.is_word(word)
+    }
+
+    fn is(&self, symbol: &str) -> bool {
+        self.token.is(symbol)
+    }
+
+    fn take_word(&mut self, word: &str) -> Result<bool, Message> {
+        let found = self.is_word(word);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    fn take(&mut self, symbol: &str) -> Result<bool, Message> {
+        let found = self.is(symbol);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    fn expect_word(&mut self, word: &str) -> Result<(), Message> {
+        match self.take_word(word)? {
+            true => Ok(()),
+            false => Err(self.syntax()),
+        }
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), Message> {
+        match self.take(symbol)? {
+            true => Ok(()),
+            false => Err(self.syntax()),
+        }
+    }
+
+    /// `one { "," one }`
+    fn list<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<T, Message>,
+    ) -> Result<Vec<T>, Message> {
+        let mut all = vec![one(self)?];
+        while self.take(",")? {
+            all.push(one(self)?);
+        }
+        Ok(all)
+    }
+
+    fn identifier(&mut self) -> Result<String, Message> {
+        let plain = match self.token.kind {
+            Kind::Word => !is_any(&self.token, RESERVED) && !is_any(&self.token, STATEMENTS),
+            kind => matches!(kind, Kind::Bracketed | Kind::Quoted),
+        };
+        if !plain {
+            return Err(self.syntax());
+        }
+        let name = self.token.value();
+        if name.is_empty() {
+            return Err(self.wrong(crate::message::NAME_EMPTY.plain()));
+        }
+        if name.chars().nth(NAME_MAX).is_some() {
+            let shown: String = name.chars().take(NAME_MAX).collect();
+            return Err(self.wrong(TOO_LONG.with(&[&"identifier", &shown, &NAME_MAX])));
+        }
+        self.advance()?;
+        Ok(name)
+    }
+
+    fn variable(&mut self) -> Result<String, Message> {
+        if self.token.kind != Kind::Variable || self.token.raw.len() < 2 {
+            return Err(self.syntax());
+        }
+        if self.token.raw.chars().nth(NAME_MAX).is_some() {
+            let shown: String = self.token.raw.chars().take(NAME_MAX).collect();
+            return Err(self.wrong(TOO_LONG.with(&[&"identifier", &shown, &NAME_MAX])));
+        }
+        Ok(self.advance()?.raw.to_owned())
+    }
+
+    fn name(&mut self) -> Result<Name, Message> {
+        match self.token.kind {
+            Kind::Variable => Ok(Name::Variable(self.variable()?)),
+            _ => Ok(Name::Literal(self.identifier()?)),
+        }
+    }
+
+    fn text_operand(&mut self) -> Result<Operand, Message> {
+        match self.token.kind {
+            Kind::Text => Ok(Operand::Text(self.advance()?.value())),
+            Kind::Variable => Ok(Operand::Variable(self.variable()?)),
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn integer(&mut self) -> Result<i64, Message> {
+        let whole = match self.token.kind {
+            Kind::Number => self.token.raw.parse().ok(),
+            _ => None,
+        };
+        let number = whole.ok_or_else(|| self.syntax())?;
+        self.advance()?;
+        Ok(number)
+    }
+
+    fn integer_operand(&mut self) -> Result<Operand, Message> {
+        match self.token.kind {
+            Kind::Variable => Ok(Operand::Variable(self.variable()?)),
+            _ => Ok(Operand::Integer(self.integer()?)),
+        }
+    }
+
+    fn devices(&mut self) -> Result<Vec<Device>, Message> {
+        self.list(Self::device)
+    }
+
+    fn device(&mut self) -> Result<Device, Message> {
+        let kind = match self.token.kind == Kind::Word && self.next.is("=") {
+            false => return Ok(Device::Logical(self.name()?)),
+            true if self.is_word("DISK") => DeviceKind::Disk,
+            true if self.is_word("TAPE") => DeviceKind::Tape,
+            true if self.is_word("URL") => DeviceKind::Url,
+            true if self.is_word("VIRTUAL_DEVICE") => DeviceKind::Virtual,
+            true => return Err(self.syntax()),
+        };
+        self.advance()?;
+        self.advance()?;
+        let name = self.text_operand()?;
+        Ok(Device::Physical { kind, name })
+    }
+
+    /// The line that the token stands on.
+    fn line(&mut self) -> u32 {
+        let new = &self.text.as_bytes()[self.line_at..self.token.at];
+        self.line += new.iter().filter(|b| **b == b'\n').count() as u32;
+        self.line_at = self.token.at;
+        self.line
+    }
+
+    fn statements(
+        &mut self,
+        ends: impl Fn(&Self) -> bool,
+        depth: usize,
+    ) -> Result<Vec<Located>, Message> {
+        let mut all = Vec::new();
+        loop {
+            while self.take(";")? {}
+            if ends(self) {
+                return Ok(all);
+            }
+            let first = all.is_empty() && depth == 0;
+            all.push(self.statement(first, depth)?);
+        }
+    }
+
+    /// `first`: a name that begins the batch is a procedure's.
+    fn statement(&mut self, first: bool, depth: usize) -> Result<Located, Message> {
+        if depth > DEPTH_MAX {
+            return Err(self.wrong(NESTED_TOO_DEEPLY.plain()));
+        }
+        let line = self.line();
+        let statement = self.statement_of(first, depth)?;
+        Ok(Located { line, statement })
+    }
+
+    fn statement_of(&mut self, first: bool, depth: usize) -> Result<Statement, Message> {
+        let token = self.token;
+        if self.is("(") || (token.is_word("WITH") && self.next.kind != Kind::Symbol) {
+            return Ok(Statement::Query(self.fragment(false)?));
+        }
+        if token.kind == Kind::Word {
+            let word = token.raw.to_ascii_uppercase();
+            match word.as_str() {
+                "ALTER" => return self.alter(),
+                "BACKUP" => return self.backup(),
+                "BEGIN" => return self.begin(depth),
+                "BREAK" => return self.bare(Statement::Break),
+                "CONTINUE" => return self.bare(Statement::Continue),
+                "DBCC" => return self.dbcc(),
+                "DECLARE" => return self.declare(),
+                "EXEC" | "EXECUTE" => return self.execute(),
+                "IF" => return self.if_else(depth),
+                "PRINT" => {
+                    self.advance()?;
+                    return Ok(Statement::Print(self.fragment(false)?));
+                }
+                "RECONFIGURE" => return self.reconfigure(),
+                "RESTORE" => return self.restore(),
+                "RETURN" => return self.returning(),
+                "SELECT" => return Ok(Statement::Query(self.fragment(false)?)),
+                "SET" => return self.set(),
+                "USE" => {
+                    self.advance()?;
+                    return Ok(Statement::Use(self.identifier()?));
+                }
+                "WHILE" => return self.while_loop(depth),
+                _ => {}
+            }
+        }
+        match first {
+            true if is_any(&token, RESERVED) || is_any(&token, STATEMENTS) => Err(self.syntax()),
+            true if matches!(token.kind, Kind::Word | Kind::Bracketed | Kind::Quoted) => {
+                self.procedure(None)
+            }
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn bare(&mut self, statement: Statement) -> Result<Statement, Message> {
+        self.advance()?;
+        Ok(statement)
+    }
+
+    /// Tokens up to where a query or an expression ends: at `;`, at a statement's first word, at a closing parenthesis
+    /// that was opened before, and at a comma where `commas_end` it.
+    fn fragment(&mut self, commas_end: bool) -> Result<Fragment, Message> {
+        let mut text = String::new();
+        let mut open = 0;
+        let mut cases = 0;
+        // The query that a WITH clause is for comes after its parentheses.
+        let mut awaits_select = self.is_word("WITH");
+        loop {
+            let token = self.token;
+            let ends = match token.kind {
+                Kind::End => true,
+                Kind::Strange => return Err(self.syntax()),
+                Kind::Symbol => match token.raw {
+                    "(" => {
+                        open += 1;
+                        if open > DEPTH_MAX {
+                            return Err(self.wrong(NESTED_TOO_DEEPLY.plain()));
+                        }
+                        false
+                    }
+                    ")" if open == 0 => true,
+                    ")" => {
+                        open -= 1;
+                        false
+                    }
+                    ";" if open > 0 => return Err(self.syntax()),
+                    ";" => true,
+                    "," => commas_end && open == 0,
+                    _ => false,
+                },
+                Kind::Word if token.is_word("CASE") => {
+                    cases += 1;
+                    if cases > DEPTH_MAX {
+                        return Err(self.wrong(NESTED_TOO_DEEPLY.plain()));
+                    }
+                    false
+                }
+                Kind::Word if token.is_word("END") && cases > 0 => {
+                    cases -= 1;
+                    false
+                }
+                Kind::Word if token.is_word("ELSE") && cases > 0 => false,
+                Kind::Word if open == 0 && token.is_word("SELECT") => {
+                    let continues = text.is_empty() || awaits_select || self.is_combined();
+                    awaits_select = false;
+                    !continues
+                }
+                Kind::Word => open == 0 && is_any(&token, STATEMENTS),
+                _ => false,
+            };
+            if ends {
+                break;
+            }
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(token.raw);
+            self.advance()?;
+        }
+        match text.is_empty() || open > 0 {
+            true => Err(self.syntax()),
+            false => Ok(Fragment { text }),
+        }
+    }
+
+    /// Whether what stands here is combined with a query before it.
+    fn is_combined(&self) -> bool {
+        is_any(&self.last, &["UNION", "ALL", "EXCEPT", "INTERSECT"])
+    }
+}
+
+fn line_of(text: &str, at: usize) -> u32 {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    before.iter().filter(|b| **b == b'\n').count() as u32 + 1
+}

@@ -1,0 +1,81 @@
+//! ALTER SERVER CONFIGURATION, RECONFIGURE and DBCC.
+
+use super::Parser;
+use crate::message::{Message, NOT_HERE};
+use crate::syntax::ast::{Dbcc, HardwareOffload, Operand, Statement};
+use crate::syntax::lexer::Kind;
+
+impl Parser<'_> {
+    pub(super) fn alter(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        if self.is_word("DATABASE") {
+            return Err(self.wrong(NOT_HERE.with(&[&"ALTER DATABASE"])));
+        }
+        for word in ["SERVER", "CONFIGURATION", "SET", "HARDWARE_OFFLOAD"] {
+            self.expect_word(word)?;
+        }
+        self.take("=")?;
+        let on = self.take_word("ON")?;
+        if !on {
+            self.expect_word("OFF")?;
+        }
+        self.expect("(")?;
+        self.expect_word("ACCELERATOR")?;
+        self.expect("=")?;
+        let accelerator = self.identifier()?.to_ascii_uppercase();
+        let mut mode = None;
+        if self.take(",")? {
+            self.expect_word("MODE")?;
+            self.expect("=")?;
+            if !["SOFTWARE", "HYBRID"].iter().any(|m| self.is_word(m)) {
+                return Err(self.syntax());
+            }
+            mode = Some(self.identifier()?.to_ascii_uppercase());
+        }
+        self.expect(")")?;
+        Ok(Statement::HardwareOffload(HardwareOffload {
+            on,
+            accelerator,
+            mode,
+        }))
+    }
+
+    pub(super) fn reconfigure(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        let with_override = self.take_word("WITH")?;
+        if with_override {
+            self.expect_word("OVERRIDE")?;
+        }
+        Ok(Statement::Reconfigure { with_override })
+    }
+
+    pub(super) fn dbcc(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        let command = self.identifier()?.to_ascii_uppercase();
+        let mut arguments = Vec::new();
+        if self.take("(")? && !self.take(")")? {
+            arguments = self.list(|p| {
+                if p.take("-")? {
+                    return Ok(Operand::Integer(-p.integer()?));
+                }
+                match p.token.kind {
+                    Kind::Text => Ok(Operand::Text(p.advance()?.value())),
+                    Kind::Word | Kind::Bracketed | Kind::Quoted => {
+                        Ok(Operand::Text(p.identifier()?))
+                    }
+                    _ => p.integer_operand(),
+                }
+            })?;
+            self.expect(")")?;
+        }
+        let mut options = Vec::new();
+        if self.take_word("WITH")? {
+            options = self.list(|p| Ok(p.identifier()?.to_ascii_uppercase()))?;
+        }
+        Ok(Statement::Dbcc(Dbcc {
+            command,
+            arguments,
+            options,
+        }))
+    }
+}

@@ -1,0 +1,133 @@
+//! A server over a scratch directory: one SQLite database, its catalog beside it.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Host, HostClock};
+use longshore_pipeline::{House, Probe, SourceSpec};
+use longshore_tsql::{
+    Database, Databases, Defaults, Login, Record, Server, Session, Setup, Unusable,
+};
+
+pub struct Configured(pub Vec<Database>);
+
+impl Databases for Configured {
+    fn names(&self) -> Vec<String> {
+        self.0.iter().map(|d| d.name.clone()).collect()
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Database>, Unusable> {
+        Ok(self.0.iter().find(|d| d.name == name).cloned())
+    }
+}
+
+pub struct Stage {
+    pub dir: tempfile::TempDir,
+}
+
+impl Stage {
+    /// With a database `shop` of some hundred rows.
+    pub fn new() -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        fill(&dir.path().join("shop.db"), 500);
+        Stage { dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn setup(&self) -> Setup {
+        let shop = Database {
+            name: "shop".into(),
+            source: SourceSpec::Sqlite(self.path("shop.db")),
+            algorithm: None,
+            level: None,
+        };
+        Setup {
+            name: "HARBOUR".into(),
+            house: House {
+                storage: Arc::new(Host::new()),
+                clock: Arc::new(HostClock),
+                catalog: Some(self.path("state/catalog.db")),
+                accelerators: Vec::new(),
+                cancel: Arc::default(),
+            },
+            databases: Arc::new(Configured(vec![shop])),
+            defaults: Defaults::default(),
+            backup_directory: self.dir.path().to_path_buf(),
+            prober: Arc::new(|_| Probe::look()),
+        }
+    }
+
+    /// Each is a restart.
+    pub fn server(&self) -> Arc<Server> {
+        Server::start(self.setup())
+    }
+
+    pub fn session(&self) -> Session {
+        Session::new(self.server(), login())
+    }
+}
+
+pub fn login() -> Login {
+    Login {
+        user: "ada".into(),
+        host: "desk".into(),
+        program: "test".into(),
+    }
+}
+
+pub fn fill(path: &Path, rows: u64) {
+    let db = rusqlite::Connection::open(path).unwrap();
+    db.execute_batch(
+        "CREATE TABLE IF NOT EXISTS ware (id INTEGER PRIMARY KEY, name TEXT, price REAL)",
+    )
+    .unwrap();
+    let tx = db.unchecked_transaction().unwrap();
+    for i in 0..rows {
+        let name = format!("ware number {i} with a name that compresses");
+        tx.execute(
+            "INSERT INTO ware (name, price) VALUES (?1, ?2)",
+            (name, i as f64 / 7.0),
+        )
+        .unwrap();
+    }
+    tx.commit().unwrap();
+}
+
+/// Runs a batch and keeps everything.
+pub fn run(session: &mut Session, batch: &str) -> Record {
+    let mut record = Record::default();
+    session.run(batch, &mut record).unwrap();
+    record
+}
+
+/// The messages as lines: `number text`.
+pub fn said(record: &Record) -> Vec<String> {
+    record
+        .messages()
+        .map(|m| format!("{} {}", m.number, m.text))
+        .collect()
+}
+
+pub fn numbers(record: &Record) -> Vec<u32> {
+    record.messages().map(|m| m.number).collect()
+}
+
+/// The rows as texts.
+pub fn rows(record: &Record) -> Vec<Vec<String>> {
+    record
+        .rows()
+        .map(|row| row.iter().map(ToString::to_string).collect())
+        .collect()
+}
+
+/// The only value of a query.
+pub fn value(session: &mut Session, query: &str) -> String {
+    let record = run(session, query);
+    let rows = rows(&record);
+    assert_eq!(rows.len(), 1, "{query}: {:?}", said(&record));
+    rows[0].join("|")
+}
