@@ -2,7 +2,8 @@
 //! Method: every commit is a function of its number alone and writes that number, so the number found in a copy tells
 //! what every one of its rows must be. Writers, a checkpointer and a vacuumer are processes of their own. The number must
 //! also lie between those committed before the backup began and after it ended.
-//! `LONGSHORE_ROUNDS` (40) is split over the write-ahead log and the rollback journal.
+//! `LONGSHORE_ROUNDS` (40) is split over the write-ahead log and the rollback journal; a quarter as many rounds kill a
+//! writer before each backup.
 
 mod common;
 
@@ -54,7 +55,18 @@ fn last_commit(db: &Connection) -> i64 {
 }
 
 fn commit_next(db: &mut Connection) -> rusqlite::Result<i64> {
+    commit_after(db, "")
+}
+
+/// The same with all pages changed and most of them written before the end.
+fn rewrite_all(db: &mut Connection) -> rusqlite::Result<i64> {
+    db.pragma_update(None, "cache_size", 5)?;
+    commit_after(db, "UPDATE data SET body = body, version = version")
+}
+
+fn commit_after(db: &mut Connection, sql: &str) -> rusqlite::Result<i64> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.execute_batch(sql)?;
     let n: i64 = tx.query_row("SELECT n + 1 FROM state", [], |r| r.get(0))?;
     for (id, row) in changes(n) {
         match row {
@@ -85,6 +97,7 @@ fn plays_the_part_it_is_given() {
         }
         let done = match role.as_str() {
             "writer" => commit_next(&mut db).map(drop),
+            "spiller" => rewrite_all(&mut db).map(drop),
             "checkpointer" => db
                 .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
                 .inspect(|()| std::thread::sleep(Duration::from_millis(3))),
@@ -168,10 +181,9 @@ impl Model {
     }
 }
 
-fn rounds(journal_mode: &str, rounds: u64) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("live.db");
-    let mut db = open(&path);
+/// A database after its first commits.
+fn create(path: &Path, journal_mode: &str, commits: u64) -> Connection {
+    let mut db = open(path);
     db.pragma_update(None, "journal_mode", journal_mode)
         .unwrap();
     db.execute_batch(
@@ -179,9 +191,16 @@ fn rounds(journal_mode: &str, rounds: u64) {
          CREATE TABLE state (n INTEGER); INSERT INTO state VALUES (0);",
     )
     .unwrap();
-    for _ in 0..800 {
+    for _ in 0..commits {
         commit_next(&mut db).unwrap();
     }
+    db
+}
+
+fn rounds(journal_mode: &str, rounds: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("live.db");
+    let db = create(&path, journal_mode, 800);
     let mut parts = vec![start("writer", &path), start("writer", &path)];
     parts.push(start("vacuumer", &path));
     if journal_mode == "WAL" {
@@ -259,4 +278,59 @@ fn copies_of_a_database_with_a_write_ahead_log_are_committed_states() {
 #[test]
 fn copies_of_a_database_with_a_rollback_journal_are_committed_states() {
     rounds("DELETE", from_env("LONGSHORE_ROUNDS", 40) / 2);
+}
+
+#[test]
+fn a_copy_of_a_database_whose_writer_was_killed_is_the_state_before() {
+    let rounds = from_env("LONGSHORE_ROUNDS", 40).div_ceil(4);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("live.db");
+    create(&path, "DELETE", 400);
+    let journal = dir.path().join("live.db-journal");
+    let mut random = Random(rounds);
+    let mut model = Model::default();
+    let mut hot = 0;
+    for round in 0..rounds {
+        let at = format!("round {round}");
+        let spiller = start("spiller", &path);
+        std::thread::sleep(Duration::from_millis(20 + random.below(200)));
+        drop(spiller);
+        let left_behind = std::fs::read(&journal).unwrap_or_default();
+        hot += u64::from(left_behind.first().is_some_and(|byte| *byte != 0));
+        let media = dir.path().join("a.bak");
+        let target = dir.path().join("out");
+        expect(
+            0,
+            [
+                "backup".as_ref(),
+                path.as_os_str(),
+                "--to".as_ref(),
+                media.as_os_str(),
+            ],
+        );
+        assert_eq!(
+            std::fs::read(&journal).unwrap_or_default(),
+            left_behind,
+            "{at}"
+        );
+        expect(
+            0,
+            [
+                "restore".as_ref(),
+                media.as_os_str(),
+                "--to".as_ref(),
+                target.as_os_str(),
+            ],
+        );
+        let n = model.check(&target.join("live.db"), &at);
+        // SQLite rolls the journal back now.
+        assert_eq!(last_commit(&open(&path)), n, "{at}");
+        std::fs::remove_dir_all(&target).unwrap();
+        std::fs::remove_file(&media).unwrap();
+    }
+    println!("killed writers: {rounds} rounds, {hot} with a hot journal");
+    assert!(
+        hot * 4 >= rounds,
+        "only {hot} hot journals in {rounds} rounds"
+    );
 }

@@ -66,10 +66,14 @@ pub enum Error {
     #[error("{} stayed locked for {waited_s} seconds", path.display())]
     Busy { path: PathBuf, waited_s: u64 },
 
-    /// A writer died in a transaction. Its journal must be rolled back before anyone reads, and a
-    /// backup does not write to its source.
-    #[error("{} has an unfinished transaction in its rollback journal", path.display())]
-    HotJournal { path: PathBuf },
+    /// A writer died in a transaction, and what it did cannot be left out without writing to the
+    /// source, which a backup does not.
+    #[error("{} has an unfinished transaction in its rollback journal, which has to be rolled back: {what}", path.display())]
+    HotJournal { path: PathBuf, what: &'static str },
+
+    /// The rollback journal of a writer that died no longer holds what it held.
+    #[error("{} at byte {offset}: the rollback journal changed while it was read", path.display())]
+    JournalChanged { path: PathBuf, offset: u64 },
 
     /// File locks and shared memory do not reach other machines.
     #[error("{} lies on a network file system", path.display())]
@@ -241,7 +245,7 @@ impl Error {
                 "open the database once with its application, or with sqlite3 FILE 'SELECT 1 FROM sqlite_schema', which rolls the journal back; then back up again"
             }
             Error::NetworkFileSystem { .. } => "run the backup on the machine that holds the file",
-            Error::Replaced { .. } => "run the backup again",
+            Error::Replaced { .. } | Error::JournalChanged { .. } => "run the backup again",
             Error::ChangedUnlocked { .. } => {
                 "run the backup as the owner of the database, so that it can take part in locking"
             }

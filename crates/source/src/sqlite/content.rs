@@ -1,4 +1,4 @@
-//! The bytes of a snapshot: the database file, with the log's pages laid over it.
+//! The bytes of a snapshot: the database file, with the pages of the file beside it laid over.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,21 +28,21 @@ impl Content for SnapshotContent {
             offset,
             source,
         };
-        // The last pages may be in the log alone.
+        // The last pages may be in the file beside it alone.
         let len = snapshot.db().read_full_at(buf, offset, via).map_err(read)?;
         buf[len..].fill(0);
-        if let Some((log, overlay)) = snapshot.log() {
-            overlay.apply(log, snapshot.log_path(), buf, offset, via)?;
+        if let Some((file, path)) = snapshot.beside() {
+            snapshot.overlay().apply(file, path, buf, offset, via)?;
         }
         snapshot.check_alive()
     }
 
     fn is_cached(&self, range: Range<u64>) -> bool {
-        self.snapshot.db().is_cached(range.clone())
-            && self
-                .snapshot
-                .log()
-                .is_none_or(|(log, overlay)| overlay.is_cached(log, range))
+        let snapshot = &*self.snapshot;
+        snapshot.db().is_cached(range.clone())
+            && snapshot
+                .beside()
+                .is_none_or(|(file, _)| snapshot.overlay().is_cached(file, range))
     }
 
     fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
@@ -53,10 +53,8 @@ impl Content for SnapshotContent {
             source,
         };
         let in_file = snapshot.db().next_data(offset).map_err(read)?;
-        let in_log = snapshot
-            .log()
-            .and_then(|(_, overlay)| overlay.next_run(offset));
-        let first = match (in_file, in_log) {
+        let beside = snapshot.overlay().next_run(offset);
+        let first = match (in_file, beside) {
             (Some(a), Some(b)) if b.start < a.start => Some(b),
             (Some(a), _) => Some(a),
             (None, b) => b,

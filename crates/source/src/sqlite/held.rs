@@ -7,6 +7,7 @@ use std::sync::Arc;
 use longshore_io::{Dir, File, FileKind, OpenHow, Stat, Storage};
 use parking_lot::Mutex;
 
+use super::journal;
 use super::library::{self, Reader};
 use crate::Error;
 use crate::claims::Claim;
@@ -15,6 +16,7 @@ use crate::claims::Claim;
 pub(super) struct Place {
     pub(super) path: PathBuf,
     pub(super) log_path: PathBuf,
+    pub(super) journal_path: PathBuf,
     dir: Arc<dyn Dir>,
     name: PathBuf,
     log_name: PathBuf,
@@ -49,6 +51,7 @@ impl Place {
             log_path: parent.join(beside("-wal")),
             log_name: beside("-wal"),
             shared_memory_name: beside("-shm"),
+            journal_path: parent.join(beside("-journal")),
             journal_name: beside("-journal"),
             path: real,
         })
@@ -70,6 +73,17 @@ impl Place {
         }
     }
 
+    /// `None` when there is none.
+    fn open_journal(&self) -> Result<Option<Arc<dyn File>>, Error> {
+        match self.open(&self.journal_name) {
+            Ok(journal) => Ok(Some(journal)),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
     fn open(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
         self.dir.open(name, OpenHow::Read).map_err(|source| {
             let path = self.path.with_file_name(name);
@@ -86,16 +100,19 @@ impl Place {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) log: Option<Stat>,
+    /// Of a transaction that has not ended, by its look.
     pub(super) has_journal: bool,
     db: Option<Stat>,
 }
 
-/// Ends in the order of its first four fields: the transaction, the descriptors, the claims. A
+/// Ends in the order of its first five fields: the transaction, the descriptors, the claims. A
 /// descriptor closed while the transaction lives would drop its locks without a word.
 pub(super) struct Held {
     reader: Mutex<Option<Reader>>,
     db: Arc<dyn File>,
     log: Option<Arc<dyn File>>,
+    /// Carries no locks.
+    journal: Option<Arc<dyn File>>,
     claims: Vec<Claim>,
     place: Place,
     stat: Stat,
@@ -117,6 +134,7 @@ impl Held {
             reader: Mutex::new(None),
             db,
             log: None,
+            journal: None,
             claims,
             place,
             stat,
@@ -136,6 +154,10 @@ impl Held {
         self.log.as_deref()
     }
 
+    pub(super) fn journal(&self) -> Option<&dyn File> {
+        self.journal.as_deref()
+    }
+
     /// The database file when it was opened.
     pub(super) fn stat(&self) -> &Stat {
         &self.stat
@@ -143,11 +165,24 @@ impl Held {
 
     pub(super) fn look(&self) -> Result<Look, Error> {
         let journal = self.place.stat(&self.place.journal_name)?;
+        let has_journal = journal.is_some_and(|journal| journal.len > 0 && self.looks_hot());
         Ok(Look {
             log: self.place.stat(&self.place.log_name)?,
-            has_journal: journal.is_some_and(|journal| journal.len > 0),
+            has_journal,
             db: self.place.stat(&self.place.name)?,
         })
+    }
+
+    /// What cannot be read is hot for all we know.
+    fn looks_hot(&self) -> bool {
+        let looks_hot = |journal: Arc<dyn File>| {
+            journal::looks_hot(&*journal, &self.place.journal_path).unwrap_or(true)
+        };
+        self.place
+            .open_journal()
+            .ok()
+            .flatten()
+            .is_none_or(looks_hot)
     }
 
     pub(super) fn has_shared_memory(&self) -> Result<bool, Error> {
@@ -185,6 +220,17 @@ impl Held {
     pub(super) fn open_log(&mut self) -> Result<(), Error> {
         self.log = Some(self.place.open(&self.place.log_name)?);
         Ok(())
+    }
+
+    /// Opens the journal; `false` when there is none. Under a SHARED lock, one of a dead writer is
+    /// neither rolled back nor removed before the end.
+    pub(super) fn open_journal(&mut self) -> Result<bool, Error> {
+        self.journal = self.place.open_journal()?;
+        Ok(self.journal.is_some())
+    }
+
+    pub(super) fn close_journal(&mut self) {
+        self.journal = None;
     }
 
     /// Keeps other readers in this process from the file that carries the log's locks.

@@ -1,7 +1,7 @@
 //! What is asked of SQLite's library, and the only `unsafe` code of this room.
 //!
 //! One read-only connection. It takes part in SQLite's locking and never writes: a hot rollback
-//! journal is refused instead of rolled back, and closing does not checkpoint. Nothing here reads
+//! journal is told instead of rolled back, and closing does not checkpoint. Nothing here reads
 //! the schema, so a database whose schema this version cannot parse is backed up all the same.
 
 use std::ffi::{c_int, c_void};
@@ -30,6 +30,8 @@ pub(super) struct Reader {
 pub(super) enum Refusal {
     /// Files that SQLite needs beside the database cannot be made or used by this user.
     NoAccess,
+    /// A writer died in a transaction, and its journal was not rolled back yet.
+    HotJournal,
     Other(Error),
 }
 
@@ -77,6 +79,9 @@ impl Reader {
                 Err(e) if is_busy(&e) && deadline.is_ahead() => pause.wait(),
                 Err(e) if is_busy(&e) => return Err(deadline.busy(&self.path).into()),
                 Err(e) if lacks_access(&e) => return Err(Refusal::NoAccess),
+                Err(e) if extended_code(&e) == ffi::SQLITE_READONLY_ROLLBACK => {
+                    return Err(Refusal::HotJournal);
+                }
                 Err(e) => return Err(refused(&self.path, "read", e).into()),
             }
         }
@@ -151,20 +156,12 @@ impl Reader {
     pub(super) fn wal_index(&self) -> Result<WalIndex, Error> {
         /// The size in which SQLite maps this file (`WALINDEX_PGSZ` of `wal.c`).
         const REGION_BYTES: c_int = 32 << 10;
-        let trouble = |code| {
-            let e = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-            refused(&self.path, "see the shared memory of", e)
-        };
-        let mut file: *mut ffi::sqlite3_file = ptr::null_mut();
-        // SAFETY: this operation writes one pointer.
-        if !unsafe { self.control(ffi::SQLITE_FCNTL_FILE_POINTER, (&raw mut file).cast()) }
-            || file.is_null()
-        {
-            return Err(trouble(ffi::SQLITE_INTERNAL));
-        }
-        // SAFETY: an open file of this connection has methods, which live as long as it.
-        let methods = unsafe { (*file).pMethods.as_ref() };
-        let Some(map) = methods.filter(|m| m.iVersion >= 2).and_then(|m| m.xShmMap) else {
+        let trouble = |code| self.trouble("see the shared memory of", code);
+        let (file, methods) = self.file()?;
+        let Some(map) = Some(methods)
+            .filter(|m| m.iVersion >= 2)
+            .and_then(|m| m.xShmMap)
+        else {
             return Err(trouble(ffi::SQLITE_INTERNAL));
         };
         let mut region: *mut c_void = ptr::null_mut();
@@ -189,6 +186,79 @@ impl Reader {
             fence(Ordering::SeqCst);
         }
         Ok(IndexHeader::parse(&copy).map_or(WalIndex::Changing, WalIndex::Shared))
+    }
+
+    /// Takes SQLite's SHARED lock without a transaction, which the library refuses while a journal
+    /// is hot. Until [`Self::unshare`] or the end of the connection nobody rolls back or writes: both
+    /// need the EXCLUSIVE lock. Waits until `deadline`.
+    ///
+    /// Never to be made a RESERVED lock: others would take that for a living writer, and read the
+    /// database file as it is.
+    pub(super) fn share(&self, deadline: Deadline) -> Result<(), Error> {
+        let (file, methods) = self.file()?;
+        let mut pause = Pause::default();
+        loop {
+            let code = match methods.xLock {
+                // SAFETY: an open file of this connection, which no other thread uses; the level is SQLite's.
+                Some(lock) => unsafe { lock(file, ffi::SQLITE_LOCK_SHARED) },
+                None => ffi::SQLITE_INTERNAL,
+            };
+            match code {
+                ffi::SQLITE_OK => return Ok(()),
+                ffi::SQLITE_BUSY if deadline.is_ahead() => pause.wait(),
+                ffi::SQLITE_BUSY => return Err(deadline.busy(&self.path)),
+                code => return Err(self.trouble("lock", code)),
+            }
+        }
+    }
+
+    /// Gives the lock back.
+    pub(super) fn unshare(&self) -> Result<(), Error> {
+        let (file, methods) = self.file()?;
+        let code = match methods.xUnlock {
+            // SAFETY: as in `share`.
+            Some(unlock) => unsafe { unlock(file, ffi::SQLITE_LOCK_NONE) },
+            None => ffi::SQLITE_INTERNAL,
+        };
+        match code {
+            ffi::SQLITE_OK => Ok(()),
+            code => Err(self.trouble("unlock", code)),
+        }
+    }
+
+    /// Whether a living writer is in a transaction: its journal is not hot.
+    pub(super) fn is_being_written(&self) -> Result<bool, Error> {
+        let (file, methods) = self.file()?;
+        let mut reserved: c_int = 0;
+        let code = match methods.xCheckReservedLock {
+            // SAFETY: as in `share`; the call writes one int.
+            Some(check) => unsafe { check(file, &raw mut reserved) },
+            None => ffi::SQLITE_INTERNAL,
+        };
+        match code {
+            ffi::SQLITE_OK => Ok(reserved != 0),
+            code => Err(self.trouble("see the locks of", code)),
+        }
+    }
+
+    /// The database file as the library has it open.
+    fn file(&self) -> Result<(*mut ffi::sqlite3_file, &ffi::sqlite3_io_methods), Error> {
+        let mut file: *mut ffi::sqlite3_file = ptr::null_mut();
+        // SAFETY: this operation writes one pointer.
+        let known = unsafe { self.control(ffi::SQLITE_FCNTL_FILE_POINTER, (&raw mut file).cast()) };
+        if !known || file.is_null() {
+            return Err(self.trouble("see the file of", ffi::SQLITE_INTERNAL));
+        }
+        // SAFETY: an open file of this connection has methods, which live as long as it.
+        match unsafe { (*file).pMethods.as_ref() } {
+            Some(methods) => Ok((file, methods)),
+            None => Err(self.trouble("see the file of", ffi::SQLITE_INTERNAL)),
+        }
+    }
+
+    fn trouble(&self, action: &'static str, code: c_int) -> Error {
+        let e = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        refused(&self.path, action, e)
     }
 
     /// `sqlite3_file_control`; whether the operation is known and succeeded.
@@ -283,7 +353,6 @@ fn refused(path: &Path, action: &'static str, e: rusqlite::Error) -> Error {
     let path = path.into();
     match e.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => Error::NotADatabase { path },
-        _ if extended_code(&e) == ffi::SQLITE_READONLY_ROLLBACK => Error::HotJournal { path },
         _ => Error::Sqlite {
             action,
             path,

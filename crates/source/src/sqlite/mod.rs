@@ -19,25 +19,31 @@
 //!   database file alone is the state, under either lock; if not, we cannot be on lock 0.
 //! - *Or nobody commits.* Without a log, SQLite's SHARED lock keeps the database file as it is, until
 //!   the end or until a copy that shares its blocks was made.
+//! - *Or everybody waits.* If a writer died in a transaction, its journal has the original of every
+//!   page that it may have changed. The state is the database file with those laid over it, cut to
+//!   its former length. Nobody else can read, write or roll back while we hold the SHARED lock.
 //! - *Or nobody wrote.* Where this user cannot take part in locking (read-only media, a closed
 //!   database of another user), nothing is locked and the library is not used; that the files kept
 //!   still is checked at the end, and a change is an error.
 //!
 //! Invariants
-//! - Nothing is written: no checkpoint, no rollback of a hot journal (refused, with what to do), no
-//!   `-wal` or `-shm` left that was not there, none made where its owner could not use it. A missing
-//!   `-shm` beside a log that was left behind is made, as by every reader, and stays.
+//! - Nothing is written: no checkpoint, no rollback of a hot journal, no `-wal` or `-shm` left that
+//!   was not there, none made where its owner could not use it. A missing `-shm` beside a log that
+//!   was left behind is made, as by every reader, and stays.
 //! - Our descriptors are opened before the transaction and closed after it ([`held`]), and nothing
 //!   else in this room opens and closes them meanwhile ([`crate::claims`]).
-//! - Memory: 8 bytes per log frame that waits for a checkpoint, 1 GiB at most.
+//! - Memory: 8 bytes per log frame that waits for a checkpoint, or per page in a hot journal, 1 GiB at
+//!   most.
 //!
 //! Left to others: connections of our own process to the same database (ending the snapshot drops
-//! their locks), writers that do not lock (`nolock=1`, `unix-none`), and several names of one database
+//! their locks), a journal of several databases (refused, with what to do), writers that do not lock (`nolock=1`, `unix-none`), and several names of one database
 //! file, each of which has a log of its own.
 
 mod content;
 mod held;
+mod journal;
 mod library;
+mod overlay;
 mod snapshot;
 mod wal;
 
@@ -141,6 +147,12 @@ fn notices(snapshot: &Snapshot) -> Vec<String> {
              readers behind a waiting commit"
                 .into(),
         ),
+        Hold::DeadWriter => notices.push(
+            "a program died while it wrote to this database: its unfinished transaction is left out, \
+             as the next program that opens the database will do, and until the backup ends \
+             none can"
+                .into(),
+        ),
         Hold::Nothing(_) => notices.push(
             "this user cannot take part in the database's locking: it is read without a lock, and \
              the backup fails if anybody writes meanwhile"
@@ -180,7 +192,7 @@ impl Source for Sqlite {
                 ending.log_growth_bytes
             ));
         }
-        if matches!(self.snapshot.hold(), Hold::SharedLock) {
+        if matches!(self.snapshot.hold(), Hold::SharedLock | Hold::DeadWriter) {
             warnings.push(format!(
                 "commits could wait for up to {:.1} seconds",
                 ending.held_for.as_secs_f64()

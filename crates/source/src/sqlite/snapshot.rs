@@ -8,8 +8,10 @@ use std::time::Duration;
 use longshore_io::{Clock, File, HostClock, Stat, Storage, Via};
 
 use super::held::{Held, Look, Place};
+use super::journal::{self, Found};
 use super::library::{Deadline, Pause, Reader, Refusal, WalIndex};
-use super::wal::{self, IndexHeader, Overlay};
+use super::overlay::Overlay;
+use super::wal::{self, IndexHeader};
 use crate::spec::SQLITE_MAGIC;
 use crate::{Error, SourceOptions};
 
@@ -20,6 +22,9 @@ pub(super) enum Hold {
     Log,
     /// By SQLite's SHARED lock. Commits wait.
     SharedLock,
+    /// By the same lock, while the journal of a writer that died waits to be rolled back. Everybody
+    /// waits.
+    DeadWriter,
     /// In a copy that shares the file's blocks, taken under the SHARED lock. Nobody waits any more.
     Reflink(Arc<dyn File>),
     /// There is nothing to hold: the database was never written.
@@ -127,8 +132,18 @@ impl Snapshot {
         }
     }
 
-    pub(super) fn log(&self) -> Option<(&dyn File, &Overlay)> {
-        Some((self.held.log()?, &self.state.overlay))
+    pub(super) fn overlay(&self) -> &Overlay {
+        &self.state.overlay
+    }
+
+    /// The file that the overlay's pages are in, and its name.
+    pub(super) fn beside(&self) -> Option<(&dyn File, &Path)> {
+        let place = self.held.place();
+        match (self.held.log(), self.held.journal()) {
+            (Some(log), _) => Some((log, &place.log_path)),
+            (None, Some(journal)) => Some((journal, &place.journal_path)),
+            (None, None) => None,
+        }
     }
 
     /// Bytes read before this was asked are the snapshot's.
@@ -203,23 +218,34 @@ struct Header {
 }
 
 impl Header {
+    const BYTES: usize = 20;
+
     fn read(db: &dyn File, path: &Path) -> Result<Self, Error> {
-        let mut bytes = [0; 20];
-        db.read_full_at(&mut bytes, 0, Via::Cache)
-            .map_err(|source| Error::Read {
+        Ok(Self::parse(&Self::bytes(db, path)?))
+    }
+
+    fn bytes(db: &dyn File, path: &Path) -> Result<[u8; Self::BYTES], Error> {
+        let mut bytes = [0; Self::BYTES];
+        match db.read_full_at(&mut bytes, 0, Via::Cache) {
+            Ok(_) => Ok(bytes),
+            Err(source) => Err(Error::Read {
                 path: path.into(),
                 offset: 0,
                 source,
-            })?;
+            }),
+        }
+    }
+
+    fn parse(bytes: &[u8; Self::BYTES]) -> Self {
         let page_bytes = match u16::from_be_bytes([bytes[16], bytes[17]]) {
             1 => 65_536,
             n => n.into(),
         };
-        Ok(Self {
+        Self {
             magic: bytes.starts_with(SQLITE_MAGIC),
             page_bytes,
             wants_log: bytes[18..20] == [2, 2],
-        })
+        }
     }
 }
 
@@ -249,6 +275,10 @@ fn find_state(held: &mut Held, options: &SourceOptions) -> Result<State, Error> 
     held.connect()?;
     match locked_state(held, options) {
         Ok(state) => Ok(state),
+        Err(Refusal::HotJournal) => Err(Error::Busy {
+            path,
+            waited_s: options.lock_wait.as_secs(),
+        }),
         Err(Refusal::NoAccess) if uses_log => {
             held.disconnect()?;
             unlocked_state(held, &header, look)
@@ -265,7 +295,19 @@ fn find_state(held: &mut Held, options: &SourceOptions) -> Result<State, Error> 
 /// By SQLite's rules of locking.
 fn locked_state(held: &mut Held, options: &SourceOptions) -> Result<State, Refusal> {
     let deadline = Deadline::after(options.lock_wait);
-    held.reader()?.begin(deadline)?;
+    let mut pause = Pause::default();
+    loop {
+        match held.reader()?.begin(deadline) {
+            Ok(()) => break,
+            Err(Refusal::HotJournal) => match rolled_back_state(held, deadline)? {
+                Some(state) => return Ok(state),
+                // Somebody rolled it back at this moment.
+                None if deadline.is_ahead() => pause.wait(),
+                None => return Err(deadline.busy(&held.place().path).into()),
+            },
+            Err(refusal) => return Err(refusal),
+        }
+    }
     if !held.is_one_file()? {
         return Err(Error::Replaced {
             path: held.place().path.clone(),
@@ -310,6 +352,74 @@ fn locked_state(held: &mut Held, options: &SourceOptions) -> Result<State, Refus
     })
 }
 
+/// The state before a transaction whose writer died: the database file with the journal's originals
+/// laid over it. `None`: by now there is no such journal.
+///
+/// The SHARED lock keeps everybody from the EXCLUSIVE one, which rolling back and writing need. Had
+/// the dead writer changed the database file, it held that lock, so that nobody was left with an
+/// older SHARED lock, and a new one is given up again when the journal is found hot. Had it not, such
+/// a reader may begin to write and use the journal's file again: then the database file is the state
+/// with and without the originals, and a record that is no longer whole is an error.
+fn rolled_back_state(held: &mut Held, deadline: Deadline) -> Result<Option<State>, Error> {
+    held.reader()?.share(deadline)?;
+    let found = match !held.reader()?.is_being_written()? && held.open_journal()? {
+        true => read_journal(held)?,
+        false => None,
+    };
+    if found.is_none() {
+        held.close_journal();
+        held.reader()?.unshare()?;
+    }
+    Ok(found)
+}
+
+/// Under the SHARED lock.
+fn read_journal(held: &mut Held) -> Result<Option<State>, Error> {
+    let path = held.place().path.clone();
+    if !held.is_one_file()? {
+        return Err(Error::Replaced { path });
+    }
+    let hot = |what| Error::HotJournal {
+        path: path.clone(),
+        what,
+    };
+    if held.look()?.log.is_some_and(|log| log.len > 0) {
+        return Err(hot("there is a write-ahead log too"));
+    }
+    let header = Header::read(held.db(), &path)?;
+    let Some(journal) = held.journal() else {
+        return Ok(None);
+    };
+    let state = |page_bytes, len, overlay| State {
+        hold: Hold::DeadWriter,
+        page_bytes,
+        len,
+        overlay,
+    };
+    match journal::find(journal, &held.place().journal_path, header.page_bytes)? {
+        Found::Ended => Ok(None),
+        Found::Several => Err(hot(
+            "it spans several databases, and whether it ended is told by a file of all of them",
+        )),
+        Found::Unused if header.magic => {
+            let overlay = Overlay::empty(header.page_bytes);
+            Ok(Some(state(header.page_bytes, file_len(held)?, overlay)))
+        }
+        Found::Unused => Err(Error::NotADatabase { path }),
+        Found::Hot(before) => {
+            let mut bytes = Header::bytes(held.db(), &path)?;
+            let journal_path = &held.place().journal_path;
+            let overlay = &before.overlay;
+            overlay.apply(journal, journal_path, &mut bytes, 0, Via::Cache)?;
+            if before.pages > 0 && !Header::parse(&bytes).magic {
+                return Err(Error::NotADatabase { path });
+            }
+            let len = u64::from(before.pages) * u64::from(before.page_bytes);
+            Ok(Some(state(before.page_bytes, len, before.overlay)))
+        }
+    }
+}
+
 /// A read transaction on a log, begun anew as often as asked, and the head of the log's index.
 trait LogView {
     fn index(&self) -> Result<WalIndex, Error>;
@@ -349,7 +459,10 @@ fn mark(view: &impl LogView, path: &Path, deadline: Deadline) -> Result<IndexHea
 fn unlocked_state(held: &mut Held, header: &Header, look: Look) -> Result<State, Error> {
     let path = held.place().path.clone();
     if look.has_journal {
-        return Err(Error::HotJournal { path });
+        return Err(Error::HotJournal {
+            path,
+            what: "this user cannot take part in the database's locking",
+        });
     }
     let page_bytes = header.page_bytes;
     if !header.magic || !page_bytes.is_power_of_two() || page_bytes < 512 {
@@ -398,7 +511,7 @@ fn scan(
     pages: u32,
 ) -> Result<Overlay, Error> {
     match held.log() {
-        Some(log) if !frames.is_empty() => Overlay::scan(
+        Some(log) if !frames.is_empty() => wal::scan(
             log,
             &held.place().log_path,
             page_bytes,

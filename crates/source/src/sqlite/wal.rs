@@ -9,6 +9,7 @@ use std::path::Path;
 
 use longshore_io::{File, Via};
 
+use super::overlay::{Overlay, Place, RECORDS_MAX, Records};
 use crate::Error;
 
 pub(super) const LOG_HEADER_BYTES: u64 = 32;
@@ -16,13 +17,6 @@ pub(super) const FRAME_HEADER_BYTES: usize = 24;
 
 /// Two copies of 48 bytes, then how far the log is back in the database.
 pub(super) const INDEX_HEADER_WORDS: usize = 25;
-
-/// The index of a log in memory takes 8 bytes a frame: 1 GiB at most, for 512 GiB of log with pages
-/// of 4 KiB.
-const FRAMES_MAX: u32 = 1 << 27;
-
-/// Neighbouring frames are read together, in pieces that stay in a core's cache.
-const RUN_BYTES_MAX: usize = 256 << 10;
 
 /// The state of a log between two commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,221 +83,58 @@ fn add([s1, s2]: [u32; 2], a: u32, b: u32) -> [u32; 2] {
     [s1, s2.wrapping_add(b).wrapping_add(s1)]
 }
 
-fn be(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn be(bytes: &[u8], at: usize) -> u32 {
     match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
         Some(four) => u32::from_be_bytes(*four),
         None => 0,
     }
 }
 
-/// Where a page of the snapshot lies in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    /// From 1.
-    page: u32,
-    /// From 1.
-    frame: u32,
-}
-
-/// The pages that a snapshot takes from the log instead of the database file.
-///
-/// 8 bytes a frame while it is built, 8 bytes a page after.
-#[derive(Debug)]
-pub(super) struct Overlay {
-    page_bytes: u64,
-    salts: [u32; 2],
-    /// Ascending by page, one each.
-    places: Vec<Place>,
-}
-
-impl Overlay {
-    /// Nothing comes from the log.
-    pub(super) fn empty(page_bytes: u32) -> Self {
-        Self {
-            page_bytes: page_bytes.into(),
-            salts: [0; 2],
-            places: Vec::new(),
-        }
-    }
-
-    /// Bytes of memory it takes once it is built.
-    pub(super) fn memory_bytes(&self) -> u64 {
-        (self.places.capacity() * size_of::<Place>()) as u64
-    }
-
-    /// Finds the last frame of each page in `frames` (from 1, end excluded), leaving out pages
-    /// beyond `pages`. Errors: [`Error::WalDamaged`] when a frame does not carry `salts`.
-    pub(super) fn scan(
-        log: &dyn File,
-        path: &Path,
-        page_bytes: u32,
-        salts: [u32; 2],
-        frames: Range<u32>,
-        pages: u32,
-    ) -> Result<Self, Error> {
-        if frames.len() > FRAMES_MAX as usize {
-            let frames = frames.end - frames.start;
-            return Err(Error::WalTooLong {
-                path: path.into(),
-                frames,
-                frames_max: FRAMES_MAX,
-            });
-        }
-        let mut overlay = Self {
-            page_bytes: page_bytes.into(),
-            salts,
-            places: Vec::new(),
-        };
-        overlay.places.reserve_exact(frames.len());
-        for frame in frames {
-            let mut header = [0; FRAME_HEADER_BYTES];
-            let offset = overlay.frame_offset(frame);
-            read_exact(log, path, &mut header, offset, Via::Cache)?;
-            let page = overlay.page_of(&header);
-            match page {
-                Some(page) if page <= pages => overlay.places.push(Place { page, frame }),
-                Some(_) => {}
-                None => {
-                    return Err(Error::WalDamaged {
-                        path: path.into(),
-                        offset,
-                    });
-                }
-            }
-        }
-        overlay.places.sort_unstable();
-        // Of equals the first stays, so the last frame has to come first.
-        overlay.places.reverse();
-        overlay.places.dedup_by_key(|place| place.page);
-        overlay.places.reverse();
-        overlay.places.shrink_to_fit();
-        Ok(overlay)
-    }
-
-    /// The page in a frame of this log; `None`: a frame of another log, or none at all.
-    fn page_of(&self, header: &[u8]) -> Option<u32> {
-        let page = be(header, 0);
-        (page != 0 && [be(header, 8), be(header, 12)] == self.salts).then_some(page)
-    }
-
-    fn frame_offset(&self, frame: u32) -> u64 {
-        frame_offset(self.page_bytes, frame)
-    }
-
-    fn page_range(&self, place: &Place) -> Range<u64> {
-        let start = u64::from(place.page - 1) * self.page_bytes;
-        start..start + self.page_bytes
-    }
-
-    /// The places of pages that overlap `bytes` of the database.
-    fn within(&self, bytes: Range<u64>) -> &[Place] {
-        let from = self
-            .places
-            .partition_point(|place| self.page_range(place).end <= bytes.start);
-        let rest = &self.places[from..];
-        let count = rest.partition_point(|place| self.page_range(place).start < bytes.end);
-        &rest[..count]
-    }
-
-    /// Lays the log's pages over `buf`, which holds the database file's bytes from `offset`.
-    pub(super) fn apply(
-        &self,
-        log: &dyn File,
-        path: &Path,
-        buf: &mut [u8],
-        offset: u64,
-        via: Via,
-    ) -> Result<(), Error> {
-        let wanted = offset..offset + buf.len() as u64;
-        let places = self.within(wanted.clone());
-        if places.is_empty() {
-            return Ok(());
-        }
-        // Frames are never aligned for direct reading.
-        let via = if via == Via::Cache {
-            Via::Cache
-        } else {
-            Via::DontCache
-        };
-        let frame_bytes = FRAME_HEADER_BYTES + self.page_bytes as usize;
-        let frames_max = (RUN_BYTES_MAX / frame_bytes).max(1);
-        let mut frames = vec![0; frame_bytes * frames_max.min(places.len())];
-        let follows = |a: &Place, b: &Place| b.frame == a.frame + 1;
-        for run in places
-            .chunk_by(follows)
-            .flat_map(|run| run.chunks(frames_max))
-        {
-            let frames = &mut frames[..frame_bytes * run.len()];
-            let mut at = self.frame_offset(run[0].frame);
-            read_exact(log, path, frames, at, via)?;
-            for (place, frame) in run.iter().zip(frames.chunks_exact(frame_bytes)) {
-                if self.page_of(frame) != Some(place.page) {
-                    return Err(Error::WalDamaged {
-                        path: path.into(),
-                        offset: at,
-                    });
-                }
-                at += frame_bytes as u64;
-                let page = self.page_range(place);
-                let both = page.start.max(wanted.start)..page.end.min(wanted.end);
-                let plain = &frame[FRAME_HEADER_BYTES..];
-                buf[slice(&both, wanted.start)].copy_from_slice(&plain[slice(&both, page.start)]);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn is_cached(&self, log: &dyn File, bytes: Range<u64>) -> bool {
-        self.within(bytes).iter().all(|place| {
-            let at = self.frame_offset(place.frame);
-            log.is_cached(at..at + FRAME_HEADER_BYTES as u64 + self.page_bytes)
-        })
-    }
-
-    /// The first run of neighbouring pages from the log at or after `offset`.
-    pub(super) fn next_run(&self, offset: u64) -> Option<Range<u64>> {
-        let from = self
-            .places
-            .partition_point(|place| self.page_range(place).end <= offset);
-        let mut run = self.page_range(self.places.get(from)?);
-        for place in &self.places[from + 1..] {
-            let page = self.page_range(place);
-            if page.start != run.end {
-                break;
-            }
-            run.end = page.end;
-        }
-        Some(run.start.max(offset)..run.end)
-    }
-}
-
-fn slice(range: &Range<u64>, base: u64) -> Range<usize> {
-    (range.start - base) as usize..(range.end - base) as usize
-}
-
-fn frame_offset(page_bytes: u64, frame: u32) -> u64 {
-    LOG_HEADER_BYTES + u64::from(frame - 1) * (FRAME_HEADER_BYTES as u64 + page_bytes)
-}
-
-fn read_exact(
+/// Finds the last frame of each page in `frames` (from 1, end excluded), leaving out pages beyond
+/// `pages`. Errors: [`Error::WalDamaged`] when a frame does not carry `salts`.
+pub(super) fn scan(
     log: &dyn File,
     path: &Path,
-    buf: &mut [u8],
-    offset: u64,
-    via: Via,
-) -> Result<(), Error> {
-    log.read_exact_at(buf, offset, via)
-        .map_err(|source| match source.kind() {
-            std::io::ErrorKind::UnexpectedEof => Error::WalDamaged {
-                path: path.into(),
-                offset,
-            },
-            _ => Error::Read {
-                path: path.into(),
-                offset,
-                source,
-            },
-        })
+    page_bytes: u32,
+    salts: [u32; 2],
+    frames: Range<u32>,
+    pages: u32,
+) -> Result<Overlay, Error> {
+    if frames.len() > RECORDS_MAX as usize {
+        let frames = frames.end - frames.start;
+        return Err(Error::WalTooLong {
+            path: path.into(),
+            frames,
+            frames_max: RECORDS_MAX,
+        });
+    }
+    let records = Records::Log { salts };
+    let mut places = Vec::new();
+    places.reserve_exact(frames.len());
+    for frame in frames {
+        let mut header = [0; FRAME_HEADER_BYTES];
+        let offset = frame_offset(page_bytes.into(), frame);
+        records.read_exact(log, path, &mut header, offset, Via::Cache)?;
+        match page_of(&header, salts) {
+            Some(page) if page <= pages => places.push(Place {
+                page,
+                record: frame,
+            }),
+            Some(_) => {}
+            None => return Err(records.mismatch(path, offset)),
+        }
+    }
+    Ok(Overlay::new(page_bytes, records, places))
+}
+
+/// The page in a frame of this log; `None`: a frame of another log, or none at all.
+pub(super) fn page_of(header: &[u8], salts: [u32; 2]) -> Option<u32> {
+    let page = be(header, 0);
+    (page != 0 && [be(header, 8), be(header, 12)] == salts).then_some(page)
+}
+
+pub(super) fn frame_offset(page_bytes: u64, frame: u32) -> u64 {
+    LOG_HEADER_BYTES + u64::from(frame - 1) * (FRAME_HEADER_BYTES as u64 + page_bytes)
 }
 
 /// What an unkept log holds.
@@ -463,7 +294,7 @@ mod tests {
                 .iter_mut()
                 .filter(|b| **b > 0)
                 .for_each(|b| *b += from as u8 - 1);
-            let overlay = Overlay::scan(&*log, path, 512, SALTS, from..15, count).unwrap();
+            let overlay = scan(&*log, path, 512, SALTS, from..15, count).unwrap();
             let len = expected.len();
             for (start, end) in (0..len)
                 .step_by(331)
@@ -492,7 +323,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = log_of(dir.path(), 512, &[1, 2, 0, 4]);
         let path = Path::new("wal");
-        let scan = |salts, frames| Overlay::scan(&*log, path, 512, salts, frames, 9);
+        let scan = |salts, frames| super::scan(&*log, path, 512, salts, frames, 9);
         let offset = |found: Result<Overlay, Error>| match found {
             Err(Error::WalDamaged { offset, .. }) => offset,
             other => panic!("{other:?}"),
@@ -507,7 +338,7 @@ mod tests {
             refused,
             Err(Error::WalDamaged { offset: 568, .. })
         ));
-        let frames = 1..FRAMES_MAX + 2;
+        let frames = 1..RECORDS_MAX + 2;
         assert!(matches!(scan(SALTS, frames), Err(Error::WalTooLong { .. })));
     }
 

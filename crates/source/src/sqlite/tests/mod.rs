@@ -1,5 +1,6 @@
 //! Snapshots of databases that other processes use meanwhile.
 
+mod hot;
 mod lock;
 mod refusals;
 mod rounds;

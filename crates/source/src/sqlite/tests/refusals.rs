@@ -16,27 +16,6 @@ fn refusal(path: &Path) -> Error {
 }
 
 #[test]
-fn a_hot_journal_is_refused_and_left_for_its_application() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = new_database(dir.path(), 4096, "delete");
-    run("die_in_transaction", &path, &[]);
-    assert!(
-        fs::metadata(dir.path().join("bank.db-journal"))
-            .unwrap()
-            .len()
-            > 512
-    );
-    let before = fingerprint(dir.path());
-    let refused = refusal(&path);
-    assert!(matches!(refused, Error::HotJournal { .. }), "{refused}");
-    assert!(refused.hint().contains("rolls the journal back"));
-    assert!(fingerprint(dir.path()) == before);
-    // As the hint says.
-    assert_eq!(run("dump", &path, &[]), "ok 500000");
-    finish(opened(&path).unwrap());
-}
-
-#[test]
 fn encrypted_and_foreign_files_are_refused_without_a_trace() {
     let noise: Vec<u8> = (0..40_960u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)

@@ -1,6 +1,6 @@
 //! What the tests stand on: other processes, copies, dumps.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,17 @@ pub(super) struct Other {
 impl Other {
     /// Starts `writer.py ROLE DATABASE ARGUMENTS`.
     pub(super) fn start(role: &str, path: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(role, path, arguments, &[])
+    }
+
+    pub(super) fn start_with(
+        role: &str,
+        path: &Path,
+        arguments: &[&str],
+        environment: &[(&str, &OsStr)],
+    ) -> Self {
         let mut child = Command::new("python3")
+            .envs(environment.iter().copied())
             .args(["-c", include_str!("writer.py"), role])
             .arg(path)
             .args(arguments)

@@ -3,6 +3,8 @@
 Usage: writer.py ROLE DATABASE [ARGUMENT]. A role that goes on for ever ends when its input ends.
 Prints one line when it is ready, and what it found out after that.
 """
+import ctypes
+import fcntl
 import os
 import random
 import signal
@@ -154,6 +156,46 @@ def die_in_transaction(path):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def cut(_, cache_pages, journal_mode, synchronous):
+    """For each number and database it is told: one transaction, killed at that system call, in the middle of a write."""
+    say("ready")
+    for line in sys.stdin:
+        at, path = line.split()
+        child = os.fork()
+        if child == 0:
+            cut_transaction(path, int(at), cache_pages, journal_mode, synchronous)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        say("survived" if status == 0 else f"signal {os.WTERMSIG(status)}")
+
+
+def cut_transaction(path, at, cache_pages, journal_mode, synchronous):
+    db = connect(path)
+    db.execute(f"PRAGMA journal_mode={journal_mode}")
+    db.execute(f"PRAGMA synchronous={synchronous}")
+    db.execute(f"PRAGMA cache_size={cache_pages}")
+    db.execute("SELECT count(*) FROM account").fetchone()
+    ctypes.CDLL(None).cut_after(at)
+    db.execute("BEGIN IMMEDIATE")
+    for id in (3, 77, 250, 251, 499):
+        db.execute("UPDATE account SET balance=balance+1, pad=pad || 'cut' WHERE id=?", (id,))
+    db.execute("INSERT INTO ledger (note) VALUES (?)", ("y" * 5000,))
+    db.execute("DELETE FROM account WHERE id BETWEEN 100 AND 103")
+    db.execute("COMMIT")
+
+
+def die_in_commit_of_two(path, other):
+    """A transaction over two databases, killed after both were written and before it ends."""
+    db = connect(path)
+    db.execute("ATTACH ? AS other", (other,))
+    ctypes.CDLL(None).cut_at_unlink()
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("UPDATE main.account SET balance=balance+1")
+    db.execute("UPDATE other.account SET balance=balance+1")
+    db.execute("COMMIT")
+    say("survived")
+
+
 def read(path, commits):
     """Holds a read transaction; commits a little first, so that its mark differs from others'."""
     db = connect(path)
@@ -183,6 +225,15 @@ def exclusive(path):
     for _ in until_told():
         time.sleep(0.01)
     db.execute("ROLLBACK")
+
+
+def lock_exclusively(path):
+    """The bytes that SQLite locks for an EXCLUSIVE lock (os_unix.c), without SQLite."""
+    file = open(path, "r+b")
+    fcntl.lockf(file, fcntl.LOCK_EX, 510, 0x40000002)
+    say("ready")
+    for _ in until_told():
+        time.sleep(0.01)
 
 
 def impatient(path, sql):

@@ -1,0 +1,284 @@
+//! SQLite's rollback journal, read where others would roll it back.
+//!
+//! Before a writer changes a page of the database file, it copies the page to the journal. If it dies,
+//! the journal is *hot*: the state is the database file with those originals laid over it, cut to the
+//! length that the journal's head tells. SQLite puts them back when it opens the database; a backup
+//! writes nothing, so it lays them over what it reads.
+//!
+//! What counts is decided exactly as `pager_playback` does: segments begin at sectors, each with a
+//! count of records and a number that their checksums begin with; the first record that is short,
+//! unnumbered or does not match its checksum ends the journal, and pages beyond the old length are
+//! passed over.
+//!
+//! Left to others: the locks ([`super::snapshot`]).
+//!
+//! Source: SQLite file format, section 3; `pager.c` (`hasHotJournal`, `readJournalHdr`,
+//! `readSuperJournal`, `pager_playback`). All numbers are big-endian.
+
+use std::path::Path;
+
+use longshore_io::{File, Via};
+
+use super::overlay::{Overlay, Place, RECORDS_MAX, Records};
+use super::wal::be;
+use crate::Error;
+
+/// A record is the page's number, the page, a checksum.
+pub(super) const BEFORE_PAGE: usize = 4;
+pub(super) const AFTER_PAGE: usize = 4;
+
+const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+const HEADER_BYTES: usize = 28;
+
+/// SQLite looks for a head only in journals of this length or more.
+const JOURNAL_BYTES_MIN: u64 = 512;
+
+/// In a head: all the rest of the journal is records.
+const TO_THE_END: u32 = u32::MAX;
+
+/// The page that holds SQLite's lock bytes is never written.
+const LOCK_BYTE: u32 = 0x4000_0000;
+
+/// Longer names of super-journals SQLite does not believe.
+const NAME_BYTES_MAX: u32 = 512;
+
+/// Records that follow one head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// The number of its first record, counted through all segments from 0.
+    first: u32,
+    /// Where that record lies.
+    offset: u64,
+    /// What checksums begin with.
+    nonce: u32,
+}
+
+/// What a journal beside a database means for its state.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The transaction ended: its head was emptied.
+    Ended,
+    /// It ends before its first head is whole, so nothing was changed yet.
+    Unused,
+    /// The transaction spans several databases.
+    Several,
+    Hot(Originals),
+}
+
+/// The state before the transaction.
+#[derive(Debug)]
+pub(super) struct Originals {
+    /// 512 to 65,536.
+    pub(super) page_bytes: u32,
+    /// Pages in the database before the transaction; 0: there was nothing in it.
+    pub(super) pages: u32,
+    pub(super) overlay: Overlay,
+}
+
+/// Whether SQLite would take the journal for hot, were no writer alive: its first byte is not zero.
+pub(super) fn looks_hot(journal: &dyn File, path: &Path) -> Result<bool, Error> {
+    let mut first = [0];
+    read(journal, path, &mut first, 0)?;
+    Ok(first != [0])
+}
+
+/// Reads a journal whose writer is dead. `page_bytes` counts where its head does not say: before
+/// SQLite 3.5.8. Errors: [`Error::Read`]; [`Error::HotJournal`] when it has more records than are kept in memory.
+pub(super) fn find(journal: &dyn File, path: &Path, page_bytes: u32) -> Result<Found, Error> {
+    if !looks_hot(journal, path)? {
+        return Ok(Found::Ended);
+    }
+    let len = match journal.stat() {
+        Ok(stat) => stat.len,
+        Err(source) => {
+            return Err(Error::Io {
+                action: "look at",
+                path: path.into(),
+                source,
+            });
+        }
+    };
+    if names_a_super_journal(journal, path, len)? {
+        return Ok(Found::Several);
+    }
+    let mut head = [0; HEADER_BYTES];
+    if len < JOURNAL_BYTES_MIN
+        || read(journal, path, &mut head, 0)? < HEADER_BYTES
+        || !head.starts_with(&MAGIC)
+    {
+        return Ok(Found::Unused);
+    }
+    let pages = be(&head, 16);
+    let sector = be(&head, 20);
+    let page_bytes = match be(&head, 24) {
+        0 => page_bytes,
+        told => told,
+    };
+    let fits = |n: u32, min: u32| n.is_power_of_two() && (min..=65_536).contains(&n);
+    if !fits(page_bytes, 512) || !fits(sector, 32) {
+        return Ok(Found::Unused);
+    }
+    let mut reading = Reading {
+        journal,
+        path,
+        len,
+        sector: sector.into(),
+        page_bytes,
+        pages,
+        segments: Vec::new(),
+        places: Vec::new(),
+        count: 0,
+    };
+    reading.all(&head)?;
+    let records = Records::Journal(reading.segments);
+    Ok(Found::Hot(Originals {
+        page_bytes,
+        pages,
+        overlay: Overlay::new(page_bytes, records, reading.places),
+    }))
+}
+
+struct Reading<'a> {
+    journal: &'a dyn File,
+    path: &'a Path,
+    len: u64,
+    sector: u64,
+    page_bytes: u32,
+    pages: u32,
+    segments: Vec<Segment>,
+    places: Vec<Place>,
+    /// Records so far.
+    count: u32,
+}
+
+impl Reading<'_> {
+    fn all(&mut self, first_head: &[u8]) -> Result<(), Error> {
+        let mut head = [0; HEADER_BYTES];
+        head.copy_from_slice(first_head);
+        let mut at = self.sector;
+        loop {
+            let Some(end) = self.segment(&head, at)? else {
+                return Ok(());
+            };
+            at = end.next_multiple_of(self.sector);
+            if at + self.sector > self.len
+                || read(self.journal, self.path, &mut head, at)? < 20
+                || !head.starts_with(&MAGIC)
+            {
+                return Ok(());
+            }
+            at += self.sector;
+        }
+    }
+
+    /// Takes in the records from `at`; says where they end, `None` when the journal ends with them.
+    fn segment(&mut self, head: &[u8], mut at: u64) -> Result<Option<u64>, Error> {
+        let nonce = be(head, 12);
+        let record_bytes = (BEFORE_PAGE + self.page_bytes as usize + AFTER_PAGE) as u64;
+        let count = match be(head, 8) {
+            TO_THE_END => self.len.saturating_sub(self.sector) / record_bytes,
+            count => count.into(),
+        };
+        if count > 0 {
+            self.segments.push(Segment {
+                first: self.count,
+                offset: at,
+                nonce,
+            });
+        }
+        let mut record = vec![0; record_bytes as usize];
+        for _ in 0..count {
+            if read(self.journal, self.path, &mut record, at)? < record.len() {
+                return Ok(None);
+            }
+            at += record_bytes;
+            let page = be(&record, 0);
+            if page == 0 || page == LOCK_BYTE / self.page_bytes + 1 {
+                return Ok(None);
+            }
+            if page <= self.pages {
+                if checksum(nonce, &record) != stored_checksum(&record) {
+                    return Ok(None);
+                }
+                self.places.push(Place {
+                    page,
+                    record: self.count,
+                });
+            }
+            self.count += 1;
+            if self.count > RECORDS_MAX {
+                return Err(Error::HotJournal {
+                    path: self.path.into(),
+                    what: "it holds more pages than are kept track of in memory",
+                });
+            }
+        }
+        Ok(Some(at))
+    }
+}
+
+/// Whether the journal ends with the name of a super-journal, which SQLite would believe.
+fn names_a_super_journal(journal: &dyn File, path: &Path, len: u64) -> Result<bool, Error> {
+    let mut end = [0; 16];
+    let Some(at) = len.checked_sub(end.len() as u64) else {
+        return Ok(false);
+    };
+    read(journal, path, &mut end, at)?;
+    let (name_bytes, sum) = (be(&end, 0), be(&end, 4));
+    let fits = (1..=NAME_BYTES_MAX).contains(&name_bytes) && u64::from(name_bytes) <= at;
+    if !fits || !end.ends_with(&MAGIC) {
+        return Ok(false);
+    }
+    let mut name = vec![0; name_bytes as usize];
+    read(journal, path, &mut name, at - u64::from(name_bytes))?;
+    // C's `char` has a sign on some machines and none on others.
+    let unsigned = name
+        .iter()
+        .fold(0u32, |sum, b| sum.wrapping_add((*b).into()));
+    let signed = name
+        .iter()
+        .fold(0u32, |sum, b| sum.wrapping_add_signed((*b as i8).into()));
+    Ok(sum == unsigned || sum == signed)
+}
+
+pub(super) fn record_offset(segments: &[Segment], page_bytes: u64, record: u32) -> u64 {
+    let record_bytes = (BEFORE_PAGE + AFTER_PAGE) as u64 + page_bytes;
+    match segment_of(segments, record) {
+        Some(segment) => segment.offset + u64::from(record - segment.first) * record_bytes,
+        None => 0,
+    }
+}
+
+/// The page in a record; `None`: it is no longer that record.
+pub(super) fn page_of(segments: &[Segment], record: u32, bytes: &[u8]) -> Option<u32> {
+    let nonce = segment_of(segments, record)?.nonce;
+    (checksum(nonce, bytes) == stored_checksum(bytes)).then(|| be(bytes, 0))
+}
+
+fn segment_of(segments: &[Segment], record: u32) -> Option<&Segment> {
+    let behind = segments.partition_point(|segment| segment.first <= record);
+    segments.get(behind.checked_sub(1)?)
+}
+
+/// Every 200th byte of the page, counted from its end; finds records that were never whole.
+fn checksum(nonce: u32, record: &[u8]) -> u32 {
+    let page = &record[BEFORE_PAGE..record.len() - AFTER_PAGE];
+    // The first byte never counts.
+    let counted = (1..=(page.len() - 1) / 200).map(|i| page[page.len() - 200 * i]);
+    counted.fold(nonce, |sum, byte| sum.wrapping_add(byte.into()))
+}
+
+fn stored_checksum(record: &[u8]) -> u32 {
+    be(record, record.len() - AFTER_PAGE)
+}
+
+/// Says how much there was.
+fn read(journal: &dyn File, path: &Path, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+    journal
+        .read_full_at(buf, offset, Via::Cache)
+        .map_err(|source| Error::Read {
+            path: path.into(),
+            offset,
+            source,
+        })
+}
