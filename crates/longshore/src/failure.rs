@@ -117,7 +117,9 @@ impl From<Error> for Failure {
             | Error::Changed { .. }
             | Error::PathTooLong { .. }
             | Error::LogMissing { .. } => Exit::Source,
-            Error::LogUnproved | Error::NotDifferential => Exit::Usage,
+            Error::LogUnproved | Error::NotDifferential | Error::BaseOverwritten { .. } => {
+                Exit::Usage
+            }
             Error::Cancelled => Exit::Interrupted,
             Error::Archive(_)
             | Error::Media(_)

@@ -56,6 +56,7 @@ pub fn run(
             return Err(Error::NotDifferential);
         }
         let found = base::find(house, wanted, request.database.as_deref())?;
+        base::check_kept(&found, request.disposition, &devices)?;
         parent = Some(found.header.set);
         options.postgres.base = Some(Arc::new(found.base));
     }

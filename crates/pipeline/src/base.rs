@@ -6,11 +6,12 @@ use std::sync::Arc;
 use longshore_codec::Decompressor;
 use longshore_media::header::stored_max;
 use longshore_media::{
-    BackupDevice, BackupType, EntryKind, Item, MediaSet, SetHeader, SetSummary, SetTrailer,
-    manifest,
+    BackupDevice, BackupType, Disposition, EntryKind, Item, MediaSet, SetHeader, SetSummary,
+    SetTrailer, manifest,
 };
 use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Timeline};
 use longshore_source::{Base, LogStart, SourceKind};
+use uuid::Uuid;
 
 use crate::request::{Against, BaseRequest};
 use crate::{Error, House};
@@ -19,6 +20,7 @@ const CONTROL_FILE: &str = "global/pg_control";
 
 /// The set that a backup will differ from.
 pub struct Found {
+    pub media_set: Uuid,
     pub header: SetHeader,
     pub base: Base,
 }
@@ -35,7 +37,32 @@ pub fn find(house: &House, request: &BaseRequest, database: Option<&str>) -> Res
     let media = MediaSet::open(&devices)?;
     let (header, trailer) = choose(&media.sets()?, request.against, database)?;
     let base = read(&media, &header, &trailer)?;
-    Ok(Found { header, base })
+    Ok(Found {
+        media_set: media.header(0).media_set,
+        header,
+        base,
+    })
+}
+
+/// Refuses to write over the media that hold the base. `devices` are those of the backup.
+pub fn check_kept(
+    found: &Found,
+    disposition: Disposition,
+    devices: &[Arc<dyn BackupDevice>],
+) -> Result<(), Error> {
+    let overwrites = match disposition {
+        Disposition::New | Disposition::Append => false,
+        Disposition::Init { .. } | Disposition::Format => true,
+    };
+    let is_base = |device: &Arc<dyn BackupDevice>| {
+        MediaSet::label(&**device).is_ok_and(|label| label.media_set == found.media_set)
+    };
+    match devices.iter().find(|device| overwrites && is_base(device)) {
+        Some(device) => Err(Error::BaseOverwritten {
+            device: device.name(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// The newest set that can be the base.

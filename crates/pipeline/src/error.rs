@@ -36,6 +36,10 @@ pub enum Error {
     #[error("none of the media's backup sets can be the base of a differential one: {reasons}")]
     NoBase { reasons: String },
 
+    /// INIT or FORMAT of the media set that holds the base.
+    #[error("the media on device {device} hold the base of this backup and would be overwritten")]
+    BaseOverwritten { device: String },
+
     /// Of other sources every backup is whole.
     #[error("only backups of PostgreSQL clusters can be differential")]
     NotDifferential,
@@ -133,6 +137,7 @@ impl Error {
             | Error::LogMissing { .. }
             | Error::LogUnproved
             | Error::NotDifferential
+            | Error::BaseOverwritten { .. }
             | Error::Codec(_)
             | Error::Memory { .. }
             | Error::Changed { .. }
@@ -157,6 +162,7 @@ impl Error {
             Error::NoBase { .. } => {
                 "make a full backup, on which later ones can build; --or-full does so by itself"
             }
+            Error::BaseOverwritten { .. } => "use --append, or write to other devices",
             Error::NotDifferential => "leave out --differential and --incremental",
             Error::OutOfRange {
                 name: "MAXTRANSFERSIZE",

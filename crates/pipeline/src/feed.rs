@@ -41,7 +41,7 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    fn new(entry: &Entry, content: Arc<dyn Content>) -> OpenFile {
+    pub fn new(entry: &Entry, content: Arc<dyn Content>) -> OpenFile {
         OpenFile {
             path: entry.path.clone(),
             content,

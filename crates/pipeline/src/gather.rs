@@ -82,3 +82,151 @@ impl Gathered {
 fn extents_max(len: usize) -> usize {
     len.div_ceil(2 * PAGE_MIN)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use longshore_io::Via;
+    use longshore_media::{Entry, EntryKind, manifest};
+    use longshore_source::{Change, Content, Error};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::feed::{OpenFile, scan_bytes};
+
+    /// Read by nobody.
+    struct Unread;
+
+    impl Content for Unread {
+        fn read_at(&self, _: &mut [u8], _: u64, _: Via) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn is_cached(&self, _: Range<u64>) -> bool {
+            true
+        }
+
+        fn next_data(&self, _: u64) -> Result<Option<Range<u64>>, Error> {
+            Ok(None)
+        }
+
+        fn settle(&self) -> Result<Option<Change>, Error> {
+            Ok(None)
+        }
+    }
+
+    fn based(number: usize, len: usize) -> Arc<BasedFile> {
+        let entry = Entry {
+            path: PathBuf::from(format!("base/5/{number}")),
+            kind: EntryKind::File,
+            first: false,
+            based: true,
+            mode: 0o600,
+            uid: 0,
+            gid: 0,
+            mtime_ns: 0,
+            len: len as u64,
+        };
+        Arc::new(BasedFile {
+            file: OpenFile::new(&entry, Arc::new(Unread)),
+            entry,
+        })
+    }
+
+    /// Ranges of `pages` that are set.
+    fn ranges(pages: &[bool], page: usize) -> Vec<Range<usize>> {
+        let mut found: Vec<Range<usize>> = Vec::new();
+        for (i, _) in pages.iter().enumerate().filter(|(_, changed)| **changed) {
+            match found.last_mut() {
+                Some(last) if last.end == i * page => last.end += page,
+                _ => found.push(i * page..(i + 1) * page),
+            }
+        }
+        found
+    }
+
+    proptest! {
+        /// What is gathered, put over the base, is the file; no byte of it is there twice, and limits hold.
+        #[test]
+        fn gathered_blocks_make_the_base_the_file(
+            files in prop::collection::vec(prop::collection::vec(prop::bool::weighted(0.3), 1..200), 1..6),
+            page in prop::sample::select(vec![1usize << 10, 8 << 10, 32 << 10]),
+            buffer_bytes in prop::sample::select(vec![64usize << 10, 1 << 20]),
+            seed in any::<u64>(),
+        ) {
+            let (run_max, mut buffer) = (scan_bytes(buffer_bytes), vec![0; buffer_bytes]);
+            let byte = |file: usize, page: usize| (seed ^ (file * 31 + page * 7 + 1) as u64) as u8 | 1;
+            let (mut blocks, mut gathered) = (Vec::new(), Gathered::default());
+            for (number, pages) in files.iter().enumerate() {
+                let based = based(number, pages.len() * page);
+                for (run, changed) in pages.chunks(run_max / page).enumerate() {
+                    let (first, len) = (run * (run_max / page), changed.len() * page);
+                    let offset = (first * page) as u64;
+                    let scan = Scan { volume: 0, based: based.clone(), offset, len };
+                    if !gathered.has_room(run_max, buffer_bytes) {
+                        let plain_len = gathered.plain_len();
+                        let job = std::mem::take(&mut gathered).into_job(0, || 0).unwrap();
+                        blocks.push((job.manifest, buffer[..plain_len].to_vec()));
+                    }
+                    let at = gathered.plain_len();
+                    for (i, bytes) in buffer[at..at + len].chunks_mut(page).enumerate() {
+                        bytes.fill(byte(number, first + i));
+                    }
+                    gathered.keep(&scan, &mut buffer, &ranges(changed, page));
+                }
+            }
+            let plain_len = gathered.plain_len();
+            if let Some(job) = gathered.into_job(0, || 0) {
+                blocks.push((job.manifest, buffer[..plain_len].to_vec()));
+            }
+            let mut restored: Vec<Vec<u8>> = files.iter().map(|f| vec![0; f.len() * page]).collect();
+            for (manifest, plain) in &blocks {
+                prop_assert!(manifest.len() <= MANIFEST_MAX && plain.len() <= buffer_bytes);
+                let (mut at, mut file) = (0, 0);
+                for item in manifest::decode(manifest, plain.len() as u32).unwrap() {
+                    match item {
+                        Item::Entry(e) => {
+                            prop_assert!(e.based && !e.first);
+                            file = e.path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+                        }
+                        Item::Extent(e) => {
+                            let (offset, len) = (e.offset as usize, e.len as usize);
+                            let there = &mut restored[file][offset..offset + len];
+                            prop_assert!(there.iter().all(|b| *b == 0));
+                            there.copy_from_slice(&plain[at..at + len]);
+                            at += len;
+                        }
+                        Item::Mark(_) => prop_assert!(false),
+                    }
+                }
+            }
+            for (number, pages) in files.iter().enumerate() {
+                for (i, changed) in pages.iter().enumerate() {
+                    let expected = if *changed { byte(number, i) } else { 0 };
+                    let found = &restored[number][i * page..(i + 1) * page];
+                    prop_assert!(found.iter().all(|b| *b == expected), "file {number} page {i}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_would_take_too_many_extents_is_joined() {
+        let page = 16;
+        let based = based(1, 64 << 10);
+        let mut buffer = vec![7; 64 << 10];
+        let odd: Vec<_> = (0..2048)
+            .map(|i| 2 * i * page..(2 * i + 1) * page)
+            .collect();
+        let scan = Scan {
+            volume: 0,
+            based,
+            offset: 0,
+            len: 64 << 10,
+        };
+        let mut gathered = Gathered::default();
+        gathered.keep(&scan, &mut buffer, &odd);
+        assert_eq!(gathered.plain_len(), (64 << 10) - page);
+    }
+}

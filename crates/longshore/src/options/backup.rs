@@ -117,7 +117,7 @@ pub struct Backup {
 
 /// Storing only what differs from another backup.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Differential", group = ArgGroup::new("differing").args(["differential", "incremental"]))]
+#[command(group = ArgGroup::new("differing").args(["differential", "incremental"]))]
 pub struct Differing {
     /// Store only what differs from the last full backup. PostgreSQL only.
     ///
@@ -136,12 +136,12 @@ pub struct Differing {
     ///
     /// Not for targets, where the base is found by itself. With --append the base may be on the media that are
     /// appended to, and need not be named.
-    #[arg(long, value_name = "DEVICE", value_parser = values::device(), requires = "differing",
-        conflicts_with = "target")]
+    #[arg(long, hide_short_help = true, value_name = "DEVICE", value_parser = values::device(),
+        requires = "differing", conflicts_with = "target")]
     pub base: Vec<DeviceSpec>,
 
     /// Make a full backup where there is no base that can be used.
-    #[arg(long, requires = "differing")]
+    #[arg(long, hide_short_help = true, requires = "differing")]
     pub or_full: bool,
 }
 
@@ -282,7 +282,7 @@ pub struct Postgres {
     /// The default unless --wal-archive is given or the database has an archive ([database.NAME.wal] in the
     /// configuration). A replication slot keeps the log on the server meanwhile; it ends
     /// with the backup.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub with_wal: bool,
 
     /// Prove the log in this archive (`longshore wal push`) instead.
@@ -319,6 +319,6 @@ pub struct Postgres {
     ///
     /// The default reports each such page with file and block, finishes, marks the set as damaged and ends with exit
     /// code 5: one bad page should not cost the rest of the night's backup.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub fail_on_bad_page: bool,
 }

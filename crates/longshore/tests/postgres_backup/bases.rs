@@ -125,6 +125,15 @@ fn sets_are_appended_to_the_media_of_their_base() {
     assert_eq!(differential(&b)["parent"], a["set"]);
     let c = backup(5, &["--differential"]);
     assert_eq!(differential(&c)["parent"], first["set"]);
+    for over in ["--init", "--format"] {
+        let mut command = stage.backup("media");
+        command.arg("--to").arg(stage.path("media2"));
+        command
+            .args([over, "--differential", "--base"])
+            .arg(stage.path("media"));
+        let text = said(command.arg("--base").arg(stage.path("media2")), 2);
+        assert!(text.contains("would be overwritten"), "{text}");
+    }
     let media = [stage.path("media"), stage.path("media2")];
     let mut list = longshore(["list", "--json"]);
     let sets = answer(&succeed(list.args(&media)));

@@ -310,3 +310,85 @@ fn history(now: &Now) -> Result<History, Error> {
         source: BaseRefusal::BadHistory { path, source },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::base::tests::base;
+    use super::*;
+
+    fn differing(files: &[(&str, u64)]) -> Differing {
+        let mut base = base();
+        for (path, pages) in files {
+            base.add(Path::new(path), pages * 8192, 0);
+        }
+        base.complete();
+        Differing {
+            base: Arc::new(base),
+            databases: HashSet::from([5]),
+            hints_unlogged: true,
+            changes: None,
+            emptied: AtomicU64::new(0),
+        }
+    }
+
+    fn page(lsn: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 8192];
+        bytes[..4].copy_from_slice(&((lsn >> 32) as u32).to_le_bytes());
+        bytes[4..8].copy_from_slice(&(lsn as u32).to_le_bytes());
+        for (at, value) in [(12, 24u16), (14, 8000), (16, 8192)] {
+            bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn only_what_is_surely_the_base_s_is_left_to_it() {
+        let differing = differing(&[("base/5/7", 3)]);
+        let based = differing.based(Path::new("base/5/7"), 4 * 8192).unwrap();
+        let changed = |bytes: &[u8], number| {
+            let page = Page::new(bytes).unwrap();
+            differing.is_changed(&based, page, number)
+        };
+        // The base begins at 1000.
+        assert!(!changed(&page(999), 2));
+        assert!(!changed(&page(40), 0));
+        for lsn in [0, 1, 39, 1000, 2000, u64::MAX] {
+            assert!(changed(&page(lsn), 0), "{lsn}");
+        }
+        assert!(changed(&page(999), 3), "behind the base's end");
+        assert!(changed(&[0; 8192], 0), "never written");
+        let mut odd = page(999);
+        odd[10] = 0xff;
+        assert!(changed(&odd, 0), "no head of a page");
+    }
+
+    #[test]
+    fn only_main_forks_of_the_same_databases_are_based() {
+        let files = [("base/5/7", 3), ("base/6/7", 3), ("global/8", 1)];
+        let differing = differing(&files);
+        let is_based = |path: &str, len| differing.based(Path::new(path), len).is_some();
+        assert!(is_based("base/5/7", 8192));
+        assert!(is_based("global/8", 8192));
+        for (path, len) in [
+            ("base/6/7", 8192),
+            ("base/5/7", 0),
+            ("base/5/7", 8193),
+            ("base/5/7_vm", 8192),
+            ("base/5/7.1", 8192),
+            ("base/5/9", 8192),
+            ("pg_xact/0000", 8192),
+        ] {
+            assert!(!is_based(path, len), "{path}");
+        }
+        let empties = |path: &str| differing.empties(Path::new(path));
+        assert!(empties("base/5/7_vm") && !empties("base/5/9_vm"));
+        assert!(!empties("base/6/7_vm") && !empties("base/5/7_fsm"));
+        let mut map = [page(999), page(1000)].concat();
+        differing.empty_map(&mut map);
+        assert_eq!(
+            (&map[..8192], &map[8192..]),
+            (&page(999)[..], &[0; 8192][..])
+        );
+        assert_eq!(differing.emptied(), 1);
+    }
+}
