@@ -116,11 +116,18 @@ pub struct VerifiedSet {
     pub set: Uuid,
     pub database: String,
     pub position: u32,
+    /// The first of its stripes.
+    pub device: String,
     pub valid: bool,
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     /// Made from files that changed meanwhile; the set itself may be valid.
     pub made_damaged: bool,
+    /// The set that it differs from.
+    pub parent: Option<Uuid>,
+    /// How many sets a differential one and all that it needs are, when all of them are valid and fit together; `None`
+    /// when they were not looked at.
+    pub chain_sets: Option<usize>,
 }
 
 #[derive(Debug, Clone, Serialize)]

@@ -222,6 +222,9 @@ pub struct RestoreRequest {
 #[derive(Debug, Clone)]
 pub struct VerifyRequest {
     pub devices: Vec<DeviceSpec>,
+    /// All stripes of the other media sets that differential sets need, in any order. Their sets are verified too as far
+    /// as they are needed.
+    pub bases: Vec<DeviceSpec>,
     /// 1-based; `None` verifies every set.
     pub position: Option<u32>,
     pub tuning: Tuning,

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use longshore_media::{Error as MediaError, Item, MediaSet};
 use parking_lot::Mutex;
 
+use crate::chain::{self, Chain, Link, Merge};
 use crate::measure::{Counters, Work, process_cpu};
 use crate::offload::{Choice, Offload};
 use crate::plan::{Plan, Sizes};
 use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
 use crate::request::VerifyRequest;
 use crate::unload::{Sink, Unloading, unload};
-use crate::{Error, House, Observer};
+use crate::{ChainError, Error, House, Observer};
 
 /// Collects damage and goes on.
 struct Inspector {
@@ -20,13 +21,30 @@ struct Inspector {
 
 impl Inspector {
     fn note(&self, error: &MediaError) {
+        self.put(error.number(), error.to_string(), error.hint());
+    }
+
+    /// Why a chain does not hold; what else keeps it from being looked at is the caller's.
+    fn note_chain(&self, error: Error) -> Result<(), Error> {
+        match &error {
+            Error::Chain(chain) => {
+                let cause = std::error::Error::source(chain).map(|cause| format!(": {cause}"));
+                let text = chain.to_string() + &cause.unwrap_or_default();
+                self.put(error.number(), text, chain.hint());
+                Ok(())
+            }
+            Error::Media(media) => {
+                self.note(media);
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn put(&self, number: Option<u32>, text: String, hint: &'static str) {
         let mut findings = self.findings.lock();
         if findings.len() < VerifyReport::FINDINGS_MAX {
-            findings.push(Finding {
-                number: error.number(),
-                text: error.to_string(),
-                hint: error.hint(),
-            });
+            findings.push(Finding { number, text, hint });
         }
     }
 }
@@ -94,18 +112,32 @@ pub fn run(
     let mut sets = Vec::new();
     let mut samples = Vec::new();
     let mut shown = None;
+    let bases = chain::open_bases(house, &request.bases)?;
+    let chains = match media.stored_bytes()? {
+        Some(_) => chains(house, &media, &positions, &bases, &inspector, request)?,
+        None => Vec::new(),
+    };
+    let mut work: Vec<(&MediaSet, u32)> = positions.iter().map(|p| (&media, *p)).collect();
+    for link in chains.iter().flat_map(|chain| &chain.links) {
+        let known = |(media, position): &(&MediaSet, u32)| {
+            std::ptr::eq(*media, link.media) && *position == link.header.position
+        };
+        if !work.iter().any(known) {
+            work.push((link.media, link.header.position));
+        }
+    }
     if let Some(bytes) = media.stored_bytes()? {
-        let sum: u64 = media
-            .sets()?
-            .iter()
-            .filter(|s| positions.contains(&s.header.position))
-            .filter_map(|s| Some(s.trailer.as_ref()?.plain_bytes_total))
-            .sum();
+        let mut sum = 0u64;
+        for (media, position) in &work {
+            let set = media.set(*position).ok();
+            let trailer = set.and_then(|set| set.trailer);
+            sum = sum.saturating_add(trailer.map_or(0, |t| t.plain_bytes_total));
+        }
         counters
             .expected_bytes
             .store(if sum > 0 { sum } else { bytes }, Ordering::Relaxed);
     }
-    for position in positions {
+    for (media, position) in work {
         let streams: Result<Vec<_>, _> = (0..media.family_count())
             .map(|i| media.stream(i, position))
             .collect();
@@ -129,7 +161,7 @@ pub fn run(
             Some(header.buffer_bytes as usize),
             media.family_count(),
         );
-        let plan = Plan::for_reading("verify", &media, &header, &sizes, &request.limits);
+        let plan = Plan::for_reading("verify", media, &header, &sizes, &request.limits);
         observer.planned(&plan);
         shown = Some((plan, sizes));
         let before = inspector.findings.lock().len();
@@ -150,11 +182,22 @@ pub fn run(
             set: set.header.set,
             database: set.header.database,
             position,
+            device: media.device(0).to_owned(),
+            parent: set.header.parent,
+            chain_sets: None,
             valid: undamaged && set.trailer.is_some(),
             plain_bytes: set.plain_bytes,
             stored_bytes: set.trailer.as_ref().map_or(0, |t| t.stored_bytes_total),
             made_damaged: set.trailer.is_some_and(|t| t.damaged),
         }));
+    }
+    for chain in &chains {
+        let is_valid = |link: &Link| sets.iter().any(|s| s.set == link.header.set && s.valid);
+        if chain.links.iter().all(is_valid) {
+            let newest = chain.links[0].header.set;
+            let of_it = sets.iter_mut().filter(|set| set.set == newest);
+            of_it.for_each(|set| set.chain_sets = Some(chain.links.len()));
+        }
     }
     let findings = inspector.findings.into_inner();
     let Some((plan, sizes)) = shown else {
@@ -180,4 +223,36 @@ pub fn run(
             plan,
         },
     })
+}
+
+/// The chains of the differential sets among `positions`, as far as their members are here. Where nobody said where
+/// the others are, one that is not here is no finding.
+fn chains<'a>(
+    house: &House,
+    media: &'a MediaSet,
+    positions: &[u32],
+    bases: &'a [MediaSet],
+    inspector: &Inspector,
+    request: &VerifyRequest,
+) -> Result<Vec<Chain<'a>>, Error> {
+    let mut chains = Vec::new();
+    for set in media.sets()? {
+        let (header, complete) = (&set.header, set.trailer.is_some());
+        if header.parent.is_none() || !complete || !positions.contains(&header.position) {
+            continue;
+        }
+        let chain = match Chain::collect(house, media, set, bases) {
+            Ok(chain) => chain,
+            Err(Error::Chain(ChainError::Missing { .. })) if request.bases.is_empty() => continue,
+            Err(error) => {
+                inspector.note_chain(error)?;
+                continue;
+            }
+        };
+        match Merge::read(&chain, &|_| true, false) {
+            Ok(_) => chains.push(chain),
+            Err(error) => inspector.note_chain(error)?,
+        }
+    }
+    Ok(chains)
 }

@@ -888,3 +888,49 @@ fn blocks_of_older_sets_that_do_not_count_are_not_read() {
     assert_eq!(read, [30_000, 30_000]);
     assert_eq!(report.totals.files, 1);
 }
+
+#[test]
+fn verify_says_whether_it_looked_at_the_chain() {
+    let (disk, sets, devices) = three("/m");
+    let house = house_on(Arc::new(disk.clone()));
+    let verified =
+        |bases: &[DeviceSpec]| verify_with(&house, vec![devices[2].clone()], bases.to_vec());
+    // Alone it is as valid as it can be.
+    let alone = verified(&[]).unwrap();
+    assert!(alone.is_valid());
+    let told: Vec<_> = alone
+        .sets
+        .iter()
+        .map(|s| (s.parent, s.chain_sets))
+        .collect();
+    assert_eq!(told, [(Some(sets[1]), None)]);
+    let all = verified(&devices[..2]).unwrap();
+    assert!(all.is_valid());
+    let told: Vec<_> = all.sets.iter().map(|s| (s.set, s.chain_sets)).collect();
+    assert_eq!(told, [(sets[2], Some(3)), (sets[1], None), (sets[0], None)]);
+    // Where bases are named, what is missing among them is an answer.
+    let some = verified(&devices[1..2]).unwrap();
+    assert!(!some.is_valid());
+    assert_eq!(some.findings[0].number, Some(3136));
+    assert!(some.findings[0].text.contains(&sets[0].to_string()));
+    // Damage in a parent.
+    let whole = disk.read_file("/m/0.bak").unwrap();
+    let frame = |w: &[u8]| w == [4, 0x22, 0x4d, 0x18];
+    let mut damaged = whole.clone();
+    let at = whole.windows(4).rposition(frame).unwrap() + 20;
+    damaged[at] ^= 1;
+    disk.write_file("/m/0.bak", &damaged).unwrap();
+    let broken = verified(&devices[..2]).unwrap();
+    assert!(!broken.is_valid() && broken.sets[0].valid && !broken.sets[2].valid);
+    assert_eq!(broken.sets[0].chain_sets, None);
+    // And a parent without the file.
+    let (disk, request) = pair(&[], &[file("f", 10, true, true, &[])]);
+    let house = house_on(Arc::new(disk));
+    let unfit = verify(&house, request.devices).unwrap();
+    assert!(!unfit.is_valid() && unfit.sets.iter().all(|set| set.valid));
+    assert!(
+        unfit.findings[0].text.contains("no such file"),
+        "{:?}",
+        unfit.findings
+    );
+}

@@ -86,6 +86,7 @@ fn run_against(
             let watch = Watch::new(context.output, context.clock.clone());
             let again = Request::Verify(VerifyRequest {
                 devices: request.devices.clone(),
+                bases: Vec::new(),
                 position: Some(report.position),
                 tuning: request.tuning,
                 limits: request.limits,

@@ -2,7 +2,8 @@
 
 use longshore_media::Error as MediaError;
 use longshore_pipeline::{
-    Error, Report, Request, VerifyReport, VerifyRequest, closing_line, run as run_pipeline,
+    Error, Report, Request, VerifiedSet, VerifyReport, VerifyRequest, closing_line,
+    run as run_pipeline,
 };
 use serde::Serialize;
 
@@ -26,6 +27,7 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let chosen = devices::of(context, &options.media)?;
     let request = VerifyRequest {
         devices: chosen.devices.clone(),
+        bases: chosen.bases(&options.bases),
         position: options.position,
         tuning: tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
@@ -54,7 +56,7 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
             let sets = report
                 .sets
                 .iter()
-                .map(|s| format!("The backup set on file {} is valid.\n", s.position));
+                .map(valid);
             let closing = closing_line("VERIFY DATABASE", plain_bytes, report.run.elapsed_s);
             sets.collect::<String>() + &closing
         }
@@ -93,12 +95,34 @@ fn judged(error: Error) -> Failure {
     failure
 }
 
+/// What is certain of a set, and what is not.
+fn valid(set: &VerifiedSet) -> String {
+    let more = match (set.parent, set.chain_sets) {
+        (None, _) => String::new(),
+        (Some(_), Some(sets)) => {
+            format!(" It is differential; so are the {} sets that it needs.", sets - 1)
+        }
+        (Some(parent), None) => format!(
+            " It is differential, and what it needs was not looked at: backup set {parent} and that one's own chain."
+        ),
+    };
+    format!("The backup set on file {} is valid.{more}\n", set.position)
+}
+
 fn table(report: &VerifyReport) -> Table {
-    let mut table = Table::new(&["position", "database", "in", "out", "verified", "remark"]);
+    let mut table = Table::new(&[
+        "position", "database", "type", "in", "out", "verified", "remark",
+    ]);
     for set in &report.sets {
         table.row(vec![
             set.position.to_string(),
             plain(&set.database),
+            match (set.parent, set.chain_sets) {
+                (None, _) => "full",
+                (Some(_), Some(_)) => "diff, with its chain",
+                (Some(_), None) => "diff, alone",
+            }
+            .to_owned(),
             bytes(set.stored_bytes),
             bytes(set.plain_bytes),
             if set.valid { "yes" } else { "DAMAGED" }.to_owned(),

@@ -81,11 +81,20 @@ pub fn restore(house: &House, request: RestoreRequest) -> Result<RestoreReport, 
 }
 
 pub fn verify(house: &House, devices: Vec<DeviceSpec>) -> Result<VerifyReport, Error> {
+    verify_with(house, devices, Vec::new())
+}
+
+pub fn verify_with(
+    house: &House,
+    devices: Vec<DeviceSpec>,
+    bases: Vec<DeviceSpec>,
+) -> Result<VerifyReport, Error> {
     let (tuning, limits) = (Tuning::default(), Limits::default());
     match run(
         house,
         &Request::Verify(VerifyRequest {
             devices,
+            bases,
             position: None,
             tuning,
             limits,
