@@ -9,7 +9,7 @@ use crate::common::{Guarded, expect, from_env};
 use crate::stage::{Stage, check, dump, same, succeed};
 
 /// Tables come and go, grow, shrink and are rewritten.
-const TABLES: &str = r"
+pub const TABLES: &str = r"
 \set n random(1, 1000000000)
 begin;
 create table churn_:n as select g, repeat('x', 200) t from generate_series(1, 2000) g;
@@ -26,7 +26,7 @@ checkpoint;
 ";
 
 /// Relations change what they are and where they lie, and databases are made in each way there is.
-const PLACES: &str = r"
+pub const PLACES: &str = r"
 \set n random(1, 1000000000)
 create unlogged table moved_:n as select g, repeat('u', 300) t from generate_series(1, 500) g;
 create index on_moved_:n on moved_:n (g);
@@ -44,8 +44,24 @@ drop database first_:n;
 drop table moved_:n;
 ";
 
+/// Whether pgbench's bank is in a state that was committed, in three ways.
+pub const SUMS: &str = "
+    select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history),
+           (select sum(bbalance) from pgbench_branches) = (select sum(delta) from pgbench_history),
+           (select sum(tbalance) from pgbench_tellers) = (select sum(delta) from pgbench_history)";
+
+/// The script in the words of a major: 14 copies databases in one way only.
+pub fn places_of(script: &str, major: u32) -> String {
+    match major {
+        14 => script.to_owned(),
+        _ => script
+            .replace("/* wal_log */", "strategy wal_log")
+            .replace("/* file_copy */", "strategy file_copy"),
+    }
+}
+
 /// `pgbench` with a script, or with its own bank, until the test drops it.
-fn load(stage: &Stage, script: Option<(&str, &str)>, clients: u32) -> Guarded {
+pub fn load(stage: &Stage, script: Option<(&str, &str)>, clients: u32) -> Guarded {
     let mut command = stage.server.command("pgbench");
     command.args(["-n", "-c", &clients.to_string(), "-T", "600"]);
     if let Some((name, text)) = script {
@@ -58,7 +74,7 @@ fn load(stage: &Stage, script: Option<(&str, &str)>, clients: u32) -> Guarded {
 }
 
 /// A directory that the server may write to.
-fn place(stage: &Stage, name: &str) -> PathBuf {
+pub fn place(stage: &Stage, name: &str) -> PathBuf {
     let path = stage.path(name);
     std::fs::create_dir(&path).unwrap();
     stage.server.user().own(&path);
@@ -76,6 +92,9 @@ fn restored(stage: &Stage, name: &str, target: &str, more: &[&str]) -> (PathBuf,
     let media = media.to_str().unwrap();
     let args = ["restore", media, "--to", target.to_str().unwrap()];
     expect(0, [&args, &["--tablespace-map", &map][..], more].concat());
+    // Nothing that came or went meanwhile is missing or too much: the manifest is of what was stored.
+    let mut verify = stage.server.command("pg_verifybackup");
+    succeed(verify.arg("--no-parse-wal").arg(&target));
     let server = Server::adopt(stage.server.installation(), &target);
     // Its log is its own, and would overwrite its origin's in the archive.
     server.append_conf("archive_mode = off");
@@ -110,12 +129,7 @@ fn a_cluster_backed_up_under_load_comes_back_whole() {
         let location = space.display();
         server.psql(&format!("create tablespace churn location '{location}'"));
         succeed(server.command("pgbench").args(["-i", "-q", "-s", "3"]));
-        let places = match major {
-            14 => PLACES.to_owned(),
-            _ => PLACES
-                .replace("/* wal_log */", "strategy wal_log")
-                .replace("/* file_copy */", "strategy file_copy"),
-        };
+        let places = places_of(PLACES, major);
         for round in 0..from_env("LONGSHORE_PG_ROUNDS", 1) {
             let bank = load(&stage, None, 3);
             let tables = load(&stage, Some(("tables.sql", TABLES)), 3);
@@ -138,12 +152,7 @@ fn a_cluster_backed_up_under_load_comes_back_whole() {
             archived(server);
 
             let (target, copy) = restored(&stage, &name, &format!("copy{round}"), &[]);
-            let sums = copy.psql(
-                "select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history),
-                        (select sum(bbalance) from pgbench_branches) = (select sum(delta) from pgbench_history),
-                        (select sum(tbalance) from pgbench_tellers) = (select sum(delta) from pgbench_history)",
-            );
-            assert_eq!(sums, "t|t|t", "PostgreSQL {major}");
+            assert_eq!(copy.psql(SUMS), "t|t|t", "PostgreSQL {major}");
             check(&copy, &target);
             remove(&target);
 
@@ -164,7 +173,7 @@ fn a_cluster_backed_up_under_load_comes_back_whole() {
 }
 
 /// Closes the segment in use and waits until it is in the archive.
-fn archived(server: &Server) {
+pub fn archived(server: &Server) {
     let segment = server.psql("select pg_walfile_name(pg_switch_wal())");
     server.wait_for(
         &format!("select last_archived_wal >= '{segment}' from pg_stat_archiver"),

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longshore_io::{Dir, Via};
+use longshore_io::{Dir, Stat, Via};
 use longshore_pg::Page;
 use parking_lot::Mutex;
 
@@ -154,6 +154,22 @@ impl OnDisk {
         u64::from(self.cluster.control.page_bytes)
     }
 
+    /// A segment that the server no longer needs becomes a later one by a new name, while it may be read by its old one:
+    /// only what has its name still was what was wanted.
+    fn still_there(&self, reading: &Reading) -> Result<(), Error> {
+        let id = |stat: &Stat| (stat.dev, stat.ino);
+        match self.dir.stat(&self.name) {
+            Ok(now) if id(&now) == id(reading.stat()) => Ok(()),
+            Ok(_) => Err(self.log_is_gone()),
+            Err(e) if is_missing(&e) => Err(self.log_is_gone()),
+            Err(source) => Err(Error::Io {
+                action: "look at",
+                path: self.host_path.clone(),
+                source,
+            }),
+        }
+    }
+
     fn log_is_gone(&self) -> Error {
         Error::SegmentMissing {
             path: self.host_path.clone(),
@@ -239,7 +255,10 @@ impl Content for OnDisk {
     }
 
     fn settle(&self) -> Result<Option<Change>, Error> {
-        *self.state.lock() = State::Gone;
+        let read = std::mem::replace(&mut *self.state.lock(), State::Gone);
+        if let (Kind::Log, State::Open(reading)) = (self.kind, read) {
+            self.still_there(&reading)?;
+        }
         Ok(None)
     }
 }

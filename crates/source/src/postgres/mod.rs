@@ -343,9 +343,7 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
         if walks.len() <= volume {
             walks.resize_with(volume + 1, Walk::new);
         }
-        walks[0]
-            .given
-            .push(entry(path.clone(), EntryKind::Symlink { target }, &stat));
+        let found = entry(path.clone(), EntryKind::Symlink { target }, &stat);
         // Other majors may share the location.
         let version = Path::new(&prefix);
         match location.dir(version) {
@@ -367,6 +365,8 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
             Err(e) if is_missing(&e) => {}
             Err(e) => return Err(io("open directory", &at.join(version), e)),
         }
+        // What is pushed last comes first.
+        walks[0].given.push(found);
         elsewhere.push(at);
     }
     let stat = look(&links)?;

@@ -147,6 +147,35 @@ fn what_is_no_relation_is_whole_or_not_there() {
     }
 }
 
+/// A tablespace is a link, before all else, and what lies below it; of other majors nothing is taken.
+#[test]
+fn a_tablespace_is_its_link_and_its_files() {
+    let cluster = Cluster::new();
+    let space = tempfile::tempdir().unwrap();
+    let at = space.path().canonicalize().unwrap();
+    for version in ["PG_18_202506291", "PG_17_202406281"] {
+        fs::create_dir_all(at.join(version).join("5")).unwrap();
+        fs::write(at.join(version).join("5/16390"), page(0, 0x100)).unwrap();
+        fs::write(at.join(version).join("5/16391_init"), b"").unwrap();
+    }
+    let link = cluster.path("pg_tblspc/16389");
+    std::os::unix::fs::symlink(&at, link).unwrap();
+    let copy = cluster.back_up(&hooked(|_, _| Ok(()))).unwrap();
+    let first: Vec<_> = copy.order[..2].iter().map(|path| path.to_str()).collect();
+    assert_eq!(first, [Some("pg_tblspc"), Some("pg_tblspc/16389")]);
+    assert_eq!(copy.links[Path::new("pg_tblspc/16389")], at);
+    let below = "pg_tblspc/16389/PG_18_202506291/5";
+    assert_eq!(copy.file(&format!("{below}/16390")), Some(&page(0, 0x100)));
+    assert_eq!(copy.file(&format!("{below}/16391_init")), Some(&Vec::new()));
+    assert_eq!(
+        copy.files
+            .keys()
+            .filter(|path| path.ends_with("16390"))
+            .count(),
+        1
+    );
+}
+
 #[test]
 fn directories_may_vanish() {
     for step in [Step::Stat, Step::Open, Step::List] {

@@ -1,6 +1,7 @@
 //! A data directory made by hand, and the server that would run on it.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -33,11 +34,11 @@ impl Cluster {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().to_owned();
         for name in ["base/5", "global", "pg_tblspc", "pg_wal", "pg_xact"] {
-            std::fs::create_dir_all(data.join(name)).unwrap();
+            fs::create_dir_all(data.join(name)).unwrap();
         }
-        std::fs::write(data.join("PG_VERSION"), "18\n").unwrap();
-        std::fs::write(data.join("postmaster.pid"), "1\nx\n1000\n").unwrap();
-        std::fs::write(data.join("global/pg_control"), control()).unwrap();
+        fs::write(data.join("PG_VERSION"), "18\n").unwrap();
+        fs::write(data.join("postmaster.pid"), "1\nx\n1000\n").unwrap();
+        fs::write(data.join("global/pg_control"), control()).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = asked.clone();
         let double = Double::new(move |sql| {
@@ -55,7 +56,7 @@ impl Cluster {
     pub fn relation(&self, name: &str, first_block: u32, pages: u32) -> PathBuf {
         let path = self.path(&format!("{BASE}/{name}"));
         let pages = (0..pages).flat_map(|i| page(first_block + i, 0x100));
-        std::fs::write(&path, pages.collect::<Vec<u8>>()).unwrap();
+        fs::write(&path, pages.collect::<Vec<u8>>()).unwrap();
         path
     }
 
@@ -69,6 +70,19 @@ impl Cluster {
         let mut options = SourceOptions::default();
         options.postgres.with_wal = false;
         read(connect(double, storage, &options)?)
+    }
+
+    /// A backup with the log in it: 16 segments.
+    pub fn back_up_with_log(&self, storage: &Arc<dyn Storage>) -> Result<Copy, Error> {
+        read(connect(&self.double, storage, &SourceOptions::default())?)
+    }
+
+    /// The segments from [`START`] to [`END`], each of one byte's repetition.
+    pub fn write_log(&self) {
+        for number in START >> 20..END >> 20 {
+            let path = self.path(&format!("pg_wal/00000001000000000000{number:04X}"));
+            fs::write(path, vec![number as u8; 1 << 20]).unwrap();
+        }
     }
 }
 
@@ -166,6 +180,7 @@ pub fn page(block: u32, lsn: u64) -> Vec<u8> {
 /// What a backup holds.
 pub struct Copy {
     pub files: BTreeMap<PathBuf, Vec<u8>>,
+    pub links: BTreeMap<PathBuf, PathBuf>,
     /// In the order they were given.
     pub order: Vec<PathBuf>,
     pub summary: SourceSummary,
@@ -179,11 +194,14 @@ impl Copy {
 
 /// Takes all of a source as the pipeline does.
 pub fn read(source: Box<dyn Source>) -> Result<Copy, Error> {
-    let (mut files, mut order) = (BTreeMap::new(), Vec::new());
+    let (mut files, mut links, mut order) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     loop {
         for volume in 0..source.description().volumes.len() {
             while let Some(entry) = source.next(volume)? {
                 order.push(entry.path.clone());
+                if let EntryKind::Symlink { target } = &entry.kind {
+                    links.insert(entry.path.clone(), target.clone());
+                }
                 if entry.kind != EntryKind::File {
                     continue;
                 }
@@ -194,6 +212,8 @@ pub fn read(source: Box<dyn Source>) -> Result<Copy, Error> {
                     let mut at = 0;
                     while let Some(range) = content.next_data(at)? {
                         let part = range.start as usize..range.end.min(entry.len) as usize;
+                        // What the buffer held before must not be in a backup.
+                        bytes[part.clone()].fill(0xaa);
                         content.read_at(&mut bytes[part], range.start, Via::Cache)?;
                         at = range.end;
                         if at >= entry.len {
@@ -212,6 +232,7 @@ pub fn read(source: Box<dyn Source>) -> Result<Copy, Error> {
     }
     Ok(Copy {
         files,
+        links,
         order,
         summary: source.finish()?,
     })

@@ -9,4 +9,5 @@ mod cluster;
 mod double;
 mod hooked;
 mod hostile;
+mod log;
 mod pages;

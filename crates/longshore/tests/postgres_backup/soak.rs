@@ -1,0 +1,211 @@
+//! Random backups of servers under load, some of them killed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use longshore_test_servers::{Server, installations};
+
+use crate::common::{Guarded, Random, from_env, longshore, text, wait};
+use crate::live::{PLACES, SUMS, TABLES, load, place, places_of};
+use crate::stage::{Stage, check, succeed};
+
+const ALGORITHMS: &[&str] = &["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"];
+const PATIENCE: Duration = Duration::from_secs(300);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    Undisturbed,
+    ToolKilled,
+    ServerKilled,
+}
+
+/// What a round is to be, all of it from chance.
+#[derive(Debug)]
+struct Round {
+    fate: Fate,
+    /// Between the start of the backup and the kill.
+    delay_ms: u64,
+    stripes: u64,
+    options: Vec<String>,
+}
+
+impl Round {
+    fn of(random: &mut Random) -> Round {
+        let fate = match random.below(6) {
+            0 => Fate::ToolKilled,
+            1 => Fate::ServerKilled,
+            _ => Fate::Undisturbed,
+        };
+        let algorithm = ALGORITHMS[random.below(5) as usize];
+        let mut options = ["--quiet", "--algorithm", algorithm]
+            .map(str::to_owned)
+            .to_vec();
+        let mut maybe = |words: &[&str]| {
+            if random.below(3) == 0 {
+                options.extend(words.iter().map(|word| (*word).to_owned()));
+            }
+        };
+        maybe(&["--remote"]);
+        maybe(&["--spread-checkpoint"]);
+        maybe(&["--max-transfer-size", "128K"]);
+        maybe(&["--buffer-count", "5"]);
+        maybe(&["--verify"]);
+        maybe(&["--max-rate", "30MB"]);
+        Round {
+            fate,
+            delay_ms: random.below(4000),
+            stripes: 1 + random.below(4),
+            options,
+        }
+    }
+
+    fn media(&self, stage: &Stage) -> Vec<PathBuf> {
+        let name = |i| stage.path(&format!("soak.{i}.bak"));
+        (1..=self.stripes).map(name).collect()
+    }
+
+    fn backup(&self, stage: &Stage) -> Command {
+        let mut command = longshore(["backup"]);
+        command.arg(stage.server.url()).args(&self.options);
+        for device in self.media(stage) {
+            command.arg("--to").arg(device);
+        }
+        command
+    }
+}
+
+/// Goal: whatever is asked of a backup, whatever the server does meanwhile, and whoever is killed: what says that it
+/// is a backup restores to a cluster that is whole.
+/// Method: `LONGSHORE_PG_SOAK` rounds from `LONGSHORE_SEED`, each on a random major under pgbench and DDL, with random
+/// options. In a third of them this program or the server is killed at a random moment. A set that verifies must restore;
+/// after a round that nobody disturbed there must be one.
+#[test]
+fn random_backups_restore_or_say_that_they_are_none() {
+    let installations = installations();
+    if installations.is_empty() {
+        return;
+    }
+    let seed = from_env("LONGSHORE_SEED", 21);
+    let mut random = Random(seed);
+    let mut stages: BTreeMap<u32, Stage> = BTreeMap::new();
+    let mut seen: BTreeMap<(Fate, bool), u32> = BTreeMap::new();
+    for number in 0..from_env("LONGSHORE_PG_SOAK", 3) {
+        let installation = &installations[random.below(installations.len() as u64) as usize];
+        let stage = stages.entry(installation.major).or_insert_with(|| {
+            let stage = Stage::new(installation, &[("checkpoint_timeout", "30s")]);
+            let space = place(&stage, "space").display().to_string();
+            let sql = format!("create tablespace churn location '{space}'");
+            stage.server.psql(&sql);
+            let mut init = stage.server.command("pgbench");
+            succeed(init.args(["-i", "-q", "-s", "2"]));
+            stage
+        });
+        let round = Round::of(&mut random);
+        let what = format!(
+            "seed {seed}, round {number}, PostgreSQL {}: {round:?}",
+            installation.major
+        );
+        let is_set = run(stage, &round, &what);
+        println!("{what}: {}", if is_set { "restored" } else { "no set" });
+        *seen.entry((round.fate, is_set)).or_default() += 1;
+        assert!(is_set || round.fate != Fate::Undisturbed, "{what}");
+        tidy(stage);
+    }
+    println!("{seen:?}");
+}
+
+/// One round. Says whether there was a set, which then was whole.
+fn run(stage: &Stage, round: &Round, what: &str) -> bool {
+    let server = &stage.server;
+    let major = server.installation().major;
+    let loads = [
+        load(stage, None, 2),
+        load(stage, Some(("tables.sql", TABLES)), 2),
+        load(stage, Some(("places.sql", &places_of(PLACES, major))), 1),
+    ];
+    let mut backup = round.backup(stage);
+    let backup = backup.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = Guarded(backup.spawn().unwrap());
+    if round.fate != Fate::Undisturbed {
+        std::thread::sleep(Duration::from_millis(round.delay_ms));
+    }
+    match round.fate {
+        Fate::Undisturbed => {}
+        Fate::ToolKilled => child.0.kill().unwrap(),
+        Fate::ServerKilled => server.kill9(),
+    }
+    let status = wait(&mut child.0, PATIENCE, what);
+    let mut said = String::new();
+    let stderr = child.0.stderr.as_mut().unwrap();
+    std::io::Read::read_to_string(stderr, &mut said).unwrap();
+    drop(loads);
+    if round.fate == Fate::ServerKilled {
+        assert!(
+            matches!(status.code(), Some(0 | 3)),
+            "{what}: {status} {said}"
+        );
+        server.start();
+    }
+    server.wait_for(
+        "select count(*) from pg_stat_activity where application_name in ('pgbench', 'longshore')",
+        "0",
+    );
+    server.wait_for("select count(*) from pg_replication_slots", "0");
+    assert!(!server.data_dir().join("backup_label").exists(), "{what}");
+    if status.success() {
+        assert_eq!(said, "", "{what}");
+    }
+
+    let media = round.media(stage);
+    let verified = longshore(["verify"]).args(&media).output().unwrap();
+    let is_set = verified.status.success();
+    assert!(
+        is_set || !status.success(),
+        "{what}: {}",
+        text(&verified.stderr)
+    );
+    let target = stage.path("soak");
+    let map = format!(
+        "{}={}",
+        stage.path("space").display(),
+        stage.path("soak.space").display()
+    );
+    let mut restore = longshore(["restore"]);
+    restore.args(&media).arg("--to").arg(&target);
+    let restored = restore.args(["--tablespace-map", &map]).output().unwrap();
+    let said = text(&restored.stderr);
+    assert_eq!(restored.status.success(), is_set, "{what}: {said}");
+    if is_set {
+        let copy = Server::adopt(server.installation(), &target);
+        copy.start();
+        assert_eq!(copy.psql(SUMS), "t|t|t", "{what}");
+        check(&copy, &target);
+    } else {
+        assert!(!target.join("global/pg_control").exists(), "{what}");
+    }
+    is_set
+}
+
+/// Many rounds need their space.
+fn tidy(stage: &Stage) {
+    let server = &stage.server;
+    let left = "select format('drop database %I', datname) from pg_database where datname ~ '^(first|second)_'
+         union all select format('drop table %I', relname) from pg_class
+         where relkind = 'r' and relname ~ '^(churn|kept|moved)_'";
+    let statements = server.psql(left).replace('\n', ";\n");
+    server.psql(&statements);
+    for name in ["soak", "soak.space"] {
+        let path = stage.path(name);
+        if path.exists() {
+            std::fs::remove_dir_all(path).unwrap();
+        }
+    }
+    for entry in stage.dir.path().read_dir().unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.contains("soak.") && entry.path().is_file() {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The log that a backup needs, while the server removes it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longshore_source::Error;
+
+use crate::cluster::Cluster;
+use crate::hooked::{Step, hooked};
+
+const FIRST: &str = "000000010000000000000020";
+const MIDDLE: &str = "000000010000000000000025";
+const LAST: &str = "00000001000000000000002F";
+
+#[test]
+fn every_segment_from_start_to_end_is_there_with_its_mark_and_the_histories() {
+    let cluster = Cluster::new();
+    cluster.write_log();
+    fs::write(cluster.path("pg_wal/00000001000000000000001F"), b"before").unwrap();
+    fs::write(cluster.path("pg_wal/000000010000000000000030"), b"after").unwrap();
+    fs::write(cluster.path("pg_wal/00000001.history"), b"how it came").unwrap();
+    fs::write(cluster.path("pg_wal/summaries/x.summary"), b"x").unwrap();
+    let copy = cluster.back_up_with_log(&hooked(|_, _| Ok(()))).unwrap();
+    let of_log = |path: &&Path| path.starts_with("pg_wal");
+    let mut found: Vec<&Path> = copy
+        .files
+        .keys()
+        .map(|p| p.as_path())
+        .filter(of_log)
+        .collect();
+    for number in 0x20..0x30u64 {
+        let name = format!("pg_wal/00000001000000000000{number:04X}");
+        assert_eq!(copy.file(&name), Some(&vec![number as u8; 1 << 20]));
+        let mark = name.replace("pg_wal/", "pg_wal/archive_status/") + ".done";
+        assert_eq!(copy.file(&mark), Some(&Vec::new()));
+        found.retain(|path| *path != Path::new(&name) && *path != Path::new(&mark));
+    }
+    assert_eq!(
+        copy.file("pg_wal/00000001.history").unwrap(),
+        b"how it came"
+    );
+    let histories = [
+        "pg_wal/00000001.history",
+        "pg_wal/archive_status/00000001.history.done",
+    ];
+    assert_eq!(found, histories.map(Path::new));
+}
+
+/// Goal: no backup succeeds without the log that it needs.
+/// Method: one segment goes, in every way and at every moment that a server could choose.
+#[test]
+fn a_segment_that_goes_ends_the_backup_and_is_named() {
+    type Act = fn(&Path);
+    let removed: Act = |path| fs::remove_file(path).unwrap();
+    let cut: Act = |path| {
+        let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.set_len(4096).unwrap();
+    };
+    // As a server does with what it needs no more: the same file, a later name, later content.
+    let recycled: Act = |path| {
+        fs::rename(path, path.with_file_name("000000010000000000000099")).unwrap();
+    };
+    let replaced: Act = |path| {
+        fs::rename(path, path.with_file_name("000000010000000000000099")).unwrap();
+        fs::write(path, vec![0; 1 << 20]).unwrap();
+    };
+    for (step, acts) in [
+        (Step::Stat, &[removed, cut, recycled][..]),
+        (Step::Open, &[removed, cut, recycled]),
+        (Step::Read(0), &[removed, cut, recycled, replaced]),
+    ] {
+        for (i, act) in acts.iter().enumerate() {
+            for name in [FIRST, MIDDLE, LAST] {
+                let cluster = Cluster::new();
+                cluster.write_log();
+                let (once, act) = (AtomicBool::new(true), *act);
+                let storage = hooked(move |at, path| {
+                    if at == step && path.ends_with(name) && once.swap(false, Ordering::SeqCst) {
+                        act(path);
+                    }
+                    Ok(())
+                });
+                match cluster.back_up_with_log(&storage).err() {
+                    Some(Error::SegmentMissing { path }) => assert!(path.ends_with(name)),
+                    other => panic!("{step:?}, act {i}, {name}: {other:?}"),
+                }
+            }
+        }
+    }
+}
