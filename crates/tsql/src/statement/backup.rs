@@ -271,7 +271,7 @@ fn say_end(
     out: &mut Out,
 ) -> Flow {
     for warning in &report.run.warnings {
-        out.say(message::WARNING.with(&[warning]))?;
+        session.server.write_log("Backup", warning);
     }
     for changed in &report.changed {
         let text = format!("{} {}", changed.path, changed.what);

@@ -335,7 +335,7 @@ fn say_end(
     out: &mut Out,
 ) -> Flow {
     for warning in &report.run.warnings {
-        out.say(message::WARNING.with(&[warning]))?;
+        session.server.write_log("Restore", warning);
     }
     let listed = media::files(session, &request.devices, header.position);
     const FILES_SHOWN_MAX: usize = 64;
