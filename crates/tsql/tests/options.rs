@@ -84,6 +84,11 @@ fn every_option_of_backup_has_the_fate_that_the_table_gives_it() {
         );
         let record = run(&mut session, &text);
         let last = numbers(&record).last().copied();
+        if spec.word == "DIFFERENTIAL" {
+            // Honoured where there is a base; a database that was never backed up has none.
+            assert_eq!(numbers(&record), [3035, 3013], "{:?}", said(&record));
+            continue;
+        }
         let expected = match spec.in_backup {
             Fate::Refused(_) => 3013,
             _ => 3014,

@@ -121,7 +121,7 @@ options! {
     Credential "CREDENTIAL" Text [BACKUP READ] CLOUD, CLOUD
     DbName "DBNAME" Text [RESTORE_DATABASE] NOT, CLOUD
     Description "DESCRIPTION" Text [BACKUP] YES, NOT
-    Differential "DIFFERENTIAL" Flag [BACKUP_DATABASE] Fate::Refused("this version makes no differential sets"), NOT
+    Differential "DIFFERENTIAL" Flag [BACKUP_DATABASE] YES, NOT
     EnableBroker "ENABLE_BROKER" Flag [RESTORE_DATABASE] NOT, SERVICE
     Encryption "ENCRYPTION" Encryption [BACKUP] Fate::Refused("this version makes no encrypted sets"), NOT
     ErrorBroker "ERROR_BROKER_CONVERSATIONS" Flag [RESTORE_DATABASE] NOT, SERVICE
