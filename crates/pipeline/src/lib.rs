@@ -58,7 +58,7 @@ pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;
 pub use longshore_media::{DeviceSpec, Disposition};
 pub use longshore_pg::{Lsn, Recovery, RecoveryTarget, TargetAction, Timeline, TimelineChoice};
-pub use longshore_source::SourceSpec;
+pub use longshore_source::{Error as SourceError, SourceSpec};
 pub use measure::{Limit, Sample, Waits};
 pub use offload::{Objective, Offload, OffloadMode};
 pub use plan::Plan;

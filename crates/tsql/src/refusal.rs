@@ -24,8 +24,8 @@ pub fn of(error: &Error) -> Vec<Message> {
             vec![message::FILE_EXISTS.with(&[&path, &path])]
         }
         Error::TargetBusy { .. } => vec![message::EXCLUSIVE_ACCESS.plain()],
-        Error::TargetFull { free, needed } => {
-            vec![message::NO_SPACE.with(&[&"of the target", needed, free])]
+        Error::TargetFull { path, free, needed } => {
+            vec![message::NO_SPACE.with(&[&path.display(), needed, free])]
         }
         Error::NotInSet { path } => {
             vec![message::LOGICAL_FILE.with(&[&path.display(), &"of the backup set"])]
@@ -34,7 +34,20 @@ pub fn of(error: &Error) -> Vec<Message> {
             let first = message::CANNOT_RESTORE_TO.with(&[&from.display(), &to.display()]);
             with_own(first, error)
         }
-        Error::Differential { .. } => vec![message::DIFFERENTIAL_BASE.plain()],
+        Error::Chain(chain) => {
+            let first = match chain.number() {
+                3136 => message::DIFFERENTIAL_BASE.plain(),
+                _ => message::DAMAGE.plain(),
+            };
+            with_own(first, error)
+        }
+        Error::NoBase { .. } | Error::Source(longshore_pipeline::SourceError::Base { .. }) => {
+            let first = message::NO_DIFFERENTIAL_BASE.with(&[&"of this statement"]);
+            with_own(first, error)
+        }
+        Error::NotDifferential => {
+            with_own(message::OPTION_UNSUPPORTED.with(&[&"differential"]), error)
+        }
         Error::SourceKind { .. } => vec![message::NEWER_VERSION.with(&[error])],
         Error::Changed { path, what } => {
             let name = path.file_name().unwrap_or(path.as_os_str());
@@ -45,6 +58,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         | Error::Archive(_)
         | Error::LogMissing { .. }
         | Error::LogUnproved
+        | Error::BaseOverwritten { .. }
         | Error::Codec(_)
         | Error::Cluster(_)
         | Error::Memory { .. }
@@ -120,6 +134,7 @@ pub fn media(error: &Media) -> Vec<Message> {
             )
         }
         Media::Busy { .. } => vec![message::SERIALIZED.plain()],
+        Media::Cancelled { .. } => vec![message::ABORTED.plain()],
         Media::Exists { .. } => vec![own(error, error.hint())],
         Media::NotExpired { device, until, .. } => {
             vec![message::NOT_EXPIRED.with(&[device, until])]

@@ -50,3 +50,277 @@ fn a_batch_goes_on_after_a_failed_backup() {
         [911, 3013, 4208, 3013, 0]
     );
 }
+
+#[test]
+fn media_say_of_themselves_what_was_written() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'a.bak', DISK = 'b.bak' WITH COMPRESSION, NAME = 'first'",
+    );
+    run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'a.bak', DISK = 'b.bak' WITH COPY_ONLY",
+    );
+    let header = run(
+        &mut session,
+        "RESTORE HEADERONLY FROM DISK = 'b.bak', DISK = 'a.bak'",
+    );
+    let at = |name: &str| {
+        header
+            .columns()
+            .iter()
+            .position(|c| c.name == name)
+            .unwrap()
+    };
+    let rows = common::rows(&header);
+    let cell = |row: usize, name: &str| rows[row][at(name)].clone();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(
+        (cell(0, "BackupName"), cell(1, "BackupName")),
+        ("first".into(), "NULL".into())
+    );
+    assert_eq!(
+        (cell(0, "Position"), cell(1, "Position")),
+        ("1".into(), "2".into())
+    );
+    assert_eq!(
+        (cell(0, "IsCopyOnly"), cell(1, "IsCopyOnly")),
+        ("0".into(), "1".into())
+    );
+    // Nothing was said of compression: the media decide.
+    assert_eq!(cell(1, "CompressionAlgorithm"), "MS_XPRESS");
+    assert_eq!(cell(0, "DatabaseName"), "shop");
+    let one = run(
+        &mut session,
+        "RESTORE HEADERONLY FROM DISK = 'a.bak', DISK = 'b.bak' WITH FILE = 2",
+    );
+    assert_eq!(common::rows(&one).len(), 1);
+    let files = run(
+        &mut session,
+        "RESTORE FILELISTONLY FROM DISK = 'a.bak', DISK = 'b.bak'",
+    );
+    let rows = common::rows(&files);
+    let size = std::fs::metadata(stage.path("shop.db"))
+        .unwrap()
+        .len()
+        .to_string();
+    let physical = stage.path("shop.db").display().to_string();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(
+        rows[0][..3],
+        ["shop.db".to_owned(), physical, "D".to_owned()]
+    );
+    assert_eq!(rows[0][4], size);
+    let label = run(&mut session, "RESTORE LABELONLY FROM DISK = 'b.bak'");
+    let rows = common::rows(&label);
+    assert_eq!((rows[0][2].as_str(), rows[0][3].as_str()), ("2", "2"));
+}
+
+#[test]
+fn a_damaged_stripe_is_no_valid_backup() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'a.bak' WITH COMPRESSION",
+    );
+    let valid = run(&mut session, "RESTORE VERIFYONLY FROM DISK = 'a.bak'");
+    assert_eq!(said(&valid), ["3262 The backup set on file 1 is valid."]);
+    let mut bytes = std::fs::read(stage.path("a.bak")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(stage.path("a.bak"), bytes).unwrap();
+    let damaged = numbers(&run(&mut session, "RESTORE VERIFYONLY FROM DISK = 'a.bak'"));
+    assert_eq!(damaged[damaged.len() - 2..], [3189, 3013], "{damaged:?}");
+    std::fs::write(stage.path("a.bak"), b"").unwrap();
+    assert_eq!(
+        numbers(&run(&mut session, "RESTORE VERIFYONLY FROM DISK = 'a.bak'")),
+        [3254, 3013]
+    );
+}
+
+#[test]
+fn a_restore_puts_back_what_was_there_and_refuses_what_is_another_s() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let before = std::fs::read(stage.path("shop.db")).unwrap();
+    common::fill(&stage.path("shop.db"), 50);
+    let back = run(&mut session, "RESTORE DATABASE shop FROM DISK = 'a.bak'");
+    assert_eq!(numbers(&back), [4035, 3014], "{:?}", said(&back));
+    assert_eq!(std::fs::read(stage.path("shop.db")).unwrap(), before);
+    let other = run(
+        &mut session,
+        "RESTORE DATABASE other FROM DISK = 'a.bak' WITH MOVE 'shop' TO 'other.db'",
+    );
+    assert_eq!(numbers(&other), [4035, 3014], "{:?}", said(&other));
+    run(&mut session, "BACKUP DATABASE other TO DISK = 'o.bak'");
+    let wrong = run(&mut session, "RESTORE DATABASE shop FROM DISK = 'o.bak'");
+    assert_eq!(numbers(&wrong), [3154, 3013]);
+    let there = run(
+        &mut session,
+        "RESTORE DATABASE third FROM DISK = 'a.bak' WITH MOVE 'shop.db' TO 'o.bak'",
+    );
+    assert_eq!(numbers(&there), [3142, 3013], "{:?}", said(&there));
+    let taken = run(
+        &mut session,
+        "RESTORE DATABASE third FROM DISK = 'a.bak' WITH REPLACE, MOVE 'shop.db' TO 'shop.db'",
+    );
+    assert_eq!(numbers(&taken), [1834, 3156, 3119, 3013]);
+}
+
+#[test]
+fn a_client_that_goes_away_or_cancels_leaves_no_backup() {
+    use longshore_tsql::{Closed, Column, Done, Message, Sink, Value};
+    struct Deaf;
+    impl Sink for Deaf {
+        fn columns(&mut self, _: &[Column]) -> Result<(), Closed> {
+            Err(Closed)
+        }
+        fn row(&mut self, _: &[Value]) -> Result<(), Closed> {
+            Err(Closed)
+        }
+        fn message(&mut self, _: &Message) -> Result<(), Closed> {
+            Err(Closed)
+        }
+        fn done(&mut self, _: Done) -> Result<(), Closed> {
+            Err(Closed)
+        }
+    }
+    let stage = Stage::new();
+    let mut session = stage.session();
+    assert_eq!(
+        session.run(
+            "PRINT 'a'; BACKUP DATABASE shop TO DISK = 'a.bak'",
+            &mut Deaf
+        ),
+        Err(Closed)
+    );
+    assert!(!stage.path("a.bak").exists());
+    let mut session = stage.session();
+    let cancel = session.cancel_flag();
+    cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+    let record = run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'a.bak'; PRINT 'never'",
+    );
+    assert_eq!(numbers(&record), [3204]);
+    assert!(!stage.path("a.bak").exists());
+    cancel.store(false, std::sync::atomic::Ordering::Relaxed);
+    let again = run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    assert_eq!(numbers(&again).last(), Some(&3014));
+}
+
+#[test]
+fn every_statement_ends_with_a_done_and_errors_say_so() {
+    use longshore_tsql::{Command, Event};
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let record = run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'a.bak'; SELECT 1 AS n; BACKUP LOG shop TO DISK = 'x'",
+    );
+    let dones: Vec<_> = record
+        .events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Done(done) => Some((done.command, done.rows, done.error)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        dones,
+        [
+            (Command::BackupDatabase, None, false),
+            (Command::BackupDatabase, None, false),
+            (Command::Select, Some(1), false),
+            (Command::Other, None, true),
+        ]
+    );
+    let wrong = run(&mut session, "SELECT 1; FOO BAR");
+    assert_eq!(numbers(&wrong), [102]);
+    assert_eq!(
+        wrong.events.len(),
+        2,
+        "nothing of it ran: {:?}",
+        wrong.events
+    );
+}
+
+#[test]
+fn settings_count_after_reconfigure_or_after_a_restart() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let pending = "SELECT CAST(value AS int), CAST(value_in_use AS int) FROM sys.configurations WHERE name = ";
+    run(
+        &mut session,
+        "EXEC sp_configure 'backup compression default', 1",
+    );
+    assert_eq!(
+        value(
+            &mut session,
+            &format!("{pending}'backup compression default'")
+        ),
+        "1|0"
+    );
+    run(&mut session, "RECONFIGURE");
+    assert_eq!(
+        value(
+            &mut session,
+            &format!("{pending}'backup compression default'")
+        ),
+        "1|1"
+    );
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let algorithm = "SELECT compression_algorithm FROM msdb.dbo.backupset";
+    assert_eq!(value(&mut session, algorithm), "MS_XPRESS");
+    run(
+        &mut session,
+        "EXEC sp_configure 'show advanced options', 1; RECONFIGURE; EXEC sp_configure 'hardware offload enabled', 1; RECONFIGURE",
+    );
+    assert_eq!(
+        value(
+            &mut session,
+            &format!("{pending}'hardware offload enabled'")
+        ),
+        "1|0"
+    );
+    let mut after_restart = stage.session();
+    assert_eq!(
+        value(
+            &mut after_restart,
+            &format!("{pending}'hardware offload enabled'")
+        ),
+        "1|1"
+    );
+}
+
+#[test]
+fn a_running_backup_is_seen_by_other_sessions() {
+    let stage = Stage::new();
+    common::fill(&stage.path("shop.db"), 200_000);
+    let server = stage.server();
+    let mut other = longshore_tsql::Session::new(server.clone(), common::login());
+    let mut session = longshore_tsql::Session::new(server, common::login());
+    let worker = std::thread::spawn(move || {
+        // Slow enough to be looked at.
+        run(
+            &mut session,
+            "BACKUP DATABASE shop TO DISK = 'NUL' WITH MAX_RATE = 8000000, MAXTRANSFERSIZE = 65536",
+        )
+    });
+    let query = "SELECT command, DB_NAME(5), percent_complete FROM sys.dm_exec_requests WHERE command LIKE 'BACKUP%'";
+    let mut seen = Vec::new();
+    while !worker.is_finished() {
+        let found = common::rows(&run(&mut other, query));
+        seen.extend(found);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(numbers(&worker.join().unwrap()).last(), Some(&3014));
+    assert!(!seen.is_empty(), "never seen");
+    assert_eq!(seen[0][..2], ["BACKUP DATABASE", "shop"]);
+    let gone = run(&mut other, query);
+    assert!(common::rows(&gone).is_empty());
+}

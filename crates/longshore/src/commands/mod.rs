@@ -18,6 +18,7 @@ mod project;
 mod restore;
 mod shelves;
 mod source;
+mod sql;
 mod verify;
 mod wal;
 
@@ -90,6 +91,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Check(options) => check::run(options, context),
         Command::Drill(options) => drill::run(options, context),
         Command::Expire(options) => expire::run(options, context),
+        Command::Sql(options) => sql::run(options, context),
         Command::History(options) => catalog::history(options, context),
         Command::Catalog(options) => catalog::run(options, context),
         Command::Accelerator(options) => accelerator::run(options, context),

@@ -14,6 +14,7 @@ mod project;
 mod recovery;
 mod repository;
 mod restore;
+mod sql;
 pub mod values;
 mod wal;
 
@@ -33,6 +34,7 @@ pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;
 pub use repository::{Check, Drill, Expire, Info, Rules};
 pub use restore::Restore;
+pub use sql::Sql;
 pub use wal::{Ahead, Archive, Wal, WalAction, WalGet, WalList, WalPush, WalReceive};
 
 const EXIT_CODES: &str = "\
@@ -132,6 +134,7 @@ pub enum Command {
     Check(Check),
     Drill(Drill),
     Expire(Expire),
+    Sql(Sql),
     History(History),
     Catalog(Catalog),
     Accelerator(Accelerator),

@@ -134,6 +134,7 @@ messages! {
     17412 10 1 OFFLOAD_CHANGED "The hardware offload configuration has changed. Restart the server for the change to take effect."
     18264 10 1 LOG_DATABASE_BACKED_UP "Database backed up. Database: {}, creation date(time): {}, pages dumped: {}, first LSN: {}, last LSN: {}, number of dump devices: {}, device information: ({}). This is an informational message only. No user action is required."
     18267 10 1 LOG_DATABASE_RESTORED "Database was restored: Database: {}, creation date(time): {}, first LSN: {}, last LSN: {}, number of dump devices: {}, device information: ({}). Informational message. No user action required."
+    18270 10 1 LOG_DIFFERENTIAL "Database differential changes were backed up. Database: {}, creation date(time): {}, pages dumped: {}, first LSN: {}, last LSN: {}, number of dump devices: {}, device information: ({}). This is an informational message. No user action is required."
     50000 16 1 OWN "{}"
     50001 16 1 EXTENSION_MISSING "{} is an extension of Longshore that this version does not have: {}."
     50002 16 1 NOT_HERE "{} is not part of the language that this server understands."

@@ -1,10 +1,14 @@
 //! BACKUP DATABASE and BACKUP LOG.
 
+use std::path::Path;
+
+use longshore_catalog::{HistoryQuery, HistoryRow};
 use longshore_codec::{Algorithm, Level};
 use longshore_media::device::DeviceClass;
 use longshore_media::{Container, DeviceSpec, Disposition, MediaSet};
 use longshore_pipeline::{
-    BackupReport, BackupRequest, OnChange, Report, Request, ServerSettings, SourceSpec, pages,
+    Against, BackupReport, BackupRequest, BaseRequest, OnChange, Report, Request, ServerSettings,
+    SourceSpec, pages,
 };
 
 use super::device::{DEVICES_MAX, devices};
@@ -141,6 +145,9 @@ fn lower(
     };
     let (algorithm, level) = codec(database, options, settings, defaults, before.as_ref());
     let mut request = BackupRequest::new(database.source.clone(), devices);
+    if options.differential {
+        request.base = Some(base(session, database)?);
+    }
     request.database = Some(database.name.clone());
     request.disposition = disposition;
     request.algorithm = algorithm;
@@ -163,6 +170,35 @@ fn lower(
     request.tuning = options.tuning(&defaults.tuning);
     request.limits = options.limits(&defaults.limits);
     Ok(request)
+}
+
+/// The last full backup that is not out of turn, by the history: differential statements name none. One that went to
+/// NUL cannot be compared with. Errors: 3035.
+fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> {
+    let missing = || message::NO_DIFFERENTIAL_BASE.with(&[&database.name]);
+    if session.server.known_catalog().is_none() {
+        return Err(missing());
+    }
+    let query = HistoryQuery {
+        database: Some(database.name.clone()),
+        limit: None,
+    };
+    let history = session.server.catalog()?.history(&query);
+    let history = history.map_err(|e| message::OWN.with(&[&e]))?;
+    let fits = |row: &&HistoryRow| {
+        let kept = row.devices.iter().all(|d| Path::new(d).is_absolute());
+        row.kind == "D" && !row.copy_only && kept
+    };
+    let newest = history.iter().filter(fits).max_by_key(|row| row.finish_us);
+    let newest = newest.ok_or_else(missing)?;
+    Ok(BaseRequest {
+        against: Against::LastFull,
+        devices: newest
+            .devices
+            .iter()
+            .map(|d| DeviceSpec::File(d.into()))
+            .collect(),
+    })
 }
 
 /// The media that stand on the devices, if they can be read: what cannot is the pipeline's to refuse.
@@ -271,7 +307,7 @@ fn say_end(
     out: &mut Out,
 ) -> Flow {
     for warning in &report.run.warnings {
-        out.say(message::WARNING.with(&[warning]))?;
+        session.server.write_log("Backup", warning);
     }
     for changed in &report.changed {
         let text = format!("{} {}", changed.path, changed.what);
@@ -289,7 +325,11 @@ fn say_end(
         out.say(message::HISTORY_FAILED.plain())?;
     }
     log_success(session, database, request, report);
-    let end = processed("BACKUP DATABASE", report.plain_bytes, report.run.elapsed_s);
+    let statement = match request.base {
+        Some(_) => "BACKUP DATABASE WITH DIFFERENTIAL",
+        None => "BACKUP DATABASE",
+    };
+    let end = processed(statement, report.plain_bytes, report.run.elapsed_s);
     Ok(out.say_done(end, Command::BackupDatabase)?)
 }
 
@@ -329,6 +369,19 @@ fn log_success(
         (set.header.log.first_lsn, last)
     });
     let devices: Vec<_> = request.devices.iter().map(device_words).collect();
+    if request.base.is_some() {
+        let text = message::LOG_DIFFERENTIAL.with(&[
+            &database.name,
+            &"unknown",
+            &pages(report.plain_bytes),
+            &first,
+            &last,
+            &request.devices.len(),
+            &devices.join(", "),
+        ]);
+        session.server.write_log("Backup", &text.text);
+        return;
+    }
     let text = message::LOG_DATABASE_BACKED_UP.with(&[
         &database.name,
         &"unknown",

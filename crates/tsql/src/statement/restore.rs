@@ -142,6 +142,7 @@ fn database(
     }
     let request = RestoreRequest {
         devices: from,
+        bases: Vec::new(),
         position,
         target: place.target.clone(),
         // A database of its own is overwritten without a word, as SQL Server does it.
@@ -335,7 +336,7 @@ fn say_end(
     out: &mut Out,
 ) -> Flow {
     for warning in &report.run.warnings {
-        out.say(message::WARNING.with(&[warning]))?;
+        session.server.write_log("Restore", warning);
     }
     let listed = media::files(session, &request.devices, header.position);
     const FILES_SHOWN_MAX: usize = 64;
@@ -371,6 +372,7 @@ fn verify(session: &mut Session, from: Vec<DeviceSpec>, options: &Options, out: 
     let defaults = &session.server.setup.defaults;
     let request = VerifyRequest {
         devices: from.clone(),
+        bases: Vec::new(),
         position: Some(position),
         tuning: options.tuning(&defaults.tuning),
         limits: options.limits(&defaults.limits),

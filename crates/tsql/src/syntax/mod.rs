@@ -19,7 +19,7 @@ mod parser;
 mod print;
 
 pub use ast::*;
-pub use option::{Applies, Fate, Key, OPTIONS, Shape, Spec};
+pub use option::{Applies, Fate, Key, OPTIONS, Shape, Spec, Verb};
 pub use parser::parse;
 
 /// Statements inside statements, and parentheses inside parentheses, at most.

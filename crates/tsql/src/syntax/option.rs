@@ -105,17 +105,14 @@ const YES: Fate = Fate::Honoured;
 /// Where the other verb's column has no meaning.
 const NOT: Fate = Fate::Refused("it does not belong to this statement");
 const TAPE: Fate = Fate::Accepted("it is about tapes");
-const CLOUD: Fate =
-    Fate::Refused("it is about devices in a cloud, which this version does not have");
-const NO_LOG: Fate = Fate::Refused("there are no log backup sets to go on with");
-const SIMPLE: Fate = Fate::Refused(
-    "there are no log backup sets: every database has the SIMPLE recovery model (3145)",
-);
+const CLOUD: Fate = Fate::Refused("there are no devices in a cloud");
+const NO_LOG: Fate = Fate::Refused("there are no log backup sets");
+const SIMPLE: Fate = Fate::Refused("every database has the SIMPLE recovery model (3145)");
 const SERVICE: Fate = Fate::Accepted("the sources have nothing of the kind");
 
 options! {
     BackupOptions "BACKUP_OPTIONS" Text [BACKUP] CLOUD, NOT
-    BlockSize "BLOCKSIZE" Number [BACKUP RESTORE VERIFY_ONLY] Fate::Accepted("the value is checked; stripes have no physical blocks"), Fate::Accepted("the value is checked; stripes have no physical blocks")
+    BlockSize "BLOCKSIZE" Number [BACKUP RESTORE VERIFY_ONLY] Fate::Accepted("checked; stripes have no blocks"), Fate::Accepted("checked; stripes have no blocks")
     BufferCount "BUFFERCOUNT" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES
     Checksum "CHECKSUM" Flag [BACKUP READ] Fate::Accepted("every set has checksums"), Fate::Accepted("checksums are always verified")
     Compression "COMPRESSION" Compression [BACKUP] YES, NOT
@@ -124,7 +121,7 @@ options! {
     Credential "CREDENTIAL" Text [BACKUP READ] CLOUD, CLOUD
     DbName "DBNAME" Text [RESTORE_DATABASE] NOT, CLOUD
     Description "DESCRIPTION" Text [BACKUP] YES, NOT
-    Differential "DIFFERENTIAL" Flag [BACKUP_DATABASE] Fate::Refused("this version makes no differential sets"), NOT
+    Differential "DIFFERENTIAL" Flag [BACKUP_DATABASE] YES, NOT
     EnableBroker "ENABLE_BROKER" Flag [RESTORE_DATABASE] NOT, SERVICE
     Encryption "ENCRYPTION" Encryption [BACKUP] Fate::Refused("this version makes no encrypted sets"), NOT
     ErrorBroker "ERROR_BROKER_CONVERSATIONS" Flag [RESTORE_DATABASE] NOT, SERVICE
@@ -162,7 +159,7 @@ options! {
     Password "PASSWORD" Text [READ] NOT, Fate::Refused("no sets have a password")
     Recovery "RECOVERY" Flag [RESTORE] NOT, YES
     Replace "REPLACE" Flag [RESTORE] NOT, YES
-    Restart "RESTART" Flag [BACKUP RESTORE] Fate::Accepted("it has no effect in SQL Server either"), Fate::Accepted("an interrupted restore leaves nothing to go on from: it begins anew")
+    Restart "RESTART" Flag [BACKUP RESTORE] Fate::Accepted("it has no effect in SQL Server either"), Fate::Accepted("an interrupted restore begins anew")
     RestoreOptions "RESTORE_OPTIONS" Text [READ] NOT, CLOUD
     RestrictedUser "RESTRICTED_USER" Flag [RESTORE] NOT, Fate::Refused("who may use the files is not kept with the database")
     RetainDays "RETAINDAYS" Number [BACKUP] YES, NOT

@@ -1,0 +1,127 @@
+//! The configuration as T-SQL sees it: databases by name, defaults for what statements leave open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_io::facts;
+use longshore_pipeline::{Configured as Offload, Limits, Probe, SourceSpec, Tuning};
+use longshore_tsql::{Database, Databases, Defaults, Setup, Unusable};
+
+use crate::commands::{Context, source};
+use crate::failure::Failure;
+use crate::options::Sql;
+
+/// For loading accelerators' libraries and one test each.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Every database that can be named, or why it cannot be used.
+struct Named {
+    names: Vec<String>,
+    databases: BTreeMap<String, Result<Database, Unusable>>,
+}
+
+impl Databases for Named {
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Database>, Unusable> {
+        self.databases.get(name).cloned().transpose()
+    }
+}
+
+fn unusable(failure: Failure) -> Unusable {
+    let causes: String = failure.causes.iter().map(|c| format!(": {c}")).collect();
+    Unusable {
+        text: failure.text + &causes,
+        hint: failure.hint.unwrap_or_default(),
+    }
+}
+
+/// A server over the configuration and the options.
+pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
+    let config = &context.config;
+    let mut named = Named {
+        names: Vec::new(),
+        databases: BTreeMap::new(),
+    };
+    for (name, database) in &config.database {
+        let found = source::configured(context, name, database).map(|source| Database {
+            name: name.clone(),
+            source,
+            algorithm: database.algorithm,
+            level: database.level,
+        });
+        named.names.push(name.clone());
+        named
+            .databases
+            .insert(name.clone(), found.map_err(unusable));
+    }
+    for given in &options.database {
+        let Some((name, url)) = given
+            .split_once('=')
+            .filter(|(n, u)| !n.is_empty() && !u.is_empty())
+        else {
+            return Err(Failure::usage(
+                format!("--database {given}: write a name and a source"),
+                "for example --database shop=/srv/shop.db",
+            ));
+        };
+        let database = Database {
+            name: name.to_owned(),
+            source: SourceSpec::parse(&*context.storage, &[url.into()])?,
+            algorithm: None,
+            level: None,
+        };
+        if named
+            .databases
+            .insert(name.to_owned(), Ok(database))
+            .is_none()
+        {
+            named.names.push(name.to_owned());
+        }
+    }
+    let defaults = &config.defaults;
+    let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let directory = match &options.backup_directory {
+        Some(directory) => std::path::absolute(directory),
+        None => std::env::current_dir(),
+    };
+    let backup_directory = directory.map_err(|e| {
+        let mut failure = Failure::usage(
+            "there is no directory for relative device names",
+            "name one with --backup-directory",
+        );
+        failure.causes.push(e.to_string());
+        failure
+    })?;
+    let clock = context.clock.clone();
+    let prober = move |configured: Offload| match std::env::current_exe() {
+        Ok(program) if configured.wants_hardware() => {
+            Probe::test_in_child(&program, &*clock, PATIENCE)
+        }
+        _ => Probe::look(),
+    };
+    Ok(Setup {
+        name: facts::host_name(),
+        house: context.house(),
+        databases: Arc::new(named),
+        defaults: Defaults {
+            tuning: Tuning {
+                buffer_count: defaults.buffer_count.map(|n| whole(n.into())),
+                buffer_bytes: defaults.max_transfer_size.map(whole),
+            },
+            limits: Limits {
+                rate_bytes_per_s: defaults.max_rate,
+                cpu_percent: defaults.max_cpu,
+                low_io_priority: defaults.low_io_priority,
+            },
+            retain_days: defaults.retain_days,
+            algorithm: defaults.algorithm,
+            level: defaults.level,
+        },
+        backup_directory,
+        prober: Arc::new(prober),
+    })
+}

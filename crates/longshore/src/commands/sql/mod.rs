@@ -1,0 +1,268 @@
+//! `sql`: statements from the command line, from files or from standard input, through one session.
+
+mod configured;
+mod prompt;
+mod record;
+mod script;
+mod show;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, IsTerminal};
+use std::path::Path;
+
+use longshore_io::{OpenHow, Storage, Via, facts};
+use longshore_tsql::{Login, Server, Session, Sink};
+use serde::Serialize;
+
+use self::prompt::{Prompt, Typed};
+use self::record::{Keep, Said};
+use self::script::{Client, Ended, Ran, Script};
+use self::show::{Show, Style};
+use super::Context;
+use crate::failure::{Exit, Failure};
+use crate::options::Sql;
+
+/// Longest file of statements.
+const LEN_MAX: u64 = 64 << 20;
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    said: Vec<Said>,
+}
+
+/// The session and how its results are shown.
+struct Terminal<'a> {
+    context: &'a Context,
+    session: Session,
+    style: Style,
+    /// With `--json`.
+    keep: Option<Keep>,
+    failed: bool,
+    /// Of the databases.
+    names: Vec<String>,
+}
+
+pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
+    let setup = configured::setup(options, context)?;
+    let cancel = setup.house.cancel.clone();
+    let style = Style {
+        headers: options.headers,
+        separator: options.separator.clone(),
+        trim: options.trim,
+        width: options.width.map(usize::from),
+        to_stderr: options.to_stderr,
+        server: setup.name.clone(),
+    };
+    let login = Login {
+        user: facts::user_name(),
+        host: facts::host_name(),
+        program: "longshore sql".to_owned(),
+    };
+    let names = setup.databases.names();
+    let mut terminal = Terminal {
+        context,
+        names,
+        session: Session::with_cancel(Server::start(setup), login, cancel),
+        style,
+        keep: context.output.json.then(Keep::default),
+        failed: false,
+    };
+    let mut script = Script::new(variables(options)?, options.exit_on_error, options.echo);
+    let ended = match first_batch(options) {
+        Some(first) => terminal.batch(&first).map(drop),
+        None => Ok(()),
+    };
+    let ended = ended.and_then(|()| statements(options, &mut script, &mut terminal));
+    let interrupted = terminal.session.cancel_flag();
+    let exit = match ended {
+        _ if interrupted.load(std::sync::atomic::Ordering::Relaxed) => Exit::Interrupted,
+        Err(Ended::Failed) => Exit::No,
+        _ if options.exit_on_error && terminal.failed => Exit::No,
+        Ok(()) | Err(Ended::Asked | Ended::Closed) => Exit::Done,
+    };
+    if let Some(keep) = terminal.keep {
+        let status = if keep.errors { "error" } else { "ok" };
+        let answer = Answer {
+            action: "sql",
+            said: keep.said,
+        };
+        context.output.json_as(status, exit, answer);
+    }
+    Ok(exit)
+}
+
+/// What options ask for before the first statement.
+fn first_batch(options: &Sql) -> Option<String> {
+    let mut first = String::new();
+    if let Some(name) = &options.use_database {
+        first += &format!("USE [{}];", name.replace(']', "]]"));
+    }
+    if options.verbose {
+        first += "DBCC TRACEON (3604, 3213) WITH NO_INFOMSGS;";
+    }
+    (!first.is_empty()).then_some(first)
+}
+
+fn variables(options: &Sql) -> Result<Option<BTreeMap<String, String>>, Failure> {
+    if options.no_variables {
+        return Ok(None);
+    }
+    let mut variables = BTreeMap::new();
+    for given in &options.variable {
+        let Some((name, value)) = given.split_once('=') else {
+            return Err(Failure::usage(
+                format!("-v {given}: write a name and a value"),
+                "for example -v directory=/mnt/a",
+            ));
+        };
+        let value = value
+            .strip_prefix('"')
+            .and_then(|v| v.strip_suffix('"'))
+            .unwrap_or(value);
+        variables.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(Some(variables))
+}
+
+fn statements(options: &Sql, script: &mut Script, terminal: &mut Terminal) -> Result<(), Ended> {
+    if let Some(query) = &options.query {
+        return script.text(query, terminal);
+    }
+    if options.input.is_empty() {
+        return from_stdin(script, terminal);
+    }
+    for path in &options.input {
+        let text = match read(&*terminal.context.storage, path) {
+            Ok(text) => text,
+            Err(error) => {
+                terminal.tell(&format!("cannot read {}: {error}", path.display()));
+                return Err(Ended::Failed);
+            }
+        };
+        script.text(&text, terminal)?;
+    }
+    Ok(())
+}
+
+/// Lines as they come; a person gets a prompt.
+fn from_stdin(script: &mut Script, terminal: &mut Terminal) -> Result<(), Ended> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() && std::io::stdout().is_terminal() {
+        return from_person(script, terminal);
+    }
+    for line in stdin.lock().lines() {
+        match line {
+            Ok(line) => script.line(&line, terminal)?,
+            Err(error) => {
+                terminal.tell(&format!("standard input: {error}"));
+                return Err(Ended::Failed);
+            }
+        }
+    }
+    script.go(1, terminal)
+}
+
+fn from_person(script: &mut Script, terminal: &mut Terminal) -> Result<(), Ended> {
+    let context = terminal.context;
+    let names = terminal.names.clone();
+    let opened = Prompt::open(context.storage.clone(), context.catalog.as_deref(), names);
+    let wrong = |terminal: &mut Terminal, error: rustyline::error::ReadlineError| {
+        terminal.tell(&format!("the terminal cannot be read: {error}"));
+        Ended::Failed
+    };
+    let mut prompt = opened.map_err(|e| wrong(terminal, e))?;
+    let ended = loop {
+        let text = format!("{}> ", script.batch_lines() + 1);
+        match prompt.line(&text).map_err(|e| wrong(terminal, e))? {
+            Typed::Line(line) => match script.line(&line, terminal) {
+                // A mistake at the keyboard is no reason to leave.
+                Ok(()) | Err(Ended::Failed) => {}
+                ended => break ended,
+            },
+            Typed::Dropped => script.drop_batch(),
+            Typed::End => break script.go(1, terminal),
+        }
+    };
+    prompt.save();
+    ended
+}
+
+fn read(storage: &dyn Storage, path: &Path) -> std::io::Result<String> {
+    let real = storage.canonical(path)?;
+    let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    };
+    let file = storage.dir(parent)?.open(Path::new(name), OpenHow::Read)?;
+    let len = file.stat()?.len;
+    if len > LEN_MAX {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = vec![0; len as usize];
+    let got = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+    bytes.truncate(got);
+    decoded(bytes)
+}
+
+/// UTF-8, or UTF-16 with its mark, as SQL Server's tools write scripts.
+fn decoded(bytes: Vec<u8>) -> std::io::Result<String> {
+    let wide = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
+        let units: Vec<u16> = rest.chunks_exact(2).map(|p| unit([p[0], p[1]])).collect();
+        String::from_utf16(&units).map_err(std::io::Error::other)
+    };
+    match bytes.as_slice() {
+        [0xff, 0xfe, rest @ ..] => wide(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => wide(rest, u16::from_be_bytes),
+        _ => String::from_utf8(bytes).map_err(std::io::Error::other),
+    }
+}
+
+impl Client for Terminal<'_> {
+    fn batch(&mut self, text: &str) -> Result<Ran, Ended> {
+        let nocount = self.session.nocount();
+        let mut show = Show::new(&self.style, nocount);
+        let sink: &mut dyn Sink = match &mut self.keep {
+            Some(keep) => keep,
+            None => &mut show,
+        };
+        let ran = self.session.run(text, sink).map_err(|_| Ended::Closed)?;
+        self.failed |= ran.failed();
+        if self
+            .session
+            .cancel_flag()
+            .load(std::sync::atomic::Ordering::Relaxed)
+        {
+            return Err(Ended::Failed);
+        }
+        Ok(match ran.failed() {
+            true => Ran::WithErrors,
+            false => Ran::Well,
+        })
+    }
+
+    fn read(&mut self, name: &str) -> Result<String, String> {
+        read(&*self.context.storage, Path::new(name)).map_err(|e| e.to_string())
+    }
+
+    fn tell(&mut self, text: &str) {
+        let output = &self.context.output;
+        match output.json {
+            true => output.warn(text),
+            false => output.raw(format!("{text}\n").as_bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_read_in_the_encodings_that_tools_write() {
+        let text = |bytes: &[u8]| decoded(bytes.to_vec()).unwrap();
+        assert_eq!(text("é".as_bytes()), "é");
+        assert_eq!(text(&[0xff, 0xfe, 0xe9, 0]), "é");
+        assert_eq!(text(&[0xfe, 0xff, 0, 0xe9]), "é");
+        assert!(decoded(vec![0xe9]).is_err());
+    }
+}

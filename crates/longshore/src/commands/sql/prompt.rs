@@ -1,0 +1,217 @@
+//! Statements typed by a person: editing, history, completion of words.
+//!
+//! The history lies beside the catalog, readable by its owner alone. What cannot be read or written of it is left out: no
+//! statement depends on it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{OpenHow, Storage, Via};
+use longshore_tsql::VIEWS;
+use longshore_tsql::syntax::OPTIONS;
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::MemHistory;
+use rustyline::validate::Validator;
+use rustyline::{Config, Context, Editor, Helper};
+
+const NAME: &str = "sql_history";
+const LINES_MAX: usize = 1000;
+const LEN_MAX: usize = 1 << 20;
+
+/// Words of statements; options and views come from their tables.
+const WORDS: &[&str] = &[
+    "ACCELERATOR",
+    "ALGORITHM",
+    "ALTER SERVER CONFIGURATION SET HARDWARE_OFFLOAD",
+    "BACKUP DATABASE",
+    "BACKUP LOG",
+    "DBCC TRACEON",
+    "DECLARE",
+    "DISK",
+    "FROM",
+    "LEVEL",
+    "PRINT",
+    "QAT_DEFLATE",
+    "RECONFIGURE",
+    "RESTORE DATABASE",
+    "RESTORE FILELISTONLY",
+    "RESTORE HEADERONLY",
+    "RESTORE LABELONLY",
+    "RESTORE VERIFYONLY",
+    "SELECT",
+    "WITH",
+    "ZSTD",
+    "sp_addumpdevice",
+    "sp_configure",
+    "sp_readerrorlog",
+];
+
+/// Completes the word before the cursor.
+struct Words(Vec<String>);
+
+impl Completer for Words {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let before = line.get(..at).unwrap_or_default();
+        let start = before
+            .rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.')))
+            .map_or(0, |i| {
+                i + before[i..].chars().next().map_or(1, char::len_utf8)
+            });
+        Ok((start, self.beginning(&before[start..])))
+    }
+}
+
+impl Words {
+    fn beginning(&self, part: &str) -> Vec<String> {
+        let fits = |word: &&String| {
+            let head = word.get(..part.len());
+            !part.is_empty() && head.is_some_and(|h| h.eq_ignore_ascii_case(part))
+        };
+        self.0.iter().filter(fits).cloned().collect()
+    }
+}
+
+impl Hinter for Words {
+    type Hint = String;
+}
+impl Highlighter for Words {}
+impl Validator for Words {}
+impl Helper for Words {}
+
+/// What a person did.
+pub enum Typed {
+    Line(String),
+    /// Ctrl-C: what was typed of the batch is dropped.
+    Dropped,
+    End,
+}
+
+pub struct Prompt {
+    editor: Editor<Words, MemHistory>,
+    lines: VecDeque<String>,
+    storage: Arc<dyn Storage>,
+    directory: Option<PathBuf>,
+}
+
+impl Prompt {
+    /// `names`: databases. Errors: no terminal that lines can be edited on.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        catalog: Option<&Path>,
+        names: Vec<String>,
+    ) -> rustyline::Result<Prompt> {
+        let config = Config::builder().max_history_size(LINES_MAX)?.build();
+        let mut editor = Editor::with_history(config, MemHistory::new())?;
+        let mut words = names;
+        words.extend(WORDS.iter().map(|w| (*w).to_owned()));
+        words.extend(OPTIONS.iter().map(|o| o.word.to_owned()));
+        let view = |v: &longshore_tsql::View| match v.database {
+            Some(database) => format!("{database}.{}.{}", v.schema, v.name),
+            None => format!("{}.{}", v.schema, v.name),
+        };
+        words.extend(VIEWS.iter().map(view));
+        words.sort_unstable();
+        words.dedup();
+        editor.set_helper(Some(Words(words)));
+        let absolute = catalog.and_then(|c| std::path::absolute(c).ok());
+        let directory = absolute.and_then(|c| c.parent().map(Path::to_path_buf));
+        let mut prompt = Prompt {
+            editor,
+            lines: VecDeque::new(),
+            storage,
+            directory,
+        };
+        for line in prompt.read().unwrap_or_default().lines() {
+            prompt.remember(line);
+        }
+        Ok(prompt)
+    }
+
+    pub fn line(&mut self, prompt: &str) -> rustyline::Result<Typed> {
+        match self.editor.readline(prompt) {
+            Ok(line) => {
+                self.remember(&line);
+                Ok(Typed::Line(line))
+            }
+            Err(ReadlineError::Interrupted) => Ok(Typed::Dropped),
+            Err(ReadlineError::Eof) => Ok(Typed::End),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remember(&mut self, line: &str) {
+        if line.trim().is_empty() {
+            return;
+        }
+        // The editor refuses only what it has just had.
+        let _known = self.editor.add_history_entry(line);
+        self.lines.push_back(line.to_owned());
+        if self.lines.len() > LINES_MAX {
+            self.lines.pop_front();
+        }
+    }
+
+    fn read(&self) -> io::Result<String> {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let directory = self.directory.as_ref().ok_or_else(missing)?;
+        let dir = self.storage.dir(directory)?;
+        let file = dir.open(Path::new(NAME), OpenHow::Read)?;
+        let mut bytes = vec![0; LEN_MAX];
+        let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+        bytes.truncate(len);
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Keeps the history for the next time.
+    pub fn save(&self) {
+        let write = || -> io::Result<()> {
+            let Some(directory) = &self.directory else {
+                return Ok(());
+            };
+            let dir = self.storage.create_dir_all(directory)?;
+            let name = Path::new(NAME);
+            let file = match dir.open(name, OpenHow::CreateNew) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    dir.open(name, OpenHow::ReadWrite)?
+                }
+                opened => opened?,
+            };
+            let text: String = self.lines.iter().map(|l| format!("{l}\n")).collect();
+            file.set_len(0)?;
+            file.write_all_at(text.as_bytes(), 0, Via::Cache)
+        };
+        if let Err(error) = write() {
+            tracing::debug!(%error, "the history of statements was not written");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_completed_in_any_case_and_nothing_without_a_beginning() {
+        let words = Words(vec![
+            "BACKUP DATABASE".into(),
+            "BUFFERCOUNT".into(),
+            "é".into(),
+        ]);
+        assert_eq!(words.beginning("ba"), ["BACKUP DATABASE"]);
+        assert_eq!(words.beginning("B").len(), 2);
+        assert!(words.beginning("").is_empty());
+        assert!(words.beginning("x").is_empty());
+    }
+}

@@ -1,0 +1,423 @@
+//! sqlcmd's part of a script: batches and GO, `$(variables)`, and the commands that begin with a colon.
+//!
+//! Works line by line and knows no statement. GO and commands count only where no quotation mark or comment is open, so
+//! a text of several lines may hold any line.
+
+use std::collections::BTreeMap;
+
+/// Who runs batches and reads files.
+pub trait Client {
+    /// Runs a batch. `Err`: nobody listens any more, or the run was interrupted.
+    fn batch(&mut self, text: &str) -> Result<Ran, Ended>;
+
+    /// The text of a file that the script names (`:r`).
+    fn read(&mut self, name: &str) -> Result<String, String>;
+
+    /// A line for the user.
+    fn tell(&mut self, text: &str);
+}
+
+/// How a batch went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ran {
+    Well,
+    WithErrors,
+}
+
+/// Why a script ended before its last line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// EXIT or QUIT.
+    Asked,
+    /// An error, where errors end the script; or a line that makes no sense.
+    Failed,
+    /// The reader of the output is gone.
+    Closed,
+}
+
+/// Files within files, at most.
+const DEPTH_MAX: usize = 16;
+/// `GO n`, at most: SQL Server's int.
+const TIMES_MAX: u32 = i32::MAX as u32;
+
+/// What is open at the end of a line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Open {
+    #[default]
+    Nothing,
+    /// Until this character.
+    Quote(char),
+    /// So many comments.
+    Comment(usize),
+}
+
+impl Open {
+    fn after(mut self, line: &str) -> Open {
+        let mut chars = line.chars().peekable();
+        while let Some(c) = chars.next() {
+            let next = chars.peek().copied();
+            match self {
+                Open::Nothing => match (c, next) {
+                    ('-', Some('-')) => return Open::Nothing,
+                    ('/', Some('*')) => {
+                        chars.next();
+                        self = Open::Comment(1);
+                    }
+                    ('\'' | '"', _) => self = Open::Quote(c),
+                    ('[', _) => self = Open::Quote(']'),
+                    _ => {}
+                },
+                // A doubled mark closes and opens again.
+                Open::Quote(mark) if c == mark => self = Open::Nothing,
+                Open::Quote(_) => {}
+                Open::Comment(n) => match (c, next) {
+                    ('*', Some('/')) => {
+                        chars.next();
+                        self = match n {
+                            1 => Open::Nothing,
+                            n => Open::Comment(n - 1),
+                        };
+                    }
+                    ('/', Some('*')) => {
+                        chars.next();
+                        self = Open::Comment(n + 1);
+                    }
+                    _ => {}
+                },
+            }
+        }
+        self
+    }
+}
+
+/// A script while it is read.
+pub struct Script {
+    /// `None`: `$(…)` is left alone.
+    variables: Option<BTreeMap<String, String>>,
+    exit_on_error: bool,
+    echo: bool,
+    batch: String,
+    open: Open,
+    depth: usize,
+}
+
+impl Script {
+    pub fn new(
+        variables: Option<BTreeMap<String, String>>,
+        exit_on_error: bool,
+        echo: bool,
+    ) -> Script {
+        // Names of variables have no case.
+        let folded = variables.map(|all| {
+            let fold = |(name, value): (String, String)| (name.to_lowercase(), value);
+            all.into_iter().map(fold).collect()
+        });
+        Script {
+            variables: folded,
+            exit_on_error,
+            echo,
+            batch: String::new(),
+            open: Open::Nothing,
+            depth: 0,
+        }
+    }
+
+    /// Runs a whole text; what stands behind its last GO is a batch too.
+    pub fn text(&mut self, text: &str, client: &mut dyn Client) -> Result<(), Ended> {
+        self.lines(text, client)?;
+        self.go(1, client)
+    }
+
+    fn lines(&mut self, text: &str, client: &mut dyn Client) -> Result<(), Ended> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        text.lines().try_for_each(|line| self.line(line, client))
+    }
+
+    /// Lines of the batch so far; 0 where a new one begins.
+    pub fn batch_lines(&self) -> usize {
+        self.batch.lines().count()
+    }
+
+    /// Forgets the batch so far.
+    pub fn drop_batch(&mut self) {
+        self.batch.clear();
+        self.open = Open::Nothing;
+    }
+
+    /// Takes one line, and runs the batch that it ends.
+    pub fn line(&mut self, line: &str, client: &mut dyn Client) -> Result<(), Ended> {
+        if self.echo {
+            client.tell(line);
+        }
+        let line = self.substituted(line, client)?;
+        if self.open == Open::Nothing {
+            if let Some(times) = go_times(&line) {
+                return self.go(times, client);
+            }
+            let words = line.trim();
+            if let Some(command) = words.strip_prefix(':') {
+                return self.command(command, client);
+            }
+            let word = words.trim_end_matches(';');
+            if word.eq_ignore_ascii_case("exit") || word.eq_ignore_ascii_case("quit") {
+                return Err(Ended::Asked);
+            }
+        }
+        self.open = self.open.after(&line);
+        self.batch += &line;
+        self.batch.push('\n');
+        Ok(())
+    }
+
+    /// Runs what was gathered.
+    pub fn go(&mut self, times: u32, client: &mut dyn Client) -> Result<(), Ended> {
+        let batch = std::mem::take(&mut self.batch);
+        self.open = Open::Nothing;
+        if batch.trim().is_empty() {
+            return Ok(());
+        }
+        for _ in 0..times {
+            if client.batch(&batch)? == Ran::WithErrors && self.exit_on_error {
+                return Err(Ended::Failed);
+            }
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, command: &str, client: &mut dyn Client) -> Result<(), Ended> {
+        let (word, rest) = command
+            .split_once(char::is_whitespace)
+            .unwrap_or((command, ""));
+        let rest = rest.trim();
+        match word.to_ascii_lowercase().as_str() {
+            "r" => self.include(unquoted(rest), client),
+            "setvar" => self.set_variable(rest, client),
+            "on" => self.on_error(rest, client),
+            "exit" | "quit" => Err(Ended::Asked),
+            "reset" => {
+                self.drop_batch();
+                Ok(())
+            }
+            "list" => {
+                client.tell(self.batch.trim_end());
+                Ok(())
+            }
+            "listvar" => {
+                for (name, value) in self.variables.iter().flatten() {
+                    client.tell(&format!("{name} = \"{value}\""));
+                }
+                Ok(())
+            }
+            "help" => {
+                client.tell(
+                    ":r FILE · :setvar NAME VALUE · :listvar · :on error exit|ignore · :list · :reset · :quit",
+                );
+                Ok(())
+            }
+            _ => {
+                client.tell(&format!("there is no command :{word}; `:help` lists them"));
+                Err(Ended::Failed)
+            }
+        }
+    }
+
+    fn include(&mut self, name: &str, client: &mut dyn Client) -> Result<(), Ended> {
+        if self.depth >= DEPTH_MAX {
+            client.tell(&format!(":r {name}: files within files are too deep"));
+            return Err(Ended::Failed);
+        }
+        let text = client.read(name).map_err(|why| {
+            client.tell(&format!(":r {name}: {why}"));
+            Ended::Failed
+        })?;
+        self.depth += 1;
+        let read = self.lines(&text, client);
+        self.depth -= 1;
+        read
+    }
+
+    /// `:setvar name value`, `:setvar name "a value"`, and without a value the variable goes.
+    fn set_variable(&mut self, rest: &str, client: &mut dyn Client) -> Result<(), Ended> {
+        let (name, value) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        if name.is_empty() || !name.chars().all(is_name) {
+            client.tell(":setvar needs a name and a value");
+            return Err(Ended::Failed);
+        }
+        let Some(variables) = &mut self.variables else {
+            return Ok(());
+        };
+        let value = value.trim();
+        match value.is_empty() {
+            true => variables.remove(&name.to_lowercase()),
+            false => variables.insert(name.to_lowercase(), unquoted(value).to_owned()),
+        };
+        Ok(())
+    }
+
+    fn on_error(&mut self, rest: &str, client: &mut dyn Client) -> Result<(), Ended> {
+        let words: Vec<_> = rest
+            .split_whitespace()
+            .map(str::to_ascii_lowercase)
+            .collect();
+        match words
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .as_slice()
+        {
+            ["error", "exit"] => self.exit_on_error = true,
+            ["error", "ignore"] => self.exit_on_error = false,
+            _ => {
+                client.tell("write `:on error exit` or `:on error ignore`");
+                return Err(Ended::Failed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The line with the values of its variables.
+    fn substituted(&self, line: &str, client: &mut dyn Client) -> Result<String, Ended> {
+        let Some(variables) = &self.variables else {
+            return Ok(line.to_owned());
+        };
+        let mut made = String::new();
+        let mut rest = line;
+        while let Some((before, after)) = rest.split_once("$(") {
+            made += before;
+            let Some((name, later)) = after
+                .split_once(')')
+                .filter(|(n, _)| n.chars().all(is_name))
+            else {
+                made += "$(";
+                rest = after;
+                continue;
+            };
+            let value = variables
+                .get(&name.to_lowercase())
+                .cloned()
+                .or_else(|| std::env::var(name).ok());
+            let Some(value) = value else {
+                client.tell(&format!("'{name}' scripting variable not defined."));
+                return Err(Ended::Failed);
+            };
+            made += &value;
+            rest = later;
+        }
+        Ok(made + rest)
+    }
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '#')
+}
+
+fn unquoted(text: &str) -> &str {
+    let inner = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+    inner.unwrap_or(text)
+}
+
+/// `GO` or `GO n` alone on its line; a comment may follow.
+fn go_times(line: &str) -> Option<u32> {
+    let line = line.split("--").next().unwrap_or(line);
+    let mut words = line.split_whitespace();
+    if !words.next()?.eq_ignore_ascii_case("go") {
+        return None;
+    }
+    match (words.next(), words.next()) {
+        (None, _) => Some(1),
+        (Some(times), None) => times.parse().ok().filter(|n| *n <= TIMES_MAX),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard {
+        batches: Vec<String>,
+        told: Vec<String>,
+        files: BTreeMap<String, String>,
+    }
+
+    impl Client for Heard {
+        fn batch(&mut self, text: &str) -> Result<Ran, Ended> {
+            self.batches.push(text.trim().to_owned());
+            Ok(match text.contains("FAIL") {
+                true => Ran::WithErrors,
+                false => Ran::Well,
+            })
+        }
+
+        fn read(&mut self, name: &str) -> Result<String, String> {
+            self.files
+                .get(name)
+                .cloned()
+                .ok_or_else(|| "not there".to_owned())
+        }
+
+        fn tell(&mut self, text: &str) {
+            self.told.push(text.to_owned());
+        }
+    }
+
+    fn run(text: &str) -> (Heard, Result<(), Ended>) {
+        let mut heard = Heard::default();
+        heard
+            .files
+            .insert("other.sql".into(), "PRINT 'o'\nGO\n:r other.sql".into());
+        heard.files.insert("one.sql".into(), "PRINT '$(x)'".into());
+        let variables = BTreeMap::from([("X".to_owned(), "7".to_owned())]);
+        let mut script = Script::new(Some(variables), false, false);
+        let ended = script.text(text, &mut heard);
+        (heard, ended)
+    }
+
+    #[test]
+    fn batches_end_at_go_and_are_repeated_as_often_as_it_says() {
+        let (heard, _) = run("a\nGO\nb\n  go 2 -- twice\nc");
+        assert_eq!(heard.batches, ["a", "b", "b", "c"]);
+    }
+
+    #[test]
+    fn a_go_inside_of_quotes_or_comments_is_a_part_of_them() {
+        let (heard, _) = run("a '\nGO\n' b\nGO\n/* x /* y */\nGO\n*/ c\nGO\n[d\nGO\n]");
+        assert_eq!(heard.batches.len(), 3, "{:?}", heard.batches);
+        let (heard, _) = run("it''s -- a ' comment\nGO\nb");
+        assert_eq!(heard.batches.len(), 2, "{:?}", heard.batches);
+    }
+
+    #[test]
+    fn variables_are_put_in_everywhere_and_missing_ones_end_the_script() {
+        let (heard, ended) = run(":setvar where \"/mnt/a b\"\nTO '$(WHERE)/$(x).bak' $( $(\nGO");
+        assert_eq!(ended, Ok(()));
+        assert_eq!(heard.batches, ["TO '/mnt/a b/7.bak' $( $("]);
+        let (heard, ended) = run("a\nGO\n$(nowhere_to_be_found)");
+        assert_eq!(ended, Err(Ended::Failed));
+        assert_eq!(
+            heard.told,
+            ["'nowhere_to_be_found' scripting variable not defined."]
+        );
+        assert_eq!(heard.batches, ["a"]);
+    }
+
+    #[test]
+    fn files_are_included_and_not_for_ever() {
+        let (heard, _) = run("a\n:r one.sql\nb");
+        assert_eq!(heard.batches, ["a\nPRINT '7'\nb"]);
+        let (heard, ended) = run(":r other.sql");
+        assert_eq!(ended, Err(Ended::Failed));
+        assert_eq!(heard.batches.len(), DEPTH_MAX);
+        assert_eq!(run(":r missing.sql").1, Err(Ended::Failed));
+    }
+
+    #[test]
+    fn errors_end_a_script_that_says_so() {
+        let (heard, ended) = run("FAIL\nGO\nb\nGO\n:on error exit\nFAIL\nGO\nc");
+        assert_eq!(heard.batches, ["FAIL", "b", "FAIL"]);
+        assert_eq!(ended, Err(Ended::Failed));
+        assert_eq!(run("a\nGO\nexit\nb").1, Err(Ended::Asked));
+        assert_eq!(run(":ed").1, Err(Ended::Failed));
+    }
+}

@@ -1,0 +1,113 @@
+//! `longshore sql`: T-SQL, with sqlcmd's options.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args};
+
+const TEACH: &str = "\
+Examples:
+  longshore sql -Q \"BACKUP DATABASE shop TO DISK = '/mnt/a/shop.bak' WITH COMPRESSION, STATS = 10\"
+      a database of the configuration
+  longshore sql --database shop=/srv/shop.db -Q \"BACKUP DATABASE shop TO DISK = 'NUL'\"
+      without a configuration
+  longshore sql -i nightly.sql -v directory=/mnt/a -b
+      a script with $(directory) in it; ends at the first error with exit code 1
+  longshore sql -W -s , -h -1 -Q \"SELECT name, value_in_use FROM sys.configurations\"
+      for other programs
+  longshore sql
+      statements from standard input, each batch ended by GO
+
+Not for: data. Statements back up and restore databases and ask the server's views; tables are for the database's own
+programs. docs/tsql.md lists the language.";
+
+/// Runs T-SQL: BACKUP, RESTORE, sp_configure, and queries over the history.
+///
+/// Scripts for SQL Server's backups work as they are, with the same messages, views and history tables. Databases are
+/// those that the configuration names. Settings changed here count for all commands; those that need a restart count
+/// from the next call on.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH, disable_help_flag = true)]
+pub struct Sql {
+    /// Run these statements and end.
+    #[arg(short = 'Q', long, value_name = "TEXT", conflicts_with = "input")]
+    pub query: Option<String>,
+
+    /// Run the statements of a file; repeat for more.
+    #[arg(short = 'i', long, value_name = "FILE")]
+    pub input: Vec<PathBuf>,
+
+    /// End at the first error, with exit code 1.
+    ///
+    /// Without it the exit code does not tell whether statements failed, as with sqlcmd. In a script, `:on error exit`
+    /// does the same from there on.
+    #[arg(short = 'b', long)]
+    pub exit_on_error: bool,
+
+    /// The database to begin with; `master` unless given.
+    #[arg(short = 'd', long, value_name = "NAME")]
+    pub use_database: Option<String>,
+
+    /// A variable of the script: $(NAME) stands for its value.
+    ///
+    /// Several may follow. The environment's variables stand behind these, `:setvar` before them.
+    #[arg(short = 'v', long, value_name = "NAME=VALUE", num_args = 1..)]
+    pub variable: Vec<String>,
+
+    /// Leave $(NAME) as it is.
+    #[arg(short = 'x', long)]
+    pub no_variables: bool,
+
+    /// Rows between two headers; -1 for no headers, 0 for one alone.
+    #[arg(
+        short = 'h',
+        long,
+        value_name = "ROWS",
+        default_value_t = 0,
+        allow_hyphen_values = true
+    )]
+    pub headers: i64,
+
+    /// What stands between columns.
+    #[arg(
+        short = 's',
+        long,
+        value_name = "TEXT",
+        default_value = " ",
+        hide_default_value = true
+    )]
+    pub separator: String,
+
+    /// Write values without the blanks that fill their columns.
+    #[arg(short = 'W', long)]
+    pub trim: bool,
+
+    /// Cut lines of results after so many characters.
+    #[arg(short = 'w', long, value_name = "WIDTH", value_parser = clap::value_parser!(u16).range(9..))]
+    pub width: Option<u16>,
+
+    /// Show each line of a script before its results.
+    #[arg(short = 'e', long)]
+    pub echo: bool,
+
+    /// Send messages to standard error: 0 errors only, 1 all.
+    #[arg(short = 'r', long, value_name = "0|1", num_args = 0..=1, default_missing_value = "0",
+        value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub to_stderr: Option<u8>,
+
+    /// A database beside those of the configuration: a name and what `longshore backup` takes as source.
+    #[arg(long, value_name = "NAME=SOURCE")]
+    pub database: Vec<String>,
+
+    /// Where relative device names begin; the working directory unless given.
+    #[arg(long, value_name = "DIR")]
+    pub backup_directory: Option<PathBuf>,
+
+    /// Print the plan of backups and restores, as trace flags 3604 and 3213 do.
+    // Without its short form: -v is sqlcmd's.
+    #[arg(long)]
+    pub verbose: bool,
+
+    /// Print this help.
+    #[arg(short = '?', long, action = ArgAction::Help)]
+    pub help: Option<bool>,
+}

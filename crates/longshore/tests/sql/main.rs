@@ -1,0 +1,254 @@
+//! Scripts through the real program: what is said, line by line, against what is kept beside each script.
+//!
+//! The scripts are ours, after the shapes that administrators use. Times, rates and the machine's name are masked; a
+//! script's answer is written anew with `LONGSHORE_WRITE_ANSWERS=1`, to be read before it is kept.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{longshore, text};
+
+/// A directory with the databases `shop` and `stock`, and the configuration that names them.
+struct Stage {
+    dir: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, rows) in [("shop", 500), ("stock", 20)] {
+            fill(&dir.path().join(format!("{name}.db")), rows);
+        }
+        let url = |name: &str| format!("url = \"sqlite:{}/{name}.db\"\n", dir.path().display());
+        let config = format!(
+            "[database.shop]\n{}[database.stock]\n{}",
+            url("shop"),
+            url("stock")
+        );
+        std::fs::write(dir.path().join("longshore.toml"), config).unwrap();
+        Stage { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = longshore(["sql"]);
+        command
+            .args(args)
+            .current_dir(self.dir.path())
+            .env("LONGSHORE_CONFIG", self.path("longshore.toml"))
+            .env("LONGSHORE_CATALOG", self.path("state/catalog.db"));
+        command
+    }
+
+    fn sql(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// The masked answer to a script.
+    fn answer(&self, script: &str) -> String {
+        let script = scripts().join(script);
+        let output = self.sql(&["-W", "-s", "|", "-i", script.to_str().unwrap()]);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        self.masked(&said)
+    }
+
+    fn masked(&self, said: &str) -> String {
+        let host = longshore_io::facts::host_name();
+        let here = self.dir.path().display().to_string();
+        said.lines()
+            .filter(|line| !is_some_percent(line))
+            .map(|line| {
+                mask(line)
+                    .replace(&format!("Server {host},"), "Server S,")
+                    .replace(&here, "HERE")
+            })
+            .collect::<Vec<_>>()
+            .join("\n")
+            + "\n"
+    }
+
+    fn check(&self, name: &str) {
+        let answer = self.answer(&format!("{name}.sql"));
+        let kept = scripts().join(format!("{name}.out"));
+        if std::env::var_os("LONGSHORE_WRITE_ANSWERS").is_some() {
+            std::fs::write(&kept, &answer).unwrap();
+        }
+        let expected = std::fs::read_to_string(&kept).unwrap_or_default();
+        assert!(
+            answer == expected,
+            "{name}:\n{answer}\n--- kept:\n{expected}"
+        );
+    }
+}
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sql/scripts")
+}
+
+fn fill(path: &Path, rows: u64) {
+    let db = rusqlite::Connection::open(path).unwrap();
+    db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE ware (id INTEGER PRIMARY KEY, name TEXT, price REAL)")
+        .unwrap();
+    let tx = db.unchecked_transaction().unwrap();
+    for i in 0..rows {
+        let name = format!("ware number {i} with a name that compresses");
+        tx.execute(
+            "INSERT INTO ware (name, price) VALUES (?1, ?2)",
+            (name, i as f64 / 7.0),
+        )
+        .unwrap();
+    }
+    tx.commit().unwrap();
+}
+
+/// How often progress is heard depends on the machine; that it ends at 100 does not.
+fn is_some_percent(line: &str) -> bool {
+    line.ends_with(" percent processed.") && !line.starts_with("100 ")
+}
+
+/// Times and rates, and what the machine has of memory and CPUs.
+fn mask(line: &str) -> String {
+    if let Some((head, _)) = line.split_once(" pages in ") {
+        return format!("{head} pages in # seconds (# MB/sec).");
+    }
+    for name in ["Memory limit:", "Number of data file readers:"] {
+        if line.starts_with(name) {
+            return format!("{name} #");
+        }
+    }
+    let is_date = |word: &str| word.len() == 23 && word.starts_with("20") && word.contains(':');
+    let cells: Vec<_> = line
+        .split('|')
+        .map(|c| if is_date(c) { "DATE" } else { c })
+        .collect();
+    cells.join("|")
+}
+
+#[test]
+fn a_tour_of_an_accelerated_backup() {
+    let stage = Stage::new();
+    stage.check("tour-1-enable");
+    stage.check("tour-2-alter");
+    stage.check("tour-3-backup");
+    let copy = rusqlite::Connection::open(stage.path("copy.db")).unwrap();
+    let rows: i64 = copy
+        .query_row("SELECT count(*) FROM ware", [], |r| r.get(0))
+        .unwrap();
+    assert_eq!(rows, 500);
+}
+
+#[test]
+fn tuning_with_nul_and_the_trace_of_buffers() {
+    Stage::new().check("tuning");
+}
+
+#[test]
+fn thirty_seven_backups_of_a_sweep() {
+    Stage::new().check("sweep");
+}
+
+#[test]
+fn the_statements_of_maintenance_procedures() {
+    Stage::new().check("maintenance");
+}
+
+#[test]
+fn what_is_refused_is_refused_as_the_real_engine_does() {
+    let stage = Stage::new();
+    stage.check("negative");
+    for name in ["n.bak", "m.bak", "o.bak", "ok2.bak", "x.db"] {
+        assert!(!stage.path(name).exists(), "{name}");
+    }
+    let shop = rusqlite::Connection::open(stage.path("shop.db")).unwrap();
+    let rows: i64 = shop
+        .query_row("SELECT count(*) FROM ware", [], |r| r.get(0))
+        .unwrap();
+    assert_eq!(rows, 500);
+}
+
+#[test]
+fn exit_codes_and_streams_are_those_that_scripts_expect() {
+    let stage = Stage::new();
+    let bad = "BACKUP DATABASE nowhere TO DISK = 'x.bak'";
+    assert_eq!(stage.sql(&["-Q", bad]).status.code(), Some(0));
+    assert_eq!(stage.sql(&["-b", "-Q", bad]).status.code(), Some(1));
+    assert_eq!(stage.sql(&["-b", "-Q", "PRINT 1"]).status.code(), Some(0));
+    let output = stage.sql(&["-r", "0", "-Q", &format!("PRINT 'here' {bad}")]);
+    assert_eq!(text(&output.stdout), "here\n");
+    assert!(text(&output.stderr).starts_with("Msg 911, Level 16, State 11, Server "));
+    assert_eq!(stage.sql(&["-i", "missing.sql"]).status.code(), Some(1));
+    assert_eq!(
+        stage.sql(&["-v", "novalue", "-Q", "PRINT 1"]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn results_are_laid_out_as_sqlcmd_lays_them_out() {
+    let stage = Stage::new();
+    let query = "SELECT 'ab' AS t, 7 AS n, CAST(NULL AS int) AS nothing";
+    let output = text(&stage.sql(&["-Q", query]).stdout);
+    let expected = "t  n           nothing    \n-- ----------- -----------\nab           7        NULL\n\n(1 rows affected)\n";
+    assert_eq!(output, expected);
+    let bare = stage.sql(&[
+        "-h",
+        "-1",
+        "-W",
+        "-s",
+        ",",
+        "-Q",
+        &format!("SET NOCOUNT ON {query}"),
+    ]);
+    assert_eq!(text(&bare.stdout), "ab,7,NULL\n\n");
+}
+
+#[test]
+fn statements_come_from_standard_input_too_and_answers_as_json() {
+    use std::io::Write;
+    let stage = Stage::new();
+    let mut child = stage
+        .command(&["--json", "-v", "what=shop"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let script = "USE [$(what)]\nGO\nSELECT DB_NAME() AS d, 1 AS n\nGO 2\nexit\nPRINT 'never'\n";
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(script.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let answer = common::answer(&output);
+    assert_eq!(answer["status"], "ok");
+    let said = answer["said"].as_array().unwrap();
+    assert_eq!(said.len(), 3, "{answer}");
+    assert_eq!(said[0]["number"], 5701);
+    assert_eq!(said[1]["rows"], serde_json::json!([["shop", 1]]));
+}
+
+#[test]
+fn a_setting_changed_by_sql_counts_for_the_command_line() {
+    let stage = Stage::new();
+    let set = "EXEC sp_configure 'backup compression algorithm', 3; RECONFIGURE";
+    assert_eq!(stage.sql(&["-b", "-Q", set]).status.code(), Some(0));
+    let mut backup = longshore(["backup", "shop", "--to", "cli.bak", "--json"]);
+    let output = backup
+        .current_dir(stage.dir.path())
+        .env("LONGSHORE_CONFIG", stage.path("longshore.toml"))
+        .env("LONGSHORE_CATALOG", stage.path("state/catalog.db"))
+        .output()
+        .unwrap();
+    assert_eq!(common::answer(&output)["run"]["plan"]["algorithm"], "ZSTD");
+    let count = "SET NOCOUNT ON; SELECT COUNT(*) FROM msdb.dbo.backupset WHERE compression_algorithm = 'ZSTD'";
+    let output = stage.sql(&["-h", "-1", "-W", "-Q", count]);
+    assert_eq!(text(&output.stdout).trim(), "1");
+}

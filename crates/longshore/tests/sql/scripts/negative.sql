@@ -1,0 +1,129 @@
+-- What the real engine refuses, one batch each. Each ends before anything is written.
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH COMPRESSION (LEVEL = HIGH)
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH COMPRESSION (ALGORITHM = FOO)
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH ENCRYPTION
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH ENCRYPTION (SERVER CERTIFICATE = c, ALGORITHM = AES_256)
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH CREDENTIAL
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH REPLACE
+GO
+RESTORE DATABASE shop FROM DISK = 'n.bak' WITH DIFFERENTIAL
+GO
+RESTORE DATABASE shop FROM DISK = 'n.bak' WITH MOVE a TO b
+GO
+RESTORE DATABASE shop FROM DISK = 'n.bak' WITH FILE = 'x'
+GO
+BACKUP LOG shop TO DISK = 'n.bak' WITH TRUNCATE_ONLY
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH NAME = n
+GO
+PRINT 'a batch with a mistake runs nothing'
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH FOO
+GO
+BACKUP DATABASE @undeclared TO DISK = 'n.bak'
+GO
+BACKUP DATABASE nowhere TO DISK = 'n.bak'
+PRINT 'the batch goes on'
+GO
+BACKUP DATABASE tempdb TO DISK = 'n.bak'
+GO
+BACKUP LOG shop TO DISK = 'n.bak'
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH DIFFERENTIAL
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH INIT, NOINIT
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH STATS = 0
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH BLOCKSIZE = 1000
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH BLOCKSIZE = 131072
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH MAXTRANSFERSIZE = 65537
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH BUFFERCOUNT = 0
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH COMPRESSION (ALGORITHM = ZSTD, LEVEL = 99)
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' WITH PARITY = 1
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak', URL = 'https://bucket/n.bak'
+GO
+BACKUP DATABASE shop TO URL = 'https://bucket/n.bak'
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' MIRROR TO DISK = 'm.bak', DISK = 'o.bak' WITH FORMAT
+GO
+BACKUP DATABASE shop TO DISK = 'n.bak' MIRROR TO DISK = 'm.bak' WITH FORMAT
+GO
+BACKUP DATABASE shop TO nodevice
+GO
+BACKUP DATABASE shop TO DISK = 'D:\backup\n.bak'
+GO
+BACKUP DATABASE shop FILE = 'shop' TO DISK = 'n.bak'
+GO
+RESTORE DATABASE shop FROM DISK = 'missing.bak'
+GO
+RESTORE HEADERONLY FROM DISK = 'missing.bak' WITH RECOVERY, MOVE 'a' TO 'b'
+GO
+RESTORE DATABASE shop WITH RECOVERY
+GO
+RESTORE DATABASE shop FROM DISK = 'missing.bak' WITH STOPAT = '2026-01-01'
+GO
+RESTORE DATABASE shop FROM DISK = 'missing.bak' WITH NORECOVERY
+GO
+BACKUP DATABASE shop TO DISK = 'ok.bak' WITH FORMAT
+GO
+BACKUP DATABASE shop TO DISK = 'ok.bak' WITH COMPRESSION
+GO
+BACKUP DATABASE shop TO DISK = 'ok.bak', DISK = 'ok2.bak'
+GO
+BACKUP DATABASE shop TO DISK = 'shop.db'
+GO
+RESTORE DATABASE shop FROM DISK = 'ok.bak' WITH FILE = 9
+GO
+RESTORE DATABASE shop FROM DISK = 'ok.bak' WITH MOVE 'other' TO 'x.db'
+GO
+RESTORE DATABASE fresh FROM DISK = 'ok.bak'
+GO
+RESTORE DATABASE fresh FROM DISK = 'ok.bak' WITH MOVE 'shop.db' TO 'shop.db'
+GO
+RESTORE DATABASE stock FROM DISK = 'ok.bak'
+GO
+RESTORE LOG shop FROM DISK = 'ok.bak'
+GO
+RESTORE HEADERONLY FROM DISK = 'shop.db'
+GO
+EXEC sp_configure 'max server memory', 1
+GO
+EXEC sp_configure 'backup compression default', 2
+GO
+EXEC sp_configure 'backup', 1
+GO
+EXEC sp_nothing
+GO
+EXEC sp_dropdevice 'nodevice'
+GO
+EXEC sp_configure 'a', 1, 2
+GO
+SELECT * FROM nowhere
+GO
+SELECT nothing FROM sys.databases
+GO
+SELECT 1 / 0
+GO
+SELECT CAST('x' AS int)
+GO
+SELECT name FROM
+GO
+SELECT name, @@nothing FROM sys.databases
+GO
+DBCC CHECKDB
+GO
+USE nowhere
+GO
+ALTER DATABASE shop SET RECOVERY FULL
+GO
