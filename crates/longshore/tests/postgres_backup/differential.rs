@@ -61,13 +61,23 @@ impl Stage {
     }
 }
 
-/// Relations and the state of transactions.
+/// Relations and the state of transactions: what a backup holds of them.
 fn relevant(data: &Path) -> Tree {
     let mut tree = Tree::new();
     for dir in ["base", "global", "pg_xact", "pg_multixact", "pg_tblspc"] {
-        for (path, bytes) in read(&data.join(dir)) {
+        let all = read(&data.join(dir));
+        let init = |path: &Path| {
+            path.to_str()
+                .unwrap()
+                .strip_suffix("_init")
+                .map(String::from)
+        };
+        let unlogged: Vec<String> = all.keys().filter_map(|path| init(path)).collect();
+        for (path, bytes) in all {
             let name = path.file_name().unwrap_or_default().to_str().unwrap();
-            if !name.starts_with("pg_internal.init") && name != "pg_control" {
+            let relation = path.to_str().unwrap().split(['_', '.']).next().unwrap();
+            let is_unlogged = init(&path).is_none() && unlogged.iter().any(|u| u == relation);
+            if !name.starts_with("pg_internal.init") && name != "pg_control" && !is_unlogged {
                 tree.insert(Path::new(dir).join(path), bytes);
             }
         }
@@ -111,6 +121,13 @@ fn change(server: &Server, n: u32) {
     server.psql("vacuum");
     server.psql("insert into shrinks select g, 'back' from generate_series(1, 500) g");
     server.psql_in("other", &format!("create table t_{n} as select {n} as n"));
+    settle(server);
+}
+
+/// Sets all hints, so that nothing changes pages any more when it looks at them.
+fn settle(server: &Server) {
+    server.psql("vacuum");
+    server.psql_in("other", "vacuum");
 }
 
 /// Goal: full, differential and incremental sets are, put together, the server's files page for page, whichever way
@@ -172,12 +189,9 @@ fn sets_of_a_chain_are_the_cluster() {
             let target = mapped(&stage, &["full", "diff2"]);
             assert_same(&stage, &target);
             let restored = stage.serve(&target);
-            assert_eq!(
-                dump(&restored),
-                dump(server),
-                "PostgreSQL {}",
-                installation.major
-            );
+            let moved = target.with_extension("space");
+            let found = dump(&restored).replace(moved.to_str().unwrap(), space.to_str().unwrap());
+            assert_eq!(found, dump(server), "PostgreSQL {}", installation.major);
             check(&restored, &target);
         }
     }
@@ -298,11 +312,21 @@ fn the_independent_reader_puts_a_chain_together() {
     };
     let stage = Stage::new(&installation, &[]);
     stage.server.psql(BEFORE);
-    succeed(&mut stage.backup("full"));
+    // The reader's own LZ4 is slow; its inflate is a library's.
+    let backup = |name: &str, arguments: &[&str]| {
+        let mut command = longshore(["backup", &stage.server.url(), "--to"]);
+        succeed(command.arg(stage.path(name)).args(arguments));
+    };
+    backup("full", &[]);
     stage
         .server
         .psql("update touched set t = 'y' where g % 997 = 0");
-    succeed(&mut stage.differing("diff", "--differential", "full"));
+    settle(&stage.server);
+    let base = stage.path("full");
+    backup(
+        "diff",
+        &["--differential", "--base", base.to_str().unwrap()],
+    );
     let reader =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/reader/longshore_reader.py");
     let restore = |name: &str, arguments: &[&Path]| {
@@ -334,6 +358,7 @@ fn what_happens_to_servers_between_the_sets_is_survived() {
             server.kill9();
             server.start();
             server.psql("update touched set t = 'after' where g % 701 = 0");
+            settle(server);
             succeed(&mut stage.differing("crashed", "--differential", "full"));
             stage.assert_same_files(&stage.tree(&["full", "crashed"]));
 
@@ -357,6 +382,7 @@ fn what_happens_to_servers_between_the_sets_is_survived() {
             server.stop(Stop::Fast);
             std::fs::write(server.data_dir().join("postgresql.conf"), replica).unwrap();
             server.start();
+            settle(server);
             let report = answer(&succeed(&mut stage.differing(
                 "minimal",
                 "--differential",
@@ -375,6 +401,7 @@ fn what_happens_to_servers_between_the_sets_is_survived() {
             server.start();
             server.psql("select pg_promote()");
             server.psql("update touched set t = 'promoted' where g % 601 = 0");
+            settle(server);
             let mut command = stage.differing("promoted", "--differential", "full2");
             let report = answer(&succeed(&mut command));
             let method = if conf.is_empty() {
