@@ -6,6 +6,7 @@ mod common;
 #[path = "../common/judge.rs"]
 mod judge;
 
+mod chain;
 mod corruption;
 mod database;
 mod delta;
