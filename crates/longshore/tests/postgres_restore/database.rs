@@ -117,6 +117,8 @@ fn a_chain_is_chosen_as_a_whole_or_passed_over_as_a_whole() {
     main.mark(2);
     let diff = main.back_up_as("--differential");
     let three = main.mark(3);
+    // What is committed behind a moment is what ends replay there.
+    main.mark(4);
     main.archived(&main.stage.server);
     let to = ["--target-time", &three.time];
     let (told, server) = main.restored("chain", &to);

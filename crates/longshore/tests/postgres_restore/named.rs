@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use longshore_test_servers::{Installation, Server};
 use serde_json::Value;
@@ -72,6 +73,8 @@ impl Main {
 
     pub fn back_up_as(&self, option: &str) -> String {
         let before = self.labels();
+        // Labels tell the second; what is not whole has no better time.
+        std::thread::sleep(Duration::from_millis(1000));
         succeed(&mut self.command(&format!("backup main {option}")));
         let new = self.labels().into_iter().find(|l| !before.contains(l));
         new.unwrap()
