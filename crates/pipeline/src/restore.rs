@@ -74,6 +74,10 @@ impl Sink for Writer<'_> {
         wants(items, |path| self.is_wanted(path))
     }
 
+    fn writes(&self) -> bool {
+        true
+    }
+
     fn block(&self, _set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
         let clock = &*self.house.clock;
         let at = clock.now();
