@@ -5,10 +5,16 @@
 //! the thread's own CPU clock, and nobody enters while the account is overdrawn. So the ceiling may
 //! be a fraction, and waiting for a disk inside a pass costs nothing.
 //!
+//! A place that changes hands stands empty until its next owner has been woken, and its core with it. So who comes back
+//! from a device ([`Gate::enter_from_wait`]) may be inside beside the others, up to half as many again: the next is
+//! ready to run when somebody goes off to wait. Who never waits would only crowd the cores' caches and keeps to the
+//! places.
+//!
 //! Invariants
-//! - At most `places` passes exist at once.
+//! - Passes of [`Gate::enter`] begin only while fewer exist than `places`; at most `places` and half as many exist at
+//!   once.
 //! - Over any span of `t` seconds, passes use at most `ceiling × t` CPU seconds, plus what was saved
-//!   up (a tenth of a second's worth) and one pass's work for each place: work is paid after it is
+//!   up (a tenth of a second's worth) and one pass's work for each that can exist: work is paid after it is
 //!   done, for nobody knows its price before. Let a pass be short, one buffer or so.
 //!
 //! Places are handed over without order: a thread that comes back at once finds its data in the
@@ -33,11 +39,14 @@ const SAVED_S: f64 = 0.1;
 pub struct Gate {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    places: usize,
+    /// Somebody left: for those who may only use the places, and for the others.
     left: Condvar,
+    left_beside: Condvar,
 }
 
 struct State {
-    places_free: usize,
+    inside: usize,
     /// CPUs that may be busy on average.
     ceiling: Option<f64>,
     /// CPU seconds that may still be used; below 0, nobody enters.
@@ -50,7 +59,7 @@ impl Gate {
     /// so many CPUs busy on average: 0.5 is half of one. A ceiling that is not above 0 is none.
     pub fn new(clock: Arc<dyn Clock>, places: usize, ceiling: Option<f64>) -> Self {
         let state = State {
-            places_free: places.max(1),
+            inside: 0,
             ceiling: ceiling.filter(|cpus| *cpus > 0.0),
             account_s: 0.0,
             seen: clock.now(),
@@ -58,17 +67,35 @@ impl Gate {
         Self {
             clock,
             state: Mutex::new(state),
+            places: places.max(1),
             left: Condvar::new(),
+            left_beside: Condvar::new(),
         }
+    }
+
+    /// How many passes of a gate with so many places can exist at once.
+    pub fn inside_max(places: usize) -> usize {
+        let places = places.max(1);
+        places + places.div_ceil(2)
     }
 
     /// Enters; waits for a place and for the account to be in credit.
     pub fn enter(&self) -> Pass<'_> {
+        self.enter_below(self.places, &self.left)
+    }
+
+    /// Enters after waiting for a device, with other waits to come; waits only while all places are taken and half as
+    /// many again, and for the account.
+    pub fn enter_from_wait(&self) -> Pass<'_> {
+        self.enter_below(Self::inside_max(self.places), &self.left_beside)
+    }
+
+    fn enter_below(&self, most: usize, left: &Condvar) -> Pass<'_> {
         let mut state = self.state.lock();
         loop {
             self.supply(&mut state);
-            if state.places_free == 0 {
-                self.left.wait(&mut state);
+            if state.inside >= most {
+                left.wait(&mut state);
                 continue;
             }
             let Some(ceiling) = state.ceiling.filter(|_| state.account_s < 0.0) else {
@@ -87,11 +114,11 @@ impl Gate {
         let mut state = self.state.lock();
         self.supply(&mut state);
         let overdrawn = state.ceiling.is_some() && state.account_s < 0.0;
-        (state.places_free > 0 && !overdrawn).then(|| self.pass(&mut state))
+        (state.inside < self.places && !overdrawn).then(|| self.pass(&mut state))
     }
 
     fn pass(&self, state: &mut State) -> Pass<'_> {
-        state.places_free -= 1;
+        state.inside += 1;
         Pass {
             gate: self,
             cpu_before: self.clock.thread_cpu(),
@@ -132,7 +159,7 @@ impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
         f.debug_struct("Gate")
-            .field("places_free", &state.places_free)
+            .field("inside", &state.inside)
             .field("ceiling", &state.ceiling)
             .field("account_s", &state.account_s)
             .finish()
@@ -151,8 +178,15 @@ impl Drop for Pass<'_> {
     fn drop(&mut self) {
         self.gate
             .charge(self.gate.clock.thread_cpu().saturating_sub(self.cpu_before));
-        self.gate.state.lock().places_free += 1;
-        self.gate.left.notify_one();
+        let inside = {
+            let mut state = self.gate.state.lock();
+            state.inside -= 1;
+            state.inside
+        };
+        self.gate.left_beside.notify_one();
+        if inside < self.gate.places {
+            self.gate.left.notify_one();
+        }
     }
 }
 
@@ -182,7 +216,7 @@ mod tests {
             }
         });
         assert!((1..=3).contains(&most.into_inner()));
-        assert_eq!(gate.state.lock().places_free, 3);
+        assert_eq!(gate.state.lock().inside, 0);
     }
 
     #[test]
@@ -196,6 +230,40 @@ mod tests {
         assert!(gate.try_enter().is_none());
         clock.advance(5 * MS);
         assert!(gate.try_enter().is_some());
+    }
+
+    #[test]
+    fn who_comes_from_a_wait_may_be_inside_beside_the_places_and_no_others() {
+        let gate = Gate::new(Arc::new(SimClock::new(0)), 2, None);
+        assert_eq!(Gate::inside_max(2), 3);
+        let beside = gate.enter_from_wait();
+        let _second = gate.enter_from_wait();
+        assert!(gate.try_enter().is_none(), "both places are taken");
+        let _third = gate.enter_from_wait();
+        assert_eq!(gate.state.lock().inside, 3);
+        drop(beside);
+        assert!(gate.try_enter().is_none(), "both are taken still");
+    }
+
+    #[test]
+    fn both_kinds_are_woken_and_never_too_many_are_inside() {
+        let gate = Gate::new(Arc::new(HostClock), 2, None);
+        let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let enters = [Gate::enter, Gate::enter_from_wait];
+        thread::scope(|scope| {
+            for enter in enters.iter().cycle().take(8) {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let _pass = enter(&gate);
+                        most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!((1..=3).contains(&most.into_inner()));
+        assert_eq!(gate.state.lock().inside, 0);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod checksum;
 mod clock;
+mod copy;
 pub mod facts;
 mod gate;
 mod host;
@@ -22,6 +23,7 @@ mod throttle;
 
 pub use checksum::{crc32c, crc32c_append, crc32c_join, is_zero};
 pub use clock::{Clock, HostClock, SimClock};
+pub use copy::copy_nontemporal;
 pub use gate::{Gate, Pass};
 pub use host::{Host, drop_from_cache};
 pub use pool::{ALIGN_BYTES, Buffer, Pool};

@@ -70,6 +70,15 @@ impl Scratch {
             .with_context(|| format!("cannot remove {}", path.display()))
     }
 
+    /// Makes durable what was written or removed before, so that no measurement pays for what another left behind.
+    pub fn settle(&self) -> Result<()> {
+        for (path, dir) in &self.places {
+            dir.sync_all()
+                .with_context(|| format!("cannot sync {}", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// Removes everything in the directories.
     pub fn clear(&self) -> Result<()> {
         for (path, dir) in &self.places {

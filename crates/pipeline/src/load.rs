@@ -1,7 +1,8 @@
 //! The threads of a backup: one kind of worker reads, checks and compresses a buffer while it stays in its core's cache.
 //!
 //! What lies in the page cache is read by the worker that has its turn to compute. What does not is read past the
-//! cache first, outside the turn, so that another worker computes meanwhile. Finished blocks go to
+//! cache first, outside the turn, so that another worker computes meanwhile; who comes back from that may compute beside
+//! the others, so that no core waits while a turn changes hands. Finished blocks go to
 //! the stripes' writers. On the NUL device there is nothing to wait for, so workers hand over directly.
 
 use std::path::PathBuf;
@@ -251,7 +252,7 @@ impl Shared<'_> {
             };
             if turn.is_none() {
                 let at = clock.now();
-                turn = Some(self.crew.gate.enter());
+                turn = Some(self.crew.gate.enter_from_wait());
                 lap(clock, at, &self.counters.cpu_wait_us);
             }
             let read = Read {

@@ -133,8 +133,12 @@ impl Sizes {
             (Some(_), 1..=READS) => (READS / streams).min(READ_AHEAD_MAX),
             _ => 0,
         };
-        let own =
-            streams * (1 + read_ahead) * (1 << 20) + workers * WORKER_SCRATCH_BYTES + BASE_BYTES;
+        // Workers decode where no device reads.
+        let hots = buffer_bytes_of_media.map_or(0, |bytes| bytes * workers.min(cpus));
+        let own = streams * (1 + read_ahead) * (1 << 20)
+            + workers * WORKER_SCRATCH_BYTES
+            + hots
+            + BASE_BYTES;
         let memory = pools.saturating_add(own);
         Sizes {
             buffer_count,
@@ -147,6 +151,16 @@ impl Sizes {
             read_ahead,
             memory_bytes: memory as u64,
         }
+    }
+
+    /// Of the workers of a restore, those who decode: no more than can compute, so that none ever waits for its turn.
+    pub fn decoders(&self) -> usize {
+        self.workers.min(self.cpus)
+    }
+
+    /// Those who wait for devices meanwhile.
+    pub fn writers(&self) -> usize {
+        (self.workers - self.decoders()).max(1)
     }
 
     /// The same with so many buffers more, for accelerators to hold. An explicit BUFFERCOUNT stays as it is and is

@@ -1,4 +1,5 @@
-//! Reading backup sets: one reader per stripe, workers that decode, and a sink that takes the plain bytes.
+//! Reading backup sets: one reader per stripe, workers that decode, and a sink that takes the plain bytes. A sink that
+//! writes gets them from threads that do nothing else, so that no worker ever waits for its turn.
 //!
 //! Restore and verify differ only in their [`Sink`]. Every block is checked twice: the payload's CRC-32C
 //! before decoding, the plain bytes' after. At the end, the trailers say whether all of it was there.
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use longshore_codec::dispatch::EngineUse;
 use longshore_codec::{Algorithm, Decompressor};
-use longshore_io::{Buffer, Gate, Pass, Pool, crc32c};
+use longshore_io::{Buffer, Gate, Pass, Pool, copy_nontemporal, crc32c};
 use longshore_media::{
     Block, BlockStream, Error as MediaError, Item, SetHeader, SetTrailer, manifest,
 };
@@ -28,6 +29,9 @@ use crate::{Error, House, Observer};
 pub trait Sink: Sync {
     /// Whether a block of the set with this index is wanted; what is not wanted is not decoded.
     fn wants(&self, set: usize, items: &[Item]) -> bool;
+
+    /// Whether [`Sink::block`] has devices write the bytes, and waits for them.
+    fn writes(&self) -> bool;
 
     /// The plain bytes, checked, of a block of the set with this index.
     fn block(&self, set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error>;
@@ -91,6 +95,14 @@ impl<P> Read<P> {
     }
 }
 
+/// A block's plain bytes, checked, on their way to the sink.
+struct Decoded {
+    set: usize,
+    items: Vec<Item>,
+    plain: Buffer,
+    plain_len: usize,
+}
+
 pub struct Shared<'a> {
     pub house: &'a House,
     pub crew: Crew,
@@ -100,7 +112,10 @@ pub struct Shared<'a> {
     limited: bool,
     read_ahead: usize,
     payloads: Pool,
+    /// What sinks get, and with it devices.
     pub plains: Pool,
+    /// One for each worker to decode into.
+    hots: Pool,
     pub counters: &'a Counters,
     pub sink: &'a dyn Sink,
     pub tallies: Vec<Tally>,
@@ -180,11 +195,13 @@ pub fn unload(
     };
     let payloads = pool(sizes.buffer_count, sizes.output_bytes)?;
     let plains = pool(sizes.workers + sizes.lent, sizes.buffer_bytes)?;
+    let workers = sizes.decoders();
+    let hots = pool(workers, sizes.buffer_bytes)?;
     let fetching = choice.start(house, sizes, sizes.buffer_bytes, false)?;
     let shared = Shared {
         house,
         crew: Crew::new(
-            vec![payloads.clone(), plains.clone()],
+            vec![payloads.clone(), plains.clone(), hots.clone()],
             Gate::new(house.clock.clone(), sizes.cpus, sizes.cpu_ceiling),
             limits.throttle(&house.clock, sizes.buffer_bytes),
         ),
@@ -194,6 +211,7 @@ pub fn unload(
         read_ahead: sizes.read_ahead,
         payloads,
         plains,
+        hots,
         counters,
         sink,
         tallies,
@@ -210,13 +228,29 @@ pub fn unload(
             sampler.watch(&*house.clock, counters, observer, each_time)
         });
         let (send, receive) = bounded(sizes.buffer_count);
-        let workers: Vec<_> = (0..sizes.workers)
+        // Each block that waits here holds one of the buffers, so nobody waits to put one in.
+        let (put, get) = bounded(shared.plains.count());
+        let workers: Vec<_> = (0..workers)
             .map(|_| {
-                let receive = receive.clone();
+                let (receive, put) = (receive.clone(), put.clone());
                 let shared = &shared;
-                scope.spawn(move || shared.crew.work("worker", || shared.decode_all(receive)))
+                scope.spawn(move || {
+                    shared
+                        .crew
+                        .work("worker", || shared.decode_all(receive, put))
+                })
             })
             .collect();
+        let writers: Vec<_> = (0..sizes.writers())
+            .filter(|_| sink.writes())
+            .map(|_| {
+                let get = get.clone();
+                let shared = &shared;
+                scope.spawn(move || shared.crew.work("writer", || shared.write_all(get)))
+            })
+            .collect();
+        // Only writers hold these, and only workers the others.
+        drop((get, put));
         let finishers: Vec<_> = shared
             .fetching
             .iter()
@@ -242,7 +276,7 @@ pub fn unload(
         readers.into_iter().for_each(|t| {
             join(t);
         });
-        workers.into_iter().for_each(|t| {
+        workers.into_iter().chain(writers).for_each(|t| {
             join(t);
         });
         if let Some(fetching) = &shared.fetching {
@@ -322,8 +356,13 @@ impl Shared<'_> {
         Ok(())
     }
 
-    fn decode_all(&self, receive: Receiver<Read>) -> Result<(), Error> {
+    /// One worker: decodes into a buffer of its own that no device touches, so that it stays in the core's cache. What is
+    /// to be written is copied to another, past the cache.
+    fn decode_all(&self, receive: Receiver<Read>, send: Sender<Decoded>) -> Result<(), Error> {
         let clock = &*self.house.clock;
+        let Some(mut hot) = self.hots.take() else {
+            return Ok(());
+        };
         let mut decompressor = Decompressor::new();
         let mut turn: Option<Pass> = None;
         loop {
@@ -379,14 +418,18 @@ impl Shared<'_> {
             if turn.is_none() {
                 turn = Some(self.crew.gate.enter());
             }
+            let plain_len = read.block.header.plain_len as usize;
             let decoded = looked.and_then(|items| match items {
                 None => Ok(None),
-                Some(items) => self
-                    .decode(&read, &mut decompressor, &mut plain)
-                    .map(|()| Some(items)),
+                Some(items) => {
+                    self.decode(&read, &mut decompressor, &mut hot)?;
+                    if self.sink.writes() {
+                        copy_nontemporal(&hot[..plain_len], &mut plain[..plain_len]);
+                    }
+                    Ok(Some(items))
+                }
             });
             let ended = lap(clock, at, &self.counters.compute_us);
-            let plain_len = read.block.header.plain_len as usize;
             let set = read.set;
             drop(read);
             match decoded {
@@ -395,9 +438,19 @@ impl Shared<'_> {
                     if let Some(fetching) = &self.fetching {
                         fetching.software_did(plain_len, ended - at);
                     }
-                    // Writing waits for devices: somebody else may compute.
-                    turn = None;
-                    self.deliver(set, items, &plain[..plain_len])?;
+                    if !self.sink.writes() {
+                        self.deliver(set, items, &hot[..plain_len])?;
+                    } else if send
+                        .send(Decoded {
+                            set,
+                            items,
+                            plain,
+                            plain_len,
+                        })
+                        .is_err()
+                    {
+                        return Ok(());
+                    }
                 }
                 Err(e) => self.sink.damage(e)?,
             }
@@ -405,6 +458,18 @@ impl Shared<'_> {
                 turn = None;
             }
         }
+    }
+
+    /// Hands what is decoded to the sink, which waits for devices: no CPU waits along.
+    fn write_all(&self, receive: Receiver<Decoded>) -> Result<(), Error> {
+        for decoded in receive {
+            if self.crew.has_failed() {
+                break;
+            }
+            let plain = &decoded.plain[..decoded.plain_len];
+            self.deliver(decoded.set, decoded.items, plain)?;
+        }
+        Ok(())
     }
 
     /// Reads the block's manifest and checks its stored bytes; `None` when the sink does not want it.

@@ -53,6 +53,10 @@ impl Sink for Inspector {
     fn wants(&self, _set: usize, _items: &[Item]) -> bool {
         true
     }
+    fn writes(&self) -> bool {
+        false
+    }
+
     fn block(&self, _set: usize, _items: Vec<Item>, _plain: &[u8]) -> Result<(), Error> {
         Ok(())
     }

@@ -243,7 +243,7 @@ pub fn write_beside_reading(
     Ok(Part { wall_s, ..written? })
 }
 
-fn write(
+pub fn write(
     storage: &dyn Storage,
     clock: &dyn Clock,
     bytes: u64,
@@ -262,6 +262,8 @@ fn write(
         word.copy_from_slice(&x.to_le_bytes());
     }
     let file = dir.open(name, OpenHow::CreateNew)?;
+    // What was removed or written before is no part of it.
+    dir.sync_all()?;
     let mut part = Part::default();
     let blocks = bytes.div_ceil(BLOCK_BYTES as u64);
     let written: std::io::Result<()> = part.time(clock, || {

@@ -1,12 +1,13 @@
 //! How near Longshore comes to what the machine can do: the measurements that `make bench` records.
 //!
 //! The yardstick is measured, not assumed: codec, page-cache read and checksums, each bare and on one core
-//! ([`bare`]), in the same interleaved rounds as the pipeline ([`rounds`]), over the same files. Memory
+//! ([`bare`]), or all cores and the device at once ([`beside`]), in the same interleaved rounds as the pipeline ([`rounds`]), over the same files. Memory
 //! and ceilings are measured from outside ([`outside`]). Medians are compared; the spread stands beside them.
 //!
 //! Absolute figures are those of the machine; shares of the limit travel.
 
 mod bare;
+mod beside;
 mod corpus;
 mod outside;
 mod page;

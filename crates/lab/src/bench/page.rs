@@ -392,11 +392,13 @@ fn cold(found: &Findings, goals: &mut Goals) -> Section {
             "{a} to NUL of files that were dropped from the page cache, beside the smaller of the limit and bare \
              O_DIRECT reading ({:.2} GB/s, the faster of one and several threads); CPU beside the warm run. \
              Of the source, {:.1} % was cached before and {:.1} % after: what a backup brings in does not stay. \
-             {:.0} % of the bytes came past the cache.",
+             {:.0} % of the bytes came past the cache. A bare program that compresses blocks in memory on all \
+             cores while others of its threads read the files makes {:.2} GB/s.",
             mid(found, |r| Some(r.cold.read.gb_per_s())).unwrap_or(0.0),
             share(&|r| r.cold.cached_before),
             share(&|r| r.cold.cached_after),
             share(&|r| r.cold.taken.cold_bytes as f64 / r.cold.taken.plain_bytes.max(1) as f64),
+            mid(found, |r| Some(r.cold.encode_beside.gb_per_s())).unwrap_or(0.0),
         )],
         table: Some(Table {
             columns: compared_columns("Backup", "Bound", "CPU warm"),
@@ -436,7 +438,8 @@ fn restore(found: &Findings, goals: &mut Goals) -> Section {
              or what the device does bare, whichever is less. Where the stripe is in the page cache, the \
              device writes incompressible bytes, past the cache and durably: {:.2} GB/s here, from one \
              thread or two. Where it is not, the device writes as many bytes while it reads the stripe; that is \
-             measured with each stripe, in the same round.",
+             measured with each stripe, in the same round. At once: a bare program that decodes blocks in memory on \
+             all cores while others of its threads write as many bytes, with nothing between them.",
             mid(found, |r| Some(r.bare.write_gb_per_s())).unwrap_or(0.0)
         )],
         table: Some(Table {
@@ -451,6 +454,7 @@ fn restore(found: &Findings, goals: &mut Goals) -> Section {
                 Column::number("Share", "%", 1),
                 Column::number("CPU", "s/GB", 3),
                 Column::number("Sum of parts", "s/GB", 3),
+                Column::number("At once", "GB/s", 2),
                 Column::text("Goal"),
                 Column::text(""),
             ],
@@ -486,6 +490,13 @@ fn restore_row(found: &Findings, goals: &mut Goals, a: Algorithm, stripe: Stripe
         Some(limit.min(device(r)?))
     });
     let share = over(speed_mid, bound);
+    let at_once = match stripe {
+        Stripe::Warm => mid(found, |r| {
+            let of = r.decode_beside.iter().find(|(of, _)| *of == a);
+            of.map(|(_, part)| part.gb_per_s())
+        }),
+        Stripe::Cold => None,
+    };
     let (goal, met) = match a {
         Algorithm::None => (String::new(), None),
         _ => (
@@ -504,6 +515,7 @@ fn restore_row(found: &Findings, goals: &mut Goals, a: Algorithm, stripe: Stripe
         percent(share),
         mid(found, |r| taken(r).map(|t| t.cpu_s_per_gb())).into(),
         mid(found, |r| Some(r.bare.restore(a).cpu_s)).into(),
+        at_once.into(),
         goal.into(),
         goals.judge(&format!("{a} restore, stripe {name}"), met),
     ]

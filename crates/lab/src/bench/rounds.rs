@@ -9,6 +9,7 @@ use longshore_pipeline::{
 };
 
 use super::bare::{Bare, Part, write_beside_reading};
+use super::beside::Blocks;
 use super::corpus::Corpus;
 use crate::scratch::Scratch;
 use crate::taken::{Taken, take};
@@ -36,6 +37,8 @@ pub struct Round {
     pub restore: Vec<(Algorithm, Taken)>,
     /// Bare writing of the restored bytes while the stripe is read past the cache.
     pub both: Vec<(Algorithm, Part)>,
+    /// Bare decoding on all cores while as many bytes are written.
+    pub decode_beside: Vec<(Algorithm, Part)>,
     pub cold: Cold,
 }
 
@@ -43,6 +46,8 @@ pub struct Round {
 pub struct Cold {
     /// Bare reading past the cache, the faster of one and several threads.
     pub read: Part,
+    /// Bare compression on all cores while as many bytes are read past the cache.
+    pub encode_beside: Part,
     pub taken: Taken,
     /// The share of the source that was cached before and after, 0 to 1.
     pub cached_before: f64,
@@ -73,13 +78,18 @@ impl Bench<'_> {
             }
         }
         let (mut disk, mut restore_warm) = (Vec::new(), Vec::new());
-        let (mut restore, mut both) = (Vec::new(), Vec::new());
+        let (mut restore, mut both, mut decode_beside) = (Vec::new(), Vec::new(), Vec::new());
         for algorithm in ALGORITHMS {
             on_step(&format!("{algorithm} to disk and back"));
             let stripe = self.scratch.stripes(1);
             disk.push((algorithm, self.backup_warm(algorithm, stripe.clone())?));
             let written = self.scratch.written(&stripe);
             let written = Corpus::open(storage, &SourceSpec::Files(written))?;
+            if algorithm != Algorithm::None {
+                let blocks = Blocks::take(clock, self.corpus, algorithm)?;
+                let part = blocks.decode_beside_writing(storage, clock, &target)?;
+                decode_beside.push((algorithm, part));
+            }
             written.warm(clock)?;
             restore_warm.push((algorithm, self.restore(stripe.clone())?));
             let bytes = self.corpus.bytes;
@@ -97,6 +107,7 @@ impl Bench<'_> {
             restore_warm,
             restore,
             both,
+            decode_beside,
             cold: self.cold()?,
         })
     }
@@ -112,6 +123,7 @@ impl Bench<'_> {
         let mut request = BackupRequest::new(self.source.clone(), devices);
         request.algorithm = algorithm;
         request.disposition = Disposition::New;
+        self.scratch.settle()?;
         take(self.house, &Request::Backup(request))
     }
 
@@ -129,6 +141,7 @@ impl Bench<'_> {
             tuning: Default::default(),
             limits: Default::default(),
         };
+        self.scratch.settle()?;
         let taken = take(self.house, &Request::Restore(request))?;
         self.scratch.remove("restored")?;
         Ok(taken)
@@ -146,6 +159,8 @@ impl Bench<'_> {
                 _ => Some(part),
             };
         }
+        let blocks = Blocks::take(clock, self.corpus, Algorithm::QatDeflate)?;
+        let encode_beside = blocks.encode_beside_reading(clock, self.corpus)?;
         self.corpus.chill()?;
         let cached_before = self.corpus.cached_share()?;
         let taken = self.backup(Algorithm::QatDeflate, vec![DeviceSpec::Nul])?;
@@ -154,6 +169,7 @@ impl Bench<'_> {
         };
         Ok(Cold {
             read,
+            encode_beside,
             taken,
             cached_before,
             cached_after: self.corpus.cached_share()?,

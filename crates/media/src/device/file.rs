@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Buffer, Dir, File, OpenHow, Storage, Via};
+use longshore_io::{Buffer, Dir, File, OpenHow, Storage, Via, copy_nontemporal};
 
 use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite};
 use crate::Error;
@@ -349,7 +349,7 @@ impl FamilyWrite for FileWrite {
         }
         while !bytes.is_empty() {
             let n = bytes.len().min(STAGING_BYTES - self.staged);
-            self.staging[self.staged..self.staged + n].copy_from_slice(&bytes[..n]);
+            copy_nontemporal(&bytes[..n], &mut self.staging[self.staged..self.staged + n]);
             self.staged += n;
             bytes = &bytes[n..];
             if self.staged == STAGING_BYTES {

@@ -182,6 +182,10 @@ impl Sink for Writer<'_> {
         }
     }
 
+    fn writes(&self) -> bool {
+        true
+    }
+
     fn block(&self, set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
         let clock = &*self.house.clock;
         let at = clock.now();
@@ -232,6 +236,10 @@ pub struct Wave<'a> {
 impl Sink for Wave<'_> {
     fn wants(&self, set: usize, items: &[Item]) -> bool {
         self.writer.wants(self.first + set, items)
+    }
+
+    fn writes(&self) -> bool {
+        self.writer.writes()
     }
 
     fn block(&self, set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
