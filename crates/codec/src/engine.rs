@@ -106,6 +106,9 @@ pub struct Caps {
     pub calls_max: usize,
     /// Bytes that one call should carry to be worth it, and the most it may.
     pub batch_bytes: Range<usize>,
+    /// Memory of the host that it allocates itself, at most, what lost calls keep included. What its vendor's library
+    /// takes besides is not known.
+    pub staging_bytes: usize,
 }
 
 /// Where an engine is in its life.

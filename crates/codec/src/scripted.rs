@@ -118,6 +118,7 @@ impl Scripted {
             input_bytes_max: 4 << 20,
             calls_max: 2,
             batch_bytes: 1 << 20..4 << 20,
+            staging_bytes: 0,
         };
         Scripted {
             caps,

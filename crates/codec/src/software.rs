@@ -41,6 +41,7 @@ impl Software {
                 input_bytes_max: PLAIN_LEN_MAX,
                 calls_max: cores,
                 batch_bytes: 1..PLAIN_LEN_MAX,
+                staging_bytes: 0,
             },
             level,
             idle: Mutex::new(vec![codec]),

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod compare;
 pub mod device_check;
+pub mod offload;
 mod platform;
 pub mod report;
 pub mod sample;

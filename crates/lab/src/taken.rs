@@ -41,6 +41,16 @@ impl Taken {
         self.cpu_s / (self.plain_bytes.max(1) as f64 / 1e9)
     }
 
+    /// The part of the plain bytes that accelerators compressed, 0 to 1.
+    pub fn accelerator_share(&self) -> f64 {
+        let of = |accelerator: bool| -> u64 {
+            let engines = self.engines.iter();
+            let engines = engines.filter(|e| e.accelerator == accelerator);
+            engines.map(|e| e.plain_bytes).sum()
+        };
+        of(true) as f64 / (of(true) + of(false)).max(1) as f64
+    }
+
     pub fn ratio(&self) -> f64 {
         ratio(self.plain_bytes, self.stored_bytes)
     }

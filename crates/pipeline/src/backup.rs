@@ -103,7 +103,7 @@ pub fn run(
     let in_sequence = families.len() == 1 && !is_nul;
     let offloading = choice
         .start(house, &sizes, sizes.output_bytes, in_sequence)?
-        .map(|started| Offloading::new(house, started, in_sequence));
+        .map(|started| Offloading::new(house, started, choice.mode, in_sequence));
     let shared = Shared {
         house,
         request,

@@ -221,14 +221,17 @@ impl Choice {
         Ok(dispatcher.map(|dispatcher| (dispatcher, spare)))
     }
 
-    /// Memory beyond the pools: spare buffers, and for each thread that finishes software of its own and room to decode.
+    /// Memory beyond the pools: spare buffers, for each thread that finishes software of its own and room to decode, and
+    /// what the accelerators take for themselves.
     pub fn memory_bytes(&self, sizes: &Sizes) -> u64 {
         match self.accelerators.is_empty() {
             true => 0,
             false => {
                 let finishers = sizes.cpus + sizes.workers;
                 let each = WORKER_SCRATCH_BYTES + sizes.buffer_bytes;
-                (SPARE * sizes.output_bytes + finishers * each) as u64
+                let staging = self.accelerators.iter();
+                let staging: usize = staging.map(|a| a.engine().caps().staging_bytes).sum();
+                (SPARE * sizes.output_bytes + finishers * each + staging) as u64
             }
         }
     }
@@ -265,13 +268,14 @@ impl Offloading {
     pub fn new(
         house: &House,
         (dispatcher, spare): (Dispatcher<Waiting>, Pool),
+        mode: Mode,
         in_sequence: bool,
     ) -> Offloading {
         Offloading {
             dispatcher,
             spare,
             in_sequence,
-            published: Published::begin(house),
+            published: Published::begin(house, mode),
         }
     }
 

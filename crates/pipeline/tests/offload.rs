@@ -278,6 +278,20 @@ fn a_small_explicit_buffer_count_still_ends_with_hung_calls() {
 }
 
 #[test]
+fn the_printed_memory_bound_contains_what_accelerators_take_for_themselves() {
+    let source = source(1 << 20);
+    let bound = |staging_bytes| {
+        let engine = scripted(|_| Act::Well).with_caps(|caps| caps.staging_bytes = staging_bytes);
+        let house = house_with(vec![Arc::new(engine)]);
+        round_trip(&house, source.path(), 1, |_| {})
+            .run
+            .plan
+            .memory_bytes
+    };
+    assert_eq!(bound(50 << 20), bound(0) + (50 << 20));
+}
+
+#[test]
 fn hybrid_uses_both() {
     let source = source(12 << 20);
     let engine = scripted(|_| Act::Well).with_caps(|caps| caps.calls_max = 1);

@@ -5,8 +5,6 @@
 //! there is full decoding with our own decoder: of a sample, of everything, and of the first results after each
 //! start. Containers that carry no checksum of the plain bytes are always decoded.
 
-use crc_fast::{CrcAlgorithm, checksum_combine};
-
 use crate::gzext::Member;
 use crate::{Algorithm, Damaged, Decompressor, payload_bound};
 
@@ -97,11 +95,13 @@ pub fn check_payload(
 
 fn check_members(payload: &[u8], plain_len: usize, expected: u32) -> Result<(), Damaged> {
     let (mut at, mut left, mut crc32) = (0, plain_len, 0);
+    let mut shift = Shift::by(0);
     while left > 0 {
         let member = Member::parse(&payload[at..], left).map_err(|d| d.shifted(at))?;
-        let algorithm = CrcAlgorithm::Crc32IsoHdlc;
-        let (a, b) = (u64::from(crc32), u64::from(member.crc32));
-        crc32 = checksum_combine(algorithm, a, b, member.plain_len as u64) as u32;
+        if shift.len != member.plain_len {
+            shift = Shift::by(member.plain_len);
+        }
+        crc32 = shift.of(crc32) ^ member.crc32;
         at += member.len;
         left -= member.plain_len;
     }
@@ -117,11 +117,74 @@ fn check_members(payload: &[u8], plain_len: usize, expected: u32) -> Result<(), 
     Ok(())
 }
 
+/// What becomes of a CRC-32 when so many bytes follow: the joined one is `shift.of(a) ^ b`. Nearly all members have
+/// one length, so it is found once for a payload; `crc_fast` does all of it again for each, fifty times as slowly.
+///
+/// Source: zlib 1.3.1, `crc32.c`: polynomials over GF(2), the bit of x^0 on top.
+struct Shift {
+    len: usize,
+    /// x^(8 × len), modulo the CRC's polynomial.
+    factor: u32,
+}
+
+impl Shift {
+    fn by(len: usize) -> Shift {
+        const ONE: u32 = 1 << 31;
+        const BYTE: u32 = ONE >> 8;
+        let (mut factor, mut power, mut left) = (ONE, BYTE, len);
+        while left > 0 {
+            if left & 1 == 1 {
+                factor = times(factor, power);
+            }
+            power = times(power, power);
+            left >>= 1;
+        }
+        Shift { len, factor }
+    }
+
+    fn of(&self, crc32: u32) -> u32 {
+        times(self.factor, crc32)
+    }
+}
+
+fn times(a: u32, mut b: u32) -> u32 {
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    let mut product = 0;
+    for bit in (0..32).rev() {
+        product ^= b & 0_u32.wrapping_sub(a >> bit & 1);
+        b = (b >> 1) ^ (POLYNOMIAL & 0_u32.wrapping_sub(b & 1));
+    }
+    product
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::contract::{gunzip, pages};
     use crate::{Compressor, Level};
+
+    #[test]
+    fn a_joined_checksum_is_that_of_the_joined_bytes() {
+        let bytes: Vec<u8> = (0..200_000_u32)
+            .map(|i| (i.wrapping_mul(i) >> 5) as u8)
+            .collect();
+        let crc = crc_fast::crc32_iso_hdlc;
+        for (at, end) in [
+            (0, 0),
+            (0, 9),
+            (9, 9),
+            (1, 2),
+            (65_536, 131_072),
+            (70_001, 200_000),
+        ] {
+            let (a, b) = (&bytes[..at], &bytes[at..end]);
+            assert_eq!(
+                Shift::by(b.len()).of(crc(a)) ^ crc(b),
+                crc(&bytes[..end]),
+                "{at}, {end}"
+            );
+        }
+    }
 
     fn payload(algorithm: Algorithm, plain: &[u8]) -> Vec<u8> {
         let mut out = vec![0; payload_bound(algorithm, plain.len())];

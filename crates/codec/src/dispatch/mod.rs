@@ -47,6 +47,7 @@ pub use finisher::{Finisher, Settled};
 pub use in_service::InService;
 pub use lane::EngineUse;
 use lane::Lane;
+pub(crate) use standing::HUNG_MAX;
 
 /// Who compresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -157,11 +158,30 @@ struct Inner<T: Send + 'static> {
     guard: Mutex<Guard>,
     /// The block that the writer waits for, and since when.
     head: Mutex<Option<(u64, Duration)>>,
+    looked: Mutex<Looked>,
     room: (Mutex<()>, Condvar),
     done_bytes: AtomicU64,
     software: Work,
     /// Reading, checking and sealing of blocks that devices compress.
     fed: Work,
+}
+
+/// When somebody looked for calls that hang.
+struct Looked {
+    last: Duration,
+    /// This process was stopped before, and with it the threads that calls return to.
+    resumed: Duration,
+}
+
+impl Looked {
+    /// It is looked now; since when calls can have returned.
+    fn at(&mut self, now: Duration, bound: Duration) -> Duration {
+        if now.saturating_sub(self.last) > bound {
+            self.resumed = now;
+        }
+        self.last = now;
+        self.resumed
+    }
 }
 
 /// A kind of work of the CPUs.
@@ -341,6 +361,10 @@ impl<T: Send + 'static> Inner<T> {
             desk: Desk::new(lanes.len()),
             guard: Mutex::new(Guard::new(EPOCH_US)),
             head: Mutex::new(None),
+            looked: Mutex::new(Looked {
+                last: clock.now(),
+                resumed: Duration::ZERO,
+            }),
             room: (Mutex::new(()), Condvar::new()),
             done_bytes: AtomicU64::new(0),
             software: Work::default(),
@@ -448,8 +472,9 @@ impl<T: Send + 'static> Inner<T> {
 
     /// Gives up calls that would exceed their bound before the next look; says which lanes lost one, once for each.
     fn give_up(&self, now: Duration) -> Vec<usize> {
+        let resumed = self.looked.lock().at(now, self.terms.hang_bound);
         let lanes = self.desk.abandon(|_, started_us, jobs| {
-            let elapsed = now.saturating_sub(Duration::from_micros(started_us));
+            let elapsed = now.saturating_sub(resumed.max(Duration::from_micros(started_us)));
             let bound = match jobs {
                 0 => self.terms.hang_bound.max(PROBE_BOUND),
                 _ => self.terms.hang_bound,

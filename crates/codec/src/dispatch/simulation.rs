@@ -223,6 +223,7 @@ fn simulate(world: World, mode: Mode) -> Ran {
         input_bytes_max: 4 << 20,
         calls_max: world.calls,
         batch_bytes: (world.batch * BLOCK) as usize..(2 * world.batch * BLOCK) as usize,
+        staging_bytes: 0,
     });
     let accelerator = InService::new(Arc::new(shape));
     // As the pipeline sizes its pools.

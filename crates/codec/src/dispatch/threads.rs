@@ -192,6 +192,19 @@ fn a_slow_call_that_is_within_the_bound_is_not_given_up() {
 }
 
 #[test]
+fn the_time_that_this_process_was_stopped_is_not_a_devices() {
+    let desk = desk(5 * S, |_| Act::Hang);
+    desk.put(0);
+    until("a call", || desk.engine.calls() == 1);
+    desk.clock.advance(60 * S);
+    desk.dispatcher.tick(None);
+    assert!(desk.dispatcher.try_next().is_none() && desk.is_ready());
+    let (took, _) = desk.look_until_given_up();
+    assert!(took <= 5 * S && took >= 5 * S - 2 * LOOK, "{took:?}");
+    desk.engine.release();
+}
+
+#[test]
 fn what_a_hung_call_holds_stays_with_it_and_its_late_result_is_dropped() {
     let desk = desk(S, |call| if call == 0 { Act::Hang } else { Act::Well });
     desk.put(0);
@@ -278,6 +291,7 @@ fn a_self_test_that_hangs_is_given_up_too_and_its_late_answer_is_not_heard() {
     desk.settle(finish);
     desk.clock.advance(S);
     until("a test", || began.load(Ordering::SeqCst) == 1);
+    desk.dispatcher.tick(None);
     let asked = desk.clock.now();
     let hung = || desk.dispatcher.uses()[0].faults.contains_key("hung");
     while !hung() {

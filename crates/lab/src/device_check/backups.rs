@@ -96,7 +96,7 @@ impl Yard {
     pub fn there_and_back(&self, options: Options) -> Result<String> {
         let engine = trust::ready(options)?;
         let taken = self.round_trip(engine, Verify::Sample)?;
-        let share = gpu_share(&taken);
+        let share = taken.accelerator_share();
         ensure!(
             share > 0.5,
             "the GPU made only {:.0} % of it",
@@ -121,7 +121,7 @@ impl Yard {
         let source = self.source.join(name(0));
         let hardware = OffloadMode::Hardware;
         let taken = self.backup_of(&source, Some(engine), hardware, Verify::Sample, devices)?;
-        let share = 100.0 * gpu_share(&taken);
+        let share = 100.0 * taken.accelerator_share();
         Ok(format!(
             "{} bytes, {share:.0} % by the GPU",
             taken.stored_bytes
@@ -205,18 +205,6 @@ fn find_dir(house: &House, target: &Path, source: &Path) -> Result<PathBuf> {
         Ok(_) => Ok(below),
         Err(_) => Ok(target.to_owned()),
     }
-}
-
-/// The part of the plain bytes that the accelerator compressed, 0 to 1.
-pub fn gpu_share(taken: &Taken) -> f64 {
-    let of = |accelerator: bool| -> u64 {
-        let engines = taken
-            .engines
-            .iter()
-            .filter(|e| e.accelerator == accelerator);
-        engines.map(|e| e.plain_bytes).sum()
-    };
-    of(true) as f64 / (of(true) + of(false)).max(1) as f64
 }
 
 /// Flips a bit in one result of seven.

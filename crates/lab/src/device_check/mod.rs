@@ -324,7 +324,7 @@ impl Check<'_> {
                     cell(Taken::gb_per_s),
                     cell(Taken::cpu_s_per_gb),
                     cell(Taken::ratio),
-                    cell(|taken| 100.0 * backups::gpu_share(taken)),
+                    cell(|taken| 100.0 * taken.accelerator_share()),
                 ]);
             }
         }

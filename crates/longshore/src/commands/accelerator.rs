@@ -37,9 +37,15 @@ pub fn run(options: &Accelerator, context: &Context) -> Result<Exit, Failure> {
         AcceleratorAction::Status => show(context),
         AcceleratorAction::Enable(options) => set(context, Some(options.mode.into())),
         AcceleratorAction::Disable => set(context, None),
-        AcceleratorAction::Probe => {
-            let probes = Probe::test();
-            let text = serde_json::to_string(&probes).map_err(|e| internal(&e))?;
+        AcceleratorAction::Probe { engine } => {
+            let Some(probe) = Probe::test(engine) else {
+                let text = format!("no accelerator's engine is called {engine}");
+                return Err(Failure::usage(
+                    text,
+                    "`longshore accelerator status` names them",
+                ));
+            };
+            let text = serde_json::to_string(&probe).map_err(|e| internal(&e))?;
             context.output.raw(text.as_bytes());
             Ok(Exit::Done)
         }
@@ -104,7 +110,7 @@ fn probes(context: &Context, configured: Configured) -> Result<Vec<Probe>, Failu
         return Ok(Probe::look());
     }
     let program = std::env::current_exe().map_err(|e| internal(&e))?;
-    Ok(Probe::test_in_child(&program, &*context.clock, PATIENCE))
+    Ok(Probe::test_in_children(&program, &*context.clock, PATIENCE))
 }
 
 fn table(rows: &[AcceleratorStatus]) -> Table {
@@ -136,6 +142,7 @@ fn counters(running: &[RunningBackup]) -> Table {
     let mut table = Table::new(&[
         "process",
         "since",
+        "mode",
         "engine",
         "state",
         "in flight",
@@ -157,6 +164,7 @@ fn counters(running: &[RunningBackup]) -> Table {
             table.row(vec![
                 run.pid.to_string(),
                 moment(run.since_us),
+                plain(&run.mode),
                 plain(&engine.name),
                 plain(&engine.state),
                 bytes(engine.in_flight_bytes),

@@ -20,7 +20,7 @@ struct Answer<'a> {
 
 pub fn run(context: &Context) -> Result<Exit, Failure> {
     let probes = match std::env::current_exe() {
-        Ok(program) => Probe::test_in_child(&program, &*context.clock, PATIENCE),
+        Ok(program) => Probe::test_in_children(&program, &*context.clock, PATIENCE),
         Err(_) => Probe::look(),
     };
     let checkups = examine(&Roots::host(), &probes);

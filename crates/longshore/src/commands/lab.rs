@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longshore_codec::dispatch::InService;
 use longshore_codec::nvcomp;
 use longshore_io::OpenHow;
 use longshore_io::Via;
 use longshore_lab::bench::{BenchSpec, bench};
 use longshore_lab::compare::{CompareSpec, compare};
 use longshore_lab::device_check::{DeviceCheckSpec, device_check};
+use longshore_lab::offload::{OffloadSpec, offload};
 use longshore_lab::report::Report;
 use longshore_lab::sample::{self, SampleKind, SampleReport, SampleSpec, sample};
 use longshore_lab::stock;
@@ -18,7 +20,9 @@ use serde::Serialize;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
-use crate::options::{Bench, Compare, DeviceCheck, Lab, Sample, Stocked, Study, Sweep, Written};
+use crate::options::{
+    Bench, Compare, DeviceCheck, Lab, OffloadStudy, Sample, Stocked, Study, Sweep, Written,
+};
 use crate::output::{bytes, moment};
 
 const SAMPLE_BYTES: u64 = 1 << 30;
@@ -39,6 +43,7 @@ pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
         Study::Compare(options) => run_compare(options, context),
         Study::Bench(options) => run_bench(options, context),
         Study::DeviceCheck(options) => run_device_check(options, context),
+        Study::Offload(options) => run_offload(options, context),
     }
 }
 
@@ -194,6 +199,29 @@ fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Fa
     let found = device_check(&house(context), &spec, &step).map_err(failure)?;
     let exit = if found.passed { Exit::Done } else { Exit::No };
     answer(exit, found.report, &options.written, context)
+}
+
+fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failure> {
+    let (name, source) = source(&options.stocked, SampleKind::Stae, context)?;
+    let rounds = options.rounds.map(usize::from);
+    let spec = OffloadSpec {
+        name,
+        source,
+        dirs: options.dir.clone(),
+        stripes: options.stripes.into(),
+        rounds: rounds.unwrap_or(if options.stocked.quick {
+            1
+        } else {
+            BENCH_ROUNDS
+        }),
+    };
+    let house = House {
+        accelerators: InService::all(),
+        ..house(context)
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = offload(&house, &spec, &step).map_err(failure)?;
+    answer(Exit::Done, report, &options.written, context)
 }
 
 /// What memory must not depend on: much data, and many names.

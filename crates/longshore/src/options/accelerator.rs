@@ -35,16 +35,20 @@ Example:
 
 Not for: one backup; `longshore backup --offload software` leaves the setting alone.")]
     Disable,
-    /// Tests every accelerator in this process and answers in JSON.
+    /// Tests one accelerator in this process and answers in JSON.
     #[command(
         hide = true,
         after_long_help = "\
 Example:
-  longshore accelerator probe
+  longshore accelerator probe qatzip
 
 Not for: people; `longshore accelerator status` asks it."
     )]
-    Probe,
+    Probe {
+        /// The engine's name: qatzip or nvcomp.
+        #[arg(value_name = "ENGINE")]
+        engine: String,
+    },
 }
 
 /// Lets backups use accelerators.

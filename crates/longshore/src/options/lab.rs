@@ -27,6 +27,7 @@ pub enum Study {
     Compare(Compare),
     Bench(Bench),
     DeviceCheck(DeviceCheck),
+    Offload(OffloadStudy),
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -269,6 +270,40 @@ pub struct DeviceCheck {
     /// A look only: little content, few points. The numbers mean little.
     #[arg(long)]
     pub quick: bool,
+
+    #[command(flatten)]
+    pub written: Written,
+}
+
+const TEACH_OFFLOAD: &str = "\
+Examples:
+  longshore lab offload --source /var/lib/shop.db --rounds 7
+  scripts/offload-study.sh
+
+Not for: machines without an accelerator; the second example has a double of a library stand in for one.";
+
+/// Measures software, the accelerator and both together, side by side.
+///
+/// Backups in the three modes, alternating; the answer says what hybrid mode gains over the better of the other
+/// two on this machine, and what CPU time each mode takes.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_OFFLOAD)]
+pub struct OffloadStudy {
+    /// Directories for the stripes, in turn; without any, backups go to NUL.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Vec<PathBuf>,
+
+    /// Stripes of each backup; with one, blocks are written in sequence and wait for one another.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub stripes: u8,
+
+    /// Counted backups of each mode; the medians count [default: 5, with --quick 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: Option<u16>,
+
+    #[command(flatten)]
+    pub stocked: Stocked,
 
     #[command(flatten)]
     pub written: Written,

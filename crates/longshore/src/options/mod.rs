@@ -28,7 +28,9 @@ pub use backup::Backup;
 pub use cache::{Cache, CacheAction, Simulate};
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{Bases, List, Media, Verify};
-pub use lab::{Bench, Compare, DeviceCheck, Lab, Sample, Stocked, Study, Sweep, Written};
+pub use lab::{
+    Bench, Compare, DeviceCheck, Lab, OffloadStudy, Sample, Stocked, Study, Sweep, Written,
+};
 pub use offload::Offloading;
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;

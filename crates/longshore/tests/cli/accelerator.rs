@@ -1,6 +1,7 @@
 //! `accelerator` and `doctor`, on machines with doubles of a device and its library.
 
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use qatzip::stage as double;
 use serde_json::Value;
@@ -146,6 +147,139 @@ fn a_library_that_cannot_serve_is_named_with_its_code_and_hurts_no_one() {
     assert_eq!(row["accelerator_hardware_detected"], 0);
     machine.0.write("data/file", &vec![7; 1 << 20]);
     machine.line("backup data --to a.bak --verify").exits(0);
+}
+
+/// A backup of another process, ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended_already = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+impl Machine {
+    fn start(&self, line: &str) -> Running {
+        let mut command = self.command(line);
+        Running(
+            command
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    /// What the status says of running backups, once `suits` says so; asked often, and for two minutes at most.
+    fn running(&self, suits: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let mut seen = Vec::new();
+        for _ in 0..600 {
+            let answer = self.answer("accelerator status --json", 0);
+            seen = answer["running"].as_array().unwrap().clone();
+            if suits(&seen) {
+                return seen;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        panic!("never: {seen:?}");
+    }
+}
+
+#[test]
+fn the_status_shows_what_a_backup_in_another_process_does_while_it_runs_and_not_after() {
+    // Calls 1 and 2 are the self-test's. One in the backup fails; each takes 20 ms at least.
+    let machine = Machine::new("latency-us 20000\ncall 6 code -103");
+    machine.0.write("data/file", &vec![b'a'; 64 << 20]);
+    // The status itself tests a device only where backups are to use one.
+    assert!(machine.running(|_| true).is_empty());
+    let backup = machine.start("backup data --to a.bak --offload hardware --max-rate 4M");
+    let enough = |runs: &[Value]| {
+        let done = |run: &Value| {
+            let engine = &run["engines"][0];
+            engine["blocks"].as_u64().unwrap_or(0) >= 4
+                && engine["recomputed"].as_u64().unwrap_or(0) >= 1
+        };
+        runs.iter().any(done)
+    };
+    let runs = machine.running(enough);
+    assert_eq!(runs.len(), 1);
+    let run = &runs[0];
+    assert_eq!(run["pid"], backup.0.id());
+    assert_eq!(run["mode"], "hardware");
+    let engine = &run["engines"][0];
+    let number = |name: &str| {
+        engine[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name}: {engine}"))
+    };
+    assert_eq!(engine["name"], "qatzip");
+    assert_eq!(engine["state"], "ready");
+    assert_eq!(number("plain_bytes"), number("blocks") << 20);
+    assert!(number("service_us_mean") >= 20_000, "{engine}");
+    assert_eq!(engine["faults"], serde_json::json!({ "busy": 1 }));
+    assert_eq!((number("recomputed"), number("verify_failures")), (1, 0));
+    let share = engine["fallback_share"].as_f64().unwrap();
+    let expected = 1.0 / (1 + number("blocks")) as f64;
+    assert!((share - expected).abs() < 1e-9, "{share}, not {expected}");
+    // At this rate a block a quarter of a second; each is at the device for 20 ms and more.
+    let in_flight = |runs: &[Value]| {
+        runs.iter()
+            .any(|run| run["engines"][0]["in_flight_bytes"].as_u64().unwrap_or(0) > 0)
+    };
+    machine.running(in_flight);
+    machine
+        .line("accelerator status")
+        .exits(0)
+        .says("hardware")
+        .says("1 busy");
+    let published = std::fs::read_dir(machine.0.path("running"))
+        .unwrap()
+        .count();
+    assert!(published >= 1);
+
+    // Killed, it removes nothing; a status that comes later shows nothing, and clears up.
+    drop(backup);
+    assert_eq!(machine.running(|_| true), Vec::<Value>::new());
+    assert_eq!(
+        std::fs::read_dir(machine.0.path("running"))
+            .unwrap()
+            .count(),
+        0
+    );
+    let said = machine.line("accelerator status").exits(0);
+    assert!(!said.out.contains("1 busy"), "{said:?}");
+}
+
+#[test]
+fn a_backup_that_ends_by_itself_is_not_shown_any_more() {
+    let machine = Machine::new("");
+    machine.0.write("data/file", &vec![b'a'; 4 << 20]);
+    machine
+        .line("backup data --to a.bak --offload hybrid")
+        .exits(0);
+    assert!(machine.running(|_| true).is_empty());
+    assert_eq!(
+        std::fs::read_dir(machine.0.path("running"))
+            .unwrap()
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn the_offload_study_measures_three_modes_and_says_when_there_is_no_device() {
+    let machine = Machine::new("prepared");
+    let answer = machine.answer("lab offload --quick --size 8M --work work --json", 0);
+    let rows = answer["sections"][0]["table"]["rows"].as_array().unwrap();
+    let names: Vec<_> = rows.iter().map(|row| row[0].as_str().unwrap()).collect();
+    assert_eq!(names, ["software", "hardware", "hybrid"]);
+    let share = |row: usize| rows[row][4].as_f64().unwrap();
+    assert!(share(0) == 0.0 && share(1) > 90.0, "{answer}");
+    std::fs::remove_dir_all(machine.0.path("sys")).unwrap();
+    let ran = machine.line("lab offload --quick --size 8M --work work");
+    assert_eq!(ran.code, 2, "{ran:?}");
+    ran.says("no accelerator here");
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! Asking an accelerator whether it serves, in a process of its own.
+//! Asking each accelerator whether it serves, in a process of its own.
 //!
 //! Vendors' libraries may hang, end the process, or decide for its whole life that there is no device. None of that may
-//! happen to the process that asks, so a fresh one does the test and answers in JSON.
+//! happen to the process that asks, nor to the test of another library, so a fresh one for each accelerator does the
+//! test and answers in JSON. They run side by side, each with the same bounded time.
 
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -64,37 +64,47 @@ impl Probe {
         known.iter().map(|a| Probe::of(&**a)).collect()
     }
 
-    /// Loads and tests everything in this process, side by side. Blocks, perhaps for ever.
-    pub fn test() -> Vec<Probe> {
-        let test = |accelerator: Arc<dyn Accelerator>| {
-            thread::spawn(move || {
-                accelerator.self_test();
-                Probe::of(&*accelerator)
-            })
-        };
-        let running: Vec<_> = accel::known().into_iter().map(test).collect();
-        running.into_iter().filter_map(|t| t.join().ok()).collect()
+    /// Loads and tests one accelerator in this process. Blocks, perhaps for ever. `None`: no engine has this name.
+    pub fn test(engine: &str) -> Option<Probe> {
+        let known = accel::known();
+        let accelerator = known.iter().find(|a| a.caps().name == engine)?;
+        accelerator.self_test();
+        Some(Probe::of(&**accelerator))
     }
 
-    /// [`Probe::test`] in a fresh process of `program`, which is this program's file. One that has not answered after
-    /// `patience` is ended.
-    pub fn test_in_child(program: &Path, clock: &dyn Clock, patience: Duration) -> Vec<Probe> {
-        ask(program, clock, patience).unwrap_or_else(|why| {
-            let mut all = Probe::look();
-            for probe in all.iter_mut().filter(|p| p.hardware_detected) {
-                probe.trouble = Some(Trouble::NoAnswer.name().to_owned());
-                probe.reason = why.clone();
+    /// [`Probe::test`] of each accelerator in a fresh process of `program`, which is this program's file. One that has
+    /// not answered after `patience` is ended.
+    pub fn test_in_children(program: &Path, clock: &dyn Clock, patience: Duration) -> Vec<Probe> {
+        let test = |mut probe: Probe| match ask(program, &probe.engine, clock, patience) {
+            Ok(found) => found,
+            Err(why) => {
+                if probe.hardware_detected {
+                    probe.trouble = Some(Trouble::NoAnswer.name().to_owned());
+                    probe.reason = why;
+                }
+                probe
             }
-            all
+        };
+        thread::scope(|scope| {
+            let tests: Vec<_> = Probe::look()
+                .into_iter()
+                .map(|probe| scope.spawn(move || test(probe)))
+                .collect();
+            tests.into_iter().filter_map(|t| t.join().ok()).collect()
         })
     }
 }
 
-fn ask(program: &Path, clock: &dyn Clock, patience: Duration) -> Result<Vec<Probe>, String> {
+fn ask(
+    program: &Path,
+    engine: &str,
+    clock: &dyn Clock,
+    patience: Duration,
+) -> Result<Probe, String> {
     const LOOK: Duration = Duration::from_millis(10);
     const LEN_MAX: u64 = 1 << 20;
     let mut child = Command::new(program)
-        .args(["accelerator", "probe"])
+        .args(["accelerator", "probe", engine])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -148,27 +158,29 @@ mod tests {
         path
     }
 
+    const SOON: Duration = Duration::from_millis(500);
+    const LONG: Duration = Duration::from_secs(60);
+
     #[test]
     fn a_child_that_hangs_dies_or_babbles_is_told_apart() {
         let dir = tempfile::tempdir().unwrap();
-        for (script, word) in [
-            ("exec sleep 100", "did not answer within 0 s"),
-            ("kill -ABRT $$", "ended the process"),
-            ("exit 3", "ended the process"),
-            ("echo hello", "nothing that can be read"),
+        for (script, patience, word) in [
+            ("exec sleep 100", SOON, "did not answer within 0 s"),
+            ("kill -ABRT $$", LONG, "ended the process"),
+            ("exit 3", LONG, "ended the process"),
+            ("echo hello", LONG, "nothing that can be read"),
         ] {
             let program = program(dir.path(), script);
-            let why = ask(&program, &HostClock, Duration::from_millis(500)).unwrap_err();
+            let why = ask(&program, "qatzip", &HostClock, patience).unwrap_err();
             assert!(why.contains(word), "{script}: {why}");
         }
-        assert!(ask(&dir.path().join("none"), &HostClock, Duration::ZERO).is_err());
+        let none = dir.path().join("none");
+        assert!(ask(&none, "qatzip", &HostClock, Duration::ZERO).is_err());
     }
 
-    #[test]
-    fn an_answer_is_understood_and_an_unknown_trouble_is_one_still() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut probe = Probe {
-            engine: "qatzip".into(),
+    fn well(engine: &str) -> Probe {
+        Probe {
+            engine: engine.into(),
             accelerator: "QAT".into(),
             description: "Intel".into(),
             library: "QATzip".into(),
@@ -177,13 +189,42 @@ mod tests {
             library_version: None,
             driver_version: None,
             calls_max: 4,
-            trouble: Some("self_test_failed".into()),
-            reason: "it lies".into(),
-        };
-        let json = serde_json::to_string(&[&probe]).unwrap();
+            trouble: None,
+            reason: String::new(),
+        }
+    }
+
+    #[test]
+    fn each_accelerator_has_a_child_of_its_own_and_none_suffers_from_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let json = serde_json::to_string(&well("nvcomp")).unwrap();
+        // One hangs, one dies, in turn; the other answers.
+        for (bad, patience) in [("exec sleep 100", SOON), ("kill -ABRT $$", LONG)] {
+            let script = format!(
+                "echo \"$3\" >> \"$0.asked\"\ncase $3 in qatzip) {bad};; nvcomp) echo '{json}';; esac"
+            );
+            let program = program(dir.path(), &script);
+            let found = Probe::test_in_children(&program, &HostClock, patience.max(SOON * 10));
+            let of = |engine: &str| found.iter().find(|p| p.engine == engine).cloned();
+            assert_eq!(of("nvcomp"), Some(well("nvcomp")));
+            assert_ne!(of("qatzip"), None);
+            assert_eq!(found.len(), Probe::look().len());
+            let asked = std::fs::read_to_string(dir.path().join("program.asked")).unwrap();
+            let mut asked: Vec<_> = asked.lines().collect();
+            asked.sort_unstable();
+            assert_eq!(asked, ["nvcomp", "qatzip"], "one child for each");
+            std::fs::remove_file(dir.path().join("program.asked")).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_answer_is_understood_and_an_unknown_trouble_is_one_still() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut probe = well("qatzip");
+        (probe.trouble, probe.reason) = (Some("self_test_failed".into()), "it lies".into());
+        let json = serde_json::to_string(&probe).unwrap();
         let program = program(dir.path(), &format!("cat <<'END'\n{json}\nEND"));
-        let heard = Probe::test_in_child(&program, &HostClock, Duration::from_secs(60));
-        assert_eq!(heard, [probe.clone()]);
+        assert_eq!(ask(&program, "qatzip", &HostClock, LONG), Ok(probe.clone()));
         assert_eq!(probe.trouble(), Some(Trouble::SelfTestFailed));
         probe.trouble = Some("of next year".into());
         assert_eq!(probe.trouble(), Some(Trouble::NotAvailable));

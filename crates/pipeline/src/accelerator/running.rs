@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_codec::dispatch::EngineUse;
+use longshore_codec::dispatch::{EngineUse, Mode};
 use longshore_io::{Clock, Dir, OpenHow, Storage, Via, facts};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ pub struct RunningBackup {
     /// Microseconds since the Unix epoch.
     pub since_us: i64,
     pub updated_us: i64,
+    /// `hardware` or `hybrid`.
+    pub mode: String,
     pub engines: Vec<EngineCounters>,
 }
 
@@ -91,12 +93,13 @@ pub struct Published {
     name: PathBuf,
     process_started: u64,
     since_us: i64,
+    mode: Mode,
     last: Mutex<Option<Duration>>,
 }
 
 impl Published {
     /// None where there is no catalog to stand beside, or no place to write.
-    pub fn begin(house: &House) -> Option<Published> {
+    pub fn begin(house: &House, mode: Mode) -> Option<Published> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let pid = std::process::id();
         let dir = directory(house.catalog.as_deref()?)?;
@@ -107,6 +110,7 @@ impl Published {
             name: format!("{pid}-{number}.json").into(),
             process_started: facts::process_started(pid)?,
             since_us: house.now_us(),
+            mode,
             last: Mutex::new(None),
         })
     }
@@ -124,6 +128,7 @@ impl Published {
             process_started: self.process_started,
             since_us: self.since_us,
             updated_us: self.clock.wall_ns() / 1000,
+            mode: mode_text(self.mode).to_owned(),
             engines: counters().iter().map(EngineCounters::from).collect(),
         };
         if let Err(error) = self.write(&run) {
@@ -147,6 +152,13 @@ impl Drop for Published {
         for name in [&self.name, &self.name.with_extension("new")] {
             let _not_there = self.dir.remove_file(name);
         }
+    }
+}
+
+fn mode_text(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Hardware => "hardware",
+        Mode::Hybrid => "hybrid",
     }
 }
 
@@ -238,11 +250,12 @@ mod tests {
         };
         let seen = || running(&*house.storage, Some(&catalog));
         assert_eq!(seen(), []);
-        let published = Published::begin(&house).unwrap();
+        let published = Published::begin(&house, Mode::Hybrid).unwrap();
         published.update(|| vec![used()]);
         let runs = seen();
         let engine = &runs[0].engines[0];
         assert_eq!(runs[0].pid, std::process::id());
+        assert_eq!(runs[0].mode, "hybrid");
         assert_eq!((engine.blocks, engine.fallback_share), (30, 0.25));
         assert_eq!(engine.faults["device"], 9);
         published.update(|| panic!("too early"));
@@ -264,6 +277,7 @@ mod tests {
             process_started: facts::process_started(std::process::id()).unwrap() + 1,
             since_us: 0,
             updated_us: 0,
+            mode: "hardware".into(),
             engines: Vec::new(),
         };
         let put = |name: &str, run: &RunningBackup| {

@@ -32,6 +32,11 @@ struct Layout {
     capacity: usize,
 }
 
+/// Pinned memory of a lane for batches of so many chunks, in bytes.
+pub(super) fn host_len(capacity: usize) -> usize {
+    capacity * CHUNK + Layout { capacity }.table_end()
+}
+
 impl Layout {
     /// Bytes of lengths, statuses and checksums together: what comes back after compression.
     fn answers_len(self) -> usize {

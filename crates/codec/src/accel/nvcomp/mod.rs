@@ -156,12 +156,11 @@ impl Nvcomp {
                 input_bytes_max: PLAIN_LEN_MAX,
                 calls_max: options.lanes.max(1),
                 batch_bytes: CHUNKS_MIN * CHUNK..batch_bytes,
+                // Lanes are made once; a hung call keeps its lane.
+                staging_bytes: options.lanes.max(1) * lane::host_len(batch_bytes / CHUNK),
             },
             inner: Mutex::new(Inner {
-                refusal: Some(Refusal::new(
-                    super::Trouble::NotTested,
-                    "its self-test has not run",
-                )),
+                refusal: Some(at_first_sight(&options)),
                 library: None,
                 driver: None,
                 context: None,
@@ -471,6 +470,22 @@ impl Accelerator for Nvcomp {
             refusal: inner.refusal.clone(),
         }
     }
+}
+
+/// What can be said before anything is loaded. A plan counts on an accelerator that may be there.
+fn at_first_sight(options: &Options) -> Refusal {
+    for (file, variable) in [(&options.cuda, "CUDA"), (&options.nvcomp, "NVCOMP")] {
+        if file.as_deref().is_some_and(|name| name == "off") {
+            let text = format!("switched off by LONGSHORE_{variable}=off");
+            return Refusal::new(super::Trouble::SwitchedOff, text);
+        }
+    }
+    let driver = || longshore_io::facts::small_text(Path::new("/proc/driver/nvidia/version"));
+    if options.cuda.is_none() && options.nvcomp.is_none() && !on_a_bus() && driver().is_err() {
+        let text = "there is no NVIDIA GPU, nor its driver; where both hide, LONGSHORE_CUDA names its library";
+        return Refusal::new(super::Trouble::HardwareNotFound, text);
+    }
+    Refusal::new(super::Trouble::NotTested, "its self-test has not run")
 }
 
 /// Whether sysfs shows a display controller of NVIDIA's. A container may hide one that is there.

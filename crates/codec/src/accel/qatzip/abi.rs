@@ -147,7 +147,7 @@ pub fn level_number(level: Level, deepest: u32) -> u32 {
 }
 
 /// Bytes that hold whatever comes of `plain_len` bytes: 9/8 of each chunk and 1 KiB, and header and footer.
-pub fn bound(plain_len: usize) -> usize {
+pub const fn bound(plain_len: usize) -> usize {
     plain_len.div_ceil(CHUNK_LEN) * (CHUNK_LEN / 8 * 9 + 1024 + 32)
 }
 

@@ -38,11 +38,12 @@ use self::library::Library;
 use self::session::{Failed, Session, Trust};
 use super::{Accelerator, Found, Refusal, Trouble, UnderWay};
 use crate::deflate::{isal, miniz};
+use crate::dispatch::HUNG_MAX;
 use crate::gzext::Member;
 use crate::{Algorithm, Caps, Engine, Fault, Health, Job, Outcome, PLAIN_LEN_MAX, State, Task};
 
 /// Sessions whose memory a device may still write to, before the engine gives up. About 3 MiB each.
-const DOUBTFUL_MAX: usize = 16;
+const DOUBTFUL_MAX: usize = 8;
 
 /// Fewer plain bytes are not worth a device's latency.
 const WORTH_LEN: usize = 4 << 10;
@@ -123,6 +124,9 @@ impl Qatzip {
                 input_bytes_max: PLAIN_LEN_MAX,
                 calls_max,
                 batch_bytes: 256 << 10..session::CALL_LEN,
+                // Each hung call keeps a session, and so does each whose end is in doubt.
+                staging_bytes: (calls_max + HUNG_MAX as usize + DOUBTFUL_MAX)
+                    * Session::STAGING_LEN,
             },
             deepest_level: devices.deepest_level(),
             condition: Mutex::new(condition),

@@ -60,6 +60,9 @@ pub struct Session {
 unsafe impl Send for Session {}
 
 impl Session {
+    /// Bytes of memory for staging.
+    pub const STAGING_LEN: usize = abi::bound(CALL_LEN_MAX) + PINNED_MAX;
+
     /// Errors: the library's return code.
     pub fn open(library: &'static Library, level: u32) -> Result<Session, c_int> {
         let mut raw = Box::new(abi::Session::EMPTY);

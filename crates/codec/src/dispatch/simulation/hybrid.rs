@@ -88,4 +88,5 @@ fn hybrid_is_hardly_ever_slower_for_any_machine_and_device() {
         }
     }
     assert!(losers * 20 <= cases(), "\n{page}");
+    println!("{page}");
 }
