@@ -8,7 +8,6 @@ mod sync {
     pub use loom::sync::{Condvar, Mutex, MutexGuard};
 }
 
-#[allow(dead_code, reason = "the desk is used whole by the dispatcher")]
 #[path = "../src/dispatch/desk.rs"]
 mod desk;
 
@@ -58,6 +57,8 @@ fn serve_once(desk: &TestDesk) -> Option<Returned> {
 fn finish_all(desk: &TestDesk) -> Vec<Got> {
     let mut got = Vec::new();
     while let Some(finished) = desk.finish() {
+        // Only a block that was hedged while a device has it is not returned.
+        assert!(finished.kept.0 || finished.undone == Some(Undone::Hedged));
         got.push((finished.sequence, finished.job, finished.undone));
     }
     got
@@ -168,6 +169,56 @@ fn a_lane_that_goes_out_of_service_or_is_robbed_loses_nothing() {
         puller.join().unwrap();
         got.sort_unstable();
         assert_eq!(got, [(1, Some(101)), (2, Some(102))]);
+    });
+}
+
+#[test]
+fn a_block_that_is_put_back_is_finished_by_somebody() {
+    check(|| {
+        let desk = Arc::new(TestDesk::new(1));
+        put(&desk, 1);
+        serve_once(&desk);
+        desk.end(vec![u64::MAX]);
+        let other = thread::spawn({
+            let desk = desk.clone();
+            move || finish_all(&desk)
+        });
+        if let Some(finished) = desk.try_finish() {
+            desk.put_back(finished);
+        }
+        let mut got = finish_all(&desk);
+        got.extend(other.join().unwrap());
+        assert_eq!(got, [(1, Some(101), None)]);
+    });
+}
+
+#[test]
+fn a_call_without_blocks_is_given_up_or_comes_back() {
+    check(|| {
+        let desk = Arc::new(TestDesk::new(1));
+        let generation = desk.open(0, 0);
+        let watchdog = thread::spawn({
+            let desk = desk.clone();
+            move || desk.abandon(|_, _, _| true).len()
+        });
+        let returned = desk.give_back(generation, Vec::new(), ());
+        let lost = watchdog.join().unwrap();
+        assert_eq!(returned == Returned::Late, lost == 1);
+        assert_eq!(desk.lost_calls(0), 0);
+    });
+}
+
+#[test]
+fn a_puller_that_rests_wakes_when_nothing_will_come_any_more() {
+    check(|| {
+        let desk = Arc::new(TestDesk::new(1));
+        let puller = thread::spawn({
+            let desk = desk.clone();
+            move || while desk.rest(0, Duration::MAX) {}
+        });
+        desk.end(vec![u64::MAX]);
+        puller.join().unwrap();
+        assert_eq!(desk.queued_bytes(0), 0);
     });
 }
 

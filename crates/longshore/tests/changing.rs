@@ -21,7 +21,7 @@ fn a_set_made_from_a_changing_file_says_so_everywhere() {
             .args(["--on-change", policy, "--to"])
             .arg(at("a.bak"))
             .arg(at("source"));
-        let child = command
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -30,9 +30,10 @@ fn a_set_made_from_a_changing_file_says_so_everywhere() {
             .append(true)
             .open(at("source/busy.log"))
             .unwrap();
-        for _ in 0..15 {
-            std::thread::sleep(Duration::from_millis(30));
+        // However late it begins to read: somebody writes until it has ended.
+        while child.try_wait().unwrap().is_none() {
             log.write_all(b"one more line\n").unwrap();
+            std::thread::sleep(Duration::from_millis(5));
         }
         child.wait_with_output().unwrap()
     };

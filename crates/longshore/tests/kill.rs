@@ -319,7 +319,7 @@ fn a_run_that_waits_for_its_limits_ends_when_interrupted() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(400));
+        wait_for_handler(&child, libc::SIGINT);
         send(&child, libc::SIGINT);
         let status = wait(&mut child, Duration::from_secs(10), "interrupted");
         assert_eq!(status.code(), Some(130), "{limit:?}");

@@ -10,7 +10,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::*;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
@@ -293,7 +293,14 @@ fn a_copy_of_a_database_whose_writer_was_killed_is_the_state_before() {
     for round in 0..rounds {
         let at = format!("round {round}");
         let spiller = start("spiller", &path);
-        std::thread::sleep(Duration::from_millis(20 + random.below(200)));
+        // Killed in the middle of a transaction, as far as one can tell from outside.
+        let enough = random.below(2 << 20);
+        let journal_len = || std::fs::metadata(&journal).map_or(0, |meta| meta.len());
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while journal_len() <= enough {
+            assert!(Instant::now() < deadline, "{at}: nothing is written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         drop(spiller);
         let left_behind = std::fs::read(&journal).unwrap_or_default();
         hot += u64::from(left_behind.first().is_some_and(|byte| *byte != 0));

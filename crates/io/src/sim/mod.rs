@@ -273,8 +273,9 @@ impl SimDisk {
             bytes,
             step,
         });
-        if !verdict.delay.is_zero() {
+        if !verdict.delay.is_zero() || !verdict.meanwhile.is_empty() {
             drop(state);
+            verdict.meanwhile.iter().for_each(fault::Deed::run);
             std::thread::sleep(verdict.delay);
             state = self.state.lock();
         }

@@ -2,6 +2,8 @@
 
 mod accelerator;
 mod cluster;
+#[path = "../common/mod.rs"]
+mod common;
 mod configured;
 mod device_check;
 mod exits;

@@ -155,6 +155,22 @@ pub fn wait(child: &mut Child, patience: Duration, what: &str) -> std::process::
     }
 }
 
+/// Waits until a child handles a signal: one that comes before would end it by itself.
+pub fn wait_for_handler(child: &Child, signal: i32) {
+    let status = format!("/proc/{}/status", child.id());
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let line = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
+        let mask = u64::from_str_radix(line.unwrap().trim(), 16).unwrap();
+        if mask & (1 << (signal - 1)) != 0 {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "no handler");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// A child that ends with the test, whatever happens.
 pub struct Guarded(pub Child);
 
