@@ -30,11 +30,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
         ],
     ),
     (5, "lab", &["io", "codec", "pipeline"]),
-    (
-        5,
-        "tsql",
-        &["io", "codec", "media", "catalog", "pipeline"],
-    ),
+    (5, "tsql", &["io", "codec", "media", "catalog", "pipeline"]),
     (
         6,
         "longshore",

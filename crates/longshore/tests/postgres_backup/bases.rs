@@ -231,8 +231,8 @@ fn a_target_finds_the_base_by_itself() {
     let mut expire = program(&["expire", "main", "--keep-full", "1", "--json"]);
     succeed(&mut expire);
     let target = stage.path("restored");
-    let mut restore = program(&["restore", "--database", "main", "--to"]);
-    succeed(restore.arg(&target));
+    let to = target.to_str().unwrap();
+    succeed(&mut program(&["restore", "--database", "main", "--to", to]));
     let restored = stage.serve(&target);
     assert_eq!(dump(&restored), dump(server));
 

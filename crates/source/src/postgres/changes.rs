@@ -291,11 +291,11 @@ mod tests {
         }
     }
 
-    fn runs(changes: &Changes, number: u32, pages: u32) -> Vec<Range<u32>> {
+    fn runs(changes: &Changes, number: u32, pages: u32) -> Vec<(u32, u32)> {
         let (mut at, mut found) = (0, Vec::new());
         while let Some(run) = changes.next(segment(number), 131_072, at..pages) {
             at = run.end;
-            found.push(run);
+            found.push((run.start, run.end));
         }
         found
     }
@@ -304,10 +304,10 @@ mod tests {
     fn runs_are_those_of_the_segment() {
         let named = [0, 1, 5, 65_535, 65_536, 131_071, 131_072, 131_080];
         let changes = changes(u32::MAX, &named);
-        let first = [0..2, 5..6, 65_535..65_537, 131_071..131_072];
+        let first = [(0, 2), (5, 6), (65_535, 65_537), (131_071, 131_072)];
         assert_eq!(runs(&changes, 0, 131_072), first);
-        assert_eq!(runs(&changes, 1, 131_072), [0..1, 8..9]);
-        assert_eq!(runs(&changes, 1, 8), [0..1]);
+        assert_eq!(runs(&changes, 1, 131_072), [(0, 1), (8, 9)]);
+        assert_eq!(runs(&changes, 1, 8), [(0, 1)]);
         assert_eq!(runs(&changes, 2, 131_072), []);
         assert_eq!(runs(&changes, 0, 0), []);
         let other = Segment {
@@ -320,9 +320,9 @@ mod tests {
     #[test]
     fn from_the_limit_on_everything_changed() {
         let changes = changes(10, &[3, 20]);
-        assert_eq!(runs(&changes, 0, 30), [3..4, 10..30]);
-        assert_eq!(runs(&changes, 0, 10), [3..4]);
-        assert_eq!(runs(&changes, 1, 7), [0..7]);
+        assert_eq!(runs(&changes, 0, 30), [(3, 4), (10, 30)]);
+        assert_eq!(runs(&changes, 0, 10), [(3, 4)]);
+        assert_eq!(runs(&changes, 1, 7), [(0, 7)]);
     }
 
     #[test]

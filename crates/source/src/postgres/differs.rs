@@ -201,7 +201,9 @@ impl Differing {
             return false;
         };
         let heap = Segment { number: 0, ..map };
-        self.hints_unlogged && self.is_same(map) && self.base.pages(heap).is_some()
+        // The log names such a page together with the map's.
+        let unseen = self.changes.is_none() && self.hints_unlogged;
+        unseen && self.is_same(map) && self.base.pages(heap).is_some()
     }
 
     /// Pages of visibility maps that were left empty.
