@@ -19,17 +19,22 @@ struct Three {
     full: Vec<PathBuf>,
     newer: Vec<PathBuf>,
     dumps: [String; 3],
-    /// Where the tablespace lies, and where restores are to put it.
-    map: String,
+    /// Where the tablespace lies, if there is one. `--replace` takes no other's place there.
+    fast: Option<PathBuf>,
 }
 
 impl Three {
-    fn new(installation: &Installation) -> Three {
+    fn new(installation: &Installation, with_space: bool) -> Three {
         let stage = Stage::new(installation, &[]);
         let server = &stage.server;
-        let old = stage.tablespace("fast");
+        let fast = with_space.then(|| stage.tablespace("fast"));
+        if with_space {
+            server.psql("set default_tablespace = fast; create table far (i int)");
+        } else {
+            server.psql("create table far (i int)");
+        }
         server.psql(
-            "create table far tablespace fast as select generate_series(1, 5000) i;
+            "insert into far select generate_series(1, 5000) i;
              create table shrinks as select i, repeat('x', 100) t from generate_series(1, 9000) i;
              create table gone as select generate_series(1, 3000) i; create database other;
              checkpoint",
@@ -59,20 +64,28 @@ impl Three {
         );
         stage.back_up("newer", &["--incremental", "--append"]);
         let third = dump(server);
-        let map = format!("{}={}", old.display(), stage.path("moved").display());
         Three {
             stage,
             full,
             newer,
             dumps: [first, second, third],
-            map,
+            fast,
         }
     }
 
     fn restore(&self, target: &Path) -> Command {
+        let mut command = self.alone(target);
+        command.arg("--base").args(self.full.iter().rev());
+        command
+    }
+
+    /// A restore that does not know where the full set is.
+    fn alone(&self, target: &Path) -> Command {
         let mut command = self.stage.restore(&self.newer, target);
-        command.args(["--tablespace-map", &self.map, "--base"]);
-        command.args(self.full.iter().rev());
+        if let Some(fast) = &self.fast {
+            let map = format!("{}={}", fast.display(), moved(target).display());
+            command.arg("--tablespace-map").arg(map);
+        }
         command
     }
 
@@ -82,19 +95,26 @@ impl Three {
         succeed(verify.arg("--no-parse-wal").arg(data));
         let server = self.stage.adopt(data);
         server.start();
-        let (old, new) = self.map.split_once('=').unwrap();
-        same(&dump(&server).replace(new, old), &self.dumps[expected]);
+        let mut found = dump(&server);
+        if let Some(fast) = &self.fast {
+            found = found.replace(moved(data).to_str().unwrap(), fast.to_str().unwrap());
+        }
+        same(&found, &self.dumps[expected]);
         check(&server, data);
     }
+}
+
+/// Where a restore puts the tablespace.
+fn moved(target: &Path) -> PathBuf {
+    target.with_extension("space")
 }
 
 #[test]
 fn the_newest_of_a_chain_comes_back_whole_and_so_does_the_one_before() {
     for installation in installations() {
-        let three = Three::new(&installation);
+        let three = Three::new(&installation, true);
         let data = three.stage.path("data");
-        let mut alone = three.stage.restore(&three.newer, &data);
-        let said = refused(alone.args(["--tablespace-map", &three.map]));
+        let said = refused(&mut three.alone(&data));
         assert!(
             said.contains("error 3136") && said.contains("--base"),
             "{said}"
@@ -108,15 +128,16 @@ fn the_newest_of_a_chain_comes_back_whole_and_so_does_the_one_before() {
         assert_eq!(chain[2]["differential"], false);
         three.judge(&data, 2);
 
-        succeed(three.restore(&data).args(["--replace", "--position", "1"]));
-        three.judge(&data, 1);
+        let before = three.stage.path("before");
+        succeed(three.restore(&before).args(["--position", "1"]));
+        three.judge(&before, 1);
     }
 }
 
 #[test]
 fn a_directory_becomes_the_newest_of_a_chain_and_little_is_written() {
     for installation in installations().iter().rev().take(2) {
-        let three = Three::new(installation);
+        let three = Three::new(installation, true);
         let data = three.stage.path("data");
         succeed(three.restore(&data).args(["--position", "1"]));
         let server = three.stage.adopt(&data);
@@ -139,7 +160,7 @@ fn a_killed_restore_of_a_chain_leaves_nothing_that_starts_half() {
     let Some(installation) = installations().pop() else {
         return;
     };
-    let three = Three::new(&installation);
+    let three = Three::new(&installation, false);
     let data = three.stage.path("data");
     let begin = std::time::Instant::now();
     succeed(three.restore(&data).args(["--position", "1"]));
