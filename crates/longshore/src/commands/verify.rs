@@ -53,10 +53,7 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let message = match exit {
         Exit::Done => {
             // Message 3262 first: scripts look for it.
-            let sets = report
-                .sets
-                .iter()
-                .map(valid);
+            let sets = report.sets.iter().map(valid);
             let closing = closing_line("VERIFY DATABASE", plain_bytes, report.run.elapsed_s);
             sets.collect::<String>() + &closing
         }
@@ -100,7 +97,10 @@ fn valid(set: &VerifiedSet) -> String {
     let more = match (set.parent, set.chain_sets) {
         (None, _) => String::new(),
         (Some(_), Some(sets)) => {
-            format!(" It is differential; so are the {} sets that it needs.", sets - 1)
+            format!(
+                " It is differential; so are the {} sets that it needs.",
+                sets - 1
+            )
         }
         (Some(parent), None) => format!(
             " It is differential, and what it needs was not looked at: backup set {parent} and that one's own chain."
