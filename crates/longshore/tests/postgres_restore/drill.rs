@@ -138,6 +138,7 @@ fn what_a_killed_drill_leaves_goes_with_the_next_one() {
     };
     let before = working();
     let mut other = drill(&main).stdout(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
     while working().is_subset(&before) {
         assert!(begin.elapsed() < PATIENCE, "the other drill did not start");
         std::thread::sleep(Duration::from_millis(5));
