@@ -1,7 +1,8 @@
 //! Drills of backups whose log is in an archive: on every major, with tablespaces; the archive stays as it is, and
 //! nothing is left behind, not even by a drill that was killed.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -131,7 +132,17 @@ fn what_a_killed_drill_leaves_goes_with_the_next_one() {
     killed.wait().unwrap();
     assert_eq!(left(&work), 3);
     // One that works beside it is let be.
+    let working = || -> BTreeSet<PathBuf> {
+        let entries = work.read_dir().unwrap().map(|e| e.unwrap().path());
+        entries.filter(|p| p.join("data").exists()).collect()
+    };
+    let before = working();
     let mut other = drill(&main).stdout(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    while working().is_subset(&before) {
+        assert!(begin.elapsed() < PATIENCE, "the other drill did not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let output = succeed(&mut drill(&main));
     assert!(other.wait().unwrap().success(), "{}", text(&output.stderr));
     assert_eq!(left(&work), 2, "{}", text(&output.stderr));
