@@ -48,6 +48,10 @@ fn names_and_places_may_be_odd() {
             ],
         );
         let copy = Server::adopt(&installation, &target);
+        if major >= 15 {
+            // Recovery refuses directories in place of links without it, in every copy of such a cluster.
+            copy.append_conf("allow_in_place_tablespaces = on");
+        }
         copy.start();
         let as_dumped = |path: &str| path.replace('\\', "\\\\");
         let (here, there) = (as_dumped(location), as_dumped(moved.to_str().unwrap()));

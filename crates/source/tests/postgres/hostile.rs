@@ -278,6 +278,19 @@ fn a_stream_that_is_not_whole_is_no_backup() {
     for (what, bytes) in cases {
         assert!(drained(bytes).is_err(), "{what}");
     }
+    // An archive that ends within a member, wherever, though a whole one follows.
+    let space = member(b"PG_18_202506291/5/16390", b'0', &[b'x'; 3000]);
+    for len in [1, 511, 512, 513, 2048, 3511, 3512, 3583] {
+        let archives = vec![
+            ("16389.tar", space[..len].to_vec()),
+            ("base.tar", base(&[])),
+        ];
+        let answer = Answer {
+            archives,
+            ..usual()
+        };
+        assert!(drained(answer.bytes()).is_err(), "{len} bytes of a member");
+    }
     // Cut off anywhere, it is not whole: between messages, in their heads, in members.
     let whole = Answer::usual().bytes();
     let steps = (0..whole.len())
