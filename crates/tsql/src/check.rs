@@ -180,7 +180,7 @@ impl Check {
     }
 
     fn expression(&self, fragment: &Fragment) -> Result<(), Message> {
-        self.query(&format!("SELECT {}", fragment.text), fragment)
+        self.query(&query::expression_text(fragment), fragment)
     }
 
     fn query(&self, text: &str, fragment: &Fragment) -> Result<(), Message> {

@@ -9,7 +9,8 @@ use longshore_media::Error as Media;
 use longshore_pipeline::Error;
 
 use crate::message::{self, Message, OWN};
-use crate::server::Unusable;
+use crate::server::{Unusable, local};
+use crate::value::date_time_text;
 
 /// The messages of a failed run, without the closing 3013.
 pub fn of(error: &Error) -> Vec<Message> {
@@ -137,7 +138,7 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::Cancelled { .. } => vec![message::ABORTED.plain()],
         Media::Exists { .. } => vec![own(error, error.hint())],
         Media::NotExpired { device, until, .. } => {
-            vec![message::NOT_EXPIRED.with(&[device, until])]
+            vec![message::NOT_EXPIRED.with(&[device, &expiry(until)])]
         }
         Media::MediaName {
             device,
@@ -147,6 +148,15 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::DeviceCount { .. } => vec![message::TOO_MANY_DEVICES.with(&[&64])],
         Media::DeviceClass { .. } => vec![message::DEVICE_CLASSES.plain()],
         Media::Unsupported { .. } => vec![own(error, error.hint())],
+    }
+}
+
+/// The media count seconds; people read local dates.
+fn expiry(until: &str) -> String {
+    let seconds = until.split(' ').next().and_then(|n| n.parse::<i64>().ok());
+    match seconds.and_then(|n| n.checked_mul(1_000_000)) {
+        Some(us) => date_time_text(&local(us)),
+        None => until.to_owned(),
     }
 }
 

@@ -101,6 +101,8 @@ pub(crate) struct Out<'a> {
     pub sink: &'a mut dyn Sink,
     /// Of the statement.
     pub line: u32,
+    /// Rows are not counted (`SET NOCOUNT ON`).
+    nocount: bool,
     outcome: Outcome,
 }
 
@@ -113,7 +115,7 @@ impl Out<'_> {
     pub fn done(&mut self, command: Command, rows: Option<u64>) -> Result<(), Closed> {
         self.sink.done(Done {
             command,
-            rows,
+            rows: rows.filter(|_| !self.nocount),
             error: false,
         })
     }
@@ -196,11 +198,6 @@ impl Session {
         &self.database
     }
 
-    /// Whether the client wants no row counts (`SET NOCOUNT ON`).
-    pub fn nocount(&self) -> bool {
-        self.nocount
-    }
-
     /// Runs one batch: what stands between two GOs. Blocks until it has ended.
     ///
     /// Errors of the batch are messages to the sink; only a client that is gone is an error here.
@@ -219,6 +216,7 @@ impl Session {
         let mut out = Out {
             sink,
             line: 1,
+            nocount: self.nocount,
             outcome: Outcome::default(),
         };
         self.variables = variables;
@@ -330,6 +328,7 @@ impl Session {
             } => self.assign(variable, operator, value),
             Statement::SetOption(words) => {
                 self.set_option(words)?;
+                out.nocount = self.nocount;
                 Ok(out.done(Command::Other, None)?)
             }
             Statement::Print(value) => {

@@ -45,7 +45,7 @@ pub enum Command {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
     pub command: Command,
-    /// Rows sent; `None` where there was no result set.
+    /// Rows sent; `None` where there was no result set, and after SET NOCOUNT ON.
     pub rows: Option<u64>,
     /// It failed; its messages said why. The batch may go on all the same.
     pub error: bool,

@@ -21,7 +21,7 @@ fn expressions_have_t_sqls_types_and_values() {
     for (expression, kind, expected) in [
         ("7 / 2", Type::Int, "3"),
         ("7 % 4", Type::Int, "3"),
-        ("7 / 2.0", Type::numeric(7, 6), "3.500000"),
+        ("7 / 2.0", Type::numeric(17, 6), "3.500000"),
         (
             "CAST(7 AS numeric(20,0)) / CAST(2 AS numeric(20,0))",
             Type::numeric(38, 18),
@@ -70,7 +70,7 @@ fn expressions_have_t_sqls_types_and_values() {
         ("NULLIF(1, 1)", Type::Int, "NULL"),
         ("ROUND(2.345, 2)", Type::numeric(4, 3), "2.350"),
         ("FLOOR(2.7)", Type::numeric(2, 0), "2"),
-        ("3000000000", Type::BigInt, "3000000000"),
+        ("3000000000", Type::numeric(10, 0), "3000000000"),
         (
             "(SELECT MAX(n) FROM (SELECT 1 AS n UNION ALL SELECT 5) AS t)",
             Type::Int,
@@ -125,6 +125,7 @@ fn mistakes_have_sql_servers_numbers() {
         ),
         ("SELECT name INTO #t FROM sys.databases", 50002),
         ("SELECT FROM", 102),
+        ("PRINT 'a' sp_configure", 102),
     ] {
         let record = run(&mut session, query);
         assert_eq!(numbers(&record), [number], "{query}: {:?}", said(&record));

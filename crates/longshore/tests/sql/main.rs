@@ -118,6 +118,9 @@ fn mask(line: &str) -> String {
     if let Some((head, _)) = line.split_once(" pages in ") {
         return format!("{head} pages in # seconds (# MB/sec).");
     }
+    if let Some((head, _)) = line.split_once(" expires on ") {
+        return format!("{head} expires on DATE");
+    }
     for name in ["Memory limit:", "Number of data file readers:"] {
         if line.starts_with(name) {
             return format!("{name} #");

@@ -104,7 +104,12 @@ pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> 
 
 /// The value of an expression.
 pub(crate) fn scalar(session: &Session, expression: &Fragment) -> Result<(Type, Value), Message> {
-    one(session, &format!("SELECT {}", expression.text))
+    one(session, &expression_text(expression))
+}
+
+/// An expression as a query; in parentheses, so that nothing behind it is taken for a name.
+pub(crate) fn expression_text(expression: &Fragment) -> String {
+    format!("SELECT ( {} )", expression.text)
 }
 
 /// Whether a condition is true; unknown is not.

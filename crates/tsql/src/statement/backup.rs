@@ -13,7 +13,7 @@ use longshore_pipeline::{
 
 use super::device::{DEVICES_MAX, devices};
 use super::options::{CompressionChoice, Options};
-use super::{hear, media, processed};
+use super::{FILES_SHOWN_MAX, hear, media, processed};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
@@ -24,8 +24,6 @@ use crate::syntax::{Applies, Backup, BackupWhat, Name};
 use crate::value::DateTime;
 
 const DAY_US: i64 = 86_400_000_000;
-/// Files of which each has a line of its own (4035); a database of more has one line in all.
-const FILES_SHOWN_MAX: usize = 64;
 
 pub(crate) fn backup(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     let statement = match &backup.what {

@@ -26,6 +26,9 @@ pub(crate) use dbcc::dbcc;
 pub(crate) use procedure::execute;
 pub(crate) use restore::restore;
 
+/// Files of which each has a line of its own (4035); a database of more has one line in all.
+const FILES_SHOWN_MAX: usize = 64;
+
 /// A declared type.
 pub(crate) fn type_of(name: &TypeName) -> Result<Type, Message> {
     let found = convert::type_of(&name.name, &name.sizes);

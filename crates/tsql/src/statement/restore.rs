@@ -11,7 +11,7 @@ use longshore_pipeline::{
 use super::backup::server_settings;
 use super::device::{devices, disk_path};
 use super::options::Options;
-use super::{hear, media, processed};
+use super::{FILES_SHOWN_MAX, hear, media, processed};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
@@ -339,7 +339,6 @@ fn say_end(
         session.server.write_log("Restore", warning);
     }
     let listed = media::files(session, &request.devices, header.position);
-    const FILES_SHOWN_MAX: usize = 64;
     let files = listed.filter(|all| all.len() <= FILES_SHOWN_MAX);
     let whole = || vec![(name.to_owned(), report.plain_bytes)];
     for (file, bytes) in files.unwrap_or_else(whole) {

@@ -219,8 +219,7 @@ fn decoded(bytes: Vec<u8>) -> std::io::Result<String> {
 
 impl Client for Terminal<'_> {
     fn batch(&mut self, text: &str) -> Result<Ran, Ended> {
-        let nocount = self.session.nocount();
-        let mut show = Show::new(&self.style, nocount);
+        let mut show = Show::new(&self.style);
         let sink: &mut dyn Sink = match &mut self.keep {
             Some(keep) => keep,
             None => &mut show,

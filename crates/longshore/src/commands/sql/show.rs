@@ -23,17 +23,18 @@ const WIDTH_MAX: usize = 256;
 /// Prints while the statements run.
 pub struct Show<'a> {
     style: &'a Style,
-    nocount: bool,
     columns: Vec<Column>,
+    /// A result set was begun and has not ended.
+    open: bool,
     rows: u64,
 }
 
 impl<'a> Show<'a> {
-    pub fn new(style: &'a Style, nocount: bool) -> Show<'a> {
+    pub fn new(style: &'a Style) -> Show<'a> {
         Show {
             style,
-            nocount,
             columns: Vec::new(),
+            open: false,
             rows: 0,
         }
     }
@@ -89,6 +90,7 @@ impl<'a> Show<'a> {
 impl Sink for Show<'_> {
     fn columns(&mut self, columns: &[Column]) -> Result<(), Closed> {
         self.columns = columns.to_vec();
+        self.open = true;
         self.rows = 0;
         match self.style.headers {
             -1 => Ok(()),
@@ -132,9 +134,10 @@ impl Sink for Show<'_> {
     }
 
     fn done(&mut self, done: Done) -> Result<(), Closed> {
+        let ends = std::mem::take(&mut self.open);
         match done.rows {
-            Some(rows) if !self.nocount => self.put(&format!("\n({rows} rows affected)\n")),
-            Some(_) => self.put("\n"),
+            Some(rows) => self.put(&format!("\n({rows} rows affected)\n")),
+            None if ends && !done.error => self.put("\n"),
             None => Ok(()),
         }
     }

@@ -57,7 +57,7 @@ GO
 SELECT database_name, AVG(CONVERT(NUMERIC(20, 2), backup_size / 1048576)) AS mb,
     COUNT(*) AS backups, CONVERT(varchar(10), MIN(position)) AS first_position
 FROM msdb.dbo.backupset
-WHERE backup_start_date >= '2020-01-01' AND physical_block_size IS NULL
+WHERE backup_start_date >= '2020-01-01' AND is_snapshot = 0
 GROUP BY database_name
 GO
 SELECT s.database_name, f.physical_device_name

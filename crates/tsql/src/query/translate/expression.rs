@@ -249,7 +249,7 @@ impl Translator<'_> {
                 let value = literal(text);
                 let kind = match &value {
                     Value::Int(n) if i32::try_from(*n).is_ok() => Type::Int,
-                    Value::Int(_) => Type::BigInt,
+                    Value::Int(n) => Type::numeric(n.unsigned_abs().to_string().len() as u8, 0),
                     Value::Decimal(d) => {
                         let digits = d.unscaled.unsigned_abs().to_string().len();
                         let precision = digits.max(d.scale.into()).clamp(1, 38) as u8;

@@ -295,7 +295,7 @@ impl<'a> Parser<'a> {
 
     fn statement_of(&mut self, first: bool, depth: usize) -> Result<Statement, Message> {
         let token = self.token;
-        if self.is("(") || (token.is_word("WITH") && self.next.kind != Kind::Symbol) {
+        if self.is("(") || (token.is_word("WITH") && self.begins_name()) {
             return Ok(Statement::Query(self.fragment(false)?));
         }
         if token.kind == Kind::Word {
@@ -405,6 +405,11 @@ impl<'a> Parser<'a> {
             true => Err(self.syntax()),
             false => Ok(Fragment { text }),
         }
+    }
+
+    /// Whether the next token is a name, as after the WITH of a query.
+    fn begins_name(&self) -> bool {
+        matches!(self.next.kind, Kind::Word | Kind::Bracketed | Kind::Quoted)
     }
 
     /// Whether what stands here is combined with a query before it.
