@@ -11,7 +11,7 @@ use crate::record::Malformed;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused. The cause is in `source()` and is not repeated in the text.
-    #[error("cannot {action} backup device {device} at byte {offset}")]
+    #[error("cannot {action} backup device {device}{}", place(action, *offset))]
     Io {
         action: &'static str,
         device: String,
@@ -165,6 +165,14 @@ fn list(families: &[u16]) -> String {
         .join(", ")
 }
 
+/// Where it happened, if bytes were being moved.
+fn place(action: &str, offset: u64) -> String {
+    match action {
+        "read" | "write" => format!(" at byte {offset}"),
+        _ => String::new(),
+    }
+}
+
 impl Error {
     /// SQL Server's message number for this refusal.
     pub fn number(&self) -> Option<u32> {
@@ -203,6 +211,9 @@ impl Error {
     /// What the operator can do now, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "make the directory first, or correct the path; then run the command again"
+            }
             Error::Io { .. } => {
                 "check the device, its free space and its permissions, then run the command again"
             }

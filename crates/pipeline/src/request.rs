@@ -219,6 +219,25 @@ pub struct RestoreRequest {
     pub limits: Limits,
 }
 
+impl RestoreRequest {
+    /// Everything of the last set, into a directory of its own, with the defaults.
+    pub fn new(devices: Vec<DeviceSpec>, target: PathBuf) -> RestoreRequest {
+        RestoreRequest {
+            devices,
+            bases: Vec::new(),
+            position: 0,
+            target,
+            replace: false,
+            only: Vec::new(),
+            moves: Vec::new(),
+            cluster: ClusterOptions::default(),
+            offload: Offload::default(),
+            tuning: Tuning::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct VerifyRequest {
     pub devices: Vec<DeviceSpec>,

@@ -128,19 +128,7 @@ impl Bench<'_> {
     }
 
     fn restore(&self, devices: Vec<DeviceSpec>) -> Result<Taken> {
-        let request = RestoreRequest {
-            devices,
-            bases: Vec::new(),
-            position: 0,
-            target: self.scratch.path("restored"),
-            replace: false,
-            only: Vec::new(),
-            moves: Vec::new(),
-            cluster: ClusterOptions::default(),
-            offload: longshore_pipeline::Offload::default(),
-            tuning: Default::default(),
-            limits: Default::default(),
-        };
+        let request = RestoreRequest::new(devices, self.scratch.path("restored"));
         self.scratch.settle()?;
         let taken = take(self.house, &Request::Restore(request))?;
         self.scratch.remove("restored")?;

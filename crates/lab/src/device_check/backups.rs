@@ -150,19 +150,7 @@ impl Yard {
             .collect();
         let taken = self.backup(Some(engine), OffloadMode::Hardware, verify, devices.clone())?;
         let target = self.scratch.path("restored");
-        let restore = RestoreRequest {
-            devices,
-            bases: Vec::new(),
-            position: 0,
-            target: target.clone(),
-            replace: false,
-            only: Vec::new(),
-            moves: Vec::new(),
-            cluster: Default::default(),
-            offload: longshore_pipeline::Offload::default(),
-            tuning: Tuning::default(),
-            limits: Limits::default(),
-        };
+        let restore = RestoreRequest::new(devices, target.clone());
         take(&self.house, &Request::Restore(restore))?;
         self.compare(&target)?;
         let work = self.house.storage.dir(&self.scratch.path(""))?;

@@ -63,7 +63,7 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let scratch = Scratch::new(context, options.work.as_deref())?;
     let data = scratch.path.join("data");
     let house = context.house();
-    let mut request = restore::plain_request(loan.devices.clone(), data.clone());
+    let mut request = RestoreRequest::new(loan.devices.clone(), data.clone());
     request.bases = devices::bases(&loan);
     if header.source_kind == SourceKind::Postgres as u8 {
         let spaces = scratch.path.join("spaces");

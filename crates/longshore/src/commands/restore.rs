@@ -31,23 +31,6 @@ struct Answer<'a> {
     report: &'a RestoreReport,
 }
 
-/// Everything of the last set, into a directory of its own.
-pub fn plain_request(devices: Vec<DeviceSpec>, target: PathBuf) -> RestoreRequest {
-    RestoreRequest {
-        devices,
-        bases: Vec::new(),
-        position: 0,
-        target,
-        replace: false,
-        only: Vec::new(),
-        moves: Vec::new(),
-        cluster: Default::default(),
-        offload: longshore_pipeline::Offload::default(),
-        tuning: Tuning::default(),
-        limits: Limits::default(),
-    }
-}
-
 pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     let beginning = beginning::of(options, context)?;
     let request = RestoreRequest {

@@ -51,19 +51,7 @@ pub fn backup_request(
 }
 
 pub fn restore_request(devices: Vec<DeviceSpec>, target: &Path) -> RestoreRequest {
-    RestoreRequest {
-        devices,
-        bases: Vec::new(),
-        position: 0,
-        target: target.into(),
-        replace: false,
-        only: Vec::new(),
-        moves: Vec::new(),
-        cluster: ClusterOptions::default(),
-        offload: longshore_pipeline::Offload::default(),
-        tuning: Tuning::default(),
-        limits: Limits::default(),
-    }
+    RestoreRequest::new(devices, target.into())
 }
 
 pub fn backup(house: &House, request: BackupRequest) -> Result<BackupReport, Error> {

@@ -65,17 +65,8 @@ pub fn shelve(shelf: &Shelf, source: &Path, day: i64) -> Label {
 
 pub fn restore(storage: &Arc<dyn Storage>, devices: &[DeviceSpec], to: &Path) -> Result<(), Error> {
     let request = RestoreRequest {
-        devices: devices.to_vec(),
-        bases: Vec::new(),
-        position: 0,
-        target: to.into(),
         replace: true,
-        only: Vec::new(),
-        moves: Vec::new(),
-        cluster: Default::default(),
-        offload: longshore_pipeline::Offload::default(),
-        tuning: Tuning::default(),
-        limits: Limits::default(),
+        ..RestoreRequest::new(devices.to_vec(), to.into())
     };
     run(&house(storage), &Request::Restore(request), &Silent).map(drop)
 }

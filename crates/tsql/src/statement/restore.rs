@@ -141,18 +141,14 @@ fn database(
         offload.mode = mode;
     }
     let request = RestoreRequest {
-        devices: from,
-        bases: Vec::new(),
         position,
-        target: place.target.clone(),
         // A database of its own is overwritten without a word, as SQL Server does it.
         replace: options.replace || place.own,
-        only: Vec::new(),
         moves: place.moves.clone(),
-        cluster: Default::default(),
         offload,
         tuning: options.tuning(&defaults.tuning),
         limits: options.limits(&defaults.limits),
+        ..RestoreRequest::new(from, place.target.clone())
     };
     let report = run(session, &name, &request, options, out)?;
     let known = existing.as_ref().is_some_and(|_| place.own);
