@@ -176,7 +176,8 @@ struct Looked {
 impl Looked {
     /// It is looked now; since when calls can have returned.
     fn at(&mut self, now: Duration, bound: Duration) -> Duration {
-        if now.saturating_sub(self.last) > bound {
+        // Much longer than from look to look, however short the bound and busy the machine.
+        if now.saturating_sub(self.last) > bound.max(50 * LOOK) {
             self.resumed = now;
         }
         self.last = now;
