@@ -99,7 +99,7 @@ pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
     let clock = context.clock.clone();
     let prober = move |configured: Offload| match std::env::current_exe() {
         Ok(program) if configured.wants_hardware() => {
-            Probe::test_in_child(&program, &*clock, PATIENCE)
+            Probe::test_in_children(&program, &*clock, PATIENCE)
         }
         _ => Probe::look(),
     };
