@@ -297,7 +297,7 @@ impl Session {
 
     /// Says why, and whether the batch goes on.
     fn fail(&mut self, messages: Vec<Message>, out: &mut Out) -> Flow {
-        let ends = messages.iter().any(|m| ends_batch(m));
+        let ends = messages.iter().any(ends_batch);
         for message in messages {
             out.outcome.severity_max = out.outcome.severity_max.max(message.severity);
             out.sink.message(&message)?;

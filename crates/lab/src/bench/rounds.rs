@@ -4,8 +4,7 @@
 use anyhow::{Result, bail};
 use longshore_codec::Algorithm;
 use longshore_pipeline::{
-    BackupRequest, ClusterOptions, DeviceSpec, Disposition, House, Request, RestoreRequest,
-    SourceSpec,
+    BackupRequest, DeviceSpec, Disposition, House, Request, RestoreRequest, SourceSpec,
 };
 
 use super::bare::{Bare, Part, write_beside_reading};

@@ -10,8 +10,7 @@ use longshore_codec::nvcomp::Options;
 use longshore_codec::{Caps, Engine, Health, Job, Outcome};
 use longshore_io::{OpenHow, Via};
 use longshore_pipeline::{
-    BackupRequest, DeviceSpec, House, Limits, Offload, OffloadMode, Request, RestoreRequest,
-    SourceSpec, Tuning,
+    BackupRequest, DeviceSpec, House, Offload, OffloadMode, Request, RestoreRequest, SourceSpec,
 };
 
 use super::content::Content;

@@ -91,10 +91,8 @@ fn waiting_in_pipe(child: &Child) -> usize {
     let mut bytes: libc::c_int = 0;
     let pipe = child.stdout.as_ref().unwrap().as_raw_fd();
     // SAFETY: the call writes one int, and the descriptor is open as long as the child is borrowed.
-    assert_eq!(
-        unsafe { libc::ioctl(pipe, libc::FIONREAD, &raw mut bytes) },
-        0
-    );
+    let result = unsafe { libc::ioctl(pipe, libc::FIONREAD, &raw mut bytes) };
+    assert_eq!(result, 0);
     bytes as usize
 }
 

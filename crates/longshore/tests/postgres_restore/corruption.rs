@@ -73,7 +73,7 @@ fn longer(bytes: &mut Vec<u8>) {
     bytes.push(0);
 }
 
-fn flipped(bytes: &mut Vec<u8>) {
+fn flipped(bytes: &mut [u8]) {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x40;
 }
@@ -120,17 +120,17 @@ const DAMAGES: &[Damage] = &[
     },
     Damage {
         name: "another byte",
-        act: |c| rewritten(c.data.join("pg_xact/0000"), flipped),
+        act: |c| rewritten(c.data.join("pg_xact/0000"), |bytes| flipped(bytes)),
         says: "checksum mismatch for file \"pg_xact/0000\"",
     },
     Damage {
         name: "another byte in a tablespace",
-        act: |c| rewritten(c.in_space(), flipped),
+        act: |c| rewritten(c.in_space(), |bytes| flipped(bytes)),
         says: "checksum mismatch for file \"pg_tblspc/",
     },
     Damage {
         name: "another byte in the label",
-        act: |c| rewritten(c.data.join("backup_label"), flipped),
+        act: |c| rewritten(c.data.join("backup_label"), |bytes| flipped(bytes)),
         says: "checksum mismatch for file \"backup_label\"",
     },
     Damage {

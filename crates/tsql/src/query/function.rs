@@ -402,7 +402,7 @@ fn quote_name(arguments: &[Value]) -> Result<Value> {
 fn character(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let code = u32::try_from(whole(&a[0])?).ok().and_then(char::from_u32);
-        Ok(code.map_or(Value::Null, |c| Value::text(c)))
+        Ok(code.map_or(Value::Null, Value::text))
     })
 }
 

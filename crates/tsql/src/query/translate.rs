@@ -22,6 +22,9 @@ use crate::message::{self, Message};
 use crate::session::Session;
 use crate::value::{Column, Type, Value};
 
+/// An expression of a select list under its name.
+type Item = (String, Typed);
+
 /// SQL of an expression, and its type; `None` for a bare NULL.
 #[derive(Debug, Clone)]
 struct Typed {
@@ -420,10 +423,7 @@ impl Translator<'_> {
     }
 
     /// The items of a SELECT with their names, and the variables that they are for.
-    fn projection(
-        &mut self,
-        select: &Select,
-    ) -> Result<(Vec<(String, Typed)>, Vec<String>), Message> {
+    fn projection(&mut self, select: &Select) -> Result<(Vec<Item>, Vec<String>), Message> {
         let mut items = Vec::new();
         let mut assigns = Vec::new();
         for item in &select.projection {
@@ -491,7 +491,7 @@ fn variable(expr: &Expr) -> Option<&str> {
     }
 }
 
-fn all_of(table: &Table) -> Vec<(String, Typed)> {
+fn all_of(table: &Table) -> Vec<Item> {
     let columns = table.columns.iter().enumerate();
     columns
         .map(|(i, column)| {

@@ -24,14 +24,14 @@ impl Translator<'_> {
     /// The FROM clause; its tables become the innermost scope, which the caller takes away.
     pub(super) fn from(&mut self, from: &[TableWithJoins]) -> Result<String, Message> {
         self.scopes.push(Vec::new());
-        let made = self.from_within(from);
+        let made = self.tables(from);
         if made.is_err() {
             self.scopes.pop();
         }
         made
     }
 
-    fn from_within(&mut self, from: &[TableWithJoins]) -> Result<String, Message> {
+    fn tables(&mut self, from: &[TableWithJoins]) -> Result<String, Message> {
         let mut all = Vec::new();
         for table in from {
             all.push(self.joined(table)?);
