@@ -7,12 +7,14 @@ mod scratch;
 use std::path::{Path, PathBuf};
 
 use longshore_media::{EntryKind, Item, MediaSet};
-use longshore_pipeline::{Report, Request, RestoreReport, SourceSpec, run as run_pipeline};
+use longshore_pipeline::{
+    Report, Request, RestoreReport, RestoreRequest, SourceSpec, run as run_pipeline,
+};
 use longshore_source::SourceKind;
 use serde::Serialize;
 
 use super::backup::wrong_report;
-use super::{Context, devices, limits, restore, tuning};
+use super::{Context, devices, limits, tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Drill;
 use crate::output::{bytes, plain};

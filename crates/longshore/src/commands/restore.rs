@@ -2,11 +2,8 @@
 
 mod beginning;
 
-use std::path::PathBuf;
-
-use longshore_media::DeviceSpec;
 use longshore_pipeline::{
-    Limits, Report, Request, RestoreReport, RestoreRequest, Tuning, closing_line, mb_per_s, ratio,
+    Report, Request, RestoreReport, RestoreRequest, closing_line, mb_per_s, ratio,
     run as run_pipeline,
 };
 use serde::Serialize;

@@ -100,7 +100,7 @@ impl Sink for Show<'_> {
 
     fn row(&mut self, row: &[Value]) -> Result<(), Closed> {
         let again = u64::try_from(self.style.headers).unwrap_or(0);
-        if again > 0 && self.rows > 0 && self.rows % again == 0 {
+        if again > 0 && self.rows > 0 && self.rows.is_multiple_of(again) {
             self.put("\n")?;
             self.header()?;
         }
