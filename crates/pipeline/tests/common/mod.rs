@@ -15,8 +15,8 @@ use longshore_codec::Algorithm;
 use longshore_io::{Host, HostClock, Storage};
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
-    BackupReport, BackupRequest, ClusterOptions, Error, House, Limits, Report, Request,
-    RestoreReport, RestoreRequest, Silent, SourceSpec, Tuning, VerifyReport, VerifyRequest, run,
+    BackupReport, BackupRequest, Error, House, Limits, Report, Request, RestoreReport,
+    RestoreRequest, Silent, SourceSpec, Tuning, VerifyReport, VerifyRequest, run,
 };
 
 pub fn house() -> House {
