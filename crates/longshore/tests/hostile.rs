@@ -86,12 +86,17 @@ fn dir(path: &str) -> Block {
 
 /// What the headers claim.
 struct Claims {
+    set: u128,
+    /// The set that it differs from.
+    parent: Option<u128>,
     buffer_bytes: u32,
     plain_bytes: Option<u64>,
     source_kind: u8,
 }
 
 const HONEST: Claims = Claims {
+    set: 1,
+    parent: None,
     buffer_bytes: 1 << 20,
     plain_bytes: None,
     source_kind: 1,
@@ -101,17 +106,20 @@ fn craft(path: &Path, claims: &Claims, blocks: &[Block]) {
     let storage: Arc<dyn Storage> = Arc::new(Host::new());
     let device = DeviceSpec::File(path.into()).open(&storage);
     let header = SetHeader {
-        set: Uuid::new_v4(),
+        set: Uuid::from_u128(claims.set),
         position: 0,
         start_us: 0,
         source_kind: claims.source_kind,
-        backup_type: BackupType::Database,
+        backup_type: match claims.parent {
+            Some(_) => BackupType::Differential,
+            None => BackupType::Database,
+        },
         algorithm: Algorithm::Zstd,
         level: Level::Low,
         buffer_bytes: claims.buffer_bytes,
         page_bytes: 0,
         copy_only: false,
-        parent: None,
+        parent: claims.parent.map(Uuid::from_u128),
         log: Default::default(),
         expires_us: None,
         time_zone: 0,
@@ -416,6 +424,190 @@ fn hostile_entries_touch_nothing_outside_the_target() {
             PATIENCE,
         );
         assert!(matches!(verify.code, Some(0 | 1 | 4)), "{what}: {verify:?}");
+    }
+}
+
+/// The same block, of a file whose other bytes are the parent's.
+fn based((mut items, plain): Block) -> Block {
+    if let Item::Entry(entry) = &mut items[0] {
+        entry.based = true;
+    }
+    (items, plain)
+}
+
+/// A set with an empty file whose bytes are all the parent's.
+fn all_based(path: &str, len: u64) -> Block {
+    based((vec![entry(path, EntryKind::File, len)], Vec::new()))
+}
+
+#[test]
+fn hostile_chains_touch_nothing_outside_the_target() {
+    let bytes = b"evil".as_slice();
+    let half = vec![1; 1000];
+    let out = "../../../canary";
+    let cases: Vec<(&str, &[i32], Vec<Block>, Vec<Block>)> = vec![
+        (
+            "upwards in the base",
+            &[4],
+            vec![file("../canary/secret", bytes)],
+            vec![all_based("f", 4)],
+        ),
+        (
+            "upwards in the newest",
+            &[4],
+            vec![file("f", bytes)],
+            vec![all_based("../canary/secret", 4)],
+        ),
+        (
+            "through a link of the newest",
+            &[6],
+            vec![dir("l"), file("l/secret", bytes)],
+            vec![link("l", out), all_based("l/secret", 4)],
+        ),
+        (
+            "through a link of the base, which nobody asks for",
+            &[0],
+            vec![link("l", out), file("l/secret", bytes)],
+            vec![dir("l"), all_based("l/secret", 4)],
+        ),
+        (
+            "a link and a based file",
+            &[6],
+            vec![file("secret", bytes)],
+            vec![
+                link("secret", "../../../canary/secret"),
+                all_based("secret", 4),
+            ],
+        ),
+        (
+            "based on a link",
+            &[4],
+            vec![link("f", "../../../canary/secret")],
+            vec![all_based("f", 4)],
+        ),
+        (
+            "the staging directory",
+            &[6],
+            vec![file(".longshore-restoring/lock", bytes)],
+            vec![all_based(".longshore-restoring/lock", 4)],
+        ),
+        (
+            "2^62 bytes of the base",
+            &[0, 6],
+            vec![piece("f", true, 1 << 62, (1 << 62) - 1000, &half)],
+            vec![all_based("f", 1 << 62)],
+        ),
+        (
+            "2^62 bytes where the base has four",
+            &[0, 6],
+            vec![file("f", bytes)],
+            vec![all_based("f", 1 << 62)],
+        ),
+        (
+            "overlapping pieces in the base",
+            &[0, 4],
+            vec![
+                piece("f", true, 1500, 0, &half),
+                piece("f", false, 1500, 500, &half),
+            ],
+            vec![all_based("f", 1500)],
+        ),
+        (
+            "overlapping pieces in the newest",
+            &[4],
+            vec![file("f", bytes)],
+            vec![
+                based(piece("f", true, 1500, 0, &half)),
+                based(piece("f", false, 1500, 500, &half)),
+            ],
+        ),
+        (
+            "a base that the base does not have",
+            &[4],
+            vec![file("f", bytes)],
+            vec![all_based("g", 4)],
+        ),
+        (
+            "a whole set that says that it is based",
+            &[4],
+            vec![all_based("f", 4)],
+            vec![all_based("f", 4)],
+        ),
+    ];
+    for (what, codes, base, newest) in cases {
+        let cage = Cage::new();
+        let (set, parent) = (2, Some(1));
+        craft(&cage.at("media/base.bak"), &HONEST, &base);
+        craft(
+            &cage.at("media/a.bak"),
+            &Claims {
+                set,
+                parent,
+                ..HONEST
+            },
+            &newest,
+        );
+        let at = cage.at("media/base.bak");
+        let named = ["--base", at.to_str().unwrap()];
+        let used = cage.restore(what, &named);
+        let code = used.code.unwrap();
+        assert!(codes.contains(&code), "{what}: {code} {}", used.stderr);
+        let left: Vec<_> = std::fs::read_dir(cage.at("target")).unwrap().collect();
+        assert_eq!(left.is_empty(), code != 0, "{what}: left {left:?}");
+        let here = |p: &Path| std::fs::symlink_metadata(p).map_or(0, |m| m.blocks() * 512);
+        assert!(
+            here(&cage.at("target/f")) < 1 << 20,
+            "{what}: space was taken"
+        );
+        cage.restore(what, &[named[0], named[1], "--replace"]);
+        let verify = [
+            "verify",
+            cage.at("media/a.bak").to_str().unwrap(),
+            named[0],
+            named[1],
+        ]
+        .map(String::from);
+        let verify = measure(&mut longshore(verify), PATIENCE);
+        assert!(matches!(verify.code, Some(0 | 1 | 4)), "{what}: {verify:?}");
+    }
+}
+
+#[test]
+fn chains_that_lead_nowhere_are_refused_in_words() {
+    for (what, claims) in [
+        ("each other's parents", vec![(1, Some(2)), (2, Some(1))]),
+        ("its own parent", vec![(1, None), (2, Some(2))]),
+        (
+            "a circle of three",
+            vec![(1, Some(2)), (3, Some(1)), (2, Some(3))],
+        ),
+        ("nobody's child", vec![(7, None), (2, Some(9))]),
+    ] {
+        let cage = Cage::new();
+        let mut bases = Vec::new();
+        for (i, (set, parent)) in claims.iter().enumerate() {
+            let (set, parent) = (*set, *parent);
+            let name = match i + 1 == claims.len() {
+                true => "media/a.bak".into(),
+                false => format!("media/{i}.bak"),
+            };
+            craft(
+                &cage.at(&name),
+                &Claims {
+                    set,
+                    parent,
+                    ..HONEST
+                },
+                &[all_based("f", 4)],
+            );
+            if name != "media/a.bak" {
+                bases.push(cage.at(&name));
+            }
+        }
+        let mut more = vec!["--base"];
+        more.extend(bases.iter().map(|base| base.to_str().unwrap()));
+        let used = cage.restore(what, &more);
+        assert_eq!(used.code, Some(4), "{what}: {}", used.stderr);
     }
 }
 

@@ -5,16 +5,21 @@
 //! measured.
 
 mod common;
+#[path = "../../pipeline/tests/common/forge.rs"]
+#[allow(dead_code, reason = "the pipeline's tests use more of it")]
+mod forge;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
+use longshore_io::{Host, Storage};
+use longshore_media::{DeviceSpec, EntryKind, Extent, Item, MediaSet};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(1800);
@@ -174,6 +179,56 @@ fn many_small_files_stay_within_the_printed_bound() {
     let to = ["--to", target.to_str().unwrap()];
     let report = within_bound(&what("restore"), &args("restore", &devices, &to));
     assert_eq!(find(&report, "files").and_then(Value::as_u64), Some(files));
+
+    // A differential set that takes every byte from the one before, but for one in each file.
+    let newer = dir.path().join("newer.bak");
+    forge_differential(&devices, &newer);
+    let (base, second) = (devices[0].to_str().unwrap(), devices[1].to_str().unwrap());
+    let target = dir.path().join("merged");
+    let more = ["--base", base, second, "--to", target.to_str().unwrap()];
+    let report = within_bound(
+        &what("restore of two sets,"),
+        &args("restore", &[newer], &more),
+    );
+    assert_eq!(find(&report, "files").and_then(Value::as_u64), Some(files));
+    let merged = std::fs::read(target.join("dir 0000/a file below, number 00000101"));
+    let mut expected = content(101, 101);
+    expected[0] = b'!';
+    assert_eq!(merged.unwrap(), expected);
+}
+
+/// Names everything that the set on `devices` has, and changes the first byte of each file.
+fn forge_differential(devices: &[PathBuf], newer: &Path) {
+    let storage: Arc<dyn Storage> = Arc::new(Host::new());
+    let opened: Vec<_> = devices
+        .iter()
+        .map(|path| DeviceSpec::File(path.clone()).open(&storage))
+        .collect();
+    let media = MediaSet::open(&opened).unwrap();
+    let header = media.set(0).unwrap().header;
+    let mut blocks = vec![forge::Block::default()];
+    media
+        .items(header.position, |item| {
+            let Item::Entry(mut entry) = item else { return };
+            if !entry.first {
+                return;
+            }
+            if blocks.last().unwrap().0.len() > 400 {
+                blocks.push(forge::Block::default());
+            }
+            let (items, plain) = blocks.last_mut().unwrap();
+            entry.based = entry.kind == EntryKind::File;
+            let has_bytes = entry.based && entry.len > 0;
+            items.push(Item::Entry(entry));
+            if has_bytes {
+                items.push(Item::Extent(Extent { offset: 0, len: 1 }));
+                plain.push(b'!');
+            }
+        })
+        .unwrap();
+    let claims = forge::Claims::new(Some(header.set));
+    let to = [DeviceSpec::File(newer.to_owned())];
+    forge::write(&storage, &to, &claims, &blocks, |_| 0);
 }
 
 #[test]

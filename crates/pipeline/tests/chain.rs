@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::forge::{Block, Claims, write};
+use common::forge::{Block, Claims, file, write};
 use common::*;
 use longshore_codec::Algorithm;
 use longshore_io::{FileKind, Host, SimDisk, Storage};
@@ -561,30 +561,6 @@ fn three(dir: &str) -> (SimDisk, [Uuid; 3], Vec<DeviceSpec>) {
     (disk, sets, devices)
 }
 
-/// A block with parts of one file.
-fn file(path: &str, len: u64, based: bool, first: bool, parts: &[(usize, Vec<u8>)]) -> Block {
-    let mut block = Block::default();
-    block.0.push(Item::Entry(Entry {
-        path: path.into(),
-        kind: EntryKind::File,
-        first,
-        based,
-        mode: 0o640,
-        uid: 0,
-        gid: 0,
-        mtime_ns: 5,
-        len,
-    }));
-    for (at, bytes) in parts {
-        block.0.push(Item::Extent(Extent {
-            offset: *at as u64,
-            len: bytes.len() as u32,
-        }));
-        block.1.extend_from_slice(bytes);
-    }
-    block
-}
-
 fn chain_request(devices: &[DeviceSpec], bases: &[DeviceSpec]) -> RestoreRequest {
     let mut request = restore_request(devices.to_vec(), Path::new("/out"));
     request.bases = bases.to_vec();
@@ -933,4 +909,43 @@ fn verify_says_whether_it_looked_at_the_chain() {
         "{:?}",
         unfit.findings
     );
+}
+
+#[test]
+fn chains_of_nonsense_are_answered_and_touch_nothing_else() {
+    let rounds = std::env::var("LONGSHORE_NONSENSE").map_or(1500, |n| n.parse().unwrap());
+    let mut restored = 0;
+    for seed in 0..rounds {
+        let mut random = Random(seed);
+        let result = common::hostile::restore_nonsense(&mut |below| random.below(below));
+        restored += u64::from(result.is_ok());
+    }
+    // Enough of them get far.
+    assert!(
+        restored > rounds / 20,
+        "{restored} of {rounds} were restored"
+    );
+}
+
+#[test]
+fn a_chain_of_more_sets_than_are_read_at_once_comes_back() {
+    let disk = SimDisk::new(1);
+    disk.write_file("/m/neighbour", b"").unwrap();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let devices = [DeviceSpec::File("/m/a.bak".into())];
+    let mut expected = content(1, 50_000);
+    let mut claims = Claims::new(None);
+    let base = file("f", 50_000, false, true, &[(0, expected.clone())]);
+    write(&storage, &devices, &claims, &[base], |_| 0);
+    for i in 0..70usize {
+        claims = Claims::new(Some(claims.set));
+        let (at, part) = (i * 600, vec![i as u8; 1000]);
+        expected[at..at + 1000].copy_from_slice(&part);
+        let block = file("f", 50_000, true, true, &[(at, part)]);
+        write(&storage, &devices, &claims, &[block], |_| 0);
+    }
+    let house = house_on(Arc::new(disk.clone()));
+    let report = restore(&house, chain_request(&devices, &[])).unwrap();
+    assert_eq!(report.chain.len(), 71);
+    assert!(disk.read_file("/out/f").unwrap() == expected);
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod forge;
+pub mod hostile;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,0 +1,17 @@
+//! Chains of sets with any names, extents and parents; every byte of the input is a choice.
+#![no_main]
+
+#[path = "../../crates/pipeline/tests/common/forge.rs"]
+#[allow(dead_code, reason = "tests use more of it")]
+mod forge;
+#[path = "../../crates/pipeline/tests/common/hostile.rs"]
+mod hostile;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut bytes = bytes.iter();
+    let mut choose = |below: usize| usize::from(*bytes.next().unwrap_or(&0)) % below;
+    // Most are refused; what must hold is asserted inside.
+    let _refused = hostile::restore_nonsense(&mut choose);
+});
