@@ -70,6 +70,7 @@ fn expressions_have_t_sqls_types_and_values() {
         ("NULLIF(1, 1)", Type::Int, "NULL"),
         ("ROUND(2.345, 2)", Type::numeric(4, 3), "2.350"),
         ("FLOOR(2.7)", Type::numeric(2, 0), "2"),
+        ("CEILING(2.1)", Type::numeric(2, 0), "3"),
         ("3000000000", Type::numeric(10, 0), "3000000000"),
         (
             "(SELECT MAX(n) FROM (SELECT 1 AS n UNION ALL SELECT 5) AS t)",

@@ -52,6 +52,8 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_char", 1, character),
     ("ts_ascii", 1, ascii),
     ("ts_round", 2, round),
+    ("ts_floor", 1, floor),
+    ("ts_ceiling", 1, ceiling),
     ("ts_power", 2, power),
     ("ts_sqrt", 1, square_root),
     ("ts_isnumeric", 1, is_numeric),
@@ -430,6 +432,14 @@ fn round(arguments: &[Value]) -> Result<Value> {
             _ => Value::Float(rounded),
         })
     })
+}
+
+fn floor(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| finite(real(&a[0])?.floor()))
+}
+
+fn ceiling(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| finite(real(&a[0])?.ceil()))
 }
 
 fn power(arguments: &[Value]) -> Result<Value> {

@@ -258,6 +258,8 @@ impl Translator<'_> {
 
     fn of_choice(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<Typed>, Message> {
         match (name, arguments) {
+            ("FLOOR", [value]) => self.whole("ts_floor", value).map(Some),
+            ("CEILING", [value]) => self.whole("ts_ceiling", value).map(Some),
             ("ISNULL", [value, otherwise]) => {
                 let (value, otherwise) = (self.expression(value)?, self.expression(otherwise)?);
                 let kind = value.kind.or(otherwise.kind);

@@ -164,8 +164,8 @@ impl Translator<'_> {
                     Type::NVarChar(Some(4000)),
                 ))
             }
-            Expr::Floor { expr, .. } => self.whole("floor", expr),
-            Expr::Ceil { expr, .. } => self.whole("ceil", expr),
+            Expr::Floor { expr, .. } => self.whole("ts_floor", expr),
+            Expr::Ceil { expr, .. } => self.whole("ts_ceiling", expr),
             other => Err(not_here(&shown(other))),
         }
     }

@@ -409,7 +409,10 @@ impl<'a> Parser<'a> {
 
     /// Whether the next token is a name, as after the WITH of a query.
     fn begins_name(&self) -> bool {
-        matches!(self.next.kind, Kind::Word | Kind::Bracketed | Kind::Quoted)
+        match self.next.kind {
+            Kind::Word => !is_any(&self.next, STATEMENTS),
+            kind => matches!(kind, Kind::Bracketed | Kind::Quoted),
+        }
     }
 
     /// Whether what stands here is combined with a query before it.
