@@ -440,12 +440,15 @@ fn all_based(path: &str, len: u64) -> Block {
     based((vec![entry(path, EntryKind::File, len)], Vec::new()))
 }
 
+/// What is tried, the exit codes it may end with, the base's blocks and the newest set's.
+type HostileChain = (&'static str, &'static [i32], Vec<Block>, Vec<Block>);
+
 #[test]
 fn hostile_chains_touch_nothing_outside_the_target() {
     let bytes = b"evil".as_slice();
     let half = vec![1; 1000];
     let out = "../../../canary";
-    let cases: Vec<(&str, &[i32], Vec<Block>, Vec<Block>)> = vec![
+    let cases: Vec<HostileChain> = vec![
         (
             "upwards in the base",
             &[4],

@@ -9,7 +9,7 @@ use longshore_codec::Algorithm;
 use longshore_io::{Host, HostClock, Storage};
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
-    BackupRequest, Error, House, Request, RestoreRequest, Silent, SourceSpec, run,
+    BackupRequest, Error, House, Request, RestoreRequest, Silent, SourceSpec, Tuning, run,
 };
 use longshore_repository::{Kind, Label, Shelf, Target};
 
