@@ -145,9 +145,11 @@ fn an_interrupted_append_leaves_the_older_set_whole() {
     let stage = Stage::new();
     stage.write("small", b"kept");
     stage.write("tree/file", &vec![3; 30 << 20]);
-    stage.line("backup small --to a.bak").exits(0);
+    stage
+        .line("backup small --to a.bak --algorithm NONE")
+        .exits(0);
     let before = std::fs::read(stage.path("a.bak")).unwrap();
-    let line = "backup tree --to a.bak --append --max-rate 2M";
+    let line = "backup tree --to a.bak --append --algorithm NONE --max-rate 2M";
     let media = stage.path("a.bak");
     let grown = || std::fs::metadata(&media).unwrap().len() > before.len() as u64;
     let code = interrupted(&stage, line, libc::SIGINT, grown);
