@@ -132,30 +132,71 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
     })
 }
 
-/// A connection string as it may be shown.
+/// A connection string as it may be shown: without the value of any key that is called a password.
 pub fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return pairs_without_password(url);
+    };
+    let (place, query) = match rest.split_once('?') {
+        Some((place, query)) => (place, Some(query)),
+        None => (rest, None),
+    };
     // scheme://user:password@host/...
-    let masked = url.split_once("://").and_then(|(scheme, rest)| {
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let (login, host) = authority.rsplit_once('@')?;
-        let (user, _) = login.split_once(':')?;
-        Some(format!("{scheme}://{user}:***@{host}{path}"))
-    });
-    let url = masked.unwrap_or_else(|| url.to_owned());
-    // ?password=... and key=value pairs
-    match url.find("password=") {
-        Some(at) => {
-            let start = at + "password=".len();
-            let rest = &url[start..];
-            let quoted = rest.starts_with('\'');
-            let end = match quoted {
-                true => rest[1..].find('\'').map_or(rest.len(), |n| n + 2),
-                false => rest.find(['&', ' ']).unwrap_or(rest.len()),
-            };
-            format!("{}***{}", &url[..start], &rest[end..])
+    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+    let login = authority.rsplit_once('@');
+    let masked = login.and_then(|(login, host)| Some((login.split_once(':')?.0, host)));
+    let mut shown = match masked {
+        Some((user, host)) => format!("{scheme}://{user}:***@{host}{path}"),
+        None => format!("{scheme}://{place}"),
+    };
+    for (i, pair) in query.iter().flat_map(|q| q.split('&')).enumerate() {
+        shown.push(if i == 0 { '?' } else { '&' });
+        match pair.split_once('=') {
+            // A sign of a key may stand as %70; what has any is not worth showing.
+            Some((key, _)) if is_secret(key) || key.contains('%') => {
+                shown.push_str(key);
+                shown.push_str("=***");
+            }
+            _ => shown.push_str(pair),
         }
-        None => url,
     }
+    shown
+}
+
+fn is_secret(key: &str) -> bool {
+    key.to_ascii_lowercase().contains("password")
+}
+
+/// `key = value` pairs as libpq reads them: values may stand in quotes, a backslash takes the next sign as it is.
+fn pairs_without_password(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((key, after)) = rest.split_once('=') {
+        let after = after.trim_start();
+        let quoted = after.starts_with('\'');
+        let mut escaped = false;
+        let end = after
+            .char_indices()
+            .skip(usize::from(quoted))
+            .find(|(_, c)| {
+                let ends = !escaped
+                    && if quoted {
+                        *c == '\''
+                    } else {
+                        c.is_whitespace()
+                    };
+                escaped = !escaped && *c == '\\';
+                ends
+            });
+        let end = end.map_or(after.len(), |(at, _)| at + usize::from(quoted));
+        if is_secret(key) {
+            shown += &format!("{}=***", key.trim_end());
+        } else {
+            shown += &rest[..rest.len() - after.len() + end];
+        }
+        rest = &after[end..];
+    }
+    shown + rest
 }
 
 fn wal(shelf: &Shelf, listing: &Listing) -> Result<Option<Wal>, Failure> {
@@ -378,6 +419,14 @@ mod tests {
             ),
             ("host=h password='a b' user=u", "host=h password=*** user=u"),
             ("host=h password=x", "host=h password=***"),
+            (r"password = 'a\'b' host=h", "password=*** host=h"),
+            ("sslpassword=x password=y", "sslpassword=*** password=***"),
+            (r"password=a\ b user=u", "password=*** user=u"),
+            ("password='a b", "password=***"),
+            (
+                "postgres://h/d?pass%77ord=x&password=y&a=b",
+                "postgres://h/d?pass%77ord=***&password=***&a=b",
+            ),
             ("sqlite:/srv/a@b:c.db", "sqlite:/srv/a@b:c.db"),
             ("postgres:///d?host=/run", "postgres:///d?host=/run"),
         ] {

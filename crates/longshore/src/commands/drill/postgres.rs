@@ -351,6 +351,9 @@ impl<'a> Cluster<'a> {
             "local_preload_libraries=",
             "hot_standby=off",
             "primary_conninfo=",
+            // A subscriber's workers would take the original's place at its publisher.
+            "max_logical_replication_workers=0",
+            "max_sync_workers_per_subscription=0",
             "huge_pages=off",
             "shared_buffers=64MB",
             "external_pid_file=",
