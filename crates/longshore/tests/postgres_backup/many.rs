@@ -56,8 +56,9 @@ fn memory_does_not_grow_with_the_number_of_relations() {
     let few = backup("few.bak");
     strew(&stage, count);
     let many = backup("many.bak");
-    // 8 bytes for each would be seen with a million.
-    assert!(many < few + (8 << 20) + 2 * count, "{few} and {many}");
+    // How many of the pool's buffers are ever touched depends on who is scheduled when; 26 bytes for each relation
+    // would be seen with a million.
+    assert!(many < few + (24 << 20) + 2 * count, "{few} and {many}");
 
     let (media, target) = (stage.path("many.bak"), stage.path("many"));
     let mut restore = longshore(["restore"]);
