@@ -130,6 +130,7 @@ fn read(media: &MediaSet, header: &SetHeader, trailer: &SetTrailer) -> Result<Ba
     };
     let end = (timeline(trailer.log.timeline)?, Lsn(trailer.log.last_lsn));
     let mut base = Base::new(start, end, header.start_us, control);
+    base.is_differential = header.backup_type == BackupType::Differential;
     media.items(position, |item| {
         if let Item::Entry(entry) = item
             && entry.first

@@ -540,6 +540,71 @@ fn a_map_that_knows_more_than_the_base_is_not_believed() {
     }
 }
 
+/// Goal: what one set of a chain left empty does not come back with the next.
+/// Method: VACUUM finds all visible between the full and the differential set; an incremental one on that follows. The
+/// server begins to log hints before it, or to sum up its log. Then as above.
+#[test]
+fn a_map_that_was_left_empty_stays_so_along_a_chain() {
+    for installation in some() {
+        let begun: &[&str] = match installation.major {
+            17.. => &["summarize_wal"],
+            _ => &["", "wal_log_hints"],
+        };
+        for setting in begun {
+            let server = Server::create(
+                &installation,
+                longshore_test_servers::Options {
+                    wal_segment_mib: 1,
+                    checksums: false,
+                    ..Default::default()
+                },
+            );
+            server.start();
+            let stage = Stage::of(server);
+            let server = &stage.server;
+            server.psql("create table t as select g from generate_series(1, 10000) g");
+            server.psql("create index on t (g)");
+            server.psql("select count(*) from t");
+            succeed(&mut stage.backup("full"));
+            server.psql("vacuum t");
+            if *setting == "wal_log_hints" {
+                server.psql("alter system set wal_log_hints = on");
+                server.stop(Stop::Fast);
+                server.start();
+            }
+            succeed(&mut stage.differing("diff", "--differential", "full"));
+            if *setting == "summarize_wal" {
+                server.psql("alter system set summarize_wal = on");
+                server.psql("select pg_reload_conf()");
+                server.wait_for("show summarize_wal", "on");
+            }
+            let report = answer(&succeed(&mut stage.differing(
+                "inc",
+                "--incremental",
+                "diff",
+            )));
+            let is_summed = differential(&report)["method"] == "WAL summaries";
+            assert_eq!(is_summed, *setting == "summarize_wal");
+            let warnings = report["run"]["warnings"].to_string();
+            assert!(
+                warnings.contains("visibility maps are left empty"),
+                "{warnings}"
+            );
+            let target = stage.tree(&["full", "diff", "inc"]);
+            let restored = stage.serve(&target);
+            restored.psql("delete from t where g <= 5000");
+            let found = restored.psql(
+                "set enable_seqscan = off; set enable_bitmapscan = off; select count(*) from t where g > 0",
+            );
+            assert!(
+                found.ends_with("5000"),
+                "PostgreSQL {}, {setting}: {found}",
+                installation.major
+            );
+        }
+    }
+}
+
 /// Goal: a page whose checksum is wrong is stored and reported however old it says it is, and such a set is no base.
 #[test]
 fn a_damaged_page_of_a_based_file_is_reported_and_its_set_is_no_base() {

@@ -27,6 +27,8 @@ pub struct Base {
     pub begun_us: i64,
     /// Its `global/pg_control`.
     pub control: Control,
+    /// Whether it differs from a set itself.
+    pub is_differential: bool,
     files: Vec<Held>,
     databases: HashMap<(u32, u32), i64>,
 }
@@ -67,13 +69,14 @@ impl Segment {
 }
 
 impl Base {
-    /// Knows no file yet.
+    /// A full backup that knows no file yet.
     pub fn new(start: LogStart, end: (Timeline, Lsn), begun_us: i64, control: Control) -> Base {
         Base {
             start,
             end,
             begun_us,
             control,
+            is_differential: false,
             files: Vec::new(),
             databases: HashMap::new(),
         }

@@ -23,14 +23,16 @@
 //! | a database dropped and made again under its OID, moved away and back | its PG_VERSION has another time than in the base: all of it is whole |
 //! | hint bits, checksums and `wal_log_hints` off | harmless: they only repeat what the transaction log says |
 //! | "all visible" in a heap page, without checksums, `wal_log_hints` off or perhaps off for a while | the same bit in the visibility map would be believed: the map's newer pages are left empty, see [`Differing::empties`] |
+//! | the same before a base that is differential itself | what its own base holds is not known here: all of the map's pages are left empty, see [`believed_before`] |
 //! | checksums enabled since the base | refused: the base's pages have none |
 //! | `pg_rewind`, promotion, recovery to an earlier moment | the history of timelines must lead through the base's end, else refused |
 //! | `pg_resetwal`, a standby that lags | refused where this backup would begin before the base's end |
 //! | `pg_upgrade`, `initdb` | another system identifier: refused |
 //!
-//! Not noticed, so that a full backup must follow: a cluster that was set back by other means than PostgreSQL's, e.g.
-//! to a snapshot of its file system, and that went on from there on the same timeline until its log was longer than at
-//! the base; checksums that were disabled, and enabled again, since the base ("all visible", as above).
+//! Not noticed, so that a full backup must follow: a cluster that was set back without a new timeline, by a snapshot of
+//! its file system or by an older backup that was started without a recovery target, and that went on from there until
+//! its log was longer than at a base of the future it left; checksums that were disabled, and enabled again, since the
+//! base ("all visible", as above).
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -61,8 +63,8 @@ pub(super) struct Differing {
     base: Arc<Base>,
     /// OIDs of the databases that are the base's.
     databases: HashSet<u32>,
-    /// Whether a page can have become "all visible" without a new place in the log.
-    hints_unlogged: bool,
+    /// Pages of visibility maps with an earlier place in the log say no more than the base's pages do; `None`: all do.
+    believed_before: Option<Lsn>,
     /// What the log names; `None`: pages are asked.
     changes: Option<Changes>,
     emptied: AtomicU64,
@@ -91,30 +93,26 @@ impl Differing {
     /// Also gives what the operator should know. Errors: [`Error::Base`] when the set cannot be this backup's base.
     pub(super) fn begin(base: Arc<Base>, now: &Now) -> Result<(Differing, Option<String>), Error> {
         let history = check(&base, now)?;
-        let has_checksums = |control: &Control| control.data_checksum_version != 0;
-        let had_checksums = has_checksums(&base.control) && has_checksums(now.control);
-        // A setting that needs a restart to be changed.
-        let restarted = now.session.about.started_s.saturating_mul(1_000_000) > base.begun_us;
-        let hints_logged = base.control.logs_hints() && now.control.logs_hints();
-        let mut differing = Differing {
-            databases: same_databases(&base, now),
-            base,
-            hints_unlogged: !had_checksums && (restarted || !hints_logged),
-            changes: None,
-            emptied: AtomicU64::new(0),
-        };
-        if now.session.about.major < SUMMARIES_SINCE {
-            return Ok((differing, None));
-        }
-        let stretches = stretches(&differing.base, now, &history);
-        let notice = match Changes::read(now.session, now.clock, now.wal_dir, &stretches)? {
-            Ok(changes) => {
-                differing.changes = Some(changes);
-                None
+        let (changes, notice) = match now.session.about.major {
+            SUMMARIES_SINCE.. => {
+                let stretches = stretches(&base, now, &history);
+                match Changes::read(now.session, now.clock, now.wal_dir, &stretches)? {
+                    Ok(changes) => (Some(changes), None),
+                    Err(why) => {
+                        let text = format!("every page is read to find those that changed: {why}");
+                        (None, Some(text))
+                    }
+                }
             }
-            Err(why) => Some(format!(
-                "every page is read to find those that changed: {why}"
-            )),
+            _ => (None, None),
+        };
+        let started_us = now.session.about.started_s.saturating_mul(1_000_000);
+        let differing = Differing {
+            databases: same_databases(&base, now),
+            believed_before: believed_before(&base, now.control, started_us, changes.is_some()),
+            base,
+            changes,
+            emptied: AtomicU64::new(0),
         };
         Ok((differing, notice))
     }
@@ -182,9 +180,13 @@ impl Differing {
     /// Leaves pages of a visibility map empty that may say more of their heap's pages than those in the base say of
     /// themselves. Nobody is misled by an empty one; VACUUM fills it again.
     pub(super) fn empty_map(&self, bytes: &mut [u8]) {
+        let Some(limit) = self.believed_before else {
+            return;
+        };
         let page_bytes = self.base.control.page_bytes as usize;
         for bytes in bytes.chunks_exact_mut(page_bytes) {
-            if Page::new(bytes).is_some_and(|page| page.lsn() >= self.base.start.first) {
+            let is_empty = bytes.iter().all(|byte| *byte == 0);
+            if !is_empty && Page::new(bytes).is_some_and(|page| page.lsn() >= limit) {
                 bytes.fill(0);
                 self.emptied.fetch_add(1, Ordering::Relaxed);
             }
@@ -201,15 +203,38 @@ impl Differing {
             return false;
         };
         let heap = Segment { number: 0, ..map };
-        // The log names such a page together with the map's.
-        let unseen = self.changes.is_none() && self.hints_unlogged;
-        unseen && self.is_same(map) && self.base.pages(heap).is_some()
+        self.believed_before.is_some() && self.is_same(map) && self.base.pages(heap).is_some()
     }
 
     /// Pages of visibility maps that were left empty.
     pub(super) fn emptied(&self) -> u64 {
         self.emptied.load(Ordering::Relaxed)
     }
+}
+
+/// Where in the log a page of a visibility map must have its place before, to be believed beside the base's pages;
+/// `None`: it always is. `started_us` is when the server was, in microseconds since the Unix epoch.
+///
+/// That a map's page was left empty is not a state of the cluster: the map goes on saying what it said. So a
+/// differential base, however it was made, does not tell which pages its own base holds without "all visible".
+fn believed_before(
+    base: &Base,
+    control: &Control,
+    started_us: i64,
+    summarized: bool,
+) -> Option<Lsn> {
+    let has_checksums = |control: &Control| control.data_checksum_version != 0;
+    if has_checksums(&base.control) && has_checksums(control) {
+        return None;
+    }
+    if base.is_differential {
+        return Some(Lsn(0));
+    }
+    // `wal_log_hints` needs a restart to be changed.
+    let restarted = started_us > base.begun_us;
+    let hints_logged = base.control.logs_hints() && control.logs_hints() && !restarted;
+    // Summaries name such a page together with the map's.
+    (!summarized && !hints_logged).then_some(base.start.first)
 }
 
 /// The databases whose directories were neither made anew nor moved since the base.
@@ -327,7 +352,7 @@ mod tests {
         Differing {
             base: Arc::new(base),
             databases: HashSet::from([5]),
-            hints_unlogged: true,
+            believed_before: Some(Lsn(1000)),
             changes: None,
             emptied: AtomicU64::new(0),
         }
@@ -392,5 +417,57 @@ mod tests {
             (&page(999)[..], &[0; 8192][..])
         );
         assert_eq!(differing.emptied(), 1);
+    }
+
+    /// The newest differential knows only the one before it: what that one left empty is in the map as before.
+    #[test]
+    fn maps_are_not_believed_beside_a_base_that_is_differential_itself() {
+        let mut differing = differing(&[("base/5/7", 3)]);
+        let full = base();
+        let mut chained = base();
+        chained.is_differential = true;
+        let now = full.control;
+        for summarized in [false, true] {
+            assert_eq!(
+                believed_before(&chained, &now, -1, summarized),
+                Some(Lsn(0))
+            );
+        }
+        // Hints are logged now and were at the base; perhaps not before.
+        let (mut logging, mut logged) = (now, chained.clone());
+        logging.wal_log_hints = true;
+        logged.control = logging;
+        assert_eq!(believed_before(&logged, &logging, -1, false), Some(Lsn(0)));
+        let (mut checked, mut verified) = (now, chained);
+        checked.data_checksum_version = 1;
+        verified.control = checked;
+        assert_eq!(believed_before(&verified, &checked, 1, false), None);
+        assert_eq!(believed_before(&verified, &now, 1, false), Some(Lsn(0)));
+
+        differing.believed_before = Some(Lsn(0));
+        assert!(differing.empties(Path::new("base/5/7_vm")));
+        let mut map = [page(999), page(0), vec![0; 8192]].concat();
+        differing.empty_map(&mut map);
+        assert!(map.iter().all(|byte| *byte == 0));
+        assert_eq!(differing.emptied(), 2, "one was empty");
+    }
+
+    #[test]
+    fn maps_are_believed_beside_a_full_base_where_hints_are_logged_or_summarized() {
+        let mut full = base();
+        let now = full.control;
+        let start = Some(full.start.first);
+        assert_eq!(believed_before(&full, &now, -1, false), start);
+        assert_eq!(believed_before(&full, &now, 1, true), None);
+        let mut logging = now;
+        logging.wal_log_hints = true;
+        assert_eq!(believed_before(&full, &logging, -1, false), start);
+        full.control = logging;
+        assert_eq!(believed_before(&full, &logging, -1, false), None);
+        assert_eq!(
+            believed_before(&full, &logging, 1, false),
+            start,
+            "restarted"
+        );
     }
 }

@@ -495,8 +495,8 @@ impl Source for Postgres {
             .map_or(0, Differing::emptied);
         if emptied > 0 {
             warnings.push(format!(
-                "{emptied} pages of visibility maps are left empty, since neither checksums nor wal_log_hints tell what \
-                 changed below them; VACUUM fills them after a restore"
+                "{emptied} pages of visibility maps are left empty, since without checksums they may say more than the \
+                 pages in the bases; VACUUM fills them after a restore"
             ));
         }
         let log = self.ending.lock().log;
