@@ -9,7 +9,7 @@
 //!   unexpired, or not to be judged by us.
 //! - What lacks stripes is kept, and what may need it: their directory may be out of reach for a while.
 //! - Where no whole full backup is left, nothing goes.
-//! - No log goes while a backup is being written, nor any of a cluster that has no kept backup here.
+//! - No log goes while the need of a kept backup is not known, nor any of a cluster that has no kept backup here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -111,7 +111,7 @@ impl Decision {
 /// Which log the kept backups need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogNeed {
-    /// The need of a backup is not known, for it is being written, or out of reach: nothing goes.
+    /// The need of a kept backup is not known, for it is being written, damaged or out of reach: nothing goes.
     pub all: bool,
     clusters: BTreeMap<u64, ClusterNeed>,
 }
@@ -354,13 +354,14 @@ impl<'a> Judge<'a> {
 }
 
 fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
+    // Of what is not whole, media did not tell where its log begins.
+    let is_unsure = |i: &usize| match sets[*i].health {
+        Health::Whole { .. } => false,
+        Health::Broken | Health::Missing | Health::Writing | Health::Unknown => true,
+        Health::Abandoned | Health::Foreign | Health::Removing => sets[*i].in_use,
+    };
     let mut need = LogNeed {
-        all: sets.iter().any(|s| {
-            matches!(
-                s.health,
-                Health::Writing | Health::Missing | Health::Unknown
-            )
-        }),
+        all: judge.kept.keys().any(is_unsure),
         clusters: BTreeMap::new(),
     };
     let systems: BTreeSet<u64> = judge
@@ -575,6 +576,22 @@ mod tests {
         assert!(!needs(200, 300) && needs(300, 340) && needs(350, 360));
         assert!(!needs(351, 500) && needs(351, 501) && needs(600, 700));
         assert!(!need.needs(1, 2, Lsn(300), Lsn(340)), "not its timeline");
+    }
+
+    #[test]
+    fn no_log_goes_while_a_damaged_backup_is_kept() {
+        let mut sets = [logged(1, 100, 150), logged(2, 300, 350), full(3)];
+        sets[2].health = Health::Broken;
+        let need = decide(&sets, &count(1), 9_000_000).log;
+        assert!(need.needs(1, 1, Lsn(0), Lsn(10)));
+        // It goes when it is older than what is kept; then it needs nothing.
+        sets[2].start_us = 0;
+        let decision = decide(&sets, &count(1), 9_000_000);
+        assert!(!decision.is_kept(2));
+        assert!(!decision.log.needs(1, 1, Lsn(0), Lsn(10)));
+        sets[2].in_use = true;
+        let need = decide(&sets, &count(1), 9_000_000).log;
+        assert!(need.needs(1, 1, Lsn(0), Lsn(10)));
     }
 
     #[test]

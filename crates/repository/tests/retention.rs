@@ -294,12 +294,14 @@ fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
 
 fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
     let need = decide(sets, policy, NOW_US).log;
-    let frozen = sets.iter().any(|s| {
-        matches!(
+    let knows_no_need = |s: &SetFacts| {
+        let never_complete = matches!(
             s.health,
-            Health::Writing | Health::Missing | Health::Unknown
-        )
-    });
+            Health::Abandoned | Health::Foreign | Health::Removing
+        );
+        !s.is_whole() && (s.in_use || !never_complete)
+    };
+    let frozen = after.iter().any(knows_no_need);
     for system in 1..4u64 {
         let own: Vec<_> = after
             .iter()
