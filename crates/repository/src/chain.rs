@@ -26,8 +26,10 @@ pub struct LogRange {
 pub enum Health {
     /// Complete on all families. `clean`: holds exactly what the source held.
     Whole { clean: bool },
-    /// Stripes are missing or unreadable.
+    /// What is on its stripes cannot be read any more.
     Broken,
+    /// Complete once. Stripes are not where they should be: lost, or only out of reach just now.
+    Missing,
     /// Never completed, and nobody works on it any more.
     Abandoned,
     /// Somebody is writing it.

@@ -41,7 +41,7 @@ pub enum LogFate {
     None,
     /// Or would be, in a dry run: everything that no kept backup needs.
     Removed { files: u64, stored_bytes: u64 },
-    /// All of it: a backup is being written, or there is one that cannot be judged.
+    /// All of it: what a kept backup needs is not known, for it is being written, damaged or out of reach.
     Unsure,
     /// All of it: it is of a cluster that has no kept backup here.
     OtherCluster { system: u64 },

@@ -6,6 +6,7 @@
 //!
 //! - Locked: the holder lives.
 //! - Not locked, and written on this machine since it started: the holder is dead.
+//! - Not to be asked, for it is another user's: alive as long as it was touched within [`STALE`].
 //! - Not locked, and written elsewhere: alive as long as it was touched within [`STALE`], by the file system's own
 //!   clock. Where locks reach other hosts (NFS version 4, most cluster file systems) this errs on the safe side
 //!   only; where they do not, it is what protects.
@@ -217,25 +218,37 @@ pub fn holders(dir: &dyn Dir, own: Option<&Path>, now_ns: i64) -> io::Result<Vec
 }
 
 fn living(dir: &dyn Dir, name: &Path, now_ns: i64) -> io::Result<Option<Holder>> {
-    let file = dir.open(name, OpenHow::Read)?;
+    let file = match dir.open(name, OpenHow::Read) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => None,
+        opened => Some(opened?),
+    };
     let mut bytes = vec![0; LEN_MAX];
-    let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+    let len = match &file {
+        Some(file) => file.read_full_at(&mut bytes, 0, Via::Cache)?,
+        None => 0,
+    };
     let content = String::from_utf8_lossy(&bytes[..len]);
     let holder = Holder::read(&name.to_string_lossy(), &content);
-    if !file.try_lock()? {
-        return Ok(Some(holder));
-    }
+    // Whether the lock tells who lives.
+    let asked = match &file {
+        Some(file) if !file.try_lock()? => return Ok(Some(holder)),
+        file => file.is_some(),
+    };
     let here = facts::boot_id().is_some_and(|boot| boot == holder.boot);
-    let age_ns = now_ns.saturating_sub(file.stat()?.mtime_ns);
-    let stale = i64::try_from(STALE.as_nanos()).unwrap_or(i64::MAX);
-    let dead = here || age_ns > stale;
+    let dead = (asked && here) || is_stale(dir.stat(name)?.mtime_ns, now_ns);
     Ok((!dead).then_some(holder))
+}
+
+/// Whether what was touched last at `mtime_ns` is nobody's any more.
+fn is_stale(mtime_ns: i64, now_ns: i64) -> bool {
+    let stale = i64::try_from(STALE.as_nanos()).unwrap_or(i64::MAX);
+    now_ns.saturating_sub(mtime_ns) > stale
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longshore_io::{Host, HostClock, SimDisk, Storage};
+    use longshore_io::{Fault, Host, HostClock, Op, SimDisk, Storage};
 
     fn now_ns(dir: &Path) -> i64 {
         let lease = Lease::take(Host::new().dir(dir).unwrap(), Use::Read, &HostClock).unwrap();
@@ -292,6 +305,28 @@ mod tests {
         let seen = holders(&*dir, None, now).unwrap();
         assert_eq!(seen.len(), 1);
         assert_eq!(seen[0].what, None);
+        let late = now + STALE.as_nanos() as i64 + 1;
+        assert!(holders(&*dir, None, late).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_lease_of_another_user_is_judged_by_its_age_alone() {
+        let disk = SimDisk::new(1);
+        // Of this machine: who could open it would know.
+        let name = Holder::us(Use::Read).name();
+        disk.write_file(Path::new("/d").join(&name), b"host db1")
+            .unwrap();
+        let dir = disk.dir(Path::new("/d")).unwrap();
+        let now = dir.stat(&name).unwrap().mtime_ns;
+        const EACCES: i32 = 13;
+        disk.inject(
+            Fault::errno(EACCES)
+                .on(Op::Open)
+                .below(Path::new("/d").join(&name)),
+        );
+        let seen = holders(&*dir, None, now).unwrap();
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].what, Some(Use::Read));
         let late = now + STALE.as_nanos() as i64 + 1;
         assert!(holders(&*dir, None, late).unwrap().is_empty());
     }

@@ -7,12 +7,14 @@
 //! - What a kept backup needs, by chain or by log, is kept.
 //! - The newest backup that is whole and clean is kept, and so is everything in use, unfinished by somebody alive,
 //!   unexpired, or not to be judged by us.
+//! - What lacks stripes is kept, and what may need it: their directory may be out of reach for a while.
 //! - Where no whole full backup is left, nothing goes.
-//! - No log goes while a backup is being written, nor any of a cluster that has no kept backup here.
+//! - No log goes while the need of a kept backup is not known, nor any of a cluster that has no kept backup here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_pg::Lsn;
+use uuid::Uuid;
 
 use crate::chain::{Health, SetFacts, chain};
 use crate::label::{Kind, Label};
@@ -58,6 +60,8 @@ pub enum Keep {
     InUse,
     BeingWritten,
     NotOurs,
+    /// Stripes of it, or of what it needs, are not where they should be; they may be out of reach only.
+    OutOfReach,
     /// Cannot be restored, but is not older than what is kept.
     Recoverable,
 }
@@ -107,7 +111,7 @@ impl Decision {
 /// Which log the kept backups need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogNeed {
-    /// A backup is being written whose need is not known yet, or one is not readable: nothing goes.
+    /// The need of a kept backup is not known, for it is being written, damaged or out of reach: nothing goes.
     pub all: bool,
     clusters: BTreeMap<u64, ClusterNeed>,
 }
@@ -231,6 +235,8 @@ impl<'a> Judge<'a> {
                 _ if set.in_use => self.keep(i, Keep::InUse),
                 Health::Writing => self.keep(i, Keep::BeingWritten),
                 Health::Unknown | Health::Foreign => self.keep(i, Keep::NotOurs),
+                Health::Missing => self.keep(i, Keep::OutOfReach),
+                Health::Whole { .. } if self.may_need_hidden(i) => self.keep(i, Keep::OutOfReach),
                 Health::Whole { .. } if set.expires_us.is_some_and(|e| e > now_us) => {
                     self.keep(i, Keep::Unexpired);
                 }
@@ -240,6 +246,15 @@ impl<'a> Judge<'a> {
         if let Some(i) = last_good {
             self.keep(i, Keep::LastGood);
         }
+    }
+
+    /// Whether a set hangs on one that is not found, while there are some that cannot tell which they are.
+    fn may_need_hidden(&self, index: usize) -> bool {
+        let lowest = self.ancestors(index).last().copied().unwrap_or(index);
+        let is_found = |id: Uuid| self.sets.iter().any(|s| s.id == Some(id));
+        let hidden =
+            |s: &SetFacts| s.id.is_none() && matches!(s.health, Health::Missing | Health::Unknown);
+        self.sets[lowest].parent.is_some_and(|id| !is_found(id)) && self.sets.iter().any(hidden)
     }
 
     fn apply(&mut self, policy: &Policy, now_us: i64) {
@@ -297,7 +312,14 @@ impl<'a> Judge<'a> {
                     let newest = self.counted.first().map(|n| self.sets[*n].start_us);
                     (Some(set.start_us) >= newest).then_some(Keep::Recoverable)
                 }
-                (Health::Writing | Health::Unknown | Health::Foreign | Health::Removing, _) => None,
+                (
+                    Health::Writing
+                    | Health::Missing
+                    | Health::Unknown
+                    | Health::Foreign
+                    | Health::Removing,
+                    _,
+                ) => None,
             };
             if let Some(why) = why {
                 self.keep(i, why);
@@ -323,6 +345,7 @@ impl<'a> Judge<'a> {
             Health::Whole { .. } if self.chains[index].is_some() => Remove::Surplus,
             Health::Whole { .. }
             | Health::Broken
+            | Health::Missing
             | Health::Writing
             | Health::Unknown
             | Health::Foreign => Remove::Broken,
@@ -331,10 +354,14 @@ impl<'a> Judge<'a> {
 }
 
 fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
+    // Of what is not whole, media did not tell where its log begins.
+    let is_unsure = |i: &usize| match sets[*i].health {
+        Health::Whole { .. } => false,
+        Health::Broken | Health::Missing | Health::Writing | Health::Unknown => true,
+        Health::Abandoned | Health::Foreign | Health::Removing => sets[*i].in_use,
+    };
     let mut need = LogNeed {
-        all: sets
-            .iter()
-            .any(|s| matches!(s.health, Health::Writing | Health::Unknown)),
+        all: judge.kept.keys().any(is_unsure),
         clusters: BTreeMap::new(),
     };
     let systems: BTreeSet<u64> = judge
@@ -464,6 +491,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_out_of_reach_stays_with_what_may_need_it_and_with_all_log() {
+        let a = full(1);
+        let mut b = diff(2, &a);
+        b.log = logged(2, 100, 150).log;
+        let mut c = logged(4, 300, 350);
+        // As a set looks whose header was not read.
+        let away = SetFacts {
+            health: Health::Missing,
+            id: None,
+            ..a.clone()
+        };
+        let mut sets = [away, b, full(3), c.clone()];
+        let decision = decide(&sets, &count(1), 9_000_000);
+        for i in 0..2 {
+            assert_eq!(decision.verdicts[i], Verdict::Keep(Keep::OutOfReach));
+        }
+        assert_eq!(decision.verdicts[2], Verdict::Remove(Remove::Surplus));
+        assert!(decision.log.needs(1, 1, Lsn(0), Lsn(10)));
+        // What needs nothing that is hidden goes by the rules.
+        c.start_us = 1;
+        sets[1] = c;
+        assert!(!decide(&sets, &count(1), 9_000_000).is_kept(1));
+    }
+
+    #[test]
     fn what_a_backup_in_use_needs_stays_too() {
         let a = full(1);
         let mut b = diff(2, &a);
@@ -524,6 +576,22 @@ mod tests {
         assert!(!needs(200, 300) && needs(300, 340) && needs(350, 360));
         assert!(!needs(351, 500) && needs(351, 501) && needs(600, 700));
         assert!(!need.needs(1, 2, Lsn(300), Lsn(340)), "not its timeline");
+    }
+
+    #[test]
+    fn no_log_goes_while_a_damaged_backup_is_kept() {
+        let mut sets = [logged(1, 100, 150), logged(2, 300, 350), full(3)];
+        sets[2].health = Health::Broken;
+        let need = decide(&sets, &count(1), 9_000_000).log;
+        assert!(need.needs(1, 1, Lsn(0), Lsn(10)));
+        // It goes when it is older than what is kept; then it needs nothing.
+        sets[2].start_us = 0;
+        let decision = decide(&sets, &count(1), 9_000_000);
+        assert!(!decision.is_kept(2));
+        assert!(!decision.log.needs(1, 1, Lsn(0), Lsn(10)));
+        sets[2].in_use = true;
+        let need = decide(&sets, &count(1), 9_000_000).log;
+        assert!(need.needs(1, 1, Lsn(0), Lsn(10)));
     }
 
     #[test]

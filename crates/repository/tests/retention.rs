@@ -77,6 +77,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
                 3 => Health::Unknown,
                 4 => Health::Removing,
                 5 => Health::Foreign,
+                10 => Health::Missing,
                 6..=8 => Health::Whole { clean: false },
                 _ => Health::Whole { clean: true },
             },
@@ -155,7 +156,7 @@ fn is_protected(s: &SetFacts) -> bool {
     s.in_use
         || matches!(
             s.health,
-            Health::Writing | Health::Unknown | Health::Foreign
+            Health::Writing | Health::Missing | Health::Unknown | Health::Foreign
         )
         || (s.is_whole() && s.expires_us.is_some_and(|e| e > NOW_US))
 }
@@ -293,9 +294,14 @@ fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
 
 fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
     let need = decide(sets, policy, NOW_US).log;
-    let frozen = sets
-        .iter()
-        .any(|s| matches!(s.health, Health::Writing | Health::Unknown));
+    let knows_no_need = |s: &SetFacts| {
+        let never_complete = matches!(
+            s.health,
+            Health::Abandoned | Health::Foreign | Health::Removing
+        );
+        !s.is_whole() && (s.in_use || !never_complete)
+    };
+    let frozen = after.iter().any(knows_no_need);
     for system in 1..4u64 {
         let own: Vec<_> = after
             .iter()

@@ -304,3 +304,35 @@ fn a_target_that_was_widened_or_narrowed_still_finds_its_older_backups() {
     assert_eq!(words(&stage.shelf), ["complete", "complete"]);
     stage.shelf.borrow(Some(single.as_str())).unwrap();
 }
+
+#[test]
+fn what_lies_in_a_directory_that_is_out_of_reach_survives_every_expire() {
+    let stage = Stage::new(2);
+    let labels: Vec<String> = (1..=2).map(|day| stage.shelve(day)).collect();
+    let one = shelf(&host(), &[&stage.path("d1")]);
+    shelve(&one, &stage.path("source"), 3);
+    let policy = Policy {
+        keep_full: Some(1),
+        ..Policy::default()
+    };
+    let never = AtomicBool::new(false);
+    // Left out of the target.
+    let expired = one.expire(&policy, i64::MAX / 2, false, &never).unwrap();
+    assert_eq!(expired.fates, [Fate::Kept, Fate::Kept, Fate::Kept]);
+    // Named, but an empty mount point.
+    fs::rename(stage.path("d2"), stage.path("away")).unwrap();
+    fs::create_dir(stage.path("d2")).unwrap();
+    assert_eq!(words(&stage.shelf), ["MISSING", "MISSING", "complete"]);
+    assert_eq!(
+        stage.expire(1).unwrap(),
+        [Fate::Kept, Fate::Kept, Fate::Kept]
+    );
+    fs::remove_dir_all(stage.path("d2")).unwrap();
+    fs::rename(stage.path("away"), stage.path("d2")).unwrap();
+    let loan = stage.shelf.borrow(Some(&labels[0])).unwrap();
+    restore(&host(), &loan.devices, &stage.path("out")).unwrap();
+    // Back in reach, they go by the rules.
+    drop(loan);
+    let fates = stage.expire(1).unwrap();
+    assert_eq!(fates, [Fate::Removed, Fate::Removed, Fate::Kept]);
+}

@@ -123,7 +123,7 @@ fn tell(shelf: &Shelf, expired: Expired, dry: bool, context: &Context) -> (Datab
             stored_bytes,
         } => (*files, *stored_bytes, None),
         LogFate::Unsure => {
-            let why = "a backup is being written, or one cannot be judged";
+            let why = "what a kept backup needs is not known: one is being written, damaged or out of reach";
             (0, 0, Some(why.to_owned()))
         }
         LogFate::OtherCluster { system } => {

@@ -241,6 +241,11 @@ fn keep(why: &Keep) -> String {
         Keep::InUse => "in use".into(),
         Keep::BeingWritten => "being written".into(),
         Keep::NotOurs => "not to be judged".into(),
+        Keep::OutOfReach => {
+            "stripes that it needs may only be out of reach: bring their directory back to the \
+                             target, or remove the backup's directories by hand if they are lost"
+                .into()
+        }
         Keep::Recoverable => "not older than what is kept".into(),
     }
 }
