@@ -36,6 +36,8 @@ pub struct Unusable {
     pub text: String,
     /// What the operator can do; empty where that is plain.
     pub hint: String,
+    /// Where its files are, if that is known.
+    pub place: Option<PathBuf>,
 }
 
 /// The databases that are configured.
@@ -168,10 +170,15 @@ impl Server {
         let Some(name) = found else {
             return Ok(None);
         };
-        if let Some(restored) = self.restored.lock().get(name) {
-            return Ok(Some(restored.clone()));
+        if self.is_configured(name) {
+            return self.setup.databases.find(name);
         }
-        self.setup.databases.find(name)
+        Ok(self.restored.lock().get(name).cloned())
+    }
+
+    /// What a configuration names stays what the configuration says, whatever is restored from it elsewhere.
+    pub(crate) fn is_configured(&self, name: &str) -> bool {
+        self.setup.databases.names().iter().any(|n| n == name)
     }
 
     /// Configured ones first.

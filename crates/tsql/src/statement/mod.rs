@@ -4,6 +4,7 @@ mod backup;
 mod configure;
 mod dbcc;
 mod device;
+mod ground;
 mod media;
 mod options;
 mod procedure;

@@ -1,9 +1,11 @@
 //! RESTORE DATABASE, RESTORE LOG, VERIFYONLY; the rest of RESTORE lists media.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longshore_catalog::{BackupRecord, MediaRecord};
-use longshore_media::{DeviceSpec, Item, MediaSet, SetHeader};
+use longshore_io::{FileKind, Storage, facts};
+use longshore_media::{DeviceSpec, EntryKind, Item, MediaSet, SetHeader};
 use longshore_pipeline::{
     Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec, VerifyRequest, pages,
 };
@@ -11,7 +13,7 @@ use longshore_pipeline::{
 use super::backup::server_settings;
 use super::device::{devices, disk_path};
 use super::options::Options;
-use super::{FILES_SHOWN_MAX, hear, media, processed};
+use super::{FILES_SHOWN_MAX, ground, hear, media, processed};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
@@ -20,6 +22,7 @@ use crate::session::{Flow, Out, Session, Stop};
 use crate::sink::Command;
 use crate::syntax::{Applies, Name, Part, Restore, RestoreWhat};
 
+const FILES: u8 = 1;
 const SQLITE: u8 = 2;
 const POSTGRES: u8 = 3;
 
@@ -102,6 +105,17 @@ struct Place {
     own: bool,
 }
 
+impl Place {
+    /// The file or directory that stands there afterwards.
+    fn source_path(&self) -> &Path {
+        match &self.source {
+            SourceSpec::Sqlite(path) => path,
+            SourceSpec::Files(paths) => paths.first().unwrap_or(&self.target),
+            SourceSpec::Postgres(_) => &self.target,
+        }
+    }
+}
+
 fn database(
     session: &mut Session,
     (name, parts): (&Name, &[Part]),
@@ -114,13 +128,16 @@ fn database(
         return Err(message::TEMPDB.plain().into());
     }
     let existing = session.server.database(&name);
-    let existing = existing.map_err(|e| refusal::unusable(&e))?;
     if from.is_empty() {
         return Err(match existing {
-            Some(_) => message::RECOVERED_ALREADY.plain().into(),
-            None => message::DATABASE_NOT_THERE.with(&[&name]).into(),
+            Ok(Some(_)) => message::RECOVERED_ALREADY.plain().into(),
+            Ok(None) => message::DATABASE_NOT_THERE.with(&[&name]).into(),
+            Err(unusable) => refusal::unusable(&unusable).into(),
         });
     }
+    // One that cannot be used, because its file is lost, is there all the same; only MOVE can say where to.
+    let is_there = !matches!(existing, Ok(None));
+    let existing = existing.ok().flatten();
     if !parts.is_empty() {
         let text = "files and filegroups";
         return Err(message::OPTION_UNSUPPORTED.with(&[&text]).into());
@@ -129,11 +146,16 @@ fn database(
     let position = options.position.unwrap_or(1);
     let set = media.set(position).map_err(|e| refusal::media(&e))?;
     let header = set.header;
+    // Sets have no family that would say more: one of the same name, made on this machine, is the database's own.
+    let other = || message::OTHER_DATABASE.with(&[&name]);
     let alike = header.database.eq_ignore_ascii_case(&name);
-    if existing.is_some() && !alike && !options.replace {
-        return Err(message::OTHER_DATABASE.with(&[&name]).into());
+    if is_there && !alike && !options.replace {
+        return Err(other().into());
     }
     let place = place(session, &name, existing.as_ref(), &media, &header, options)?;
+    if place.own && header.machine != facts::host_name() && !options.replace {
+        return Err(other().into());
+    }
     let settings = server_settings(session);
     let defaults = &session.server.setup.defaults;
     let mut offload = Offload::default();
@@ -151,41 +173,53 @@ fn database(
         ..RestoreRequest::new(from, place.target.clone())
     };
     let report = run(session, &name, &request, options, out)?;
-    let known = existing.as_ref().is_some_and(|_| place.own);
-    if !known {
+    let spelled = existing.as_ref().map_or(&name, |d| &d.name).clone();
+    if session.server.is_configured(&spelled) {
+        if !place.own {
+            let text = format!(
+                "the database '{spelled}' stays where the configuration says; what was restored is in {}",
+                place.source_path().display()
+            );
+            out.say(message::WARNING.with(&[&text]))?;
+        }
+    } else if !place.own {
         let database = Database {
             name: name.clone(),
-            source: place.source,
+            source: place.source.clone(),
             algorithm: existing.as_ref().and_then(|d| d.algorithm),
             level: existing.as_ref().and_then(|d| d.level),
         };
-        let spelled = existing.map_or(name.clone(), |d| d.name);
         session.server.restored.lock().insert(spelled, database);
     }
     say_end(session, &name, &request, &header, &report, out)
 }
 
-/// The names at the root of a set, two at most: one or several is all that counts.
-fn roots(media: &MediaSet, position: u32) -> Result<Vec<PathBuf>, Vec<Message>> {
-    let mut roots: Vec<PathBuf> = Vec::new();
+/// Names at the root of a set of which each is looked at; of more, the whole target counts.
+const ROOTS_MAX: usize = 1024;
+
+/// The names at the root of a set, no more than [`ROOTS_MAX`] + 1, and whether the last one is a file.
+fn roots(media: &MediaSet, position: u32) -> Result<(BTreeSet<PathBuf>, bool), Vec<Message>> {
+    let mut roots = BTreeSet::new();
+    let mut is_file = false;
     let each = |item: Item| {
         if let Item::Entry(entry) = item
             && let Some(first) = entry.path.iter().next()
-            && roots.len() < 2
-            && !roots.iter().any(|r| r == Path::new(first))
+            && roots.len() <= ROOTS_MAX
         {
-            roots.push(first.into());
+            let first = PathBuf::from(first);
+            is_file = entry.kind == EntryKind::File && first == entry.path;
+            roots.insert(first);
         }
     };
     media
         .items(position, each)
         .map_err(|e| refusal::media(&e))?;
-    Ok(roots)
+    Ok((roots, is_file))
 }
 
-/// A set of one root goes to one path, one of several below a directory. MOVE says where, by the name of that root (as
+/// A set of one file goes to one path, any other below a directory. MOVE says where, by the name of that root (as
 /// FILELISTONLY shows it) or by the database's name for the whole; without MOVE it is where the database of this name
-/// is. Where the backup was made never decides: media may come from anywhere.
+/// is, if that is of the set's kind. Where the backup was made never decides: media may come from anywhere.
 fn place(
     session: &Session,
     name: &str,
@@ -194,9 +228,13 @@ fn place(
     header: &SetHeader,
     options: &Options,
 ) -> Result<Place, Stop> {
-    let roots = roots(media, header.position)?;
-    let single = match roots.as_slice() {
-        [root] if header.source_kind != POSTGRES => Some(root.clone()),
+    let (roots, is_file) = roots(media, header.position)?;
+    let original = header.origin.split_once(':').map_or("", |(_, path)| path);
+    // A directory that holds one file looks like a file, but for what it was called.
+    let whole = |root: &PathBuf| Path::new(original).file_name() == Some(root.as_os_str());
+    let single = match roots.first().filter(|_| roots.len() == 1) {
+        Some(root) if header.source_kind == SQLITE => Some(root.clone()),
+        Some(root) if header.source_kind == FILES && is_file && whole(root) => Some(root.clone()),
         _ => None,
     };
     let logical = single
@@ -208,21 +246,21 @@ fn place(
             let known = message::LOGICAL_FILE.with(&[from, &name]);
             return Err(known.into());
         }
+        if destination.is_some() {
+            return Err(message::MOVED_TWICE.with(&[&logical]).into());
+        }
         destination = Some(disk_path(&session.server.setup.backup_directory, to)?);
     }
-    let own = match (existing.map(|d| &d.source), &single) {
-        (Some(SourceSpec::Sqlite(path)), Some(_)) if header.source_kind == SQLITE => {
-            Some(path.clone())
-        }
-        (Some(SourceSpec::Files(paths)), Some(_)) => match paths.as_slice() {
-            [path] => Some(path.clone()),
-            _ => None,
-        },
-        (Some(SourceSpec::Files(paths)), None) => common_parent(paths),
-        _ => None,
-    };
+    let storage = &*session.server.setup.house.storage;
+    let own = existing.and_then(|d| {
+        own_place(
+            storage,
+            &d.source,
+            header.source_kind,
+            (&roots, single.is_some()),
+        )
+    });
     let Some(path) = destination.clone().or_else(|| own.clone()) else {
-        let original = header.origin.split_once(':').map_or("", |(_, path)| path);
         return Err(vec![
             message::CANNOT_RESTORE_TO.with(&[&logical, &original]),
             message::RESTORE_PLANNING.plain(),
@@ -230,8 +268,22 @@ fn place(
         .into());
     };
     let path = std::path::absolute(&path).unwrap_or(path);
-    let is_own = own.and_then(|own| std::path::absolute(own).ok()) == Some(path.clone());
-    check_owner(session, name, &path, &logical)?;
+    let is_own = own.is_some_and(|own| ground::real(storage, &own) == ground::real(storage, &path));
+    let written: Vec<PathBuf> = match (&single, header.source_kind) {
+        (Some(_), SQLITE) => ground::with_side_files(&path).collect(),
+        (None, FILES) if is_own && roots.len() <= ROOTS_MAX => {
+            roots.iter().map(|root| path.join(root)).collect()
+        }
+        _ => vec![path.clone()],
+    };
+    let except = existing.map_or(name, |d| d.name.as_str());
+    check_ground(
+        session,
+        except,
+        (&written, is_own),
+        header.source_kind,
+        &logical,
+    )?;
     let source = match header.source_kind {
         SQLITE => SourceSpec::Sqlite(path.clone()),
         _ => SourceSpec::Files(vec![path.clone()]),
@@ -261,38 +313,83 @@ fn place(
     })
 }
 
+/// Where the database is, if a set of this kind and these roots fits there: what it replaces must be the database's own.
+fn own_place(
+    storage: &dyn Storage,
+    source: &SourceSpec,
+    kind: u8,
+    (roots, single): (&BTreeSet<PathBuf>, bool),
+) -> Option<PathBuf> {
+    // What is lost may come back as either.
+    let may_be = |path: &Path, kind: FileKind| storage.stat(path).map_or(true, |s| s.kind == kind);
+    match (source, kind) {
+        (SourceSpec::Sqlite(path), SQLITE) => single.then(|| path.clone()),
+        (SourceSpec::Files(paths), FILES) => match paths.as_slice() {
+            [path] if single => may_be(path, FileKind::File).then(|| path.clone()),
+            [path] => may_be(path, FileKind::Dir).then(|| path.clone()),
+            paths => {
+                let parent = common_parent(paths)?;
+                let mine = |root: &PathBuf| paths.contains(&parent.join(root));
+                let fits = !single && roots.len() <= ROOTS_MAX && roots.iter().all(mine);
+                fits.then_some(parent)
+            }
+        },
+        // A SQLite file so damaged that it is taken for any other file.
+        (SourceSpec::Files(paths), SQLITE) => match paths.as_slice() {
+            [path] if single => may_be(path, FileKind::File).then(|| path.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn common_parent(paths: &[PathBuf]) -> Option<PathBuf> {
     let first = paths.first()?.parent()?;
     let same = paths.iter().all(|p| p.parent() == Some(first));
     same.then(|| first.to_path_buf())
 }
 
-/// No restore overwrites the file of another database, whatever REPLACE says: 1834, 3156, 3119.
-fn check_owner(session: &Session, name: &str, path: &Path, logical: &str) -> Result<(), Stop> {
-    let others = session.server.database_names();
-    for other in others.iter().filter(|n| !n.eq_ignore_ascii_case(name)) {
-        let Ok(Some(database)) = session.server.database(other) else {
-            continue;
-        };
-        let taken = match &database.source {
-            SourceSpec::Sqlite(file) => same_file(file, path),
-            SourceSpec::Files(roots) => roots.iter().any(|root| same_file(root, path)),
-            SourceSpec::Postgres(_) => false,
-        };
-        if taken {
-            return Err(vec![
-                message::FILE_IN_USE.with(&[&path.display(), other]),
+/// No restore writes onto, into or over another database's files, whatever REPLACE says: 1834, 3156, 3119. A database
+/// that is configured inside another one's tree may be restored where it is.
+fn check_ground(
+    session: &Session,
+    except: &str,
+    (written, own): (&[PathBuf], bool),
+    kind: u8,
+    logical: &str,
+) -> Result<(), Stop> {
+    let storage = &*session.server.setup.house.storage;
+    let plots = ground::plots(&session.server, Some(except));
+    for path in written {
+        let real = ground::real(storage, path);
+        let refused = |first: Message| {
+            vec![
+                first,
                 message::CANNOT_RESTORE_TO.with(&[&logical, &path.display()]),
                 message::RESTORE_PLANNING.plain(),
             ]
-            .into());
+        };
+        let meets = |plot: &&ground::Plot| {
+            let inside = real.starts_with(&plot.path) && (!own || real == plot.path);
+            inside || plot.path.starts_with(&real)
+        };
+        if let Some(plot) = plots.iter().find(meets) {
+            let first = message::FILE_IN_USE.with(&[&path.display(), &plot.owner]);
+            return Err(refused(first).into());
+        }
+        // Whether a server runs in the directory of a cluster is looked at where a cluster is restored. Files that were
+        // backed up of a cluster that is stopped may go back.
+        let around = match kind {
+            POSTGRES => real.parent().unwrap_or(&real),
+            _ => &real,
+        };
+        if let Some(cluster) = ground::cluster(storage, around, own) {
+            let owner = format!("PostgreSQL in {}", cluster.display());
+            let first = message::FILE_IN_USE.with(&[&path.display(), &owner]);
+            return Err(refused(first).into());
         }
     }
     Ok(())
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    std::path::absolute(a).is_ok_and(|a| a == b)
 }
 
 fn run(

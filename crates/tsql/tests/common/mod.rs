@@ -10,20 +10,36 @@ use longshore_tsql::{
     Database, Databases, Defaults, Login, Record, Server, Session, Setup, Unusable,
 };
 
-pub struct Configured(pub Vec<Database>);
+pub struct Configured {
+    pub databases: Vec<Database>,
+    /// Name and place of one whose file is lost.
+    pub lost: Option<(String, PathBuf)>,
+}
 
 impl Databases for Configured {
     fn names(&self) -> Vec<String> {
-        self.0.iter().map(|d| d.name.clone()).collect()
+        let lost = self.lost.iter().map(|(name, _)| name.clone());
+        let names = self.databases.iter().map(|d| d.name.clone());
+        names.chain(lost).collect()
     }
 
     fn find(&self, name: &str) -> Result<Option<Database>, Unusable> {
-        Ok(self.0.iter().find(|d| d.name == name).cloned())
+        match &self.lost {
+            Some((lost, place)) if lost == name => Err(Unusable {
+                text: "there is no such file".into(),
+                hint: String::new(),
+                place: Some(place.clone()),
+            }),
+            _ => Ok(self.databases.iter().find(|d| d.name == name).cloned()),
+        }
     }
 }
 
 pub struct Stage {
     pub dir: tempfile::TempDir,
+    /// Configured beside `shop`.
+    pub more: Vec<(&'static str, SourceSpec)>,
+    pub lost: Option<(String, PathBuf)>,
 }
 
 impl Stage {
@@ -31,7 +47,11 @@ impl Stage {
     pub fn new() -> Stage {
         let dir = tempfile::tempdir().unwrap();
         fill(&dir.path().join("shop.db"), 500);
-        Stage { dir }
+        Stage {
+            dir,
+            more: Vec::new(),
+            lost: None,
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -39,12 +59,17 @@ impl Stage {
     }
 
     fn setup(&self) -> Setup {
-        let shop = Database {
-            name: "shop".into(),
-            source: SourceSpec::Sqlite(self.path("shop.db")),
+        let database = |name: &str, source: &SourceSpec| Database {
+            name: name.into(),
+            source: source.clone(),
             algorithm: None,
             level: None,
         };
+        let shop = database("shop", &SourceSpec::Sqlite(self.path("shop.db")));
+        let more = self
+            .more
+            .iter()
+            .map(|(name, source)| database(name, source));
         Setup {
             name: "HARBOUR".into(),
             house: House {
@@ -54,7 +79,10 @@ impl Stage {
                 accelerators: Vec::new(),
                 cancel: Arc::default(),
             },
-            databases: Arc::new(Configured(vec![shop])),
+            databases: Arc::new(Configured {
+                databases: std::iter::once(shop).chain(more).collect(),
+                lost: self.lost.clone(),
+            }),
             defaults: Defaults::default(),
             backup_directory: self.dir.path().to_path_buf(),
             prober: Arc::new(|_| Probe::look()),

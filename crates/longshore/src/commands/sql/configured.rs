@@ -1,6 +1,7 @@
 //! The configuration as T-SQL sees it: databases by name, defaults for what statements leave open.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,11 +32,12 @@ impl Databases for Named {
     }
 }
 
-fn unusable(failure: Failure) -> Unusable {
+fn unusable(failure: Failure, place: Option<PathBuf>) -> Unusable {
     let causes: String = failure.causes.iter().map(|c| format!(": {c}")).collect();
     Unusable {
         text: failure.text + &causes,
         hint: failure.hint.unwrap_or_default(),
+        place,
     }
 }
 
@@ -53,10 +55,13 @@ pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
             algorithm: database.algorithm,
             level: database.level,
         });
+        // A path alone that cannot be looked at, because its file is lost, is still a path.
+        let path = Path::new(&database.url);
+        let place = path.is_absolute().then(|| path.to_path_buf());
         named.names.push(name.clone());
         named
             .databases
-            .insert(name.clone(), found.map_err(unusable));
+            .insert(name.clone(), found.map_err(|e| unusable(e, place)));
     }
     for given in &options.database {
         let Some((name, url)) = given

@@ -1,0 +1,256 @@
+//! What no statement may write onto: directories that hold more than the set, other databases, the catalog.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Stage, numbers, run, said, value};
+use longshore_pipeline::SourceSpec;
+
+fn tree(path: &Path, text: &str) {
+    fs::create_dir_all(path).unwrap();
+    fs::write(path.join("note"), text).unwrap();
+}
+
+fn note(path: &Path) -> String {
+    fs::read_to_string(path.join("note")).unwrap()
+}
+
+/// The last but the end of a restore that is refused.
+fn refused(session: &mut longshore_tsql::Session, batch: &str) -> Vec<u32> {
+    let record = run(session, batch);
+    let numbers = numbers(&record);
+    println!("{batch}: {:?}", said(&record));
+    assert_eq!(numbers.last(), Some(&3013));
+    numbers
+}
+
+#[test]
+fn a_set_of_another_kind_never_replaces_a_database_unasked() {
+    let mut stage = Stage::new();
+    tree(&stage.path("srv/docs"), "docs");
+    tree(&stage.path("srv/beside"), "beside");
+    stage.more = vec![("docs", SourceSpec::Files(vec![stage.path("srv/docs")]))];
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    for with in ["", " WITH REPLACE"] {
+        let batch = format!("RESTORE DATABASE docs FROM DISK = 'a.bak'{with}");
+        let numbers = refused(&mut session, &batch);
+        let expected: &[u32] = if with.is_empty() {
+            &[3154, 3013]
+        } else {
+            &[3156, 3119, 3013]
+        };
+        assert_eq!(numbers, expected, "{batch}");
+    }
+    assert_eq!(note(&stage.path("srv/docs")), "docs");
+    assert_eq!(note(&stage.path("srv/beside")), "beside");
+}
+
+#[test]
+fn a_tree_goes_back_into_its_directory_and_nowhere_else() {
+    let mut stage = Stage::new();
+    for (name, files) in [("one", &["note"][..]), ("two", &["note", "more"])] {
+        let path = stage.path("srv").join(name);
+        fs::create_dir_all(&path).unwrap();
+        files
+            .iter()
+            .for_each(|f| fs::write(path.join(f), name).unwrap());
+        fs::write(stage.path("srv").join(format!("note-{name}")), "beside").unwrap();
+        stage.more.push((name, SourceSpec::Files(vec![path])));
+    }
+    let mut session = stage.session();
+    for name in ["one", "two"] {
+        let path = stage.path("srv").join(name);
+        run(
+            &mut session,
+            &format!("BACKUP DATABASE {name} TO DISK = '{name}.bak'"),
+        );
+        fs::write(path.join("note"), "newer").unwrap();
+        let back = run(
+            &mut session,
+            &format!("RESTORE DATABASE {name} FROM DISK = '{name}.bak'"),
+        );
+        assert_eq!(numbers(&back).last(), Some(&3014), "{:?}", said(&back));
+        assert_eq!(note(&path), name);
+    }
+    let mut names: Vec<_> = fs::read_dir(stage.path("srv"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["note-one", "note-two", "one", "two"]);
+}
+
+#[test]
+fn a_set_with_more_roots_than_the_database_does_not_replace_its_neighbours() {
+    let mut stage = Stage::new();
+    fs::create_dir(stage.path("srv")).unwrap();
+    let path = |stage: &Stage, name: &str| stage.path("srv").join(name);
+    ["a", "b", "c"]
+        .iter()
+        .for_each(|n| fs::write(path(&stage, n), n).unwrap());
+    let roots = |names: &[&str]| {
+        let paths = names.iter().map(|n| path(&stage, n));
+        SourceSpec::Files(paths.collect())
+    };
+    let (three, two) = (roots(&["a", "b", "c"]), roots(&["a", "b"]));
+    stage.more = vec![("docs", three)];
+    run(
+        &mut stage.session(),
+        "BACKUP DATABASE docs TO DISK = 'three.bak'",
+    );
+    stage.more = vec![("docs", two)];
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE docs TO DISK = 'two.bak'");
+    ["a", "c"]
+        .iter()
+        .for_each(|n| fs::write(path(&stage, n), "newer").unwrap());
+    let text = |name: &str| fs::read_to_string(path(&stage, name)).unwrap();
+    let numbers = refused(
+        &mut session,
+        "RESTORE DATABASE docs FROM DISK = 'three.bak'",
+    );
+    assert_eq!(numbers, [3156, 3119, 3013]);
+    assert_eq!((text("a"), text("c")), ("newer".into(), "newer".into()));
+    let back = run(&mut session, "RESTORE DATABASE docs FROM DISK = 'two.bak'");
+    assert_eq!(
+        common::numbers(&back).last(),
+        Some(&3014),
+        "{:?}",
+        said(&back)
+    );
+    assert_eq!((text("a"), text("c")), ("a".into(), "newer".into()));
+}
+
+#[test]
+fn no_spelling_of_a_path_reaches_another_database() {
+    let mut stage = Stage::new();
+    common::fill(&stage.path("other.db"), 7);
+    tree(&stage.path("srv/docs"), "docs");
+    stage.more = vec![
+        ("other", SourceSpec::Sqlite(stage.path("other.db"))),
+        ("docs", SourceSpec::Files(vec![stage.path("srv/docs")])),
+        ("SHOP", SourceSpec::Sqlite(stage.path("upper.db"))),
+    ];
+    fs::create_dir(stage.path("x")).unwrap();
+    std::os::unix::fs::symlink(stage.path("x/.."), stage.path("link")).unwrap();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    run(&mut session, "BACKUP DATABASE docs TO DISK = 'd.bak'");
+    let before = fs::read(stage.path("other.db")).unwrap();
+    for to in [
+        "other.db",
+        "x/../other.db",
+        "nowhere/../other.db",
+        "link/other.db",
+        "other.db-wal",
+        "srv/docs/inner.db",
+        "srv",
+        "upper.db",
+        "state/catalog.db",
+    ] {
+        let batch = format!(
+            "RESTORE DATABASE shop FROM DISK = 'a.bak' WITH REPLACE, MOVE 'shop.db' TO '{to}'"
+        );
+        assert_eq!(
+            refused(&mut session, &batch),
+            [1834, 3156, 3119, 3013],
+            "{to}"
+        );
+    }
+    assert_eq!(fs::read(stage.path("other.db")).unwrap(), before);
+    // A tree over the directory that holds other databases.
+    let over = format!(
+        "RESTORE DATABASE fresh FROM DISK = 'd.bak' WITH REPLACE, MOVE 'docs' TO '{}'",
+        stage.dir.path().display()
+    );
+    assert_eq!(refused(&mut session, &over)[0], 1834);
+    assert_eq!(note(&stage.path("srv/docs")), "docs");
+}
+
+#[test]
+fn files_are_not_restored_into_a_postgresql_data_directory() {
+    let mut stage = Stage::new();
+    tree(&stage.path("docs"), "docs");
+    stage.more = vec![("docs", SourceSpec::Files(vec![stage.path("docs")]))];
+    tree(&stage.path("running"), "running");
+    fs::write(stage.path("running/postmaster.pid"), "1").unwrap();
+    tree(&stage.path("stopped/global"), "stopped");
+    fs::write(stage.path("stopped/PG_VERSION"), "17").unwrap();
+    fs::write(stage.path("stopped/global/pg_control"), "").unwrap();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE docs TO DISK = 'd.bak'");
+    for to in ["running", "running/base", "stopped", "stopped/global"] {
+        let batch = format!(
+            "RESTORE DATABASE docs FROM DISK = 'd.bak' WITH REPLACE, MOVE 'docs' TO '{to}'"
+        );
+        assert_eq!(refused(&mut session, &batch)[0], 1834, "{to}");
+    }
+    assert_eq!(note(&stage.path("running")), "running");
+}
+
+#[test]
+fn a_restore_elsewhere_does_not_redirect_later_backups() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let test = run(
+        &mut session,
+        "RESTORE DATABASE shop FROM DISK = 'a.bak' WITH MOVE 'shop.db' TO 'test/t.db'",
+    );
+    assert_eq!(numbers(&test), [50003, 4035, 3014], "{:?}", said(&test));
+    let place = "SELECT f.physical_name FROM sys.master_files f JOIN sys.databases d ON d.database_id = f.database_id WHERE d.name = 'shop'";
+    let shop = stage.path("shop.db").display().to_string();
+    assert_eq!(value(&mut session, place), shop);
+    // A database that no configuration names is where it was restored to last.
+    for to in ["n1.db", "n2.db"] {
+        let batch =
+            format!("RESTORE DATABASE new FROM DISK = 'a.bak' WITH REPLACE, MOVE 'shop' TO '{to}'");
+        assert_eq!(numbers(&run(&mut session, &batch)), [4035, 3014], "{to}");
+    }
+    let place = place.replace("'shop'", "'new'");
+    let new = stage.path("n2.db").display().to_string();
+    assert_eq!(value(&mut session, &place), new);
+}
+
+#[test]
+fn a_lost_database_can_be_restored_where_move_says() {
+    let mut stage = Stage::new();
+    run(
+        &mut stage.session(),
+        "BACKUP DATABASE shop TO DISK = 'a.bak'",
+    );
+    stage.lost = Some(("ledger".into(), stage.path("ledger.db")));
+    let mut session = stage.session();
+    let batch = "RESTORE DATABASE ledger FROM DISK = 'a.bak' WITH ";
+    assert_eq!(
+        refused(&mut session, "RESTORE DATABASE ledger FROM DISK = 'a.bak'"),
+        [3154, 3013]
+    );
+    assert_eq!(
+        refused(&mut session, &format!("{batch} REPLACE")),
+        [3156, 3119, 3013]
+    );
+    // Its place stays its own.
+    let other = "RESTORE DATABASE new FROM DISK = 'a.bak' WITH MOVE 'shop' TO 'ledger.db'";
+    assert_eq!(refused(&mut session, other)[0], 1834);
+    let back = run(
+        &mut session,
+        &format!("{batch} REPLACE, MOVE 'shop' TO 'ledger.db'"),
+    );
+    assert_eq!(numbers(&back).last(), Some(&3014), "{:?}", said(&back));
+    let (from, to) = (stage.path("shop.db"), stage.path("ledger.db"));
+    assert_eq!(fs::read(from).unwrap(), fs::read(to).unwrap());
+}
+
+#[test]
+fn two_moves_of_one_file_are_refused() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let batch = "RESTORE DATABASE new FROM DISK = 'a.bak' WITH MOVE 'shop' TO 'x.db', MOVE 'shop.db' TO 'y.db'";
+    assert_eq!(refused(&mut session, batch), [4353, 3013]);
+    assert!(!stage.path("x.db").exists() && !stage.path("y.db").exists());
+}
