@@ -1,10 +1,12 @@
 //! Delta: the directory becomes the backup, only what differs is written, and only in the right cluster.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use longshore_test_servers::{Stop, installations};
 
-use crate::common::{Random, answer, from_env};
+use crate::common::{Random, answer, fingerprint, from_env};
 use crate::stage::{Stage, check, dump, refused, same, succeed};
 
 #[test]
@@ -89,6 +91,55 @@ fn only_the_right_cluster_is_touched() {
     assert_eq!(other.server.psql("select count(*) from small"), "20000");
     let said = refused(stage.restore(&media, &stage.path("nothing")).arg("--delta"));
     assert!(said.contains("no global/pg_control"), "{said}");
+}
+
+/// Goal: whichever tablespace's place is refused, neither the data directory nor another tablespace has changed.
+/// Method: the last of two tablespaces is said to lie where another cluster's does.
+#[test]
+fn a_refused_tablespace_leaves_the_cluster_as_it_was() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let olds = ["first", "last"].map(|name| stage.tablespace(name));
+    let media = stage.back_up("full", &[]);
+    let spaces = ["space1", "space2"].map(|name| stage.path(name));
+    let map =
+        |i: usize, to: &Path| format!("--tablespace-map={}={}", olds[i].display(), to.display());
+    let maps = [map(0, &spaces[0]), map(1, &spaces[1])];
+    let (data, server) = stage.restored(&media, "data", &[&maps[0], &maps[1]]);
+    server.psql("create table later tablespace first as select generate_series(1, 9000) i");
+    server.stop(Stop::Fast);
+    let foreign = stage.path("foreign");
+    std::fs::create_dir_all(foreign.join("PG_18_202506291/5")).unwrap();
+
+    let roots = [
+        data.join("global"),
+        data.join("base"),
+        spaces[0].join(kept(&spaces[0])),
+    ];
+    let before = roots.each_ref().map(|root| fingerprint(root));
+    let said = refused(
+        stage
+            .restore(&media, &data)
+            .args(["--delta", &maps[0], &map(1, &foreign)]),
+    );
+    assert!(said.contains("does not have tablespace"), "{said}");
+    assert!(
+        roots.each_ref().map(|root| fingerprint(root)) == before,
+        "something was changed"
+    );
+    server.start();
+    assert_eq!(server.psql("select count(*) from later"), "9000");
+}
+
+/// The directory that PostgreSQL made in a tablespace.
+fn kept(space: &Path) -> OsString {
+    let names = std::fs::read_dir(space)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let mut names = names.filter(|name| name.to_string_lossy().starts_with("PG_"));
+    names.next().unwrap()
 }
 
 #[test]

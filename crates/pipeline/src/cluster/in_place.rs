@@ -5,7 +5,8 @@
 //! whose directory it is, so that no server starts and an interrupted delta can be repeated.
 //!
 //! Invariants
-//! - Nothing is touched before the directory has been proved to be of the set's cluster, by its system identifier.
+//! - Nothing is touched before the directory has been proved to be of the set's cluster, by its system identifier, and
+//!   every tablespace's directory to be its own.
 //! - The control file is gone, durably, before the first change, and comes back when all else is durable.
 
 use std::path::{Path, PathBuf};
@@ -42,29 +43,32 @@ pub struct InPlace {
 }
 
 impl InPlace {
-    /// Proves that the data directory at `path` belongs to the cluster `system`, and makes it unable to start.
+    /// Proves that the data directory at `path` belongs to the cluster `system`.
     pub fn open_data(house: &House, path: &Path, system: u64) -> Result<InPlace, Error> {
         let root = InPlace::open(house, path, true)?;
         root.prove(system)?;
-        let note = Path::new(STAGING).join(DELTA);
+        Ok(root)
+    }
+
+    /// Makes the data directory of the cluster `system` unable to start.
+    pub fn disable(&self, system: u64) -> Result<(), Error> {
         let staging = Path::new(STAGING);
-        remove_tree(&*root.dir, &note).map_err(at("remove", &note))?;
+        let note = staging.join(DELTA);
         let write = || {
-            let file = root.dir.open(&note, OpenHow::CreateNew)?;
+            remove_tree(&*self.dir, &note)?;
+            let file = self.dir.open(&note, OpenHow::CreateNew)?;
             file.write_all_at(system.to_string().as_bytes(), 0, Via::Cache)?;
             file.sync()?;
-            root.dir.sync(staging)?;
-            root.dir.sync(Path::new(""))?;
-            let control = staging.join(DELTA_CONTROL);
-            remove_tree(&*root.dir, &control)?;
-            remove_tree(&*root.dir, Path::new(CONTROL))?;
-            match root.dir.sync(Path::new("global")) {
+            self.dir.sync(staging)?;
+            self.dir.sync(Path::new(""))?;
+            remove_tree(&*self.dir, &staging.join(DELTA_CONTROL))?;
+            remove_tree(&*self.dir, Path::new(CONTROL))?;
+            match self.dir.sync(Path::new("global")) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
                 _ => Ok(()),
             }
         };
-        write().map_err(at("prepare", path))?;
-        Ok(root)
+        write().map_err(self.fail("prepare", Path::new("")))
     }
 
     /// A tablespace of a cluster that was proved; `link` is where its data directory says it is.

@@ -342,7 +342,7 @@ fn staged(house: &House, path: &Path, replace: bool, places: &Places) -> Result<
     Ok((data, spaces))
 }
 
-/// What stands there is changed.
+/// What stands there is changed, once every directory has been found to be the right one.
 fn in_place(
     house: &House,
     path: &Path,
@@ -351,14 +351,18 @@ fn in_place(
     outline: &Outline,
 ) -> Result<Roots, Error> {
     let data = InPlace::open_data(house, path, system)?;
-    let mut spaces = BTreeMap::<u32, Box<dyn Root>>::new();
+    let dir = house.storage.dir(path).map_err(at("open", path))?;
+    let mut opened = Vec::new();
     for (oid, place) in places {
-        let name = outline::link(*oid);
-        let dir = house.storage.dir(path).map_err(at("open", path))?;
-        let link = dir.read_link(&name).ok();
+        let link = dir.read_link(&outline::link(*oid)).ok();
         let space = InPlace::open_space(house, *oid, place, link.as_deref())?;
-        space.clear(&outline.names, &name)?;
-        spaces.insert(*oid, Box::new(space));
+        opened.push((*oid, space));
+    }
+    data.disable(system)?;
+    let mut spaces = BTreeMap::<u32, Box<dyn Root>>::new();
+    for (oid, space) in opened {
+        space.clear(&outline.names, &outline::link(oid))?;
+        spaces.insert(oid, Box::new(space));
     }
     data.clear(&outline.names, Path::new(""))?;
     Ok((Box::new(data), spaces))
