@@ -4,6 +4,7 @@
 //! chunks · data synced · trailer · synced · complete. [`SetWriter::seal`] begins the trailers only when the data of
 //! *all* families is durable, so a trailer never promises what a crash could take back.
 
+use std::io;
 use std::sync::Arc;
 
 use longshore_io::{Via, crc32c_append};
@@ -358,6 +359,7 @@ fn existing_media(
         return Ok(None);
     }
     if plan.disposition == Disposition::Format {
+        refuse_databases(devices)?;
         // A backup whose renames a crash prevented is worth keeping until this one replaces it.
         if let Ok(media) = MediaSet::open(devices) {
             media.roll_forward(devices)?;
@@ -412,6 +414,26 @@ fn existing_media(
         _ => media.check_name(&plan.media_name)?,
     }
     Ok(Some(media))
+}
+
+/// FORMAT overwrites what cannot be read, but no database: somebody may have it open, and it may be the very source.
+fn refuse_databases(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
+    /// SQLite file format, section 1.3.
+    const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+    for device in devices {
+        let mut head = [0; SQLITE_MAGIC.len()];
+        let read = device.open()?;
+        let Some(read) = read else { continue };
+        if read.read_at(&mut head, 0)? == head.len() && head == *SQLITE_MAGIC {
+            return Err(Error::Io {
+                action: "open",
+                device: device.name(),
+                offset: 0,
+                source: io::Error::new(io::ErrorKind::ResourceBusy, "it is a SQLite database"),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Says so when more or fewer devices are given than the media on one of them are formatted for.

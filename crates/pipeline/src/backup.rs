@@ -8,7 +8,8 @@ use longshore_codec::{Algorithm, Compressor};
 use longshore_io::{Gate, Pool, Via, facts};
 use longshore_media::device::DeviceClass;
 use longshore_media::{
-    BackupDevice, BackupType, LogEnd, LogStart, SetHeader, SetPlan, SetWriter, Totals,
+    BackupDevice, BackupType, DeviceSpec, Disposition, LogEnd, LogStart, SetHeader, SetPlan,
+    SetWriter, Totals,
 };
 use longshore_source::{Change, Description, SourceOptions, SourceSpec};
 use parking_lot::Mutex;
@@ -29,6 +30,35 @@ use crate::report::{
 use crate::request::BackupRequest;
 use crate::share::EngineShare;
 use crate::{Error, House, Observer};
+
+/// FORMAT must not overwrite what is backed up.
+fn refuse_own_files(house: &House, request: &BackupRequest) -> Result<(), Error> {
+    let roots = match &request.source {
+        SourceSpec::Sqlite(file) => std::slice::from_ref(file),
+        SourceSpec::Files(roots) => roots.as_slice(),
+        SourceSpec::Postgres(_) => &[],
+    };
+    let same_file = |a: &PathBuf, b: &PathBuf| {
+        let id = |path| house.storage.stat(path).map(|s| (s.dev, s.ino));
+        matches!((id(a), id(b)), (Ok(a), Ok(b)) if a == b)
+    };
+    for device in &request.devices {
+        if let DeviceSpec::File(path) = device
+            && request.disposition == Disposition::Format
+            && roots.iter().any(|root| same_file(root, path))
+        {
+            let what = "it is what is to be backed up";
+            return Err(longshore_media::Error::Io {
+                action: "open",
+                device: path.display().to_string(),
+                offset: 0,
+                source: std::io::Error::new(std::io::ErrorKind::ResourceBusy, what),
+            }
+            .into());
+        }
+    }
+    Ok(())
+}
 
 pub fn run(
     house: &House,
@@ -60,6 +90,7 @@ pub fn run(
         parent = Some(found.header.set);
         options.postgres.base = Some(Arc::new(found.base));
     }
+    refuse_own_files(house, request)?;
     let source = longshore_source::open(house.storage.clone(), &request.source, &options)?;
     let about = source.description().clone();
     let streams = devices

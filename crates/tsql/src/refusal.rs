@@ -188,6 +188,10 @@ fn with_own(first: Message, error: &dyn std::error::Error) -> Vec<Message> {
     vec![first, message::DETAIL.with(&[&error])]
 }
 
+/// The refusal of a file that somebody else has.
+pub const IN_USE: &str =
+    "32(The process cannot access the file because it is being used by another process.)";
+
 /// An operating system's refusal in Windows' numbers, which scripts look for.
 fn system(error: &io::Error) -> String {
     match error.kind() {
@@ -196,6 +200,7 @@ fn system(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "5(Access is denied.)".into()
         }
+        io::ErrorKind::ResourceBusy => IN_USE.into(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "112(There is not enough space on the disk.)".into()
         }

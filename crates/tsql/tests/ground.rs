@@ -254,3 +254,49 @@ fn two_moves_of_one_file_are_refused() {
     assert_eq!(refused(&mut session, batch), [4353, 3013]);
     assert!(!stage.path("x.db").exists() && !stage.path("y.db").exists());
 }
+
+#[test]
+fn no_backup_overwrites_a_database_or_the_catalog() {
+    let mut stage = Stage::new();
+    tree(&stage.path("docs"), "docs");
+    common::fill(&stage.path("unknown.db"), 3);
+    tree(&stage.path("data"), "data");
+    fs::write(stage.path("data/postmaster.pid"), "1").unwrap();
+    stage.more = vec![("docs", SourceSpec::Files(vec![stage.path("docs")]))];
+    std::os::unix::fs::symlink(stage.path("docs"), stage.path("link")).unwrap();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    for to in [
+        "shop.db",
+        "shop.db-wal",
+        "state/catalog.db",
+        "docs/note",
+        "docs/new.bak",
+        "link/new.bak",
+        "x/../docs/note",
+        "data/new.bak",
+        "unknown.db",
+    ] {
+        for source in ["shop", "docs"] {
+            let batch = format!("BACKUP DATABASE {source} TO DISK = '{to}' WITH FORMAT");
+            assert_eq!(refused(&mut session, &batch), [3201, 3013], "{to}");
+        }
+    }
+    assert_eq!(note(&stage.path("docs")), "docs");
+    assert!(!stage.path("docs/new.bak").exists());
+    for name in ["shop.db", "unknown.db", "state/catalog.db"] {
+        let db = rusqlite::Connection::open(stage.path(name)).unwrap();
+        db.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+            .unwrap();
+    }
+    // A device that was written before may be formatted anew, and so may any other file.
+    fs::write(stage.path("any"), "thing").unwrap();
+    for to in ["a.bak", "any"] {
+        let batch = format!("BACKUP DATABASE shop TO DISK = '{to}' WITH FORMAT");
+        assert_eq!(
+            numbers(&run(&mut session, &batch)).last(),
+            Some(&3014),
+            "{to}"
+        );
+    }
+}

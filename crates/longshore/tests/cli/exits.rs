@@ -223,3 +223,19 @@ fn a_rebuild_says_what_it_could_not_learn() {
         "{answer}"
     );
 }
+
+#[test]
+fn format_overwrites_neither_what_is_backed_up_nor_a_database() {
+    let stage = Stage::new();
+    stage.database("other.db", 3);
+    std::fs::write(stage.path("plain"), "kept").unwrap();
+    for to in ["plain", "other.db"] {
+        let before = std::fs::read(stage.path(to)).unwrap();
+        let said = stage
+            .line(&format!("backup plain --to {to} --format"))
+            .exits(4)
+            .err;
+        assert!(said.contains("error 3201"), "{said}");
+        assert_eq!(std::fs::read(stage.path(to)).unwrap(), before);
+    }
+}

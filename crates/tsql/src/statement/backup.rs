@@ -13,7 +13,7 @@ use longshore_pipeline::{
 
 use super::device::{DEVICES_MAX, devices};
 use super::options::{CompressionChoice, Options};
-use super::{FILES_SHOWN_MAX, hear, media, processed};
+use super::{FILES_SHOWN_MAX, ground, hear, media, processed};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
@@ -79,6 +79,7 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
         return Err(message::OPTION_UNSUPPORTED.with(&[&text]).into());
     }
     let devices = devices(session, &backup.to)?;
+    check_ground(session, &devices)?;
     check_mirrors(backup)?;
     let options = Options::of(session, &backup.options, Applies::BACKUP_DATABASE)?;
     let settings = server_settings(session);
@@ -110,6 +111,24 @@ fn check_mirrors(backup: &Backup) -> Result<(), Message> {
         true => Ok(()),
         false => Err(message::MIRROR_EDITION.plain()),
     }
+}
+
+/// No backup is written onto, into or over the files of a database, the catalog or a PostgreSQL data directory: 3201.
+fn check_ground(session: &Session, devices: &[DeviceSpec]) -> Result<(), Message> {
+    let storage = &*session.server.setup.house.storage;
+    let plots = ground::plots(&session.server, None);
+    for device in devices {
+        let DeviceSpec::File(path) = device else {
+            continue;
+        };
+        let real = ground::real(storage, path);
+        let meets =
+            |plot: &ground::Plot| real.starts_with(&plot.path) || plot.path.starts_with(&real);
+        if plots.iter().any(meets) || ground::cluster(storage, &real, false).is_some() {
+            return Err(message::CANNOT_OPEN.with(&[&path.display(), &refusal::IN_USE]));
+        }
+    }
+    Ok(())
 }
 
 /// A catalog that cannot be read never fails a statement that moves bytes.
