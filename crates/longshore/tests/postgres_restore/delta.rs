@@ -87,6 +87,12 @@ fn only_the_right_cluster_is_touched() {
     other.server.stop(Stop::Fast);
     let said = refused(stage.restore(&media, others).arg("--delta"));
     assert!(said.contains("belongs to system"), "{said}");
+    // Nor does the note of an interrupted delta make another's directory the right one.
+    let system = "select system_identifier from pg_control_system()";
+    let note = others.join(".longshore-restoring/delta");
+    std::fs::write(&note, stage.server.psql(system)).unwrap();
+    let said = refused(stage.restore(&media, others).arg("--delta"));
+    assert!(said.contains("belongs to system"), "{said}");
     other.server.start();
     assert_eq!(other.server.psql("select count(*) from small"), "20000");
     let said = refused(stage.restore(&media, &stage.path("nothing")).arg("--delta"));

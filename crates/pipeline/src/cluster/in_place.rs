@@ -112,18 +112,17 @@ impl InPlace {
         };
         let note = self.read(&Path::new(STAGING).join(DELTA), NOTE_MAX)?;
         let noted = note.and_then(|note| String::from_utf8(note).ok()?.parse().ok());
-        let found = match (noted, self.read(Path::new(CONTROL), CONTROL_FILE_LEN)?) {
-            (Some(noted), _) => noted,
-            (None, None) => return Err(foreign(format!("it has no {CONTROL}")).into()),
-            (None, Some(bytes)) => {
-                Control::parse(&bytes)
-                    .map_err(|e| foreign(e.to_string()))?
-                    .system
-            }
-        };
-        match found == system {
-            true => Ok(()),
-            false => {
+        let control = self.read(Path::new(CONTROL), CONTROL_FILE_LEN)?;
+        let control = control.map(|bytes| Control::parse(&bytes)).transpose();
+        let control = control.map_err(|e| foreign(e.to_string()))?;
+        // A note may be left from long ago, so it does not outrank the control file.
+        let found: Vec<u64> = control.iter().map(|c| c.system).chain(noted).collect();
+        if found.is_empty() {
+            return Err(foreign(format!("it has no {CONTROL}")).into());
+        }
+        match found.iter().find(|found| **found != system) {
+            None => Ok(()),
+            Some(found) => {
                 Err(foreign(format!("it belongs to system {found}, the set to {system}")).into())
             }
         }
