@@ -127,6 +127,21 @@ pub trait Dir: Send + Sync + Debug {
 
     fn hard_link(&self, existing: &Path, name: &Path) -> io::Result<()>;
 
+    /// Opens a file to lock it: for writing where that is allowed, for some file systems (NFS) lock no others.
+    fn open_to_lock(&self, name: &Path) -> io::Result<Arc<dyn File>> {
+        match self.open(name, OpenHow::ReadWrite) {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                self.open(name, OpenHow::Read)
+            }
+            opened => opened,
+        }
+    }
+
     /// Renames within this directory tree, atomically replacing a file `to`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
@@ -191,6 +206,8 @@ pub trait File: Send + Sync + Debug {
 
     /// Takes an exclusive advisory lock (`flock`) that ends with this handle; `false` when
     /// somebody else holds it. Never blocks.
+    ///
+    /// Errors: `PermissionDenied` where the file system (NFS) locks only what is open for writing, and this is not.
     fn try_lock(&self) -> io::Result<bool>;
 
     /// Fills `buf` unless the file ends first; says how many bytes were read.

@@ -6,7 +6,7 @@
 //!
 //! - Locked: the holder lives.
 //! - Not locked, and written on this machine since it started: the holder is dead.
-//! - Not to be asked, for it is another user's: alive as long as it was touched within [`STALE`].
+//! - Not to be asked, for it is another user's or may not be locked: alive as long as it was touched within [`STALE`].
 //! - Not locked, and written elsewhere: alive as long as it was touched within [`STALE`], by the file system's own
 //!   clock. Where locks reach other hosts (NFS version 4, most cluster file systems) this errs on the safe side
 //!   only; where they do not, it is what protects.
@@ -218,7 +218,7 @@ pub fn holders(dir: &dyn Dir, own: Option<&Path>, now_ns: i64) -> io::Result<Vec
 }
 
 fn living(dir: &dyn Dir, name: &Path, now_ns: i64) -> io::Result<Option<Holder>> {
-    let file = match dir.open(name, OpenHow::Read) {
+    let file = match dir.open_to_lock(name) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => None,
         opened => Some(opened?),
     };
@@ -230,9 +230,11 @@ fn living(dir: &dyn Dir, name: &Path, now_ns: i64) -> io::Result<Option<Holder>>
     let content = String::from_utf8_lossy(&bytes[..len]);
     let holder = Holder::read(&name.to_string_lossy(), &content);
     // Whether the lock tells who lives.
-    let asked = match &file {
-        Some(file) if !file.try_lock()? => return Ok(Some(holder)),
-        file => file.is_some(),
+    let asked = match file.map(|file| file.try_lock()) {
+        Some(Ok(true)) => true,
+        Some(Ok(false)) => return Ok(Some(holder)),
+        Some(Err(e)) if e.kind() != io::ErrorKind::PermissionDenied => return Err(e),
+        Some(Err(_)) | None => false,
     };
     let here = facts::boot_id().is_some_and(|boot| boot == holder.boot);
     let dead = (asked && here) || is_stale(dir.stat(name)?.mtime_ns, now_ns);
@@ -240,7 +242,7 @@ fn living(dir: &dyn Dir, name: &Path, now_ns: i64) -> io::Result<Option<Holder>>
 }
 
 /// Whether what was touched last at `mtime_ns` is nobody's any more.
-fn is_stale(mtime_ns: i64, now_ns: i64) -> bool {
+pub(crate) fn is_stale(mtime_ns: i64, now_ns: i64) -> bool {
     let stale = i64::try_from(STALE.as_nanos()).unwrap_or(i64::MAX);
     now_ns.saturating_sub(mtime_ns) > stale
 }
@@ -307,6 +309,22 @@ mod tests {
         assert_eq!(seen[0].what, None);
         let late = now + STALE.as_nanos() as i64 + 1;
         assert!(holders(&*dir, None, late).unwrap().is_empty());
+    }
+
+    #[test]
+    fn leases_tell_who_lives_where_only_files_open_for_writing_can_be_locked() {
+        let disk = SimDisk::new(1).set_locks_need_writing(true);
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        let dir = disk.dir(Path::new("/d")).unwrap();
+        let lease = Lease::take(dir.clone(), Use::Backup, &HostClock).unwrap();
+        let now = lease.touch().unwrap();
+        let late = now + STALE.as_nanos() as i64 + 1;
+        assert_eq!(holders(&*dir, None, late).unwrap().len(), 1);
+        drop(lease);
+        let name = Holder::us(Use::Read).name();
+        disk.write_file(Path::new("/d").join(&name), b"host db1")
+            .unwrap();
+        assert!(holders(&*dir, None, now).unwrap().is_empty());
     }
 
     #[test]

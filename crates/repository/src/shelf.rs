@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Clock, Dir, OpenHow, Storage};
+use longshore_io::{Clock, Dir, Storage};
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetTrailer,
 };
@@ -339,13 +339,13 @@ impl Shelf {
         strays.sort();
         let mut sets: Vec<Listed> = found
             .into_iter()
-            .map(|(label, found)| self.judge(label, found))
+            .map(|(label, found)| self.judge(label, found, now_ns))
             .collect();
         sets.sort_by_key(|s| (s.label.begun_us(), s.start_us(), s.label.clone()));
         Ok(Listing { sets, strays })
     }
 
-    fn judge(&self, label: Label, found: Found) -> Listed {
+    fn judge(&self, label: Label, found: Found, now_ns: i64) -> Listed {
         let path = |(i, dir, n): &(usize, String, u16)| {
             DeviceSpec::File(self.path(*i).join(dir).join(family_name(*n)))
         };
@@ -367,7 +367,7 @@ impl Shelf {
             let opened: Vec<Arc<dyn BackupDevice>> =
                 devices.iter().map(|d| d.open(&self.storage)).collect();
             match self.state(&opened, any_finished) {
-                State::Abandoned => match self.locked(&devices) {
+                State::Abandoned => match self.locked(&devices, now_ns) {
                     Some(by) => State::Writing { by },
                     None => State::Abandoned,
                 },
@@ -386,8 +386,9 @@ impl Shelf {
         }
     }
 
-    /// Who writes to these stripes by their own names, without a lease.
-    fn locked(&self, devices: &[DeviceSpec]) -> Option<String> {
+    /// Who writes to these stripes by their own names, without a lease. A lock that cannot be asked is judged by
+    /// the stripe's age, as a lease is.
+    fn locked(&self, devices: &[DeviceSpec], now_ns: i64) -> Option<String> {
         let is_locked = |device: &DeviceSpec| {
             let DeviceSpec::File(path) = device else {
                 return false;
@@ -397,12 +398,17 @@ impl Shelf {
             let (Some(dir), Some(name)) = (path.parent(), Path::new(&pending).file_name()) else {
                 return false;
             };
-            let file = self
-                .storage
-                .dir(dir)
-                .and_then(|dir| dir.open(Path::new(name), OpenHow::Read));
-            file.and_then(|file| file.try_lock())
-                .is_ok_and(|ours| !ours)
+            let name = Path::new(name);
+            let Ok(dir) = self.storage.dir(dir) else {
+                return false;
+            };
+            match dir.open_to_lock(name).and_then(|file| file.try_lock()) {
+                Ok(ours) => !ours,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+                Err(_) => dir
+                    .stat(name)
+                    .is_ok_and(|s| !lease::is_stale(s.mtime_ns, now_ns)),
+            }
         };
         let locked = devices.iter().any(is_locked);
         locked.then(|| "somebody who named its stripes as devices".to_owned())
@@ -792,4 +798,44 @@ fn is_read_only(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_io::{Fault, HostClock, Op, OpenHow, SimDisk};
+
+    #[test]
+    fn a_writer_is_known_where_locks_need_writing_and_by_age_where_none_can_be_asked() {
+        let disk = SimDisk::new(1).set_locks_need_writing(true);
+        let dir = Path::new("/t/db/20270131T020000Z-full-1a2b3c4d");
+        let name = Path::new("family-1.bak.longshore-new");
+        disk.write_file(dir.join(name), b"begun").unwrap();
+        let target = Target {
+            name: "t".into(),
+            directories: vec!["/t".into()],
+        };
+        let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+        let shelf = Shelf::new(storage, Arc::new(HostClock), &target, "db").unwrap();
+        let dir = disk.dir(dir).unwrap();
+        let now = dir.stat(name).unwrap().mtime_ns;
+        let late = now + lease::STALE.as_nanos() as i64 + 1;
+        let is_writing = |now_ns| {
+            let listing = shelf.list_at(now_ns).unwrap();
+            matches!(listing.sets[0].state, State::Writing { .. })
+        };
+        let file = dir.open(name, OpenHow::ReadWrite).unwrap();
+        assert!(file.try_lock().unwrap());
+        assert!(is_writing(late));
+        drop(file);
+        assert!(!is_writing(now));
+        const EACCES: i32 = 13;
+        disk.inject(
+            Fault::errno(EACCES)
+                .on(Op::Open)
+                .below("/t/db/20270131T020000Z-full-1a2b3c4d/family-1.bak.longshore-new"),
+        );
+        assert!(is_writing(now));
+        assert!(!is_writing(late));
+    }
 }

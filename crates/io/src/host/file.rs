@@ -279,6 +279,7 @@ impl File for HostFile {
         match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
             Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(Errno::BADF) => Err(io::ErrorKind::PermissionDenied.into()),
             Err(e) => Err(e.into()),
         }
     }

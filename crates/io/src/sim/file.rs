@@ -172,6 +172,9 @@ impl File for SimFile {
 
     fn try_lock(&self) -> io::Result<bool> {
         self.call(Op::Stat, None, |state, _, _| {
+            if state.locks_need_writing && self.how == OpenHow::Read {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
             Ok(*state.locks.entry(self.ino).or_insert(self.handle) == self.handle)
         })
     }

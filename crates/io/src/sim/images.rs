@@ -121,6 +121,7 @@ fn image(state: &State, outcome: &Outcome, seed: u64) -> State {
         dev_last: state.dev_last,
         cached: state.cached.clone(),
         tells_holes: state.tells_holes,
+        locks_need_writing: state.locks_need_writing,
         ..State::new(seed)
     }
 }

@@ -128,6 +128,12 @@ impl SimDisk {
         self.clone()
     }
 
+    /// Whether only files that are open for writing can be locked, as on NFS (at first: all can).
+    pub fn set_locks_need_writing(&self, need: bool) -> Self {
+        self.state.lock().locks_need_writing = need;
+        self.clone()
+    }
+
     /// Makes `path` (with missing parents) a file system of its own, with a journal of its own.
     /// Everything on the disk becomes durable.
     pub fn mount(&self, path: impl AsRef<Path>) -> io::Result<()> {

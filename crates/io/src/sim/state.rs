@@ -48,6 +48,7 @@ pub(super) struct State {
     /// Later rules go before earlier ones.
     pub(super) cached: Vec<(PathBuf, bool)>,
     pub(super) tells_holes: bool,
+    pub(super) locks_need_writing: bool,
     /// Who holds the lock of a file.
     pub(super) locks: BTreeMap<Ino, u64>,
     pub(super) handle_last: u64,
@@ -108,6 +109,7 @@ impl State {
             capacity_bytes: BTreeMap::new(),
             cached: Vec::new(),
             tells_holes: true,
+            locks_need_writing: false,
             locks: BTreeMap::new(),
             handle_last: 0,
         }

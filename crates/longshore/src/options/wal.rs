@@ -84,7 +84,7 @@ pub struct Ahead {
 const TEACH_PUSH: &str = "\
 Example, in postgresql.conf:
   archive_mode = on
-  archive_command = 'longshore wal push %p --archive /mnt/backup/main-wal --async'
+  archive_command = 'longshore wal push %p --archive /mnt/backup/longshore/main-wal --async'
 
 Exit codes: 0: the file is in the archive, durably. 7: the archive has other bytes under this name, or belongs to
 another cluster; somebody must look. Others: PostgreSQL tries again. None is above 125.
@@ -124,7 +124,7 @@ pub struct WalPush {
 
 const TEACH_GET: &str = "\
 Example, in postgresql.conf of a restored server:
-  restore_command = 'longshore wal get %f %p --archive /mnt/backup/main-wal --async'
+  restore_command = 'longshore wal get %f %p --archive /mnt/backup/longshore/main-wal --async'
 
 Exit codes: 0: the file is at its place, checked. 1: the archive does not have it, which is how recovery learns
 that the log ends. 200: no answer (the archive cannot be reached, a file is damaged, a segment is missing though later
@@ -169,7 +169,7 @@ pub struct WalGet {
 
 const TEACH_RECEIVE: &str = "\
 Examples:
-  longshore wal receive postgres://backup@db1 --slot longshore --create-slot --archive /mnt/backup/main-wal
+  longshore wal receive postgres://backup@db1 --slot longshore --create-slot --archive /mnt/backup/longshore/main-wal
   longshore wal receive --database main
 
 docs/postgres-wal.md has a systemd unit. Look at the slot's lag: a receiver that is down makes the server keep its log.
@@ -225,7 +225,7 @@ pub struct WalReceive {
 
 const TEACH_LIST: &str = "\
 Examples:
-  longshore wal list --archive /mnt/backup/main-wal
+  longshore wal list --archive /mnt/backup/longshore/main-wal
   longshore wal list --database main --verify
 
 Not for: telling whether a backup can be restored; `longshore check` compares the two.";
