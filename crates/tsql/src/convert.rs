@@ -230,7 +230,10 @@ pub fn parse_decimal(text: &str, scale: u8) -> Option<Option<i128>> {
     };
     let next = fraction.as_bytes().get(scale);
     if next.is_some_and(|d| *d >= b'5') {
-        number += 1;
+        number = match number.checked_add(1) {
+            Some(number) => number,
+            None => return Some(None),
+        };
     }
     Some(Some(if negative { -number } else { number }))
 }
@@ -419,6 +422,7 @@ mod tests {
         assert_eq!(parse_decimal("1", 2), Some(Some(100)));
         assert_eq!(parse_decimal(".5", 0), Some(Some(1)));
         assert_eq!(parse_decimal(&"9".repeat(60), 0), Some(None));
+        assert_eq!(parse_decimal(&format!("{}.5", i128::MAX), 0), Some(None));
         for text in ["", ".", "-", "1.2.3", "1e5", "é"] {
             assert_eq!(parse_decimal(text, 2), None, "{text}");
         }

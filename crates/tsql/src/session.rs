@@ -58,6 +58,8 @@ pub(crate) enum Stop {
     Failed(Vec<Message>),
     /// The batch ends here; everything was said.
     EndBatch,
+    /// RETURN: the batch ends, but not the one that it is in.
+    Return,
     Break,
     Continue,
 }
@@ -69,7 +71,7 @@ impl Stop {
             Stop::Failed(mut messages) => {
                 messages.pop().unwrap_or_else(|| message::ABORTED.plain())
             }
-            Stop::Closed(_) | Stop::EndBatch | Stop::Break | Stop::Continue => {
+            Stop::Closed(_) | Stop::EndBatch | Stop::Return | Stop::Break | Stop::Continue => {
                 message::ABORTED.plain()
             }
         }
@@ -144,10 +146,24 @@ pub struct Session {
     pub(crate) caught: Option<Message>,
     /// `SET NOCOUNT ON`: clients show no row counts.
     pub(crate) nocount: bool,
+    /// Those of [`HOLDING`] that are ON: nothing but SET runs.
+    held: BTreeSet<&'static str>,
     cancel: Arc<AtomicBool>,
     nesting: usize,
     tries: usize,
 }
+
+/// Options under which SQL Server runs nothing. What the last ones would show instead is not shown here.
+const HOLDING: [&str; 6] = [
+    PARSE_ONLY,
+    "NOEXEC",
+    "FMTONLY",
+    "SHOWPLAN_ALL",
+    "SHOWPLAN_TEXT",
+    "SHOWPLAN_XML",
+];
+/// It counts for the whole batch that it stands in.
+const PARSE_ONLY: &str = "PARSEONLY";
 
 /// The database of a session that has not chosen one.
 pub const FIRST_DATABASE: &str = "master";
@@ -168,6 +184,7 @@ impl Session {
             row_count: 0,
             caught: None,
             nocount: false,
+            held: BTreeSet::new(),
             cancel: Arc::new(AtomicBool::new(false)),
             nesting: 0,
             tries: 0,
@@ -236,6 +253,13 @@ impl Session {
     fn batch(&mut self, text: &str, out: &mut Out) -> Flow {
         let batch = parse(text)?;
         check(&batch, self.variables.keys().cloned())?;
+        for located in &batch.statements {
+            if let Statement::SetOption(words) = &located.statement
+                && words.iter().any(|w| w == PARSE_ONLY)
+            {
+                self.hold(words);
+            }
+        }
         self.statements(&batch.statements, out)
     }
 
@@ -256,7 +280,10 @@ impl Session {
         self.nesting -= 1;
         out.line = line;
         let inner = std::mem::replace(&mut self.variables, outer);
-        flow.map(|()| inner)
+        match flow {
+            Ok(()) | Err(Stop::Return) => Ok(inner),
+            Err(stop) => Err(stop),
+        }
     }
 
     pub(crate) fn statements(&mut self, all: &[Located], out: &mut Out) -> Flow {
@@ -271,17 +298,29 @@ impl Session {
                 .fail(vec![message::ABORTED.plain()], out)
                 .and(Err(Stop::EndBatch));
         }
+        if !self.held.is_empty() && !matches!(located.statement, Statement::SetOption(_)) {
+            return Ok(());
+        }
         out.line = located.line;
+        let is_call = matches!(
+            located.statement,
+            Statement::Execute(_) | Statement::ExecuteText(_)
+        );
         let flow = self.execute(&located.statement, out);
         match flow {
             Err(Stop::Failed(messages)) => {
                 let line = out.line;
-                let located: Vec<_> = messages.into_iter().map(|m| m.at_line(line)).collect();
-                let last = located.iter().rev().find(|m| m.is_error());
+                let said: Vec<_> = messages.into_iter().map(|m| m.at_line(line)).collect();
+                let last = said.iter().rev().find(|m| m.is_error());
                 self.error = last.map_or(0, |m| m.number);
                 match self.tries {
-                    0 => self.fail(located, out),
-                    _ => Err(Stop::Failed(located)),
+                    // A batch inside a batch that cannot be read does not end the one around it.
+                    0 if is_call => match self.fail(said, out) {
+                        Err(Stop::EndBatch) if !self.is_cancelled() => Ok(()),
+                        other => other,
+                    },
+                    0 => self.fail(said, out),
+                    _ => Err(Stop::Failed(said)),
                 }
             }
             Ok(()) => {
@@ -367,7 +406,7 @@ impl Session {
             Statement::Try { body, catch } => self.try_catch(body, catch, out),
             Statement::Break => Err(Stop::Break),
             Statement::Continue => Err(Stop::Continue),
-            Statement::Return => Err(Stop::EndBatch),
+            Statement::Return => Err(Stop::Return),
         }
     }
 
@@ -443,9 +482,26 @@ impl Session {
         Ok(())
     }
 
-    /// What clients set for a session; only row counts mean something here.
+    /// Options under which nothing runs, ON or OFF.
+    fn hold(&mut self, words: &[String]) {
+        let on = words.last().is_some_and(|w| w == "ON");
+        for option in HOLDING.iter().filter(|o| words.iter().any(|w| w == *o)) {
+            match on {
+                true => self.held.insert(option),
+                false => self.held.remove(option),
+            };
+        }
+    }
+
+    /// What clients set for a session; only row counts and what runs at all mean something here.
     fn set_option(&mut self, words: &[String]) -> Flow {
         let on = words.last().is_some_and(|w| w == "ON");
+        self.hold(words);
+        let shows = |w: &&String| *w == "FMTONLY" || w.starts_with("SHOWPLAN_");
+        if let Some(word) = words.iter().find(shows).filter(|_| on) {
+            let what = format!("SET {word} ON (nothing runs until it is OFF)");
+            return Err(message::NOT_HERE.with(&[&what]).into());
+        }
         if words.iter().any(|w| w == "NOCOUNT") {
             self.nocount = on;
         }

@@ -186,6 +186,16 @@ fn exit_codes_and_streams_are_those_that_scripts_expect() {
     let output = stage.sql(&["-r", "0", "-Q", &format!("PRINT 'here' {bad}")]);
     assert_eq!(text(&output.stdout), "here\n");
     assert!(text(&output.stderr).starts_with("Msg 911, Level 16, State 11, Server "));
+    let lost = stage.sql(&[
+        "-d",
+        "nowhere",
+        "-Q",
+        "BACKUP DATABASE shop TO DISK = 'd.bak'",
+    ]);
+    assert_eq!(lost.status.code(), Some(1));
+    assert!(!stage.path("d.bak").exists());
+    let long = format!("SELECT 1 AS [{}]", "n".repeat(70_000));
+    assert_eq!(stage.sql(&["-Q", &long]).status.code(), Some(0));
     assert_eq!(stage.sql(&["-i", "missing.sql"]).status.code(), Some(1));
     assert_eq!(
         stage.sql(&["-v", "novalue", "-Q", "PRINT 1"]).status.code(),

@@ -123,6 +123,7 @@ messages! {
     8144 16 2 TOO_MANY_ARGUMENTS "Procedure or function {} has too many arguments specified."
     8145 16 1 NOT_A_PARAMETER "{} is not a parameter for procedure {}."
     8146 16 2 NO_PARAMETERS "Procedure {} has no parameters and arguments were supplied."
+    8623 16 1 NO_PLAN "The query processor ran out of internal resources and could not produce a query plan. This is a rare event and only expected for extremely complex queries or queries that reference a very large number of tables or partitions. Please simplify the query. If you believe you have received this message in error, contact Customer Support Services for more information."
     15015 16 1 DEVICE_NOT_THERE "The device '{}' does not exist. Use sys.backup_devices to show available devices."
     15026 16 1 DEVICE_EXISTS "Logical device '{}' already exists."
     15123 16 1 SETTING_UNKNOWN "The configuration option '{}' does not exist, or it may be an advanced option."

@@ -35,12 +35,15 @@ pub use schema::{VIEWS, View};
 /// Tokens of one query, at most: what is built from them nests no deeper than a thread's stack can bear.
 const LEN_MAX: usize = 256 << 10;
 const DEPTH_MAX: usize = 50;
+/// Tokens between commas and parentheses, at most.
+const RUN_MAX: usize = 2000;
 
 /// Reads a query. Errors: what the parser did not expect, as 102.
 pub(crate) fn parse(text: &str) -> Result<Query, Message> {
     if text.len() > LEN_MAX {
         return Err(message::NESTED_TOO_DEEPLY.plain());
     }
+    check_runs(text)?;
     let dialect = MsSqlDialect {};
     let parsed = Parser::new(&dialect)
         .with_recursion_limit(DEPTH_MAX)
@@ -51,6 +54,25 @@ pub(crate) fn parse(text: &str) -> Result<Query, Message> {
         (Some(Parsed::Query(query)), true) => Ok(*query),
         _ => Err(message::SYNTAX.with(&[&near(text)])),
     }
+}
+
+/// What stands between commas and parentheses becomes a tree that leans to the left, as deep as there are operators.
+fn check_runs(text: &str) -> Result<(), Message> {
+    let mut runs = vec![0];
+    for (_, raw) in crate::syntax::tokens(text)? {
+        match (raw.as_str(), runs.last_mut()) {
+            ("(", _) => runs.push(0),
+            (")", _) => drop(runs.pop()),
+            (",", Some(run)) => *run = 0,
+            (_, Some(run)) if *run >= RUN_MAX => {
+                return Err(message::NESTED_TOO_DEEPLY.plain());
+            }
+            (_, Some(run)) => *run += 1,
+            // More closed than opened: the parser says so.
+            (_, None) => return Ok(()),
+        }
+    }
+    Ok(())
 }
 
 fn near(text: &str) -> String {

@@ -73,6 +73,7 @@ struct Translator<'a> {
     commons: Vec<Common>,
     aliases: usize,
     depth: usize,
+    steps: usize,
 }
 
 /// A SELECT's columns and SQL.
@@ -84,6 +85,11 @@ struct Selected {
 
 /// Expressions inside expressions, at most: well below what a thread's stack bears.
 const DEPTH_MAX: usize = 200;
+
+/// Expressions and queries that are translated for one statement, at most, and the length of one's SQL. What stands once
+/// in a query may be needed several times in SQLite's, and that multiplies with every level.
+const STEPS_MAX: usize = 100_000;
+const SQL_LEN_MAX: usize = 1 << 20;
 
 fn not_here(what: &str) -> Message {
     message::NOT_HERE.with(&[&what])
@@ -99,6 +105,7 @@ pub(super) fn query(session: &Session, query: &Query) -> Result<Plan, Message> {
         commons: Vec::new(),
         aliases: 0,
         depth: 0,
+        steps: 0,
     };
     let selected = translator.query(query)?;
     Ok(Plan {
@@ -137,6 +144,13 @@ impl Translator<'_> {
     ) -> Result<T, Message> {
         if self.depth >= DEPTH_MAX {
             return Err(message::NESTED_TOO_DEEPLY.plain());
+        }
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            return Err(message::NO_PLAN.plain());
+        }
+        if self.session.is_cancelled() {
+            return Err(message::ABORTED.plain());
         }
         self.depth += 1;
         let result = work(self);

@@ -59,6 +59,8 @@ pub enum CompressionChoice {
 const NAME_MAX: usize = 128;
 const DESCRIPTION_MAX: usize = 255;
 const STATS_USUAL: u8 = 10;
+/// MOVE options of one statement, at most.
+const MOVES_MAX: usize = 1024;
 /// RETAINDAYS, at most.
 const DAYS_MAX: i64 = 99_999;
 
@@ -165,6 +167,10 @@ impl Options {
                     if self.moves.iter().any(|(known, _)| *known == from) {
                         return Err(message::MOVED_TWICE.with(&[&from]));
                     }
+                    if self.moves.len() >= MOVES_MAX {
+                        let text = format!("a statement has {MOVES_MAX} MOVE options at most");
+                        return Err(message::OWN.with(&[&text]));
+                    }
                     self.moves.push((from, operand_text(session, to)?));
                 }
             }
@@ -240,17 +246,17 @@ impl Options {
 /// One option twice, or two that exclude each other.
 fn check_conflicts(settings: &[Setting]) -> Result<(), Message> {
     let word = |key: Key| key.word().to_lowercase();
-    for (i, setting) in settings.iter().enumerate() {
-        for later in &settings[i + 1..] {
-            let (a, b) = (setting.key, later.key);
-            let twice = a == b && a != Key::Move;
-            let excluded = EITHER
-                .iter()
-                .any(|keys| a != b && keys.contains(&a) && keys.contains(&b));
-            if twice || excluded {
-                return Err(message::OPTION_CONFLICT.with(&[&word(b), &word(a)]));
-            }
+    // No key is in it twice, so it is never longer than the table.
+    let mut seen: Vec<Key> = Vec::new();
+    for b in settings.iter().map(|s| s.key).filter(|k| *k != Key::Move) {
+        let excluded = |a: Key| {
+            let both = |keys: &&[Key]| keys.contains(&a) && keys.contains(&b);
+            a == b || EITHER.iter().any(both)
+        };
+        if let Some(a) = seen.iter().copied().find(|a| excluded(*a)) {
+            return Err(message::OPTION_CONFLICT.with(&[&word(b), &word(a)]));
         }
+        seen.push(b);
     }
     Ok(())
 }

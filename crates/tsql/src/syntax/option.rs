@@ -126,7 +126,7 @@ options! {
     Encryption "ENCRYPTION" Encryption [BACKUP] Fate::Refused("this version makes no encrypted sets"), NOT
     ErrorBroker "ERROR_BROKER_CONVERSATIONS" Flag [RESTORE_DATABASE] NOT, SERVICE
     ExpireDate "EXPIREDATE" Text [BACKUP] YES, NOT
-    File "FILE" Integer [READ] NOT, YES
+    File "FILE" Integer [RESTORE VERIFY_ONLY HEADER_ONLY FILE_LIST_ONLY] NOT, YES
     FileSnapshot "FILE_SNAPSHOT" Flag [BACKUP] CLOUD, NOT
     FileStream "FILESTREAM" DirectoryName [RESTORE_DATABASE] NOT, Fate::Refused("no source has FILESTREAM data")
     Format "FORMAT" Flag [BACKUP] YES, NOT
@@ -142,7 +142,7 @@ options! {
     MediaName "MEDIANAME" Text [BACKUP READ] YES, YES
     MediaPassword "MEDIAPASSWORD" Text [READ] NOT, Fate::Refused("no media have a password")
     MetadataOnly "METADATA_ONLY" Flag [BACKUP RESTORE] CLOUD, CLOUD
-    Move "MOVE" Move [RESTORE VERIFY_ONLY] NOT, YES
+    Move "MOVE" Move [RESTORE] NOT, YES
     Name "NAME" Text [BACKUP] YES, NOT
     NewBroker "NEW_BROKER" Flag [RESTORE_DATABASE] NOT, SERVICE
     NoChecksum "NO_CHECKSUM" Flag [BACKUP READ] Fate::Accepted("every set has checksums all the same"), Fate::Accepted("checksums are verified all the same")
@@ -171,7 +171,7 @@ options! {
     StopAt "STOPAT" Text [RESTORE] NOT, SIMPLE
     StopAtMark "STOPATMARK" Mark [RESTORE] NOT, SIMPLE
     StopBeforeMark "STOPBEFOREMARK" Mark [RESTORE] NOT, SIMPLE
-    StopOnError "STOP_ON_ERROR" Flag [BACKUP READ] YES, YES
+    StopOnError "STOP_ON_ERROR" Flag [BACKUP READ] YES, Fate::Accepted("a restore stops anyway; VERIFYONLY says all there is")
     Unload "UNLOAD" Flag [BACKUP READ] TAPE, TAPE
 }
 

@@ -70,7 +70,12 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
     };
     let mut script = Script::new(variables(options)?, options.exit_on_error, options.echo);
     let ended = match first_batch(options) {
-        Some(first) => terminal.batch(&first).map(drop),
+        // A script for one database does nothing in another.
+        Some(first) => match terminal.batch(&first) {
+            Ok(Ran::WithErrors) => Err(Ended::Failed),
+            Ok(Ran::Well) => Ok(()),
+            Err(ended) => Err(ended),
+        },
         None => Ok(()),
     };
     let ended = ended.and_then(|()| statements(options, &mut script, &mut terminal));

@@ -58,7 +58,7 @@ impl<'a> Show<'a> {
 
     fn width(column: &Column) -> usize {
         let own = column.kind.display_width().unwrap_or(WIDTH_MAX);
-        own.min(WIDTH_MAX).max(column.name.chars().count()).max(1)
+        own.max(column.name.chars().count()).clamp(1, WIDTH_MAX)
     }
 
     fn cell(&self, column: &Column, text: &str) -> String {
@@ -78,7 +78,7 @@ impl<'a> Show<'a> {
     fn header(&self) -> Result<(), Closed> {
         self.line(self.columns.iter().map(|c| match self.style.trim {
             true => c.name.clone(),
-            false => format!("{:<width$}", c.name, width = Self::width(c)),
+            false => format!("{:<width$.width$}", c.name, width = Self::width(c)),
         }))?;
         self.line(self.columns.iter().map(|c| match self.style.trim {
             true => "-".repeat(c.name.chars().count().max(1)),

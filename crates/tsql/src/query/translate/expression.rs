@@ -5,7 +5,7 @@ use sqlparser::ast::{
     Value as Literal,
 };
 
-use super::{Translator, Typed, collation, column_alias, folded, not_here};
+use super::{SQL_LEN_MAX, Translator, Typed, collation, column_alias, folded, not_here};
 use crate::convert::type_of;
 use crate::message::{self, Message};
 use crate::query::number::{result, wider};
@@ -14,7 +14,11 @@ use crate::value::{Type, Value};
 
 impl Translator<'_> {
     pub(super) fn expression(&mut self, expr: &Expr) -> Result<Typed, Message> {
-        self.descend(|t| t.expression_of(expr))
+        let typed = self.descend(|t| t.expression_of(expr))?;
+        match typed.sql.len() > SQL_LEN_MAX {
+            true => Err(message::NO_PLAN.plain()),
+            false => Ok(typed),
+        }
     }
 
     fn expression_of(&mut self, expr: &Expr) -> Result<Typed, Message> {
@@ -114,7 +118,8 @@ impl Translator<'_> {
                     CastKind::DoubleColon => return Err(not_here("::")),
                 };
                 let inner = self.expression(expr)?;
-                Ok(self.cast(function, inner, type_named(data_type)?))
+                let typed = self.cast(function, inner, type_named(data_type)?);
+                Ok(without_time(typed, data_type))
             }
             Expr::Convert {
                 is_try,
@@ -132,8 +137,11 @@ impl Translator<'_> {
                         let sql = format!("ts_convert({}, {from}, {name}, {style})", inner.sql);
                         Ok(Typed::of(sql, to))
                     }
-                    _ if *is_try => Ok(self.cast("ts_try_cast", inner, to)),
-                    _ => Ok(self.cast("ts_cast", inner, to)),
+                    _ => {
+                        let function = if *is_try { "ts_try_cast" } else { "ts_cast" };
+                        let typed = self.cast(function, inner, to);
+                        Ok(without_time(typed, data_type))
+                    }
                 }
             }
             Expr::Collate { expr, .. } => self.expression(expr),
@@ -480,6 +488,17 @@ impl Translator<'_> {
             symbol => format!("({left} {symbol} {right})"),
         };
         Ok(Typed::of(sql, kind))
+    }
+}
+
+/// A `date` is a moment at midnight.
+fn without_time(typed: Typed, data_type: &DataType) -> Typed {
+    match data_type {
+        DataType::Date => Typed {
+            sql: format!("(substr({}, 1, 10) || ' 00:00:00.000')", typed.sql),
+            ..typed
+        },
+        _ => typed,
     }
 }
 

@@ -69,6 +69,13 @@ impl Parser<'_> {
                 Kind::Word if words.len() < 8 && !super::is_any(&self.token, super::STATEMENTS) => {
                     words.push(self.advance()?.raw.to_ascii_uppercase());
                 }
+                Kind::Symbol
+                    if self.is("-") && self.next.kind == Kind::Number && !words.is_empty() =>
+                {
+                    self.advance()?;
+                    words.push(format!("-{}", self.advance()?.raw));
+                    break;
+                }
                 Kind::Number if !words.is_empty() => {
                     words.push(self.advance()?.raw.to_owned());
                     break;

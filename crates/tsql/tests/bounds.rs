@@ -1,0 +1,99 @@
+//! What ends, and what does not: sizes that grow without end, options under which nothing runs, batches inside batches.
+
+mod common;
+
+use common::{Stage, numbers, run, said, value};
+
+#[test]
+fn nothing_runs_where_a_script_says_so() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let backup = "BACKUP DATABASE shop TO DISK = 'a.bak'";
+    for option in ["PARSEONLY", "NOEXEC"] {
+        let guarded = format!("SET {option} ON; {backup}; PRINT 'never'");
+        assert_eq!(numbers(&run(&mut session, &guarded)), [0; 0], "{option}");
+        // It lasts.
+        assert_eq!(numbers(&run(&mut session, backup)), [0; 0], "{option}");
+        let after = format!("SET {option} OFF; PRINT 'again'");
+        assert_eq!(numbers(&run(&mut session, &after)), [0], "{option}");
+    }
+    let whole = format!("{backup}; SET PARSEONLY ON");
+    assert_eq!(numbers(&run(&mut session, &whole)), [0; 0]);
+    run(&mut session, "SET PARSEONLY OFF");
+    for option in ["FMTONLY", "SHOWPLAN_ALL", "SHOWPLAN_XML"] {
+        assert_eq!(
+            numbers(&run(&mut session, &format!("SET {option} ON"))),
+            [50002]
+        );
+        assert_eq!(numbers(&run(&mut session, backup)), [0; 0], "{option}");
+        run(&mut session, &format!("SET {option} OFF"));
+    }
+    assert!(!stage.path("a.bak").exists());
+    assert_eq!(numbers(&run(&mut session, backup)).last(), Some(&3014));
+}
+
+#[test]
+fn what_multiplies_is_refused_before_it_has_grown() {
+    let mut session = Stage::new().session();
+    let mut refused = |query: String| {
+        let record = run(&mut session, &query);
+        let number = numbers(&record);
+        assert!(number == [8623] || number == [191], "{:?}", said(&record));
+    };
+    refused(format!(
+        "SELECT CASE WHEN 1 {} THEN 1 END",
+        "IN (1, 2) ".repeat(45)
+    ));
+    refused(format!(
+        "SELECT CASE WHEN 1 {} THEN 1 END",
+        "BETWEEN 0 AND 1 ".repeat(45)
+    ));
+    refused(format!("SELECT 1{}", " ^ 1".repeat(60)));
+    refused(format!("SELECT 1{}", " + 1".repeat(60_000)));
+    refused(format!("SELECT 1{}", " UNION SELECT 1".repeat(15_000)));
+    refused(format!("PRINT 1{}", " + 1".repeat(60_000)));
+    let list: Vec<_> = (0..500).map(|n| n.to_string()).collect();
+    let long = format!("SELECT CASE WHEN 499 IN ({}) THEN 1 END", list.join(", "));
+    assert_eq!(value(&mut session, &long), "1");
+    assert_eq!(value(&mut session, "SELECT 5 ^ 3 ^ 1"), "7");
+}
+
+#[test]
+fn a_statement_has_only_so_many_moves() {
+    let mut session = Stage::new().session();
+    let moves: Vec<_> = (0..1025).map(|n| format!("MOVE '{n}' TO '{n}'")).collect();
+    let batch = format!(
+        "RESTORE DATABASE x FROM DISK = 'a' WITH {}",
+        moves.join(", ")
+    );
+    assert_eq!(numbers(&run(&mut session, &batch)), [50000, 3013]);
+}
+
+#[test]
+fn a_batch_inside_a_batch_ends_alone() {
+    let mut session = Stage::new().session();
+    let returns = run(&mut session, "EXEC ('PRINT 1; RETURN; PRINT 2'); PRINT 3");
+    assert_eq!(said(&returns), ["0 1", "0 3"]);
+    let wrong = run(&mut session, "EXEC ('SELECT FROM'); PRINT @@ERROR");
+    assert_eq!(numbers(&wrong), [102, 0]);
+    assert_eq!(said(&wrong)[1], "0 102");
+    let own = run(&mut session, "PRINT 1; RETURN; PRINT 2");
+    assert_eq!(said(&own), ["0 1"]);
+}
+
+#[test]
+fn options_take_negative_numbers_and_dates_have_no_time() {
+    let mut session = Stage::new().session();
+    assert_eq!(
+        numbers(&run(&mut session, "SET LOCK_TIMEOUT -1; PRINT 'on'")),
+        [0]
+    );
+    for query in [
+        "SELECT CAST('2027-01-31 12:30' AS date)",
+        "SELECT CONVERT(date, '2027-01-31 12:30')",
+    ] {
+        assert_eq!(value(&mut session, query), "2027-01-31 00:00:00.000");
+    }
+    let equal = "SELECT CASE WHEN CAST(GETDATE() AS date) <= GETDATE() THEN 1 ELSE 0 END";
+    assert_eq!(value(&mut session, equal), "1");
+}
