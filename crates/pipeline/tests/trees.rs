@@ -55,6 +55,27 @@ fn blocks_whose_manifests_are_full_restore() {
 }
 
 #[test]
+fn several_directories_come_back_side_by_side() {
+    let disk = SimDisk::new(1);
+    let names = ["one/a", "two/b", "two/below/c"];
+    for name in names {
+        let path = Path::new("/src").join(name);
+        disk.write_file(path, name.as_bytes()).unwrap();
+    }
+    disk.write_file("/m/neighbour", b"").unwrap();
+    let house = house_on(Arc::new(disk.clone()));
+    let devices = vec![DeviceSpec::File("/m/a.bak".into())];
+    let spec = SourceSpec::Files(vec!["/src/one".into(), "/src/two".into()]);
+    let request = backup_request(spec, devices.clone(), Algorithm::Lz4);
+    backup(&house, request).unwrap();
+    restore(&house, restore_request(devices, Path::new("/out"))).unwrap();
+    for name in names {
+        let got = disk.read_file(Path::new("/out").join(name)).unwrap();
+        assert_eq!(got, name.as_bytes());
+    }
+}
+
+#[test]
 fn a_restore_syncs_a_few_times_however_many_names_it_moves() {
     for replace in [false, true] {
         let disk = SimDisk::new(1);

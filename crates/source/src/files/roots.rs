@@ -23,12 +23,21 @@ pub(super) struct Root {
 impl Root {
     /// The path of `path`, which is relative to this root, for messages.
     pub(super) fn host_path(&self, path: &Path) -> PathBuf {
-        // `join` of nothing would add a slash.
-        if path.as_os_str().is_empty() {
-            self.at.clone()
-        } else {
-            self.at.join(path)
-        }
+        below(&self.at, path)
+    }
+
+    /// Its name in the set.
+    pub(super) fn entry(&self, path: &Path) -> PathBuf {
+        below(&self.prefix, path)
+    }
+}
+
+/// `join` of nothing would add a slash, which no path of a set may end in.
+fn below(place: &Path, path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() {
+        place.to_owned()
+    } else {
+        place.join(path)
     }
 }
 

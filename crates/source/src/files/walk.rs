@@ -113,7 +113,7 @@ impl Walk {
                     Ok(stat) => stat,
                     Err(e) => return self.missing_dir(path, "look at", e).map(|()| None),
                 };
-                let entry = root.prefix.join(&path);
+                let entry = root.entry(&path);
                 if !self.enter(&*root.dir, &path, path.clone())? || entry.as_os_str().is_empty() {
                     return Ok(None);
                 }
@@ -138,7 +138,7 @@ impl Walk {
             Err(e) if is_missing(&e) => return Ok(None),
             Err(e) => return Err(io("look at", e)),
         };
-        let entry = root.prefix.join(&path);
+        let entry = root.entry(&path);
         match stat.kind {
             FileKind::File => Ok(Some(self.file(&root, path, entry, &stat))),
             FileKind::Dir if root.elsewhere.contains(&path) => Ok(None),
