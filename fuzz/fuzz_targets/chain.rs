@@ -2,7 +2,6 @@
 #![no_main]
 
 #[path = "../../crates/pipeline/tests/common/forge.rs"]
-#[allow(dead_code, reason = "tests use more of it")]
 mod forge;
 #[path = "../../crates/pipeline/tests/common/hostile.rs"]
 mod hostile;

@@ -4,6 +4,8 @@
 //! program restores them beside a canary directory. And stripes of real backups with bits flipped and ends cut off.
 
 mod common;
+#[path = "../../pipeline/tests/common/forge.rs"]
+mod forge;
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -11,21 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use longshore_codec::{Algorithm, Compressor, Level, payload_bound};
-use longshore_io::{Host, Storage, Via, crc32c};
-use longshore_media::block::{head_len, put_head};
-use longshore_media::{
-    BackupType, BlockHeader, BlockOut, DeviceSpec, Disposition, Entry, EntryKind, Extent, Item,
-    SetHeader, SetPlan, SetWriter, Totals,
-};
+use forge::Block;
+use longshore_codec::Algorithm;
+use longshore_io::{Host, Storage};
+use longshore_media::{DeviceSpec, Disposition, Entry, EntryKind, Extent, Item};
 use uuid::Uuid;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// No hostile media may make the program take more than a usual run does.
 const RESIDENT_MAX: u64 = 160 << 20;
-
-/// One block: its items, and the plain bytes of their extents.
-type Block = (Vec<Item>, Vec<u8>);
 
 fn entry(path: &str, kind: EntryKind, len: u64) -> Item {
     Item::Entry(Entry {
@@ -104,88 +100,17 @@ const HONEST: Claims = Claims {
 
 fn craft(path: &Path, claims: &Claims, blocks: &[Block]) {
     let storage: Arc<dyn Storage> = Arc::new(Host::new());
-    let device = DeviceSpec::File(path.into()).open(&storage);
-    let header = SetHeader {
+    let claims = forge::Claims {
         set: Uuid::from_u128(claims.set),
-        position: 0,
-        start_us: 0,
         source_kind: claims.source_kind,
-        backup_type: match claims.parent {
-            Some(_) => BackupType::Differential,
-            None => BackupType::Database,
-        },
         algorithm: Algorithm::Zstd,
-        level: Level::Low,
         buffer_bytes: claims.buffer_bytes,
-        page_bytes: 0,
-        copy_only: false,
-        parent: claims.parent.map(Uuid::from_u128),
-        log: Default::default(),
-        expires_us: None,
-        time_zone: 0,
-        database: "hostile".into(),
-        name: String::new(),
-        description: String::new(),
-        machine: String::new(),
-        user: String::new(),
-        origin: String::new(),
-    };
-    let plan = SetPlan {
         disposition: Disposition::Format,
-        media_name: String::new(),
-        media_description: String::new(),
-        header,
-        via: Via::Cache,
+        plain_bytes: claims.plain_bytes,
+        ..forge::Claims::new(claims.parent.map(Uuid::from_u128))
     };
-    let mut writer = SetWriter::begin(&[device], plan, 0).unwrap();
-    let mut compressor = Compressor::new(Algorithm::Zstd, Level::Low).unwrap();
-    let (mut plain_bytes, mut entries) = (0, 0);
-    for (sequence, (items, plain)) in blocks.iter().enumerate() {
-        let mut manifest = Vec::new();
-        items.iter().for_each(|i| i.encode(&mut manifest));
-        let mut payload = vec![0; payload_bound(Algorithm::Zstd, plain.len())];
-        let len = match plain.is_empty() {
-            true => 0,
-            false => compressor.compress(plain, &mut payload).len,
-        };
-        payload.truncate(len);
-        let header = BlockHeader {
-            set: writer.header.set,
-            sequence: sequence as u64,
-            plain_len: plain.len() as u32,
-            stored_len: len as u32,
-            plain_crc: crc32c(plain),
-            stored_crc: crc32c(&payload),
-            manifest_crc: 0,
-            manifest_len: 0,
-            manifest_parts: 0,
-            algorithm: Algorithm::Zstd,
-        };
-        let mut bytes = vec![0; head_len(writer.container, manifest.len())];
-        put_head(writer.container, header.clone(), &manifest, &mut bytes);
-        bytes.extend_from_slice(&payload);
-        let block = BlockOut {
-            bytes: &bytes,
-            sequence: sequence as u64,
-            plain_len: plain.len() as u32,
-            stored_crc: header.stored_crc,
-            manifest: &manifest,
-        };
-        writer.families[0].put_block(&block).unwrap();
-        plain_bytes += plain.len() as u64;
-        let first = |i: &&Item| matches!(i, Item::Entry(e) if e.first);
-        entries += items.iter().filter(first).count() as u64;
-    }
-    writer.families[0].finish_data().unwrap();
-    let totals = Totals {
-        log: Default::default(),
-        damaged: false,
-        finish_us: 0,
-        plain_bytes: claims.plain_bytes.unwrap_or(plain_bytes),
-        entries,
-        files: 0,
-    };
-    writer.seal(&totals).unwrap();
+    let devices = [DeviceSpec::File(path.into())];
+    forge::write(&storage, &devices, &claims, blocks, |_| 0);
 }
 
 /// A target with a canary beside it that must sing the same song afterwards.

@@ -6,7 +6,6 @@
 
 mod common;
 #[path = "../../pipeline/tests/common/forge.rs"]
-#[allow(dead_code, reason = "the pipeline's tests use more of it")]
 mod forge;
 
 use std::ffi::OsString;

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::forge::{Block, Claims, file, write};
+use common::forge::{Block, Claims, write};
+use common::pieces::file;
 use common::*;
 use longshore_codec::Algorithm;
 use longshore_io::{FileKind, Host, SimDisk, Storage};

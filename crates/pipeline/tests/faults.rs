@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
-use common::forge::{Claims, differing, write};
+use common::forge::{Claims, write};
+use common::pieces::differing;
 use common::*;
 use longshore_codec::Algorithm;
 use longshore_io::{Fault, Op, SimDisk, Storage};

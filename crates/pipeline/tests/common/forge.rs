@@ -1,15 +1,13 @@
 //! Backup sets put together by hand, with the format's own encoders: differential ones of any kind of source.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use longshore_codec::{Algorithm, Compressor, Level, payload_bound};
 use longshore_io::{Storage, Via, crc32c};
 use longshore_media::block::{head_len, put_head};
 use longshore_media::{
-    BackupType, BlockHeader, BlockOut, DeviceSpec, Disposition, Entry, EntryKind, Extent, Item,
-    LogStart, SetHeader, SetPlan, SetWriter, Totals,
+    BackupType, BlockHeader, BlockOut, DeviceSpec, Disposition, Item, LogStart, SetHeader, SetPlan,
+    SetWriter, Totals,
 };
 use uuid::Uuid;
 
@@ -28,6 +26,8 @@ pub struct Claims {
     pub disposition: Disposition,
     pub start_us: i64,
     pub damaged: bool,
+    /// In the trailer; `None`: as many as there are.
+    pub plain_bytes: Option<u64>,
 }
 
 impl Claims {
@@ -42,6 +42,7 @@ impl Claims {
             disposition: Disposition::Append,
             start_us: 1_700_000_000_000_000,
             damaged: false,
+            plain_bytes: None,
         }
     }
 }
@@ -137,52 +138,6 @@ pub fn write(
     for family in &mut writer.families {
         family.finish_data().unwrap();
     }
+    totals.plain_bytes = claims.plain_bytes.unwrap_or(totals.plain_bytes);
     writer.seal(&totals).unwrap();
-}
-
-/// A block with parts of one file.
-pub fn file(path: &str, len: u64, based: bool, first: bool, parts: &[(usize, Vec<u8>)]) -> Block {
-    let mut block = Block::default();
-    block.0.push(Item::Entry(Entry {
-        path: path.into(),
-        kind: EntryKind::File,
-        first,
-        based,
-        mode: 0o640,
-        uid: 0,
-        gid: 0,
-        mtime_ns: 5,
-        len,
-    }));
-    for (at, bytes) in parts {
-        block.0.push(Item::Extent(Extent {
-            offset: *at as u64,
-            len: bytes.len() as u32,
-        }));
-        block.1.extend_from_slice(bytes);
-    }
-    block
-}
-
-/// A tree of files as blocks: what `base` does not have, and of what it has the parts that differ.
-pub fn differing(
-    tree: &BTreeMap<PathBuf, Vec<u8>>,
-    base: &BTreeMap<PathBuf, Vec<u8>>,
-) -> Vec<Block> {
-    const PART: usize = 50_000;
-    let mut blocks = Vec::new();
-    for (path, bytes) in tree {
-        let old = base.get(path);
-        let path = path.to_str().unwrap();
-        let len = bytes.len() as u64;
-        blocks.push(file(path, len, old.is_some(), true, &[]));
-        for (i, part) in bytes.chunks(PART).enumerate() {
-            let at = i * PART;
-            if old.is_none_or(|old| old.get(at..at + part.len()) != Some(part)) {
-                let parts = [(at, part.to_vec())];
-                blocks.push(file(path, len, old.is_some(), false, &parts));
-            }
-        }
-    }
-    blocks
 }

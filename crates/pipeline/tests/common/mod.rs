@@ -3,6 +3,7 @@
 
 pub mod forge;
 pub mod hostile;
+pub mod pieces;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
