@@ -116,6 +116,7 @@ impl From<Error> for Failure {
             Error::Source(_)
             | Error::Changed { .. }
             | Error::PathTooLong { .. }
+            | Error::EntryName { .. }
             | Error::LogMissing { .. } => Exit::Source,
             Error::LogUnproved | Error::NotDifferential | Error::BaseOverwritten { .. } => {
                 Exit::Usage

@@ -68,11 +68,7 @@ pub fn run(
     request.tuning.check()?;
     request.limits.check()?;
     let engine = Compressor::new(request.algorithm, request.level)?.engine();
-    let devices: Vec<Arc<dyn BackupDevice>> = request
-        .devices
-        .iter()
-        .map(|d| d.open_until(&house.storage, &house.cancel))
-        .collect();
+    let devices = house.devices(&request.devices);
     let mut options = SourceOptions {
         database: request.database.clone(),
         volume_map: request.volume_map.clone(),

@@ -29,11 +29,7 @@ pub struct Found {
 ///
 /// Errors: [`Error::NoBase`] when none of the media's sets can be a base; what [`MediaSet`] refuses.
 pub fn find(house: &House, request: &BaseRequest, database: Option<&str>) -> Result<Found, Error> {
-    let devices: Vec<Arc<dyn BackupDevice>> = request
-        .devices
-        .iter()
-        .map(|d| d.open(&house.storage))
-        .collect();
+    let devices = house.devices(&request.devices);
     let media = MediaSet::open(&devices)?;
     let (header, trailer) = choose(&media.sets()?, request.against, database)?;
     let base = read(&media, &header, &trailer)?;

@@ -61,6 +61,10 @@ pub enum Error {
         path.as_os_str().len(), shortened(path))]
     PathTooLong { path: PathBuf, bytes_max: usize },
 
+    /// A source gave a name that every reader would refuse.
+    #[error("the source names an entry {path:?}, which no backup set may hold")]
+    EntryName { path: PathBuf },
+
     /// The operating system refused at the restore target.
     #[error("cannot {action} {}", path.display())]
     Target {
@@ -142,6 +146,7 @@ impl Error {
             | Error::Memory { .. }
             | Error::Changed { .. }
             | Error::PathTooLong { .. }
+            | Error::EntryName { .. }
             | Error::Target { .. }
             | Error::Panicked { .. } => None,
         }
@@ -176,6 +181,9 @@ impl Error {
             }
             Error::PathTooLong { .. } => {
                 "name a directory further down as a source of its own, or leave the tree out"
+            }
+            Error::EntryName { .. } => {
+                "please report this with the source's kind; leave the entry out meanwhile"
             }
             Error::Target { .. } => {
                 "check the target directory, its free space and its permissions"

@@ -16,12 +16,12 @@
 //! - Every file's content is settled exactly once, after its last piece was read.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_media::header::MANIFEST_MAX;
-use longshore_media::manifest::{EXTENT_LEN, PATH_MAX};
+use longshore_media::manifest::{EXTENT_LEN, PATH_MAX, safe_path};
 use longshore_media::{Entry, EntryKind, Extent, Item};
 use longshore_source::{self as source, Change, Content, Source};
 
@@ -310,11 +310,15 @@ impl<'a> Feed<'a> {
                 bytes_max: PATH_MAX,
             });
         }
+        check_name(&found.path)?;
         let kind = match found.kind {
             source::EntryKind::File => EntryKind::File,
             source::EntryKind::Dir => EntryKind::Dir,
             source::EntryKind::Symlink { target } => EntryKind::Symlink { target },
-            source::EntryKind::HardLink { target } => EntryKind::HardLink { target },
+            source::EntryKind::HardLink { target } => {
+                check_name(&target)?;
+                EntryKind::HardLink { target }
+            }
         };
         self.files += u64::from(kind == EntryKind::File);
         let entry = Entry {
@@ -440,6 +444,32 @@ impl Cursor {
             });
             job.plain_len += len;
             self.next += len as u64;
+        }
+    }
+}
+
+/// A set with a name that its readers refuse would be lost as a whole: better no set.
+fn check_name(path: &Path) -> Result<(), Error> {
+    match safe_path(path.as_os_str().as_encoded_bytes()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::EntryName {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_readers_refuse_are_refused_before_they_are_written() {
+        for name in ["a", "a/b", "a b/\u{e9}"] {
+            assert!(check_name(Path::new(name)).is_ok(), "{name}");
+        }
+        for name in ["", "/a", "a/", "a//b", "./a", "a/../b"] {
+            let refused = check_name(Path::new(name));
+            assert!(matches!(refused, Err(Error::EntryName { .. })), "{name}");
         }
     }
 }

@@ -56,6 +56,7 @@ pub use chain::ChainError;
 pub use cluster::{ClusterError, ClusterOptions, SpaceOptions};
 pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;
+use longshore_media::BackupDevice;
 pub use longshore_media::{DeviceSpec, Disposition};
 pub use longshore_pg::{Lsn, Recovery, RecoveryTarget, TargetAction, Timeline, TimelineChoice};
 pub use longshore_source::{Error as SourceError, SourceSpec};
@@ -93,6 +94,12 @@ impl House {
         } else {
             Ok(())
         }
+    }
+
+    /// Devices whose waits end with the run's cancellation.
+    pub(crate) fn devices(&self, specs: &[DeviceSpec]) -> Vec<Arc<dyn BackupDevice>> {
+        let open = |spec: &DeviceSpec| spec.open_until(&self.storage, &self.cancel);
+        specs.iter().map(open).collect()
     }
 
     pub(crate) fn now_us(&self) -> i64 {

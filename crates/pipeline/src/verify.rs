@@ -73,11 +73,7 @@ pub fn run(
 ) -> Result<VerifyReport, Error> {
     request.tuning.check()?;
     request.limits.check()?;
-    let devices: Vec<_> = request
-        .devices
-        .iter()
-        .map(|d| d.open_until(&house.storage, &house.cancel))
-        .collect();
+    let devices = house.devices(&request.devices);
     let media = MediaSet::open(&devices)?;
     let inspector = Inspector {
         findings: Mutex::new(Vec::new()),

@@ -64,6 +64,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         | Error::Cluster(_)
         | Error::Memory { .. }
         | Error::PathTooLong { .. }
+        | Error::EntryName { .. }
         | Error::Target { .. }
         | Error::Panicked { .. } => vec![own(error, error.hint())],
     }

@@ -62,8 +62,7 @@ pub struct Chain<'a> {
 /// The media sets that the devices hold; each set's stripes in any order, and the sets in any order.
 pub fn open_bases(house: &House, specs: &[DeviceSpec]) -> Result<Vec<MediaSet>, Error> {
     let mut groups: Vec<(Uuid, Vec<Arc<dyn BackupDevice>>)> = Vec::new();
-    for spec in specs {
-        let device = spec.open(&house.storage);
+    for device in house.devices(specs) {
         let media_set = MediaSet::label(&*device)?.media_set;
         match groups.iter_mut().find(|(known, _)| *known == media_set) {
             Some((_, group)) => group.push(device),

@@ -86,11 +86,7 @@ pub fn run(
 ) -> Result<RestoreReport, Error> {
     request.tuning.check()?;
     request.limits.check()?;
-    let devices: Vec<_> = request
-        .devices
-        .iter()
-        .map(|d| d.open_until(&house.storage, &house.cancel))
-        .collect();
+    let devices = house.devices(&request.devices);
     let media = MediaSet::open(&devices)?;
     let bases = chain::open_bases(house, &request.bases)?;
     // A pipe shows its sets only while it is read; there the first one is the default.
