@@ -23,6 +23,15 @@ struct Answer<'a> {
     report: &'a VerifyReport,
 }
 
+#[derive(Serialize)]
+struct NoSet<'a> {
+    action: &'static str,
+    message: &'static str,
+    valid: bool,
+    sets: [(); 0],
+    findings: [&'a Failure; 1],
+}
+
 pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let chosen = devices::of(context, &options.media)?;
     let request = VerifyRequest {
@@ -36,8 +45,11 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let watch = Watch::new(context.output, context.clock.clone());
     let result = run_pipeline(&house, &Request::Verify(request), &watch);
     watch.end();
-    let Report::Verify(report) = result.map_err(judged)? else {
-        return Err(wrong_report());
+    let report = match result {
+        Ok(Report::Verify(report)) => report,
+        Ok(_) => return Err(wrong_report()),
+        Err(error) if is_answer(&error) => return Ok(no_set(context, error)),
+        Err(error) => return Err(error.into()),
     };
     let exit = if report.is_valid() {
         Exit::Done
@@ -73,9 +85,9 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// Media that are there but are no whole stripes: the answer is no. Media that cannot be reached: no answer.
-fn judged(error: Error) -> Failure {
-    let is_answer = matches!(
-        &error,
+fn is_answer(error: &Error) -> bool {
+    matches!(
+        error,
         Error::Media(
             MediaError::NotMedia { .. }
                 | MediaError::Empty { .. }
@@ -84,12 +96,26 @@ fn judged(error: Error) -> Failure {
                 | MediaError::SetDamaged { .. }
                 | MediaError::Incomplete { .. }
         )
-    );
+    )
+}
+
+/// The answer where the damage lets no set be looked at.
+fn no_set(context: &Context, error: Error) -> Exit {
     let mut failure = Failure::from(error);
-    if is_answer {
-        failure.exit = Exit::No;
+    failure.exit = Exit::No;
+    if context.output.json {
+        let answer = NoSet {
+            action: "verify",
+            message: "The media are damaged: no set can be read.",
+            valid: false,
+            sets: [],
+            findings: [&failure],
+        };
+        context.output.json(Exit::No, answer);
+    } else {
+        context.output.fail(&failure);
     }
-    failure
+    Exit::No
 }
 
 /// What is certain of a set, and what is not.
