@@ -189,7 +189,8 @@ pub struct Used {
     pub stderr: String,
     pub wall: Duration,
     pub cpu: Duration,
-    /// Largest resident set. A child begins with its parent's, so tests that ask must stay small.
+    /// Largest resident set that was seen, looked at every 2 ms: the kernel keeps its own highest. Its figure for a child
+    /// that has ended begins with what the parent had.
     pub resident_bytes: u64,
 }
 
@@ -198,6 +199,14 @@ impl Used {
         serde_json::from_slice(&self.stdout)
             .unwrap_or_else(|e| panic!("{e}: {} {}", text(&self.stdout), self.stderr))
     }
+}
+
+/// The largest resident set of a process until now; 0 once it has ended.
+fn highest_resident(pid: libc::pid_t) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
 }
 
 /// Runs to the end, or kills what does not end in time.
@@ -217,7 +226,9 @@ pub fn measure(command: &mut Command, patience: Duration) -> Used {
     // SAFETY: all zeros is a valid `rusage`.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     let mut status = 0;
+    let mut resident_bytes = 0;
     let code = loop {
+        resident_bytes = resident_bytes.max(highest_resident(pid));
         // SAFETY: the pointers are valid for the call; the child is waited for nowhere else.
         let ended = unsafe { libc::wait4(pid, &mut status, libc::WNOHANG, &mut usage) };
         assert!(ended >= 0, "{}", std::io::Error::last_os_error());
@@ -247,6 +258,6 @@ pub fn measure(command: &mut Command, patience: Duration) -> Used {
         stderr: text(&read(err)),
         wall,
         cpu: time(usage.ru_utime) + time(usage.ru_stime),
-        resident_bytes: usage.ru_maxrss as u64 * 1024,
+        resident_bytes,
     }
 }

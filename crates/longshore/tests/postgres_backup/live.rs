@@ -6,6 +6,7 @@ use std::process::Stdio;
 use longshore_test_servers::{Server, installations};
 
 use crate::common::{Guarded, expect, from_env};
+use crate::copies::until_whole;
 use crate::stage::{Stage, check, dump, same, succeed};
 
 /// Tables come and go, grow, shrink and are rewritten.
@@ -136,7 +137,12 @@ fn a_cluster_backed_up_under_load_comes_back_whole() {
             let changes = load(&stage, Some(("places.sql", &places)), 1);
             server.wait_for("select count(*) > 50 from pgbench_history", "t");
             let name = format!("live{round}.bak");
-            succeed(stage.backup(&name).args(["--max-rate", "40MB"]));
+            until_whole(|| {
+                let _none_the_first_time = std::fs::remove_file(stage.path(&name));
+                let mut backup = stage.backup(&name);
+                backup.args(["--max-rate", "40MB"]);
+                backup
+            });
             // Every script was run through at least once, so that none is wrong for this major.
             server.wait_for(
                 "select count(*) > 0 from pg_database where datname like 'second%'",

@@ -9,6 +9,7 @@ mod judge;
 mod archive;
 mod bases;
 mod contents;
+mod copies;
 mod differential;
 mod large;
 mod live;

@@ -12,14 +12,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SESSIONS: &str = "select count(*) from pg_stat_activity where application_name = 'longshore'";
 
 /// A backup that takes some seconds.
-fn slow(stage: &Stage, name: &str) -> Command {
+pub fn slow(stage: &Stage, name: &str) -> Command {
     let mut command = stage.backup(name);
     command.args(["--max-rate", "4MB"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-fn begun(stage: &Stage, command: &mut Command) -> Guarded {
+pub fn begun(stage: &Stage, command: &mut Command) -> Guarded {
     let child = Guarded(command.spawn().unwrap());
     stage.server.wait_for(SESSIONS, "1");
     stage.server.wait_for(
@@ -30,7 +30,7 @@ fn begun(stage: &Stage, command: &mut Command) -> Guarded {
     child
 }
 
-fn said(mut child: Guarded, code: i32) -> String {
+pub fn said(mut child: Guarded, code: i32) -> String {
     let status = wait(&mut child.0, PATIENCE, "the backup");
     let mut stderr = String::new();
     std::io::Read::read_to_string(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();

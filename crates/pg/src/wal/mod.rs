@@ -4,8 +4,10 @@
 mod history;
 mod name;
 mod page;
+mod records;
 pub mod summary;
 
 pub use history::{Fork, History, NotHistory};
 pub use name::WalName;
 pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at};
+pub use records::{NotRecords, Record, Records};

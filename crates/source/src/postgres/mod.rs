@@ -22,6 +22,7 @@ mod base;
 mod changes;
 mod cluster;
 mod content;
+mod copies;
 mod differs;
 mod init_forks;
 mod log_files;
@@ -52,7 +53,7 @@ use init_forks::InitForks;
 use log_files::{LogFiles, WAL_DIR};
 use pages::Verifier;
 use remote::Remote;
-use session::{Session, Stopped};
+use session::{Database, Session, Stopped};
 use tree::{Start, Walk, entry, held};
 
 /// Majors that were tried on real servers.
@@ -138,6 +139,8 @@ struct Postgres {
     log_files: LogFiles,
     with_wal: bool,
     start: Lsn,
+    /// As they were before the backup began.
+    databases: Vec<Database>,
     ending: Mutex<Ending>,
 }
 
@@ -145,6 +148,8 @@ struct Postgres {
 #[derive(Default)]
 struct Ending {
     log: Option<LogEnd>,
+    /// What a restore may not have, for the operator.
+    lost: Vec<String>,
     /// The next segment to give, and the last.
     segments: Option<(SegmentName, SegmentName)>,
     /// Says that the segment given last is archived: a restored server must not archive it again.
@@ -175,6 +180,8 @@ impl Postgres {
                 crate::error::with_cause(&e)
             ));
         }
+        // Before the checkpoint: a database may be copied as soon as it is over.
+        let databases = session.databases()?;
         let start = session.begin(&wanted.label, wanted.spread_checkpoint)?;
         let (now, _) = read_control(&*dir, &path, &*clock)?;
         if now.redo < start {
@@ -258,6 +265,7 @@ impl Postgres {
             },
             with_wal: wanted.with_wal,
             start,
+            databases,
             ending: Mutex::default(),
         })
     }
@@ -436,6 +444,15 @@ impl Source for Postgres {
                 to: control.timeline.number(),
             });
         }
+        let log = copies::Log {
+            dir: &*self.log_files.dir,
+            timeline: label.timeline,
+            size: cluster.control.wal_segment,
+            major: cluster.session.about.major,
+            start: self.start,
+            end: stopped.stop,
+        };
+        ending.lost = copies::lost(&log, &self.databases, &cluster.session.databases()?);
         ending.log = Some(LogEnd {
             timeline: label.timeline,
             last: stopped.stop,
@@ -499,7 +516,10 @@ impl Source for Postgres {
                  pages in the bases; VACUUM fills them after a restore"
             ));
         }
-        let log = self.ending.lock().log;
+        let mut ending = self.ending.lock();
+        damaged |= !ending.lost.is_empty();
+        warnings.append(&mut ending.lost);
+        let log = ending.log;
         Ok(SourceSummary {
             warnings,
             damaged,

@@ -40,6 +40,17 @@ pub(super) struct About {
     pub(super) started_s: i64,
 }
 
+/// A row of the list of databases. It differs from an earlier one when the database was changed meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Database {
+    pub(super) oid: u32,
+    pub(super) name: String,
+    /// OID of the tablespace that is the database's own.
+    pub(super) tablespace: u32,
+    /// The transaction that wrote the row.
+    written_by: u32,
+}
+
 /// What the server gives at the end.
 pub(super) struct Stopped {
     pub(super) stop: Lsn,
@@ -95,6 +106,25 @@ impl Session {
     pub(super) fn summarizes(&self) -> Result<bool, Error> {
         let sql = "select coalesce(current_setting('summarize_wal', true), 'off')";
         self.ask("ask", sql)?.is_true(0, 0).map_err(misread)
+    }
+
+    /// All databases, by OID.
+    pub(super) fn databases(&self) -> Result<Vec<Database>, Error> {
+        let sql = "select oid, datname, dattablespace, xmin from pg_database order by oid";
+        let rows = self.ask("list the databases of", sql)?;
+        let database = |row| {
+            Ok(Database {
+                oid: rows.value(row, 0)?,
+                // In the database's own encoding.
+                name: String::from_utf8_lossy(rows.bytes(row, 1).unwrap_or_default()).into_owned(),
+                tablespace: rows.value(row, 2)?,
+                written_by: rows.value(row, 3)?,
+            })
+        };
+        (0..rows.len())
+            .map(database)
+            .collect::<Result<_, _>>()
+            .map_err(misread)
     }
 
     /// Begins the backup: waits for a checkpoint, a fast one unless `spread`. Gives the place where replay begins.

@@ -110,6 +110,8 @@ pub fn answer(data: &Path, sql: &str) -> Vec<u8> {
         row(&[&end, &label(&start), ""])
     } else if has("insert_lsn") {
         row(&[&end])
+    } else if has("pg_database") {
+        row(&["5", "postgres", "1663", "2"])
     } else if has("select") {
         row(&["1"])
     } else {

@@ -1,0 +1,448 @@
+//! The records of the write-ahead log, one after the other, as far as their kind and their own data go.
+//!
+//! | offset | size | field of a record |
+//! |---|---|---|
+//! | 0 | 4 | bytes of the record, this header included |
+//! | 8 | 8 | place of the record before |
+//! | 16 | 1 | kind within the resource manager (high four bits) |
+//! | 17 | 1 | resource manager |
+//! | 24 | | block references, then the record's own data |
+//!
+//! A record begins at a multiple of 8 and runs on over the headers of the pages that it crosses. After a switch the
+//! rest of the segment holds nothing. On a standby a page may say that the record before it was given up.
+//!
+//! Invariants
+//! - Every record names the place of the one before: a reader that lost the thread says so and does not go on.
+//! - Memory is bounded by [`DATA_MAX`]; nothing is allocated by a length that was read.
+//!
+//! Source: PostgreSQL 14 to 18, `access/xlogrecord.h`, `access/xlog_internal.h`, `access/rmgrlist.h`.
+
+use super::page::PAGE_HEADER_LEN;
+use super::{NotWal, SegmentHeader};
+use crate::Lsn;
+
+/// The most of a record's body that is kept, bytes. Those whose data is asked for are far shorter.
+const DATA_MAX: usize = 16 << 10;
+const RECORD_HEADER_LEN: usize = 24;
+const PAGE_HEADER_SHORT: u64 = 24;
+const CONTINUES: u16 = 1;
+const BEFORE_GIVEN_UP: u16 = 8;
+
+/// The log's own resource manager, and its record that ends a segment early.
+const RM_XLOG: u8 = 0;
+const XLOG_SWITCH: u8 = 0x40;
+
+/// Identifiers of what precedes a record's own data.
+const DATA_SHORT: u8 = 255;
+const DATA_LONG: u8 = 254;
+const ORIGIN: u8 = 253;
+const TOPLEVEL_XID: u8 = 252;
+
+/// One record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    pub at: Lsn,
+    /// Number of the resource manager.
+    pub manager: u8,
+    /// Kind within the resource manager: only the high four bits are set.
+    pub kind: u8,
+    /// What follows the header, at most 16 KiB of it.
+    body: Vec<u8>,
+}
+
+/// Why the log cannot be read on.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRecords {
+    #[error("cannot read the log at {at}")]
+    Read { at: Lsn, source: std::io::Error },
+    #[error("the log's segment at {at} is none")]
+    Segment { at: Lsn, source: NotWal },
+    #[error("the log at {at} has no {what}")]
+    Broken { at: Lsn, what: &'static str },
+}
+
+/// Reads records in order. `read` fills a buffer from a place of the log.
+pub struct Records<R> {
+    read: R,
+    /// The next byte.
+    at: u64,
+    /// Of the record before; `None` before the first.
+    before: Option<u64>,
+    segment: SegmentHeader,
+    page: Vec<u8>,
+    /// Where `page` lies; `None` before it is filled.
+    page_at: Option<u64>,
+}
+
+enum Taken {
+    All,
+    /// The record was never finished; another begins at the reader's place.
+    GivenUp,
+}
+
+impl<R: FnMut(Lsn, &mut [u8]) -> std::io::Result<()>> Records<R> {
+    /// Begins at `start`, where a record must begin; `segment` is the start of its segment.
+    pub fn new(mut read: R, start: Lsn, segment: Lsn) -> Result<Records<R>, NotRecords> {
+        let mut bytes = [0; PAGE_HEADER_LEN];
+        read(segment, &mut bytes).map_err(|source| NotRecords::Read {
+            at: segment,
+            source,
+        })?;
+        let header = SegmentHeader::parse(&bytes).map_err(|source| NotRecords::Segment {
+            at: segment,
+            source,
+        })?;
+        if header.start != segment || start < segment {
+            return Err(NotRecords::Broken {
+                at: segment,
+                what: "segment that holds the start",
+            });
+        }
+        Ok(Records {
+            read,
+            at: start.0,
+            before: None,
+            page: vec![0; header.page_bytes as usize],
+            page_at: None,
+            segment: header,
+        })
+    }
+
+    /// The next record that begins before `end`. Bodies are read of those that `wanted` (manager, kind) takes;
+    /// the others' are empty.
+    pub fn next(
+        &mut self,
+        end: Lsn,
+        wanted: impl Fn(u8, u8) -> bool,
+    ) -> Result<Option<Record>, NotRecords> {
+        loop {
+            self.at = self.at.next_multiple_of(8);
+            self.enter_page(false)?;
+            let at = self.at;
+            if at >= end.0 {
+                return Ok(None);
+            }
+            let mut header = [0; RECORD_HEADER_LEN];
+            if let Taken::GivenUp = self.take(RECORD_HEADER_LEN as u64, |i, part| {
+                header[i..i + part.len()].copy_from_slice(part);
+            })? {
+                continue;
+            }
+            let total = u64::from(u32::from_le_bytes(first(&header[0..4])));
+            let before = u64::from_le_bytes(first(&header[8..16]));
+            let (kind, manager) = (header[16] & 0xf0, header[17]);
+            let follows = self.before.is_none_or(|known| known == before) && before < at;
+            if total < RECORD_HEADER_LEN as u64 || !follows {
+                return Err(NotRecords::Broken {
+                    at: Lsn(at),
+                    what: "record that follows the one before",
+                });
+            }
+            let mut body = Vec::new();
+            let keep = match wanted(manager, kind) {
+                true => DATA_MAX,
+                false => 0,
+            };
+            let taken = self.take(total - RECORD_HEADER_LEN as u64, |i, part| {
+                let room = keep.saturating_sub(i).min(part.len());
+                body.extend_from_slice(&part[..room]);
+            })?;
+            if let Taken::GivenUp = taken {
+                continue;
+            }
+            self.before = Some(at);
+            if (manager, kind) == (RM_XLOG, XLOG_SWITCH) {
+                self.at = self.at.next_multiple_of(self.segment.segment_size.bytes());
+            }
+            return Ok(Some(Record {
+                at: Lsn(at),
+                manager,
+                kind,
+                body,
+            }));
+        }
+    }
+
+    /// Hands `len` bytes of a record, in parts with their offsets, to `sink`.
+    fn take(&mut self, len: u64, mut sink: impl FnMut(usize, &[u8])) -> Result<Taken, NotRecords> {
+        let page_bytes = self.page.len() as u64;
+        let mut done = 0;
+        while done < len {
+            if let Taken::GivenUp = self.enter_page(true)? {
+                return Ok(Taken::GivenUp);
+            }
+            let within = (self.at % page_bytes) as usize;
+            let part = (len - done).min(page_bytes - within as u64) as usize;
+            sink(done as usize, &self.page[within..within + part]);
+            self.at += part as u64;
+            done += part as u64;
+        }
+        Ok(Taken::All)
+    }
+
+    /// Has the page of the next byte at hand, and steps over its header.
+    fn enter_page(&mut self, within_record: bool) -> Result<Taken, NotRecords> {
+        let page_bytes = self.page.len() as u64;
+        let start = self.at - self.at % page_bytes;
+        if self.page_at != Some(start) {
+            (self.read)(Lsn(start), &mut self.page).map_err(|source| NotRecords::Read {
+                at: Lsn(start),
+                source,
+            })?;
+            self.page_at = Some(start);
+        }
+        if self.at != start {
+            return Ok(Taken::All);
+        }
+        let flags = u16::from_le_bytes(first(&self.page[2..4]));
+        let magic = u16::from_le_bytes(first(&self.page[0..2]));
+        let place = u64::from_le_bytes(first(&self.page[8..16]));
+        if magic != self.segment.magic || place != start {
+            return Err(NotRecords::Broken {
+                at: Lsn(start),
+                what: "page of its own",
+            });
+        }
+        let long = start.is_multiple_of(self.segment.segment_size.bytes());
+        self.at += if long {
+            PAGE_HEADER_LEN as u64
+        } else {
+            PAGE_HEADER_SHORT
+        };
+        match (within_record, flags & CONTINUES != 0) {
+            (true, true) | (false, false) => Ok(Taken::All),
+            (true, false) if flags & BEFORE_GIVEN_UP != 0 => Ok(Taken::GivenUp),
+            (true, false) => Err(NotRecords::Broken {
+                at: Lsn(start),
+                what: "rest of the record that runs into it",
+            }),
+            (false, true) => Err(NotRecords::Broken {
+                at: Lsn(start),
+                what: "record of its own at its start",
+            }),
+        }
+    }
+}
+
+impl Record {
+    /// The record's own data, of one without block references; `None` where it has some or is damaged.
+    pub fn data(&self) -> Option<&[u8]> {
+        let mut rest = self.body.as_slice();
+        loop {
+            let (id, after) = rest.split_first()?;
+            rest = match *id {
+                DATA_SHORT => {
+                    let (len, data) = after.split_first()?;
+                    return data.get(..usize::from(*len));
+                }
+                DATA_LONG => {
+                    let (len, data) = after.split_first_chunk()?;
+                    return data.get(..u32::from_le_bytes(*len) as usize);
+                }
+                ORIGIN => after.get(2..)?,
+                TOPLEVEL_XID => after.get(4..)?,
+                _ => return None,
+            };
+        }
+    }
+}
+
+/// The first bytes of a slice that has as many; the callers' ranges are constant.
+fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[..N]);
+    array
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAGE: u64 = 1024;
+    const SEGMENT: u64 = 1 << 20;
+    const START: u64 = 5 * SEGMENT;
+
+    /// A log made record by record, as a server lays it out.
+    struct Log {
+        bytes: Vec<u8>,
+        before: u64,
+    }
+
+    impl Log {
+        fn new() -> Log {
+            let mut log = Log {
+                bytes: Vec::new(),
+                before: START - 40,
+            };
+            log.page(0, 0);
+            log
+        }
+
+        fn at(&self) -> u64 {
+            START + self.bytes.len() as u64
+        }
+
+        fn page(&mut self, flags: u16, left: u32) {
+            let at = self.at();
+            let long = at.is_multiple_of(SEGMENT);
+            let flags = flags | if long { 2 } else { 0 };
+            self.bytes.extend_from_slice(&0xd113u16.to_le_bytes());
+            self.bytes.extend_from_slice(&flags.to_le_bytes());
+            self.bytes.extend_from_slice(&1u32.to_le_bytes());
+            self.bytes.extend_from_slice(&at.to_le_bytes());
+            self.bytes.extend_from_slice(&left.to_le_bytes());
+            self.bytes.extend_from_slice(&[0; 4]);
+            if long {
+                self.bytes.extend_from_slice(&7u64.to_le_bytes());
+                self.bytes
+                    .extend_from_slice(&(SEGMENT as u32).to_le_bytes());
+                self.bytes.extend_from_slice(&(PAGE as u32).to_le_bytes());
+            }
+        }
+
+        /// Places the next record and gives where.
+        fn record(&mut self, manager: u8, kind: u8, data: &[u8]) -> u64 {
+            self.align();
+            let at = self.at();
+            let mut record = Vec::new();
+            let mut body = vec![TOPLEVEL_XID, 1, 0, 0, 0, DATA_LONG];
+            body.extend_from_slice(&(data.len() as u32).to_le_bytes());
+            body.extend_from_slice(data);
+            record.extend_from_slice(&(body.len() as u32 + 24).to_le_bytes());
+            record.extend_from_slice(&[0; 4]);
+            record.extend_from_slice(&self.before.to_le_bytes());
+            record.extend_from_slice(&[kind, manager, 0, 0, 0, 0, 0, 0]);
+            record.extend_from_slice(&body);
+            self.put(&record);
+            self.before = at;
+            if (manager, kind) == (RM_XLOG, XLOG_SWITCH) {
+                while !self.at().is_multiple_of(SEGMENT) {
+                    self.bytes.push(0);
+                }
+            }
+            at
+        }
+
+        fn align(&mut self) {
+            while !self.bytes.len().is_multiple_of(8) {
+                self.bytes.push(0);
+            }
+            if self.at().is_multiple_of(PAGE) {
+                self.page(0, 0);
+            }
+        }
+
+        fn put(&mut self, record: &[u8]) {
+            for (i, byte) in record.iter().enumerate() {
+                if self.at().is_multiple_of(PAGE) {
+                    self.page(CONTINUES, (record.len() - i) as u32);
+                }
+                self.bytes.push(*byte);
+            }
+        }
+    }
+
+    type Found = Vec<(u64, u8, u8, Vec<u8>)>;
+
+    fn read_all(bytes: &[u8], start: u64, end: u64) -> Result<Found, NotRecords> {
+        let read = |at: Lsn, buf: &mut [u8]| {
+            buf.fill(0);
+            let from = ((at.0 - START) as usize).min(bytes.len());
+            let to = (from + buf.len()).min(bytes.len());
+            buf[..to - from].copy_from_slice(&bytes[from..to]);
+            Ok(())
+        };
+        let mut records = Records::new(read, Lsn(start), Lsn(START))?;
+        let mut found = Vec::new();
+        while let Some(record) = records.next(Lsn(end), |manager, _| manager != 9)? {
+            let data = record.data().map(<[u8]>::to_vec).unwrap_or_default();
+            found.push((record.at.0, record.manager, record.kind, data));
+        }
+        Ok(found)
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_back_whatever_pages_they_cross(
+            all in proptest::collection::vec((0u8..12, 0u8..16, 0usize..3000), 1..80)
+        ) {
+            let mut log = Log::new();
+            let mut put = Vec::new();
+            for (manager, kind, len) in all {
+                let data = vec![kind; len];
+                let at = log.record(manager, kind << 4, &data);
+                put.push((at, manager, kind << 4, if manager == 9 { vec![] } else { data }));
+            }
+            log.align();
+            let found = read_all(&log.bytes, put[0].0, log.at()).unwrap();
+            prop_assert_eq!(found, put);
+        }
+
+        #[test]
+        fn damage_neither_panics_nor_runs_on(
+            bytes in proptest::collection::vec(any::<u8>(), 0..6000),
+            flips in proptest::collection::vec((0usize..6000, any::<u8>()), 0..20)
+        ) {
+            let mut log = Log::new();
+            for i in 0..8 {
+                log.record(i, 0, &bytes);
+            }
+            for (at, value) in flips {
+                if let Some(byte) = log.bytes.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            let _judged = read_all(&log.bytes, START + 40, log.at());
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_given_up_is_left_out() {
+        let mut log = Log::new();
+        let first_at = log.record(3, 0x10, b"one");
+        log.align();
+        // Begins near the end of its page, and the next page is not its own.
+        while log.at() % PAGE < PAGE - 64 {
+            log.record(3, 0x20, b"");
+            log.align();
+        }
+        let mut lost = 500u32.to_le_bytes().to_vec();
+        lost.extend_from_slice(&[0; 4]);
+        lost.extend_from_slice(&log.before.to_le_bytes());
+        log.put(&lost);
+        while !log.at().is_multiple_of(PAGE) {
+            log.bytes.push(0);
+        }
+        log.page(BEFORE_GIVEN_UP, 0);
+        let last_at = log.record(0, 0xd0, b"given up");
+        let end = log.at();
+        let found = read_all(&log.bytes, first_at, end).unwrap();
+        assert_eq!(
+            found.last().unwrap(),
+            &(last_at, 0, 0xd0, b"given up".to_vec())
+        );
+    }
+
+    #[test]
+    fn another_segments_page_and_a_broken_thread_are_told() {
+        let mut log = Log::new();
+        let first_at = log.record(1, 0, &[1; 2000]);
+        log.record(1, 0, b"second");
+        let end = log.at();
+        let mut other = log.bytes.clone();
+        other[PAGE as usize + 8] ^= 1;
+        assert!(matches!(
+            read_all(&other, first_at, end),
+            Err(NotRecords::Broken {
+                what: "page of its own",
+                ..
+            })
+        ));
+        let mut thread = log.bytes.clone();
+        let second = (log.before - START) as usize;
+        thread[second + 8] ^= 1;
+        assert!(read_all(&thread, first_at, end).is_err());
+    }
+}

@@ -1,0 +1,234 @@
+//! Databases that a restore may lose, although nothing was overlooked.
+//!
+//! A database that is moved to another tablespace, or made with the strategy FILE_COPY, is a directory's copy, and of the
+//! log's record about it nothing but the two names is replayed. A copy is made again from its origin as the backup
+//! found it: where that was removed while the backup ran, recovery makes an empty or partial database and reports
+//! nothing. No base backup can repair that, so it is told; the cluster's other databases are sound.
+//!
+//! The log is looked through only when the list of databases is not what it was before the backup began.
+//! Sources: PostgreSQL 14 to 18, `commands/dbcommands.c` and `commands/dbcommands_xlog.h`; documentation, "Continuous
+//! Archiving and Point-in-Time Recovery", caveats.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_io::{Dir, File, OpenHow, Via};
+use longshore_pg::wal::{NotRecords, Record, Records};
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
+
+use super::session::Database;
+
+/// The resource manager of databases.
+const RM_DBASE: u8 = 4;
+
+/// The part of a database in one tablespace: their OIDs.
+type Place = (u32, u32);
+
+/// What the log says of databases' directories.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Event {
+    /// Made by records that hold all of it.
+    Made(Place),
+    Copied {
+        from: Place,
+        to: Place,
+    },
+    Dropped(Place),
+}
+
+/// The log that the backup needs, in the server's own directory.
+pub(super) struct Log<'a> {
+    pub(super) dir: &'a dyn Dir,
+    pub(super) timeline: Timeline,
+    pub(super) size: SegmentSize,
+    pub(super) major: u32,
+    pub(super) start: Lsn,
+    pub(super) end: Lsn,
+}
+
+/// What a restore may not have, for the operator: nothing when all is well.
+pub(super) fn lost(log: &Log<'_>, before: &[Database], now: &[Database]) -> Vec<String> {
+    if before == now {
+        return Vec::new();
+    }
+    match log.events() {
+        Ok(events) => {
+            let lost: BTreeSet<u32> = judge(&events).into_iter().map(|(oid, _)| oid).collect();
+            let there = now.iter().filter(|database| lost.contains(&database.oid));
+            there
+                .map(|database| told(&database.name, "its files were copied"))
+                .collect()
+        }
+        Err(reason) => {
+            tracing::info!(%reason, "the log cannot be looked through for copied databases");
+            let moved = now.iter().filter(|database| {
+                before
+                    .iter()
+                    .any(|b| b.oid == database.oid && b.tablespace != database.tablespace)
+            });
+            moved
+                .map(|database| told(&database.name, "it was moved to another tablespace"))
+                .collect()
+        }
+    }
+}
+
+fn told(name: &str, what: &str) -> String {
+    format!(
+        "database {name} may not be whole in this backup: {what} while the backup ran, and replay cannot repeat that \
+         from an origin which is gone; back up again"
+    )
+}
+
+impl Log<'_> {
+    fn events(&self) -> Result<Vec<Event>, NotRecords> {
+        let mut open: Option<(SegmentName, Arc<dyn File>)> = None;
+        let read = |at: Lsn, buf: &mut [u8]| -> io::Result<()> {
+            let name = SegmentName::holding(self.timeline, at, self.size);
+            let file = match &open {
+                Some((known, file)) if *known == name => file.clone(),
+                _ => {
+                    let name_text = name.to_string();
+                    let file = self.dir.open(Path::new(&name_text), OpenHow::Read)?;
+                    open = Some((name, file.clone()));
+                    file
+                }
+            };
+            file.read_exact_at(buf, at.0 % self.size.bytes(), Via::Cache)
+        };
+        let segment = SegmentName::holding(self.timeline, self.start, self.size).start(self.size);
+        let mut records = Records::new(read, self.start, segment)?;
+        let mut events = Vec::new();
+        while let Some(record) = records.next(self.end, |manager, _| manager == RM_DBASE)? {
+            if record.manager == RM_DBASE {
+                let at = record.at;
+                let found = events_of(&record, self.major).ok_or(NotRecords::Broken {
+                    at,
+                    what: "record about a database that can be read",
+                })?;
+                events.extend(found);
+            }
+        }
+        Ok(events)
+    }
+}
+
+fn events_of(record: &Record, major: u32) -> Option<Vec<Event>> {
+    let numbers: Vec<u32> = record
+        .data()?
+        .chunks_exact(4)
+        .map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        .collect();
+    // 14 knows copies and drops alone, and numbers them so.
+    let kind = match (record.kind, major) {
+        (0x10, ..=14) => 0x20,
+        (kind, _) => kind,
+    };
+    Some(match (kind, numbers.as_slice()) {
+        (0x00, [to, to_space, from, from_space, ..]) => vec![Event::Copied {
+            from: (*from, *from_space),
+            to: (*to, *to_space),
+        }],
+        (0x10, [made, space, ..]) => vec![Event::Made((*made, *space))],
+        (0x20, [dropped, count, spaces @ ..]) => spaces
+            .get(..*count as usize)?
+            .iter()
+            .map(|space| Event::Dropped((*dropped, *space)))
+            .collect(),
+        _ => return None,
+    })
+}
+
+/// The places whose content replay makes from an origin that the backup need not have.
+fn judge(events: &[Event]) -> BTreeSet<Place> {
+    let (mut made, mut lost) = (BTreeSet::new(), BTreeSet::new());
+    for (i, event) in events.iter().enumerate() {
+        match event {
+            Event::Made(place) => {
+                made.insert(*place);
+                lost.remove(place);
+            }
+            Event::Copied { from, to } => {
+                let goes = || events[i..].contains(&Event::Dropped(*from));
+                if lost.contains(from) || (!made.contains(from) && goes()) {
+                    made.remove(to);
+                    lost.insert(*to);
+                } else {
+                    made.insert(*to);
+                    lost.remove(to);
+                }
+            }
+            Event::Dropped(place) => {
+                made.remove(place);
+                lost.remove(place);
+            }
+        }
+    }
+    lost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Place = (16400, 1663);
+    const B: Place = (16400, 16384);
+    const C: Place = (16401, 1663);
+
+    fn copied(from: Place, to: Place) -> Event {
+        Event::Copied { from, to }
+    }
+
+    #[test]
+    fn a_copy_is_sound_while_its_origin_is_there_or_replayed_itself() {
+        let whole: [&[Event]; 7] = [
+            &[],
+            &[copied(A, C)],
+            // The template goes before anything is copied.
+            &[Event::Dropped(A), Event::Made(A), copied(A, C)],
+            &[Event::Made(A), copied(A, B), Event::Dropped(A)],
+            &[copied(C, A), copied(A, B), Event::Dropped(A)],
+            // What was lost is dropped, or made anew.
+            &[copied(A, B), Event::Dropped(A), Event::Dropped(B)],
+            &[
+                copied(A, B),
+                Event::Dropped(A),
+                Event::Dropped(B),
+                Event::Made(B),
+            ],
+        ];
+        for events in whole {
+            assert!(judge(events).is_empty(), "{events:?}");
+        }
+        let lost: [(&[Event], Place); 4] = [
+            (&[copied(A, B), Event::Dropped(A)], B),
+            // There and back again.
+            (
+                &[
+                    copied(A, B),
+                    Event::Dropped(A),
+                    copied(B, A),
+                    Event::Dropped(B),
+                ],
+                A,
+            ),
+            // From a copy that is lost.
+            (
+                &[
+                    copied(A, B),
+                    Event::Dropped(A),
+                    copied(B, C),
+                    Event::Dropped(B),
+                ],
+                C,
+            ),
+            // The template was moved behind the copy.
+            (&[copied(C, A), Event::Dropped(C)], A),
+        ];
+        for (events, place) in lost {
+            assert_eq!(judge(events), BTreeSet::from([place]), "{events:?}");
+        }
+    }
+}
