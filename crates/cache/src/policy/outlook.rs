@@ -1,5 +1,6 @@
 //! What a policy believes about a device: a few numbers, fitted or guessed, and open to doubt.
 
+use super::Load;
 use crate::model::{Op, Profile};
 
 /// Times in µs, rates in bytes/µs.
@@ -9,7 +10,10 @@ pub struct Outlook {
     pub base_us: f64,
     pub command_us: f64,
     pub command_bytes: u64,
+    /// Of reads.
     pub rate: f64,
+    pub write_rate: f64,
+    /// What must be in flight to keep the device busy.
     pub bandwidth_delay_bytes: f64,
 }
 
@@ -20,13 +24,19 @@ impl Outlook {
             command_us: profile.command_us,
             command_bytes: u64::from(profile.command_bytes),
             rate: profile.read_link,
+            write_rate: profile.write_link,
             bandwidth_delay_bytes: profile.bandwidth_delay_bytes(Op::Read),
         }
     }
 
-    /// How long a read would take in µs behind `in_flight` bytes.
-    pub fn loaded_us(&self, len: u64, in_flight: u64) -> f64 {
-        let commands = len.div_ceil(self.command_bytes).max(1) as f64;
-        self.base_us + commands * self.command_us + (in_flight + len) as f64 / self.rate
+    pub fn commands(&self, len: u64) -> f64 {
+        len.div_ceil(self.command_bytes.max(1)).max(1) as f64
+    }
+
+    /// How long a read would take in µs with so much before it: by its bytes, or by the commands.
+    pub fn loaded_us(&self, len: u64, before: Load) -> f64 {
+        let moved = (before.in_flight_bytes + len) as f64 / self.rate;
+        let commanded = before.in_flight_requests as f64 * self.command_us;
+        self.base_us + self.commands(len) * self.command_us + moved.max(commanded)
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
-use crate::model::{Op, Request};
+use crate::model::{Nanos, Op, Request};
 
 /// Clients that do the same.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,12 +89,21 @@ impl Client {
         } else {
             self.random.next_u64() % places * len
         };
-        let draw = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        let op = if draw * 100.0 < self.group.write_percent {
+        let op = if self.draw() * 100.0 < self.group.write_percent {
             Op::Write
         } else {
             Op::Read
         };
         Request { op, offset, len }
+    }
+
+    /// Evenly from 0 up to 1.
+    fn draw(&mut self) -> f64 {
+        (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// An exponentially distributed time with this mean, in ns.
+    pub fn wait(&mut self, mean: f64) -> Nanos {
+        (-(1.0 - self.draw()).ln() * mean) as Nanos
     }
 }

@@ -5,12 +5,14 @@
 //! Bulk requests go to the slow side while small ones are about; alone, they are cut so that both sides end
 //! at the same time.
 
-use super::{Ended, Filter, Load, Outlook, Serve, Side, View};
+use super::{Asked, Filter, Sides, keep_what_was_held, plan};
 use crate::model::Nanos;
+use crate::policy::{
+    Ended, Gauges, LINE_BYTES, Load, Outlook, ReadPlan, Reason, View, Write, WritePlan,
+};
 
 pub struct Aware {
-    fast: Outlook,
-    slow: Outlook,
+    sides: Sides,
     /// Bytes in flight on the fast side up to which small requests go there unasked.
     budget_bytes: f64,
     last_small: Option<Nanos>,
@@ -24,22 +26,27 @@ const BETA: f64 = 2.0;
 const QUIET_GAPS: f64 = 16.0;
 /// …nor than this.
 const QUIET_MOST: f64 = 20e6;
+/// A request longer than half of this is bulk on any device.
+const BULK_BYTES: u64 = 128 << 10;
+/// A stream is bulk after so much.
+const STREAM_BYTES: u64 = 512 << 10;
 /// A part of a cut request is not worth a command below this.
 const PART_BYTES: u64 = 16 << 10;
 
 impl Aware {
-    pub fn new(fast: Outlook, slow: Outlook) -> Aware {
+    pub fn new(sides: Sides) -> Aware {
         Aware {
-            fast,
-            slow,
-            budget_bytes: BETA * fast.bandwidth_delay_bytes,
+            sides,
+            budget_bytes: BETA * sides.fast.bandwidth_delay_bytes,
             last_small: None,
             small_gap: 0.0,
         }
     }
 
-    fn is_small(&self, len: u64) -> bool {
-        len <= self.fast.command_bytes / 2
+    /// A long request, or one of a stream, is bulk.
+    fn is_small(&self, asked: &Asked) -> bool {
+        let bulk_bytes = self.sides.fast.command_bytes.min(BULK_BYTES);
+        asked.len <= bulk_bytes / 2 && asked.run_bytes <= STREAM_BYTES
     }
 
     fn note_small(&mut self, now: Nanos) {
@@ -61,59 +68,71 @@ impl Aware {
         let in_flight = load.in_flight_bytes as f64;
         let queued = (1.0 - outlook.bandwidth_delay_bytes / in_flight.max(1.0)).max(0.0);
         let waiting = load.in_flight_requests as f64 * queued;
-        outlook.loaded_us(len, load.in_flight_bytes) + waiting * len as f64 / outlook.rate
+        outlook.loaded_us(len, load) + waiting * len as f64 / outlook.rate
     }
 
     /// Bytes for the fast side so that both sides end together.
     fn even_cut(&self, view: &View, len: u64) -> u64 {
-        let fast = self.fast.base_us + view.fast.in_flight_bytes as f64 / self.fast.rate;
-        let slow = self.slow.base_us + view.slow.in_flight_bytes as f64 / self.slow.rate;
-        let rates = self.fast.rate + self.slow.rate;
-        let share = self.fast.rate / rates * (len as f64 + (slow - fast) * self.slow.rate);
+        let fast =
+            self.sides.fast.base_us + view.fast.in_flight_bytes as f64 / self.sides.fast.rate;
+        let slow =
+            self.sides.slow.base_us + view.slow.in_flight_bytes as f64 / self.sides.slow.rate;
+        let rates = self.sides.fast.rate + self.sides.slow.rate;
+        let share =
+            self.sides.fast.rate / rates * (len as f64 + (slow - fast) * self.sides.slow.rate);
         share.clamp(0.0, len as f64) as u64
     }
 }
 
 impl Filter for Aware {
-    fn serve(&mut self, view: &View, _offset: u64, len: u64) -> Serve {
-        if self.is_small(len) {
+    fn read(&mut self, view: &View, asked: &Asked) -> ReadPlan {
+        let len = asked.len;
+        let fast_us = self.sides.fast.loaded_us(len, view.fast);
+        let slow_us = self.sides.slow.loaded_us(len, view.slow);
+        // Worth a write when the fast side would have served it sooner.
+        let admit = fast_us < slow_us;
+        if self.is_small(asked) {
             self.note_small(view.now);
-            let fits = (view.fast.in_flight_bytes + len) as f64 <= self.budget_bytes;
-            let sooner = || {
-                let fast = Aware::cost_us(&self.fast, view.fast, len);
-                fast <= Aware::cost_us(&self.slow, view.slow, len)
-            };
-            return Serve::On(if fits || sooner() {
-                Side::Fast
-            } else {
-                Side::Slow
-            });
+            if (view.fast.in_flight_bytes + len) as f64 <= self.budget_bytes {
+                return plan(asked, true, admit, Reason::Hit);
+            }
+            let fast = Aware::cost_us(&self.sides.fast, view.fast, len);
+            let slow = Aware::cost_us(&self.sides.slow, view.slow, len);
+            return plan(asked, fast <= slow, admit, Reason::Budget);
         }
-        let mut fast_bytes = self.even_cut(view, len);
+        let mut fast_bytes = self.even_cut(view, len).min(asked.held_bytes);
         if self.small_are_about(view.now) {
             // What keeps the fast side busy, and no more: small requests must not wait behind it.
-            let room = self.fast.bandwidth_delay_bytes - view.fast.in_flight_bytes as f64;
+            let room = self.sides.fast.bandwidth_delay_bytes - view.fast.in_flight_bytes as f64;
             fast_bytes = fast_bytes.min(room.max(0.0) as u64);
         }
         // Whole lines, so that neither part reads a line for the other.
-        fast_bytes &= !4095;
+        fast_bytes &= !(LINE_BYTES - 1);
         if fast_bytes < PART_BYTES {
-            Serve::On(Side::Slow)
-        } else if len - fast_bytes < PART_BYTES {
-            Serve::On(Side::Fast)
-        } else {
-            Serve::Cut { fast_bytes }
+            fast_bytes = 0;
+        } else if asked.held_bytes - fast_bytes < PART_BYTES {
+            fast_bytes = asked.held_bytes;
+        }
+        ReadPlan {
+            fast_bytes,
+            ..plan(asked, true, admit, Reason::Bulk)
         }
     }
 
-    fn admits(&mut self, view: &View, len: u64) -> bool {
-        // Worth a write when the fast side would have served it sooner.
-        let fast_us = self.fast.loaded_us(len, view.fast.in_flight_bytes);
-        let slow_us = self.slow.loaded_us(len, view.slow.in_flight_bytes);
-        fast_us < slow_us
+    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
+        keep_what_was_held(write)
     }
 
-    fn looked_up(&mut self, _now: Nanos, _len: u64, _hit: bool) {}
-
     fn ended(&mut self, _ended: &Ended) {}
+
+    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
+        self.sides.saved_us(view, asked)
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges {
+            budget_bytes: Some(self.budget_bytes),
+            ..Gauges::default()
+        }
+    }
 }
