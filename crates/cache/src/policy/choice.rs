@@ -13,6 +13,12 @@ pub enum FilterChoice {
     Slow,
     /// A fixed share of the hits from the fast side, 0 to 1.
     Split(f64),
+    /// Long streams bypass the cache, and some requests while it is congested, as in bcache.
+    Bcache,
+    /// Caps on what the fast side serves.
+    Throttle { requests_per_s: f64, mb_per_s: f64 },
+    /// The share of the bandwidths in a profile.
+    Profile,
     /// Hill climbing along one share.
     Orthus,
     /// Equal loaded latencies.
@@ -44,6 +50,8 @@ pub struct Choice {
     pub base: BaseKind,
     /// Device-valued replacement; the default with `aware` alone.
     pub valued: bool,
+    /// Only what is used clearly more often than its victim comes in; the default with `aware` alone.
+    pub frequent: bool,
 }
 
 /// There is no policy of that name.
@@ -59,6 +67,7 @@ impl Choice {
             filter,
             base: BaseKind::Lru,
             valued: filter == FilterChoice::Aware,
+            frequent: filter == FilterChoice::Aware,
         }
     }
 }
@@ -76,6 +85,8 @@ impl FromStr for Choice {
             None => match filter {
                 "none" => FilterChoice::None,
                 "slow" => FilterChoice::Slow,
+                "bcache" => FilterChoice::Bcache,
+                "profile" => FilterChoice::Profile,
                 "orthus" => FilterChoice::Orthus,
                 "balance" => FilterChoice::Balance,
                 "aware" => FilterChoice::Aware,
@@ -88,6 +99,18 @@ impl FromStr for Choice {
                 }
                 FilterChoice::Split(percent / 100.0)
             }
+            Some(("throttle", caps)) => {
+                let (requests, mb) = caps.split_once('/').ok_or_else(unknown)?;
+                let cap = |text: &str| {
+                    let cap = text.parse().ok();
+                    cap.filter(|cap| (1.0..1e9).contains(cap))
+                        .ok_or_else(unknown)
+                };
+                FilterChoice::Throttle {
+                    requests_per_s: cap(requests)?,
+                    mb_per_s: cap(mb)?,
+                }
+            }
             Some(_) => return Err(unknown()),
         };
         let mut choice = Choice::of(filter);
@@ -95,5 +118,39 @@ impl FromStr for Choice {
             choice.base = BaseKind::named(base).ok_or_else(unknown)?;
         }
         Ok(choice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_named_by_filter_and_base_and_others_refused() {
+        for (name, _) in FILTERS {
+            let name = name.replace("=P", "=60").replace("=IOPS/MBPS", "=1000/50");
+            assert!(name.parse::<Choice>().is_ok(), "{name}");
+        }
+        let choice: Choice = "split=60+s3-fifo".parse().unwrap();
+        assert_eq!(
+            (choice.filter, choice.base),
+            (FilterChoice::Split(0.6), BaseKind::S3Fifo)
+        );
+        assert!(!choice.valued && "aware+arc".parse::<Choice>().unwrap().valued);
+        for text in [
+            "",
+            "x",
+            "none+x",
+            "split",
+            "split=101",
+            "split=nan",
+            "aware=1",
+            "throttle=1",
+            "throttle=0/1",
+            "throttle=1/inf",
+            "+lru",
+        ] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
+        }
     }
 }

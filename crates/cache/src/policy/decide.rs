@@ -28,7 +28,7 @@ impl Policy {
     ) -> Policy {
         Policy {
             filter: filter::build(choice.filter, fast, slow),
-            content: Valued::new(choice.base.build(slots), slots, choice.valued),
+            content: Valued::new(choice.base, slots, choice.valued, choice.frequent),
             streams: Streams::default(),
             slot_bytes: slot_bytes.max(1),
             saved_us: 0.0,

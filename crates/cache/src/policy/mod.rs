@@ -57,6 +57,8 @@ pub struct Slot(pub u64);
 pub struct Load {
     pub in_flight_bytes: u64,
     pub in_flight_requests: u64,
+    /// Of the bytes, those that are written.
+    pub written_bytes: u64,
 }
 
 /// What a decision may look at besides the request.
@@ -81,7 +83,11 @@ pub struct Read {
 /// How to serve a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadPlan {
-    /// The first so many of the held bytes come from the fast side, all else from the slow one, at the same time.
+    /// What is not held comes from the slow side; parts no further apart than this are read as one, with the held
+    /// bytes between them.
+    pub join_bytes: u64,
+    /// Of all other bytes, which are held, the first so many come from the fast side, the rest from the slow one
+    /// too. All parts at the same time.
     pub fast_bytes: u64,
     /// Fill the cache with what it does not hold of this read: [`Policy::place`] each slot, then write.
     pub admit: bool,

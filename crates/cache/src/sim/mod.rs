@@ -235,14 +235,14 @@ impl Run<'_> {
             parts: 0,
             fill: plan.admit.then_some(bytes),
         });
+        join(&mut runs, plan.join_bytes);
         let mut fast_left = plan.fast_bytes;
         let mut slow: Option<Range<u64>> = None;
         let mut parts = Vec::with_capacity(4);
         for (is_held, run) in runs.drain(..) {
-            let fast = if is_held {
-                fast_left.min(run.end - run.start)
-            } else {
-                0
+            let fast = match is_held {
+                true => fast_left.min(run.end - run.start),
+                false => 0,
             };
             fast_left -= fast;
             let cut = run.start + fast;
@@ -277,6 +277,7 @@ impl Run<'_> {
         };
         self.loads[i].in_flight_bytes += request.len;
         self.loads[i].in_flight_requests += 1;
+        self.loads[i].written_bytes += written(request.op, request.len);
         let id = self.parts[i].insert(part);
         self.devices[i].submit(now, id as u64, request);
     }
@@ -287,6 +288,7 @@ impl Run<'_> {
         let part = self.parts[i].remove(id)?;
         self.loads[i].in_flight_bytes -= part.len;
         self.loads[i].in_flight_requests -= 1;
+        self.loads[i].written_bytes -= written(part.op, part.len);
         self.policy.ended(&Ended {
             now,
             side,
@@ -366,9 +368,30 @@ impl Run<'_> {
     }
 }
 
+fn written(op: Op, len: u64) -> u64 {
+    match op {
+        Op::Read => 0,
+        Op::Write => len,
+    }
+}
+
 fn held(runs: &[(bool, Range<u64>)]) -> u64 {
     let held = runs.iter().filter(|(held, _)| *held);
     held.map(|(_, run)| run.end - run.start).sum()
+}
+
+/// Makes one run of two that are not held and no further apart than `gap`.
+fn join(runs: &mut Vec<(bool, Range<u64>)>, gap: u64) {
+    let mut at = 1;
+    while at + 1 < runs.len() {
+        let (held, run) = &runs[at];
+        if *held && run.end - run.start <= gap {
+            runs[at - 1].1.end = runs[at + 1].1.end;
+            runs.drain(at..at + 2);
+        } else {
+            at += 1;
+        }
+    }
 }
 
 /// The lines that a range touches.

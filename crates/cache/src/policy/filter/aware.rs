@@ -1,137 +1,248 @@
-//! Serves by size and by what is in flight: small and shallow by the fast side, large and deep by the slow one.
+//! Serves by size and by what is in flight: small and shallow by the fast side, large and deep by both.
 //!
-//! The fast side is worth its latency as long as little waits for it. So small requests go there while the bytes in
-//! flight stay below a budget, β times its bandwidth-delay product; beyond it, wherever they would be done sooner.
-//! Bulk requests go to the slow side while small ones are about; alone, they are cut so that both sides end
-//! at the same time.
+//! The fast side is worth its latency as long as little waits for it. A small read goes there until another one there
+//! would add less to what both sides get done than it would on the slow side. A long read is cut so that both sides
+//! end at the same time; while small ones are about, the fast side is given no more of it than keeps it busy
+//! until the next one comes.
+//!
+//! How much that is, is found by looking: a long read that finds the fast side idle says that the allowance was too
+//! small, one that finds it busy that it may shrink.
 
-use super::{Asked, Filter, Sides, keep_what_was_held, plan};
+use super::belief::Belief;
+use super::{Asked, Filter, SMALL_BYTES, Sides, keep_what_was_held, plan};
 use crate::model::Nanos;
 use crate::policy::{
-    Ended, Gauges, LINE_BYTES, Load, Outlook, ReadPlan, Reason, View, Write, WritePlan,
+    Ended, Gauges, LINE_BYTES, Load, ReadPlan, Reason, Side, View, Write, WritePlan,
 };
 
-pub struct Aware {
-    sides: Sides,
-    /// Bytes in flight on the fast side up to which small requests go there unasked.
-    budget_bytes: f64,
-    last_small: Option<Nanos>,
-    /// How far apart small requests come, in ns; what is longer ago than some of that is over.
-    small_gap: f64,
-}
-
-/// In flight on the fast side, times its bandwidth-delay product.
-const BETA: f64 = 2.0;
-/// Small requests are about when the last one is not longer ago than this many of their usual gaps…
-const QUIET_GAPS: f64 = 16.0;
-/// …nor than this.
-const QUIET_MOST: f64 = 20e6;
-/// A request longer than half of this is bulk on any device.
-const BULK_BYTES: u64 = 128 << 10;
 /// A stream is bulk after so much.
 const STREAM_BYTES: u64 = 512 << 10;
 /// A part of a cut request is not worth a command below this.
 const PART_BYTES: u64 = 16 << 10;
+/// A long read as databases make them: where the allowance begins.
+const TYPICAL_BYTES: f64 = 512.0 * 1024.0;
+/// A long read finds the fast side busy with so many bandwidth-delay products in flight.
+const BUSY: f64 = 1.4;
+/// Of long reads, how many may find it idle, times the square of the slow side's share of the bandwidth: where the slow
+/// side does most of the work, a moment's idleness of the fast one costs little.
+const IDLE_SHARE: f64 = 0.7;
+/// By how much the allowance grows with each that does, in bandwidth-delay products.
+const STEP: f64 = 0.25;
+/// The most it grows to, in the fast side's shares of a typical long read over the slow side's share of the
+/// bandwidth: more keeps small reads waiting for little.
+const MOST: f64 = 0.5;
+/// How often a copy is used before it is void or evicted, for all that is known.
+const REUSE: f64 = 0.5;
 
-impl Aware {
-    pub fn new(sides: Sides) -> Aware {
-        Aware {
-            sides,
-            budget_bytes: BETA * sides.fast.bandwidth_delay_bytes,
-            last_small: None,
-            small_gap: 0.0,
+pub struct Aware {
+    fast: Belief,
+    slow: Belief,
+    /// How often the fast side is found busy, 0 to 1.
+    busy: f64,
+    /// What reads find in flight on each side, on the average.
+    usual: [Usual; 2],
+    small: Seen,
+    bulk: Seen,
+    /// Bytes in flight on the fast side up to which long reads are served there while small ones are about, in
+    /// bandwidth-delay products.
+    allowance: f64,
+    allowance_most: f64,
+    /// Of long reads, how many may find the fast side idle.
+    idle_share: f64,
+}
+
+/// When requests of a kind come.
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<Nanos>,
+    /// How far apart, in ns, lately.
+    gap: f64,
+}
+
+impl Seen {
+    /// They are about when the last one is not longer ago than this many of their usual gaps…
+    const GAPS: f64 = 16.0;
+    /// …and at least so long, and at most, in ns.
+    const LEAST: f64 = 1e6;
+    const MOST: f64 = 20e6;
+
+    fn note(&mut self, now: Nanos) {
+        if let Some(last) = self.last {
+            let gap = now.saturating_sub(last) as f64;
+            self.gap += (gap.min(Seen::MOST) - self.gap) / 16.0;
         }
+        self.last = Some(now);
     }
 
-    /// A long request, or one of a stream, is bulk.
-    fn is_small(&self, asked: &Asked) -> bool {
-        let bulk_bytes = self.sides.fast.command_bytes.min(BULK_BYTES);
-        asked.len <= bulk_bytes / 2 && asked.run_bytes <= STREAM_BYTES
-    }
-
-    fn note_small(&mut self, now: Nanos) {
-        if let Some(last) = self.last_small {
-            let gap = (now.saturating_sub(last)) as f64;
-            self.small_gap += (gap.min(QUIET_MOST) - self.small_gap) / 16.0;
-        }
-        self.last_small = Some(now);
-    }
-
-    fn small_are_about(&self, now: Nanos) -> bool {
-        let quiet = (QUIET_GAPS * self.small_gap).min(QUIET_MOST);
-        self.last_small
-            .is_some_and(|last| (now.saturating_sub(last)) as f64 <= quiet.max(1e6))
-    }
-
-    /// What serving it there costs everybody, in µs: its own latency, and what those behind it wait longer.
-    fn cost_us(outlook: &Outlook, load: Load, len: u64) -> f64 {
-        let in_flight = load.in_flight_bytes as f64;
-        let queued = (1.0 - outlook.bandwidth_delay_bytes / in_flight.max(1.0)).max(0.0);
-        let waiting = load.in_flight_requests as f64 * queued;
-        outlook.loaded_us(len, load) + waiting * len as f64 / outlook.rate
-    }
-
-    /// Bytes for the fast side so that both sides end together.
-    fn even_cut(&self, view: &View, len: u64) -> u64 {
-        let fast =
-            self.sides.fast.base_us + view.fast.in_flight_bytes as f64 / self.sides.fast.rate;
-        let slow =
-            self.sides.slow.base_us + view.slow.in_flight_bytes as f64 / self.sides.slow.rate;
-        let rates = self.sides.fast.rate + self.sides.slow.rate;
-        let share =
-            self.sides.fast.rate / rates * (len as f64 + (slow - fast) * self.sides.slow.rate);
-        share.clamp(0.0, len as f64) as u64
+    fn about(&self, now: Nanos) -> bool {
+        let quiet = (Seen::GAPS * self.gap).clamp(Seen::LEAST, Seen::MOST);
+        let since = |last| now.saturating_sub(last) as f64;
+        self.last.is_some_and(|last| since(last) <= quiet)
     }
 }
 
-impl Filter for Aware {
-    fn read(&mut self, view: &View, asked: &Asked) -> ReadPlan {
+/// A load, averaged.
+#[derive(Debug, Clone, Copy, Default)]
+struct Usual {
+    bytes: f64,
+    requests: f64,
+    written: f64,
+}
+
+impl Usual {
+    fn note(&mut self, load: Load) {
+        self.bytes += (load.in_flight_bytes as f64 - self.bytes) / 64.0;
+        self.written += (load.written_bytes as f64 - self.written) / 64.0;
+        self.requests += (load.in_flight_requests as f64 - self.requests) / 64.0;
+    }
+
+    fn load(self) -> Load {
+        Load {
+            in_flight_bytes: self.bytes as u64,
+            in_flight_requests: self.requests.round() as u64,
+            written_bytes: self.written as u64,
+        }
+    }
+}
+
+impl Aware {
+    pub fn new(sides: Sides) -> Aware {
+        let share = sides.fast.rate / (sides.fast.rate + sides.slow.rate);
+        let typical = TYPICAL_BYTES * share / sides.fast.bandwidth_delay_bytes.max(1.0);
+        Aware {
+            fast: Belief::new(sides.fast),
+            slow: Belief::new(sides.slow),
+            busy: 0.0,
+            usual: [Usual::default(); 2],
+            small: Seen::default(),
+            bulk: Seen::default(),
+            allowance_most: 1.0 + MOST * typical / (1.0 - share),
+            idle_share: IDLE_SHARE * (1.0 - share).powi(2),
+            allowance: 1.0 + typical,
+        }
+    }
+
+    fn small(&mut self, view: &View, asked: &Asked) -> ReadPlan {
+        self.small.note(view.now);
+        let (fast, slow) = (&self.fast, &self.slow);
         let len = asked.len;
-        let fast_us = self.sides.fast.loaded_us(len, view.fast);
-        let slow_us = self.sides.slow.loaded_us(len, view.slow);
-        // Worth a write when the fast side would have served it sooner.
-        let admit = fast_us < slow_us;
-        if self.is_small(asked) {
-            self.note_small(view.now);
-            if (view.fast.in_flight_bytes + len) as f64 <= self.budget_bytes {
-                return plan(asked, true, admit, Reason::Hit);
-            }
-            let fast = Aware::cost_us(&self.sides.fast, view.fast, len);
-            let slow = Aware::cost_us(&self.sides.slow, view.slow, len);
-            return plan(asked, fast <= slow, admit, Reason::Budget);
+        let (fast_us, slow_us) = (
+            fast.loaded_us(len, view.fast),
+            slow.loaded_us(len, view.slow),
+        );
+        // Of a busy side whose loaded time grows in a line from `lone`, one more request raises the throughput by
+        // lone / loaded²; of one that is busy seldom, or that long reads fill anyway, the sooner answer is the better.
+        let crowded = match self.bulk.about(view.now) {
+            true => 0.0,
+            false => (2.0 * self.busy - 1.0).max(0.0),
+        };
+        let handicap = (slow.lone_us(len) / fast.lone_us(len))
+            .max(1.0)
+            .powf(crowded / 2.0);
+        let goes_fast = fast_us * handicap <= slow_us;
+        let reason = if goes_fast {
+            Reason::Hit
+        } else {
+            Reason::Budget
+        };
+        let admit = self.worth_a_fill(view, len);
+        plan(asked, goes_fast, admit, reason)
+    }
+
+    fn bulk(&mut self, view: &View, asked: &Asked) -> ReadPlan {
+        self.bulk.note(view.now);
+        let mut bytes = self.even_cut(view, asked.len);
+        if self.small.about(view.now) {
+            let busy = self.fast.told().bandwidth_delay_bytes;
+            let in_flight = self.fast.told().read_bytes(view.fast);
+            let step = match in_flight < BUSY * busy {
+                true => STEP,
+                false => -STEP * self.idle_share,
+            };
+            self.allowance = (self.allowance + step).clamp(1.0, self.allowance_most);
+            bytes = bytes.min(self.allowance * busy - in_flight);
         }
-        let mut fast_bytes = self.even_cut(view, len).min(asked.held_bytes);
-        if self.small_are_about(view.now) {
-            // What keeps the fast side busy, and no more: small requests must not wait behind it.
-            let room = self.sides.fast.bandwidth_delay_bytes - view.fast.in_flight_bytes as f64;
-            fast_bytes = fast_bytes.min(room.max(0.0) as u64);
-        }
+        let admit = self.worth_a_fill(view, asked.len);
         // Whole lines, so that neither part reads a line for the other.
-        fast_bytes &= !(LINE_BYTES - 1);
+        let mut fast_bytes = (bytes.max(0.0) as u64).min(asked.held_bytes) & !(LINE_BYTES - 1);
         if fast_bytes < PART_BYTES {
             fast_bytes = 0;
-        } else if asked.held_bytes - fast_bytes < PART_BYTES {
+        }
+        if asked.len - fast_bytes < PART_BYTES {
             fast_bytes = asked.held_bytes;
         }
         ReadPlan {
+            join_bytes: self.slow.told().join_bytes(),
             fast_bytes,
             ..plan(asked, true, admit, Reason::Bulk)
         }
     }
 
-    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
-        keep_what_was_held(write)
+    /// Whether a copy would save more than it costs: the time by which what is queued on the fast side waits longer, or
+    /// what may come meanwhile. It may be void before it is used.
+    fn worth_a_fill(&self, view: &View, len: u64) -> bool {
+        let (fast, slow) = (&self.fast, &self.slow);
+        let [usual_fast, usual_slow] = self.usual.map(Usual::load);
+        let saved_us = slow.cost_us(len, usual_slow) - fast.cost_us(len, usual_fast);
+        let fast = fast.told();
+        let others = self.busy + fast.waiting(view.fast);
+        let filling_us = others * len as f64 * fast.write_harm_us;
+        REUSE * saved_us > filling_us
     }
 
-    fn ended(&mut self, _ended: &Ended) {}
+    /// Bytes for the fast side so that both sides end together.
+    fn even_cut(&self, view: &View, len: u64) -> f64 {
+        let (fast, slow) = (&self.fast, &self.slow);
+        let (fast, slow) = (fast.outlook(len, view.fast), slow.outlook(len, view.slow));
+        let (fast_us, slow_us) = (fast.loaded_us(0, view.fast), slow.loaded_us(0, view.slow));
+        let share = fast.rate / (fast.rate + slow.rate);
+        let cut = share * (len as f64 + (slow_us - fast_us) * slow.rate);
+        // Neither side does anything before its commands are taken.
+        cut.clamp(0.0, len as f64)
+    }
+}
+
+impl Filter for Aware {
+    fn read(&mut self, view: &View, asked: &Asked) -> ReadPlan {
+        let fast = self.fast.told();
+        let busy = fast.read_bytes(view.fast) >= fast.bandwidth_delay_bytes;
+        self.busy += (f64::from(u8::from(busy)) - self.busy) / 64.0;
+        self.usual[0].note(view.fast);
+        self.usual[1].note(view.slow);
+        match asked.len <= SMALL_BYTES && asked.run_bytes <= STREAM_BYTES {
+            true => self.small(view, asked),
+            false => self.bulk(view, asked),
+        }
+    }
+
+    fn write(&mut self, view: &View, write: &Write) -> WritePlan {
+        match self.worth_a_fill(view, write.len) {
+            true => keep_what_was_held(write),
+            false => WritePlan {
+                admit: false,
+                reason: Reason::NotAdmitted,
+            },
+        }
+    }
+
+    fn ended(&mut self, ended: &Ended) {
+        match ended.side {
+            Side::Fast => self.fast.learn(ended),
+            Side::Slow => self.slow.learn(ended),
+        }
+    }
 
     fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
-        self.sides.saved_us(view, asked)
+        let fast = self.fast.loaded_us(asked.len, view.fast);
+        let slow = self.slow.loaded_us(asked.len, view.slow);
+        (slow - fast).max(0.0)
     }
 
     fn gauges(&self) -> Gauges {
         Gauges {
-            budget_bytes: Some(self.budget_bytes),
+            budget_bytes: Some(self.allowance * self.fast.told().bandwidth_delay_bytes),
+            drift: Some([self.fast.drift(), self.slow.drift()]),
+            alarmed: self.fast.alarmed() || self.slow.alarmed(),
             ..Gauges::default()
         }
     }

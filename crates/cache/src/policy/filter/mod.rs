@@ -1,6 +1,8 @@
 //! Filters: where a hit is served, and whether a miss is filled.
 
 mod aware;
+mod belief;
+mod capped;
 mod fixed;
 mod orthus;
 mod steered;
@@ -40,11 +42,20 @@ pub fn build(choice: FilterChoice, fast: Outlook, slow: Outlook) -> Box<dyn Filt
         FilterChoice::None => Box::new(fixed::Classic(sides)),
         FilterChoice::Slow => Box::new(fixed::NoCache),
         FilterChoice::Split(share) => Box::new(fixed::Split::new(share, sides)),
+        FilterChoice::Bcache => Box::new(capped::Bcache::new(sides)),
+        FilterChoice::Throttle {
+            requests_per_s,
+            mb_per_s,
+        } => Box::new(capped::Throttle::new(requests_per_s, mb_per_s * 1e6, sides)),
+        FilterChoice::Profile => Box::new(steered::Profiled::new(sides)),
         FilterChoice::Orthus => Box::new(orthus::Orthus::new(sides)),
         FilterChoice::Balance => Box::new(steered::Balance::new(sides)),
         FilterChoice::Aware => Box::new(aware::Aware::new(sides)),
     }
 }
+
+/// Reads longer than this are bulk on any device.
+const SMALL_BYTES: u64 = 64 << 10;
 
 /// What is believed of both devices.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +81,7 @@ impl Sides {
 fn plan(asked: &Asked, fast: bool, admit: bool, reason: Reason) -> ReadPlan {
     let whole = asked.held_bytes == asked.len;
     ReadPlan {
+        join_bytes: 0,
         fast_bytes: if fast { asked.held_bytes } else { 0 },
         admit: admit && !whole,
         reason: match asked.held_bytes {

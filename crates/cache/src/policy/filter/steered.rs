@@ -1,4 +1,4 @@
-//! Balance: the share at which both sides answer equally fast.
+//! Filters that steer one share: by latencies as they come, or by a profile made beforehand.
 
 use super::{Asked, Filter, Mixer, Sides, keep_what_was_held, plan};
 use crate::model::Op;
@@ -60,6 +60,65 @@ impl Filter for Balance {
         };
         let share = (self.mixer.share() + step).clamp(Balance::LEAST, 1.0 - Balance::LEAST);
         self.mixer.set_share(share);
+    }
+
+    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
+        self.sides.saved_us(view, asked)
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges {
+            share: Some(self.mixer.share()),
+            ..Gauges::default()
+        }
+    }
+}
+
+/// NetCAS's way: the share is that of the bandwidths which a profile of both devices promises, and moves with the
+/// slow side's measured bandwidth.
+///
+/// Source: the published scheme's rule, the share of the fast side's bandwidth in the sum; without its network counters.
+pub struct Profiled {
+    mixer: Mixer,
+    sides: Sides,
+    /// The slow side's measured over its expected time, lately.
+    slower: f64,
+}
+
+impl Profiled {
+    pub fn new(sides: Sides) -> Profiled {
+        let mut profiled = Profiled {
+            mixer: Mixer::new(1.0),
+            sides,
+            slower: 1.0,
+        };
+        profiled.steer();
+        profiled
+    }
+
+    fn steer(&mut self) {
+        let (fast, slow) = (self.sides.fast.rate, self.sides.slow.rate / self.slower);
+        self.mixer.set_share(fast / (fast + slow));
+    }
+}
+
+impl Filter for Profiled {
+    fn read(&mut self, _view: &View, asked: &Asked) -> ReadPlan {
+        let fast = asked.held_bytes > 0 && self.mixer.draw();
+        plan(asked, fast, true, Reason::Share)
+    }
+
+    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
+        keep_what_was_held(write)
+    }
+
+    fn ended(&mut self, ended: &Ended) {
+        if ended.side == Side::Slow && ended.op == Op::Read {
+            let expected = self.sides.slow.loaded_us(ended.len, ended.before);
+            let ratio = (ended.took_us / expected.max(1e-3)).clamp(0.1, 10.0);
+            self.slower += (ratio - self.slower) / 64.0;
+            self.steer();
+        }
     }
 
     fn saved_us(&self, view: &View, asked: &Asked) -> f64 {

@@ -5,6 +5,8 @@
 
 mod arc;
 mod clock;
+mod contest;
+mod frequency;
 mod larc;
 mod lru;
 mod queue;
@@ -12,6 +14,9 @@ mod s3_fifo;
 mod sieve;
 mod two_q;
 mod valued;
+
+#[cfg(test)]
+mod tests;
 
 use super::Slot;
 pub use queue::SlotMap;

@@ -7,17 +7,26 @@
 //! out; the other then loses some of its worth, so that what is never used again does not stay for ever.
 //!
 //! Invariants
-//! - If all accesses are worth the same, this is the base list, decision by decision.
+//! - If all accesses are worth the same and frequencies are not looked at, this is the base list, decision by
+//!   decision.
 //! - Worth is kept for resident slots only.
 
-use super::{Base, Slot, SlotMap};
+use super::contest::Contest;
+use super::frequency::Frequency;
+use super::{Base, BaseKind, Slot, SlotMap};
 
 /// Victims that are compared.
 const SAMPLE: usize = 16;
 /// Weight of a new access in a slot's average.
 const ALPHA: f32 = 0.25;
+/// The same in the average over all slots.
+const SLOWLY: f32 = 1.0 / 256.0;
 /// A newcomer may be worth so much less than the one it replaces.
 const TOLERANCE: f32 = 0.5;
+/// With frequencies, a newcomer must be worth so many times as much, the victim with so many uses more than it had:
+/// counts are small numbers, and the least of many victims has had bad luck.
+const CLEARLY: f32 = 2.0;
+const DOUBT: u8 = 3;
 /// What a slot keeps of its worth when it kept another out.
 const KEEP: f32 = 0.9;
 
@@ -26,16 +35,32 @@ pub struct Valued {
     slots: usize,
     /// Of each resident slot, in µs; `None`: the base alone decides.
     worth: Option<SlotMap<f32>>,
+    /// Of a slot whose worth is not known, because it came back after a restart: that of accesses lately.
+    typical: Option<f32>,
+    frequency: Option<Frequency>,
+    contest: Option<Box<Contest>>,
     victims: Vec<Slot>,
 }
 
 impl Valued {
-    /// `valued`: whether worth is looked at.
-    pub fn new(base: Box<dyn Base>, slots: usize, valued: bool) -> Valued {
+    /// Of `kind`. `valued`: whether worth is looked at; `frequent`: frequencies too, where they are better.
+    pub fn new(kind: BaseKind, slots: usize, valued: bool, frequent: bool) -> Valued {
+        let contest = || Box::new(Contest::new(slots, &|slots| kind.build(slots)));
+        Valued {
+            contest: frequent.then(contest),
+            ..Valued::plain(kind.build(slots), slots, valued, frequent)
+        }
+    }
+
+    /// Without a contest: frequencies always, or never.
+    pub fn plain(base: Box<dyn Base>, slots: usize, valued: bool, frequent: bool) -> Valued {
         Valued {
             base,
             slots: slots.max(1),
             worth: valued.then(SlotMap::default),
+            typical: None,
+            frequency: frequent.then(|| Frequency::new(slots)),
+            contest: None,
             victims: Vec::new(),
         }
     }
@@ -52,8 +77,16 @@ impl Valued {
         self.base.contains(slot)
     }
 
-    /// A resident slot was used, and its copy saved `saved_us`, or would have.
+    /// A slot was used; if it is resident, its copy saved `saved_us`, or would have.
     pub fn touch(&mut self, slot: Slot, saved_us: f32) {
+        if let Some(frequency) = &mut self.frequency {
+            frequency.count(slot);
+        }
+        if let Some(contest) = &mut self.contest {
+            contest.observe(slot, saved_us);
+        }
+        let typical = self.typical.get_or_insert(saved_us);
+        *typical += (saved_us - *typical) * SLOWLY;
         self.base.touch(slot);
         if let Some(all) = self.worth.as_mut().filter(|_| self.base.contains(slot)) {
             let worth = all.entry(slot).or_insert(saved_us);
@@ -68,6 +101,9 @@ impl Valued {
 
     /// A slot comes back as it was before a restart; false if there is no room.
     pub fn restore(&mut self, slot: Slot) -> bool {
+        if let Some(contest) = &mut self.contest {
+            contest.restore(slot);
+        }
         let room = self.base.len() < self.slots;
         if room {
             self.base.insert(slot);
@@ -89,10 +125,19 @@ impl Valued {
         let mut gone = None;
         if self.base.len() >= self.slots {
             let victim = self.choose(Some(slot), may_go).ok_or(Refused)?;
-            if let Some(worth) = self.worth.as_mut().and_then(|all| all.get_mut(&victim))
-                && saved_us < *worth * TOLERANCE
-            {
-                *worth *= KEEP;
+            let frequencies = self.frequency.is_some();
+            let everything = self.contest.as_ref().is_some_and(|c| c.everything());
+            let enough = match frequencies && !everything {
+                true => {
+                    let victim = self.worth_of(victim) * self.uses(victim, DOUBT);
+                    saved_us * self.uses(slot, 0) > CLEARLY * victim
+                }
+                false => saved_us >= TOLERANCE * self.worth_of(victim),
+            };
+            if !enough {
+                if let Some(worth) = self.worth.as_mut().and_then(|all| all.get_mut(&victim)) {
+                    *worth *= KEEP;
+                }
                 return Err(Refused);
             }
             self.let_go(victim, Some(slot));
@@ -137,8 +182,7 @@ impl Valued {
         self.base.victims(incoming, SAMPLE, &mut self.victims);
         let mut least: Option<(Slot, f32)> = None;
         for slot in self.victims.iter().copied() {
-            let worth = self.worth.as_ref();
-            let worth = worth.and_then(|all| all.get(&slot)).copied().unwrap_or(0.0);
+            let worth = self.score_of(slot);
             if least.is_none_or(|(_, best)| worth < best) && may_go(slot) {
                 least = Some((slot, worth));
                 if self.worth.is_none() {
@@ -147,6 +191,23 @@ impl Valued {
             }
         }
         least.map(|(slot, _)| slot)
+    }
+
+    /// What a resident slot counts for.
+    fn score_of(&self, slot: Slot) -> f32 {
+        self.worth_of(slot) * self.uses(slot, 1)
+    }
+
+    fn worth_of(&self, slot: Slot) -> f32 {
+        let worth = self.worth.as_ref();
+        let worth = worth.and_then(|all| all.get(&slot)).copied();
+        worth.or(self.typical).unwrap_or(0.0)
+    }
+
+    /// Uses lately and some more; 1 without frequencies.
+    fn uses(&self, slot: Slot, more: u8) -> f32 {
+        let uses = |f: &Frequency| f32::from(f.of(slot)) + f32::from(more);
+        self.frequency.as_ref().map_or(1.0, uses)
     }
 
     fn let_go(&mut self, slot: Slot, incoming: Option<Slot>) {
