@@ -10,3 +10,4 @@ pub mod grid;
 pub mod model;
 pub mod policy;
 pub mod sim;
+pub mod trace;
