@@ -6,6 +6,8 @@
 //!
 //! So far the room holds the [`model`] of a device, with the profiles that the decisions are tried on.
 
+pub mod grid;
 pub mod model;
 pub mod policy;
 pub mod sim;
+pub mod trace;

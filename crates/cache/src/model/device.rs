@@ -1,7 +1,7 @@
 //! A device at work: requests in, completions out, in virtual time.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use rand_distr::{Distribution, LogNormal};
@@ -31,7 +31,7 @@ pub struct Request {
 /// What was asked is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
-    /// As [`Device::submit`] returned it.
+    /// As [`Device::submit`] was told.
     pub id: u64,
     pub at: Nanos,
 }
@@ -71,10 +71,10 @@ pub struct Device {
     write_link: Server,
     buffer: Buffer,
     steps: BinaryHeap<Reverse<(Nanos, u64, Step)>>,
-    open: HashMap<u64, Open>,
+    /// By id.
+    open: Vec<Option<Open>>,
     /// Numbers steps, so that equal times keep their order.
     order: u64,
-    next_id: u64,
     in_flight: u64,
 }
 
@@ -112,9 +112,8 @@ impl Device {
                 ..Buffer::default()
             },
             steps: BinaryHeap::new(),
-            open: HashMap::new(),
+            open: Vec::new(),
             order: 0,
-            next_id: 0,
             in_flight: 0,
             profile: profile.clone(),
         }
@@ -130,11 +129,14 @@ impl Device {
     }
 
     /// Takes a request at `now`, which must not lie before an earlier one, nor before the last [`Device::advance`].
-    pub fn submit(&mut self, now: Nanos, request: Request) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
+    /// `id` must not be that of another one under way; it should be small, places are kept up to the largest.
+    pub fn submit(&mut self, now: Nanos, id: u64, request: Request) {
         self.in_flight += request.len;
-        self.open.insert(id, Open { request, chunks: 0 });
+        let at = id as usize;
+        if self.open.len() <= at {
+            self.open.resize_with(at + 1, || None);
+        }
+        self.open[at] = Some(Open { request, chunks: 0 });
         let buffered = request.op == Op::Write && self.profile.write_buffer.is_some();
         let command_bytes = u64::from(self.profile.command_bytes);
         let end = request.offset + request.len;
@@ -151,7 +153,6 @@ impl Device {
             self.buffer.waiting.push_back(id);
             self.acknowledge(now);
         }
-        id
     }
 
     /// When something will happen next; `None` at rest.
@@ -171,7 +172,7 @@ impl Device {
                 Step::Chunk { id, len, write } => self.transfer(at, id, len, write),
                 Step::Drained { unit, len } => self.drained(at, unit, len),
                 Step::Done { id } => {
-                    if let Some(open) = self.open.remove(&id) {
+                    if let Some(open) = self.open[id as usize].take() {
                         self.in_flight -= open.request.len;
                         done.push(Completion { id, at });
                     }
@@ -203,7 +204,7 @@ impl Device {
                 Op::Write => self.unit_time(self.profile.write_us),
             };
             let done = self.units[unit].serve(at, service);
-            if let Some(open) = self.open.get_mut(&id) {
+            if let Some(open) = self.open[id as usize].as_mut() {
                 open.chunks += 1;
             }
             let write = op == Op::Write;
@@ -249,7 +250,7 @@ impl Device {
             &mut self.read_link
         };
         let moved = link.serve(at, nanos(len as f64 / rate));
-        let Some(open) = self.open.get_mut(&id) else {
+        let Some(open) = self.open[id as usize].as_mut() else {
             return;
         };
         open.chunks -= 1;
@@ -264,7 +265,9 @@ impl Device {
             return;
         };
         while let Some(&id) = self.buffer.waiting.front() {
-            let len = self.open.get(&id).map_or(0, |open| open.request.len);
+            let len = self.open[id as usize]
+                .as_ref()
+                .map_or(0, |open| open.request.len);
             // A write longer than the whole buffer is let in when it is empty.
             if self.buffer.held > 0 && (self.buffer.held + len) as f64 > buffer.bytes {
                 break;

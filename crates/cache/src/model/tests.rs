@@ -17,8 +17,9 @@ fn closed_loop(
     while latencies.len() < count {
         while begun.len() < depth {
             let request = next(submitted);
+            device.submit(now, submitted, request);
+            begun.insert(submitted, (now, request.len));
             submitted += 1;
-            begun.insert(device.submit(now, request), (now, request.len));
         }
         now = device.next_step().unwrap();
         for done in device.advance(now) {

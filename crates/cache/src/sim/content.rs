@@ -1,65 +1,128 @@
-//! What the simulated cache holds: slots of 64 KiB with a bit for each line of 4 KiB, evicted least recently used.
+//! What the simulated cache device holds: a bit for each line of every resident slot.
+//!
+//! Invariants
+//! - A line that is held has the backend's present version: a write makes its lines void when it begins, and a copy
+//!   made of older content is refused by its slot's version.
 
-use std::num::NonZeroUsize;
+use std::ops::Range;
 
-use lru::LruCache;
+use crate::policy::{LINE_BYTES, Slot, SlotMap};
 
-pub const LINE_BYTES: u64 = 4096;
-pub const SLOT_BYTES: u64 = 64 << 10;
-
-/// Lines of a slot.
-type Lines = u16;
+/// A slot has 64 lines at most.
+pub const SLOT_BYTES_MAX: u64 = 64 * LINE_BYTES;
 
 pub struct Content {
-    slots: LruCache<u64, Lines>,
+    slot_bytes: u64,
+    lines: SlotMap<u64>,
+    /// Writes to a slot that began or ended so far.
+    versions: SlotMap<u64>,
 }
 
-fn lines_of(offset: u64, len: u64, slot: u64) -> Lines {
-    let start = offset.max(slot * SLOT_BYTES) - slot * SLOT_BYTES;
-    let end = (offset + len).min((slot + 1) * SLOT_BYTES) - slot * SLOT_BYTES;
-    let (first, last) = (start / LINE_BYTES, end.div_ceil(LINE_BYTES));
-    let ones = |n: u64| ((1u32 << n) - 1) as Lines;
-    ones(last) & !ones(first)
-}
-
-fn slots(offset: u64, len: u64) -> std::ops::RangeInclusive<u64> {
-    offset / SLOT_BYTES..=(offset + len - 1) / SLOT_BYTES
+fn ones(count: u64) -> u64 {
+    if count >= 64 {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    }
 }
 
 impl Content {
-    pub fn new(bytes: u64) -> Content {
-        let slots = NonZeroUsize::new((bytes / SLOT_BYTES) as usize).unwrap_or(NonZeroUsize::MIN);
+    /// Slots of `slot_bytes`: whole lines, up to [`SLOT_BYTES_MAX`].
+    pub fn new(slot_bytes: u64) -> Content {
         Content {
-            slots: LruCache::new(slots),
+            slot_bytes,
+            lines: SlotMap::default(),
+            versions: SlotMap::default(),
         }
     }
 
-    /// Whether all of it is there; what is looked at is used.
-    pub fn holds(&mut self, offset: u64, len: u64) -> bool {
-        let mut all = true;
-        for slot in slots(offset, len) {
-            let wanted = lines_of(offset, len, slot);
-            all &= self
-                .slots
-                .get(&slot)
-                .is_some_and(|have| have & wanted == wanted);
-        }
-        all
+    /// The part of a range that lies in each slot.
+    pub fn pieces(&self, bytes: Range<u64>) -> impl Iterator<Item = (Slot, Range<u64>)> + use<> {
+        let slot_bytes = self.slot_bytes;
+        let mut at = bytes.start;
+        std::iter::from_fn(move || {
+            if at >= bytes.end {
+                return None;
+            }
+            let slot = at / slot_bytes;
+            let end = bytes.end.min((slot + 1) * slot_bytes);
+            let piece = at..end;
+            at = end;
+            Some((Slot(slot), piece))
+        })
     }
 
-    pub fn insert(&mut self, offset: u64, len: u64) {
-        for slot in slots(offset, len) {
-            let lines = lines_of(offset, len, slot);
-            *self.slots.get_or_insert_mut(slot, || 0) |= lines;
-        }
+    /// The bits of the lines that a piece of a slot touches.
+    fn bits(&self, piece: &Range<u64>) -> u64 {
+        let start = piece.start % self.slot_bytes;
+        let last = start + (piece.end - piece.start);
+        ones(last.div_ceil(LINE_BYTES)) & !ones(start / LINE_BYTES)
     }
 
-    pub fn drop_range(&mut self, offset: u64, len: u64) {
-        for slot in slots(offset, len) {
-            if let Some(have) = self.slots.peek_mut(&slot) {
-                *have &= !lines_of(offset, len, slot);
+    /// Cuts a range into runs, each held in full or not at all, to `out`: whether it is held, and its bytes.
+    pub fn runs(&self, bytes: Range<u64>, out: &mut Vec<(bool, Range<u64>)>) {
+        out.clear();
+        let mut add = |held: bool, run: Range<u64>| match out.last_mut() {
+            Some((same, last)) if *same == held => last.end = run.end,
+            _ => out.push((held, run)),
+        };
+        for (slot, piece) in self.pieces(bytes) {
+            let wanted = self.bits(&piece);
+            let have = self.lines.get(&slot).copied().unwrap_or(0) & wanted;
+            if have == 0 || have == wanted {
+                add(have != 0, piece);
+                continue;
+            }
+            let mut at = piece.start;
+            while at < piece.end {
+                let end = piece.end.min((at / LINE_BYTES + 1) * LINE_BYTES);
+                let line = at % self.slot_bytes / LINE_BYTES;
+                add(have >> line & 1 == 1, at..end);
+                at = end;
             }
         }
+    }
+
+    /// A write to the range begins or ends: its lines are void, and copies under way are.
+    pub fn void(&mut self, bytes: Range<u64>) {
+        for (slot, piece) in self.pieces(bytes) {
+            let bits = self.bits(&piece);
+            if let Some(have) = self.lines.get_mut(&slot) {
+                *have &= !bits;
+            }
+            *self.versions.entry(slot).or_insert(0) += 1;
+        }
+    }
+
+    /// What a copy made now must still find when it is there.
+    pub fn version(&self, slot: Slot) -> u64 {
+        self.versions.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// A copy of whole lines is there; it counts if its slot is resident and was not written since `version`.
+    pub fn fill(&mut self, slot: Slot, piece: &Range<u64>, version: u64) {
+        let bits = self.bits(piece);
+        if self.version(slot) == version
+            && let Some(have) = self.lines.get_mut(&slot)
+        {
+            *have |= bits;
+        }
+    }
+
+    /// A slot is resident from now on, with nothing in it if it was not before.
+    pub fn admit(&mut self, slot: Slot) {
+        self.lines.entry(slot).or_insert(0);
+    }
+
+    /// A slot is resident from now on and held in full.
+    pub fn load(&mut self, slot: Slot) {
+        self.lines.insert(slot, u64::MAX);
+    }
+
+    /// A slot leaves; a copy into it that is under way is lost.
+    pub fn evict(&mut self, slot: Slot) {
+        self.lines.remove(&slot);
+        *self.versions.entry(slot).or_insert(0) += 1;
     }
 }
 
@@ -67,18 +130,52 @@ impl Content {
 mod tests {
     use super::*;
 
+    const SLOT: u64 = 64 << 10;
+
+    fn held(content: &Content, bytes: Range<u64>) -> Vec<(bool, Range<u64>)> {
+        let mut out = Vec::new();
+        content.runs(bytes, &mut out);
+        out
+    }
+
     #[test]
-    fn content_is_held_by_the_line_and_the_least_used_slot_goes_first() {
-        let mut content = Content::new(2 * SLOT_BYTES);
-        content.insert(4096, 8192);
-        assert!(content.holds(4096, 8192) && content.holds(8192, 1));
-        assert!(!content.holds(0, 4096) && !content.holds(8192, 8192));
-        content.insert(SLOT_BYTES - 4096, 8192);
-        assert!(content.holds(SLOT_BYTES - 4096, 8192));
-        content.drop_range(8192, 100);
-        assert!(content.holds(4096, 4096) && !content.holds(8192, 4096));
-        content.insert(5 * SLOT_BYTES, 4096);
-        assert!(content.holds(4096, 4096), "it was used last");
-        assert!(!content.holds(SLOT_BYTES, 4096));
+    fn content_is_held_by_the_line_and_runs_join_across_slots() {
+        let mut content = Content::new(SLOT);
+        (0..3).for_each(|n| content.admit(Slot(n)));
+        content.fill(Slot(0), &(4096..SLOT), 0);
+        content.fill(Slot(1), &(SLOT..SLOT + 8192), 0);
+        let runs = held(&content, 0..2 * SLOT);
+        let expected = vec![
+            (false, 0..4096),
+            (true, 4096..SLOT + 8192),
+            (false, SLOT + 8192..2 * SLOT),
+        ];
+        assert_eq!(runs, expected);
+        assert_eq!(held(&content, 5000..5001), vec![(true, 5000..5001)]);
+        content.void(SLOT - 100..SLOT + 100);
+        let runs = held(&content, SLOT - 8192..SLOT + 8192);
+        let expected = vec![
+            (true, SLOT - 8192..SLOT - 4096),
+            (false, SLOT - 4096..SLOT + 4096),
+            (true, SLOT + 4096..SLOT + 8192),
+        ];
+        assert_eq!(runs, expected);
+    }
+
+    #[test]
+    fn a_copy_of_what_was_written_or_evicted_meanwhile_is_not_held() {
+        let mut content = Content::new(SLOT);
+        content.admit(Slot(0));
+        let version = content.version(Slot(0));
+        content.void(0..4096);
+        content.fill(Slot(0), &(0..4096), version);
+        assert_eq!(held(&content, 0..4096), vec![(false, 0..4096)]);
+        let version = content.version(Slot(0));
+        content.evict(Slot(0));
+        content.admit(Slot(0));
+        content.fill(Slot(0), &(0..4096), version);
+        assert_eq!(held(&content, 0..4096), vec![(false, 0..4096)]);
+        content.fill(Slot(0), &(0..4096), content.version(Slot(0)));
+        assert_eq!(held(&content, 0..4096), vec![(true, 0..4096)]);
     }
 }

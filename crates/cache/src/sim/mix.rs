@@ -2,10 +2,11 @@
 
 use std::str::FromStr;
 
+use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
-use crate::model::{Op, Request};
+use crate::model::{Nanos, Op, Request};
 
 /// Clients that do the same.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,14 +18,18 @@ pub struct Group {
     pub write_percent: f64,
     /// Above the fast device's largest command, clients read on where they were; below, anywhere.
     pub scans: bool,
+    /// Of a Zipf distribution over slot-sized places, which lie scattered; 0: all alike.
+    pub skew: f64,
 }
 
-/// A load: `8x4k+6x512k`, `32x4k:w20` with 20 % writes.
+/// A load: `8x4k+6x512k`, `32x4k:w20` with 20 % writes, `8x4k:z0.9` with some places far more often.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mix {
     pub groups: Vec<Group>,
 }
 
+/// Places that are used alike often.
+const SKEW_BYTES: u64 = 64 << 10;
 /// From this size on, a client reads on where it was.
 const SCAN_BYTES: u64 = 128 << 10;
 
@@ -33,7 +38,16 @@ impl FromStr for Mix {
 
     fn from_str(text: &str) -> Result<Mix, String> {
         let group = |part: &str| -> Option<Group> {
-            let (head, writes) = part.split_once(":w").unwrap_or((part, "0"));
+            let mut fields = part.split(':');
+            let head = fields.next()?;
+            let (mut write_percent, mut skew) = (0.0, 0.0);
+            for field in fields {
+                match (field.strip_prefix('w'), field.strip_prefix('z')) {
+                    (Some(percent), _) => write_percent = percent.parse().ok()?,
+                    (_, Some(exponent)) => skew = exponent.parse().ok()?,
+                    _ => return None,
+                }
+            }
             let (clients, size) = head.split_once('x')?;
             let clients: u32 = clients.parse().ok().filter(|n| (1..=4096).contains(n))?;
             let (number, unit) = match size.strip_suffix(['k', 'K']) {
@@ -43,18 +57,21 @@ impl FromStr for Mix {
             let request_bytes = number.parse::<u64>().ok()?.checked_mul(unit)?;
             let fits =
                 (4096..=64 << 20).contains(&request_bytes) && request_bytes.is_power_of_two();
-            let write_percent: f64 = writes.parse().ok()?;
             let writes_fit = (0.0..=100.0).contains(&write_percent);
-            (fits && writes_fit).then_some(Group {
+            let skew_fits = (0.0..=2.0).contains(&skew);
+            (fits && writes_fit && skew_fits).then_some(Group {
                 clients,
                 request_bytes,
                 write_percent,
                 scans: request_bytes >= SCAN_BYTES,
+                skew,
             })
         };
         let groups: Option<Vec<_>> = text.split('+').map(group).collect();
         groups.map(|groups| Mix { groups }).ok_or_else(|| {
-            format!("{text:?} is no mix; one looks like 8x4k+6x512k or 32x8k:w20, sizes 4k to 64m")
+            format!(
+                "{text:?} is no mix; one looks like 8x4k+6x512k, 32x8k:w20 or 8x4k:z0.9, sizes 4k to 64m"
+            )
         })
     }
 }
@@ -65,6 +82,7 @@ pub(super) struct Client {
     pub group: Group,
     region_bytes: u64,
     position: u64,
+    ranks: Option<Zipf<f64>>,
     random: Xoshiro256PlusPlus,
 }
 
@@ -76,6 +94,9 @@ impl Client {
             group,
             region_bytes,
             position: position - position % group.request_bytes,
+            ranks: Zipf::new((region_bytes / SKEW_BYTES).max(1) as f64, group.skew)
+                .ok()
+                .filter(|_| group.skew > 0.0),
             random,
         }
     }
@@ -87,14 +108,36 @@ impl Client {
             self.position = (self.position + len) % (places * len);
             self.position
         } else {
-            self.random.next_u64() % places * len
+            self.place(places) * len
         };
-        let draw = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        let op = if draw * 100.0 < self.group.write_percent {
+        let op = if self.draw() * 100.0 < self.group.write_percent {
             Op::Write
         } else {
             Op::Read
         };
         Request { op, offset, len }
+    }
+
+    /// Where to read, of so many places.
+    fn place(&mut self, places: u64) -> u64 {
+        let Some(ranks) = self.ranks else {
+            return self.random.next_u64() % places;
+        };
+        // The slot by its rank, anywhere in it; ranks are scattered over the region.
+        let slots = (self.region_bytes / SKEW_BYTES).max(1);
+        let rank = ranks.sample(&mut self.random) as u64 - 1;
+        let slot = rank.wrapping_mul(0x9e37_79b1) % slots;
+        let at = slot * SKEW_BYTES + self.random.next_u64() % SKEW_BYTES;
+        (at / self.group.request_bytes).min(places - 1)
+    }
+
+    /// Evenly from 0 up to 1.
+    fn draw(&mut self) -> f64 {
+        (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// An exponentially distributed time with this mean, in ns.
+    pub fn wait(&mut self, mean: f64) -> Nanos {
+        (-(1.0 - self.draw()).ln() * mean) as Nanos
     }
 }

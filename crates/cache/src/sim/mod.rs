@@ -1,37 +1,40 @@
-//! The cache in virtual time: modelled devices, the shipped policies, and clients that load them.
+//! The cache in virtual time: modelled devices, the shipped policies, and a load.
 //!
-//! Closed loop: each client submits its next request when the last one has ended. Writes go through: the slow side
-//! acknowledges, then the fast side gets its copy, and until that is done the slow side alone serves the range.
+//! A read's held bytes are served as the policy says, the rest by the slow side, all parts at the same time; when
+//! all have ended, what was missed and is admitted is written into the cache. Writes go through: the slow side
+//! acknowledges, then the fast side may get its copy, and until that is done the slow side alone serves the range.
 //!
 //! Invariants
 //! - The policy is told what a daemon could know, when it could know it.
 //! - One seed is one run.
 
 mod content;
+mod load;
 mod mix;
 mod report;
 
-use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::model::{Device, Nanos, Op, Profile, Request};
-use crate::policy::{Ended, Filter, Load, Serve, Side, View};
+use crate::policy::{
+    Ended, LINE_BYTES, Load, Place, Policy, Purpose, Read, Side, Slot, View, Write,
+};
 use content::Content;
-use mix::Client;
+pub use content::SLOT_BYTES_MAX;
+pub use load::{Arrival, Closed, Open, Source};
 pub use mix::{Group, Mix};
 use report::Tally;
 pub use report::{Latencies, Outcome};
 
-/// What is simulated.
+/// What is simulated, besides the load and the policy.
 #[derive(Debug, Clone)]
 pub struct Scenario<'a> {
     pub fast: &'a Profile,
     pub slow: &'a Profile,
-    pub mix: &'a Mix,
-    /// Bytes that the clients touch.
-    pub region_bytes: u64,
-    pub cache_bytes: u64,
-    /// Whether the cache is full of the region's first bytes at the start.
-    pub warm: bool,
+    /// Whole lines, up to [`SLOT_BYTES_MAX`]; the policy's slots are meant.
+    pub slot_bytes: u64,
+    /// The cache holds these of the backend's first bytes at the start, as far as the policy has room.
+    pub warm_bytes: u64,
     /// Virtual time that is not counted, and that is.
     pub warm_up: Nanos,
     pub measured: Nanos,
@@ -40,20 +43,12 @@ pub struct Scenario<'a> {
 
 /// A client's request under way.
 struct Asked {
-    client: usize,
-    request: Request,
+    arrival: Arrival,
     begun: Nanos,
     /// Parts that have not ended.
     parts: u32,
-    /// What follows when they have.
-    then: Then,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Then {
-    Nothing,
-    /// Write what was read, or written, into the cache.
-    Fill,
+    /// Bytes that follow into the cache when they have.
+    fill: Option<Range<u64>>,
 }
 
 /// One request on one device.
@@ -61,90 +56,123 @@ struct Part {
     op: Op,
     len: u64,
     begun: Nanos,
-    before_bytes: u64,
-    of: Purpose,
+    before: Load,
+    of: Of,
 }
 
-enum Purpose {
-    Ask(u64),
-    /// Content on its way into the cache; dropped if it was written meanwhile.
-    Fill {
-        offset: u64,
-        version: u64,
-    },
+enum Of {
+    Ask(usize),
+    /// Content on its way into the cache, with the version of each slot that it may still have then.
+    Fill(Vec<(Slot, Range<u64>, u64)>),
 }
 
 struct Run<'a> {
     devices: [Device; 2],
     loads: [Load; 2],
-    parts: [HashMap<u64, Part>; 2],
-    asked: HashMap<u64, Asked>,
-    next_ask: u64,
+    parts: [Slab<Part>; 2],
+    asked: Slab<Asked>,
     content: Content,
-    /// Writes under way or not yet copied, by first line: reads of these go to the slow side.
-    versions: HashMap<u64, u64>,
-    writes: u64,
-    filter: &'a mut dyn Filter,
+    policy: &'a mut Policy,
     tally: Tally,
+    runs: Vec<(bool, Range<u64>)>,
+}
+
+/// Numbered places; a number is used again when what it named is gone.
+struct Slab<T> {
+    places: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Slab<T> {
+    fn new() -> Slab<T> {
+        Slab {
+            places: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    fn insert(&mut self, item: T) -> usize {
+        match self.free.pop() {
+            Some(at) => {
+                self.places[at] = Some(item);
+                at
+            }
+            None => {
+                self.places.push(Some(item));
+                self.places.len() - 1
+            }
+        }
+    }
+
+    fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        self.places.get_mut(at)?.as_mut()
+    }
+
+    fn remove(&mut self, at: usize) -> Option<T> {
+        let item = self.places.get_mut(at)?.take()?;
+        self.free.push(at);
+        Some(item)
+    }
 }
 
 fn index(side: Side) -> usize {
     usize::from(side == Side::Slow)
 }
 
-/// Runs the scenario under a filter.
-pub fn run(scenario: &Scenario, filter: &mut dyn Filter) -> Outcome {
+/// Runs a load under a policy, until the time is over or the load has ended and nothing is under way.
+pub fn run(scenario: &Scenario, source: &mut dyn Source, policy: &mut Policy) -> Outcome {
     let mut run = Run {
         devices: [
             Device::new(scenario.fast, scenario.seed),
-            Device::new(scenario.slow, scenario.seed + 1),
+            Device::new(scenario.slow, scenario.seed ^ 1),
         ],
         loads: [Load::default(); 2],
-        parts: [HashMap::new(), HashMap::new()],
-        asked: HashMap::new(),
-        next_ask: 0,
-        content: Content::new(scenario.cache_bytes),
-        versions: HashMap::new(),
-        writes: 0,
-        filter,
-        tally: Tally::new(scenario.warm_up, u64::from(scenario.fast.command_bytes) / 2),
+        parts: [Slab::new(), Slab::new()],
+        asked: Slab::new(),
+        content: Content::new(scenario.slot_bytes),
+        policy,
+        tally: Tally::new(
+            scenario.warm_up,
+            u64::from(scenario.fast.command_bytes).min(SMALL_MAX),
+        ),
+        runs: Vec::new(),
     };
-    if scenario.warm {
-        run.content
-            .insert(0, scenario.region_bytes.min(scenario.cache_bytes));
+    for slot in (0..scenario.warm_bytes / scenario.slot_bytes).map(Slot) {
+        if !run.policy.restore(slot) {
+            break;
+        }
+        run.content.load(slot);
     }
-    let groups = scenario.mix.groups.iter();
-    let each = groups.flat_map(|g| std::iter::repeat_n(*g, g.clients as usize));
-    let mut clients: Vec<Client> = each
-        .zip(0u64..)
-        .map(|(group, n)| {
-            Client::new(
-                group,
-                scenario.region_bytes,
-                scenario.seed ^ (n << 20) ^ 0x5eed,
-            )
-        })
-        .collect();
-    for (i, client) in clients.iter_mut().enumerate() {
-        run.ask(0, i, client.next());
-    }
-    let end = scenario.warm_up + scenario.measured;
+    let end = scenario.warm_up.saturating_add(scenario.measured);
+    let mut now = 0;
     loop {
-        let next = run.devices.iter().filter_map(Device::next_step).min();
-        let Some(now) = next.filter(|now| *now < end) else {
+        while let Some(arrival) = source.take(now) {
+            run.ask(now, arrival);
+        }
+        let steps = run.devices.iter().filter_map(Device::next_step);
+        let Some(next) = steps.chain(source.due()).min().filter(|next| *next < end) else {
             break;
         };
+        now = next.max(now);
         for side in [Side::Fast, Side::Slow] {
             for done in run.devices[index(side)].advance(now) {
-                if let Some(client) = run.ended(side, done.id, done.at) {
-                    let request = clients[client].next();
-                    run.ask(now, client, request);
+                if let Some(client) = run.ended(side, done.id as usize, now) {
+                    source.ended(client, now);
                 }
             }
         }
     }
-    run.tally.outcome(scenario.measured)
+    let counted = now.clamp(scenario.warm_up, end) - scenario.warm_up;
+    let whole = run.loads.iter().any(|load| load.in_flight_requests > 0);
+    run.tally.outcome(if whole {
+        scenario.measured
+    } else {
+        counted.max(1)
+    })
 }
+
+/// Reads up to here, and up to the fast device's largest command, are small.
+const SMALL_MAX: u64 = 64 << 10;
 
 impl Run<'_> {
     fn view(&self, now: Nanos) -> View {
@@ -152,136 +180,229 @@ impl Run<'_> {
         View { now, fast, slow }
     }
 
-    fn ask(&mut self, now: Nanos, client: usize, request: Request) {
-        let ask = self.next_ask;
-        self.next_ask += 1;
-        let mut asked = Asked {
-            client,
-            request,
-            begun: now,
-            parts: 1,
-            then: Then::Nothing,
-        };
-        let Request { op, offset, len } = request;
-        if op == Op::Write {
-            // The copy is void from here on; the next one is the one made of this write.
-            asked.then = if self.content.holds(offset, len) {
-                Then::Fill
-            } else {
-                Then::Nothing
-            };
-            self.content.drop_range(offset, len);
-            self.writes += 1;
-            self.versions.insert(offset, self.writes);
-            self.asked.insert(ask, asked);
-            return self.submit(now, Side::Slow, request, Purpose::Ask(ask));
-        }
-        let hit = self.content.holds(offset, len);
-        self.filter.looked_up(now, len, hit);
-        self.tally.looked_up(now, hit, len);
-        let view = self.view(now);
-        let serve = match hit {
-            true => self.filter.serve(&view, offset, len),
-            false => Serve::On(Side::Slow),
-        };
-        if !hit && self.filter.admits(&view, len) {
-            asked.then = Then::Fill;
-        }
-        match serve {
-            Serve::Cut { fast_bytes } if fast_bytes > 0 && fast_bytes < len => {
-                asked.parts = 2;
-                self.asked.insert(ask, asked);
-                let front = Request {
-                    op,
-                    offset,
-                    len: fast_bytes,
-                };
-                let back = Request {
-                    op,
-                    offset: offset + fast_bytes,
-                    len: len - fast_bytes,
-                };
-                self.submit(now, Side::Fast, front, Purpose::Ask(ask));
-                self.submit(now, Side::Slow, back, Purpose::Ask(ask));
-            }
-            Serve::On(side) => {
-                self.asked.insert(ask, asked);
-                self.submit(now, side, request, Purpose::Ask(ask));
-            }
-            Serve::Cut { fast_bytes } => {
-                let side = if fast_bytes == 0 {
-                    Side::Slow
-                } else {
-                    Side::Fast
-                };
-                self.asked.insert(ask, asked);
-                self.submit(now, side, request, Purpose::Ask(ask));
-            }
+    fn ask(&mut self, now: Nanos, arrival: Arrival) {
+        match arrival.request.op {
+            Op::Read => self.read(now, arrival),
+            Op::Write => self.write(now, arrival),
         }
     }
 
-    fn submit(&mut self, now: Nanos, side: Side, request: Request, of: Purpose) {
+    fn write(&mut self, now: Nanos, arrival: Arrival) {
+        let Request { offset, len, .. } = arrival.request;
+        let bytes = offset..offset + len;
+        self.content.runs(bytes.clone(), &mut self.runs);
+        let held_bytes = held(&self.runs);
+        let view = self.view(now);
+        let write = Write {
+            offset,
+            len,
+            held_bytes,
+        };
+        let plan = self.policy.write(&view, write);
+        // Of a line that is not held, only a write of all of it makes a copy.
+        let fill = match held_bytes == len {
+            true => outward(&bytes),
+            false => inward(&bytes),
+        };
+        self.content.void(bytes);
+        let ask = self.asked.insert(Asked {
+            arrival,
+            begun: now,
+            parts: 1,
+            fill: plan.admit.then_some(fill).filter(|fill| !fill.is_empty()),
+        });
+        self.submit(now, Side::Slow, arrival.request, Of::Ask(ask));
+    }
+
+    fn read(&mut self, now: Nanos, arrival: Arrival) {
+        let Request { op, offset, len } = arrival.request;
+        let bytes = outward(&(offset..offset + len));
+        let mut runs = std::mem::take(&mut self.runs);
+        self.content.runs(bytes.clone(), &mut runs);
+        let held_bytes = held(&runs);
+        let (offset, len) = (bytes.start, bytes.end - bytes.start);
+        let view = self.view(now);
+        let read = Read {
+            offset,
+            len,
+            held_bytes,
+        };
+        let plan = self.policy.read(&view, read);
+        self.tally.looked_up(now, held_bytes, len);
+        let ask = self.asked.insert(Asked {
+            arrival,
+            begun: now,
+            parts: 0,
+            fill: plan.admit.then_some(bytes),
+        });
+        join(&mut runs, plan.join_bytes);
+        let mut fast_left = plan.fast_bytes;
+        let mut slow: Option<Range<u64>> = None;
+        let mut parts = Vec::with_capacity(4);
+        for (is_held, run) in runs.drain(..) {
+            let fast = match is_held {
+                true => fast_left.min(run.end - run.start),
+                false => 0,
+            };
+            fast_left -= fast;
+            let cut = run.start + fast;
+            if fast > 0 {
+                parts.extend(slow.take().map(|run| (Side::Slow, run)));
+                parts.push((Side::Fast, run.start..cut));
+            }
+            if cut < run.end {
+                let start = slow.map_or(cut, |slow| slow.start);
+                slow = Some(start..run.end);
+            }
+        }
+        parts.extend(slow.map(|run| (Side::Slow, run)));
+        self.runs = runs;
+        if let Some(asked) = self.asked.get_mut(ask) {
+            asked.parts = parts.len() as u32;
+        }
+        for (side, run) in parts {
+            let (offset, len) = (run.start, run.end - run.start);
+            self.submit(now, side, Request { op, offset, len }, Of::Ask(ask));
+        }
+    }
+
+    fn submit(&mut self, now: Nanos, side: Side, request: Request, of: Of) {
         let i = index(side);
-        let id = self.devices[i].submit(now, request);
         let part = Part {
             op: request.op,
             len: request.len,
             begun: now,
-            before_bytes: self.loads[i].in_flight_bytes,
+            before: self.loads[i],
             of,
         };
         self.loads[i].in_flight_bytes += request.len;
         self.loads[i].in_flight_requests += 1;
-        self.parts[i].insert(id, part);
+        self.loads[i].written_bytes += written(request.op, request.len);
+        let id = self.parts[i].insert(part);
+        self.devices[i].submit(now, id as u64, request);
     }
 
     /// A device has done something; returns the client whose request that ended.
-    fn ended(&mut self, side: Side, id: u64, now: Nanos) -> Option<usize> {
+    fn ended(&mut self, side: Side, id: usize, now: Nanos) -> Option<usize> {
         let i = index(side);
-        let part = self.parts[i].remove(&id)?;
+        let part = self.parts[i].remove(id)?;
         self.loads[i].in_flight_bytes -= part.len;
         self.loads[i].in_flight_requests -= 1;
-        let took_us = (now - part.begun) as f64 / 1000.0;
+        self.loads[i].written_bytes -= written(part.op, part.len);
+        self.policy.ended(&Ended {
+            now,
+            side,
+            op: part.op,
+            purpose: match part.of {
+                Of::Ask(_) => Purpose::Client,
+                Of::Fill(_) => Purpose::Fill,
+            },
+            len: part.len,
+            took_us: (now - part.begun) as f64 / 1000.0,
+            before: part.before,
+        });
         let ask = match part.of {
-            Purpose::Fill { offset, version } => {
-                if self.versions.get(&offset).copied().unwrap_or(0) == version {
-                    self.content.insert(offset, part.len);
-                    self.versions.remove(&offset);
+            Of::Fill(pieces) => {
+                for (slot, piece, version) in pieces {
+                    self.content.fill(slot, &piece, version);
                 }
                 self.tally.filled(now, part.len);
                 return None;
             }
-            Purpose::Ask(ask) => ask,
+            Of::Ask(ask) => ask,
         };
-        self.filter.ended(&Ended {
-            now,
-            side,
-            op: part.op,
-            len: part.len,
-            took_us,
-            before_bytes: part.before_bytes,
-        });
         self.tally.served(now, side, part.len);
-        let asked = self.asked.get_mut(&ask)?;
+        let asked = self.asked.get_mut(ask)?;
         asked.parts -= 1;
         if asked.parts > 0 {
             return None;
         }
-        let asked = self.asked.remove(&ask)?;
-        let Request { op, offset, len } = asked.request;
-        self.tally
-            .ended(now, op, len, (now - asked.begun) as f64 / 1000.0);
-        if asked.then == Then::Fill {
-            let version = self.versions.get(&offset).copied().unwrap_or(0);
-            let fill = Request {
-                op: Op::Write,
-                offset,
-                len,
-            };
-            self.submit(now, Side::Fast, fill, Purpose::Fill { offset, version });
+        let asked = self.asked.remove(ask)?;
+        let Request { op, offset, len } = asked.arrival.request;
+        let took_us = (now - asked.begun) as f64 / 1000.0;
+        self.tally.ended(now, op, len, took_us);
+        if op == Op::Write {
+            self.content.void(offset..offset + len);
         }
-        Some(asked.client)
+        if let Some(bytes) = asked.fill {
+            self.fill(now, bytes);
+        }
+        Some(asked.arrival.client)
     }
+
+    /// Writes into the cache what it does not hold of a range, one request for each run.
+    fn fill(&mut self, now: Nanos, bytes: Range<u64>) {
+        let view = self.view(now);
+        let mut runs = std::mem::take(&mut self.runs);
+        self.content.runs(bytes, &mut runs);
+        for (_, run) in runs.drain(..).filter(|(held, _)| !held) {
+            let mut pieces: Vec<(Slot, Range<u64>, u64)> = Vec::new();
+            for (slot, piece) in self.content.pieces(run) {
+                let len = piece.end - piece.start;
+                match self.policy.place(&view, slot, len, &mut |_| true) {
+                    Place::Refused => {
+                        self.write_pieces(now, std::mem::take(&mut pieces));
+                        continue;
+                    }
+                    Place::Evicting(victim) => self.content.evict(victim),
+                    Place::Here => {}
+                }
+                self.content.admit(slot);
+                pieces.push((slot, piece, self.content.version(slot)));
+            }
+            self.write_pieces(now, pieces);
+        }
+        self.runs = runs;
+    }
+
+    fn write_pieces(&mut self, now: Nanos, pieces: Vec<(Slot, Range<u64>, u64)>) {
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+            return;
+        };
+        let request = Request {
+            op: Op::Write,
+            offset: first.1.start,
+            len: last.1.end - first.1.start,
+        };
+        self.submit(now, Side::Fast, request, Of::Fill(pieces));
+    }
+}
+
+fn written(op: Op, len: u64) -> u64 {
+    match op {
+        Op::Read => 0,
+        Op::Write => len,
+    }
+}
+
+fn held(runs: &[(bool, Range<u64>)]) -> u64 {
+    let held = runs.iter().filter(|(held, _)| *held);
+    held.map(|(_, run)| run.end - run.start).sum()
+}
+
+/// Makes one run of two that are not held and no further apart than `gap`.
+fn join(runs: &mut Vec<(bool, Range<u64>)>, gap: u64) {
+    let mut at = 1;
+    while at + 1 < runs.len() {
+        let (held, run) = &runs[at];
+        if *held && run.end - run.start <= gap {
+            runs[at - 1].1.end = runs[at + 1].1.end;
+            runs.drain(at..at + 2);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// The lines that a range touches.
+fn outward(bytes: &Range<u64>) -> Range<u64> {
+    bytes.start / LINE_BYTES * LINE_BYTES..bytes.end.div_ceil(LINE_BYTES) * LINE_BYTES
+}
+
+/// The lines that a range covers.
+fn inward(bytes: &Range<u64>) -> Range<u64> {
+    let start = bytes.start.div_ceil(LINE_BYTES) * LINE_BYTES;
+    start..(bytes.end / LINE_BYTES * LINE_BYTES).max(start)
 }
 
 #[cfg(test)]

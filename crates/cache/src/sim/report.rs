@@ -79,14 +79,14 @@ impl Tally {
         }
     }
 
-    pub fn looked_up(&mut self, now: Nanos, hit: bool, len: u64) {
+    pub fn looked_up(&mut self, now: Nanos, held: u64, len: u64) {
         if now < self.from {
             return;
         }
-        for (i, n) in [1, len].into_iter().enumerate() {
-            self.lookups[i] += n;
-            self.hits[i] += if hit { n } else { 0 };
-        }
+        self.lookups[0] += 1;
+        self.hits[0] += u64::from(held == len);
+        self.lookups[1] += len;
+        self.hits[1] += held;
     }
 
     pub fn served(&mut self, now: Nanos, side: Side, len: u64) {

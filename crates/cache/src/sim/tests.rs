@@ -1,7 +1,8 @@
 use super::*;
-use crate::policy::{self, Outlook};
+use crate::policy::Outlook;
 
 const GIB: u64 = 1 << 30;
+const SLOT: u64 = 64 << 10;
 const MS: Nanos = 1_000_000;
 
 fn simulate(pair: (&str, &str), mix: &str, name: &str) -> Outcome {
@@ -9,19 +10,28 @@ fn simulate(pair: (&str, &str), mix: &str, name: &str) -> Outcome {
         Profile::named(pair.0).unwrap(),
         Profile::named(pair.1).unwrap(),
     );
-    let mut filter = policy::named(name, Outlook::of(fast), Outlook::of(slow)).unwrap();
     let scenario = Scenario {
         fast,
         slow,
-        mix: &mix.parse().unwrap(),
-        region_bytes: GIB,
-        cache_bytes: 2 * GIB,
-        warm: true,
+        slot_bytes: SLOT,
+        warm_bytes: GIB,
         warm_up: 100 * MS,
         measured: 400 * MS,
         seed: 7,
     };
-    run(&scenario, &mut *filter)
+    let mut load = Closed::new(&mix.parse().unwrap(), GIB, 7);
+    run(&scenario, &mut load, &mut policy(fast, slow, name, 2 * GIB))
+}
+
+fn policy(fast: &Profile, slow: &Profile, name: &str, cache_bytes: u64) -> Policy {
+    let (fast, slow) = (Outlook::of(fast), Outlook::of(slow));
+    Policy::new(
+        name.parse().unwrap(),
+        fast,
+        slow,
+        (cache_bytes / SLOT) as usize,
+        SLOT,
+    )
 }
 
 const PAPER: (&str, &str) = ("optane-905p", "samsung-970pro");
@@ -88,28 +98,27 @@ fn what_is_missed_is_read_from_the_slow_side_and_kept() {
         Profile::named(PAPER.0).unwrap(),
         Profile::named(PAPER.1).unwrap(),
     );
-    let (small, slots): (Mix, Mix) = ("8x4k".parse().unwrap(), "8x64k".parse().unwrap());
-    let scenario = |mix, cache_bytes| Scenario {
-        fast,
-        slow,
-        mix,
-        region_bytes: 16 << 20,
-        cache_bytes,
-        warm: false,
-        warm_up: 300 * MS,
-        measured: 200 * MS,
-        seed: 3,
-    };
-    let run = |s: &Scenario| {
+    let filled = |mix: &str, cache_bytes| {
+        let scenario = Scenario {
+            fast,
+            slow,
+            slot_bytes: SLOT,
+            warm_bytes: 0,
+            warm_up: 300 * MS,
+            measured: 200 * MS,
+            seed: 3,
+        };
+        let mut load = Closed::new(&mix.parse().unwrap(), 16 << 20, 3);
         run(
-            s,
-            &mut *policy::named("none", Outlook::of(fast), Outlook::of(slow)).unwrap(),
+            &scenario,
+            &mut load,
+            &mut policy(fast, slow, "none", cache_bytes),
         )
     };
-    let filled = run(&scenario(&small, 32 << 20));
-    assert!(filled.hit_ratio > 0.99, "{filled:?}");
+    let all = filled("8x4k", 32 << 20);
+    assert!(all.hit_ratio > 0.99, "{all:?}");
     // Of slots that are filled whole; with single lines most of a slot stays empty.
-    let half = run(&scenario(&slots, 8 << 20));
+    let half = filled("8x64k", 8 << 20);
     assert!((0.3..0.7).contains(&half.hit_ratio), "{half:?}");
 }
 

@@ -1,8 +1,8 @@
 //! `longshore cache simulate`: the table of what each policy made of one load.
 
 use longshore_cache::model::Profile;
-use longshore_cache::policy::{self, Outlook};
-use longshore_cache::sim::{self, Latencies, Mix, Outcome, Scenario};
+use longshore_cache::policy::{Choice, Outlook, Policy, UnknownPolicy};
+use longshore_cache::sim::{self, Closed, Latencies, Mix, Outcome, Scenario};
 use serde::Serialize;
 
 use super::Context;
@@ -12,6 +12,7 @@ use crate::output::Table;
 
 /// Bytes that the clients touch: far more than is in flight, and still quick to fill.
 const REGION_BYTES: u64 = 1 << 30;
+const SLOT_BYTES: u64 = 64 << 10;
 
 #[derive(Serialize)]
 struct Row<'a> {
@@ -72,26 +73,28 @@ fn study(options: &Simulate) -> Result<Study<'_>, Failure> {
         Failure::usage(e, "`longshore cache simulate --help` explains mixes")
     })?;
     let measured = u64::from(options.seconds) * 1_000_000_000;
+    let cache_bytes = REGION_BYTES * u64::from(options.resident) / 100;
     let scenario = Scenario {
         fast,
         slow,
-        mix: &mix,
-        region_bytes: REGION_BYTES,
-        cache_bytes: REGION_BYTES * u64::from(options.resident) / 100,
-        warm: true,
+        slot_bytes: SLOT_BYTES,
+        warm_bytes: REGION_BYTES,
         warm_up: measured / 4,
         measured,
         seed: options.seed,
     };
     let simulate = |name: &str| {
-        let filter = policy::named(name, Outlook::of(fast), Outlook::of(slow));
-        let mut filter = filter.ok_or_else(|| {
+        let choice: Choice = name.parse().map_err(|e: UnknownPolicy| {
             Failure::usage(
-                format!("there is no policy {name:?}"),
+                e.to_string(),
                 "`longshore cache simulate --help` names them",
             )
         })?;
-        Ok::<_, Failure>(sim::run(&scenario, &mut *filter))
+        let slots = (cache_bytes / SLOT_BYTES) as usize;
+        let (fast, slow) = (Outlook::of(fast), Outlook::of(slow));
+        let mut policy = Policy::new(choice, fast, slow, slots, SLOT_BYTES);
+        let mut load = Closed::new(&mix, REGION_BYTES, options.seed);
+        Ok::<_, Failure>(sim::run(&scenario, &mut load, &mut policy))
     };
     let rate = |outcome: Outcome| outcome.throughput_mb_s;
     let better = rate(simulate("none")?).max(rate(simulate("slow")?));

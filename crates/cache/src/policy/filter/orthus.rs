@@ -1,8 +1,9 @@
 //! Orthus (FAST 2021, "The Storage Hierarchy is Not a Hierarchy") with the constants of its code: fill until the
 //! miss ratio is steady, then stop admitting and climb along one serving ratio.
 
-use super::{Ended, Filter, Serve, Side, Split, View};
+use super::{Asked, Filter, Mixer, Sides, keep_what_was_held, plan};
 use crate::model::Nanos;
+use crate::policy::{Ended, Gauges, Purpose, ReadPlan, Reason, View, Write, WritePlan};
 
 const MS: Nanos = 1_000_000;
 const SETTLE: Nanos = 100 * MS;
@@ -21,10 +22,10 @@ enum Phase {
     Climbing { probe: usize, rates: [f64; 3] },
 }
 
-#[derive(Debug)]
 pub struct Orthus {
     phase: Phase,
-    split: Split,
+    mixer: Mixer,
+    sides: Sides,
     ratio: f64,
     /// The miss ratio when climbing began.
     settled: f64,
@@ -36,11 +37,14 @@ pub struct Orthus {
     misses: u64,
 }
 
-impl Default for Orthus {
-    fn default() -> Orthus {
+impl Orthus {
+    const OFFSETS: [f64; 3] = [0.0, STEP, -STEP];
+
+    pub fn new(sides: Sides) -> Orthus {
         Orthus {
             phase: Phase::Filling { last: None },
-            split: Split::new(1.0),
+            mixer: Mixer::new(1.0),
+            sides,
             ratio: 1.0,
             settled: 0.0,
             at_top: 0,
@@ -50,10 +54,6 @@ impl Default for Orthus {
             misses: 0,
         }
     }
-}
-
-impl Orthus {
-    const OFFSETS: [f64; 3] = [0.0, STEP, -STEP];
 
     fn miss_ratio(&self) -> f64 {
         self.misses as f64 / self.lookups.max(1) as f64
@@ -61,9 +61,9 @@ impl Orthus {
 
     fn begin(&mut self, now: Nanos, phase: Phase) {
         if let Phase::Climbing { probe, .. } = phase {
-            self.split.set_share(self.ratio + Orthus::OFFSETS[probe]);
+            self.mixer.set_share(self.ratio + Orthus::OFFSETS[probe]);
         } else {
-            self.split.set_share(1.0);
+            self.mixer.set_share(1.0);
         }
         self.phase = phase;
         self.period_began = now;
@@ -115,26 +115,38 @@ impl Orthus {
 }
 
 impl Filter for Orthus {
-    fn serve(&mut self, view: &View, _offset: u64, _len: u64) -> Serve {
+    fn read(&mut self, view: &View, asked: &Asked) -> ReadPlan {
         self.tick(view.now);
+        self.lookups += 1;
+        self.misses += u64::from(asked.held_bytes < asked.len);
         match self.phase {
-            Phase::Filling { .. } => Serve::On(Side::Fast),
-            Phase::Climbing { .. } => Serve::On(self.split.draw()),
+            Phase::Filling { .. } => plan(asked, true, true, Reason::Always),
+            Phase::Climbing { .. } => {
+                let fast = asked.held_bytes > 0 && self.mixer.draw();
+                plan(asked, fast, false, Reason::Share)
+            }
         }
     }
 
-    fn admits(&mut self, _view: &View, _len: u64) -> bool {
-        matches!(self.phase, Phase::Filling { .. })
-    }
-
-    fn looked_up(&mut self, now: Nanos, _len: u64, hit: bool) {
-        self.tick(now);
-        self.lookups += 1;
-        self.misses += u64::from(!hit);
+    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
+        keep_what_was_held(write)
     }
 
     fn ended(&mut self, ended: &Ended) {
-        self.bytes += ended.len;
+        if ended.purpose == Purpose::Client {
+            self.bytes += ended.len;
+        }
         self.tick(ended.now);
+    }
+
+    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
+        self.sides.saved_us(view, asked)
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges {
+            share: Some(self.mixer.share()),
+            ..Gauges::default()
+        }
     }
 }

@@ -1,0 +1,189 @@
+//! The cells.
+
+use std::fmt;
+
+use crate::model::{Nanos, Op, PAIRS, Pair, Profile};
+use crate::sim::{Group, Mix};
+
+/// What the clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// 4 KiB anywhere.
+    Small,
+    /// 4 KiB, some places far more often than others.
+    Skewed,
+    /// 64 KiB anywhere.
+    Medium,
+    /// 512 KiB, one after the other.
+    Scans,
+    /// Small ones and scans.
+    Mixed,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 5] = [
+        Kind::Small,
+        Kind::Skewed,
+        Kind::Medium,
+        Kind::Scans,
+        Kind::Mixed,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Small => "small",
+            Kind::Skewed => "skewed",
+            Kind::Medium => "medium",
+            Kind::Scans => "scans",
+            Kind::Mixed => "mixed",
+        }
+    }
+}
+
+/// How requests come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Loop {
+    Closed,
+    /// So many times the bytes that the better of no cache and classic did in the closed loop.
+    Open(f64),
+}
+
+impl fmt::Display for Loop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loop::Closed => write!(f, "closed"),
+            Loop::Open(load) => write!(f, "open {load}"),
+        }
+    }
+}
+
+/// One question.
+#[derive(Debug, Clone, Copy)]
+pub struct Cell {
+    pub pair: &'static Pair,
+    pub kind: Kind,
+    /// Clients; of a mixed load, those that read small.
+    pub depth: u32,
+    /// Of the touched bytes, how many the cache has room for.
+    pub resident_percent: u32,
+    pub write_percent: u32,
+    pub arrivals: Loop,
+}
+
+/// How much of the grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// A few cells of every pair: for tests.
+    Sample,
+    Whole,
+}
+
+/// Bytes that the clients touch.
+pub const REGION_BYTES: u64 = 128 << 20;
+
+impl Cell {
+    pub fn mix(&self) -> Mix {
+        let group = |clients: u32, request_bytes: u64, skew: f64| Group {
+            clients,
+            request_bytes,
+            write_percent: f64::from(self.write_percent),
+            scans: request_bytes >= 128 << 10,
+            skew,
+        };
+        let groups = match self.kind {
+            Kind::Small => vec![group(self.depth, 4 << 10, 0.0)],
+            Kind::Skewed => vec![group(self.depth, 4 << 10, 0.9)],
+            Kind::Medium => vec![group(self.depth, 64 << 10, 0.0)],
+            Kind::Scans => vec![group(self.depth, 512 << 10, 0.0)],
+            Kind::Mixed => vec![
+                group(self.depth, 4 << 10, 0.0),
+                group((self.depth * 3 / 4).clamp(1, 6), 512 << 10, 0.0),
+            ],
+        };
+        Mix { groups }
+    }
+
+    pub fn profiles(&self) -> Option<(&'static Profile, &'static Profile)> {
+        Some((
+            Profile::named(self.pair.fast)?,
+            Profile::named(self.pair.slow)?,
+        ))
+    }
+
+    /// Virtual time to measure: long enough for some 10,000 requests or 200 MB of long ones if both devices were
+    /// fully used, and for some 2,000 or 100 MB on the slow one; within bounds.
+    pub fn measured(&self) -> Nanos {
+        let Some((fast, slow)) = self.profiles() else {
+            return 0;
+        };
+        let small = |slow: &Profile| 2e3 * 4096.0 / slow.capacity(Op::Read, 4 << 10);
+        let long = |slow: &Profile| 100e6 / slow.capacity(Op::Read, 64 << 10);
+        let (bytes, wanted, by_slow_us) = match self.kind {
+            Kind::Small | Kind::Skewed => (4 << 10, 4096e4, small(slow)),
+            Kind::Medium => (64 << 10, 200e6, long(slow)),
+            Kind::Scans | Kind::Mixed => (512 << 10, 200e6, long(slow)),
+        };
+        let rate = fast.capacity(Op::Read, bytes) + slow.capacity(Op::Read, bytes);
+        let us = (wanted / rate).max(by_slow_us);
+        ((us * 1000.0) as Nanos).clamp(30_000_000, 1_000_000_000)
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cell {
+            pair,
+            kind,
+            depth,
+            resident_percent,
+            write_percent,
+            arrivals,
+        } = self;
+        write!(
+            f,
+            "{}/{} {} x{depth} {resident_percent} % resident {write_percent} % writes {arrivals}",
+            pair.fast,
+            pair.slow,
+            kind.name()
+        )
+    }
+}
+
+/// All cells of the grid.
+pub fn cells(extent: Extent) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let mut add = |kinds: &[Kind], depths: &[u32], residents: &[u32], writes: &[u32], arrivals| {
+        for pair in PAIRS {
+            for kind in kinds {
+                for depth in depths {
+                    for resident_percent in residents {
+                        cells.extend(writes.iter().map(|write_percent| Cell {
+                            pair,
+                            kind: *kind,
+                            depth: *depth,
+                            resident_percent: *resident_percent,
+                            write_percent: *write_percent,
+                            arrivals,
+                        }));
+                    }
+                }
+            }
+        }
+    };
+    match extent {
+        Extent::Sample => add(&Kind::ALL, &[8], &[100, 80], &[0, 20], Loop::Closed),
+        Extent::Whole => {
+            let (deep, once) = (
+                [Kind::Small, Kind::Scans, Kind::Mixed],
+                [Kind::Skewed, Kind::Medium],
+            );
+            let (residents, writes) = ([100, 95, 80, 50], [0, 5, 20, 50]);
+            add(&deep, &[1, 8, 32], &residents, &writes, Loop::Closed);
+            add(&once, &[8], &residents, &writes, Loop::Closed);
+            for load in [0.7, 1.2] {
+                add(&Kind::ALL, &[8], &[95, 50], &[5, 20], Loop::Open(load));
+            }
+        }
+    }
+    cells
+}

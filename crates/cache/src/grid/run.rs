@@ -1,0 +1,226 @@
+//! Running cells.
+
+use super::cell::{Cell, Loop, REGION_BYTES};
+use crate::model::Profile;
+use crate::policy::{Choice, FilterChoice, Outlook, Policy};
+use crate::sim::{Closed, Open, Outcome, Scenario, run};
+
+const SLOT_BYTES: u64 = 64 << 10;
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Study {
+    pub choice: Choice,
+    pub seeds: Vec<u64>,
+    /// What the policy is told of the devices is wrong by this factor: times of the fast side, rates of the slow side.
+    pub wrong: Wrong,
+    /// Whether to look for the best fixed split.
+    pub split: bool,
+    pub orthus: bool,
+}
+
+/// Factors on what a policy is told; 1 is the truth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wrong {
+    pub fast_times: f64,
+    pub fast_rates: f64,
+    pub slow_times: f64,
+    pub slow_rates: f64,
+}
+
+impl Wrong {
+    pub const NOT: Wrong = Wrong {
+        fast_times: 1.0,
+        fast_rates: 1.0,
+        slow_times: 1.0,
+        slow_rates: 1.0,
+    };
+
+    /// Every parameter wrong by `share`, each time and rate up or down as the bits of `signs` say.
+    pub fn by(share: f64, signs: u8) -> Wrong {
+        let factor = |bit: u8| match signs >> bit & 1 {
+            0 => 1.0 + share,
+            _ => 1.0 - share,
+        };
+        Wrong {
+            fast_times: factor(0),
+            fast_rates: factor(1),
+            slow_times: factor(2),
+            slow_rates: factor(3),
+        }
+    }
+}
+
+/// Means over the seeds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Figures {
+    pub throughput_mb_s: f64,
+    /// 0: there were none.
+    pub small_us: f64,
+    /// Of all reads.
+    pub read_us: f64,
+    pub hit_ratio: f64,
+}
+
+/// A cell's results.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    pub cell: Cell,
+    pub ours: Figures,
+    pub slow: Figures,
+    pub classic: Figures,
+    pub orthus: Option<Figures>,
+    pub split: Option<Figures>,
+    /// Over the seeds, the least ratio of our throughput to the better of slow and classic.
+    pub worst: f64,
+}
+
+fn outlook(profile: &Profile, times: f64, rates: f64) -> Outlook {
+    let told = Profile {
+        read_us: profile.read_us * times,
+        write_us: profile.write_us * times,
+        fixed_us: profile.fixed_us * times,
+        command_us: profile.command_us * times,
+        read_link: profile.read_link * rates,
+        write_link: profile.write_link * rates,
+        ..profile.clone()
+    };
+    Outlook::of(&told)
+}
+
+struct Setting<'a> {
+    cell: &'a Cell,
+    fast: &'static Profile,
+    slow: &'static Profile,
+    wrong: Wrong,
+    seed: u64,
+    /// Bytes a µs, in an open loop.
+    offered: f64,
+}
+
+fn simulate(setting: &Setting, choice: Choice) -> Outcome {
+    let Setting {
+        cell, fast, slow, ..
+    } = setting;
+    let wrong = setting.wrong;
+    let told_fast = outlook(fast, wrong.fast_times, wrong.fast_rates);
+    let told_slow = outlook(slow, wrong.slow_times, wrong.slow_rates);
+    let cache_bytes = REGION_BYTES * u64::from(cell.resident_percent) / 100;
+    let slots = (cache_bytes / SLOT_BYTES) as usize;
+    let mut policy = Policy::new(choice, told_fast, told_slow, slots, SLOT_BYTES);
+    let measured = cell.measured();
+    let scenario = Scenario {
+        fast,
+        slow,
+        slot_bytes: SLOT_BYTES,
+        warm_bytes: REGION_BYTES,
+        warm_up: measured / 2,
+        measured,
+        seed: setting.seed,
+    };
+    let mix = cell.mix();
+    match cell.arrivals {
+        Loop::Closed => {
+            let mut load = Closed::new(&mix, REGION_BYTES, setting.seed);
+            run(&scenario, &mut load, &mut policy)
+        }
+        Loop::Open(_) => {
+            let bytes: Vec<f64> = mix
+                .groups
+                .iter()
+                .map(|g| if g.scans { 3.0 } else { 1.0 })
+                .collect();
+            let sum: f64 = bytes.iter().sum();
+            let shares: Vec<f64> = bytes.iter().map(|b| b / sum).collect();
+            let mut load = Open::new(&mix, &shares, setting.offered, REGION_BYTES, setting.seed);
+            run(&scenario, &mut load, &mut policy)
+        }
+    }
+}
+
+fn figures(outcomes: &[Outcome]) -> Figures {
+    let mean = |of: fn(&Outcome) -> f64| {
+        outcomes.iter().map(of).sum::<f64>() / outcomes.len().max(1) as f64
+    };
+    Figures {
+        throughput_mb_s: mean(|o| o.throughput_mb_s),
+        small_us: mean(|o| o.small_reads.mean),
+        read_us: mean(|o| {
+            let (small, bulk) = (&o.small_reads, &o.bulk_reads);
+            let sum = small.mean * small.count as f64 + bulk.mean * bulk.count as f64;
+            sum / (small.count + bulk.count).max(1) as f64
+        }),
+        hit_ratio: mean(|o| o.hit_ratio),
+    }
+}
+
+/// Runs one cell; `None` if a profile is missing.
+pub fn measure(cell: &Cell, study: &Study) -> Option<Measured> {
+    let (fast, slow) = cell.profiles()?;
+    let choice = Choice::of;
+    let mut all: [Vec<Outcome>; 3] = Default::default();
+    let (mut orthus, mut splits) = (Vec::new(), vec![Vec::new(); SPLITS.len()]);
+    let mut worst = f64::INFINITY;
+    for seed in &study.seeds {
+        let mut setting = Setting {
+            cell,
+            fast,
+            slow,
+            wrong: Wrong::NOT,
+            seed: *seed,
+            offered: 0.0,
+        };
+        if let Loop::Open(load) = cell.arrivals {
+            let closed = Cell {
+                arrivals: Loop::Closed,
+                ..*cell
+            };
+            let closed = Setting {
+                cell: &closed,
+                ..setting
+            };
+            let rate = |filter| simulate(&closed, choice(filter)).throughput_mb_s;
+            setting.offered = load * rate(FilterChoice::None).max(rate(FilterChoice::Slow));
+        }
+        let without = simulate(&setting, choice(FilterChoice::Slow));
+        let classic = simulate(&setting, choice(FilterChoice::None));
+        let told = Setting {
+            wrong: study.wrong,
+            ..setting
+        };
+        let ours = simulate(&told, study.choice);
+        let better = without.throughput_mb_s.max(classic.throughput_mb_s);
+        worst = worst.min(ours.throughput_mb_s / better.max(f64::MIN_POSITIVE));
+        [ours, without, classic]
+            .into_iter()
+            .zip(&mut all)
+            .for_each(|(outcome, all)| all.push(outcome));
+        if study.orthus {
+            orthus.push(simulate(&setting, choice(FilterChoice::Orthus)));
+        }
+        if study.split {
+            for (share, all) in SPLITS.iter().zip(&mut splits) {
+                all.push(simulate(&setting, choice(FilterChoice::Split(*share))));
+            }
+        }
+    }
+    let best = splits
+        .iter()
+        .filter(|all| !all.is_empty())
+        .map(|all| figures(all));
+    let best = best.max_by(|a, b| a.throughput_mb_s.total_cmp(&b.throughput_mb_s));
+    Some(Measured {
+        cell: *cell,
+        ours: figures(&all[0]),
+        slow: figures(&all[1]),
+        classic: figures(&all[2]),
+        orthus: study.orthus.then(|| figures(&orthus)),
+        split: best,
+        worst,
+    })
+}
+
+/// Shares that are tried for the best fixed split.
+const SPLITS: [f64; 14] = [
+    0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95,
+];

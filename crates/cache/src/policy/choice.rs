@@ -1,0 +1,156 @@
+//! Which policy: a filter, a base list, and whether replacement looks at the devices.
+
+use std::str::FromStr;
+
+use super::BaseKind;
+
+/// Where hits are served and what is admitted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FilterChoice {
+    /// A classic cache: every hit from the fast side, every miss filled.
+    None,
+    /// No cache.
+    Slow,
+    /// A fixed share of the hits from the fast side, 0 to 1.
+    Split(f64),
+    /// Long streams bypass the cache, and some requests while it is congested, as in bcache.
+    Bcache,
+    /// Caps on what the fast side serves.
+    Throttle { requests_per_s: f64, mb_per_s: f64 },
+    /// The share of the bandwidths in a profile.
+    Profile,
+    /// Hill climbing along one share.
+    Orthus,
+    /// Equal loaded latencies.
+    Balance,
+    /// By size and by what is in flight.
+    Aware,
+}
+
+/// Names and meanings of the filters.
+pub static FILTERS: &[(&str, &str)] = &[
+    ("none", "a classic cache: every hit from the cache device"),
+    ("slow", "no cache"),
+    ("split=P", "P percent of the hits from the cache device"),
+    (
+        "orthus",
+        "one serving share by hill climbing, with the constants of its code",
+    ),
+    (
+        "balance",
+        "the share at which both devices answer equally fast",
+    ),
+    ("aware", "by size and by what is in flight on both devices"),
+];
+
+/// A policy by its parts: `FILTER[+BASE]`, such as `aware`, `none+arc`, `split=60+s3-fifo`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    pub filter: FilterChoice,
+    pub base: BaseKind,
+    /// Device-valued replacement; the default with `aware` alone.
+    pub valued: bool,
+    /// Only what is used clearly more often than its victim comes in; the default with `aware` alone.
+    pub frequent: bool,
+}
+
+/// There is no policy of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no policy {name:?}")]
+pub struct UnknownPolicy {
+    pub name: String,
+}
+
+impl Choice {
+    pub fn of(filter: FilterChoice) -> Choice {
+        Choice {
+            filter,
+            base: BaseKind::Lru,
+            valued: filter == FilterChoice::Aware,
+            frequent: filter == FilterChoice::Aware,
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Choice, UnknownPolicy> {
+        let unknown = || UnknownPolicy { name: text.into() };
+        let (filter, base) = match text.split_once('+') {
+            Some((filter, base)) => (filter, Some(base)),
+            None => (text, None),
+        };
+        let filter = match filter.split_once('=') {
+            None => match filter {
+                "none" => FilterChoice::None,
+                "slow" => FilterChoice::Slow,
+                "bcache" => FilterChoice::Bcache,
+                "profile" => FilterChoice::Profile,
+                "orthus" => FilterChoice::Orthus,
+                "balance" => FilterChoice::Balance,
+                "aware" => FilterChoice::Aware,
+                _ => return Err(unknown()),
+            },
+            Some(("split", percent)) => {
+                let percent: f64 = percent.parse().map_err(|_| unknown())?;
+                if !(0.0..=100.0).contains(&percent) {
+                    return Err(unknown());
+                }
+                FilterChoice::Split(percent / 100.0)
+            }
+            Some(("throttle", caps)) => {
+                let (requests, mb) = caps.split_once('/').ok_or_else(unknown)?;
+                let cap = |text: &str| {
+                    let cap = text.parse().ok();
+                    cap.filter(|cap| (1.0..1e9).contains(cap))
+                        .ok_or_else(unknown)
+                };
+                FilterChoice::Throttle {
+                    requests_per_s: cap(requests)?,
+                    mb_per_s: cap(mb)?,
+                }
+            }
+            Some(_) => return Err(unknown()),
+        };
+        let mut choice = Choice::of(filter);
+        if let Some(base) = base {
+            choice.base = BaseKind::named(base).ok_or_else(unknown)?;
+        }
+        Ok(choice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_named_by_filter_and_base_and_others_refused() {
+        for (name, _) in FILTERS {
+            let name = name.replace("=P", "=60").replace("=IOPS/MBPS", "=1000/50");
+            assert!(name.parse::<Choice>().is_ok(), "{name}");
+        }
+        let choice: Choice = "split=60+s3-fifo".parse().unwrap();
+        assert_eq!(
+            (choice.filter, choice.base),
+            (FilterChoice::Split(0.6), BaseKind::S3Fifo)
+        );
+        assert!(!choice.valued && "aware+arc".parse::<Choice>().unwrap().valued);
+        for text in [
+            "",
+            "x",
+            "none+x",
+            "split",
+            "split=101",
+            "split=nan",
+            "aware=1",
+            "throttle=1",
+            "throttle=0/1",
+            "throttle=1/inf",
+            "+lru",
+        ] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! An ordered set of slots: what every replacement policy here is made of.
+//!
+//! A doubly linked list in one vector, and an index from slot to place. Everything is O(1) but [`Queue::oldest_first`].
+//!
+//! Invariants
+//! - A slot is in the list once, and found by the index, or in neither.
+//! - Places are reused; the vector never has more than the most slots that were there at once.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::policy::Slot;
+
+/// A map by slot. Slots are small whole numbers that a client cannot choose freely enough to collide many of them at
+/// a cost; one multiplication spreads them.
+pub type SlotMap<V> = HashMap<Slot, V, BuildHasherDefault<SlotHasher>>;
+
+#[derive(Default)]
+pub struct SlotHasher(u64);
+
+impl Hasher for SlotHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Both the upper bits, which a map compares, and the lower, which choose the bucket, depend on all.
+        let product = u128::from(number ^ self.0) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    slot: Slot,
+    /// Towards the front.
+    newer: u32,
+    /// Towards the back.
+    older: u32,
+    mark: u8,
+}
+
+/// From the front, where what is new comes in, to the back.
+#[derive(Debug)]
+pub struct Queue {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    index: SlotMap<u32>,
+    front: u32,
+    back: u32,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            index: SlotMap::default(),
+            front: NONE,
+            back: NONE,
+        }
+    }
+}
+
+impl Queue {
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    pub fn contains(&self, slot: Slot) -> bool {
+        self.index.contains_key(&slot)
+    }
+
+    pub fn back(&self) -> Option<Slot> {
+        self.nodes.get(self.back as usize).map(|node| node.slot)
+    }
+
+    /// Puts a slot in front, with mark 0. One that is there already only moves.
+    pub fn push_front(&mut self, slot: Slot) {
+        if self.refresh(slot) {
+            return;
+        }
+        let node = Node {
+            slot,
+            newer: NONE,
+            older: NONE,
+            mark: 0,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.nodes[at as usize] = node;
+                at
+            }
+            None => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
+            }
+        };
+        self.index.insert(slot, at);
+        self.link_front(at);
+    }
+
+    /// Moves a slot to the front; false if it is not there.
+    pub fn refresh(&mut self, slot: Slot) -> bool {
+        let Some(&at) = self.index.get(&slot) else {
+            return false;
+        };
+        if self.front != at {
+            self.unlink(at);
+            self.link_front(at);
+        }
+        true
+    }
+
+    /// Takes a slot out; false if it is not there.
+    pub fn remove(&mut self, slot: Slot) -> bool {
+        let Some(at) = self.index.remove(&slot) else {
+            return false;
+        };
+        self.unlink(at);
+        self.free.push(at);
+        true
+    }
+
+    pub fn pop_back(&mut self) -> Option<Slot> {
+        let slot = self.back()?;
+        self.remove(slot);
+        Some(slot)
+    }
+
+    /// A small number that belongs to the slot; `None` if it is not there.
+    pub fn mark(&mut self, slot: Slot) -> Option<&mut u8> {
+        let at = *self.index.get(&slot)?;
+        Some(&mut self.nodes[at as usize].mark)
+    }
+
+    /// The next one towards the front; `None` at the front, or if the slot is not there.
+    pub fn newer(&self, slot: Slot) -> Option<Slot> {
+        let at = *self.index.get(&slot)?;
+        let newer = self.nodes[at as usize].newer;
+        self.nodes.get(newer as usize).map(|node| node.slot)
+    }
+
+    /// From the back to the front.
+    pub fn oldest_first(&self) -> impl Iterator<Item = (Slot, u8)> {
+        let mut at = self.back;
+        std::iter::from_fn(move || {
+            let node = self.nodes.get(at as usize)?;
+            at = node.newer;
+            Some((node.slot, node.mark))
+        })
+    }
+
+    fn link_front(&mut self, at: u32) {
+        let old = self.front;
+        let node = &mut self.nodes[at as usize];
+        (node.newer, node.older) = (NONE, old);
+        match self.nodes.get_mut(old as usize) {
+            Some(old) => old.newer = at,
+            None => self.back = at,
+        }
+        self.front = at;
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Node { newer, older, .. } = self.nodes[at as usize];
+        match self.nodes.get_mut(newer as usize) {
+            Some(node) => node.older = older,
+            None => self.front = older,
+        }
+        match self.nodes.get_mut(older as usize) {
+            Some(node) => node.newer = newer,
+            None => self.back = newer,
+        }
+    }
+}

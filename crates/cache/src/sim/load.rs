@@ -1,0 +1,120 @@
+//! Where requests come from.
+//!
+//! Closed loop: each client has one request under way and asks the next when it has ended. Open loop: requests come
+//! when they come, whether or not earlier ones have ended.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::mix::{Client, Mix};
+use crate::model::{Nanos, Request};
+
+/// A request that comes now.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// Told again when it ends.
+    pub client: usize,
+    pub request: Request,
+}
+
+/// Something that asks.
+pub trait Source {
+    /// When the next request comes, if that is known; a time that is past means at once.
+    fn due(&self) -> Option<Nanos>;
+
+    /// The next request that is due.
+    fn take(&mut self, now: Nanos) -> Option<Arrival>;
+
+    /// A request has ended.
+    fn ended(&mut self, client: usize, now: Nanos);
+}
+
+fn clients(mix: &Mix, region_bytes: u64, seed: u64) -> Vec<Client> {
+    let groups = mix.groups.iter();
+    let each = groups.flat_map(|g| std::iter::repeat_n(*g, g.clients as usize));
+    let numbered = each.zip(0u64..);
+    numbered
+        .map(|(group, n)| Client::new(group, region_bytes, seed ^ (n << 20) ^ 0x5eed))
+        .collect()
+}
+
+/// A mix in a closed loop.
+pub struct Closed {
+    clients: Vec<Client>,
+    ready: Vec<usize>,
+    now: Nanos,
+}
+
+impl Closed {
+    pub fn new(mix: &Mix, region_bytes: u64, seed: u64) -> Closed {
+        let clients = clients(mix, region_bytes, seed);
+        Closed {
+            ready: (0..clients.len()).rev().collect(),
+            clients,
+            now: 0,
+        }
+    }
+}
+
+impl Source for Closed {
+    fn due(&self) -> Option<Nanos> {
+        (!self.ready.is_empty()).then_some(self.now)
+    }
+
+    fn take(&mut self, _now: Nanos) -> Option<Arrival> {
+        let client = self.ready.pop()?;
+        let request = self.clients[client].next();
+        Some(Arrival { client, request })
+    }
+
+    fn ended(&mut self, client: usize, now: Nanos) {
+        self.now = now;
+        self.ready.push(client);
+    }
+}
+
+/// A mix in an open loop: every client asks at exponentially distributed intervals.
+pub struct Open {
+    clients: Vec<Client>,
+    /// Mean of each client's intervals, in ns.
+    interval: Vec<f64>,
+    next: BinaryHeap<Reverse<(Nanos, usize)>>,
+}
+
+impl Open {
+    /// `bytes_per_us` of all clients together; each client asks as often as any other of its group, each group
+    /// has its share of `shares` (of the bytes, one for each group, summing up to 1).
+    pub fn new(mix: &Mix, shares: &[f64], bytes_per_us: f64, region_bytes: u64, seed: u64) -> Open {
+        let mut clients = clients(mix, region_bytes, seed);
+        let mut interval = Vec::new();
+        for (group, share) in mix.groups.iter().zip(shares) {
+            let rate = (bytes_per_us * share / f64::from(group.clients)).max(1e-9);
+            let ns = group.request_bytes as f64 / rate * 1000.0;
+            interval.extend(std::iter::repeat_n(ns, group.clients as usize));
+        }
+        let first = clients.iter_mut().zip(&interval).enumerate();
+        let next = first.map(|(n, (client, mean))| Reverse((client.wait(*mean), n)));
+        Open {
+            next: next.collect(),
+            clients,
+            interval,
+        }
+    }
+}
+
+impl Source for Open {
+    fn due(&self) -> Option<Nanos> {
+        self.next.peek().map(|Reverse((at, _))| *at)
+    }
+
+    fn take(&mut self, now: Nanos) -> Option<Arrival> {
+        let due = self.due().filter(|due| *due <= now)?;
+        let Reverse((_, client)) = self.next.pop()?;
+        let wait = self.clients[client].wait(self.interval[client]);
+        self.next.push(Reverse((due + wait.max(1), client)));
+        let request = self.clients[client].next();
+        Some(Arrival { client, request })
+    }
+
+    fn ended(&mut self, _client: usize, _now: Nanos) {}
+}

@@ -1,0 +1,300 @@
+//! Block traces: who asked for what, when.
+//!
+//! Text in several forms, told apart by their first lines, and one of bare numbers. A reader takes any bytes without
+//! a panic and keeps one line at a time; what the records come to in memory is bounded by [`RECORDS_MAX`]. A line that
+//! is no record of its form is refused with its number: a trace that is half understood would give numbers that
+//! nobody can trust.
+//!
+//! | form | line |
+//! |---|---|
+//! | [`Form::Plain`] | `t_us,op,offset,len,host_lat_us`, op R, W, F, T or Z |
+//! | [`Form::CloudPhysics`] | `version,time_s,scsi_op_hex,bytes,lbn512` |
+//! | [`Form::Tencent`] | `time_s,offset_512,len_512,op,volume`, op 0 or 1 |
+//! | [`Form::Systor`] | `time_s,response_s,op,lun,offset,bytes` |
+//! | [`Form::Msr`] | `filetime_100ns,host,disk,type,offset,bytes,response_100ns` |
+//! | [`Form::DiskSim`] | `time_ns device lba512 sectors op`, op 0 or 1 |
+//! | [`Form::FioLog`] | fio's iolog, versions 2 and 3: `[ms] file action offset length` |
+//! | [`Form::BlkParse`] | blkparse's text: queued requests, action Q |
+//! | [`Form::Numbers`] | little-endian 32-bit block numbers, nothing else |
+
+mod forms;
+mod replay;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{BufRead, Read};
+
+use crate::model::{Nanos, Op};
+pub use replay::{Pace, Replay};
+
+/// More are refused: 40 bytes each in memory.
+pub const RECORDS_MAX: usize = 20_000_000;
+/// A line longer than this is none of a trace's.
+const LINE_MAX: usize = 4096;
+/// The longest request that is believed.
+const REQUEST_MAX: u64 = 1 << 30;
+
+/// One request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Since the first one; never goes back.
+    pub at: Nanos,
+    pub op: Op,
+    pub offset: u64,
+    /// 1 or more.
+    pub len: u64,
+    /// How many were under way on the host when this one came, if the trace says how long they took.
+    pub depth: Option<u32>,
+}
+
+/// How a trace is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Plain,
+    CloudPhysics,
+    Tencent,
+    Systor,
+    Msr,
+    DiskSim,
+    FioLog,
+    BlkParse,
+    Numbers,
+}
+
+impl Form {
+    pub const ALL: [Form; 9] = [
+        Form::Plain,
+        Form::CloudPhysics,
+        Form::Tencent,
+        Form::Systor,
+        Form::Msr,
+        Form::DiskSim,
+        Form::FioLog,
+        Form::BlkParse,
+        Form::Numbers,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Plain => "plain",
+            Form::CloudPhysics => "cloudphysics",
+            Form::Tencent => "tencent",
+            Form::Systor => "systor",
+            Form::Msr => "msr",
+            Form::DiskSim => "disksim",
+            Form::FioLog => "fio",
+            Form::BlkParse => "blkparse",
+            Form::Numbers => "numbers",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Form> {
+        Form::ALL.into_iter().find(|form| form.name() == name)
+    }
+}
+
+/// A trace, in the order of its times.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    pub records: Vec<Record>,
+    /// Flushes, trims and zeroes, which are not replayed.
+    pub skipped: u64,
+}
+
+/// Why a trace cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    #[error("the trace cannot be read")]
+    Io(#[from] std::io::Error),
+    /// None of the forms has such a first line.
+    #[error("line {line:?} is of no known form of trace")]
+    UnknownForm { line: String },
+    /// A line is not what the form says.
+    #[error("line {number} is no record of a {form} trace: {line:?}")]
+    NoRecord {
+        form: &'static str,
+        number: u64,
+        line: String,
+    },
+    #[error("the trace has more than {RECORDS_MAX} records")]
+    TooLong,
+    #[error("the trace has no record")]
+    Empty,
+}
+
+impl TraceError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            TraceError::Io(_) => "is it a file that can be read?",
+            TraceError::UnknownForm { .. } => {
+                "name its form; compressed traces are unpacked first, for example with zcat"
+            }
+            TraceError::NoRecord { .. } => "remove the line, or name another form",
+            TraceError::TooLong => "cut the trace",
+            TraceError::Empty => "is it the right file?",
+        }
+    }
+}
+
+/// A line's content: a request, something that is not replayed, or nothing at all.
+enum Line {
+    Request {
+        at: f64,
+        op: Op,
+        offset: u64,
+        len: u64,
+        /// How long it took on the host, in ns.
+        took: Option<f64>,
+    },
+    Skipped,
+    Nothing,
+}
+
+/// Reads a trace of this form, or of the one that its first lines look like.
+pub fn read(mut input: impl BufRead, form: Option<Form>) -> Result<Trace, TraceError> {
+    if form == Some(Form::Numbers) {
+        return numbers(input);
+    }
+    let mut reader = Lines::default();
+    let mut form = form;
+    let mut parsed: Vec<(f64, Record, Option<f64>)> = Vec::new();
+    let mut skipped = 0;
+    while let Some((number, line)) = reader.next(&mut input)? {
+        let known = match form {
+            Some(form) => form,
+            None => match forms::recognise(line) {
+                Some(found) => *form.insert(found),
+                None => {
+                    let line = shown(line);
+                    return Err(TraceError::UnknownForm { line });
+                }
+            },
+        };
+        match forms::parse(known, line) {
+            Some(Line::Request {
+                at,
+                op,
+                offset,
+                len,
+                took,
+            }) => {
+                if parsed.len() >= RECORDS_MAX {
+                    return Err(TraceError::TooLong);
+                }
+                let record = Record {
+                    at: 0,
+                    op,
+                    offset,
+                    len,
+                    depth: None,
+                };
+                parsed.push((at, record, took));
+            }
+            Some(Line::Skipped) => skipped += 1,
+            Some(Line::Nothing) => {}
+            None => {
+                return Err(TraceError::NoRecord {
+                    form: known.name(),
+                    number,
+                    line: shown(line),
+                });
+            }
+        }
+    }
+    ordered(parsed, skipped)
+}
+
+/// Sorts by time, counts from the first, and finds how many were under way.
+fn ordered(mut parsed: Vec<(f64, Record, Option<f64>)>, skipped: u64) -> Result<Trace, TraceError> {
+    // Stable: equal times keep the file's order.
+    parsed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let first = parsed.first().ok_or(TraceError::Empty)?.0;
+    let timed = parsed.iter().all(|(_, _, took)| took.is_some());
+    let mut ends = std::collections::BinaryHeap::new();
+    let mut records = Vec::with_capacity(parsed.len());
+    for (at, record, took) in parsed {
+        let at = (at - first).min(1e18) as Nanos;
+        let depth = timed.then(|| {
+            while ends.peek().is_some_and(|std::cmp::Reverse(end)| *end <= at) {
+                ends.pop();
+            }
+            let depth = ends.len() as u32;
+            let end = at.saturating_add(took.unwrap_or(0.0).min(1e18) as Nanos);
+            ends.push(std::cmp::Reverse(end));
+            depth
+        });
+        records.push(Record {
+            at,
+            depth,
+            ..record
+        });
+    }
+    Ok(Trace { records, skipped })
+}
+
+/// Block numbers of 4 KiB, read one after the other.
+fn numbers(mut input: impl Read) -> Result<Trace, TraceError> {
+    let mut records = Vec::new();
+    let mut number = [0; 4];
+    loop {
+        match input.read_exact(&mut number) {
+            Ok(()) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => break,
+            Err(e) => return Err(e.into()),
+        }
+        if records.len() >= RECORDS_MAX {
+            return Err(TraceError::TooLong);
+        }
+        records.push(Record {
+            at: 0,
+            op: Op::Read,
+            offset: u64::from(u32::from_le_bytes(number)) * 4096,
+            len: 4096,
+            depth: None,
+        });
+    }
+    if records.is_empty() {
+        return Err(TraceError::Empty);
+    }
+    Ok(Trace {
+        records,
+        skipped: 0,
+    })
+}
+
+/// Lines of bounded length, one at a time.
+#[derive(Default)]
+struct Lines {
+    buffer: Vec<u8>,
+    number: u64,
+}
+
+impl Lines {
+    /// The next line that has something in it; one that is too long is cut, so that it is no record.
+    fn next(&mut self, input: &mut impl BufRead) -> Result<Option<(u64, &str)>, TraceError> {
+        loop {
+            self.buffer.clear();
+            let mut limited = Read::take(&mut *input, LINE_MAX as u64);
+            if limited.read_until(b'\n', &mut self.buffer)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if self.buffer.iter().any(|byte| !byte.is_ascii_whitespace()) {
+                break;
+            }
+        }
+        // What is no text is no record either, and is shown as far as it is.
+        let text = match std::str::from_utf8(&self.buffer) {
+            Ok(text) => text,
+            Err(_) => "(not text)",
+        };
+        Ok(Some((self.number, text.trim())))
+    }
+}
+
+/// The beginning of a line, for a message.
+fn shown(line: &str) -> String {
+    line.chars().take(80).collect()
+}

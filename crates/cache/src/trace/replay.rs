@@ -1,0 +1,69 @@
+//! A trace as a load.
+
+use super::{Record, Trace};
+use crate::model::{Nanos, Request};
+use crate::sim::{Arrival, Source};
+
+/// When the records of a trace come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// At their times, so many times as fast: an open loop.
+    Times(f64),
+    /// In their order, with as many under way as there were on the host; where the trace does not say, with so many: a
+    /// closed loop.
+    Depth(u32),
+}
+
+/// Replays a trace once.
+pub struct Replay<'a> {
+    records: &'a [Record],
+    pace: Pace,
+    at: usize,
+    under_way: u32,
+    now: Nanos,
+}
+
+impl<'a> Replay<'a> {
+    pub fn new(trace: &'a Trace, pace: Pace) -> Replay<'a> {
+        Replay {
+            records: &trace.records,
+            pace,
+            at: 0,
+            under_way: 0,
+            now: 0,
+        }
+    }
+}
+
+impl Source for Replay<'_> {
+    fn due(&self) -> Option<Nanos> {
+        let record = self.records.get(self.at)?;
+        match self.pace {
+            Pace::Times(faster) => Some((record.at as f64 / faster.max(1e-9)) as Nanos),
+            Pace::Depth(depth) => {
+                let depth = record.depth.map_or(depth, |before| before + 1);
+                (self.under_way < depth.max(1)).then_some(self.now)
+            }
+        }
+    }
+
+    fn take(&mut self, now: Nanos) -> Option<Arrival> {
+        self.due().filter(|due| *due <= now)?;
+        let record = self.records.get(self.at)?;
+        self.at += 1;
+        self.under_way += 1;
+        Some(Arrival {
+            client: 0,
+            request: Request {
+                op: record.op,
+                offset: record.offset,
+                len: record.len,
+            },
+        })
+    }
+
+    fn ended(&mut self, _client: usize, now: Nanos) {
+        self.now = now;
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+}
