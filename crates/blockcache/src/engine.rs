@@ -11,6 +11,7 @@
 //! - A failed sync is reported to a client exactly once, though a checkpoint met it first.
 //! - Memory: [`Settings::buffers`] buffers of [`BUFFER_BYTES`], allocated once, and the table of slots.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -524,6 +525,14 @@ impl Engine {
             // A filler that panicked has said so; its claims were given up.
             let _ended = filler.join();
         }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("len", &self.shared.len)
+            .finish_non_exhaustive()
     }
 }
 

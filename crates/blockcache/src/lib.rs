@@ -14,6 +14,7 @@
 //! What is not noticed: changes of the backend by others while it is served, or after a crash before the next start,
 //! unless its size or identity changed; a cache device put back to an earlier state of the same session.
 
+pub mod control;
 mod directory;
 mod engine;
 mod error;
@@ -32,6 +33,6 @@ pub use engine::{BUFFER_BYTES, CHECKPOINT_EVERY, Engine, Settings};
 pub use error::Error;
 pub use geometry::{Geometry, LINE, Lines};
 pub use meter::{Counters, Latency};
-pub use open::{Backend, Start, attach, create, open};
+pub use open::{Backend, Opened, Start, attach, create, open};
 pub use status::Status;
 pub use why::{Asked, Line};

@@ -158,18 +158,41 @@ fn lock(file: &dyn File, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Opens a backend to be served, without a cache.
+/// A backend that is ready to be served.
+#[derive(Debug)]
+pub struct Opened {
+    pub engine: Engine,
+    /// How the cache came to its content; the error says why it cannot be used, and the backend is served without.
+    /// `None`: no cache was asked for.
+    pub cache: Option<Result<Start, Error>>,
+}
+
+/// Opens a backend, with the cache at `cache` in front of it.
+///
+/// What is served without a cache may change behind its back, so in that case no cache is believed afterwards. If that
+/// cannot be noted down, nothing is opened.
 pub fn open(
     storage: &dyn Storage,
     backend: &Backend,
+    cache: Option<&Path>,
     settings: Settings,
     clock: Arc<dyn Clock>,
-) -> Result<Engine, Error> {
+) -> Result<Opened, Error> {
     let path = &*backend.path;
     let file = storage.disk(path).map_err(failed("open", path))?;
     lock(&*file, path)?;
     let len = file.stat().map_err(failed("look at", path))?.len;
-    Engine::new(file, len, settings, clock)
+    let engine = Engine::new(file, len, settings, clock)?;
+    let cache = cache.map(|cache| attach(storage, &engine, backend, cache, false));
+    if !matches!(cache, Some(Ok(_))) {
+        let path = backend.guard_path();
+        let guard = Guard::at(storage, &path).map_err(failed("open the directory of", &path))?;
+        // Where no guard is, nobody is believed already.
+        if storage.stat(&path).is_ok() {
+            guard.void().map_err(failed("write", &path))?;
+        }
+    }
+    Ok(Opened { engine, cache })
 }
 
 /// Puts the cache at `path` in front of an engine that `backend` was opened for.

@@ -10,7 +10,7 @@ mod restart;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_blockcache::{Backend, Engine, Error, Settings, Start, attach, create, open};
+use longshore_blockcache::{Backend, Engine, Error, Settings, Start, create, open};
 use longshore_cache::model::PROFILES;
 use longshore_cache::policy::Outlook;
 use longshore_io::{HostClock, SimDisk, Storage, Via};
@@ -66,9 +66,9 @@ fn disk(seed: u64, lines: usize, slots: u64, slot_bytes: u32) -> SimDisk {
 }
 
 fn start(disk: &dyn Storage, settings: Settings) -> Result<(Engine, Start), Error> {
-    let engine = open(disk, &backend(), settings, Arc::new(HostClock))?;
-    let start = attach(disk, &engine, &backend(), Path::new(CACHE), false)?;
-    Ok((engine, start))
+    let cache = Some(Path::new(CACHE));
+    let opened = open(disk, &backend(), cache, settings, Arc::new(HostClock))?;
+    Ok((opened.engine, opened.cache.unwrap()?))
 }
 
 /// Reads everything through the cache, first what it holds, then line by line, and says which lines differ from the

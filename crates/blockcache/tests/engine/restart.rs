@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use longshore_blockcache::{Error, Start};
+use longshore_blockcache::{Error, Start, open};
 
-use crate::{BACKEND, LINE, differing, disk, settings, start};
+use crate::{BACKEND, LINE, backend, differing, disk, settings, start};
 
 const LINES: usize = 2000;
 
@@ -28,6 +28,33 @@ fn a_clean_stop_keeps_everything_and_reads_are_hits() {
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
     let counters = engine.counters();
     assert_eq!(counters.hits + 1, counters.reads, "all but the odd end");
+}
+
+/// Nothing is written to the backend during a start, so that it may be cut anywhere, and again, at no cost.
+#[test]
+fn a_power_cut_during_a_start_costs_nothing() {
+    let small = || {
+        let disk = disk(1, 400, 40, 64 << 10);
+        let (engine, _) = start(&disk, settings("none")).unwrap();
+        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+        engine.stop().unwrap();
+        disk.settle();
+        disk
+    };
+    let whole = small();
+    let before = whole.steps();
+    drop(start(&whole, settings("none")).unwrap());
+    assert!(whole.steps() > before + 8);
+    for step in before..whole.steps() {
+        let disk = small().cut_power_at(step);
+        assert!(start(&disk, settings("none")).is_err());
+        for image in disk.images(8) {
+            let (engine, how) = start(&image, settings("none")).unwrap();
+            let held = engine.status().held_bytes;
+            assert_eq!(held, 400 * LINE as u64, "{how:?} at step {step}");
+            assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        }
+    }
 }
 
 #[test]
@@ -118,6 +145,23 @@ fn writes_without_the_cache_make_it_unbelievable() {
     let (engine, how) = start(&disk, settings("none")).unwrap();
     assert_eq!(how, Start::NotVouched);
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// It crashed, was served without its cache for a while, because that was away or not asked for, and crashed again.
+#[test]
+fn a_session_without_the_cache_makes_it_unbelievable_after_crashes_too() {
+    for asked in [None, Some(Path::new("/fast/away"))] {
+        let (disk, _) = warm();
+        drop(start(&disk, settings("none")).unwrap());
+        let clock = std::sync::Arc::new(longshore_io::HostClock);
+        let opened = open(&disk, &backend(), asked, settings("none"), clock).unwrap();
+        assert!(!matches!(opened.cache, Some(Ok(_))));
+        opened.engine.write(&[9; LINE], 0, true).unwrap();
+        drop(opened);
+        let (engine, how) = start(&disk, settings("none")).unwrap();
+        assert_eq!(how, Start::NotVouched);
+        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    }
 }
 
 #[test]
