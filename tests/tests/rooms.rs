@@ -13,6 +13,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
     (2, "media", &["io", "codec"]),
     (2, "cache", &["io", "balance"]),
     (2, "source", &["io", "pg"]),
+    (3, "blockcache", &["io", "cache"]),
     (3, "catalog", &["io", "media"]),
     (3, "repository", &["io", "codec", "media", "pg"]),
     (
@@ -29,6 +30,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
             "repository",
         ],
     ),
+    (4, "nbd", &["io", "cache", "blockcache"]),
     (5, "lab", &["io", "codec", "pipeline"]),
     (5, "tsql", &["io", "codec", "media", "catalog", "pipeline"]),
     (
@@ -42,6 +44,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
             "media",
             "source",
             "cache",
+            "blockcache",
             "catalog",
             "repository",
             "pipeline",

@@ -95,6 +95,18 @@ pub trait Storage: Send + Sync + Debug {
     /// gained a name, and opens it. Existing directories are left alone.
     fn create_dir_all(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;
 
+    /// Opens an existing regular file, or a block device where there are any, for reading and writing. Symbolic
+    /// links in `path` are followed: the caller chose it.
+    fn disk(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let path = self.canonical(path)?;
+        match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => {
+                self.dir(parent)?.open(Path::new(name), OpenHow::ReadWrite)
+            }
+            _ => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+
     /// What `path` is, following symbolic links.
     fn stat(&self, path: &Path) -> io::Result<Stat>;
 
@@ -163,7 +175,7 @@ pub trait Dir: Send + Sync + Debug {
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
-/// An open regular file. All methods may be called from many threads at once.
+/// An open regular file, or a block device ([`Storage::disk`]), whose length is its size. All methods may be called from many threads at once.
 pub trait File: Send + Sync + Debug {
     /// Reads up to `buf.len()` bytes at `offset`. Short at the end of the file, 0 beyond it.
     fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize>;
@@ -185,6 +197,12 @@ pub trait File: Send + Sync + Debug {
     /// Gives back the space that was reserved and never written; reading is not changed. Best effort, as
     /// [`File::allocate`] is.
     fn free_unwritten(&self) -> io::Result<()>;
+
+    /// Makes a range within the length read as zeros and gives its space back; `false`, and nothing changed, where
+    /// the file system cannot.
+    fn punch(&self, _range: Range<u64>) -> io::Result<bool> {
+        Ok(false)
+    }
 
     /// Makes bytes and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;

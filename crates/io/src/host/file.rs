@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{cached, stat_from};
@@ -211,7 +211,13 @@ impl File for HostFile {
     }
 
     fn stat(&self) -> io::Result<Stat> {
-        Ok(stat_from(&rustix::fs::fstat(&self.fd)?))
+        let raw = rustix::fs::fstat(&self.fd)?;
+        let mut stat = stat_from(&raw);
+        if FileType::from_raw_mode(raw.st_mode) == FileType::BlockDevice {
+            // Moving the descriptor's position is harmless: every transfer here names its offset.
+            stat.len = rustix::fs::seek(&self.fd, SeekFrom::End(0))?;
+        }
+        Ok(stat)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -235,6 +241,19 @@ impl File for HostFile {
             at = data.end;
         }
         Ok(())
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<bool> {
+        let Some(len) = range.end.checked_sub(range.start).filter(|len| *len > 0) else {
+            return Ok(true);
+        };
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let call = || rustix::fs::fallocate(&self.fd, flags, range.start, len);
+        match rustix::io::retry_on_intr(call) {
+            // A block device takes whole blocks only.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+            called => called.map(|()| true).map_err(Into::into),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

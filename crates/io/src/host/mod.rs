@@ -21,11 +21,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 
-use crate::storage::{Dir, FileKind, Stat, Storage};
+use crate::storage::{Dir, File, FileKind, OpenHow, Stat, Storage};
 pub use cached::drop_from_cache;
 use dir::HostDir;
+use file::HostFile;
 
 /// The file systems of this machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -77,6 +78,20 @@ impl Storage for Host {
             }
         }
         self.dir(or_here(path))
+    }
+
+    fn disk(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
+            FileType::RegularFile | FileType::BlockDevice => {
+                Ok(Arc::new(HostFile::new(fd, OpenHow::ReadWrite)))
+            }
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "neither a regular file nor a block device",
+            )),
+        }
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {

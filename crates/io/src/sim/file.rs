@@ -135,6 +135,26 @@ impl File for SimFile {
         }
     }
 
+    /// A step, and a write of zeros: torn like one.
+    fn punch(&self, wanted: Range<u64>) -> io::Result<bool> {
+        if self.how == OpenHow::Read {
+            return Err(errno(libc::EBADF));
+        }
+        let len = usize::try_from(wanted.end.saturating_sub(wanted.start)).unwrap_or(usize::MAX);
+        let bytes = range(wanted.start, len)?;
+        self.call(Op::Write, Some(bytes), |state, _, _| {
+            let data = state.data(self.ino)?;
+            let end = wanted.end.min(data.live.len());
+            if wanted.start < end {
+                let bytes: Arc<[u8]> = vec![0; (end - wanted.start) as usize].into();
+                let offset = wanted.start;
+                data.change(Change::Write { offset, bytes });
+                state.touch(self.ino);
+            }
+            Ok(true)
+        })
+    }
+
     fn sync(&self) -> io::Result<()> {
         let synced = self.call(Op::Sync, None, |state, power, _| {
             let data = state.data(self.ino)?;

@@ -231,3 +231,16 @@ pub fn offsets_no_file_can_have_are_errors(place: &Place) {
     assert!(file.set_len(u64::MAX).is_err() && file.allocate(0..u64::MAX).is_err());
     assert_eq!(all(&*place.dir, "file"), b"abc");
 }
+
+pub fn a_punched_range_reads_as_zeros_and_nothing_beside_it(place: &Place) {
+    let mut model = noise(11, 40_000);
+    let file = put(&*place.dir, "file", &model);
+    for range in [4096..12_288, 20_000..20_001, 30_000..40_000, 5..5] {
+        if !file.punch(range.clone()).unwrap() {
+            println!("skipped: this file system punches no holes");
+            return;
+        }
+        model[range.start as usize..range.end as usize].fill(0);
+        assert_eq!(all(&*place.dir, "file"), model, "{range:?}");
+    }
+}

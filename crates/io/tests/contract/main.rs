@@ -83,6 +83,7 @@ contract! {
         data_is_found_around_holes
         allocating_leaves_the_length_alone
         giving_unwritten_space_back_leaves_what_was_written
+        a_punched_range_reads_as_zeros_and_nothing_beside_it
         many_threads_write_one_file_at_once
         a_lock_is_refused_to_others_until_its_holder_is_gone
         offsets_no_file_can_have_are_errors;
@@ -95,6 +96,7 @@ contract! {
         attributes_are_set_and_links_are_not_followed
         missing_parents_are_made_and_existing_ones_left_alone
         a_directory_named_by_a_person_may_be_reached_through_links
+        a_disk_named_by_a_person_is_written_and_a_directory_is_none
         a_removed_file_stays_readable_for_those_who_have_it_open
         every_change_moves_the_time_of_change
         thousands_of_names_are_listed_once_each

@@ -334,3 +334,19 @@ pub fn syncing_and_free_space_are_answered(place: &Place) {
     dir.sync_all().unwrap();
     assert!(dir.free_bytes().unwrap() > 0);
 }
+
+pub fn a_disk_named_by_a_person_is_written_and_a_directory_is_none(place: &Place) {
+    put(&*place.dir, "disk", &[1; 5000]);
+    place
+        .dir
+        .symlink(Path::new("disk"), Path::new("link"))
+        .unwrap();
+    for name in ["disk", "link"] {
+        let disk = place.storage.disk(&place.path.join(name)).unwrap();
+        assert_eq!(disk.stat().unwrap().len, 5000);
+        disk.write_all_at(&[2], 9, Via::Cache).unwrap();
+    }
+    assert_eq!(all(&*place.dir, "disk")[9], 2);
+    assert!(place.storage.disk(&place.path).is_err());
+    assert!(place.storage.disk(&place.path.join("none")).is_err());
+}

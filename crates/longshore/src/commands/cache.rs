@@ -5,7 +5,7 @@ use longshore_cache::policy::{Choice, Outlook, Policy, UnknownPolicy};
 use longshore_cache::sim::{self, Closed, Latencies, Mix, Outcome, Scenario};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, cached};
 use crate::failure::{Exit, Failure};
 use crate::options::{Cache, CacheAction, Simulate};
 use crate::output::Table;
@@ -45,7 +45,17 @@ struct Study<'a> {
 }
 
 pub fn run(options: &Cache, context: &Context) -> Result<Exit, Failure> {
-    let CacheAction::Simulate(simulate) = &options.action;
+    let simulate = match &options.action {
+        CacheAction::Create(create) => return cached::create(create, context),
+        CacheAction::Serve(serve) => return cached::serve(serve, context),
+        CacheAction::Status(status) => return cached::status(status, context),
+        CacheAction::Why(why) => return cached::why(why, context),
+        CacheAction::Policy(policy) => return cached::policy(policy, context),
+        CacheAction::Attach(attach) => return cached::attach(attach, context),
+        CacheAction::Detach(detach) => return cached::detach(detach, context),
+        CacheAction::Verify(verify) => return cached::verify(verify, context),
+        CacheAction::Simulate(simulate) => simulate,
+    };
     let study = study(simulate)?;
     context.output.say(&table(&study));
     context.output.json(Exit::Done, &study);

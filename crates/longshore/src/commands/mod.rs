@@ -4,6 +4,7 @@ mod accelerator;
 mod archive;
 mod backup;
 mod cache;
+mod cached;
 mod catalog;
 mod check;
 mod devices;

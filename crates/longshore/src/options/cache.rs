@@ -1,14 +1,19 @@
-//! `longshore cache`: studies of a small fast device in front of a big one.
+//! `longshore cache`: a small fast device in front of a big one, at work and in studies.
 
 use clap::{Args, Subcommand};
+
+use super::cached::{
+    CacheAttach, CacheDetach, CachePolicy, CacheStatus, CacheVerify, CacheWhy, CreateCache,
+    ServeCache,
+};
 
 const TEACH: &str = "\
 Example:
   longshore cache simulate --pair optane-905p/samsung-970pro --mix 8x4k+6x512k
 
-Not for: caching. There is no daemon yet; this command computes what one would do.";
+Not for: caching. This command computes what a cache would do; `longshore cache serve` is one.";
 
-/// Studies a device-aware block cache in virtual time.
+/// Puts a small fast device in front of a big one, and studies what that is worth.
 #[derive(Debug, Args)]
 pub struct Cache {
     #[command(subcommand)]
@@ -17,6 +22,14 @@ pub struct Cache {
 
 #[derive(Debug, Subcommand)]
 pub enum CacheAction {
+    Create(CreateCache),
+    Serve(ServeCache),
+    Status(CacheStatus),
+    Why(CacheWhy),
+    Policy(CachePolicy),
+    Attach(CacheAttach),
+    Detach(CacheDetach),
+    Verify(CacheVerify),
     Simulate(Simulate),
 }
 

@@ -6,6 +6,7 @@
 mod accelerator;
 mod backup;
 mod cache;
+mod cached;
 mod catalog;
 mod inspect;
 mod lab;
@@ -26,6 +27,10 @@ use clap::{Args, Parser, Subcommand};
 pub use accelerator::{Accelerator, AcceleratorAction, Doctor};
 pub use backup::Backup;
 pub use cache::{Cache, CacheAction, Simulate};
+pub use cached::{
+    CacheAttach, CacheDetach, CachePolicy, CacheStatus, CacheVerify, CacheWhy, CreateCache,
+    ServeCache,
+};
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{Bases, List, Media, Verify};
 pub use lab::{

@@ -1,0 +1,856 @@
+//! Requests in, I/O on two devices out.
+//!
+//! A read that the cache holds is served where the policy says: by the cache device, by the backend, or cut between
+//! both at the same time. What is missing comes from the backend and, if the policy wants it, goes to a fill. A write
+//! goes to the backend and, if the policy wants it, what it wrote goes to a fill. Fills wait in a short queue for
+//! threads of their own; when the queue is full they are dropped, so that no client waits for the cache device.
+//!
+//! Invariants
+//! - Bytes that a client reads were the backend's, or were written to the backend, when the read was under way.
+//! - A client's request fails only when the backend fails it (or as [`Store::secure`] says), and then it does fail.
+//! - A failed sync is reported to a client exactly once, though a checkpoint met it first.
+//! - Memory: [`Settings::buffers`] buffers of [`BUFFER_BYTES`], allocated once, and the table of slots.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use longshore_cache::model::{Nanos, Op};
+use longshore_cache::policy::{Choice, Ended, Outlook, Policy, Purpose, Read, Side, View, Write};
+use longshore_io::{Buffer, Clock, File, Pool, Via};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use crate::directory::{Found, reserve};
+use crate::geometry::{Geometry, LINE};
+use crate::meter::{Counters, Entered, Gauge, Meter, add};
+use crate::store::{Claims, Store};
+use crate::why::{Asked, Diary, Line};
+use crate::{Error, Status, Worth};
+
+/// The longest run of bytes that is handled at once; longer requests are cut.
+pub const BUFFER_BYTES: u64 = 1 << 20;
+/// How long a checkpoint waits at most while something is held that is not durable.
+pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
+/// A checkpoint comes sooner when more than this share of the slots is not durable: what a crash may cost.
+const VOLATILE_SHARE: u32 = 20;
+
+/// How an engine works. Nothing of it is kept on a device.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub choice: Choice,
+    /// What the policy believes of the cache device and of the backend, to begin with.
+    pub fast: Outlook,
+    pub slow: Outlook,
+    pub fast_via: Via,
+    pub slow_via: Via,
+    /// Threads that fill the cache; 0: whoever asked does it, before the answer.
+    pub fillers: usize,
+    /// Requests that are served at once.
+    pub clients: usize,
+}
+
+impl Settings {
+    /// Buffers of [`BUFFER_BYTES`]: one for each client, one more where a read is cut, and the queue of fills.
+    pub fn buffers(&self) -> usize {
+        2 * self.clients.max(1) + 3 * self.fillers
+    }
+}
+
+/// A fill that waits for its turn.
+struct Job {
+    claims: Claims,
+    bytes: Buffer,
+    start: u64,
+}
+
+/// What all threads of an engine share.
+struct Shared {
+    backend: Arc<dyn File>,
+    len: u64,
+    settings: Mutex<Settings>,
+    slow_via: Via,
+    pool: Pool,
+    clock: Arc<dyn Clock>,
+    gauge: Gauge,
+    meter: Arc<Meter>,
+    diary: Diary,
+    /// A sync of the backend failed that no client has heard of.
+    sync_failed: AtomicBool,
+    /// Held for reading by every request: whoever attaches or detaches waits until none is under way.
+    store: RwLock<Option<Arc<Store>>>,
+}
+
+/// A backend with, or for the moment without, a cache. See the module.
+pub struct Engine {
+    shared: Arc<Shared>,
+    jobs: Option<Sender<Job>>,
+    fillers: Vec<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// In front of `backend`, of `len` bytes; nothing is attached yet.
+    pub(crate) fn new(
+        backend: Arc<dyn File>,
+        len: u64,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Engine, Error> {
+        let pool = Pool::new(settings.buffers(), BUFFER_BYTES as usize)
+            .map_err(|source| Error::Memory { source })?;
+        let fillers = settings.fillers;
+        let shared = Arc::new(Shared {
+            backend,
+            len,
+            slow_via: settings.slow_via,
+            settings: Mutex::new(settings),
+            pool,
+            clock,
+            gauge: Gauge::default(),
+            meter: Arc::new(Meter::default()),
+            diary: Diary::default(),
+            sync_failed: AtomicBool::new(false),
+            store: RwLock::new(None),
+        });
+        let mut engine = Engine {
+            shared,
+            jobs: None,
+            fillers: Vec::new(),
+        };
+        if fillers > 0 {
+            let (jobs, queue) = bounded(2 * fillers);
+            engine.jobs = Some(jobs);
+            for _ in 0..fillers {
+                let (shared, queue) = (Arc::clone(&engine.shared), queue.clone());
+                engine
+                    .fillers
+                    .push(std::thread::spawn(move || shared.fill_all(&queue)));
+            }
+        }
+        Ok(engine)
+    }
+
+    /// Bytes of the backend, hence of what is served.
+    pub fn len(&self) -> u64 {
+        self.shared.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.shared.len == 0
+    }
+
+    /// Fills `out` from `offset`. `InvalidInput` beyond the end; else as the backend fails.
+    pub fn read(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        self.shared.inside(offset, out.len() as u64)?;
+        let begun = self.shared.clock.now();
+        let meter = &self.shared.meter;
+        add(&meter.reads, 1);
+        add(&meter.read_bytes, out.len() as u64);
+        for range in cut(offset, out.len() as u64) {
+            let (start, end) = (
+                (range.start - offset) as usize,
+                (range.end - offset) as usize,
+            );
+            self.read_run(&mut out[start..end], range.start)?;
+        }
+        meter.read_latency.add(self.shared.clock.now() - begun);
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset`; with `durable` they are on the backend's medium when it returns.
+    pub fn write(&self, bytes: &[u8], offset: u64, durable: bool) -> io::Result<()> {
+        self.shared.inside(offset, bytes.len() as u64)?;
+        let begun = self.shared.clock.now();
+        let meter = &self.shared.meter;
+        add(&meter.writes, 1);
+        add(&meter.write_bytes, bytes.len() as u64);
+        for range in cut(offset, bytes.len() as u64) {
+            let (start, end) = (
+                (range.start - offset) as usize,
+                (range.end - offset) as usize,
+            );
+            self.write_run(&bytes[start..end], range.start)?;
+        }
+        if durable {
+            self.flush()?;
+        }
+        meter.write_latency.add(self.shared.clock.now() - begun);
+        Ok(())
+    }
+
+    /// Makes a range read as zeros. `may_trim`: its space may be given back.
+    pub fn zero(&self, offset: u64, len: u64, may_trim: bool, durable: bool) -> io::Result<()> {
+        self.shared.inside(offset, len)?;
+        add(&self.shared.meter.zeroed, 1);
+        let store = self.shared.store();
+        let _writing = match store.as_ref() {
+            Some(store) => Some(store.begin_write(offset, len)?),
+            None => None,
+        };
+        let punched = may_trim && self.shared.backend.punch(offset..offset + len)?;
+        if !punched {
+            let zeros = vec![0; len.min(BUFFER_BYTES) as usize];
+            for range in cut(offset, len) {
+                let part = &zeros[..(range.end - range.start) as usize];
+                let backend = &self.shared.backend;
+                let written = backend.write_all_at(part, range.start, self.shared.slow_via);
+                self.shared.seen(written)?;
+            }
+        }
+        drop(_writing);
+        drop(store);
+        if durable { self.flush() } else { Ok(()) }
+    }
+
+    /// Returns when all that was written before is on the backend's medium.
+    pub fn flush(&self) -> io::Result<()> {
+        add(&self.shared.meter.flushes, 1);
+        let synced = self.shared.sync_backend(self.shared.store().as_ref());
+        // Reported here, whoever met it.
+        if self.shared.sync_failed.swap(false, SeqCst) && synced.is_ok() {
+            return Err(io::Error::other("an earlier sync of the backend failed"));
+        }
+        synced
+    }
+
+    /// The first range at or after `offset` that may hold data; all else reads as zeros.
+    pub fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        self.shared.backend.next_data(offset)
+    }
+
+    /// Makes what is held durable, if there is much or `force`. Called by whoever keeps the time.
+    pub fn checkpoint(&self, force: bool) -> io::Result<()> {
+        let store = self.shared.store();
+        let Some(store) = store.as_ref() else {
+            return Ok(());
+        };
+        let many = (store.geometry.slots / VOLATILE_SHARE).max(1);
+        if !force && store.core().volatile_slots() < many {
+            return Ok(());
+        }
+        store.checkpoint(|| self.shared.sync_backend(Some(store)))
+    }
+
+    fn read_run(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        let shared = &*self.shared;
+        let span = shared.span(offset, out.len() as u64);
+        let mut buffer = shared.take()?;
+        let store = shared.store();
+        let Some(store) = store.as_ref().filter(|store| !store.has_failed()) else {
+            shared.read_backend(None, &mut buffer, span.clone())?;
+            return Ok(give(&buffer, &span, out, offset));
+        };
+        let begun = shared.clock.now();
+        let plan = shared.plan(store, &span, offset, out.len() as u64);
+        let meter = &shared.meter;
+        let whole = plan.held_bytes == out.len() as u64;
+        add(
+            if whole { &meter.hits } else { &meter.part_hits },
+            u64::from(plan.held_bytes > 0),
+        );
+
+        let mut served = plan.fast_bytes;
+        let fast = (!plan.fast.is_empty()).then_some(plan.fast.as_slice());
+        let good = match (fast, plan.slow.clone()) {
+            (None, _) => false,
+            (Some(fast), None) => shared.read_fast(store, fast, &mut buffer, &span),
+            (Some(fast), Some(slow)) => {
+                // Never waited for with another one in hand: then all might wait.
+                let Some(mut aside) = shared.pool.try_take() else {
+                    shared.read_backend(Some(store), &mut buffer, span.clone())?;
+                    return Ok(give(&buffer, &span, out, offset));
+                };
+                let (good, read) = std::thread::scope(|scope| {
+                    let read =
+                        scope.spawn(|| shared.read_backend(Some(store), &mut aside, slow.clone()));
+                    let good = shared.read_fast(store, fast, &mut buffer, &span);
+                    (good, read.join())
+                });
+                match read {
+                    Ok(read) => read?,
+                    Err(_panic) => return Err(io::Error::other("a read panicked")),
+                }
+                let len = (slow.end - slow.start) as usize;
+                buffer[(slow.start - span.start) as usize..][..len].copy_from_slice(&aside[..len]);
+                good
+            }
+        };
+        if !good {
+            served = 0;
+            shared.read_backend(Some(store), &mut buffer, span.clone())?;
+        }
+        give(&buffer, &span, out, offset);
+        add(&meter.fast_bytes, served);
+        add(
+            &meter.bypassed_bytes,
+            plan.held_bytes.saturating_sub(served),
+        );
+        shared.diary.add(Line {
+            at_ns: begun.as_nanos() as u64,
+            asked: Asked::Read,
+            offset,
+            len: out.len() as u64,
+            held_bytes: plan.held_bytes,
+            fast_bytes: served,
+            reason: plan.reason,
+            took_us: (shared.clock.now() - begun).as_micros() as u64,
+        });
+        if let Some(claims) = plan.claims {
+            self.offer(Job {
+                claims,
+                bytes: buffer,
+                start: span.start,
+            });
+        }
+        Ok(())
+    }
+
+    fn write_run(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let shared = &*self.shared;
+        let mut buffer = shared.take()?;
+        // At the same place within a line as on the backend, so that lines can be filled from here.
+        let start = offset / LINE * LINE;
+        let head = (offset - start) as usize;
+        let part = head..head + bytes.len();
+        buffer[part.clone()].copy_from_slice(bytes);
+        let store = shared.store();
+        let Some(store) = store.as_ref().filter(|store| !store.has_failed()) else {
+            return shared.write_backend(None, &buffer[part], offset);
+        };
+        let begun = shared.clock.now();
+        let (held_bytes, plan) = {
+            let mut core = store.core();
+            let view = shared.view(store);
+            let found = core.look_up(store.touched(offset, bytes.len() as u64));
+            let held_bytes = inside_of(store.geometry, &found, offset, bytes.len() as u64);
+            let write = Write {
+                offset,
+                len: bytes.len() as u64,
+                held_bytes,
+            };
+            (held_bytes, core.policy().write(&view, write))
+        };
+        let writing = store.begin_write(offset, bytes.len() as u64)?;
+        shared.write_backend(Some(store), &buffer[part], offset)?;
+        let claims = writing.done(store, plan.admit);
+        shared.diary.add(Line {
+            at_ns: begun.as_nanos() as u64,
+            asked: Asked::Write,
+            offset,
+            len: bytes.len() as u64,
+            held_bytes,
+            fast_bytes: 0,
+            reason: plan.reason,
+            took_us: (shared.clock.now() - begun).as_micros() as u64,
+        });
+        if !claims.is_empty() {
+            self.offer(Job {
+                claims,
+                bytes: buffer,
+                start,
+            });
+        }
+        Ok(())
+    }
+
+    /// Queues a fill, or lets it go.
+    fn offer(&self, job: Job) {
+        match &self.jobs {
+            None => self.shared.fill(job),
+            Some(jobs) => {
+                if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+                    jobs.try_send(job)
+                {
+                    add(&self.shared.meter.fills_dropped, 1);
+                }
+            }
+        }
+    }
+
+    /// Compares everything that is held with the backend; with `repair`, drops what differs. Requests go on meanwhile.
+    /// Returns how many lines were compared, and how many differ.
+    pub fn verify(&self, repair: bool) -> Result<(u64, u64), Error> {
+        let store = self.shared.store();
+        let store = store.as_ref().ok_or(Error::Detached)?;
+        let failed = |source| Error::Io {
+            action: "read",
+            path: "the backend".into(),
+            source,
+        };
+        let pool =
+            Pool::new(2, BUFFER_BYTES as usize).map_err(|source| Error::Memory { source })?;
+        let (Some(mut held), Some(mut truth)) = (pool.take(), pool.take()) else {
+            return Ok((0, 0));
+        };
+        let (mut compared, mut differing) = (0, 0);
+        let all = store.core().all();
+        for found in all {
+            let piece = found.piece;
+            let start = piece.at(store.geometry);
+            let len = piece.bytes() as usize;
+            if store.read(&[found], &mut held[..len]) != Worth::Good {
+                continue;
+            }
+            let range = start..start + piece.bytes();
+            let read = self.shared.read_backend(Some(store), &mut truth, range);
+            read.map_err(failed)?;
+            // A write since then makes the comparison worthless.
+            if !store.core().is_current(&found) {
+                continue;
+            }
+            compared += u64::from(piece.count);
+            let pairs = held[..len]
+                .chunks(LINE as usize)
+                .zip(truth[..len].chunks(LINE as usize));
+            let differ = pairs.filter(|(a, b)| a != b).count() as u64;
+            differing += differ;
+            if differ > 0 && repair {
+                store.core().drop_lines(&found, &store.journal);
+            }
+        }
+        add(&self.shared.meter.verify_differences, differing);
+        Ok((compared, differing))
+    }
+
+    /// The ranges of the backend that are held, in no order.
+    pub fn held(&self) -> Vec<Range<u64>> {
+        let store = self.shared.store();
+        let Some(store) = store.as_ref() else {
+            return Vec::new();
+        };
+        let all = store.core().all();
+        let range = |found: &Found| {
+            let start = found.piece.at(store.geometry);
+            start..start + found.piece.bytes()
+        };
+        all.iter().map(range).collect()
+    }
+
+    /// Another policy from now on; what is held stays.
+    pub fn set_policy(&self, choice: Choice) {
+        let mut settings = self.shared.settings.lock();
+        settings.choice = choice;
+        if let Some(store) = self.shared.store().as_ref() {
+            let policy = policy(&settings, store.geometry);
+            store.core().set_policy(policy);
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        let store = self.shared.store();
+        let store = store.as_ref();
+        let (census, gauges) = store.map_or_else(Default::default, |store| store.census());
+        Status::new(
+            &self.shared.settings.lock().choice,
+            self.shared.len,
+            store,
+            self.shared.gauge.load(),
+            census,
+            &gauges,
+        )
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.shared.meter.read()
+    }
+
+    /// The last requests, the newest first, and why they went where they went.
+    pub fn why(&self, count: usize) -> Vec<Line> {
+        self.shared.diary.last(count)
+    }
+
+    /// How many requests each reason decided.
+    pub fn reasons(&self) -> Vec<(&'static str, u64)> {
+        self.shared.diary.counts()
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.shared.settings.lock().clone()
+    }
+
+    pub(crate) fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.shared.meter)
+    }
+
+    pub(crate) fn backend(&self) -> &Arc<dyn File> {
+        &self.shared.backend
+    }
+
+    /// Puts a cache in front, when no request is under way. `Err`: there is one already.
+    pub(crate) fn put(&self, store: Store) -> Result<(), Error> {
+        let mut place = self.shared.store.write();
+        if place.as_ref().is_some_and(|old| !old.has_failed()) {
+            return Err(Error::Attached);
+        }
+        *place = Some(Arc::new(store));
+        Ok(())
+    }
+
+    /// Serves from the backend alone from now on. What the cache held is not believed again: writes may follow that
+    /// it does not see.
+    pub fn detach(&self) -> Result<(), Error> {
+        let mut place = self.shared.store.write();
+        let store = place.as_ref().ok_or(Error::Detached)?;
+        store.detach().map_err(|source| Error::Io {
+            action: "write the guard of",
+            path: "the backend".into(),
+            source,
+        })?;
+        *place = None;
+        Ok(())
+    }
+
+    /// Ends serving: everything held becomes durable, and the cache is marked as cleanly stopped.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.end_fillers();
+        let store = self.shared.store.write().take();
+        let synced = self.shared.sync_backend(store.as_ref());
+        if let Some(store) = store.filter(|store| !store.has_failed()) {
+            store.checkpoint(|| self.shared.sync_backend(Some(&store)))?;
+            if !store.has_failed() {
+                let mark = crate::open::mark(&*self.shared.backend)?;
+                store.journal.close(mark.changed_ns)?;
+            }
+        }
+        synced
+    }
+
+    fn end_fillers(&mut self) {
+        self.jobs = None;
+        for filler in self.fillers.drain(..) {
+            // A filler that panicked has said so; its claims were given up.
+            let _ended = filler.join();
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("len", &self.shared.len)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Engine {
+    /// As a crash leaves it, but with no thread left.
+    fn drop(&mut self) {
+        self.end_fillers();
+    }
+}
+
+/// A policy for a cache of this shape. Some slots are kept back, so that evictions can share a commit.
+pub(crate) fn policy(settings: &Settings, geometry: Geometry) -> Policy {
+    Policy::new(
+        settings.choice,
+        settings.fast,
+        settings.slow,
+        (geometry.slots - reserve(geometry)) as usize,
+        geometry.slot_bytes.into(),
+    )
+}
+
+/// How a read is served.
+struct Plan {
+    held_bytes: u64,
+    /// Of these, how many the cache device serves.
+    fast_bytes: u64,
+    fast: Vec<Found>,
+    /// What the backend serves at the same time.
+    slow: Option<Range<u64>>,
+    claims: Option<Claims>,
+    reason: longshore_cache::policy::Reason,
+}
+
+/// Divides a span between the devices: of what is held, about `fast_bytes` stay in `found`, and the rest is one run of
+/// the backend's. What is held inside that run goes with it: one transfer is worth more than its length.
+fn divide(
+    geometry: Geometry,
+    found: &mut Vec<Found>,
+    span: &Range<u64>,
+    fast_bytes: u64,
+) -> Option<Range<u64>> {
+    let mut left = fast_bytes.next_multiple_of(LINE);
+    found.retain_mut(|found| {
+        let lines = (left / LINE).min(u64::from(found.piece.count)) as u32;
+        found.piece.count = lines;
+        left -= u64::from(lines) * LINE;
+        lines > 0
+    });
+    let ends = |found: &Found| {
+        let start = found.piece.at(geometry);
+        start..start + found.piece.bytes()
+    };
+    let mut slow: Option<Range<u64>> = None;
+    let mut at = span.start;
+    let held = found.iter().map(ends).chain([span.end..span.end]);
+    for held in held {
+        if at < held.start {
+            let start = slow.as_ref().map_or(at, |slow| slow.start);
+            slow = Some(start..held.start);
+        }
+        at = held.end.max(at);
+    }
+    if let Some(slow) = &slow {
+        found.retain(|found| ends(found).end <= slow.start || ends(found).start >= slow.end);
+    }
+    slow
+}
+
+/// How many bytes of a request lie in these lines.
+fn inside_of(geometry: Geometry, found: &[Found], offset: u64, len: u64) -> u64 {
+    let held = found.iter().map(|found| {
+        let start = found.piece.at(geometry);
+        let end = (start + found.piece.bytes()).min(offset + len);
+        end.saturating_sub(start.max(offset))
+    });
+    held.sum()
+}
+
+/// Copies what was asked for from a buffer that holds `span`.
+fn give(buffer: &Buffer, span: &Range<u64>, out: &mut [u8], offset: u64) {
+    let from = (offset - span.start) as usize;
+    out.copy_from_slice(&buffer[from..from + out.len()]);
+}
+
+/// Cuts a request where a multiple of the buffers' length lies, so that each run fits with its lines.
+fn cut(offset: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
+    let (mut at, end) = (offset, offset + len);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let stop = end.min((at / BUFFER_BYTES + 1) * BUFFER_BYTES);
+        let range = at..stop;
+        at = stop;
+        Some(range)
+    })
+}
+
+impl Shared {
+    fn store(&self) -> RwLockReadGuard<'_, Option<Arc<Store>>> {
+        self.store.read()
+    }
+
+    fn inside(&self, offset: u64, len: u64) -> io::Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// The lines around a range, as far as the backend goes.
+    fn span(&self, offset: u64, len: u64) -> Range<u64> {
+        offset / LINE * LINE..(offset + len).next_multiple_of(LINE).min(self.len)
+    }
+
+    fn take(&self) -> io::Result<Buffer> {
+        self.pool
+            .take()
+            .ok_or_else(|| io::Error::other("the buffers are closed"))
+    }
+
+    fn plan(&self, store: &Arc<Store>, span: &Range<u64>, offset: u64, len: u64) -> Plan {
+        let geometry = store.geometry;
+        let mut core = store.core();
+        let mut fast = core.look_up(store.touched(offset, len));
+        let held_bytes = inside_of(geometry, &fast, offset, len);
+        let read = Read {
+            offset,
+            len,
+            held_bytes,
+        };
+        let plan = core.policy().read(&self.view(store), read);
+        drop(core);
+        let claims = (plan.admit && held_bytes < len)
+            .then(|| store.claim(span.start, span.end - span.start));
+        let slow = divide(geometry, &mut fast, span, plan.fast_bytes);
+        Plan {
+            held_bytes,
+            fast_bytes: inside_of(geometry, &fast, offset, len),
+            fast,
+            slow,
+            claims: claims.filter(|claims| !claims.is_empty()),
+            reason: plan.reason,
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        self.clock.now().as_nanos() as Nanos
+    }
+
+    fn view(&self, store: &Store) -> View {
+        View {
+            now: self.now(),
+            fast: store.gauge.load(),
+            slow: self.gauge.load(),
+        }
+    }
+
+    /// Whether `found` could be read into its places in `buffer`, which holds `span`.
+    fn read_fast(
+        &self,
+        store: &Store,
+        found: &[Found],
+        buffer: &mut Buffer,
+        span: &Range<u64>,
+    ) -> bool {
+        let len: u64 = found.iter().map(|found| found.piece.bytes()).sum();
+        let entered = store.gauge.enter(len);
+        let begun = self.clock.now();
+        // Runs that touch are read together; of runs that do not there are two at most.
+        let mut rest = found;
+        while let Some(first) = rest.first() {
+            let start = first.piece.at(store.geometry);
+            let mut end = start;
+            let touching = rest.iter().take_while(|next| {
+                let touches = next.piece.at(store.geometry) == end;
+                end += if touches { next.piece.bytes() } else { 0 };
+                touches
+            });
+            let count = touching.count();
+            let part = (start - span.start) as usize..(end - span.start) as usize;
+            if store.read(&rest[..count], &mut buffer[part]) != Worth::Good {
+                return false;
+            }
+            rest = &rest[count..];
+        }
+        let took = self.clock.now() - begun;
+        self.meter.fast_latency.add(took);
+        self.ended(
+            store,
+            Side::Fast,
+            Op::Read,
+            Purpose::Client,
+            &entered,
+            len,
+            took,
+        );
+        true
+    }
+
+    /// Reads `range` into the beginning of `buffer`.
+    fn read_backend(
+        &self,
+        store: Option<&Arc<Store>>,
+        buffer: &mut Buffer,
+        range: Range<u64>,
+    ) -> io::Result<()> {
+        let len = range.end - range.start;
+        let entered = self.gauge.enter(len);
+        let begun = self.clock.now();
+        let part = &mut buffer[..len as usize];
+        self.seen(self.backend.read_exact_at(part, range.start, self.slow_via))?;
+        let took = self.clock.now() - begun;
+        self.meter.slow_latency.add(took);
+        if let Some(store) = store {
+            self.ended(
+                store,
+                Side::Slow,
+                Op::Read,
+                Purpose::Client,
+                &entered,
+                len,
+                took,
+            );
+        }
+        Ok(())
+    }
+
+    fn write_backend(
+        &self,
+        store: Option<&Arc<Store>>,
+        bytes: &[u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        let len = bytes.len() as u64;
+        let entered = self.gauge.enter(len);
+        let begun = self.clock.now();
+        self.seen(self.backend.write_all_at(bytes, offset, self.slow_via))?;
+        if let Some(store) = store {
+            let took = self.clock.now() - begun;
+            self.ended(
+                store,
+                Side::Slow,
+                Op::Write,
+                Purpose::Client,
+                &entered,
+                len,
+                took,
+            );
+        }
+        Ok(())
+    }
+
+    /// Counts what a client will see.
+    fn seen(&self, result: io::Result<()>) -> io::Result<()> {
+        result.inspect_err(|_| add(&self.meter.backend_errors, 1))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn ended(
+        &self,
+        store: &Store,
+        side: Side,
+        op: Op,
+        purpose: Purpose,
+        entered: &Entered<'_>,
+        len: u64,
+        took: Duration,
+    ) {
+        let mut core = store.core();
+        core.policy().ended(&Ended {
+            now: self.now(),
+            side,
+            op,
+            purpose,
+            len,
+            took_us: took.as_secs_f64() * 1e6,
+            before: entered.before,
+        });
+    }
+
+    fn sync_backend(&self, store: Option<&Arc<Store>>) -> io::Result<()> {
+        let synced = self.backend.sync();
+        if synced.is_err() {
+            add(&self.meter.backend_errors, 1);
+            self.sync_failed.store(true, SeqCst);
+            // What was written since the last sync may be lost; the cache must not know better.
+            if let Some(store) = store {
+                store.core().drop_volatile();
+            }
+        }
+        synced
+    }
+
+    fn fill_all(&self, queue: &Receiver<Job>) {
+        while let Ok(job) = queue.recv() {
+            self.fill(job);
+        }
+    }
+
+    fn fill(&self, job: Job) {
+        let store = job.claims.store();
+        let begun = self.clock.now();
+        let entered = store.gauge.load();
+        let len = job.claims.bytes();
+        store.fill(|| self.view(&store), job.claims, &job.bytes, job.start);
+        let mut core = store.core();
+        core.policy().ended(&Ended {
+            now: self.now(),
+            side: Side::Fast,
+            op: Op::Write,
+            purpose: Purpose::Fill,
+            len,
+            took_us: (self.clock.now() - begun).as_secs_f64() * 1e6,
+            before: entered,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

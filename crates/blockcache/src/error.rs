@@ -1,0 +1,64 @@
+//! Why a cache cannot be made or used. Nothing here is ever an answer to a client's read or write: those fail only as
+//! the backend does.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {action} {path}")]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+
+    /// Somebody else has it.
+    #[error("{path} is in use by another process")]
+    InUse { path: PathBuf },
+
+    #[error("{path} holds no cache that this version knows")]
+    NoCache { path: PathBuf },
+
+    /// Creating would overwrite something.
+    #[error("{path} is not empty")]
+    NotEmpty { path: PathBuf },
+
+    #[error("a slot cannot be {slot_bytes} bytes long")]
+    SlotSize { slot_bytes: u32 },
+
+    #[error("a cache needs more than {device_bytes} bytes")]
+    TooSmall { device_bytes: u64 },
+
+    #[error("no memory for the cache's buffers and table")]
+    Memory { source: io::Error },
+
+    #[error("there is no policy {name:?}")]
+    Policy { name: String },
+
+    #[error("no cache is attached")]
+    Detached,
+
+    #[error("a cache is attached already")]
+    Attached,
+}
+
+impl Error {
+    /// What the operator can do now.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Io { .. } => "look at the cause; the backend is untouched by it",
+            Error::InUse { .. } => {
+                "one process serves a backend or a cache at a time; stop the other one first"
+            }
+            Error::NoCache { .. } => "make one with `longshore cache create`",
+            Error::NotEmpty { .. } => "give a path that holds nothing, or --force to overwrite it",
+            Error::SlotSize { .. } => "a slot has 4, 8, 16, 32 or 64 KiB",
+            Error::TooSmall { .. } => "give the cache 16 MiB or more",
+            Error::Memory { .. } => "give fewer threads, or a smaller cache",
+            Error::Policy { .. } => "`longshore cache serve --help` names them",
+            Error::Detached => "attach one with `longshore cache attach`",
+            Error::Attached => "detach it first with `longshore cache detach`",
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The bytes of a cache device's metadata: superblock, log blocks, records. All numbers are little-endian.
+//!
+//! Superblock, 96 bytes at the start of its 4 KiB (less than a sector, so a cut write leaves it old or new):
+//!
+//! | at | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | `LSCACHE1` |
+//! | 8 | 4 | slot bytes |
+//! | 12 | 4 | slots |
+//! | 16 | 4 | log blocks |
+//! | 20 | 4 | 1: stopped cleanly |
+//! | 24 | 8 | sequence: of the two copies, the higher one counts |
+//! | 32 | 8 | log generation; the log's half is its remainder by 2 |
+//! | 40 | 8 | session |
+//! | 48 | 8 | backend: bytes |
+//! | 56 | 8 | backend: inode, 0 of a block device |
+//! | 64 | 8 | backend: time of its last change (ctime) at a clean stop, ns; 0 of a block device |
+//! | 72 | 16 | tie: what the guard beside the backend names, too |
+//! | 88 | 4 | 0 |
+//! | 92 | 4 | CRC-32C of the 92 bytes before |
+//!
+//! Log block, 4 KiB: `LSLB`, CRC-32C of all that follows in the block, first 8 bytes of the tie (8), generation (8),
+//! index in the log (4), bytes of records (4), records, zeros.
+//!
+//! Record: `1`, slot (4), block (8), lines (2), CRC-32C of each line there is (4 each): the slot holds these lines.
+//! `2`, slot (4): the slot holds nothing.
+
+use longshore_io::crc32c;
+
+use crate::geometry::{Geometry, LINE, Lines};
+
+const MAGIC: &[u8; 8] = b"LSCACHE1";
+const BLOCK_MAGIC: &[u8; 4] = b"LSLB";
+pub(crate) const SUPER_LEN: usize = 96;
+/// Bytes of a log block before its records.
+pub(crate) const BLOCK_HEAD: usize = 32;
+const SET: u8 = 1;
+const CLEAR: u8 = 2;
+const SET_HEAD: usize = 15;
+
+/// Sixteen random bytes that a cache and the guard beside its backend share.
+pub type Tie = [u8; 16];
+
+/// What is known of a backend's identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BackendMark {
+    pub len: u64,
+    pub inode: u64,
+    /// Time of the last change, which nobody can set; 0 where unknown.
+    pub changed_ns: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    pub geometry: Geometry,
+    pub clean: bool,
+    pub sequence: u64,
+    pub generation: u64,
+    pub session: u64,
+    pub backend: BackendMark,
+    pub tie: Tie,
+}
+
+impl Superblock {
+    pub fn encode(&self) -> [u8; SUPER_LEN] {
+        let mut out = Vec::with_capacity(SUPER_LEN);
+        out.extend(MAGIC);
+        out.extend(self.geometry.slot_bytes.to_le_bytes());
+        out.extend(self.geometry.slots.to_le_bytes());
+        out.extend(self.geometry.log_blocks.to_le_bytes());
+        out.extend(u32::from(self.clean).to_le_bytes());
+        out.extend(self.sequence.to_le_bytes());
+        out.extend(self.generation.to_le_bytes());
+        out.extend(self.session.to_le_bytes());
+        out.extend(self.backend.len.to_le_bytes());
+        out.extend(self.backend.inode.to_le_bytes());
+        out.extend(self.backend.changed_ns.to_le_bytes());
+        out.extend(self.tie);
+        out.extend([0; 4]);
+        out.extend(crc32c(&out).to_le_bytes());
+        let mut bytes = [0; SUPER_LEN];
+        bytes.copy_from_slice(&out);
+        bytes
+    }
+
+    /// `None` for anything that [`Superblock::encode`] did not write.
+    pub fn decode(bytes: &[u8]) -> Option<Superblock> {
+        let bytes = bytes.get(..SUPER_LEN)?;
+        let mut cursor = Cursor(bytes);
+        let magic = cursor.take(8)?;
+        let geometry = Geometry {
+            slot_bytes: cursor.u32()?,
+            slots: cursor.u32()?,
+            log_blocks: cursor.u32()?,
+        };
+        let clean = cursor.u32()?;
+        let superblock = Superblock {
+            geometry: geometry.checked()?,
+            clean: clean == 1,
+            sequence: cursor.u64()?,
+            generation: cursor.u64()?,
+            session: cursor.u64()?,
+            backend: BackendMark {
+                len: cursor.u64()?,
+                inode: cursor.u64()?,
+                changed_ns: cursor.u64()? as i64,
+            },
+            tie: cursor.take(16)?.try_into().ok()?,
+        };
+        let zero = cursor.u32()?;
+        let sum = cursor.u32()?;
+        // Counters that could run over were not counted up by us.
+        let counters = [
+            superblock.sequence,
+            superblock.generation,
+            superblock.session,
+        ];
+        let sane = counters.iter().all(|counter| *counter < u64::MAX / 2);
+        let sound = magic == MAGIC && clean <= 1 && zero == 0 && sane;
+        (sound && sum == crc32c(&bytes[..SUPER_LEN - 4])).then_some(superblock)
+    }
+}
+
+/// One change of the table of slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    Set {
+        slot: u32,
+        block: u64,
+        lines: Lines,
+        /// One for each line, in order.
+        sums: Vec<u32>,
+    },
+    Clear {
+        slot: u32,
+    },
+}
+
+/// Bytes of a record that names `lines` lines.
+pub(crate) fn set_len(lines: u32) -> usize {
+    SET_HEAD + 4 * lines as usize
+}
+
+impl Record {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Set {
+                slot,
+                block,
+                lines,
+                sums,
+            } => {
+                out.push(SET);
+                out.extend(slot.to_le_bytes());
+                out.extend(block.to_le_bytes());
+                out.extend(lines.to_le_bytes());
+                sums.iter().for_each(|sum| out.extend(sum.to_le_bytes()));
+            }
+            Record::Clear { slot } => {
+                out.push(CLEAR);
+                out.extend(slot.to_le_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Record::Set { sums, .. } => set_len(sums.len() as u32),
+            Record::Clear { .. } => 5,
+        }
+    }
+
+    fn decode(cursor: &mut Cursor<'_>) -> Option<Record> {
+        match cursor.take(1)?[0] {
+            SET => {
+                let (slot, block) = (cursor.u32()?, cursor.u64()?);
+                let lines = u16::from_le_bytes(cursor.take(2)?.try_into().ok()?);
+                let sums: Option<Vec<u32>> =
+                    (0..lines.count_ones()).map(|_| cursor.u32()).collect();
+                Some(Record::Set {
+                    slot,
+                    block,
+                    lines,
+                    sums: sums?,
+                })
+            }
+            CLEAR => Some(Record::Clear {
+                slot: cursor.u32()?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Which log a block belongs to, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub tie: Tie,
+    pub generation: u64,
+    pub index: u32,
+}
+
+/// One block of a log, [`LINE`] bytes; `records` are at most `LINE - BLOCK_HEAD` bytes.
+pub(crate) fn encode_block(place: &Place, records: &[u8], out: &mut [u8]) {
+    let mut body = Vec::with_capacity(LINE as usize);
+    body.extend(&place.tie[..8]);
+    body.extend(place.generation.to_le_bytes());
+    body.extend(place.index.to_le_bytes());
+    body.extend((records.len() as u32).to_le_bytes());
+    body.extend(records);
+    body.resize(LINE as usize - 8, 0);
+    out[..4].copy_from_slice(BLOCK_MAGIC);
+    out[4..8].copy_from_slice(&crc32c(&body).to_le_bytes());
+    out[8..LINE as usize].copy_from_slice(&body);
+}
+
+/// The records of the block at `place`; `None` when something else lies there.
+pub fn decode_block(place: &Place, bytes: &[u8]) -> Option<Vec<Record>> {
+    let bytes = bytes.get(..LINE as usize)?;
+    let mut cursor = Cursor(bytes);
+    let sound = cursor.take(4)? == BLOCK_MAGIC && cursor.u32()? == crc32c(&bytes[8..]);
+    let here = cursor.take(8)? == &place.tie[..8]
+        && cursor.u64()? == place.generation
+        && cursor.u32()? == place.index;
+    let len = cursor.u32()? as usize;
+    if !sound || !here {
+        return None;
+    }
+    let mut cursor = Cursor(cursor.0.get(..len)?);
+    let mut records = Vec::new();
+    while !cursor.0.is_empty() {
+        records.push(Record::decode(&mut cursor)?);
+    }
+    Some(records)
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(len)?;
+        self.0 = tail;
+        Some(head)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            geometry: Geometry::fit(64 << 20, 64 << 10).unwrap(),
+            clean: true,
+            sequence: 7,
+            generation: 3,
+            session: 9,
+            backend: BackendMark {
+                len: 1 << 30,
+                inode: 12,
+                changed_ns: -5,
+            },
+            tie: [6; 16],
+        }
+    }
+
+    #[test]
+    fn a_superblock_comes_back_and_no_bit_of_it_may_differ() {
+        let bytes = superblock().encode();
+        assert_eq!(Superblock::decode(&bytes), Some(superblock()));
+        for bit in 0..SUPER_LEN * 8 {
+            let mut other = bytes;
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Superblock::decode(&other), None, "bit {bit}");
+        }
+        assert_eq!(Superblock::decode(&bytes[..95]), None);
+    }
+
+    #[test]
+    fn a_log_block_comes_back_only_where_it_was_written() {
+        let place = Place {
+            tie: [1; 16],
+            generation: 4,
+            index: 2,
+        };
+        let records = vec![
+            Record::Clear { slot: 9 },
+            Record::Set {
+                slot: 3,
+                block: 1 << 40,
+                lines: 0b1000_0000_0000_0101,
+                sums: vec![1, 2, 3],
+            },
+        ];
+        let mut body = Vec::new();
+        records.iter().for_each(|r| r.encode(&mut body));
+        assert_eq!(body.len(), records.iter().map(Record::len).sum::<usize>());
+        let mut block = vec![0; LINE as usize];
+        encode_block(&place, &body, &mut block);
+        assert_eq!(decode_block(&place, &block), Some(records));
+        let others = [
+            Place { index: 3, ..place },
+            Place {
+                generation: 6,
+                ..place
+            },
+            Place {
+                tie: [2; 16],
+                ..place
+            },
+        ];
+        for other in others {
+            assert_eq!(decode_block(&other, &block), None);
+        }
+        for bit in (0..LINE as usize * 8).step_by(61) {
+            let mut damaged = block.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode_block(&place, &damaged), None, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A block cache at work: a small fast device in front of a big one, below an unmodified database.
+//!
+//! Inclusive and write-through: whatever the cache holds, the backend holds, too, and a write is acknowledged when the
+//! backend has it. So the cache can be lost at any moment, and must never be believed when it may be stale. What is
+//! held and where it is served is decided by a policy of `longshore_cache`.
+//!
+//! Four parts, each with its invariants in its head: `directory` (which lines are valid, what is under way; no I/O),
+//! `journal` (the durable table of slots), `store` (one attached cache and how it fails), `engine` (requests). `guard`
+//! keeps, beside the backend, which cache may be believed; `open` comes back to one.
+//!
+//! Assumptions about storage: a sync makes durable what was written before it; a sector of 512 bytes is written whole
+//! or not at all; the cache device's and the backend's syncs know nothing of each other.
+//!
+//! What is not noticed: changes of the backend by others while it is served, or after a crash before the next start,
+//! unless its size or identity changed; a cache device put back to an earlier state of the same session.
+
+pub mod control;
+mod directory;
+mod engine;
+mod error;
+pub mod format;
+mod geometry;
+pub mod guard;
+pub mod journal;
+mod meter;
+mod open;
+mod status;
+mod store;
+mod why;
+
+use directory::Worth;
+pub use engine::{BUFFER_BYTES, CHECKPOINT_EVERY, Engine, Settings};
+pub use error::Error;
+pub use geometry::{Geometry, LINE, Lines};
+pub use meter::{Counters, Latency};
+pub use open::{Backend, Opened, Start, attach, create, open};
+pub use status::Status;
+pub use why::{Asked, Line};

@@ -1,0 +1,322 @@
+//! Making a cache, and coming back to one.
+//!
+//! A cache is believed when its superblock is sound, the guard beside the backend names its tie and session, and the
+//! backend is as long as it was and the same file; after a clean stop, also unchanged since. All else makes it start
+//! empty, which is never wrong. What was found is said ([`Start`]).
+//!
+//! The order of a start: the guard says *starting*; the table goes to the cache device as the log of the new session;
+//! the superblock; the guard says *running*. The power may go at any moment of it and costs nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Storage, Via};
+use parking_lot::{Condvar, Mutex};
+use serde::Serialize;
+
+use crate::Error;
+use crate::directory::Directory;
+use crate::engine::{Engine, Settings, policy};
+use crate::format::{BackendMark, Superblock};
+use crate::geometry::{Geometry, LINE};
+use crate::guard::{Guard, Word};
+use crate::journal::{self, Journal, Table};
+use crate::meter::Gauge;
+use crate::store::Store;
+
+/// How a cache came to its content when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// It is as a clean stop left it.
+    Warm,
+    /// It was not stopped cleanly; what was not durable is gone.
+    AfterCrash,
+    /// It was made just now, or another backend's.
+    Fresh,
+    /// The guard beside the backend does not vouch for it: lost, or the cache was detached or given up.
+    NotVouched,
+    /// The backend changed since the clean stop, or is another file or size.
+    BackendChanged,
+    /// Its table cannot be ours.
+    Damaged,
+}
+
+/// Where a backend and its guard are.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    pub path: PathBuf,
+    /// Beside the backend when not named.
+    pub guard: Option<PathBuf>,
+}
+
+impl Backend {
+    /// The guard's path: `PATH.longshore-guard` unless named.
+    pub fn guard_path(&self) -> PathBuf {
+        self.guard.clone().unwrap_or_else(|| {
+            let mut path = self.path.clone().into_os_string();
+            path.push(".longshore-guard");
+            path.into()
+        })
+    }
+}
+
+fn failed<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error + use<'a> {
+    move |source| Error::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Makes an empty cache. A regular file of `len` bytes is created where nothing is; of what is there, a block device
+/// or an empty file, all is used. With `force` other content is overwritten.
+pub fn create(
+    storage: &dyn Storage,
+    path: &Path,
+    len: Option<u64>,
+    slot_bytes: u32,
+    force: bool,
+) -> Result<Geometry, Error> {
+    let file = match storage.disk(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => create_file(storage, path, len)?,
+        opened => opened.map_err(failed("open", path))?,
+    };
+    lock(&*file, path)?;
+    let found = file.stat().map_err(failed("look at", path))?;
+    let device = found.kind != FileKind::File;
+    let mut first = vec![0; 2 * LINE as usize];
+    let read = file.read_full_at(&mut first, 0, Via::Cache);
+    let read = read.map_err(failed("read", path))?;
+    if first[..read].iter().any(|byte| *byte != 0) && !force {
+        return Err(Error::NotEmpty {
+            path: path.to_owned(),
+        });
+    }
+    if let Some(len) = len.filter(|_| !device) {
+        file.set_len(len).map_err(failed("extend", path))?;
+    }
+    let len = len
+        .unwrap_or(found.len)
+        .max(if device { found.len } else { 0 });
+    let geometry = Geometry::fit(len, slot_bytes)?;
+    if !device {
+        file.allocate(0..geometry.end())
+            .map_err(failed("reserve space in", path))?;
+    }
+    let table = empty(geometry)?;
+    let superblock = Superblock {
+        geometry,
+        clean: true,
+        sequence: 0,
+        generation: 0,
+        session: 0,
+        backend: BackendMark::default(),
+        tie: *uuid::Uuid::new_v4().as_bytes(),
+    };
+    // Both copies, so that none is left of a cache that was here before.
+    file.write_all_at(&vec![0; first.len()], 0, Via::Cache)
+        .map_err(failed("write", path))?;
+    Journal::begin(file, superblock, table).map_err(failed("write", path))?;
+    Ok(geometry)
+}
+
+fn create_file(
+    storage: &dyn Storage,
+    path: &Path,
+    len: Option<u64>,
+) -> Result<Arc<dyn File>, Error> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let dir = storage
+        .dir(parent.unwrap_or(Path::new(".")))
+        .map_err(failed("open the directory of", path))?;
+    let name = Path::new(path.file_name().unwrap_or_default());
+    if len.is_none() {
+        return Err(Error::TooSmall { device_bytes: 0 });
+    }
+    let file = dir
+        .open(name, OpenHow::CreateNew)
+        .map_err(failed("create", path))?;
+    Dir::sync(&*dir, Path::new("")).map_err(failed("create", path))?;
+    Ok(file)
+}
+
+fn empty(geometry: Geometry) -> Result<Table, Error> {
+    Table::empty(geometry).ok_or(Error::Memory {
+        source: io::ErrorKind::OutOfMemory.into(),
+    })
+}
+
+fn lock(file: &dyn File, path: &Path) -> Result<(), Error> {
+    match file.try_lock().map_err(failed("lock", path))? {
+        true => Ok(()),
+        false => Err(Error::InUse {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+/// A backend that is ready to be served.
+#[derive(Debug)]
+pub struct Opened {
+    pub engine: Engine,
+    /// How the cache came to its content; the error says why it cannot be used, and the backend is served without.
+    /// `None`: no cache was asked for.
+    pub cache: Option<Result<Start, Error>>,
+}
+
+/// Opens a backend, with the cache at `cache` in front of it.
+///
+/// What is served without a cache may change behind its back, so in that case no cache is believed afterwards. If that
+/// cannot be noted down, nothing is opened.
+pub fn open(
+    storage: &dyn Storage,
+    backend: &Backend,
+    cache: Option<&Path>,
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+) -> Result<Opened, Error> {
+    let path = &*backend.path;
+    let file = storage.disk(path).map_err(failed("open", path))?;
+    lock(&*file, path)?;
+    let len = file.stat().map_err(failed("look at", path))?.len;
+    let engine = Engine::new(file, len, settings, clock)?;
+    let cache = cache.map(|cache| attach(storage, &engine, backend, cache, false));
+    if !matches!(cache, Some(Ok(_))) {
+        let path = backend.guard_path();
+        let guard = Guard::at(storage, &path).map_err(failed("open the directory of", &path))?;
+        // Where no guard is, nobody is believed already.
+        if storage.stat(&path).is_ok() {
+            guard.void().map_err(failed("write", &path))?;
+        }
+    }
+    Ok(Opened { engine, cache })
+}
+
+/// Puts the cache at `path` in front of an engine that `backend` was opened for.
+///
+/// Until this returns nothing is served from it. `online`: clients may have written without a cache, so that nothing
+/// it held is believed.
+pub fn attach(
+    storage: &dyn Storage,
+    engine: &Engine,
+    backend: &Backend,
+    path: &Path,
+    online: bool,
+) -> Result<Start, Error> {
+    let file = storage.disk(path).map_err(failed("open", path))?;
+    lock(&*file, path)?;
+    let superblock = journal::read_superblock(&*file).map_err(failed("read", path))?;
+    let superblock = superblock.ok_or_else(|| Error::NoCache {
+        path: path.to_owned(),
+    })?;
+    let len = file.stat().map_err(failed("look at", path))?.len;
+    if len < superblock.geometry.end() {
+        return Err(Error::NoCache {
+            path: path.to_owned(),
+        });
+    }
+    let guard_path = backend.guard_path();
+    let guard =
+        Guard::at(storage, &guard_path).map_err(failed("open the directory of", &guard_path))?;
+    let word = guard.read().map_err(failed("read", &guard_path))?;
+    let mark = mark(&**engine.backend()).map_err(failed("look at", &backend.path))?;
+
+    let settings = engine.settings();
+    let geometry = superblock.geometry;
+    let backend_lines = mark.len / LINE;
+    let load = |table: &Table| {
+        Directory::load(table, geometry, backend_lines, policy(&settings, geometry))
+    };
+    let (mut start, mut content) = (Start::NotVouched, None);
+    if superblock.backend == BackendMark::default() {
+        start = Start::Fresh;
+    } else if !online && word.believes(&superblock) {
+        start = judge(&superblock, &mark);
+        if matches!(start, Start::Warm | Start::AfterCrash) {
+            let table = journal::replay(&*file, &superblock).map_err(failed("read", path))?;
+            content = table.and_then(|table| load(&table).map(|directory| (table, directory)));
+            if content.is_none() {
+                start = Start::Damaged;
+            }
+        }
+    }
+    let next = next_session(&superblock, &mark, content.is_some());
+    let (table, directory) = match content {
+        Some(content) => content,
+        None => {
+            let table = empty(geometry)?;
+            let directory = load(&table).ok_or(Error::Memory {
+                source: io::ErrorKind::OutOfMemory.into(),
+            })?;
+            (table, directory)
+        }
+    };
+    let (tie, session) = (next.tie, next.session);
+    let vouch = |word| guard.write(&word).map_err(failed("write", &guard_path));
+    vouch(Word::Starting { tie, session })?;
+    let journal = Journal::begin(Arc::clone(&file), next, table).map_err(failed("write", path))?;
+    vouch(Word::Running { tie, session })?;
+    engine.put(Store {
+        file,
+        via: settings.fast_via,
+        geometry,
+        backend_lines,
+        core: Mutex::new(directory),
+        write_ended: Condvar::new(),
+        journal,
+        guard,
+        meter: engine.meter(),
+        gauge: Gauge::default(),
+        errors: AtomicU64::new(0),
+        failed: AtomicBool::new(false),
+        giving_up: Mutex::new(()),
+        checkpointing: Mutex::new(()),
+    })?;
+    Ok(start)
+}
+
+/// The superblock to go on with. A cache that starts empty gets a new tie: whatever vouched for the old one is void.
+fn next_session(superblock: &Superblock, mark: &BackendMark, believed: bool) -> Superblock {
+    let tie = match believed {
+        true => superblock.tie,
+        false => *uuid::Uuid::new_v4().as_bytes(),
+    };
+    Superblock {
+        clean: false,
+        session: superblock.session + 1,
+        backend: BackendMark {
+            changed_ns: 0,
+            ..*mark
+        },
+        tie,
+        ..*superblock
+    }
+}
+
+pub(crate) fn mark(backend: &dyn File) -> io::Result<BackendMark> {
+    let stat = backend.stat()?;
+    let file = stat.kind == FileKind::File;
+    Ok(BackendMark {
+        len: stat.len,
+        inode: if file { stat.ino } else { 0 },
+        // A block device's times say nothing of its content.
+        changed_ns: if file { stat.ctime_ns } else { 0 },
+    })
+}
+
+/// Whether the backend is the one that the cache knows.
+fn judge(superblock: &Superblock, mark: &BackendMark) -> Start {
+    let known = superblock.backend;
+    if known.len != mark.len || known.inode != mark.inode {
+        return Start::BackendChanged;
+    }
+    match superblock.clean {
+        false => Start::AfterCrash,
+        // An older time is one that a power cut took back: whoever changes the file moves it on.
+        true if mark.changed_ns <= known.changed_ns => Start::Warm,
+        true => Start::BackendChanged,
+    }
+}

@@ -1,0 +1,375 @@
+//! One attached cache: its device, what it holds, and how it fails.
+//!
+//! Invariants
+//! - No error of the cache device reaches a caller, with one exception: [`Store::secure`], when neither the cache
+//!   device nor the guard beside the backend can be written. Going on would let a later start believe stale bytes.
+//! - Once the store has [failed](Store::has_failed), nothing is held, and no cache written before is believed again.
+//! - The lock of the core is never held during I/O.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use longshore_cache::policy::{Gauges, View};
+use longshore_io::{Buffer, File, Via, crc32c};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::directory::{Census, Claim, Directory, Found, Taken, Worth, runs};
+use crate::geometry::{Geometry, LINE, Piece};
+use crate::guard::Guard;
+use crate::journal::Journal;
+use crate::meter::{Gauge, Meter, add};
+
+/// Errors of the cache device in reads and writes after which it is given up.
+const ERRORS_MAX: u64 = 16;
+/// The largest run of lines that one read of the device takes.
+const RUN_BYTES: u64 = 1 << 20;
+
+pub(crate) struct Store {
+    pub file: Arc<dyn File>,
+    pub via: Via,
+    pub geometry: Geometry,
+    /// Lines that the backend has whole.
+    pub backend_lines: u64,
+    pub core: Mutex<Directory>,
+    pub write_ended: Condvar,
+    pub journal: Journal,
+    pub guard: Guard,
+    pub meter: Arc<Meter>,
+    pub gauge: Gauge,
+    pub errors: AtomicU64,
+    pub failed: AtomicBool,
+    pub giving_up: Mutex<()>,
+    /// One checkpoint at a time.
+    pub checkpointing: Mutex<()>,
+}
+
+impl Store {
+    pub(crate) fn core(&self) -> MutexGuard<'_, Directory> {
+        self.core.lock()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(SeqCst)
+    }
+
+    /// Lines that a range touches, without one that the backend's end cuts.
+    pub(crate) fn touched(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + Clone {
+        let end = (offset + len).min(self.backend_lines * LINE);
+        self.geometry.pieces(offset, end.saturating_sub(offset))
+    }
+
+    /// Lines that lie in a range as a whole.
+    pub(crate) fn whole(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + Clone {
+        let start = offset.next_multiple_of(LINE);
+        let end = (offset + len) / LINE * LINE;
+        self.touched(start, end.saturating_sub(start))
+    }
+
+    /// Reads `found`, in order and without gaps in `out`; anything but `Good` leaves `out` worthless.
+    pub(crate) fn read(&self, found: &[Found], out: &mut [u8]) -> Worth {
+        let mut at = 0;
+        let mut rest = found;
+        let mut sums = Vec::with_capacity(out.len() / LINE as usize);
+        while !rest.is_empty() {
+            let (count, bytes) = self.contiguous(rest);
+            let piece = rest[0].piece;
+            let place = self.geometry.line_at(rest[0].slot, piece.first);
+            let part = &mut out[at..at + bytes];
+            if let Err(error) = self.file.read_exact_at(part, place, self.via) {
+                let mut core = self.core();
+                for found in &rest[..count] {
+                    core.retire(found, &self.journal);
+                }
+                drop(core);
+                self.count_error("read", &error);
+                return Worth::Damaged;
+            }
+            sums.extend(part.chunks(LINE as usize).map(crc32c));
+            at += bytes;
+            rest = &rest[count..];
+        }
+        self.judge(found, &sums)
+    }
+
+    /// How many of these lie side by side on the device, and their bytes together.
+    fn contiguous(&self, found: &[Found]) -> (usize, usize) {
+        let mut bytes = 0;
+        let start = self.geometry.line_at(found[0].slot, found[0].piece.first);
+        let beside = found.iter().take_while(|next| {
+            let place = self.geometry.line_at(next.slot, next.piece.first);
+            let fits = place == start + bytes && (bytes == 0 || bytes < RUN_BYTES);
+            bytes += if fits { next.piece.bytes() } else { 0 };
+            fits
+        });
+        (beside.count(), bytes as usize)
+    }
+
+    fn judge(&self, found: &[Found], sums: &[u32]) -> Worth {
+        let mut core = self.core();
+        let mut sums = sums;
+        let mut worth = Worth::Good;
+        for found in found {
+            let (these, rest) = sums.split_at(found.piece.count as usize);
+            sums = rest;
+            match core.judge(found, these) {
+                Worth::Good => {}
+                Worth::Outdated if worth == Worth::Good => worth = Worth::Outdated,
+                Worth::Outdated => {}
+                Worth::Damaged => {
+                    core.retire(found, &self.journal);
+                    worth = Worth::Damaged;
+                }
+            }
+        }
+        drop(core);
+        match worth {
+            Worth::Good => {}
+            Worth::Outdated => add(&self.meter.outdated, 1),
+            Worth::Damaged => {
+                add(&self.meter.damaged, 1);
+                self.count_damage();
+            }
+        }
+        worth
+    }
+
+    /// Takes the lines of a write; returns when the backend may be written. `Err` only as the invariant says.
+    pub(crate) fn begin_write<'a>(&'a self, offset: u64, len: u64) -> io::Result<Writing<'a>> {
+        let mut core = self.core();
+        let taken = loop {
+            match core.begin_write(self.touched(offset, len), &self.journal) {
+                Some(taken) => break taken,
+                None => self.write_ended.wait(&mut core),
+            }
+        };
+        drop(core);
+        let writing = Writing {
+            store: self,
+            offset,
+            len,
+            taken,
+            ended: false,
+        };
+        self.secure(taken.after)?;
+        Ok(writing)
+    }
+
+    /// Returns when what the journal took away up to `after` can never be believed again.
+    pub(crate) fn secure(&self, after: u64) -> io::Result<()> {
+        if after <= self.journal.committed() || self.has_failed() {
+            return Ok(());
+        }
+        add(&self.meter.clearings, 1);
+        match self.journal.commit(after) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                add(&self.meter.cache_errors, 1);
+                self.give_up("its log cannot be written", &error)
+            }
+        }
+    }
+
+    /// Claims what of a read is missing, before the backend is read.
+    pub(crate) fn claim(self: &Arc<Self>, offset: u64, len: u64) -> Claims {
+        let claims = self.core().begin_fill(self.whole(offset, len));
+        self.claims(claims)
+    }
+
+    fn claims(self: &Arc<Self>, claims: Vec<Claim>) -> Claims {
+        Claims {
+            store: Arc::clone(self),
+            claims,
+        }
+    }
+
+    /// Writes what was claimed, from `bytes`, which begin at `start` of the backend.
+    pub(crate) fn fill(
+        &self,
+        view: impl Fn() -> View,
+        mut claims: Claims,
+        bytes: &Buffer,
+        start: u64,
+    ) {
+        claims.claims.reverse();
+        while let Some(claim) = claims.claims.pop() {
+            let sums = self.fill_one(&view, &claim, bytes, start);
+            if sums.is_none() {
+                add(&self.meter.fills_refused, 1);
+            }
+            let written = sums.as_ref().map(|(slot, sums)| (*slot, sums.as_slice()));
+            self.core().end_fill(&claim, written);
+        }
+    }
+
+    fn fill_one(
+        &self,
+        view: &impl Fn() -> View,
+        claim: &Claim,
+        bytes: &Buffer,
+        start: u64,
+    ) -> Option<(u32, Vec<u32>)> {
+        let spot = {
+            let mut core = self.core();
+            core.place(claim, &view(), &self.journal)?
+        };
+        // A slot is never overwritten that a start could still believe.
+        self.secure(spot.after).ok()?;
+        if self.has_failed() {
+            return None;
+        }
+        let mut sums = Vec::new();
+        for (first, count) in runs(claim.lines) {
+            let piece = Piece {
+                block: claim.block,
+                first,
+                count,
+            };
+            let at = (piece.at(self.geometry) - start) as usize;
+            let part = &bytes[at..at + piece.bytes() as usize];
+            sums.extend(part.chunks(LINE as usize).map(crc32c));
+            let place = self.geometry.line_at(spot.slot, first);
+            let _entered = self.gauge.enter(piece.bytes());
+            if let Err(error) = self.file.write_all_at(part, place, self.via) {
+                self.count_error("write", &error);
+                return None;
+            }
+            add(&self.meter.fill_bytes, piece.bytes());
+        }
+        add(&self.meter.fills, 1);
+        Some((spot.slot, sums))
+    }
+
+    fn count_error(&self, action: &'static str, error: &io::Error) {
+        add(&self.meter.cache_errors, 1);
+        tracing::warn!(action, %error, "the cache device failed; the backend serves");
+        self.count_damage();
+    }
+
+    fn count_damage(&self) {
+        if self.errors.fetch_add(1, Relaxed) + 1 >= ERRORS_MAX {
+            // Nothing is lost by an error here: what is held stays right, and it is tried again.
+            let error = io::Error::other("too many errors");
+            let _tried_again = self.give_up("its device fails too often", &error);
+        }
+    }
+
+    /// Stops using the device for good. The word of the guard comes first: from then on nothing on it is believed.
+    fn give_up(&self, why: &'static str, error: &io::Error) -> io::Result<()> {
+        let _one = self.giving_up.lock();
+        if self.has_failed() {
+            return Ok(());
+        }
+        self.guard.void().inspect_err(|guard_error| {
+            tracing::error!(why, %error, %guard_error, "neither the cache nor its guard can be written");
+        })?;
+        self.failed.store(true, SeqCst);
+        self.core().abandon();
+        tracing::error!(why, %error, "the cache is given up; the backend serves everything");
+        Ok(())
+    }
+
+    /// Stops using the device on request.
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        self.give_up("asked to", &io::Error::other("no error"))
+    }
+
+    /// Makes what is held durable. The caller syncs the backend between the two halves.
+    pub(crate) fn checkpoint(
+        &self,
+        sync_backend: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let _one = self.checkpointing.lock();
+        let candidates = self.core().candidates();
+        if candidates.is_empty() || self.has_failed() {
+            return Ok(());
+        }
+        sync_backend()?;
+        let durable = self.file.sync().and_then(|()| {
+            let mut core = self.core();
+            for candidate in &candidates {
+                core.settle(candidate, &self.journal);
+            }
+            drop(core);
+            self.journal.commit_all()
+        });
+        if let Err(error) = durable {
+            add(&self.meter.cache_errors, 1);
+            return self.give_up("it cannot be made durable", &error);
+        }
+        add(&self.meter.checkpoints, 1);
+        Ok(())
+    }
+
+    pub(crate) fn census(&self) -> (Census, Gauges) {
+        let mut core = self.core();
+        (core.census(), core.policy().gauges())
+    }
+}
+
+/// A write under way; dropping it ends it, with nothing kept.
+pub(crate) struct Writing<'a> {
+    store: &'a Store,
+    offset: u64,
+    len: u64,
+    taken: Taken,
+    ended: bool,
+}
+
+impl Writing<'_> {
+    fn end(&mut self, keep: bool) -> Vec<Claim> {
+        self.ended = true;
+        let (store, offset, len) = (self.store, self.offset, self.len);
+        let kept = store.whole(offset, if keep { len } else { 0 });
+        let touched = store.touched(offset, len);
+        let claims = store.core().end_write(&self.taken, touched, kept);
+        store.write_ended.notify_all();
+        claims
+    }
+
+    /// The backend has the bytes; those that the cache shall `keep` are claimed.
+    pub(crate) fn done(mut self, store: &Arc<Store>, keep: bool) -> Claims {
+        let claims = self.end(keep);
+        store.claims(claims)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(false);
+        }
+    }
+}
+
+/// Lines that a fill owns; dropping them gives them up.
+pub(crate) struct Claims {
+    store: Arc<Store>,
+    claims: Vec<Claim>,
+}
+
+impl Claims {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+    }
+
+    pub(crate) fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        let lines: u32 = self.claims.iter().map(|c| c.lines.count_ones()).sum();
+        u64::from(lines) * LINE
+    }
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        if !self.claims.is_empty() {
+            let mut core = self.store.core();
+            for claim in &self.claims {
+                core.end_fill(claim, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Many clients at once, with fills in threads of their own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use longshore_blockcache::Engine;
+use longshore_io::{Fault, Op};
+
+use crate::{LINE, Random, differing, disk, settings, start};
+
+/// Goal: no read is older than the last write before it, however fills, writes and evictions meet.
+/// Method: each thread owns some lines, all neighbours of others' in the same blocks; it writes numbers into them and
+/// reads them back. Others read the same lines meanwhile, so that stale fills have their chance: the backend's reads
+/// are slow. At the end everything read through the cache is what the backend has.
+fn reads_follow_writes(policy: &str, fillers: usize, slow: bool) {
+    const CLIENTS: usize = 4;
+    let disk = disk(1, 96, 6, 16 << 10);
+    let mut settings = settings(policy);
+    (settings.fillers, settings.clients) = (fillers, CLIENTS + 2);
+    let (engine, _) = start(&disk, settings).unwrap();
+    if slow {
+        let pause = Fault::delay(Duration::from_micros(300)).sometimes();
+        disk.inject(pause.clone().on(Op::Read).below("/slow"));
+        disk.inject(pause.on(Op::Write).below("/fast"));
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let engine = &engine;
+                scope.spawn(move || {
+                    let mut random = Random(client as u64);
+                    let mut written = [None::<u8>; 24];
+                    for _ in 0..400 {
+                        let mine = random.below(24) as usize;
+                        let offset = ((mine * CLIENTS + client) * LINE) as u64;
+                        if random.below(3) == 0 {
+                            let byte = random.below(256) as u8;
+                            engine.write(&[byte; LINE], offset, false).unwrap();
+                            written[mine] = Some(byte);
+                        } else {
+                            let mut out = [0; LINE];
+                            engine.read(&mut out, offset).unwrap();
+                            if let Some(byte) = written[mine] {
+                                assert!(out.iter().all(|b| *b == byte), "line {mine} of {client}");
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        // Readers of everything, and the keeper of time.
+        for seed in [10, 11] {
+            let (engine, over) = (&engine, &over);
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                while !over.load(SeqCst) {
+                    let mut out = vec![0; LINE * (1 + random.below(16) as usize)];
+                    engine
+                        .read(&mut out, random.below(80) * LINE as u64)
+                        .unwrap();
+                    if random.below(20) == 0 {
+                        engine.checkpoint(true).unwrap();
+                    }
+                }
+            });
+        }
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        over.store(true, SeqCst);
+        assert!(
+            ended.iter().all(Result::is_ok),
+            "a writer found a wrong byte"
+        );
+    });
+    disk.heal();
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(engine.counters().damaged, 0);
+    engine.stop().unwrap();
+    let (engine, _) = start(&disk, crate::settings(policy)).unwrap();
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+#[test]
+fn reads_follow_writes_with_fills_aside() {
+    reads_follow_writes("none", 2, false);
+    reads_follow_writes("none", 2, true);
+}
+
+#[test]
+fn reads_follow_writes_with_fills_in_line() {
+    reads_follow_writes("none", 0, true);
+}
+
+#[test]
+fn reads_follow_writes_under_the_device_aware_policy() {
+    reads_follow_writes("aware", 2, true);
+    reads_follow_writes("split=50", 2, true);
+}
+
+/// The race by itself: a read misses, its backend read is slow, a write comes and goes, then the fill ends.
+#[test]
+fn a_fill_that_a_write_overtook_is_void() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let engine = Arc::new(engine);
+    let writer = Arc::clone(&engine);
+    // The bytes are read before the deed, as a slow disk would have it, so the reader has the old ones.
+    disk.inject(
+        Fault::meanwhile(move || writer.write(&[9; LINE], 0, false).unwrap())
+            .on(Op::Write)
+            .below("/fast")
+            .times(1),
+    );
+    let mut out = [0; LINE];
+    engine.read(&mut out, 0).unwrap();
+    assert_ne!(out, [9; LINE], "the write came first");
+    engine.read(&mut out, 0).unwrap();
+    assert_eq!(out, [9; LINE]);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// A line of a block that is held, so that policies keep what is written there.
+fn held(disk: &longshore_io::SimDisk) -> Arc<Engine> {
+    let (engine, _) = start(disk, settings("none")).unwrap();
+    engine.read(&mut [0; LINE], 0).unwrap();
+    assert_eq!(engine.status().held_bytes, LINE as u64);
+    Arc::new(engine)
+}
+
+/// A write is under way and its line is not held; a read comes and sees the old bytes, rightly. They are not kept.
+#[test]
+fn nothing_is_filled_that_a_write_is_about_to_change() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let reader = Arc::clone(&engine);
+    let deed = move || reader.read(&mut [0; LINE], 0).unwrap();
+    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    let mut out = [0; LINE];
+    engine.read(&mut out, 0).unwrap();
+    assert_eq!(out, [9; LINE]);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// A hit is under way; a write comes, and its fill, before the cache device is read. That is no damage.
+#[test]
+fn a_hit_that_was_overwritten_meanwhile_is_read_again_and_the_slot_kept() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let writer = Arc::clone(&engine);
+    let deed = move || writer.write(&[9; LINE], 0, false).unwrap();
+    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
+    let mut out = [0; LINE];
+    engine.read(&mut out, 0).unwrap();
+    assert_eq!(out, [9; LINE]);
+    let counters = engine.counters();
+    assert_eq!((counters.outdated, counters.damaged), (1, 0));
+    assert_eq!(engine.status().retired_slots, 0);
+}
+
+/// A sync fails while a write is under way: the write may be lost with it, so it is not kept.
+#[test]
+fn what_was_written_around_a_failed_sync_is_not_held() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let other = Arc::clone(&engine);
+    let deed = move || drop(other.flush().unwrap_err());
+    disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/slow").times(1));
+    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    assert_eq!(engine.status().held_bytes, 0);
+}
+
+/// A write comes between the two syncs of a checkpoint: what it wrote is on neither medium for sure.
+#[test]
+fn what_is_written_during_a_checkpoint_is_not_made_durable_by_it() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let writer = Arc::clone(&engine);
+    let deed = move || writer.write(&[9; LINE], 0, false).unwrap();
+    disk.inject(Fault::meanwhile(deed).on(Op::Sync).below("/fast").times(1));
+    engine.checkpoint(true).unwrap();
+    disk.heal();
+    drop(engine);
+    for image in disk.images(16) {
+        let (engine, _) = start(&image, settings("none")).unwrap();
+        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+    }
+}

@@ -1,0 +1,202 @@
+//! The cache device fails in every way; clients see nothing of it.
+
+use longshore_blockcache::Start;
+use longshore_io::{Fault, Op, SimDisk};
+
+use crate::{BACKEND, CACHE, LINE, Random, differing, disk, settings, start};
+
+/// Reads and writes at random against a model, with checkpoints; no request may fail and no read be wrong.
+fn serves_rightly(disk: &SimDisk, engine: &longshore_blockcache::Engine, seed: u64, count: usize) {
+    let mut model = disk.read_file(BACKEND).unwrap();
+    let mut random = Random(seed);
+    for _ in 0..count {
+        let line = random.below(60) as usize * LINE;
+        let len = LINE * (1 + random.below(4) as usize);
+        let len = len.min(model.len() - line);
+        if random.below(3) == 0 {
+            let new = vec![random.below(256) as u8; len];
+            engine
+                .write(&new, line as u64, random.below(4) == 0)
+                .unwrap();
+            model[line..line + len].copy_from_slice(&new);
+        } else {
+            let mut out = vec![0; len];
+            engine.read(&mut out, line as u64).unwrap();
+            assert_eq!(out, model[line..line + len]);
+        }
+        if random.below(10) == 0 {
+            engine.checkpoint(true).unwrap();
+        }
+    }
+    assert_eq!(disk.read_file(BACKEND).unwrap(), model);
+}
+
+fn warmed(seed: u64) -> SimDisk {
+    let disk = disk(seed, 64, 8, 16 << 10);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    serves_rightly(&disk, &engine, seed, 100);
+    engine.stop().unwrap();
+    disk
+}
+
+#[test]
+fn any_error_of_the_cache_device_at_any_time_is_no_error_of_a_client() {
+    for op in [Op::Read, Op::Write, Op::Sync] {
+        for seed in 0..12 {
+            let disk = warmed(seed);
+            let (engine, _) = start(&disk, settings("none")).unwrap();
+            let fault = Fault::errno(libc::EIO)
+                .on(op)
+                .below("/fast")
+                .nth(1 + seed * 3);
+            disk.inject(if seed % 2 == 0 {
+                fault.sometimes()
+            } else {
+                fault
+            });
+            serves_rightly(&disk, &engine, seed, 200);
+            assert!(
+                engine.counters().cache_errors > 0,
+                "{op:?}, {seed}: no fault hit"
+            );
+            drop(engine);
+            disk.heal();
+            // The device is well again, and what it holds is right or not believed.
+            let (engine, _) = start(&disk, settings("none")).unwrap();
+            assert_eq!(
+                differing(&engine, &disk),
+                Vec::<usize>::new(),
+                "{op:?}, {seed}"
+            );
+        }
+    }
+}
+
+/// The dangerous one: the device vanishes, writes go on, power goes, and the device is back with its old table.
+#[test]
+fn a_cache_device_that_vanished_and_came_back_is_not_believed() {
+    for seed in 0..8 {
+        let disk = warmed(seed);
+        let (engine, how) = start(&disk, settings("none")).unwrap();
+        assert_eq!(how, Start::Warm);
+        disk.inject(Fault::errno(libc::ENXIO).below("/fast"));
+        serves_rightly(&disk, &engine, seed, 60);
+        assert_eq!(engine.status().cache, "failed");
+        for image in disk.images(4) {
+            let (engine, how) = start(&image, settings("none")).unwrap();
+            assert_eq!(how, Start::NotVouched);
+            assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        }
+    }
+}
+
+/// Neither the cache nor the guard can be written: then, and only then, a write of what a start would believe fails.
+#[test]
+fn a_write_that_could_be_forgotten_fails_when_nobody_can_be_told() {
+    let disk = warmed(3);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/fast"));
+    disk.inject(Fault::errno(libc::EROFS).on(Op::Create).below("/slow"));
+    disk.inject(Fault::errno(libc::EROFS).on(Op::RemoveFile).below("/slow"));
+    let failed =
+        (0..60).filter(|line| engine.write(&[5; LINE], line * LINE as u64, false).is_err());
+    assert!(failed.count() > 0);
+    drop(engine);
+    for image in disk.images(4) {
+        let (engine, _) = start(&image, settings("none")).unwrap();
+        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+    }
+}
+
+#[test]
+fn wrong_bits_on_the_cache_device_reach_nobody() {
+    for seed in 0..10 {
+        let disk = warmed(seed);
+        let mut bytes = disk.read_file(CACHE).unwrap();
+        let mut random = Random(seed);
+        let slots_at = bytes.len() - 8 * (16 << 10);
+        for _ in 0..40 {
+            let at = slots_at + random.below((bytes.len() - slots_at) as u64) as usize;
+            bytes[at] ^= 1 << random.below(8);
+        }
+        disk.write_file(CACHE, &bytes).unwrap();
+        let (engine, how) = start(&disk, settings("none")).unwrap();
+        assert_eq!(how, Start::Warm);
+        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+        assert!(engine.counters().damaged > 0);
+        assert!(engine.status().retired_slots > 0);
+        serves_rightly(&disk, &engine, seed, 100);
+    }
+}
+
+#[test]
+fn verify_finds_what_differs_and_repair_drops_it() {
+    let disk = warmed(2);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let (compared, differ) = engine.verify(false).unwrap();
+    assert!(compared > 0);
+    assert_eq!(differ, 0);
+    // Somebody writes past us, which we cannot notice.
+    let mut bytes = disk.read_file(BACKEND).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
+    disk.write_file(BACKEND, &bytes).unwrap();
+    assert!(
+        !differing(&engine, &disk).is_empty(),
+        "it was noticed after all"
+    );
+    let (compared, differ) = engine.verify(true).unwrap();
+    assert!(compared >= differ && differ > 0);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+#[test]
+fn errors_of_the_backend_are_the_clients_and_leave_nothing_wrong_behind() {
+    for seed in 0..10 {
+        let disk = warmed(seed);
+        let (engine, _) = start(&disk, settings("none")).unwrap();
+        disk.inject(
+            Fault::errno(libc::EIO)
+                .below(BACKEND)
+                .on(Op::Write)
+                .sometimes(),
+        );
+        disk.inject(
+            Fault::errno(libc::EIO)
+                .below(BACKEND)
+                .on(Op::Read)
+                .nth(5)
+                .times(9),
+        );
+        let mut random = Random(seed);
+        let mut errors = 0;
+        for _ in 0..100 {
+            let offset = random.below(60) * LINE as u64;
+            errors += match random.below(2) {
+                0 => u32::from(
+                    engine
+                        .write(&[random.below(256) as u8; 2 * LINE], offset, false)
+                        .is_err(),
+                ),
+                _ => u32::from(engine.read(&mut [0; 2 * LINE], offset).is_err()),
+            };
+        }
+        assert!(errors > 0);
+        disk.heal();
+        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    }
+}
+
+#[test]
+fn a_sync_that_fails_in_a_checkpoint_is_told_to_the_next_flush_once() {
+    let disk = warmed(1);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    engine.read(&mut [0; LINE], 0).unwrap();
+    engine.write(&[1; LINE], 0, false).unwrap();
+    disk.inject(Fault::errno(libc::EIO).below(BACKEND).on(Op::Sync).times(1));
+    engine.checkpoint(true).unwrap_err();
+    engine.flush().unwrap_err();
+    engine.flush().unwrap();
+    // What the failed sync may have lost is not held.
+    let (held, durable) = (engine.status().held_bytes, engine.status().durable_bytes);
+    assert_eq!(held, durable);
+}

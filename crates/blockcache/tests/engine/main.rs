@@ -1,0 +1,106 @@
+//! The engine on simulated disks: power cuts, faults, hostile metadata, concurrency; the oracle is the backend itself
+//! and a model of what was written.
+
+mod concurrent;
+mod faults;
+mod hostile;
+mod power;
+mod restart;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_blockcache::{Backend, Engine, Error, Settings, Start, create, open};
+use longshore_cache::model::PROFILES;
+use longshore_cache::policy::Outlook;
+use longshore_io::{HostClock, SimDisk, Storage, Via};
+
+const BACKEND: &str = "/slow/backend";
+const CACHE: &str = "/fast/cache";
+const LINE: usize = 4096;
+
+fn backend() -> Backend {
+    Backend {
+        path: PathBuf::from(BACKEND),
+        guard: None,
+    }
+}
+
+fn settings(policy: &str) -> Settings {
+    let outlook = |name| Outlook::of(PROFILES.iter().find(|p| p.name == name).unwrap());
+    Settings {
+        choice: policy.parse().unwrap(),
+        fast: outlook("optane-905p"),
+        slow: outlook("samsung-970pro"),
+        fast_via: Via::Cache,
+        slow_via: Via::Cache,
+        fillers: 0,
+        clients: 4,
+    }
+}
+
+/// A backend of `lines` numbered lines and an odd end, and an empty cache of `slots` of `slot_bytes`.
+fn disk(seed: u64, lines: usize, slots: u64, slot_bytes: u32) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    disk.mount("/slow").unwrap();
+    disk.mount("/fast").unwrap();
+    let bytes: Vec<u8> = (0..lines * LINE + 700)
+        .map(|at| (at / LINE * 7 + at % 251) as u8)
+        .collect();
+    disk.write_file(BACKEND, &bytes).unwrap();
+    let mut len = slots * u64::from(slot_bytes) + (1 << 20);
+    let shape = loop {
+        // The log takes a share that depends on the slots.
+        let disk = SimDisk::new(0);
+        disk.create_dir_all(Path::new("/fast")).unwrap();
+        let shape = create(&disk, Path::new(CACHE), Some(len), slot_bytes, false);
+        match shape {
+            Ok(shape) if u64::from(shape.slots) >= slots => break shape,
+            _ => len += u64::from(slot_bytes),
+        }
+    };
+    assert_eq!(u64::from(shape.slots), slots);
+    create(&disk, Path::new(CACHE), Some(len), slot_bytes, false).unwrap();
+    disk.settle();
+    disk
+}
+
+fn start(disk: &dyn Storage, settings: Settings) -> Result<(Engine, Start), Error> {
+    let cache = Some(Path::new(CACHE));
+    let opened = open(disk, &backend(), cache, settings, Arc::new(HostClock))?;
+    Ok((opened.engine, opened.cache.unwrap()?))
+}
+
+/// Reads everything through the cache, first what it holds, then line by line, and says which lines differ from the
+/// backend's bytes.
+fn differing(engine: &Engine, disk: &SimDisk) -> Vec<usize> {
+    let truth = disk.read_file(BACKEND).unwrap();
+    let mut line = vec![0; LINE];
+    for range in engine.held() {
+        for start in range.step_by(LINE) {
+            engine.read(&mut line, start).unwrap();
+            if line != truth[start as usize..][..LINE] {
+                return vec![start as usize / LINE];
+            }
+        }
+    }
+    let differs = |(number, chunk): (usize, &[u8])| {
+        let out = &mut line[..chunk.len()];
+        engine.read(out, (number * LINE) as u64).unwrap();
+        (out != chunk).then_some(number)
+    };
+    truth.chunks(LINE).enumerate().filter_map(differs).collect()
+}
+
+/// Numbers from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) % end
+    }
+}

@@ -1,0 +1,187 @@
+//! What a restart keeps, and what it must not.
+
+use std::path::Path;
+
+use longshore_blockcache::{Error, Start, open};
+
+use crate::{BACKEND, LINE, backend, differing, disk, settings, start};
+
+const LINES: usize = 2000;
+
+/// A warm cache, and how many bytes it holds: everything fits.
+fn warm() -> (longshore_io::SimDisk, u64) {
+    let disk = disk(1, LINES, 200, 64 << 10);
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(how, Start::Fresh);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    let held = engine.status().held_bytes;
+    assert_eq!(held, (LINES * LINE) as u64);
+    engine.stop().unwrap();
+    (disk, held)
+}
+
+#[test]
+fn a_clean_stop_keeps_everything_and_reads_are_hits() {
+    let (disk, held) = warm();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!((how, engine.status().held_bytes), (Start::Warm, held));
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    let counters = engine.counters();
+    assert_eq!(counters.hits + 1, counters.reads, "all but the odd end");
+}
+
+/// Nothing is written to the backend during a start, so that it may be cut anywhere, and again, at no cost.
+#[test]
+fn a_power_cut_during_a_start_costs_nothing() {
+    let small = || {
+        let disk = disk(1, 400, 40, 64 << 10);
+        let (engine, _) = start(&disk, settings("none")).unwrap();
+        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+        engine.stop().unwrap();
+        disk.settle();
+        disk
+    };
+    let whole = small();
+    let before = whole.steps();
+    drop(start(&whole, settings("none")).unwrap());
+    assert!(whole.steps() > before + 8);
+    for step in before..whole.steps() {
+        let disk = small().cut_power_at(step);
+        assert!(start(&disk, settings("none")).is_err());
+        for image in disk.images(8) {
+            let (engine, how) = start(&image, settings("none")).unwrap();
+            let held = engine.status().held_bytes;
+            assert_eq!(held, 400 * LINE as u64, "{how:?} at step {step}");
+            assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        }
+    }
+}
+
+#[test]
+fn a_crash_keeps_nine_tenths_while_a_twentieth_is_being_written() {
+    let (disk, held) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    // One line in every sixteenth block: each costs a crash its whole slot.
+    for block in (0..LINES / 16).step_by(16) {
+        engine
+            .write(&[7; LINE], (block * 16 * LINE) as u64, false)
+            .unwrap();
+        engine.checkpoint(false).unwrap();
+    }
+    drop(engine);
+    for image in disk.images(4) {
+        let (engine, how) = start(&image, settings("none")).unwrap();
+        assert_eq!(how, Start::AfterCrash);
+        let kept = engine.status().held_bytes;
+        assert!(kept * 10 >= held * 9, "{kept} of {held}");
+        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+    }
+}
+
+/// Whatever is written, a checkpoint comes before a twentieth of the slots is in doubt.
+#[test]
+fn a_crash_keeps_nine_tenths_of_what_many_writes_touched() {
+    let (disk, held) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    for block in 0..LINES / 16 {
+        engine
+            .write(&[7; 16 * LINE], (block * 16 * LINE) as u64, false)
+            .unwrap();
+        engine.checkpoint(false).unwrap();
+    }
+    drop(engine);
+    for image in disk.images(4) {
+        let (engine, _) = start(&image, settings("none")).unwrap();
+        let kept = engine.status().held_bytes;
+        assert!(kept * 10 >= held * 9, "{kept} of {held}");
+        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+    }
+}
+
+#[test]
+fn a_backend_that_somebody_changed_while_nothing_ran_is_noticed() {
+    let (disk, _) = warm();
+    let mut bytes = disk.read_file(BACKEND).unwrap();
+    bytes[5 * LINE] ^= 1;
+    disk.write_file(BACKEND, &bytes).unwrap();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(
+        (how, engine.status().held_bytes),
+        (Start::BackendChanged, 0)
+    );
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+#[test]
+fn a_backend_of_another_size_is_noticed_after_a_crash_too() {
+    let (disk, _) = warm();
+    drop(start(&disk, settings("none")).unwrap());
+    let mut bytes = disk.read_file(BACKEND).unwrap();
+    bytes.truncate(100 * LINE);
+    disk.write_file(BACKEND, &bytes).unwrap();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(how, Start::BackendChanged);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+#[test]
+fn a_lost_guard_costs_the_content_and_no_byte() {
+    let (disk, _) = warm();
+    disk.dir_of("/slow")
+        .remove_file(Path::new("backend.longshore-guard"))
+        .unwrap();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!((how, engine.status().held_bytes), (Start::NotVouched, 0));
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+#[test]
+fn writes_without_the_cache_make_it_unbelievable() {
+    let (disk, _) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    engine.detach().unwrap();
+    engine.write(&[9; LINE], 0, true).unwrap();
+    drop(engine);
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(how, Start::NotVouched);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// It crashed, was served without its cache for a while, because that was away or not asked for, and crashed again.
+#[test]
+fn a_session_without_the_cache_makes_it_unbelievable_after_crashes_too() {
+    for asked in [None, Some(Path::new("/fast/away"))] {
+        let (disk, _) = warm();
+        drop(start(&disk, settings("none")).unwrap());
+        let clock = std::sync::Arc::new(longshore_io::HostClock);
+        let opened = open(&disk, &backend(), asked, settings("none"), clock).unwrap();
+        assert!(!matches!(opened.cache, Some(Ok(_))));
+        opened.engine.write(&[9; LINE], 0, true).unwrap();
+        drop(opened);
+        let (engine, how) = start(&disk, settings("none")).unwrap();
+        assert_eq!(how, Start::NotVouched);
+        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    }
+}
+
+#[test]
+fn a_backend_or_a_cache_is_served_by_one_engine_at_a_time() {
+    let (disk, _) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    assert!(matches!(
+        start(&disk, settings("none")),
+        Err(Error::InUse { .. })
+    ));
+    drop(engine);
+    start(&disk, settings("none")).unwrap();
+}
+
+trait DirOf {
+    fn dir_of(&self, path: &str) -> std::sync::Arc<dyn longshore_io::Dir>;
+}
+
+impl DirOf for longshore_io::SimDisk {
+    fn dir_of(&self, path: &str) -> std::sync::Arc<dyn longshore_io::Dir> {
+        longshore_io::Storage::dir(self, Path::new(path)).unwrap()
+    }
+}

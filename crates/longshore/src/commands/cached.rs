@@ -1,0 +1,275 @@
+//! `longshore cache`: making a cache, serving through it, asking one at work.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longshore_blockcache::control::{self, Request};
+use serde_json::Value;
+
+use super::Context;
+use crate::failure::{Exit, Failure};
+use crate::options::{
+    CacheAttach, CacheDetach, CachePolicy, CacheStatus, CacheVerify, CacheWhy, CreateCache,
+    ServeCache,
+};
+use crate::output::{self, Table};
+
+/// The plugin's file name, as Cargo makes it.
+const PLUGIN: &str = "liblongshore_nbd.so";
+
+pub fn create(options: &CreateCache, context: &Context) -> Result<Exit, Failure> {
+    let slot_bytes = u32::try_from(options.slot).unwrap_or(0);
+    let made = longshore_blockcache::create(
+        &*context.storage,
+        &options.path,
+        options.size,
+        slot_bytes,
+        options.force,
+    );
+    let geometry = made.map_err(|e| Failure::of(exit(&e), &e, None, e.hint()))?;
+    let capacity_bytes = geometry.capacity_bytes();
+    context.output.say(&format!(
+        "{} holds up to {} in {} slots of {}\n",
+        options.path.display(),
+        output::bytes(capacity_bytes),
+        geometry.slots,
+        output::bytes(geometry.slot_bytes.into())
+    ));
+    let answer = serde_json::json!({"capacity_bytes": capacity_bytes, "slots": geometry.slots,
+        "slot_bytes": geometry.slot_bytes});
+    context.output.json(Exit::Done, answer);
+    Ok(Exit::Done)
+}
+
+fn exit(error: &longshore_blockcache::Error) -> Exit {
+    use longshore_blockcache::Error;
+    match error {
+        Error::SlotSize { .. } | Error::TooSmall { .. } | Error::Policy { .. } => Exit::Usage,
+        Error::NotEmpty { .. } | Error::InUse { .. } | Error::Attached | Error::Detached => {
+            Exit::Conflict
+        }
+        Error::Io { .. } | Error::NoCache { .. } | Error::Memory { .. } => Exit::Media,
+    }
+}
+
+/// Becomes nbdkit, so that signals and exit codes are its own.
+pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
+    let plugin = plugin(options.plugin.as_deref(), context)?;
+    let absolute = |path: &Path| {
+        std::path::absolute(path)
+            .map_err(|e| Failure::of(Exit::Usage, &e, None, "give a path that exists"))
+    };
+    let socket = absolute(&options.socket)?;
+    // A socket that a dead server left; a live one answers.
+    if std::os::unix::net::UnixStream::connect(&socket).is_err() {
+        let _not_there = std::fs::remove_file(&socket);
+    }
+    let mut command = Command::new("nbdkit");
+    command.args(["--foreground", "--threads"]);
+    command
+        .arg(options.threads.to_string())
+        .arg("--unix")
+        .arg(&socket)
+        .arg(&plugin);
+    let mut set = |key: &str, value: OsString| {
+        let mut setting = OsString::from(key);
+        setting.push("=");
+        setting.push(value);
+        command.arg(setting);
+    };
+    set("backend", absolute(&options.backend)?.into());
+    if let Some(cache) = &options.cache {
+        set("cache", absolute(cache)?.into());
+    }
+    if let Some(guard) = &options.guard {
+        set("guard", absolute(guard)?.into());
+    }
+    if let Some(policy) = &options.policy {
+        set("policy", policy.into());
+    }
+    if let Some(pair) = &options.pair {
+        set("pair", pair.into());
+    }
+    set("buffered", options.buffered.to_string().into());
+    set("clients", options.threads.to_string().into());
+    set("control", beside(&socket).into());
+    let error = command.exec();
+    Err(Failure::of(
+        Exit::Usage,
+        &error,
+        None,
+        "install nbdkit: apt-get install nbdkit",
+    ))
+}
+
+/// The control socket of what serves `socket`.
+fn beside(socket: &Path) -> PathBuf {
+    let mut path = socket.to_owned().into_os_string();
+    path.push(".control");
+    path.into()
+}
+
+fn plugin(named: Option<&Path>, context: &Context) -> Result<PathBuf, Failure> {
+    let places = match named {
+        Some(path) => vec![path.to_owned()],
+        None => {
+            let program = std::env::current_exe().unwrap_or_default();
+            let dir = program.parent().unwrap_or(Path::new("."));
+            vec![dir.join(PLUGIN), dir.join("../lib/longshore").join(PLUGIN)]
+        }
+    };
+    let found = places
+        .iter()
+        .find(|path| context.storage.stat(path).is_ok());
+    let found = found.and_then(|path| std::path::absolute(path).ok());
+    found.ok_or_else(|| {
+        Failure::usage(
+            format!("the plugin for nbdkit is not at {}", places[0].display()),
+            "build it with `make build`, or say where it is with --plugin",
+        )
+    })
+}
+
+fn ask(socket: &Path, request: &Request) -> Result<Value, Failure> {
+    let answer = control::ask(&beside(socket), request).map_err(|error| {
+        let hint = "is it served? The socket is the one that `longshore cache serve` was given";
+        Failure::of(Exit::Target, &error, None, hint)
+    })?;
+    match answer.get("error").and_then(Value::as_str) {
+        None => Ok(answer),
+        Some(text) => {
+            let hint = answer
+                .get("hint")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let mut failure = Failure::usage(text, hint);
+            failure.exit = Exit::Conflict;
+            Err(failure)
+        }
+    }
+}
+
+pub fn status(options: &CacheStatus, context: &Context) -> Result<Exit, Failure> {
+    if options.prometheus {
+        let answer = ask(&options.socket, &Request::Prometheus)?;
+        let text = answer
+            .get("text")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        context.output.say(text);
+        context.output.json(Exit::Done, &answer);
+        return Ok(Exit::Done);
+    }
+    let answer = ask(&options.socket, &Request::Status)?;
+    let mut table = Table::new(&["", ""]);
+    for part in ["status", "counters", "reasons"] {
+        for (name, value) in answer
+            .get(part)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => shown(name, number),
+                // Histograms and what a policy does not know are for programs.
+                _ => continue,
+            };
+            table.row(vec![name.replace('_', " "), text]);
+        }
+    }
+    context.output.say(&table.to_string());
+    context.output.json(Exit::Done, &answer);
+    Ok(Exit::Done)
+}
+
+fn shown(name: &str, number: &serde_json::Number) -> String {
+    match number.as_u64() {
+        Some(count) if name.ends_with("bytes") => output::bytes(count),
+        _ => number.to_string(),
+    }
+}
+
+pub fn why(options: &CacheWhy, context: &Context) -> Result<Exit, Failure> {
+    let answer = ask(
+        &options.socket,
+        &Request::Why {
+            count: options.last,
+        },
+    )?;
+    let mut table = Table::new(&[
+        "Asked", "Offset", "Bytes", "Held", "By cache", "Reason", "us",
+    ]);
+    for line in answer
+        .get("lines")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let cell = |name: &str| match line.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => String::new(),
+        };
+        let names = [
+            "asked",
+            "offset",
+            "len",
+            "held_bytes",
+            "fast_bytes",
+            "reason",
+            "took_us",
+        ];
+        table.row(names.map(cell).to_vec());
+    }
+    context.output.say(&table.to_string());
+    context.output.json(Exit::Done, &answer);
+    Ok(Exit::Done)
+}
+
+pub fn policy(options: &CachePolicy, context: &Context) -> Result<Exit, Failure> {
+    let name = options.name.clone();
+    let answer = ask(&options.socket, &Request::Policy { name })?;
+    context
+        .output
+        .say(&format!("the policy is {}\n", options.name));
+    context.output.json(Exit::Done, answer);
+    Ok(Exit::Done)
+}
+
+pub fn attach(options: &CacheAttach, context: &Context) -> Result<Exit, Failure> {
+    let path = std::path::absolute(&options.cache).unwrap_or_else(|_| options.cache.clone());
+    let answer = ask(&options.socket, &Request::Attach { path })?;
+    context.output.say("attached\n");
+    context.output.json(Exit::Done, answer);
+    Ok(Exit::Done)
+}
+
+pub fn detach(options: &CacheDetach, context: &Context) -> Result<Exit, Failure> {
+    let answer = ask(&options.socket, &Request::Detach)?;
+    context
+        .output
+        .say("detached; the backend serves everything\n");
+    context.output.json(Exit::Done, answer);
+    Ok(Exit::Done)
+}
+
+pub fn verify(options: &CacheVerify, context: &Context) -> Result<Exit, Failure> {
+    let repair = options.repair;
+    let answer = ask(&options.socket, &Request::Verify { repair })?;
+    let count = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let (compared, differing) = (count("compared"), count("differing"));
+    let exit = if differing == 0 { Exit::Done } else { Exit::No };
+    context.output.say(&format!(
+        "{compared} lines of 4 KiB compared, {differing} differ{}\n",
+        if repair && differing > 0 {
+            " and are dropped"
+        } else {
+            ""
+        }
+    ));
+    context.output.json(exit, answer);
+    Ok(exit)
+}

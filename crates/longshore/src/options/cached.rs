@@ -1,0 +1,150 @@
+//! `longshore cache`: a cache at work.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::values;
+
+const SERVE: &str = "\
+Example:
+  longshore cache create /fast/shop.cache --size 20G
+  longshore cache serve /slow/shop.img --cache /fast/shop.cache --socket /run/shop.sock
+
+Clients reach it as nbd+unix:///?socket=/run/shop.sock: nbdfuse, nbd-client, qemu. It runs until it is ended with
+SIGTERM or Ctrl-C, and is warm again the next time. Needs nbdkit.
+
+Not for: a backend that others write to meanwhile. Nobody would notice.";
+
+const CREATE: &str = "\
+Example:
+  longshore cache create /fast/shop.cache --size 20G
+
+Not for: a device with a file system that you still need. What is not empty is refused without --force.";
+
+/// Makes an empty cache in a file or on a block device.
+#[derive(Debug, Args)]
+#[command(after_long_help = CREATE)]
+pub struct CreateCache {
+    /// File (made if it is not there) or block device; best on the faster device.
+    pub path: PathBuf,
+
+    /// Bytes, where a file is made. A block device is used whole.
+    #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
+    pub size: Option<u64>,
+
+    /// Bytes cached as one: 4K to 64K, a power of two.
+    ///
+    /// Larger slots need less memory (about 4 MiB for each GiB of cache with 64K, 30 MiB with 4K) and waste room
+    /// where only parts of them are used. Within a slot, lines of 4 KiB are held one by one.
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = values::positive_size)]
+    pub slot: u64,
+
+    /// Overwrite what is there.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Serves a backend through a cache, over NBD, until it is ended.
+#[derive(Debug, Args)]
+#[command(after_long_help = SERVE)]
+pub struct ServeCache {
+    /// What is served: a file or block device.
+    pub backend: PathBuf,
+
+    /// The cache, made by `longshore cache create`. Without it the backend is served as it is.
+    #[arg(long, value_name = "PATH")]
+    pub cache: Option<PathBuf>,
+
+    /// Where clients connect; a control socket is made beside it, with `.control` behind its name.
+    #[arg(long, value_name = "PATH")]
+    pub socket: PathBuf,
+
+    /// Where hits are served and what is kept, as `longshore cache simulate` names it.
+    ///
+    /// Default: `aware` with --pair, else `balance`, which needs to know nothing of the devices.
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+
+    /// What the cache device and the backend are like, by the names of their profiles.
+    #[arg(long, value_name = "FAST/SLOW")]
+    pub pair: Option<String>,
+
+    /// Where the word about the cache is kept; it must not lie on the cache's device.
+    ///
+    /// Default: beside the backend, `BACKEND.longshore-guard`. Name one for a block device.
+    #[arg(long, value_name = "PATH")]
+    pub guard: Option<PathBuf>,
+
+    /// Go through the page cache instead of past it.
+    #[arg(long)]
+    pub buffered: bool,
+
+    /// Requests served at once, for each connection.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
+
+    /// The plugin for nbdkit, where it is not beside this program or in ../lib/longshore.
+    #[arg(long, value_name = "PATH", env = "LONGSHORE_NBD_PLUGIN")]
+    pub plugin: Option<PathBuf>,
+}
+
+/// Shows what a cache at work holds and does.
+#[derive(Debug, Args)]
+pub struct CacheStatus {
+    /// The socket that it serves.
+    pub socket: PathBuf,
+
+    /// In the text format of Prometheus.
+    #[arg(long)]
+    pub prometheus: bool,
+}
+
+/// Shows the last requests, and why they went where they went.
+#[derive(Debug, Args)]
+pub struct CacheWhy {
+    /// The socket that it serves.
+    pub socket: PathBuf,
+
+    /// How many; 4096 are remembered.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub last: usize,
+}
+
+/// Changes the policy of a cache at work.
+#[derive(Debug, Args)]
+pub struct CachePolicy {
+    /// The socket that it serves.
+    pub socket: PathBuf,
+
+    /// As `longshore cache simulate` names it.
+    pub name: String,
+}
+
+/// Puts an empty cache in front of a backend at work.
+#[derive(Debug, Args)]
+pub struct CacheAttach {
+    /// The socket that it serves.
+    pub socket: PathBuf,
+
+    /// Made by `longshore cache create`.
+    pub cache: PathBuf,
+}
+
+/// Goes on without the cache. What it held is not used again.
+#[derive(Debug, Args)]
+pub struct CacheDetach {
+    /// The socket that it serves.
+    pub socket: PathBuf,
+}
+
+/// Compares what a cache at work holds with the backend. Exit code 1 when something differs.
+#[derive(Debug, Args)]
+pub struct CacheVerify {
+    /// The socket that it serves.
+    pub socket: PathBuf,
+
+    /// Drop what differs.
+    #[arg(long)]
+    pub repair: bool,
+}

@@ -1,0 +1,130 @@
+//! What nbdkit is told on its command line: `key=value`.
+
+use std::path::PathBuf;
+
+use longshore_blockcache::{Backend, Settings};
+use longshore_cache::model::Profile;
+use longshore_cache::policy::{Choice, Outlook};
+use longshore_io::Via;
+
+pub const HELP: &str = "\
+backend=PATH    what is served: a file or block device (required)
+cache=PATH      the cache, made by `longshore cache create`; without it the backend is served as it is
+guard=PATH      where the word about the cache is kept [backend's path + .longshore-guard]
+policy=NAME     where hits are served and what is kept [balance; with a pair: aware]
+pair=FAST/SLOW  profiles of the cache device and of the backend
+control=PATH    socket for `longshore cache status` and the like
+buffered=BOOL   through the page cache instead of past it [false]
+fillers=N       threads that fill the cache [2]
+clients=N       requests served at once [16]";
+
+/// As the command line gives it, checked one by one.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    backend: Option<PathBuf>,
+    pub cache: Option<PathBuf>,
+    guard: Option<PathBuf>,
+    policy: Option<Choice>,
+    pair: Option<(Outlook, Outlook)>,
+    pub control: Option<PathBuf>,
+    buffered: bool,
+    fillers: Option<usize>,
+    clients: Option<usize>,
+}
+
+/// Everything that serving needs.
+pub struct Plan {
+    pub backend: Backend,
+    pub cache: Option<PathBuf>,
+    pub control: Option<PathBuf>,
+    pub settings: Settings,
+}
+
+/// With nothing known of the devices, policies that need to know are not the default.
+const UNKNOWN: &str = "balance";
+const KNOWN: &str = "aware";
+/// What a policy is told of devices that nobody named: a current NVMe drive before an older one. `balance` measures.
+const GUESS: (&str, &str) = ("nvme-pcie5", "samsung-970pro");
+
+impl Config {
+    /// Takes one setting. The error says what is wrong with it.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        // nbdkit changes its directory when it goes into the background.
+        let path = || std::path::absolute(value).map_err(|e| format!("{key}: {e}"));
+        match key {
+            "backend" => self.backend = Some(path()?),
+            "cache" => self.cache = Some(path()?),
+            "guard" => self.guard = Some(path()?),
+            "control" => self.control = Some(path()?),
+            "policy" => {
+                self.policy = Some(value.parse().map_err(|e| format!("policy: {e}"))?);
+            }
+            "pair" => self.pair = Some(pair(value)?),
+            "buffered" => {
+                self.buffered = match value {
+                    "true" | "yes" | "1" => true,
+                    "false" | "no" | "0" => false,
+                    _ => return Err(format!("buffered: {value:?} is neither true nor false")),
+                }
+            }
+            "fillers" => self.fillers = Some(number(key, value, 0, 64)?),
+            "clients" => self.clients = Some(number(key, value, 1, 256)?),
+            _ => return Err(format!("there is no setting {key:?}")),
+        }
+        Ok(())
+    }
+
+    pub fn plan(&self) -> Result<Plan, String> {
+        let path = self.backend.clone().ok_or("backend=PATH is required")?;
+        let known = self.pair.is_some();
+        let (fast, slow) = match self.pair {
+            Some(pair) => pair,
+            None => (outlook(GUESS.0)?, outlook(GUESS.1)?),
+        };
+        let choice = match self.policy {
+            Some(choice) => choice,
+            None if known => KNOWN.parse().map_err(|e| format!("{e}"))?,
+            None => UNKNOWN.parse().map_err(|e| format!("{e}"))?,
+        };
+        let via = if self.buffered {
+            Via::Cache
+        } else {
+            Via::Direct
+        };
+        Ok(Plan {
+            backend: Backend {
+                path,
+                guard: self.guard.clone(),
+            },
+            cache: self.cache.clone(),
+            control: self.control.clone(),
+            settings: Settings {
+                choice,
+                fast,
+                slow,
+                fast_via: via,
+                slow_via: via,
+                fillers: self.fillers.unwrap_or(2),
+                clients: self.clients.unwrap_or(16),
+            },
+        })
+    }
+}
+
+fn number(key: &str, value: &str, least: usize, most: usize) -> Result<usize, String> {
+    let parsed = value.parse().ok().filter(|n| (least..=most).contains(n));
+    parsed.ok_or_else(|| format!("{key}: {value:?} is no number from {least} to {most}"))
+}
+
+fn outlook(name: &str) -> Result<Outlook, String> {
+    let profile =
+        Profile::named(name).ok_or_else(|| format!("pair: there is no profile {name:?}"))?;
+    Ok(Outlook::of(profile))
+}
+
+fn pair(value: &str) -> Result<(Outlook, Outlook), String> {
+    let (fast, slow) = value
+        .split_once('/')
+        .ok_or_else(|| format!("pair: {value:?} is not FAST/SLOW"))?;
+    Ok((outlook(fast)?, outlook(slow)?))
+}

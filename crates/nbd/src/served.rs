@@ -1,0 +1,135 @@
+//! An engine with those who keep it going: the keeper of checkpoints, and the control socket.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use longshore_blockcache::{CHECKPOINT_EVERY, Engine, Opened, control, open};
+use longshore_io::{Clock, Host, HostClock};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::Plan;
+
+/// How often is asked whether a checkpoint is due.
+const TICK: Duration = Duration::from_millis(200);
+
+pub struct Served {
+    engine: Arc<Engine>,
+    keeper: JoinHandle<()>,
+    /// Dropped: the keeper ends.
+    ticking: Sender<()>,
+    control: Option<Control>,
+}
+
+struct Control {
+    path: PathBuf,
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Served {
+    /// Opens, attaches and starts all threads. A cache that cannot be used is no reason not to serve the backend.
+    pub fn start(plan: Plan) -> Result<Served, String> {
+        // nbdkit's log is its standard error; another plugin may have set up tracing already.
+        let filter =
+            EnvFilter::try_from_env("LONGSHORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+        let _set_already = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(io::stderr)
+            .with_target(false)
+            .with_ansi(false)
+            .try_init();
+        let storage = Arc::new(Host::new());
+        let (cache, clock) = (plan.cache.as_deref(), Arc::new(HostClock));
+        let opened = open(&*storage, &plan.backend, cache, plan.settings, clock);
+        let Opened { engine, cache } = opened.map_err(|e| text(&e))?;
+        match cache {
+            None => tracing::info!("serving without a cache"),
+            Some(Ok(start)) => {
+                let held_bytes = engine.status().held_bytes;
+                tracing::info!(?start, held_bytes, "the cache is attached");
+            }
+            Some(Err(error)) => {
+                tracing::error!(
+                    error = text(&error),
+                    hint = error.hint(),
+                    "serving without a cache"
+                );
+            }
+        }
+        let engine = Arc::new(engine);
+        let (ticking, ticks) = bounded::<()>(0);
+        let kept = Arc::clone(&engine);
+        let keeper = thread::spawn(move || {
+            let mut last = HostClock.now();
+            while ticks.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                let due = HostClock.now() - last >= CHECKPOINT_EVERY;
+                if let Err(error) = kept.checkpoint(due) {
+                    tracing::error!(%error, "the backend cannot be synced");
+                }
+                if due {
+                    last = HostClock.now();
+                }
+            }
+        });
+        let control = match plan.control {
+            None => None,
+            Some(path) => {
+                let listener = control::listen(&path)
+                    .map_err(|e| format!("cannot listen at {}: {e}", path.display()))?;
+                let ended = Arc::new(AtomicBool::new(false));
+                let (flag, engine, backend) =
+                    (Arc::clone(&ended), Arc::clone(&engine), plan.backend);
+                let thread = thread::spawn(move || {
+                    control::serve(&listener, &flag, |request| {
+                        control::answer(&engine, &*storage, &backend, request)
+                    });
+                });
+                Some(Control {
+                    path,
+                    ended,
+                    thread,
+                })
+            }
+        };
+        Ok(Served {
+            engine,
+            keeper,
+            ticking,
+            control,
+        })
+    }
+
+    pub fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.engine)
+    }
+
+    /// A clean stop: what is held is durable and will be there at the next start.
+    pub fn stop(self) {
+        drop(self.ticking);
+        let _ended = self.keeper.join();
+        if let Some(control) = self.control {
+            control.ended.store(true, SeqCst);
+            control::wake(&control.path);
+            let _ended = control.thread.join();
+            let _gone = std::fs::remove_file(&control.path);
+        }
+        // nbdkit closes all connections before it unloads.
+        match Arc::into_inner(self.engine).map(Engine::stop) {
+            Some(Ok(())) => tracing::info!("stopped cleanly"),
+            Some(Err(error)) => tracing::error!(%error, "the stop was not clean"),
+            None => tracing::error!("the stop was not clean: a connection is open"),
+        }
+    }
+}
+
+fn text(error: &longshore_blockcache::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
