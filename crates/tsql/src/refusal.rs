@@ -49,6 +49,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         Error::NotDifferential => {
             with_own(message::OPTION_UNSUPPORTED.with(&[&"differential"]), error)
         }
+        Error::LogBroken { .. } => with_own(message::NO_CURRENT_BACKUP.plain(), error),
         Error::SourceKind { .. } => vec![message::NEWER_VERSION.with(&[error])],
         Error::Changed { path, what } => {
             let name = path.file_name().unwrap_or(path.as_os_str());
@@ -58,6 +59,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         Error::Source(_)
         | Error::Archive(_)
         | Error::LogMissing { .. }
+        | Error::NoLog
         | Error::LogUnproved
         | Error::BaseOverwritten { .. }
         | Error::Codec(_)
