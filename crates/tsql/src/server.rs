@@ -27,6 +27,8 @@ pub struct Database {
     /// For compressed backups that name no algorithm.
     pub algorithm: Option<Algorithm>,
     pub level: Option<Level>,
+    /// The archive of a PostgreSQL cluster's log: with it the recovery model is FULL.
+    pub wal: Option<PathBuf>,
 }
 
 /// Why a configured database cannot be used just now: a password is missing, a path is not there.
