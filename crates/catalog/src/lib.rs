@@ -22,6 +22,7 @@ mod catalog;
 mod error;
 mod files;
 mod kept;
+mod log_chain;
 mod place;
 mod query;
 mod rebuild;
@@ -34,6 +35,7 @@ pub use catalog::{BUSY_MAX, Catalog};
 pub use error::Error;
 pub use files::{FileList, FileRecord};
 pub use kept::{RestoreSequence, RestoredDatabase};
+pub use log_chain::{ChainPlace, LogChain};
 pub use place::default_path;
 pub use query::{HistoryQuery, HistoryRow, RestoreRow};
 pub use rebuild::Rebuilt;
@@ -41,3 +43,4 @@ pub use record::{
     BackupRecord, EngineRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord, RestoredFile,
 };
 pub use settings::{Effect, Setting, SettingRow};
+pub use write::fork_guid;

@@ -330,7 +330,7 @@ fn put_restore(tx: &Transaction, restore: &RestoreRecord) -> rusqlite::Result<i6
 }
 
 /// What stands for a timeline of a cluster where SQL Server has a recovery fork: the system identifier and the number.
-pub(crate) fn fork_guid(system: u64, timeline: u32) -> u128 {
+pub fn fork_guid(system: u64, timeline: u32) -> u128 {
     (u128::from(system) << 64) | u128::from(timeline)
 }
 

@@ -122,9 +122,7 @@ impl From<Error> for Failure {
             | Error::LogBroken { .. }
             | Error::NoLog
             | Error::NotDifferential
-            | Error::BaseOverwritten { .. } => {
-                Exit::Usage
-            }
+            | Error::BaseOverwritten { .. } => Exit::Usage,
             Error::Cancelled => Exit::Interrupted,
             Error::Archive(_)
             | Error::Media(_)

@@ -8,20 +8,25 @@
 //! - The control file gets its name last, when settings and log are durable.
 //! - Every step can be repeated after an interruption.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Attributes, Dir, FileKind, OpenHow, Via};
-use longshore_pg::{CONTROL_FILE_LEN, Control, Recovery};
+use longshore_io::{Attributes, Dir, OpenHow, Via};
+use longshore_pg::wal::{History, WalName};
+use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Recovery, Timeline};
 
 use super::{AUTO_CONF, AUTO_CONF_MAX, ClusterError, GLOBAL, at, file_like, refuse_running};
 use crate::cluster::outline::CONTROL;
+use crate::place::remove_tree;
 use crate::{Error, House};
 
 /// The control file's name while the cluster is held back.
 pub const CONTROL_HELD: &str = "global/pg_control.longshore-held";
 /// Below the data directory: the log that was restored for it.
 const LOG_DIR: &str = "longshore_log";
+/// Longest history that is read.
+const HISTORY_MAX: usize = 1 << 20;
 /// What the edited settings are called until they are complete.
 const AUTO_CONF_NEW: &str = "postgresql.auto.conf.longshore";
 
@@ -45,15 +50,8 @@ impl Held {
             .dir(path)
             .map_err(|e| not_held(e.to_string()))?;
         refuse_running(&*dir, path)?;
-        let read = || {
-            let file = dir.open(Path::new(CONTROL_HELD), OpenHow::Read)?;
-            let mut bytes = vec![0; CONTROL_FILE_LEN];
-            let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
-            bytes.truncate(len);
-            Ok(bytes)
-        };
-        let bytes: std::io::Result<Vec<u8>> = read();
-        let bytes = bytes.map_err(|e| not_held(format!("{CONTROL_HELD}: {e}")))?;
+        let bytes = read_control(&*dir, CONTROL_HELD)
+            .map_err(|e| not_held(format!("{CONTROL_HELD}: {e}")))?;
         let control = Control::parse(&bytes).map_err(|e| not_held(e.to_string()))?;
         Ok(Held {
             path: path.to_owned(),
@@ -102,10 +100,67 @@ impl Held {
         set.map_err(at("change the owner of", &self.path.join(name)))
     }
 
-    /// Whether log sets were restored for it.
-    pub fn has_log(&self) -> bool {
-        let stat = self.dir.stat(Path::new(LOG_DIR));
-        stat.is_ok_and(|stat| stat.kind == FileKind::Dir)
+    /// Whether the log set with this number, which ends on the timeline `last`, comes from a place on another.
+    pub fn follows(
+        &self,
+        number: u32,
+        (timeline, lsn): (Timeline, Lsn),
+        last: Timeline,
+    ) -> Result<bool, Error> {
+        if timeline == last {
+            return Ok(true);
+        }
+        let name = WalName::History(last).to_string();
+        let path = self.log_place(number).join("pg_wal").join(&name);
+        let below = Path::new(LOG_DIR)
+            .join(format!("{number:08}"))
+            .join("pg_wal")
+            .join(&name);
+        let read = || {
+            let file = self.dir.open(&below, OpenHow::Read)?;
+            let mut bytes = vec![0; HISTORY_MAX];
+            let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+            bytes.truncate(len);
+            Ok(bytes)
+        };
+        let bytes: std::io::Result<Vec<u8>> = read();
+        let bytes = match bytes {
+            // The first has none, and comes from no other.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            read => read.map_err(at("read", &path))?,
+        };
+        Ok(History::parse(last, &bytes).is_ok_and(|history| history.passes(timeline, lsn)))
+    }
+
+    /// The system identifier of a cluster at `path`, held back or not; `None` where there is none.
+    pub fn system_of(house: &House, path: &Path) -> Option<u64> {
+        let dir = house.storage.dir(path).ok()?;
+        let names = [CONTROL, CONTROL_HELD];
+        let bytes = names
+            .iter()
+            .find_map(|name| read_control(&*dir, name).ok())?;
+        Control::parse(&bytes).ok().map(|control| control.system)
+    }
+
+    /// Removes what an interrupted or refused step left behind the log sets that count.
+    fn clear_log(&self, count: u32) -> std::io::Result<()> {
+        let place = Path::new(LOG_DIR);
+        let dir = match self.dir.dir(place) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        let counted = |name: &OsString| {
+            let number = name.to_str().and_then(|n| n.parse::<u32>().ok());
+            number.is_some_and(|n| (1..=count).contains(&n))
+        };
+        for name in dir.list()? {
+            let name = name?;
+            if !counted(&name) {
+                remove_tree(&*self.dir, &place.join(name))?;
+            }
+        }
+        Ok(())
     }
 
     /// How a server fetches the restored log, with what it then removes.
@@ -122,11 +177,14 @@ impl Held {
         }
     }
 
-    /// Lets it be started. `recovery` says how far the restored log is replayed; it is not asked where there is none.
-    pub fn release(self, recovery: &Recovery) -> Result<(), Error> {
+    /// Lets it be started. `recovery` says how far the log of `log_count` sets is replayed; it is not asked where there
+    /// are none.
+    pub fn release(self, recovery: &Recovery, log_count: u32) -> Result<(), Error> {
         let global = Path::new(GLOBAL);
         let root = Path::new("");
-        if self.has_log() {
+        let log = self.path.join(LOG_DIR);
+        self.clear_log(log_count).map_err(at("clear", &log))?;
+        if log_count > 0 {
             let recovery = self.with_log(recovery);
             let stat = self.dir.stat(global).map_err(at("look at", &self.path))?;
             let like = file_like(&Attributes {
@@ -176,4 +234,12 @@ impl Held {
         }
         self.dir.set_attributes(signal, like)
     }
+}
+
+fn read_control(dir: &dyn Dir, name: &str) -> std::io::Result<Vec<u8>> {
+    let file = dir.open(Path::new(name), OpenHow::Read)?;
+    let mut bytes = vec![0; CONTROL_FILE_LEN];
+    let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+    bytes.truncate(len);
+    Ok(bytes)
 }
