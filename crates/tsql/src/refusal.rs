@@ -6,7 +6,7 @@
 use std::io;
 
 use longshore_media::Error as Media;
-use longshore_pipeline::Error;
+use longshore_pipeline::{ClusterError, Error};
 
 use crate::message::{self, Message, OWN};
 use crate::server::{Unusable, local};
@@ -34,6 +34,12 @@ pub fn of(error: &Error) -> Vec<Message> {
         Error::BadMove { from, to, .. } => {
             let first = message::CANNOT_RESTORE_TO.with(&[&from.display(), &to.display()]);
             with_own(first, error)
+        }
+        Error::Cluster(ClusterError::Running { .. }) => {
+            with_own(message::EXCLUSIVE_ACCESS.plain(), error)
+        }
+        Error::Cluster(ClusterError::NotHeld { .. }) => {
+            with_own(message::NOT_READY_TO_ROLL.plain(), error)
         }
         Error::Chain(chain) => {
             let first = match chain.number() {

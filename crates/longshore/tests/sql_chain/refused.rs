@@ -63,6 +63,14 @@ fn links_that_are_missing_are_named_with_their_places() {
         4335
     );
     assert_eq!(
+        number("RESTORE LOG copy FROM DISK = 'logs.bak' WITH MOVE 'main' TO 'HERE/elsewhere'"),
+        3156
+    );
+    assert_eq!(
+        number("RESTORE DATABASE copy WITH RECOVERY, STOPAT = '2001-01-01'"),
+        3032
+    );
+    assert_eq!(
         number("RESTORE LOG copy FROM DISK = 'logs.bak' WITH STANDBY = 'undo'"),
         3032
     );

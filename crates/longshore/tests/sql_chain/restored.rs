@@ -1,6 +1,6 @@
 //! What comes back.
 
-use longshore_test_servers::{Server, installations};
+use longshore_test_servers::{Server, Stop, installations};
 
 use crate::judge::{check, dump, same};
 use crate::stage::{Stage, markers};
@@ -69,6 +69,51 @@ fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
         ));
         assert_eq!(markers(&stage.recovered("c")), "1 2 3 4");
     }
+}
+
+/// A copy was opened where the log sets ended, and took the original's place; the original had gone on for a while.
+#[test]
+fn log_goes_on_over_a_change_of_timeline_and_only_on_its_own_way() {
+    let all = installations();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let stage = Stage::new(installation);
+    stage.history();
+    let full = |name: &str| {
+        stage.done(&format!(
+            "RESTORE DATABASE {name} FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/{name}', NORECOVERY;
+             RESTORE LOG {name} FROM DISK = 'log1.bak' WITH NORECOVERY;
+             RESTORE LOG {name} FROM DISK = 'logs.bak' WITH NORECOVERY;
+             RESTORE LOG {name} FROM DISK = 'logs.bak' WITH FILE = 2, NORECOVERY"
+        ));
+    };
+    for name in ["copy", "same", "other"] {
+        full(name);
+    }
+    stage.done("BACKUP LOG main TO DISK = 'log6.bak'; RESTORE LOG other FROM DISK = 'log6.bak' WITH NORECOVERY");
+    stage.server.stop(Stop::Fast);
+    stage.done("RESTORE DATABASE copy WITH RECOVERY");
+    let copy = stage.recovered("copy");
+    copy.psql("insert into marker values (7)");
+    stage.configure(&copy);
+    stage.done("BACKUP LOG main TO DISK = 'log7.bak'");
+    copy.psql("insert into marker values (8)");
+    stage.done("BACKUP LOG main TO DISK = 'log8.bak'");
+
+    // Of the original's way, which was left.
+    let next = |name: &str| format!("RESTORE LOG {name} FROM DISK = 'log7.bak' WITH NORECOVERY");
+    let (number, said) = stage.refused(&next("other"));
+    assert_eq!(number, 4330, "{said}");
+    stage.done("RESTORE DATABASE other WITH RECOVERY");
+    stage.done(&next("same"));
+    stage.done("RESTORE LOG same FROM DISK = 'log8.bak' WITH RECOVERY");
+    copy.stop(Stop::Fast);
+    std::fs::rename(stage.path("wal"), stage.path("wal-away")).unwrap();
+    let other = stage.recovered("other");
+    assert_eq!(markers(&other), "1 2 3 4 5 6");
+    other.stop(Stop::Fast);
+    assert_eq!(markers(&stage.recovered("same")), "1 2 3 4 5 7 8");
 }
 
 #[test]

@@ -34,13 +34,19 @@ impl Stage {
         );
         server.start();
         server.psql("create table marker (i int); create table large as select i, 'row ' || i t from generate_series(1, 20000) i");
+        let stage = Stage { server, dir };
+        stage.configure(&stage.server);
+        stage
+    }
+
+    /// Makes this server the database `main`.
+    pub fn configure(&self, server: &Server) {
         let config = format!(
             "[database.main]\nurl = \"{}\"\n[database.main.wal]\narchive = \"{}\"\n",
             server.url(),
-            archive.display()
+            self.path("wal").display()
         );
-        std::fs::write(dir.path().join("longshore.toml"), config).unwrap();
-        Stage { server, dir }
+        std::fs::write(self.path("longshore.toml"), config).unwrap();
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -142,6 +142,15 @@ impl Held {
         Control::parse(&bytes).ok().map(|control| control.system)
     }
 
+    /// Whether the cluster at `path` is one of this system that was held back and is not any more.
+    pub fn is_released(house: &House, path: &Path, system: u64) -> bool {
+        let Ok(dir) = house.storage.dir(path) else {
+            return false;
+        };
+        let is_held = dir.stat(Path::new(CONTROL_HELD)).is_ok();
+        !is_held && Held::system_of(house, path) == Some(system)
+    }
+
     /// Removes what an interrupted or refused step left behind the log sets that count.
     fn clear_log(&self, count: u32) -> std::io::Result<()> {
         let place = Path::new(LOG_DIR);

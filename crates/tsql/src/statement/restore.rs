@@ -190,7 +190,7 @@ fn database(
     if options.no_recovery {
         return sequence::begin(session, &spelled, request, &set, options, out);
     }
-    let report = run(session, &name, &request, options, out)?;
+    let report = run(session, (&name, "RESTORE DATABASE"), &request, options, out)?;
     let restored = RestoredDatabase {
         name: spelled.clone(),
         source_kind: header.source_kind,
@@ -469,12 +469,12 @@ fn check_ground(
 
 pub(super) fn run(
     session: &mut Session,
-    name: &str,
+    (name, words): (&str, &'static str),
     request: &RestoreRequest,
     options: &Options,
     out: &mut Out,
 ) -> Result<RestoreReport, Stop> {
-    session.enter("RESTORE DATABASE", name);
+    session.enter(words, name);
     let house = session.house().equipped(&request.offload);
     let mut steps = options.stats.map(Steps::of);
     let asked = Request::Restore(request.clone());

@@ -20,6 +20,7 @@ use longshore_pipeline::{
     Timeline, TimelineChoice,
 };
 
+use super::device::disk_path;
 use super::options::Options;
 use super::restore::{Said, request, run, say_end};
 use super::{LOG_FILE, ground, media, processed};
@@ -117,7 +118,7 @@ pub fn begin(
         consistent_lsn: 0,
         next_lsn: 0,
         reached_us: 0,
-        stop_at_us: stop_us(options),
+        stop_at_us: None,
         log_count: 0,
         sets: vec![header.set],
         devices: files(&request.devices).collect(),
@@ -143,7 +144,7 @@ fn step(
         is_ready: false,
         ..sequence.clone()
     })?;
-    let report = match run(session, name, request, options, out) {
+    let report = match run(session, (name, "RESTORE DATABASE"), request, options, out) {
         Ok(report) => report,
         Err(stop) => {
             match before {
@@ -198,6 +199,7 @@ pub fn differential(
         ]
         .into());
     }
+    check_moves(session, &sequence, options)?;
     let storage = &*session.server.setup.house.storage;
     let given: Vec<_> = files(&from).map(|p| ground::real(storage, &p)).collect();
     let others = sequence.devices.iter();
@@ -220,7 +222,6 @@ pub fn differential(
     reach(&mut sequence, header, &trailer);
     sequence.sets.push(header.set);
     sequence.devices.extend(devices);
-    sequence.stop_at_us = stop_us(options).or(sequence.stop_at_us);
     step(session, &sequence, &request, header, options, out)?;
     match options.no_recovery {
         true => Ok(()),
@@ -253,9 +254,10 @@ pub fn log(
     let set = opened.set(position).map_err(|e| refusal::media(&e))?;
     let (header, trailer) = (set.header, set.trailer.unwrap_or_default());
     check_log(&sequence, &header, &trailer, opened.device(0))?;
-    let stop = stop_us(options).or(sequence.stop_at_us);
-    if options.stop_at.is_some() && stop.is_none() || stop.is_some_and(|s| s < sequence.reached_us)
-    {
+    check_moves(session, &sequence, options)?;
+    let stop = stop_us(options);
+    let is_odd = options.stop_at.is_some() && stop.is_none();
+    if is_odd || is_passed(&sequence, stop) {
         return Err(message::STOP_PASSED.plain().into());
     }
     let held = open_held(session, &sequence)?;
@@ -268,7 +270,7 @@ pub fn log(
         ..request(session, from, held.log_place(number), options)
     };
     let name = sequence.database.clone();
-    let report = run(session, &name, &request, options, out)?;
+    let report = run(session, (&name, "RESTORE LOG"), &request, options, out)?;
     held.adopt_log(number).map_err(|e| refusal::of(&e))?;
     let (before, after) = (
         timeline(sequence.timeline)?,
@@ -300,6 +302,30 @@ pub fn log(
 
 fn timeline(number: u32) -> Result<Timeline, Message> {
     Timeline::new(number).ok_or_else(|| message::DAMAGE.plain())
+}
+
+/// Whether log behind this moment was restored already, or behind the moment that an earlier step stopped at.
+fn is_passed(sequence: &RestoreSequence, stop: Option<i64>) -> bool {
+    let reached = sequence.reached_us;
+    let stopped = sequence.stop_at_us.is_some_and(|before| before <= reached);
+    stopped || stop.is_some_and(|stop| stop < reached)
+}
+
+/// What waits stays where it is: MOVE may repeat that, and say nothing else.
+fn check_moves(
+    session: &Session,
+    sequence: &RestoreSequence,
+    options: &Options,
+) -> Result<(), Message> {
+    let storage = &*session.server.setup.house.storage;
+    let there = ground::real(storage, &sequence.target);
+    for (from, to) in &options.moves {
+        let path = disk_path(&session.server.setup.backup_directory, to)?;
+        if ground::real(storage, &path) != there {
+            return Err(message::CANNOT_RESTORE_TO.with(&[from, to]));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a log set goes on where the restore is. Errors: 3135, 3154, 4305, 4326.
@@ -343,6 +369,11 @@ pub fn end(session: &mut Session, name: &str, options: &Options, out: &mut Out) 
         }
         found => found?,
     };
+    // How far the log was restored was said with the log.
+    if options.stop_at.is_some() {
+        return Err(message::OPTION_UNSUPPORTED.with(&[&"stopat"]).into());
+    }
+    check_moves(session, &sequence, options)?;
     if options.no_recovery {
         return Ok(out.done(Command::Restore, None)?);
     }
@@ -358,16 +389,11 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
     if sequence.next_lsn < sequence.consistent_lsn {
         return Err(message::LOG_NOT_RESTORED.plain().into());
     }
-    let held = open_held(session, sequence)?;
-    let stop = sequence.stop_at_us.filter(|s| *s <= sequence.reached_us);
-    let recovery = Recovery {
-        target: stop.map(RecoveryTarget::Time),
-        timeline: TimelineChoice::Number(timeline(sequence.timeline)?),
-        action: TargetAction::Promote,
-        ..Recovery::default()
-    };
-    let logs = sequence.log_count;
-    held.release(&recovery, logs).map_err(|e| refusal::of(&e))?;
+    let house = &session.server.setup.house;
+    // A program may have ended between this and keeping it.
+    if !Held::is_released(house, &sequence.target, sequence.system) {
+        release(session, sequence)?;
+    }
     let name = &sequence.database;
     let restored = RestoredDatabase {
         name: name.clone(),
@@ -382,4 +408,17 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
         sequence.target.display()
     );
     Ok(out.say(message::DETAIL.with(&[&text]))?)
+}
+
+fn release(session: &Session, sequence: &RestoreSequence) -> Result<(), Stop> {
+    let held = open_held(session, sequence)?;
+    let stop = sequence.stop_at_us.filter(|s| *s <= sequence.reached_us);
+    let recovery = Recovery {
+        target: stop.map(RecoveryTarget::Time),
+        timeline: TimelineChoice::Number(timeline(sequence.timeline)?),
+        action: TargetAction::Promote,
+        ..Recovery::default()
+    };
+    let logs = sequence.log_count;
+    Ok(held.release(&recovery, logs).map_err(|e| refusal::of(&e))?)
 }
