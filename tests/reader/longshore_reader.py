@@ -39,6 +39,7 @@ INDEX_PARTS_MAX = 24
 TRAILER_LEN = 192
 BLOCK_FIXED_LEN = 72
 DIFFERENTIAL = 1 << 1
+LOG = 1 << 2
 
 MEDIA, SET, MANIFEST, BLOCK, INDEX, TRAILER = 1, 2, 3, 4, 5, 6
 KINDS = {MEDIA: "Media", SET: "Set", MANIFEST: "Manifest", BLOCK: "Block", INDEX: "Index", TRAILER: "Trailer"}
@@ -478,7 +479,7 @@ class SetHeader:
         f.zeros(1)
         _level, _zone, buffer_bytes, _page, flags = f.i(2), f.i(2), f.u(4), f.u(4), f.u(4)
         compatible, incompatible = f.u(8), f.u(8)
-        features(incompatible, DIFFERENTIAL)
+        features(incompatible, DIFFERENTIAL | LOG)
         _expires = f.i(8)
         parent, _system, _timeline = f.uuid(), f.u(8), f.u(4)
         f.zeros(4)
@@ -486,9 +487,10 @@ class SetHeader:
         database, name, _description = f.text(512), f.text(512), f.text(1024)
         _machine, _user, _origin = f.text(256), f.text(256), f.text(4096)
         f.end(compatible)
-        need(backup_type in (1, 2) and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
+        need(backup_type in (1, 2, 3) and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
         differential = backup_type == 2
-        need(differential == (parent.int != 0) == (incompatible == DIFFERENTIAL), "a parent without a differential set, or the reverse")
+        need(differential == (parent.int != 0), "a parent without a differential set, or the reverse")
+        need(incompatible == (0, DIFFERENTIAL, LOG)[backup_type - 1], "a kind of set without its feature bit, or the reverse")
         need(1 <= position <= SETS_MAX and 1 <= buffer_bytes <= PLAIN_MAX, "a field is out of range")
         parent = parent if differential else None
         return SetHeader(bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name, parent)

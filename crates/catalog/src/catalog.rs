@@ -107,6 +107,9 @@ impl Catalog {
         self.history(&HistoryQuery::default())?;
         self.restores(&HistoryQuery::default())?;
         self.settings()?;
+        self.devices()?;
+        self.restored_databases()?;
+        self.sequences()?;
         Ok(())
     }
 

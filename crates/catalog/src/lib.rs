@@ -2,8 +2,8 @@
 //!
 //! Tables and columns are those of SQL Server's msdb, so that people's queries find what they know; what
 //! msdb has no column for stands in further columns named `longshore_…`. The media are the truth: everything
-//! about backups can be relearned from them ([`Catalog::rebuild`]), only restores and settings live here
-//! alone.
+//! about backups can be relearned from them ([`Catalog::rebuild`]), only restores, settings and what a server of T-SQL
+//! keeps between its starts live here alone.
 //!
 //! Invariants
 //! - One call is one transaction, synced before it returns: after a crash a backup is recorded whole or
@@ -21,6 +21,8 @@
 mod catalog;
 mod error;
 mod files;
+mod kept;
+mod log_chain;
 mod place;
 mod query;
 mod rebuild;
@@ -32,6 +34,8 @@ mod write;
 pub use catalog::{BUSY_MAX, Catalog};
 pub use error::Error;
 pub use files::{FileList, FileRecord};
+pub use kept::{RestoreSequence, RestoredDatabase};
+pub use log_chain::{ChainPlace, LogChain};
 pub use place::default_path;
 pub use query::{HistoryQuery, HistoryRow, RestoreRow};
 pub use rebuild::Rebuilt;
@@ -39,3 +43,4 @@ pub use record::{
     BackupRecord, EngineRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord, RestoredFile,
 };
 pub use settings::{Effect, Setting, SettingRow};
+pub use write::fork_guid;

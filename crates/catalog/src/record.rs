@@ -135,6 +135,10 @@ pub enum RestoreKind {
     Database,
     /// Some of its files: `F`.
     Files,
+    /// A whole differential set: `I`.
+    Differential,
+    /// Log: `L`.
+    Log,
 }
 
 /// A file that a restore wrote.
@@ -159,6 +163,10 @@ pub struct RestoreRecord {
     pub kind: RestoreKind,
     /// Whether it was allowed to overwrite what stood there.
     pub replace: bool,
+    /// Whether the database could be used afterwards.
+    pub recovery: bool,
+    /// Where recovery was to stop, in microseconds since the Unix epoch.
+    pub stop_at_us: Option<i64>,
     /// Microseconds since the Unix epoch.
     pub start_us: i64,
     pub finish_us: i64,

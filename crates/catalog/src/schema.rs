@@ -10,10 +10,48 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4c53_4843;
 
 /// Step *n* leads from schema *n* to *n* + 1. Released steps never change.
-const STEPS: &[&str] = &[V1, V2];
+const STEPS: &[&str] = &[V1, V2, V3];
 
 /// The schema this version writes; `PRAGMA user_version` holds the one a file has.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+/// What a server of T-SQL keeps between its starts: logical devices (SQL Server's master has them), databases that
+/// were restored under new names, and restores that wait for more.
+const V3: &str = "
+CREATE TABLE backupdevice (
+    name nvarchar(128) PRIMARY KEY COLLATE NOCASE,
+    physical_name nvarchar(4096) NOT NULL
+);
+CREATE TABLE restoreddatabase (
+    name nvarchar(128) PRIMARY KEY,
+    source_kind tinyint NOT NULL,
+    physical_name nvarchar(4096) NOT NULL
+);
+CREATE TABLE restoresequence (
+    name nvarchar(128) PRIMARY KEY,
+    target nvarchar(4096) NOT NULL,
+    is_ready bit NOT NULL,
+    log_system nvarchar(20) NOT NULL,
+    timeline int NOT NULL,
+    consistent_lsn bigint NOT NULL,
+    next_lsn bigint NOT NULL,
+    reached_us bigint NOT NULL,
+    stop_at_us bigint,
+    log_count int NOT NULL
+);
+CREATE TABLE restoresequenceset (
+    name nvarchar(128) NOT NULL REFERENCES restoresequence ON DELETE CASCADE,
+    step int NOT NULL,
+    backup_set_uuid uniqueidentifier NOT NULL,
+    PRIMARY KEY (name, step)
+);
+CREATE TABLE restoresequencedevice (
+    name nvarchar(128) NOT NULL REFERENCES restoresequence ON DELETE CASCADE,
+    ordinal int NOT NULL,
+    physical_name nvarchar(4096) NOT NULL,
+    PRIMARY KEY (name, ordinal)
+);
+";
 
 /// Who compressed a set: ours, msdb has nothing like it.
 const V2: &str = "

@@ -3,6 +3,7 @@
 use longshore_media::device::DeviceClass;
 use longshore_media::{BackupType, SetHeader};
 use rusqlite::{OptionalExtension, ToSql, Transaction, params};
+use uuid::Uuid;
 
 use crate::record::{
     BackupRecord, EngineRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord,
@@ -142,7 +143,17 @@ fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Res
     let kind = match header.backup_type {
         BackupType::Database => "D",
         BackupType::Differential => "I",
+        BackupType::Log => "L",
     };
+    // Only a log set tells that its database's log is kept; of other clusters' sets it is not known.
+    let model = match (header.backup_type, header.log.system) {
+        (BackupType::Log, _) => Some("FULL"),
+        (BackupType::Database | BackupType::Differential, 0) => Some("SIMPLE"),
+        (BackupType::Database | BackupType::Differential, _) => None,
+    };
+    let system = header.log.system;
+    let guid = |n: u128| (system > 0).then(|| Uuid::from_u128(n).to_string());
+    let fork = |timeline: u32| guid(fork_guid(system, timeline));
     // Sources without a log have no places in it.
     let lsn = |n: u64| (n > 0).then(|| count(n));
     let flag = |on: bool, bit: i64| if on { bit } else { 0 };
@@ -192,7 +203,11 @@ fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Res
             ("machine_name", &text(&header.machine)),
             ("flags", &flags),
             ("is_password_protected", &false),
-            ("recovery_model", &"SIMPLE"),
+            ("recovery_model", &model),
+            ("first_recovery_fork_guid", &fork(header.log.timeline)),
+            ("last_recovery_fork_guid", &fork(totals.log.timeline)),
+            ("database_guid", &guid(system.into())),
+            ("family_guid", &guid(system.into())),
             ("has_bulk_logged_data", &false),
             ("is_snapshot", &false),
             ("is_readonly", &false),
@@ -262,6 +277,12 @@ fn put_restore(tx: &Transaction, restore: &RestoreRecord) -> rusqlite::Result<i6
     let kind = match restore.kind {
         RestoreKind::Database => "D",
         RestoreKind::Files => "F",
+        RestoreKind::Differential => "I",
+        RestoreKind::Log => "L",
+    };
+    let stop_at = match restore.stop_at_us {
+        Some(us) => local_text(tx, us, restore.time_zone)?,
+        None => None,
     };
     let id = insert(
         tx,
@@ -276,8 +297,9 @@ fn put_restore(tx: &Transaction, restore: &RestoreRecord) -> rusqlite::Result<i6
             ("backup_set_id", &set),
             ("restore_type", &kind),
             ("replace", &restore.replace),
-            ("recovery", &true),
+            ("recovery", &restore.recovery),
             ("restart", &false),
+            ("stop_at", &stop_at),
             (
                 "device_count",
                 &(restore.backup.media.families.len() as i64),
@@ -305,6 +327,11 @@ fn put_restore(tx: &Transaction, restore: &RestoreRecord) -> rusqlite::Result<i6
         ])?;
     }
     Ok(id)
+}
+
+/// What stands for a timeline of a cluster where SQL Server has a recovery fork: the system identifier and the number.
+pub fn fork_guid(system: u64, timeline: u32) -> u128 {
+    (u128::from(system) << 64) | u128::from(timeline)
 }
 
 /// Inserts a row by column name and returns its number.

@@ -118,9 +118,11 @@ impl From<Error> for Failure {
             | Error::PathTooLong { .. }
             | Error::EntryName { .. }
             | Error::LogMissing { .. } => Exit::Source,
-            Error::LogUnproved | Error::NotDifferential | Error::BaseOverwritten { .. } => {
-                Exit::Usage
-            }
+            Error::LogUnproved
+            | Error::LogBroken { .. }
+            | Error::NoLog
+            | Error::NotDifferential
+            | Error::BaseOverwritten { .. } => Exit::Usage,
             Error::Cancelled => Exit::Interrupted,
             Error::Archive(_)
             | Error::Media(_)

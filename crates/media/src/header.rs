@@ -33,8 +33,10 @@ const ORIGIN_MAX: usize = 4096;
 pub const INCOMPATIBLE_KNOWN: u64 = 0;
 /// The set holds only what differs from its parent: set header, incompatible bit 1.
 pub const INCOMPATIBLE_DIFFERENTIAL: u64 = 1 << 1;
+/// The set holds log alone: set header, incompatible bit 2.
+pub const INCOMPATIBLE_LOG: u64 = 1 << 2;
 /// Incompatible features of a set that this version understands.
-pub const SET_INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_DIFFERENTIAL;
+pub const SET_INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_DIFFERENTIAL | INCOMPATIBLE_LOG;
 /// Compatible features this version writes: none.
 pub const COMPATIBLE_WRITTEN: u64 = 0;
 
@@ -151,6 +153,19 @@ pub enum BackupType {
     Database = 1,
     /// What differs from the parent set (T-SQL type `I`).
     Differential = 2,
+    /// The database's log from one place to another, and nothing else (T-SQL type `L`).
+    Log = 3,
+}
+
+impl BackupType {
+    /// The incompatible bit that a set of this type has.
+    fn feature(self) -> u64 {
+        match self {
+            BackupType::Database => 0,
+            BackupType::Differential => INCOMPATIBLE_DIFFERENTIAL,
+            BackupType::Log => INCOMPATIBLE_LOG,
+        }
+    }
 }
 
 /// Which database it is, and where in its log the set begins. All zero for sources without a log.
@@ -233,13 +248,7 @@ impl SetHeader {
         let flags = if self.copy_only { FLAG_COPY_ONLY } else { 0 };
         out.extend_from_slice(&flags.to_le_bytes());
         out.extend_from_slice(&COMPATIBLE_WRITTEN.to_le_bytes());
-        let differential = self.backup_type == BackupType::Differential;
-        let incompatible = if differential {
-            INCOMPATIBLE_DIFFERENTIAL
-        } else {
-            0
-        };
-        out.extend_from_slice(&incompatible.to_le_bytes());
+        out.extend_from_slice(&self.backup_type.feature().to_le_bytes());
         out.extend_from_slice(&self.expires_us.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(self.parent.unwrap_or_default().as_bytes());
         out.extend_from_slice(&self.log.system.to_le_bytes());
@@ -287,12 +296,11 @@ impl SetHeader {
         let backup_type = match backup_type {
             1 => BackupType::Database,
             2 => BackupType::Differential,
+            3 => BackupType::Log,
             _ => return Err(Malformed::Field),
         };
         let differential = backup_type == BackupType::Differential;
-        if differential == parent.is_nil()
-            || differential != (incompatible & INCOMPATIBLE_DIFFERENTIAL != 0)
-        {
+        if differential == parent.is_nil() || incompatible != backup_type.feature() {
             return Err(Malformed::Field);
         }
         let header = SetHeader {

@@ -269,14 +269,14 @@ fn the_media_header_is_laid_out_as_in_its_table() {
     assert_eq!(open, ["name", "description", "software"]);
     assert_eq!(text_lens(&encoded[fixed..]), text_limits("media header"));
     assert!(says(
-        "Version 1 knows bit 1 of the set header, *differential*, and sets no other of either kind."
+        "Version 1 knows bits 1 and 2 of the set header, *differential* and *log*, and sets no other of either kind."
     ));
     assert_eq!((COMPATIBLE_WRITTEN, INCOMPATIBLE_KNOWN), (0, 0));
 }
 
-#[test]
-fn the_set_header_is_laid_out_as_in_its_table() {
-    let header = SetHeader {
+/// Every field has a value of its own.
+fn set_header() -> SetHeader {
+    SetHeader {
         set: uuid(1),
         position: 2,
         start_us: -3,
@@ -301,7 +301,34 @@ fn the_set_header_is_laid_out_as_in_its_table() {
         machine: long(),
         user: long(),
         origin: long(),
-    };
+    }
+}
+
+#[test]
+fn each_kind_of_set_has_its_own_feature_bit_and_no_other() {
+    let mut header = set_header();
+    for (kind, parent, bit) in [
+        (BackupType::Database, None, 0),
+        (BackupType::Differential, Some(uuid(1)), 2),
+        (BackupType::Log, None, 4),
+    ] {
+        header.backup_type = kind;
+        header.parent = parent;
+        let mut encoded = header.encode();
+        let decoded = SetHeader::decode(&encoded).unwrap();
+        assert_eq!((decoded.backup_type, decoded.parent), (kind, parent));
+        assert_eq!(decoded.encode(), encoded);
+        assert_eq!(encoded[56], bit);
+        for wrong in (0..8).filter(|wrong| *wrong != bit) {
+            encoded[56] = wrong;
+            assert!(SetHeader::decode(&encoded).is_err(), "{kind:?} {wrong}");
+        }
+    }
+}
+
+#[test]
+fn the_set_header_is_laid_out_as_in_its_table() {
+    let header = set_header();
     let encoded = header.encode();
     let (fixed, open) = check_fields(
         "set header",

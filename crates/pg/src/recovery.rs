@@ -59,6 +59,8 @@ pub struct Recovery {
     pub standby: bool,
     /// The command that fetches log from an archive.
     pub restore_command: Option<String>,
+    /// What the server runs once, when it has recovered.
+    pub end_command: Option<String>,
 }
 
 /// Lines that keep a restored server from archiving: an archive is the original's as long as that runs.
@@ -100,6 +102,9 @@ impl Recovery {
         };
         if let Some(command) = &self.restore_command {
             set("restore_command", command);
+        }
+        if let Some(command) = &self.end_command {
+            set("recovery_end_command", command);
         }
         match &self.target {
             None => {}

@@ -11,7 +11,7 @@ use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Disposition, LogEnd, LogStart, SetHeader, SetPlan,
     SetWriter, Totals,
 };
-use longshore_source::{Change, Description, SourceOptions, SourceSpec};
+use longshore_source::{Change, Description, Source, SourceOptions, SourceSpec};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -21,6 +21,7 @@ use crate::crew::Crew;
 use crate::handoff::Handoff;
 use crate::history::{self, Finished};
 use crate::load::{Moved, Shared, mark_kind, move_bytes};
+use crate::log::LogSource;
 use crate::measure::{Counters, Work, process_cpu};
 use crate::offload::{Choice, Offloading};
 use crate::plan::{Plan, Sizes};
@@ -87,7 +88,25 @@ pub fn run(
         options.postgres.base = Some(Arc::new(found.base));
     }
     refuse_own_files(house, request)?;
-    let source = longshore_source::open(house.storage.clone(), &request.source, &options)?;
+    let (source, begun_us): (Box<dyn Source>, Option<i64>) = match (&request.log, &request.source) {
+        (None, _) => {
+            let storage = house.storage.clone();
+            (
+                longshore_source::open(storage, &request.source, &options)?,
+                None,
+            )
+        }
+        (Some(log), SourceSpec::Postgres(server)) => {
+            let database = request
+                .database
+                .clone()
+                .unwrap_or_else(|| "postgres".into());
+            let source = LogSource::open(house, server, log, database)?;
+            let begun_us = source.begun_us;
+            (Box::new(source), Some(begun_us))
+        }
+        (Some(_), SourceSpec::Sqlite(_) | SourceSpec::Files(_)) => return Err(Error::NoLog),
+    };
     let about = source.description().clone();
     let streams = devices
         .iter()
@@ -106,7 +125,7 @@ pub fn run(
     let mut plan = plan(request, &choice.engine(engine), &devices, &about, &sizes);
     plan.memory_bytes += choice.memory_bytes(&sizes);
     plan.notices.extend(choice.notices.iter().cloned());
-    let start_us = house.now_us();
+    let start_us = begun_us.unwrap_or_else(|| house.now_us());
     let set_plan = set_plan(request, &about, &sizes, (start_us, parent));
     observer.planned(&plan);
     let clock = house.clock.clone();
@@ -302,9 +321,10 @@ fn set_plan(
         position: 0,
         start_us,
         source_kind: about.kind as u8,
-        backup_type: match parent {
-            Some(_) => BackupType::Differential,
-            None => BackupType::Database,
+        backup_type: match (&request.log, parent) {
+            (Some(_), _) => BackupType::Log,
+            (None, Some(_)) => BackupType::Differential,
+            (None, None) => BackupType::Database,
         },
         algorithm: request.algorithm,
         level: request.level,

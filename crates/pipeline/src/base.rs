@@ -100,6 +100,9 @@ fn unfit<'a>(
     if trailer.damaged {
         return Err("is marked as damaged");
     }
+    if header.backup_type == BackupType::Log {
+        return Err("holds log alone");
+    }
     if against == Against::LastFull && header.backup_type != BackupType::Database {
         return Err("is differential itself");
     }

@@ -24,6 +24,15 @@ pub enum Error {
         waited_s: u64,
     },
 
+    /// A log backup follows none of those that it could follow.
+    #[error(
+        "the server's log on timeline {timeline}, which ends at {end}, does not come from any backup of it"
+    )]
+    LogBroken {
+        timeline: u32,
+        end: longshore_pg::Lsn,
+    },
+
     #[error("the log is neither to be part of the backup nor is an archive named where it must be")]
     LogUnproved,
 
@@ -43,6 +52,10 @@ pub enum Error {
     /// Of other sources every backup is whole.
     #[error("only backups of PostgreSQL clusters can be differential")]
     NotDifferential,
+
+    /// Other sources keep no log that could be stored by itself.
+    #[error("only PostgreSQL clusters have log that can be backed up")]
+    NoLog,
 
     #[error("the value {value} is not within range for the {name} parameter")]
     OutOfRange { name: &'static str, value: u64 },
@@ -135,12 +148,14 @@ impl Error {
                 Some(3035)
             }
             Error::Chain(e) => Some(e.number()),
+            Error::LogBroken { .. } => Some(4214),
             Error::Source(_)
             | Error::Cluster(_)
             | Error::Archive(_)
             | Error::LogMissing { .. }
             | Error::LogUnproved
             | Error::NotDifferential
+            | Error::NoLog
             | Error::BaseOverwritten { .. }
             | Error::Codec(_)
             | Error::Memory { .. }
@@ -168,6 +183,8 @@ impl Error {
                 "make a full backup, on which later ones can build; --or-full does so by itself"
             }
             Error::BaseOverwritten { .. } => "use --append, or write to other devices",
+            Error::LogBroken { .. } => "make a full backup, with which a log chain begins",
+            Error::NoLog => "back up the database as a whole",
             Error::NotDifferential => "leave out --differential and --incremental",
             Error::OutOfRange {
                 name: "MAXTRANSFERSIZE",

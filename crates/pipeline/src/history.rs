@@ -11,7 +11,7 @@ use longshore_catalog::{
 };
 use longshore_codec::Algorithm;
 use longshore_media::device::DeviceClass;
-use longshore_media::{BackupDevice, MediaSet, SetHeader, SetTrailer, Totals};
+use longshore_media::{BackupDevice, BackupType, MediaSet, SetHeader, SetTrailer, Totals};
 use longshore_source::SourceSpec;
 use uuid::Uuid;
 
@@ -134,15 +134,22 @@ pub fn record_restore(
         .collect();
     let finish_us = house.now_us();
     let record = RestoreRecord {
-        database: header.database.clone(),
+        database: request
+            .note
+            .database
+            .clone()
+            .unwrap_or_else(|| header.database.clone()),
         target: request.target.clone(),
         user: longshore_io::facts::user_name(),
-        kind: if request.only.is_empty() {
-            RestoreKind::Database
-        } else {
-            RestoreKind::Files
+        kind: match header.backup_type {
+            _ if !request.only.is_empty() => RestoreKind::Files,
+            BackupType::Database => RestoreKind::Database,
+            BackupType::Differential => RestoreKind::Differential,
+            BackupType::Log => RestoreKind::Log,
         },
         replace: request.replace,
+        recovery: !request.note.no_recovery,
+        stop_at_us: request.note.stop_at_us,
         start_us,
         finish_us,
         time_zone: time_zone_quarters(finish_us),

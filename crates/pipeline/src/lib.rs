@@ -26,6 +26,7 @@ mod gather;
 mod handoff;
 mod history;
 mod load;
+mod log;
 mod measure;
 mod offload;
 mod place;
@@ -53,7 +54,7 @@ pub use accelerator::{
 };
 pub use archived::WalProof;
 pub use chain::ChainError;
-pub use cluster::{ClusterError, ClusterOptions, SpaceOptions};
+pub use cluster::{ClusterError, ClusterOptions, Held, SpaceOptions};
 pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;
 use longshore_media::BackupDevice;
@@ -68,8 +69,8 @@ pub use report::{
     VerifiedSet, VerifyReport, closing_line, mb_per_s, pages, ratio,
 };
 pub use request::{
-    Against, BackupRequest, BaseRequest, Limits, OnChange, Request, RestoreRequest, Tuning,
-    VerifyRequest,
+    Against, BackupRequest, BaseRequest, Limits, LogPlace, LogRequest, OnChange, Request,
+    RestoreNote, RestoreRequest, Tuning, VerifyRequest,
 };
 pub use settings::ServerSettings;
 pub use share::EngineShare;

@@ -123,6 +123,8 @@ pub struct VerifiedSet {
     pub stored_bytes: u64,
     /// Made from files that changed meanwhile; the set itself may be valid.
     pub made_damaged: bool,
+    /// It holds log alone.
+    pub is_log: bool,
     /// The set that it differs from.
     pub parent: Option<Uuid>,
     /// How many sets a differential one and all that it needs are, when all of them are valid and fit together; `None`

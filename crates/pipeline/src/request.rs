@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longshore_codec::{Algorithm, Level};
 use longshore_io::facts::{self, IoPriority};
@@ -136,6 +137,26 @@ pub struct BaseRequest {
     pub devices: Vec<DeviceSpec>,
 }
 
+/// A place in a cluster's log up to which another set has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogPlace {
+    /// PostgreSQL's system identifier.
+    pub system: u64,
+    pub timeline: u32,
+    pub lsn: u64,
+}
+
+/// That the log is to be stored, and from where on.
+#[derive(Debug, Clone)]
+pub struct LogRequest {
+    /// The WAL archive that it is taken from.
+    pub archive: PathBuf,
+    /// Where a chain may go on, in the order of preference: the first that the archive leads on from is taken.
+    pub since: Vec<LogPlace>,
+    /// How long the server may take to archive what it has.
+    pub patience: Duration,
+}
+
 #[derive(Debug, Clone)]
 pub struct BackupRequest {
     pub source: SourceSpec,
@@ -144,6 +165,8 @@ pub struct BackupRequest {
     pub devices: Vec<DeviceSpec>,
     /// Store only what differs from another set; `None`: everything. PostgreSQL only.
     pub base: Option<BaseRequest>,
+    /// Store the log alone, from another set on, instead of the cluster.
+    pub log: Option<LogRequest>,
     pub disposition: Disposition,
     pub algorithm: Algorithm,
     pub level: Level,
@@ -175,6 +198,7 @@ impl BackupRequest {
             database: None,
             devices,
             base: None,
+            log: None,
             disposition: Disposition::New,
             algorithm: Algorithm::QatDeflate,
             level: Level::Low,
@@ -196,6 +220,17 @@ impl BackupRequest {
     }
 }
 
+/// What the history tells of a restore beside what was read and written.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreNote {
+    /// The name it gets; `None`: the one it was backed up under.
+    pub database: Option<String>,
+    /// Microseconds since the Unix epoch.
+    pub stop_at_us: Option<i64>,
+    /// Whether more is to be restored before the database can be used.
+    pub no_recovery: bool,
+}
+
 #[derive(Debug, Clone)]
 pub struct RestoreRequest {
     pub devices: Vec<DeviceSpec>,
@@ -213,6 +248,7 @@ pub struct RestoreRequest {
     pub moves: Vec<(PathBuf, PathBuf)>,
     /// For sets of PostgreSQL clusters only.
     pub cluster: ClusterOptions,
+    pub note: RestoreNote,
     /// Who decompresses.
     pub offload: Offload,
     pub tuning: Tuning,
@@ -231,6 +267,7 @@ impl RestoreRequest {
             only: Vec::new(),
             moves: Vec::new(),
             cluster: ClusterOptions::default(),
+            note: RestoreNote::default(),
             offload: Offload::default(),
             tuning: Tuning::default(),
             limits: Limits::default(),

@@ -183,6 +183,7 @@ pub fn run(
             database: set.header.database,
             position,
             device: media.device(0).to_owned(),
+            is_log: set.header.backup_type == BackupType::Log,
             parent: set.header.parent,
             chain_sets: None,
             valid: undamaged && set.trailer.is_some(),

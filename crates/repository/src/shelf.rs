@@ -150,7 +150,8 @@ impl Listed {
         if let State::Complete(complete) = &self.state {
             let (header, trailer) = (&complete.header, &complete.trailer);
             facts.kind = match header.backup_type {
-                BackupType::Database => Kind::Full,
+                // No berth is made for log: what holds it stands by itself, as a full backup does.
+                BackupType::Database | BackupType::Log => Kind::Full,
                 BackupType::Differential => Kind::Differential,
             };
             facts.id = Some(header.set);

@@ -129,6 +129,10 @@ pub enum Error {
     #[error("the server is PostgreSQL {major}; {MAJOR_MIN} to {MAJOR_MAX} are supported")]
     ServerMajor { major: u32 },
 
+    /// A standby writes no log of its own.
+    #[error("the server is a standby: the log of its primary is backed up")]
+    LogOfStandby,
+
     #[error("the server's wal_level is minimal: its log cannot make a backup consistent")]
     WalLevel,
 
@@ -262,6 +266,7 @@ impl Error {
             }
             Error::ServerSaid { .. } => "is this a PostgreSQL server, without a pooler in between?",
             Error::ServerMajor { .. } => "use a version of this program that knows that major",
+            Error::LogOfStandby => "connect to the primary",
             Error::WalLevel => "set wal_level = replica and restart the server",
             Error::DataDirectory { .. } => {
                 "run the backup on the server's machine, or use --remote"

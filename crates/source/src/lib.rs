@@ -30,7 +30,7 @@ pub use door::{
     SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
-pub use postgres::{Base, PostgresOptions};
+pub use postgres::{Base, ClosedLog, PostgresOptions, close_log};
 pub use spec::SourceSpec;
 
 /// How a source is to be opened.

@@ -20,6 +20,7 @@
 mod check;
 mod convert;
 mod errorlog;
+mod kept;
 pub mod message;
 mod moving;
 mod query;

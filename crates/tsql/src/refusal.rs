@@ -6,7 +6,7 @@
 use std::io;
 
 use longshore_media::Error as Media;
-use longshore_pipeline::Error;
+use longshore_pipeline::{ClusterError, Error};
 
 use crate::message::{self, Message, OWN};
 use crate::server::{Unusable, local};
@@ -35,6 +35,12 @@ pub fn of(error: &Error) -> Vec<Message> {
             let first = message::CANNOT_RESTORE_TO.with(&[&from.display(), &to.display()]);
             with_own(first, error)
         }
+        Error::Cluster(ClusterError::Running { .. }) => {
+            with_own(message::EXCLUSIVE_ACCESS.plain(), error)
+        }
+        Error::Cluster(ClusterError::NotHeld { .. }) => {
+            with_own(message::NOT_READY_TO_ROLL.plain(), error)
+        }
         Error::Chain(chain) => {
             let first = match chain.number() {
                 3136 => message::DIFFERENTIAL_BASE.plain(),
@@ -49,6 +55,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         Error::NotDifferential => {
             with_own(message::OPTION_UNSUPPORTED.with(&[&"differential"]), error)
         }
+        Error::LogBroken { .. } => with_own(message::NO_CURRENT_BACKUP.plain(), error),
         Error::SourceKind { .. } => vec![message::NEWER_VERSION.with(&[error])],
         Error::Changed { path, what } => {
             let name = path.file_name().unwrap_or(path.as_os_str());
@@ -58,6 +65,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         Error::Source(_)
         | Error::Archive(_)
         | Error::LogMissing { .. }
+        | Error::NoLog
         | Error::LogUnproved
         | Error::BaseOverwritten { .. }
         | Error::Codec(_)

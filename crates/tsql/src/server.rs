@@ -16,7 +16,8 @@ use longshore_pipeline::{Configured, House, Limits, Probe, SourceSpec, Tuning};
 use parking_lot::Mutex;
 
 use crate::errorlog::ErrorLog;
-use crate::message::{Message, NO_CATALOG};
+use crate::kept::Kept;
+use crate::message::{self, Message, NO_CATALOG};
 use crate::value::DateTime;
 
 /// A database that statements can name.
@@ -27,6 +28,15 @@ pub struct Database {
     /// For compressed backups that name no algorithm.
     pub algorithm: Option<Algorithm>,
     pub level: Option<Level>,
+    /// The archive of a PostgreSQL cluster's log: with it the recovery model is FULL.
+    pub wal: Option<PathBuf>,
+}
+
+impl Database {
+    /// A cluster whose log is archived.
+    pub(crate) fn recovery_is_full(&self) -> bool {
+        matches!(self.source, SourceSpec::Postgres(_)) && self.wal.is_some()
+    }
 }
 
 /// Why a configured database cannot be used just now: a password is missing, a path is not there.
@@ -91,10 +101,7 @@ pub(crate) struct Activity {
 pub struct Server {
     pub(crate) setup: Setup,
     pub(crate) started: DateTime,
-    /// Logical devices (`sp_addumpdevice`): name to path.
-    pub(crate) devices: Mutex<BTreeMap<String, PathBuf>>,
-    /// Databases that a restore has made since the start and no configuration names.
-    pub(crate) restored: Mutex<BTreeMap<String, Database>>,
+    pub(crate) kept: Mutex<Kept>,
     pub(crate) activities: Mutex<BTreeMap<u32, Activity>>,
     /// Trace flags of all sessions (`DBCC TRACEON (…, -1)`).
     pub(crate) trace_flags: Mutex<BTreeSet<i64>>,
@@ -115,8 +122,7 @@ impl Server {
             started: local(house.clock.wall_ns() / 1000),
             log,
             setup,
-            devices: Mutex::default(),
-            restored: Mutex::default(),
+            kept: Mutex::default(),
             activities: Mutex::default(),
             trace_flags: Mutex::default(),
             next_session: AtomicU32::new(SESSION_FIRST),
@@ -127,6 +133,7 @@ impl Server {
                 server.write_log("Server", &format!("Server settings were not read: {error}"));
             }
         }
+        server.refresh();
         Arc::new(server)
     }
 
@@ -173,7 +180,23 @@ impl Server {
         if self.is_configured(name) {
             return self.setup.databases.find(name);
         }
-        Ok(self.restored.lock().get(name).cloned())
+        let kept = self.kept.lock();
+        match kept.sequences.contains_key(name) {
+            true => Err(Unusable {
+                text: message::IN_RESTORE.with(&[&name]).text,
+                hint: "end it with RESTORE DATABASE … WITH RECOVERY".into(),
+                place: kept.sequences.get(name).map(|s| s.target.clone()),
+            }),
+            false => Ok(kept.restored.get(name).cloned()),
+        }
+    }
+
+    /// Whether a database's log is archived, so that its recovery model is FULL.
+    pub(crate) fn is_logged(&self, name: &str) -> bool {
+        match self.database(name) {
+            Ok(Some(database)) => database.recovery_is_full(),
+            Ok(None) | Err(_) => false,
+        }
     }
 
     /// What a configuration names stays what the configuration says, whatever is restored from it elsewhere.
@@ -184,9 +207,9 @@ impl Server {
     /// Configured ones first.
     pub(crate) fn database_names(&self) -> Vec<String> {
         let mut names = self.setup.databases.names();
-        let restored = self.restored.lock();
-        let new = restored.keys().filter(|n| !names.contains(n));
-        let new: Vec<_> = new.cloned().collect();
+        let kept = self.kept.lock();
+        let known = kept.restored.keys().chain(kept.sequences.keys());
+        let new: BTreeSet<_> = known.filter(|n| !names.contains(n)).cloned().collect();
         names.extend(new);
         names
     }
@@ -196,4 +219,10 @@ impl Server {
 pub(crate) fn local(unix_us: i64) -> DateTime {
     let at = jiff::Timestamp::from_millisecond(unix_us.div_euclid(1000)).unwrap_or_default();
     at.to_zoned(jiff::tz::TimeZone::system()).datetime()
+}
+
+/// The moment of a wall time here, in microseconds since 1970; `None` where there is none.
+pub(crate) fn unix_us(at: DateTime) -> Option<i64> {
+    let zoned = at.to_zoned(jiff::tz::TimeZone::system()).ok()?;
+    Some(zoned.timestamp().as_microsecond())
 }

@@ -238,6 +238,7 @@ impl Session {
         };
         self.variables = variables;
         self.tries = 0;
+        self.server.refresh();
         let flow = self.batch(batch, &mut out);
         self.leave();
         let flow = match flow {
@@ -320,7 +321,15 @@ impl Session {
                         other => other,
                     },
                     0 => self.fail(said, out),
-                    _ => Err(Stop::Failed(said)),
+                    // CATCH handles errors; what only informs is said at once.
+                    _ => {
+                        let (errors, rest): (Vec<_>, Vec<_>) =
+                            said.into_iter().partition(Message::is_error);
+                        for message in rest {
+                            out.sink.message(&message)?;
+                        }
+                        Err(Stop::Failed(errors))
+                    }
                 }
             }
             Ok(()) => {

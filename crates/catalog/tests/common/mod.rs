@@ -92,6 +92,8 @@ pub fn restore(backup: BackupRecord) -> RestoreRecord {
         destination: Path::new("/restored").join(name),
     };
     RestoreRecord {
+        recovery: true,
+        stop_at_us: None,
         start_us: backup.totals.finish_us + 1_000_000,
         finish_us: backup.totals.finish_us + 3_000_000,
         backup,

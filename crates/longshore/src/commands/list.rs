@@ -298,9 +298,10 @@ fn sets_text(answer: &Sets) -> String {
         table.row(vec![
             s.position.to_string(),
             plain(&s.database),
-            match s.parent {
-                Some(_) => "diff",
-                None => "full",
+            match s.backup_type.as_str() {
+                "differential" => "diff",
+                "log" => "log",
+                _ => "full",
             }
             .to_owned(),
             s.finish_us.map_or("-".to_owned(), moment),

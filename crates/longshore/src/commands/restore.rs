@@ -3,7 +3,7 @@
 mod beginning;
 
 use longshore_pipeline::{
-    Report, Request, RestoreReport, RestoreRequest, closing_line, mb_per_s, ratio,
+    Report, Request, RestoreNote, RestoreReport, RestoreRequest, closing_line, mb_per_s, ratio,
     run as run_pipeline,
 };
 use serde::Serialize;
@@ -43,6 +43,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
             .map(|m| (m.0.clone(), (&m.1).into()))
             .collect(),
         cluster: beginning.cluster.clone(),
+        note: RestoreNote::default(),
         offload: offload::of(&options.offloading, settings(context).offload),
         tuning: tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),

@@ -144,6 +144,7 @@ fn table(report: &VerifyReport) -> Table {
             set.position.to_string(),
             plain(&set.database),
             match (set.parent, set.chain_sets) {
+                (None, _) if set.is_log => "log",
                 (None, _) => "full",
                 (Some(_), Some(_)) => "diff, with its chain",
                 (Some(_), None) => "diff, alone",

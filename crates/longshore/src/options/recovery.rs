@@ -129,6 +129,7 @@ impl ClusterArgs {
             recovery: self.recovery(),
             no_archiving: self.no_archiving,
             log_follows: false,
+            hold: false,
             proof: self.wal_archive.clone(),
             delta: self.delta,
         }
@@ -162,6 +163,7 @@ impl ClusterArgs {
                 .restore_command
                 .clone()
                 .or(self.wal_archive.as_deref().map(archive_command)),
+            end_command: None,
         })
     }
 }

@@ -43,6 +43,34 @@ pub struct Sql {
     #[arg(short = 'b', long)]
     pub exit_on_error: bool,
 
+    /// End with exit code 1 when a message had this severity or more.
+    #[arg(short = 'V', long, value_name = "SEVERITY", value_parser = clap::value_parser!(u8).range(0..=25))]
+    pub severity_level: Option<u8>,
+
+    /// Show only messages of this severity or more; information has 0. -1 shows all.
+    #[arg(
+        short = 'm',
+        long,
+        value_name = "SEVERITY",
+        default_value_t = -1,
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        value_parser = clap::value_parser!(i8).range(-1..=25)
+    )]
+    pub message_level: i8,
+
+    /// Write results and messages to this file, replacing it.
+    #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
+    pub output_file: Option<PathBuf>,
+
+    /// The server to run on: this program is its own, so only `.`, `localhost` or this machine's name.
+    #[arg(short = 'S', long, value_name = "NAME", hide_short_help = true)]
+    pub server: Option<String>,
+
+    /// Run as the operating system's user, which is what happens anyway.
+    #[arg(short = 'E', long, hide_short_help = true)]
+    pub trusted: bool,
+
     /// The database to begin with; `master` unless given.
     #[arg(short = 'd', long, value_name = "NAME")]
     pub use_database: Option<String>,
@@ -84,6 +112,10 @@ pub struct Sql {
     /// Cut lines of results after so many characters.
     #[arg(short = 'w', long, value_name = "WIDTH", value_parser = clap::value_parser!(u16).range(9..))]
     pub width: Option<u16>,
+
+    /// Show values of columns without a fixed width so wide; 0 as they are.
+    #[arg(short = 'y', long, value_name = "WIDTH", value_parser = clap::value_parser!(u16).range(0..=8000))]
+    pub variable_width: Option<u16>,
 
     /// Show each line of a script before its results.
     #[arg(short = 'e', long)]

@@ -45,6 +45,7 @@ impl Link<'_> {
         let kind = match header.backup_type {
             BackupType::Database => "full",
             BackupType::Differential => "differential",
+            BackupType::Log => "log",
         };
         let (set, position, device) = (header.set, header.position, self.media.device(0));
         let at = jiff::Timestamp::from_microsecond(header.start_us);

@@ -3,7 +3,7 @@
 //! Only a time and a place in the log can be compared with sets beforehand. For a transaction or a named point the last
 //! set is taken, unless one was asked for; a server that cannot reach its target says so and does not open.
 
-use longshore_media::{MediaSet, SetHeader, SetTrailer};
+use longshore_media::{BackupType, MediaSet, SetHeader, SetSummary, SetTrailer};
 use longshore_pg::{Lsn, Recovery, RecoveryTarget, recovery};
 use longshore_source::SourceKind;
 
@@ -26,8 +26,22 @@ fn too_early(target: &RecoveryTarget, trailer: &SetTrailer) -> Option<(String, S
     }
 }
 
+/// The last set of the media that holds more than log; 0, the last of all, where that is it or none does.
+fn last_database(media: &MediaSet) -> Result<u32, Error> {
+    let sets = media.sets()?;
+    let is_log = |set: &&SetSummary| set.header.backup_type == BackupType::Log;
+    if sets.last().filter(is_log).is_none() {
+        return Ok(0);
+    }
+    let found = sets.iter().rev().find(|set| !is_log(set));
+    Ok(found.map_or(0, |set| set.header.position))
+}
+
 /// The position to restore; `asked` is 0 where the operator left it to us.
 pub fn position(media: &MediaSet, asked: u32, recovery: Option<&Recovery>) -> Result<u32, Error> {
+    if asked == 0 && recovery.is_none() {
+        return last_database(media);
+    }
     let target = match recovery.and_then(|recovery| recovery.target.as_ref()) {
         Some(target) if asked == 0 => target,
         _ => return Ok(asked),
@@ -40,7 +54,8 @@ pub fn position(media: &MediaSet, asked: u32, recovery: Option<&Recovery>) -> Re
         let Some(trailer) = &set.trailer else {
             continue;
         };
-        if set.header.source_kind != SourceKind::Postgres as u8 {
+        let is_log = set.header.backup_type == BackupType::Log;
+        if set.header.source_kind != SourceKind::Postgres as u8 || is_log {
             continue;
         }
         clusters += 1;
@@ -69,7 +84,7 @@ pub fn check(
 ) -> Result<(), ClusterError> {
     let recovery = options.recovery.as_ref();
     let is_fetched = recovery.is_some_and(|recovery| recovery.restore_command.is_some());
-    let is_there = trailer.log.included || is_fetched || options.log_follows;
+    let is_there = trailer.log.included || is_fetched || options.log_follows || options.hold;
     if header.log.first_lsn > 0 && !is_there {
         let last = Lsn(trailer.log.last_lsn);
         return Err(ClusterError::LogNotIncluded { last });

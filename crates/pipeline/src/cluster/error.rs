@@ -49,6 +49,9 @@ pub enum ClusterError {
     #[error("{} of the set is a hard link, which no cluster has", path.display())]
     HardLink { path: PathBuf },
 
+    #[error("{} is not a restored cluster that waits for recovery: {what}", path.display())]
+    NotHeld { path: PathBuf, what: String },
+
     #[error("the set ends at {last} and does not hold its log")]
     LogNotIncluded { last: Lsn },
 }
@@ -89,6 +92,9 @@ impl ClusterError {
                 "leave out --position to have the right set chosen, or choose an older one"
             }
             ClusterError::NoSetBefore { .. } => "choose a later target, or older media",
+            ClusterError::NotHeld { .. } => {
+                "restore it again WITH NORECOVERY, from its full backup on"
+            }
             ClusterError::LogNotIncluded { .. } => {
                 "name the log archive with --restore-command, or make backups that hold their log"
             }

@@ -13,6 +13,7 @@
 mod checksums;
 mod choice;
 mod error;
+mod held;
 mod in_place;
 mod outline;
 mod room;
@@ -33,6 +34,7 @@ use checksums::Checksums;
 pub use checksums::zeros;
 pub use choice::{check as check_recovery, position};
 pub use error::ClusterError;
+pub use held::Held;
 use in_place::InPlace;
 pub use outline::Outline;
 use outline::{CONTROL, Route};
@@ -67,6 +69,8 @@ pub struct ClusterOptions {
     pub no_archiving: bool,
     /// Whether the caller puts the log that the set lacks into the restored `pg_wal`.
     pub log_follows: bool,
+    /// Whether it is kept from being started, because more is to be restored: see [`Held`].
+    pub hold: bool,
     /// The archive in which the log that the recovery needs is proved to be, before anything is written.
     pub proof: Option<PathBuf>,
     /// Whether an existing data directory of the same cluster is made the set's, writing only what differs.
@@ -77,7 +81,7 @@ impl ClusterOptions {
     pub fn is_default(&self) -> bool {
         let spaces = &self.spaces;
         let places = spaces.map.is_empty() && !spaces.as_stored;
-        let usual = !self.delta && !self.no_archiving && !self.log_follows;
+        let usual = !self.delta && !self.no_archiving && !self.log_follows && !self.hold;
         places && usual && self.recovery.is_none()
     }
 }
@@ -92,6 +96,7 @@ pub struct Cluster {
     checksums: Checksums,
     recovery: Option<Recovery>,
     no_archiving: bool,
+    hold: bool,
     range: Option<WalRange>,
     system: u64,
 }
@@ -146,6 +151,7 @@ impl Cluster {
             checksums,
             recovery: options.recovery.clone(),
             no_archiving: options.no_archiving,
+            hold: options.hold,
             range: trailer.and_then(|trailer| wal_range(header, trailer)),
             system: header.log.system,
         })
@@ -169,7 +175,7 @@ impl Cluster {
         let Some((root, path)) = self.route_path(&entry.path)? else {
             return Ok(None);
         };
-        entry.path = path.to_owned();
+        entry.path = self.name(path).to_owned();
         Ok(Some((root, entry)))
     }
 
@@ -192,6 +198,14 @@ impl Cluster {
             return Ok(Some((&**space, rest)));
         }
         Ok(Some((&*self.data, path)))
+    }
+
+    /// The name that a path gets: a control file that is held back has another.
+    fn name<'p>(&self, path: &'p Path) -> &'p Path {
+        match self.hold && path == Path::new(CONTROL) {
+            true => Path::new(held::CONTROL_HELD),
+            false => path,
+        }
     }
 
     fn note(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
@@ -279,6 +293,7 @@ impl Place for Cluster {
             return Ok(());
         };
         self.checksums.note_version(piece.path, piece.parts);
+        let path = self.name(path);
         target.put_piece(&Piece { path, ..*piece })
     }
 
@@ -293,7 +308,7 @@ impl Place for Cluster {
     }
 
     fn finish(mut self: Box<Self>) -> Result<Option<u64>, Error> {
-        if !self.data.holds(Path::new(CONTROL)) {
+        if !self.data.holds(self.name(Path::new(CONTROL))) {
             return Err(ClusterError::NoControlFile.into());
         }
         // The data directory itself is no entry of the set; all its directories are alike.

@@ -8,7 +8,7 @@ mod writer;
 
 use std::sync::atomic::Ordering;
 
-use longshore_media::{MediaSet, SetHeader, SetTrailer};
+use longshore_media::{BackupType, MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
 
 use crate::archived::prove_replay;
@@ -35,7 +35,9 @@ fn open_target(
     (header, trailer): (&SetHeader, Option<&SetTrailer>),
     merge: Option<&Merge>,
 ) -> Result<Box<dyn Place>, Error> {
-    if kind == SourceKind::Postgres && request.only.is_empty() && request.moves.is_empty() {
+    let whole = request.only.is_empty() && request.moves.is_empty();
+    let is_log = header.backup_type == BackupType::Log;
+    if kind == SourceKind::Postgres && whole && !is_log {
         let options = &request.cluster;
         let outline = match trailer {
             Some(trailer) => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
-use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via, crc32c, crc32c_join};
+use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
 use longshore_pg::wal::{History, PAGE_HEADER_LEN, SegmentHeader, WalName, is_page_at};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
@@ -129,6 +129,11 @@ impl WalArchive {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The archive's own directory.
+    pub fn stat(&self) -> io::Result<Stat> {
+        self.dir.stat(Path::new(""))
     }
 
     /// Whose log it holds; `None` before the first segment.

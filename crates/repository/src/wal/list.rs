@@ -151,6 +151,49 @@ impl WalArchive {
         Ok(missing)
     }
 
+    /// The segments that a replay from `start` to `end` on the way of `history` takes, in order: of those on several
+    /// timelines the latest one's, as a server takes them.
+    ///
+    /// Errors: `Missing` for the first that is not there; `NotAnArchive`, `Io`.
+    pub fn segments(
+        &self,
+        history: &History,
+        start: Lsn,
+        end: Lsn,
+    ) -> Result<Vec<SegmentName>, Error> {
+        let size = self.identified()?.segment_size;
+        let segment_of = |lsn: Lsn| Lsn(lsn.0 / size.bytes() * size.bytes());
+        let mut have: Option<(u32, HashSet<SegmentName>)> = None;
+        let mut found = Vec::new();
+        let mut at = segment_of(start);
+        while at < end {
+            let high = (at.0 >> 32) as u32;
+            if have.as_ref().is_none_or(|(of, _)| *of != high) {
+                have = Some((high, self.segments_in(history, high)?));
+            }
+            let names = have.as_ref().map(|(_, names)| names);
+            // The bytes needed of this segment end here.
+            let needed = Lsn(at.0.saturating_add(size.bytes())).min(end);
+            let there = ways(history)
+                .filter(|(_, begin, left)| segment_of(*begin) <= at && needed <= *left)
+                .map(|(timeline, ..)| SegmentName::holding(timeline, at, size))
+                .filter(|name| names.is_some_and(|names| names.contains(name)));
+            let Some(name) = there.last() else {
+                let name = SegmentName::holding(history.timeline_at(at), at, size);
+                return Err(Error::Missing {
+                    name: WalName::Segment(name),
+                    archive: self.path().to_owned(),
+                });
+            };
+            found.push(name);
+            match at.0.checked_add(size.bytes()) {
+                Some(next) => at = Lsn(next),
+                None => break,
+            }
+        }
+        Ok(found)
+    }
+
     /// The segments of the history's timelines in one directory each.
     fn segments_in(&self, history: &History, high: u32) -> Result<HashSet<SegmentName>, Error> {
         let mut names = HashSet::new();

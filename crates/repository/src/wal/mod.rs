@@ -30,4 +30,5 @@ pub use archive::{Form, IDENTITY_NAME, Outgoing, Pushed, WalArchive};
 pub use error::Error;
 pub use identity::Identity;
 pub use list::{Removed, Run, Span};
+pub use read::Archived;
 pub use receive::{Event, Plan, Progress, ReceiveError, receive};

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_codec::{Decompressor, payload_bound};
-use longshore_io::{Clock, Dir, File, Via, crc32c};
+use longshore_io::{Clock, Dir, File, Stat, Via, crc32c};
 use longshore_media::record::Malformed;
 use longshore_pg::Timeline;
 use longshore_pg::wal::{History, WalName};
+use parking_lot::Mutex;
 
 use super::archive::{WAIT_MAX, wait};
 use super::object::{End, Head};
@@ -56,33 +57,121 @@ impl Object {
 
     /// Decodes and checks every block, in order.
     fn decode(&self, mut sink: impl FnMut(&[u8], u64) -> Result<(), Error>) -> Result<(), Error> {
-        let mut decompressor = Decompressor::new();
-        let mut plain = vec![0; self.head.block_bytes as usize];
-        let mut payload = vec![0; payload_bound(self.head.algorithm, plain.len())];
+        let mut block = Block::default();
         let mut at = self.head.len_before() as u64;
         for (number, row) in self.end.rows.iter().enumerate() {
-            let damaged = |what: String| Error::Damaged {
-                path: self.path.clone(),
-                what: format!("block {number} at byte {at}: {what}"),
-            };
-            let payload = &mut payload[..row.stored_len as usize];
-            let plain = &mut plain[..self.head.block_len(number)];
-            self.file
-                .read_exact_at(payload, at, Via::Cache)
-                .map_err(Error::io("read", &self.path))?;
-            let same = |what: &str, found: u32, expected: u32| match found == expected {
-                true => Ok(()),
-                false => Err(damaged(format!(
-                    "CRC-32C of its {what} bytes is {found:#010x}, not {expected:#010x}"
-                ))),
-            };
-            same("stored", crc32c(payload), row.stored_crc)?;
-            decompressor
-                .decompress(self.head.algorithm, payload, plain)
-                .map_err(|e| damaged(e.to_string()))?;
-            same("plain", crc32c(plain), row.plain_crc)?;
+            let plain = self.decode_block(number, at, &mut block)?;
             sink(plain, number as u64 * u64::from(self.head.block_bytes))?;
-            at += payload.len() as u64;
+            at += u64::from(row.stored_len);
+        }
+        Ok(())
+    }
+
+    /// Decodes and checks one block, whose payload stands `at`.
+    fn decode_block<'b>(
+        &self,
+        number: usize,
+        at: u64,
+        block: &'b mut Block,
+    ) -> Result<&'b [u8], Error> {
+        let row = &self.end.rows[number];
+        let damaged = |what: String| Error::Damaged {
+            path: self.path.clone(),
+            what: format!("block {number} at byte {at}: {what}"),
+        };
+        let largest = payload_bound(self.head.algorithm, self.head.block_bytes as usize);
+        block.payload.resize(largest, 0);
+        block.plain.resize(self.head.block_bytes as usize, 0);
+        let payload = &mut block.payload[..row.stored_len as usize];
+        let plain = &mut block.plain[..self.head.block_len(number)];
+        self.file
+            .read_exact_at(payload, at, Via::Cache)
+            .map_err(Error::io("read", &self.path))?;
+        let same = |what: &str, found: u32, expected: u32| match found == expected {
+            true => Ok(()),
+            false => Err(damaged(format!(
+                "CRC-32C of its {what} bytes is {found:#010x}, not {expected:#010x}"
+            ))),
+        };
+        same("stored", crc32c(payload), row.stored_crc)?;
+        block
+            .decompressor
+            .decompress(self.head.algorithm, payload, plain)
+            .map_err(|e| damaged(e.to_string()))?;
+        same("plain", crc32c(plain), row.plain_crc)?;
+        Ok(plain)
+    }
+}
+
+/// A block being decoded.
+#[derive(Default)]
+struct Block {
+    decompressor: Decompressor,
+    payload: Vec<u8>,
+    plain: Vec<u8>,
+}
+
+/// A file of the archive that can be read from any place on. Whoever reads on from where he was decodes nothing twice.
+pub struct Archived {
+    object: Object,
+    stat: Stat,
+    last: Mutex<Last>,
+}
+
+/// The block that was decoded last.
+#[derive(Default)]
+struct Last {
+    number: Option<usize>,
+    block: Block,
+}
+
+impl Archived {
+    /// Bytes of the file before it was archived.
+    pub fn plain_len(&self) -> u64 {
+        self.object.head.plain_len.into()
+    }
+
+    /// Of the archive's own file: whose it is, and when it came.
+    pub fn stat(&self) -> &Stat {
+        &self.stat
+    }
+
+    /// Fills `buf` from `offset`; every block that it takes from is checked. The range lies within the file.
+    ///
+    /// Errors: `Damaged`, `Io`.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
+        let block_bytes = u64::from(self.object.head.block_bytes);
+        let mut last = self.last.lock();
+        let mut filled = 0;
+        while filled < buf.len() {
+            let at = offset + filled as u64;
+            let number = (at / block_bytes) as usize;
+            if number >= self.object.end.rows.len() {
+                return Err(Error::malformed(
+                    self.object.path.clone(),
+                    Malformed::Length,
+                ));
+            }
+            if last.number != Some(number) {
+                last.number = None;
+                let before = &self.object.end.rows[..number];
+                let before: u64 = before.iter().map(|row| u64::from(row.stored_len)).sum();
+                let payload_at = self.object.head.len_before() as u64 + before;
+                self.object
+                    .decode_block(number, payload_at, &mut last.block)?;
+                last.number = Some(number);
+            }
+            let plain = &last.block.plain[..self.object.head.block_len(number)];
+            let from = (at % block_bytes) as usize;
+            let len = (buf.len() - filled).min(plain.len().saturating_sub(from));
+            if len == 0 {
+                return Err(Error::malformed(
+                    self.object.path.clone(),
+                    Malformed::Length,
+                ));
+            }
+            buf[filled..filled + len].copy_from_slice(&plain[from..from + len]);
+            filled += len;
         }
         Ok(())
     }
@@ -128,6 +217,22 @@ impl WalArchive {
             .publish(Path::new(to))
             .map_err(Error::io("store", target))?;
         Ok(object.head.plain_len.into())
+    }
+
+    /// Opens a file of the archive for reading.
+    ///
+    /// Errors: `Missing`; `Damaged`, `Newer`, `Io`.
+    pub fn open_file(&self, name: WalName) -> Result<Archived, Error> {
+        let object = self.object(name)?;
+        let stat = object
+            .file
+            .stat()
+            .map_err(Error::io("look at", &object.path))?;
+        Ok(Archived {
+            object,
+            stat,
+            last: Mutex::default(),
+        })
     }
 
     /// Decodes a file and compares every checksum; gives its length.

@@ -189,3 +189,55 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_segments_of_a_replay_are_those_that_a_server_takes() {
+    let size = SegmentSize::new(SEGMENT as u64).unwrap();
+    let byte = |number: u64, inside: u64| Lsn(number * size.bytes() + inside);
+    // Timeline 1 was left in its segment 5; a server that did not know went on there.
+    let line = format!("1\t{}\tno recovery target specified\n", byte(5, 4096));
+    let history = History::parse(timeline(2), line.as_bytes()).unwrap();
+    let disk = with([
+        name(1, 3),
+        name(1, 4),
+        name(1, 5),
+        name(1, 6),
+        name(2, 5),
+        name(2, 6),
+    ]);
+    let archive = archive(&disk).unwrap();
+    let found = archive.segments(&history, byte(3, 7), byte(7, 0)).unwrap();
+    let expected = [(1, 3), (1, 4), (2, 5), (2, 6)];
+    assert_eq!(found, expected.map(|(line, n)| segment_name(line, n)));
+    // What came after the fork on the old timeline is not of this way.
+    let refused = archive.segments(&history, byte(3, 0), byte(8, 0));
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("000000020000000000000007")
+    );
+    let none = archive.segments(&history, byte(7, 0), byte(7, 0)).unwrap();
+    assert!(none.is_empty());
+}
+
+#[test]
+fn a_file_is_read_from_any_place_on() {
+    let disk = disk(1);
+    let bytes = segment(1, 3, 5);
+    push(&disk, name(1, 3), &bytes).unwrap();
+    let file = archive(&disk).unwrap().open_file(name(1, 3)).unwrap();
+    assert_eq!(file.plain_len(), SEGMENT as u64);
+    let mut random = Random(11);
+    for _ in 0..50 {
+        let at = random.below(SEGMENT as u64) as usize;
+        let len = random.below((SEGMENT - at) as u64 + 1) as usize;
+        let mut read = vec![0; len];
+        file.read_at(&mut read, at as u64).unwrap();
+        assert!(read == bytes[at..at + len], "{len} bytes at {at}");
+    }
+    let behind = file.read_at(&mut [0; 2], SEGMENT as u64 - 1);
+    assert!(behind.unwrap_err().to_string().contains("is damaged"));
+    let missing = archive(&disk).unwrap().open_file(name(1, 4));
+    assert!(missing.is_err());
+}

@@ -20,6 +20,7 @@
 
 mod base;
 mod changes;
+mod close;
 mod cluster;
 mod content;
 mod copies;
@@ -47,6 +48,7 @@ use crate::{
     SourceOptions, SourceSummary,
 };
 pub use base::Base;
+pub use close::{ClosedLog, close_log};
 use cluster::{CONTROL_FILE, Cluster, data_directory, read_control};
 use differs::{Differing, Now};
 use init_forks::InitForks;

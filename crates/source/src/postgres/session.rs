@@ -61,6 +61,17 @@ pub(super) struct Stopped {
     pub(super) map_text: Vec<u8>,
 }
 
+/// Where the log stood when a segment of it was closed.
+pub(super) struct Closed {
+    /// The server's time before, in microseconds since the Unix epoch.
+    pub(super) at_us: i64,
+    pub(super) segment_bytes: u64,
+    /// Behind the last byte of the closed segment that means something.
+    pub(super) end: Lsn,
+    /// A segment's name, which tells the timeline.
+    pub(super) segment: String,
+}
+
 impl Session {
     pub(super) fn open(
         storage: &dyn Storage,
@@ -189,6 +200,27 @@ impl Session {
         self.ask("ask for the end of the log", sql)?
             .value(0, 0)
             .map_err(misread)
+    }
+
+    /// Writes a commit, so that every moment before it can be recovered to, and closes the segment that it is in.
+    pub(super) fn close_segment(&self) -> Result<Closed, Error> {
+        // A standby that does not answer must not hold up a backup.
+        let prepare = "set synchronous_commit = local";
+        self.ask("prepare the session with", prepare)?;
+        let before = "select floor(extract(epoch from clock_timestamp()) * 1000000)::bigint, \
+                      (select setting::bigint from pg_settings where name = 'wal_segment_size')";
+        let before = self.ask("ask", before)?;
+        self.ask("write to the log of", "select pg_current_xact_id()")?;
+        let rows = self.ask(
+            "close the log's segment of",
+            "select lsn, pg_walfile_name(lsn) from (select pg_switch_wal() as lsn) as closed",
+        )?;
+        Ok(Closed {
+            at_us: before.value(0, 0).map_err(misread)?,
+            segment_bytes: before.value(0, 1).map_err(misread)?,
+            end: rows.value(0, 0).map_err(misread)?,
+            segment: rows.text(0, 1).map_err(misread)?.to_owned(),
+        })
     }
 
     fn ask(&self, action: &'static str, sql: &str) -> Result<client::Rows, Error> {

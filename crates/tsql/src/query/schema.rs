@@ -181,26 +181,66 @@ pub static VIEWS: &[View] = &[
     sys!(
         "databases",
         databases,
-        "name nvarchar(128), database_id int, source_database_id int, create_date datetime, \
+        "name nvarchar(128), database_id int, source_database_id int, owner_sid varbinary(85), create_date datetime, \
          compatibility_level tinyint, collation_name nvarchar(128), user_access tinyint, \
          user_access_desc nvarchar(60), is_read_only bit, is_auto_close_on bit, is_auto_shrink_on bit, \
-         state tinyint, state_desc nvarchar(60), is_in_standby bit, recovery_model tinyint, \
+         state tinyint, state_desc nvarchar(60), is_in_standby bit, is_cleanly_shutdown bit, \
+         is_supplemental_logging_enabled bit, snapshot_isolation_state tinyint, \
+         snapshot_isolation_state_desc nvarchar(60), is_read_committed_snapshot_on bit, recovery_model tinyint, \
          recovery_model_desc nvarchar(60), page_verify_option tinyint, page_verify_option_desc nvarchar(60), \
-         is_encrypted bit, is_distributor bit, replica_id uniqueidentifier"
+         is_auto_create_stats_on bit, is_auto_create_stats_incremental_on bit, is_auto_update_stats_on bit, \
+         is_auto_update_stats_async_on bit, is_ansi_null_default_on bit, is_ansi_nulls_on bit, is_ansi_padding_on bit, \
+         is_ansi_warnings_on bit, is_arithabort_on bit, is_concat_null_yields_null_on bit, \
+         is_numeric_roundabort_on bit, is_quoted_identifier_on bit, is_recursive_triggers_on bit, \
+         is_cursor_close_on_commit_on bit, is_local_cursor_default bit, is_fulltext_enabled bit, is_trustworthy_on bit, \
+         is_db_chaining_on bit, is_parameterization_forced bit, is_master_key_encrypted_by_server bit, \
+         is_query_store_on bit, is_published bit, is_subscribed bit, is_merge_published bit, is_distributor bit, \
+         is_sync_with_backup bit, service_broker_guid uniqueidentifier, is_broker_enabled bit, \
+         log_reuse_wait tinyint, log_reuse_wait_desc nvarchar(60), is_date_correlation_on bit, is_cdc_enabled bit, \
+         is_encrypted bit, is_honor_broker_priority_on bit, replica_id uniqueidentifier, \
+         group_database_id uniqueidentifier, resource_pool_id int, default_language_lcid smallint, \
+         default_language_name nvarchar(128), default_fulltext_language_lcid int, \
+         default_fulltext_language_name nvarchar(128), is_nested_triggers_on bit, is_transform_noise_words_on bit, \
+         two_digit_year_cutoff smallint, containment tinyint, containment_desc nvarchar(60), \
+         target_recovery_time_in_seconds int, delayed_durability int, delayed_durability_desc nvarchar(60), \
+         is_memory_optimized_elevate_to_snapshot_on bit, is_federation_member bit, is_remote_data_archive_enabled bit, \
+         is_mixed_page_allocation_on bit, is_temporal_history_retention_enabled bit, catalog_collation_type int, \
+         catalog_collation_type_desc nvarchar(60), physical_database_name nvarchar(128), \
+         is_result_set_caching_on bit, is_accelerated_database_recovery_on bit, is_tempdb_spill_to_remote_store bit, \
+         is_stale_page_detection_on bit, is_memory_optimized_enabled bit, is_data_retention_enabled bit, \
+         is_ledger_on bit, is_change_feed_enabled bit"
     ),
     sys!(
         "master_files",
         master_files,
-        "database_id int, file_id int, type tinyint, type_desc nvarchar(60), data_space_id int, name nvarchar(128), \
-         physical_name nvarchar(260), state tinyint, state_desc nvarchar(60), size int, max_size int, growth int, \
-         is_read_only bit"
+        "database_id int, file_id int, file_guid uniqueidentifier, type tinyint, type_desc nvarchar(60), \
+         data_space_id int, name nvarchar(128), physical_name nvarchar(260), state tinyint, state_desc nvarchar(60), \
+         size int, max_size int, growth int, is_media_read_only bit, is_read_only bit, is_sparse bit, \
+         is_percent_growth bit, is_name_reserved bit, is_persistent_log_buffer bit, create_lsn numeric(25,0), \
+         drop_lsn numeric(25,0), read_only_lsn numeric(25,0), read_write_lsn numeric(25,0), \
+         differential_base_lsn numeric(25,0), differential_base_guid uniqueidentifier, \
+         differential_base_time datetime, redo_start_lsn numeric(25,0), redo_start_fork_guid uniqueidentifier, \
+         redo_target_lsn numeric(25,0), redo_target_fork_guid uniqueidentifier, backup_lsn numeric(25,0), \
+         credential_id int"
     ),
     sys!(
         "dm_exec_requests",
         requests,
         "session_id smallint, request_id int, start_time datetime, status nvarchar(30), command nvarchar(32), \
-         database_id smallint, blocking_session_id smallint, wait_type nvarchar(60), percent_complete float, \
-         estimated_completion_time bigint, cpu_time int, total_elapsed_time int"
+         sql_handle varbinary(64), statement_start_offset int, statement_end_offset int, plan_handle varbinary(64), \
+         database_id smallint, user_id int, connection_id uniqueidentifier, blocking_session_id smallint, \
+         wait_type nvarchar(60), wait_time int, last_wait_type nvarchar(60), wait_resource nvarchar(256), \
+         open_transaction_count int, open_resultset_count int, transaction_id bigint, context_info varbinary(128), \
+         percent_complete real, estimated_completion_time bigint, cpu_time int, total_elapsed_time int, \
+         scheduler_id int, task_address varbinary(8), reads bigint, writes bigint, logical_reads bigint, \
+         text_size int, language nvarchar(128), date_format nvarchar(3), date_first smallint, quoted_identifier bit, \
+         arithabort bit, ansi_null_dflt_on bit, ansi_defaults bit, ansi_warnings bit, ansi_padding bit, \
+         ansi_nulls bit, concat_null_yields_null bit, transaction_isolation_level smallint, lock_timeout int, \
+         deadlock_priority int, row_count bigint, prev_error int, nest_level int, granted_query_memory int, \
+         executing_managed_code bit, group_id int, query_hash binary(8), query_plan_hash binary(8), \
+         statement_sql_handle varbinary(64), statement_context_id bigint, dop int, parallel_worker_count int, \
+         external_script_request_id uniqueidentifier, is_resumable bit, page_resource binary(8), \
+         page_server_reads bigint, dist_statement_id uniqueidentifier"
     ),
     sys!(
         "backup_devices",
@@ -305,33 +345,69 @@ pub(super) fn database_name(session: &Session, id: i64) -> Option<String> {
     session.server.database_names().get(i).cloned()
 }
 
+/// A row of a view that has a value for some of its columns and NULL for all others.
+fn filled(view: &str, values: Vec<(&str, Value)>) -> Vec<Value> {
+    let columns = VIEWS.iter().find(|v| v.name == view).map(View::columns);
+    let mut columns = columns.unwrap_or_default().into_iter();
+    let mut row: Vec<(String, Value)> = columns.by_ref().map(|c| (c.name, Value::Null)).collect();
+    for (name, value) in values {
+        let place = row.iter_mut().find(|(column, _)| column == name);
+        debug_assert!(place.is_some(), "{view} has no column {name}");
+        if let Some((_, place)) = place {
+            *place = value;
+        }
+    }
+    row.into_iter().map(|(_, value)| value).collect()
+}
+
 /// Only databases that statements can back up: SQL Server's own are not there.
 fn databases(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
     let row = |(i, name): (usize, String)| {
-        let usable = matches!(session.server.database(&name), Ok(Some(_)));
-        vec![
-            Value::Text(name),
-            Value::Int(i as i64 + DATABASE_FIRST),
-            Value::Null,
-            Value::DateTime(session.server.started),
-            Value::Int(160),
-            Value::Null,
-            Value::Int(0),
-            Value::text("MULTI_USER"),
-            Value::bit(false),
-            Value::bit(false),
-            Value::bit(false),
-            Value::Int(if usable { 0 } else { 6 }),
-            Value::text(if usable { "ONLINE" } else { "OFFLINE" }),
-            Value::bit(false),
-            Value::Int(3),
-            Value::text("SIMPLE"),
-            Value::Int(2),
-            Value::text("CHECKSUM"),
-            Value::bit(false),
-            Value::bit(false),
-            Value::Null,
-        ]
+        let restoring = session.server.sequence(&name).is_some();
+        let (state, state_desc) = match session.server.database(&name) {
+            _ if restoring => (1, "RESTORING"),
+            Ok(Some(_)) => (0, "ONLINE"),
+            Ok(None) | Err(_) => (6, "OFFLINE"),
+        };
+        let (model, model_desc) = match session.server.is_logged(&name) {
+            true => (1, "FULL"),
+            false => (3, "SIMPLE"),
+        };
+        let (off, on) = (Value::bit(false), Value::bit(true));
+        filled(
+            "databases",
+            vec![
+                ("physical_database_name", Value::text(name.as_str())),
+                ("name", Value::Text(name)),
+                ("database_id", Value::Int(i as i64 + DATABASE_FIRST)),
+                ("create_date", Value::DateTime(session.server.started)),
+                ("compatibility_level", Value::Int(160)),
+                ("user_access", Value::Int(0)),
+                ("user_access_desc", Value::text("MULTI_USER")),
+                ("is_read_only", off.clone()),
+                ("is_auto_close_on", off.clone()),
+                ("is_auto_shrink_on", off.clone()),
+                ("state", Value::Int(state)),
+                ("state_desc", Value::text(state_desc)),
+                ("is_in_standby", off.clone()),
+                ("is_cleanly_shutdown", off.clone()),
+                ("recovery_model", Value::Int(model)),
+                ("recovery_model_desc", Value::text(model_desc)),
+                ("page_verify_option", Value::Int(2)),
+                ("page_verify_option_desc", Value::text("CHECKSUM")),
+                ("is_ansi_nulls_on", on),
+                ("is_published", off.clone()),
+                ("is_subscribed", off.clone()),
+                ("is_merge_published", off.clone()),
+                ("is_distributor", off.clone()),
+                ("is_broker_enabled", off.clone()),
+                ("is_cdc_enabled", off.clone()),
+                ("is_encrypted", off.clone()),
+                ("containment", Value::Int(0)),
+                ("containment_desc", Value::text("NONE")),
+                ("is_ledger_on", off),
+            ],
+        )
     };
     let names = session.server.database_names();
     Ok(names.into_iter().enumerate().map(row).collect())
@@ -356,21 +432,29 @@ fn master_files(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
         };
         let pages = storage.stat(path).map_or(0, |s| s.len.div_ceil(PAGE_BYTES));
         let logical = path.file_name().unwrap_or(path.as_os_str());
-        rows.push(vec![
-            Value::Int(i as i64 + DATABASE_FIRST),
-            Value::Int(1),
-            Value::Int(0),
-            Value::text("ROWS"),
-            Value::Int(1),
-            Value::text(logical.to_string_lossy()),
-            Value::text(path.display().to_string()),
-            Value::Int(0),
-            Value::text("ONLINE"),
-            Value::Int(i64::try_from(pages).unwrap_or(i64::MAX)),
-            Value::Int(-1),
-            Value::Int(0),
-            Value::bit(false),
-        ]);
+        let (off, n) = (Value::bit(false), Value::Int);
+        rows.push(filled(
+            "master_files",
+            vec![
+                ("database_id", n(i as i64 + DATABASE_FIRST)),
+                ("file_id", n(1)),
+                ("type", n(0)),
+                ("type_desc", Value::text("ROWS")),
+                ("data_space_id", n(1)),
+                ("name", Value::text(logical.to_string_lossy())),
+                ("physical_name", Value::text(path.display().to_string())),
+                ("state", n(0)),
+                ("state_desc", Value::text("ONLINE")),
+                ("size", n(i64::try_from(pages).unwrap_or(i64::MAX))),
+                ("max_size", n(-1)),
+                ("growth", n(0)),
+                ("is_media_read_only", off.clone()),
+                ("is_read_only", off.clone()),
+                ("is_sparse", off.clone()),
+                ("is_percent_growth", off.clone()),
+                ("is_name_reserved", off),
+            ],
+        ));
     }
     Ok(rows)
 }
@@ -388,35 +472,39 @@ fn requests(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
         };
         let database = database_id(session, &activity.database);
         let database = database.or_else(|| database_id(session, FIRST_DATABASE));
-        vec![
-            Value::Int(id.into()),
-            Value::Int(0),
-            Value::DateTime(activity.start),
-            Value::text("running"),
-            Value::text(activity.command),
-            database.map_or(Value::Null, Value::Int),
-            Value::Int(0),
-            Value::Null,
-            Value::Float(percent as f64),
-            Value::Int(left),
-            Value::Int(elapsed.min(i64::from(i32::MAX))),
-            Value::Int(elapsed.min(i64::from(i32::MAX))),
-        ]
+        filled(
+            "dm_exec_requests",
+            vec![
+                ("session_id", Value::Int(id.into())),
+                ("request_id", Value::Int(0)),
+                ("start_time", Value::DateTime(activity.start)),
+                ("status", Value::text("running")),
+                ("command", Value::text(activity.command)),
+                ("database_id", database.map_or(Value::Null, Value::Int)),
+                ("blocking_session_id", Value::Int(0)),
+                ("percent_complete", Value::Float(percent as f64)),
+                ("estimated_completion_time", Value::Int(left)),
+                (
+                    "total_elapsed_time",
+                    Value::Int(elapsed.min(i64::from(i32::MAX))),
+                ),
+            ],
+        )
     };
     Ok(activities.into_iter().map(row).collect())
 }
 
 fn backup_devices(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
-    let devices = session.server.devices.lock();
-    let row = |(name, path): (&String, &std::path::PathBuf)| {
+    let row = |(name, path): (String, std::path::PathBuf)| {
         vec![
-            Value::text(name.as_str()),
+            Value::Text(name),
             Value::Int(2),
             Value::text("DISK"),
             Value::text(path.display().to_string()),
         ]
     };
-    Ok(devices.iter().map(row).collect())
+    let devices = session.server.devices();
+    Ok(devices.into_iter().map(row).collect())
 }
 
 fn messages(_session: &Session) -> Result<Vec<Vec<Value>>, Message> {

@@ -1,27 +1,27 @@
 //! BACKUP DATABASE and BACKUP LOG.
 
 use std::path::Path;
+use std::time::Duration;
 
-use longshore_catalog::{HistoryQuery, HistoryRow};
+use longshore_catalog::{ChainPlace, HistoryQuery, HistoryRow};
 use longshore_codec::{Algorithm, Level};
 use longshore_media::device::DeviceClass;
 use longshore_media::{Container, DeviceSpec, Disposition, MediaSet};
 use longshore_pipeline::{
-    Against, BackupReport, BackupRequest, BaseRequest, OnChange, Report, Request, ServerSettings,
-    SourceSpec, pages,
+    Against, BackupReport, BackupRequest, BaseRequest, LogPlace, LogRequest, OnChange, Report,
+    Request, ServerSettings, SourceSpec, pages,
 };
 
 use super::device::{DEVICES_MAX, devices};
 use super::options::{CompressionChoice, Options};
-use super::{FILES_SHOWN_MAX, ground, hear, media, processed};
+use super::{FILES_SHOWN_MAX, LOG_FILE, ground, hear, media, processed};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
-use crate::server::Database;
+use crate::server::{Database, unix_us};
 use crate::session::{Flow, Out, Session, Stop};
 use crate::sink::Command;
 use crate::syntax::{Applies, Backup, BackupWhat, Name};
-use crate::value::DateTime;
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -61,19 +61,19 @@ fn command_words(backup: &Backup) -> String {
 }
 
 fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
-    let (name, parts) = match &backup.what {
-        BackupWhat::Database { name, parts } => (name, parts.as_slice()),
-        BackupWhat::Log { name } => {
-            existing(session, &session.name_of(name)?)?;
-            // No source has log backup sets, so every database has this model.
-            return Err(message::SIMPLE_RECOVERY.with(&[&"BACKUP LOG"]).into());
-        }
+    let (name, parts, statement) = match &backup.what {
+        BackupWhat::Database { name, parts } => (name, parts.as_slice(), Applies::BACKUP_DATABASE),
+        BackupWhat::Log { name } => (name, [].as_slice(), Applies::BACKUP_LOG),
         BackupWhat::Group(_) | BackupWhat::Server => {
             let text = "snapshot backups of several databases are not part of this version";
             return Err(message::OWN.with(&[&text]).into());
         }
     };
     let database = existing(session, &session.name_of(name)?)?;
+    let is_log = statement == Applies::BACKUP_LOG;
+    if is_log && !database.recovery_is_full() {
+        return Err(message::SIMPLE_RECOVERY.with(&[&"BACKUP LOG"]).into());
+    }
     if !parts.is_empty() {
         let text = "files and filegroups";
         return Err(message::OPTION_UNSUPPORTED.with(&[&text]).into());
@@ -81,9 +81,12 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     let devices = devices(session, &backup.to)?;
     check_ground(session, &devices)?;
     check_mirrors(backup)?;
-    let options = Options::of(session, &backup.options, Applies::BACKUP_DATABASE)?;
+    let options = Options::of(session, &backup.options, statement)?;
     let settings = server_settings(session);
-    let request = lower(session, &database, devices, &options, &settings)?;
+    let mut request = lower(session, &database, devices, &options, &settings)?;
+    if is_log {
+        request.log = Some(log(session, &database)?);
+    }
     let report = run(session, &database, &request, &options, out)?;
     say_end(session, &database, &request, &options, &report, out)
 }
@@ -92,6 +95,11 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
 fn existing(session: &Session, name: &str) -> Result<Database, Message> {
     if name.eq_ignore_ascii_case("tempdb") {
         return Err(message::TEMPDB.plain());
+    }
+    if let Some(waiting) = session.server.sequence(name)
+        && !session.server.is_configured(&waiting.database)
+    {
+        return Err(message::IN_RESTORE.with(&[&waiting.database]));
     }
     let found = session.server.database(name);
     found
@@ -218,6 +226,34 @@ fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> 
     })
 }
 
+/// How long a server may take to archive its last segment.
+const LOG_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where the log chain goes on, by the history: behind the last log backup, or else with the last full one, whose log it
+/// begins with. Errors: 4214.
+fn log(session: &Session, database: &Database) -> Result<LogRequest, Message> {
+    let missing = || message::NO_CURRENT_BACKUP.plain();
+    let archive = database.wal.clone().ok_or_else(missing)?;
+    if session.server.known_catalog().is_none() {
+        return Err(missing());
+    }
+    let chain = session.server.catalog()?.log_chain(&database.name);
+    let chain = chain.map_err(|e| message::OWN.with(&[&e]))?;
+    let full = chain.full.ok_or_else(missing)?;
+    // A log chain is of the cluster that was backed up in full last.
+    let log = chain.log.filter(|log| log.system == full.system);
+    let place = |at: ChainPlace| LogPlace {
+        system: at.system,
+        timeline: at.timeline,
+        lsn: at.lsn,
+    };
+    Ok(LogRequest {
+        archive,
+        since: log.into_iter().chain([full]).map(place).collect(),
+        patience: LOG_PATIENCE,
+    })
+}
+
 /// The media that stand on the devices, if they can be read: what cannot is the pipeline's to refuse.
 fn standing(session: &Session, devices: &[DeviceSpec]) -> Option<MediaSet> {
     let storage = &session.server.setup.house.storage;
@@ -281,11 +317,6 @@ fn expires_us(session: &Session, options: &Options, settings: &ServerSettings) -
     days.map(after)
 }
 
-fn unix_us(at: DateTime) -> Option<i64> {
-    let zoned = at.to_zoned(jiff::tz::TimeZone::system()).ok()?;
-    Some(zoned.timestamp().as_microsecond())
-}
-
 fn run(
     session: &mut Session,
     database: &Database,
@@ -293,12 +324,13 @@ fn run(
     options: &Options,
     out: &mut Out,
 ) -> Result<BackupReport, Stop> {
-    session.enter("BACKUP DATABASE", &database.name);
+    let (words, command) = kind(request);
+    session.enter(words, &database.name);
     let house = session.house().equipped(&request.offload);
     let mut steps = options.stats.map(Steps::of);
     let asked = Request::Backup(request.clone());
     let result = watched(&house, &asked, |news| {
-        hear(session, news, &mut steps, Command::BackupDatabase, out)
+        hear(session, news, &mut steps, command, out)
     })?;
     let report = match result.map_err(|e| refusal::of(&e))? {
         Report::Backup(report) => report,
@@ -310,7 +342,7 @@ fn run(
     };
     if steps.as_mut().is_some_and(|s| s.shows(100)) {
         let end = message::PERCENT_PROCESSED.with(&[&100]);
-        out.say_done(end, Command::BackupDatabase)?;
+        out.say_done(end, command)?;
     }
     Ok(report)
 }
@@ -323,7 +355,8 @@ fn say_end(
     report: &BackupReport,
     out: &mut Out,
 ) -> Flow {
-    for warning in &report.run.warnings {
+    let (words, command) = kind(request);
+    for warning in report.run.warnings.iter().chain(&report.run.plan.notices) {
         session.server.write_log("Backup", warning);
     }
     for changed in &report.changed {
@@ -333,7 +366,7 @@ fn say_end(
     for (file, bytes) in files(session, database, request, report) {
         let line = message::FILE_PROCESSED;
         let line = line.with(&[&pages(bytes), &database.name, &file, &report.position]);
-        out.say_done(line, Command::BackupDatabase)?;
+        out.say_done(line, command)?;
     }
     if report.damaged && options.continue_after_error {
         out.say(message::BACKUP_DAMAGED.plain())?;
@@ -344,10 +377,18 @@ fn say_end(
     log_success(session, database, request, report);
     let statement = match request.base {
         Some(_) => "BACKUP DATABASE WITH DIFFERENTIAL",
-        None => "BACKUP DATABASE",
+        None => words,
     };
     let end = processed(statement, report.plain_bytes, report.run.elapsed_s);
-    Ok(out.say_done(end, Command::BackupDatabase)?)
+    Ok(out.say_done(end, command)?)
+}
+
+/// As messages name the statement, and its command.
+fn kind(request: &BackupRequest) -> (&'static str, Command) {
+    match request.log {
+        Some(_) => ("BACKUP LOG", Command::BackupLog),
+        None => ("BACKUP DATABASE", Command::BackupDatabase),
+    }
 }
 
 /// What each file gave, for message 4035.
@@ -361,6 +402,9 @@ fn files(
     if let SourceSpec::Sqlite(path) = &database.source {
         let name = path.file_name().unwrap_or(path.as_os_str());
         return one(name.to_string_lossy().into_owned());
+    }
+    if request.log.is_some() {
+        return one(LOG_FILE.into());
     }
     let listed = match report.totals.files as usize <= FILES_SHOWN_MAX {
         true => media::files(session, &request.devices, report.position),
@@ -386,6 +430,18 @@ fn log_success(
         (set.header.log.first_lsn, last)
     });
     let devices: Vec<_> = request.devices.iter().map(device_words).collect();
+    if request.log.is_some() {
+        let text = message::LOG_LOG_BACKED_UP.with(&[
+            &database.name,
+            &"unknown",
+            &first,
+            &last,
+            &devices.len(),
+            &devices.join(", "),
+        ]);
+        session.server.write_log("Backup", &text.text);
+        return;
+    }
     if request.base.is_some() {
         let text = message::LOG_DIFFERENTIAL.with(&[
             &database.name,

@@ -35,12 +35,8 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
     match device {
         Device::Logical(name) => {
             let name = session.name_of(name)?;
-            let devices = session.server.devices.lock();
-            let found = devices
-                .iter()
-                .find(|(known, _)| known.eq_ignore_ascii_case(&name));
-            match found {
-                Some((_, path)) => Ok(spec(path)),
+            match session.server.device(&name) {
+                Some(path) => Ok(spec(&path)),
                 None => Err(message::DEVICE_UNKNOWN.with(&[&name])),
             }
         }

@@ -82,6 +82,15 @@ pub fn plots(server: &Server, except: Option<&str>) -> Vec<Plot> {
             Err(unusable) => unusable.place.iter().for_each(|path| add(path, &name)),
         }
     }
+    // What waits for more log is its own, too, wherever the configuration has the database.
+    for sequence in server.sequences() {
+        if except != Some(sequence.database.as_str()) {
+            plots.push(Plot {
+                path: real(&*house.storage, &sequence.target),
+                owner: sequence.database,
+            });
+        }
+    }
     plots
 }
 

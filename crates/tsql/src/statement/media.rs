@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use longshore_catalog::FileList;
+use longshore_catalog::{FileList, fork_guid};
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary,
 };
@@ -264,7 +264,18 @@ pub(super) fn header_only(
 
 fn header_row(media: &MediaHeader, set: &SetSummary) -> Vec<Value> {
     let (header, trailer) = (&set.header, set.trailer.as_ref());
-    let differential = header.backup_type == BackupType::Differential;
+    let (kind, kind_text) = match header.backup_type {
+        BackupType::Database => (1, "Database"),
+        BackupType::Log => (2, "Transaction Log"),
+        BackupType::Differential => (5, "Database Differential"),
+    };
+    let system = header.log.system;
+    let guid = |n: u128| match system {
+        0 => Value::Null,
+        _ => Value::Guid(Uuid::from_u128(n)),
+    };
+    // A timeline of a cluster is what SQL Server calls a recovery fork.
+    let fork = |timeline: u32| guid(fork_guid(system, timeline));
     let zone = header.time_zone;
     let damaged = trailer.is_some_and(|t| t.damaged);
     let flag = |on: bool, bit: i64| if on { bit } else { 0 };
@@ -283,7 +294,7 @@ fn header_row(media: &MediaHeader, set: &SetSummary) -> Vec<Value> {
     vec![
         name,
         text(&header.description),
-        Value::Int(if differential { 5 } else { 1 }),
+        Value::Int(kind),
         header.expires_us.map_or(Value::Null, |us| moment(us, zone)),
         bit(media.compressed),
         Value::Int(header.position.into()),
@@ -316,10 +327,10 @@ fn header_row(media: &MediaHeader, set: &SetSummary) -> Vec<Value> {
                 | flag(damaged, FLAG_DAMAGED)
                 | flag(header.copy_only, FLAG_COPY_ONLY),
         ),
+        guid(system.into()),
+        trailer.map_or(Value::Null, |t| fork(t.log.timeline)),
         Value::Null,
-        Value::Null,
-        Value::Null,
-        Value::Null,
+        guid(system.into()),
         bit(false),
         bit(false),
         bit(false),
@@ -330,15 +341,17 @@ fn header_row(media: &MediaHeader, set: &SetSummary) -> Vec<Value> {
         bit(false),
         bit(false),
         bit(header.copy_only),
+        fork(header.log.timeline),
         Value::Null,
-        Value::Null,
-        Value::text("SIMPLE"),
+        match (header.backup_type, system) {
+            (BackupType::Log, _) => Value::text("FULL"),
+            (BackupType::Database | BackupType::Differential, 0) => Value::text("SIMPLE"),
+            // Whether the log is archived is not in the set.
+            (BackupType::Database | BackupType::Differential, _) => Value::Null,
+        },
         Value::Null,
         header.parent.map_or(Value::Null, Value::Guid),
-        Value::text(match differential {
-            true => "Database Differential",
-            false => "Database",
-        }),
+        Value::text(kind_text),
         Value::Guid(header.set),
         stored,
         Value::Int(0),
@@ -404,14 +417,18 @@ fn first_file(item: &Item) -> Option<&Entry> {
 /// `sizes`: of the file, and of its part in the set.
 fn file_row(set: &SetSummary, name: &str, sizes: (u64, u64), number: u64) -> Vec<Value> {
     let header = &set.header;
+    let (kind, group) = match header.backup_type {
+        BackupType::Log => ("L", Value::Null),
+        BackupType::Database | BackupType::Differential => ("D", Value::text("PRIMARY")),
+    };
     // A database of one file tells where that was; of others only the root is known.
     let physical = header.origin.strip_prefix("sqlite:").unwrap_or(name);
     let id = Uuid::from_u128(header.set.as_u128() ^ u128::from(number));
     vec![
         Value::text(name),
         Value::text(physical),
-        Value::text("D"),
-        Value::text("PRIMARY"),
+        Value::text(kind),
+        group,
         whole(sizes.0),
         Value::Int(MAX_SIZE),
         whole(number),

@@ -9,6 +9,7 @@ mod media;
 mod options;
 mod procedure;
 mod restore;
+mod sequence;
 mod trace;
 
 use longshore_pipeline::{mb_per_s, pages};
@@ -29,6 +30,9 @@ pub(crate) use restore::restore;
 
 /// Files of which each has a line of its own (4035); a database of more has one line in all.
 const FILES_SHOWN_MAX: usize = 64;
+
+/// What the log is called where SQL Server names its file.
+const LOG_FILE: &str = "pg_wal";
 
 /// A declared type.
 pub(crate) fn type_of(name: &TypeName) -> Result<Type, Message> {

@@ -37,11 +37,12 @@ pub struct Options {
     pub media_name: Option<String>,
     pub moves: Vec<(String, String)>,
     pub name: Option<String>,
-    pub recovery: bool,
+    pub no_recovery: bool,
     pub replace: bool,
     pub retain_days: Option<u32>,
     /// Percent.
     pub stats: Option<u8>,
+    pub stop_at: Option<DateTime>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +176,7 @@ impl Options {
                 }
             }
             Key::Name => self.name = Some(text(NAME_MAX)?),
-            Key::Recovery => self.recovery = true,
+            Key::NoRecovery => self.no_recovery = true,
             Key::Replace => self.replace = true,
             Key::RetainDays => self.retain_days = Some(within(0, DAYS_MAX)? as u32),
             Key::Stats => {
@@ -184,8 +185,12 @@ impl Options {
                     _ => within(1, 100)? as u8,
                 });
             }
+            Key::StopAt => {
+                let at = parse_date_time(&text(NAME_MAX)?);
+                self.stop_at = Some(at.ok_or_else(|| message::INVALID_VALUE.with(&[&key]))?);
+            }
             // The opposites of the above are what happens anyway.
-            Key::NoFormat | Key::NoInit | Key::NoSkip | Key::StopOnError => {}
+            Key::NoFormat | Key::NoInit | Key::NoSkip | Key::Recovery | Key::StopOnError => {}
             // Accepted; the table says why they change nothing.
             Key::Checksum
             | Key::NoChecksum
@@ -209,7 +214,6 @@ impl Options {
             | Key::FileStream
             | Key::MediaPassword
             | Key::MetadataOnly
-            | Key::NoRecovery
             | Key::NoTruncate
             | Key::Parity
             | Key::Partial
@@ -218,7 +222,6 @@ impl Options {
             | Key::RestrictedUser
             | Key::Snapshot
             | Key::Standby
-            | Key::StopAt
             | Key::StopAtMark
             | Key::StopBeforeMark => return Err(unsupported(key.spec())),
         }
@@ -268,7 +271,6 @@ fn unsupported(spec: &Spec) -> Message {
 fn refused(spec: &Spec, why: &str) -> Message {
     match spec.key {
         Key::Parity => message::EXTENSION_MISSING.with(&[&spec.word, &why]),
-        Key::StopAt | Key::StopAtMark | Key::StopBeforeMark => message::STOPAT_SIMPLE.plain(),
         _ => unsupported(spec),
     }
 }

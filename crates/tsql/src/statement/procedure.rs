@@ -144,15 +144,7 @@ fn sp_addumpdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) 
             .into());
     }
     let path = disk_path(&session.server.setup.backup_directory, &physical)?;
-    let mut devices = session.server.devices.lock();
-    if devices
-        .keys()
-        .any(|name| name.eq_ignore_ascii_case(&logical))
-    {
-        return Err(message::DEVICE_EXISTS.with(&[&logical]).into());
-    }
-    devices.insert(logical, path);
-    drop(devices);
+    session.server.add_device(&logical, path)?;
     Ok(out.done(Command::Execute, None)?)
 }
 
@@ -163,13 +155,7 @@ fn sp_dropdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
         let text = "sp_dropdevice does not remove files here; remove the file yourself";
         return Err(message::OWN.with(&[&text]).into());
     }
-    let mut devices = session.server.devices.lock();
-    let known = devices.keys().find(|n| n.eq_ignore_ascii_case(&logical));
-    let name = known
-        .cloned()
-        .ok_or_else(|| message::DEVICE_NOT_THERE.with(&[&logical]))?;
-    devices.remove(&name);
-    drop(devices);
+    session.server.drop_device(&logical)?;
     Ok(out.done(Command::Execute, None)?)
 }
 

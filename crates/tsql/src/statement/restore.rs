@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use longshore_catalog::{BackupRecord, MediaRecord};
+use longshore_catalog::{BackupRecord, MediaRecord, RestoredDatabase};
 use longshore_io::{FileKind, Storage, facts};
-use longshore_media::{DeviceSpec, EntryKind, Item, MediaSet, SetHeader};
+use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader};
 use longshore_pipeline::{
-    Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec, VerifyRequest, pages,
+    Held, Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec, VerifyRequest, pages,
 };
 
 use super::backup::server_settings;
 use super::device::{devices, disk_path};
 use super::options::Options;
-use super::{FILES_SHOWN_MAX, ground, hear, media, processed};
+use super::{FILES_SHOWN_MAX, ground, hear, media, processed, sequence};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
@@ -58,14 +58,14 @@ fn one(session: &mut Session, restore: &Restore, out: &mut Out) -> Flow {
             let options = options(session, Applies::RESTORE_DATABASE)?;
             database(session, (name, parts), from, &options, out)
         }
-        RestoreWhat::Log { name, .. } => {
+        RestoreWhat::Log { name, parts } => {
             let options = options(session, Applies::RESTORE_LOG)?;
             let name = session.name_of(name)?;
-            if session.server.database(&name).is_ok_and(|d| d.is_none()) {
-                return Err(message::DATABASE_NOT_THERE.with(&[&name]).into());
+            check_parts(parts)?;
+            match from.is_empty() {
+                true => sequence::end(session, &name, &options, out),
+                false => sequence::log(session, &name, from, &options, out),
             }
-            media::media(session, &from, &options)?;
-            Err(message::NOT_READY_TO_ROLL.plain().into())
         }
         RestoreWhat::Snapshot { .. } => {
             let text = "database snapshots are not part of this version";
@@ -116,6 +116,14 @@ impl Place {
     }
 }
 
+/// What is known of the database that a statement names.
+struct Known<'a> {
+    name: &'a str,
+    database: Option<&'a Database>,
+    /// Its data directory, if it is a cluster that was restored here.
+    cluster: Option<PathBuf>,
+}
+
 fn database(
     session: &mut Session,
     (name, parts): (&Name, &[Part]),
@@ -127,54 +135,73 @@ fn database(
     if name.eq_ignore_ascii_case("tempdb") {
         return Err(message::TEMPDB.plain().into());
     }
-    let existing = session.server.database(&name);
     if from.is_empty() {
-        return Err(match existing {
-            Ok(Some(_)) => message::RECOVERED_ALREADY.plain().into(),
-            Ok(None) => message::DATABASE_NOT_THERE.with(&[&name]).into(),
-            Err(unusable) => refusal::unusable(&unusable).into(),
-        });
+        return sequence::end(session, &name, options, out);
     }
+    let waiting = session.server.sequence(&name);
+    let existing = session.server.database(&name);
     // One that cannot be used, because its file is lost, is there all the same; only MOVE can say where to.
     let is_there = !matches!(existing, Ok(None));
     let existing = existing.ok().flatten();
-    if !parts.is_empty() {
-        let text = "files and filegroups";
-        return Err(message::OPTION_UNSUPPORTED.with(&[&text]).into());
-    }
+    check_parts(parts)?;
+    sequence::check_use(session, &name)?;
     let media = media::media(session, &from, options)?;
     let position = options.position.unwrap_or(1);
     let set = media.set(position).map_err(|e| refusal::media(&e))?;
-    let header = set.header;
-    // Sets have no family that would say more: one of the same name, made on this machine, is the database's own.
+    let header = &set.header;
+    match header.backup_type {
+        BackupType::Database => {}
+        BackupType::Differential => {
+            return sequence::differential(session, &name, from, &set, options, out);
+        }
+        BackupType::Log => {
+            let made = message::OTHER_KIND.with(&[&media.device(0), &"BACKUP LOG"]);
+            return Err(made.into());
+        }
+    }
+    let trailer = set.trailer.clone().unwrap_or_default();
+    sequence::check_stop(options, header, &trailer)?;
+    let spelled = existing.as_ref().map(|d| d.name.clone());
+    let spelled = spelled.or(waiting.as_ref().map(|w| w.database.clone()));
+    let spelled = spelled.unwrap_or_else(|| name.clone());
     let other = || message::OTHER_DATABASE.with(&[&name]);
-    let alike = header.database.eq_ignore_ascii_case(&name);
-    if is_there && !alike && !options.replace {
+    if is_there && !options.replace && !is_family(session, &spelled, header) {
         return Err(other().into());
     }
-    let place = place(session, &name, existing.as_ref(), &media, &header, options)?;
-    if place.own && header.machine != facts::host_name() && !options.replace {
+    let cluster = waiting.as_ref().map(|w| w.target.clone());
+    let cluster = cluster.or_else(|| session.server.cluster(&spelled));
+    let known = Known {
+        name: &name,
+        database: existing.as_ref(),
+        cluster,
+    };
+    let place = place(session, &known, &media, header, options)?;
+    if place.own && !options.replace && !is_own(session, &place, header) {
         return Err(other().into());
-    }
-    let settings = server_settings(session);
-    let defaults = &session.server.setup.defaults;
-    let mut offload = Offload::default();
-    if let Some(mode) = settings.offload {
-        offload.mode = mode;
     }
     let request = RestoreRequest {
         position,
         // A database of its own is overwritten without a word, as SQL Server does it.
         replace: options.replace || place.own,
         moves: place.moves.clone(),
-        offload,
-        tuning: options.tuning(&defaults.tuning),
-        limits: options.limits(&defaults.limits),
-        ..RestoreRequest::new(from, place.target.clone())
+        note: sequence::note(&spelled, options),
+        ..request(session, from, place.target.clone(), options)
     };
-    let report = run(session, &name, &request, options, out)?;
-    let spelled = existing.as_ref().map_or(&name, |d| &d.name).clone();
-    if session.server.is_configured(&spelled) {
+    if options.no_recovery {
+        return sequence::begin(session, &spelled, request, &set, options, out);
+    }
+    let report = run(session, (&name, "RESTORE DATABASE"), &request, options, out)?;
+    let restored = RestoredDatabase {
+        name: spelled.clone(),
+        source_kind: header.source_kind,
+        path: place.source_path().to_path_buf(),
+    };
+    let is_configured = session.server.is_configured(&spelled);
+    if waiting.is_some() {
+        let restored = (!is_configured).then_some(&restored);
+        session.server.end_sequence(&spelled, restored)?;
+    }
+    if is_configured {
         if !place.own {
             let text = format!(
                 "the database '{spelled}' stays where the configuration says; what was restored is in {}",
@@ -183,15 +210,65 @@ fn database(
             out.say(message::WARNING.with(&[&text]))?;
         }
     } else if !place.own {
-        let database = Database {
-            name: name.clone(),
-            source: place.source.clone(),
-            algorithm: existing.as_ref().and_then(|d| d.algorithm),
-            level: existing.as_ref().and_then(|d| d.level),
-        };
-        session.server.restored.lock().insert(spelled, database);
+        session.server.keep_database(&restored)?;
     }
-    say_end(session, &name, &request, &header, &report, out)
+    say_end(session, &name, &Said::of(&report, &request, header), out)
+}
+
+fn check_parts(parts: &[Part]) -> Result<(), Message> {
+    match parts.is_empty() {
+        true => Ok(()),
+        false => Err(message::OPTION_UNSUPPORTED.with(&[&"files and filegroups"])),
+    }
+}
+
+/// Whether a set is of the database's family: of the cluster with its system identifier, where that is known; else of its
+/// name.
+fn is_family(session: &Session, name: &str, header: &SetHeader) -> bool {
+    let house = &session.server.setup.house;
+    let waiting = session.server.sequence(name).map(|waiting| waiting.system);
+    let restored = || Held::system_of(house, &session.server.cluster(name)?);
+    let backed_up = || {
+        session.server.known_catalog()?;
+        let chain = session.server.catalog().ok()?.log_chain(name).ok()?;
+        chain.full.map(|full| full.system)
+    };
+    match waiting.or_else(restored).or_else(backed_up) {
+        Some(system) => system == header.log.system,
+        None => header.database.eq_ignore_ascii_case(name),
+    }
+}
+
+/// Whether what stands where the database is may be replaced by this set without a word: a cluster with its system
+/// identifier, anything else if it was made on this machine.
+fn is_own(session: &Session, place: &Place, header: &SetHeader) -> bool {
+    match header.source_kind {
+        POSTGRES => {
+            let standing = Held::system_of(&session.server.setup.house, &place.target);
+            standing.is_none_or(|system| system == header.log.system)
+        }
+        _ => header.machine == facts::host_name(),
+    }
+}
+
+/// A restore of everything with what statement, settings and configuration say.
+pub(super) fn request(
+    session: &Session,
+    from: Vec<DeviceSpec>,
+    target: PathBuf,
+    options: &Options,
+) -> RestoreRequest {
+    let defaults = &session.server.setup.defaults;
+    let mut offload = Offload::default();
+    if let Some(mode) = server_settings(session).offload {
+        offload.mode = mode;
+    }
+    RestoreRequest {
+        offload,
+        tuning: options.tuning(&defaults.tuning),
+        limits: options.limits(&defaults.limits),
+        ..RestoreRequest::new(from, target)
+    }
 }
 
 /// Names at the root of a set of which each is looked at; of more, the whole target counts.
@@ -222,12 +299,12 @@ fn roots(media: &MediaSet, position: u32) -> Result<(BTreeSet<PathBuf>, bool), V
 /// is, if that is of the set's kind. Where the backup was made never decides: media may come from anywhere.
 fn place(
     session: &Session,
-    name: &str,
-    existing: Option<&Database>,
+    known: &Known,
     media: &MediaSet,
     header: &SetHeader,
     options: &Options,
 ) -> Result<Place, Stop> {
+    let (name, existing) = (known.name, known.database);
     let (roots, is_file) = roots(media, header.position)?;
     let original = header.origin.split_once(':').map_or("", |(_, path)| path);
     // A directory that holds one file looks like a file, but for what it was called.
@@ -252,14 +329,12 @@ fn place(
         destination = Some(disk_path(&session.server.setup.backup_directory, to)?);
     }
     let storage = &*session.server.setup.house.storage;
-    let own = existing.and_then(|d| {
-        own_place(
-            storage,
-            &d.source,
-            header.source_kind,
-            (&roots, single.is_some()),
-        )
-    });
+    let own = match header.source_kind {
+        POSTGRES => known.cluster.clone(),
+        kind => {
+            existing.and_then(|d| own_place(storage, &d.source, kind, (&roots, single.is_some())))
+        }
+    };
     let Some(path) = destination.clone().or_else(|| own.clone()) else {
         return Err(vec![
             message::CANNOT_RESTORE_TO.with(&[&logical, &original]),
@@ -392,14 +467,14 @@ fn check_ground(
     Ok(())
 }
 
-fn run(
+pub(super) fn run(
     session: &mut Session,
-    name: &str,
+    (name, words): (&str, &'static str),
     request: &RestoreRequest,
     options: &Options,
     out: &mut Out,
 ) -> Result<RestoreReport, Stop> {
-    session.enter("RESTORE DATABASE", name);
+    session.enter(words, name);
     let house = session.house().equipped(&request.offload);
     let mut steps = options.stats.map(Steps::of);
     let asked = Request::Restore(request.clone());
@@ -420,19 +495,40 @@ fn run(
     Ok(report)
 }
 
-fn say_end(
-    session: &Session,
-    name: &str,
-    request: &RestoreRequest,
-    header: &SetHeader,
-    report: &RestoreReport,
-    out: &mut Out,
-) -> Flow {
+/// What is said at the end of a restore.
+pub(super) struct Said<'a> {
+    report: &'a RestoreReport,
+    request: &'a RestoreRequest,
+    header: &'a SetHeader,
+    /// Those that have a line; `None`: those of the set.
+    pub files: Option<Vec<(String, u64)>>,
+}
+
+impl<'a> Said<'a> {
+    pub fn of(
+        report: &'a RestoreReport,
+        request: &'a RestoreRequest,
+        header: &'a SetHeader,
+    ) -> Said<'a> {
+        Said {
+            report,
+            request,
+            header,
+            files: None,
+        }
+    }
+}
+
+pub(super) fn say_end(session: &Session, name: &str, said: &Said, out: &mut Out) -> Flow {
+    let (report, request, header) = (said.report, said.request, said.header);
     for warning in &report.run.warnings {
         session.server.write_log("Restore", warning);
     }
-    let listed = media::files(session, &request.devices, header.position);
-    let files = listed.filter(|all| all.len() <= FILES_SHOWN_MAX);
+    let listed = || {
+        let listed = media::files(session, &request.devices, header.position);
+        listed.filter(|all| all.len() <= FILES_SHOWN_MAX)
+    };
+    let files = said.files.clone().or_else(listed);
     let whole = || vec![(name.to_owned(), report.plain_bytes)];
     for (file, bytes) in files.unwrap_or_else(whole) {
         let line = message::FILE_PROCESSED;
@@ -445,16 +541,23 @@ fn say_end(
     if report.run.history_failed {
         out.say(message::HISTORY_FAILED.plain())?;
     }
-    let text = message::LOG_DATABASE_RESTORED.with(&[
+    let (entry, words) = match header.backup_type {
+        BackupType::Database => (message::LOG_DATABASE_RESTORED, "RESTORE DATABASE"),
+        BackupType::Differential => (message::LOG_DIFFERENTIAL_RESTORED, "RESTORE DATABASE"),
+        BackupType::Log => (message::LOG_LOG_RESTORED, "RESTORE LOG"),
+    };
+    let set = media::summary(session, &request.devices, header.position);
+    let last = set.and_then(|s| s.trailer).map_or(0, |t| t.log.last_lsn);
+    let text = entry.with(&[
         &name,
         &"unknown",
         &header.log.first_lsn,
-        &0,
+        &last,
         &request.devices.len(),
         &report.target,
     ]);
     session.server.write_log("Restore", &text.text);
-    let end = processed("RESTORE DATABASE", report.plain_bytes, report.run.elapsed_s);
+    let end = processed(words, report.plain_bytes, report.run.elapsed_s);
     Ok(out.say_done(end, Command::Restore)?)
 }
 

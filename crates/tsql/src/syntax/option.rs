@@ -106,8 +106,10 @@ const YES: Fate = Fate::Honoured;
 const NOT: Fate = Fate::Refused("it does not belong to this statement");
 const TAPE: Fate = Fate::Accepted("it is about tapes");
 const CLOUD: Fate = Fate::Refused("there are no devices in a cloud");
-const NO_LOG: Fate = Fate::Refused("there are no log backup sets");
-const SIMPLE: Fate = Fate::Refused("every database has the SIMPLE recovery model (3145)");
+const TAIL: Fate = Fate::Refused("only its administrator stops a server");
+const STANDBY: Fate =
+    Fate::Refused("what was opened for reading could not go on to the next log set");
+const MARK: Fate = Fate::Refused("the log is not searched for marks");
 const SERVICE: Fate = Fate::Accepted("the sources have nothing of the kind");
 
 options! {
@@ -149,10 +151,10 @@ options! {
     NoCompression "NO_COMPRESSION" Flag [BACKUP] YES, NOT
     NoFormat "NOFORMAT" Flag [BACKUP] YES, NOT
     NoInit "NOINIT" Flag [BACKUP] YES, NOT
-    NoRecovery "NORECOVERY" Flag [BACKUP_LOG RESTORE] NO_LOG, NO_LOG
+    NoRecovery "NORECOVERY" Flag [BACKUP_LOG RESTORE] TAIL, YES
     NoRewind "NOREWIND" Flag [BACKUP READ] TAPE, TAPE
     NoSkip "NOSKIP" Flag [BACKUP] YES, NOT
-    NoTruncate "NO_TRUNCATE" Flag [BACKUP_LOG] NO_LOG, NOT
+    NoTruncate "NO_TRUNCATE" Flag [BACKUP_LOG] Fate::Refused("the server must be there to close its log; its archive serves without it"), NOT
     NoUnload "NOUNLOAD" Flag [BACKUP READ] TAPE, TAPE
     Parity "PARITY" Number [BACKUP] Fate::Refused("this version writes no parity families (50001)"), NOT; ours
     Partial "PARTIAL" Flag [RESTORE_DATABASE] NOT, Fate::Refused("a database is restored whole")
@@ -166,11 +168,11 @@ options! {
     Rewind "REWIND" Flag [BACKUP READ] TAPE, TAPE
     Skip "SKIP" Flag [BACKUP] YES, NOT
     Snapshot "SNAPSHOT" Flag [BACKUP RESTORE] CLOUD, CLOUD
-    Standby "STANDBY" Text [BACKUP_LOG RESTORE] NO_LOG, NO_LOG
+    Standby "STANDBY" Text [BACKUP_LOG RESTORE] TAIL, STANDBY
     Stats "STATS" OptionalNumber [BACKUP RESTORE VERIFY_ONLY] YES, YES
-    StopAt "STOPAT" Text [RESTORE] NOT, SIMPLE
-    StopAtMark "STOPATMARK" Mark [RESTORE] NOT, SIMPLE
-    StopBeforeMark "STOPBEFOREMARK" Mark [RESTORE] NOT, SIMPLE
+    StopAt "STOPAT" Text [RESTORE] NOT, YES
+    StopAtMark "STOPATMARK" Mark [RESTORE] NOT, MARK
+    StopBeforeMark "STOPBEFOREMARK" Mark [RESTORE] NOT, MARK
     StopOnError "STOP_ON_ERROR" Flag [BACKUP READ] YES, Fate::Accepted("a restore stops anyway; VERIFYONLY says all there is")
     Unload "UNLOAD" Flag [BACKUP READ] TAPE, TAPE
 }

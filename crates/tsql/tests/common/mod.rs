@@ -64,6 +64,7 @@ impl Stage {
             source: source.clone(),
             algorithm: None,
             level: None,
+            wal: None,
         };
         let shop = database("shop", &SourceSpec::Sqlite(self.path("shop.db")));
         let more = self

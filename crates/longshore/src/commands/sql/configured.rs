@@ -9,6 +9,7 @@ use longshore_io::facts;
 use longshore_pipeline::{Configured as Offload, Limits, Probe, SourceSpec, Tuning};
 use longshore_tsql::{Database, Databases, Defaults, Setup, Unusable};
 
+use crate::commands::archive::Place;
 use crate::commands::{Context, source};
 use crate::failure::Failure;
 use crate::options::Sql;
@@ -41,6 +42,13 @@ fn unusable(failure: Failure, place: Option<PathBuf>) -> Unusable {
     }
 }
 
+/// Where a database's log is archived: the configuration says that it is, or it lies at the target.
+fn wal(context: &Context, name: &str) -> Option<PathBuf> {
+    let place = Place::of_database(context, name, None).ok()?;
+    let is_configured = context.config.wal_of(name).is_some();
+    (is_configured || place.existing(context).is_ok()).then(|| place.path())
+}
+
 /// A server over the configuration and the options.
 pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
     let config = &context.config;
@@ -54,6 +62,7 @@ pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
             source,
             algorithm: database.algorithm,
             level: database.level,
+            wal: wal(context, name),
         });
         // A path alone that cannot be looked at, because its file is lost, is still a path.
         let path = Path::new(&database.url);
@@ -78,6 +87,7 @@ pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
             source: SourceSpec::parse(&*context.storage, &[url.into()])?,
             algorithm: None,
             level: None,
+            wal: None,
         };
         if named
             .databases

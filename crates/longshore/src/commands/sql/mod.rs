@@ -9,6 +9,7 @@ mod show;
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
+use std::sync::Arc;
 
 use longshore_io::{OpenHow, Storage, Via, facts};
 use longshore_tsql::{Login, Server, Session, Sink};
@@ -17,7 +18,7 @@ use serde::Serialize;
 use self::prompt::{Prompt, Typed};
 use self::record::{Keep, Said};
 use self::script::{Client, Ended, Ran, Script};
-use self::show::{Show, Style};
+use self::show::{OutputFile, Show, Style, WIDTH_MAX};
 use super::Context;
 use crate::failure::{Exit, Failure};
 use crate::options::Sql;
@@ -39,11 +40,14 @@ struct Terminal<'a> {
     /// With `--json`.
     keep: Option<Keep>,
     failed: bool,
+    /// Of all messages.
+    severity_max: u8,
     /// Of the databases.
     names: Vec<String>,
 }
 
 pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
+    check_server(options)?;
     let setup = configured::setup(options, context)?;
     let cancel = setup.house.cancel.clone();
     let style = Style {
@@ -51,6 +55,13 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         separator: options.separator.clone(),
         trim: options.trim,
         width: options.width.map(usize::from),
+        variable_width: options.variable_width.map_or(WIDTH_MAX, usize::from),
+        message_level: options.message_level,
+        file: options
+            .output_file
+            .as_deref()
+            .map(|path| output_file(context, path))
+            .transpose()?,
         to_stderr: options.to_stderr,
         server: setup.name.clone(),
     };
@@ -67,6 +78,7 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         style,
         keep: context.output.json.then(Keep::default),
         failed: false,
+        severity_max: 0,
     };
     let mut script = Script::new(variables(options)?, options.exit_on_error, options.echo);
     let ended = match first_batch(options) {
@@ -84,6 +96,12 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         _ if interrupted.load(std::sync::atomic::Ordering::Relaxed) => Exit::Interrupted,
         Err(Ended::Failed) => Exit::No,
         _ if options.exit_on_error && terminal.failed => Exit::No,
+        _ if options
+            .severity_level
+            .is_some_and(|least| terminal.severity_max >= least) =>
+        {
+            Exit::No
+        }
         Ok(()) | Err(Ended::Asked | Ended::Closed) => Exit::Done,
     };
     if let Some(keep) = terminal.keep {
@@ -95,6 +113,50 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         context.output.json_as(status, exit, answer);
     }
     Ok(exit)
+}
+
+/// Only the server that this program is can be asked for.
+fn check_server(options: &Sql) -> Result<(), Failure> {
+    let Some(name) = &options.server else {
+        return Ok(());
+    };
+    let host = facts::host_name();
+    let own = [".", "localhost", "(local)", host.as_str()];
+    if own.iter().any(|n| n.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!("-S {name}: `longshore sql` is its own server"),
+        "leave -S out; for another machine's server use sqlcmd itself",
+    ))
+}
+
+fn output_file(context: &Context, path: &Path) -> Result<Arc<OutputFile>, Failure> {
+    let open = || {
+        let absolute = std::path::absolute(path)?;
+        let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+            return Err(std::io::ErrorKind::IsADirectory.into());
+        };
+        let dir = context.storage.dir(parent)?;
+        let name = Path::new(name);
+        match dir.open(name, OpenHow::ReadWrite) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                dir.open(name, OpenHow::CreateNew)
+            }
+            opened => opened.and_then(|file| file.set_len(0).map(|()| file)),
+        }
+    };
+    match open() {
+        Ok(file) => Ok(Arc::new(OutputFile::new(file))),
+        Err(error) => {
+            let mut failure = Failure::usage(
+                format!("-o {}: the file cannot be written", path.display()),
+                "name a file in a directory that exists",
+            );
+            failure.causes.push(error.to_string());
+            Err(failure)
+        }
+    }
 }
 
 /// What options ask for before the first statement.
@@ -231,6 +293,7 @@ impl Client for Terminal<'_> {
         };
         let ran = self.session.run(text, sink).map_err(|_| Ended::Closed)?;
         self.failed |= ran.failed();
+        self.severity_max = self.severity_max.max(ran.severity_max);
         if self
             .session
             .cancel_flag()
@@ -250,9 +313,14 @@ impl Client for Terminal<'_> {
 
     fn tell(&mut self, text: &str) {
         let output = &self.context.output;
-        match output.json {
-            true => output.warn(text),
-            false => output.raw(format!("{text}\n").as_bytes()),
+        match &self.style.file {
+            Some(file) => {
+                if let Err(error) = file.put(&format!("{text}\n")) {
+                    output.warn(&format!("the output file cannot be written: {error}"));
+                }
+            }
+            None if output.json => output.warn(text),
+            None => output.raw(format!("{text}\n").as_bytes()),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Results as sqlcmd prints them: padded columns, a line of dashes, `(1 rows affected)`, errors as `Msg …, Level …`.
 
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longshore_io::{File, Via};
 
 use longshore_tsql::{Closed, Column, Done, Message, Sink, Type, Value};
 
@@ -12,13 +16,44 @@ pub struct Style {
     pub separator: String,
     pub trim: bool,
     pub width: Option<usize>,
+    /// How wide columns without a width of their own are shown; 0: as their values are.
+    pub variable_width: usize,
+    /// Messages of a lower severity are not shown; information has 0.
+    pub message_level: i8,
+    /// In place of standard output.
+    pub file: Option<Arc<OutputFile>>,
     /// 0: errors go to standard error; 1: all messages do.
     pub to_stderr: Option<u8>,
     pub server: String,
 }
 
 /// Columns of any length are shown so wide.
-const WIDTH_MAX: usize = 256;
+pub const WIDTH_MAX: usize = 256;
+
+/// Results in a file.
+#[derive(Debug)]
+pub struct OutputFile {
+    file: Arc<dyn File>,
+    /// Bytes written.
+    len: AtomicU64,
+}
+
+impl OutputFile {
+    /// `file` is empty.
+    pub fn new(file: Arc<dyn File>) -> OutputFile {
+        OutputFile {
+            file,
+            len: AtomicU64::new(0),
+        }
+    }
+
+    pub fn put(&self, text: &str) -> io::Result<()> {
+        let at = self.len.load(Ordering::Relaxed);
+        self.file.write_all_at(text.as_bytes(), at, Via::Cache)?;
+        self.len.store(at + text.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
 
 /// Prints while the statements run.
 pub struct Show<'a> {
@@ -40,6 +75,9 @@ impl<'a> Show<'a> {
     }
 
     fn put(&self, text: &str) -> Result<(), Closed> {
+        if let Some(file) = &self.style.file {
+            return file.put(text).map_err(|_| Closed);
+        }
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())
             .and_then(|()| out.flush())
@@ -56,9 +94,19 @@ impl<'a> Show<'a> {
         self.put(&(line + "\n"))
     }
 
-    fn width(column: &Column) -> usize {
-        let own = column.kind.display_width().unwrap_or(WIDTH_MAX);
-        own.max(column.name.chars().count()).clamp(1, WIDTH_MAX)
+    fn width(&self, column: &Column) -> usize {
+        let own = column.kind.display_width();
+        let most = match own {
+            Some(_) => WIDTH_MAX,
+            None => self.style.variable_width,
+        };
+        let own = own.unwrap_or(most);
+        own.max(column.name.chars().count()).clamp(1, most.max(1))
+    }
+
+    /// Whether a column's values are neither cut nor filled up.
+    fn is_as_it_is(&self, column: &Column) -> bool {
+        self.style.variable_width == 0 && column.kind.display_width().is_none()
     }
 
     fn cell(&self, column: &Column, text: &str) -> String {
@@ -67,7 +115,10 @@ impl<'a> Show<'a> {
         if self.style.trim {
             return plain.trim_end().to_owned();
         }
-        let width = Self::width(column);
+        if self.is_as_it_is(column) {
+            return plain;
+        }
+        let width = self.width(column);
         let cut: String = plain.chars().take(width).collect();
         match column.kind.is_number() || column.kind == Type::SqlVariant {
             true => format!("{cut:>width$}"),
@@ -78,11 +129,13 @@ impl<'a> Show<'a> {
     fn header(&self) -> Result<(), Closed> {
         self.line(self.columns.iter().map(|c| match self.style.trim {
             true => c.name.clone(),
-            false => format!("{:<width$.width$}", c.name, width = Self::width(c)),
+            false if self.is_as_it_is(c) => c.name.clone(),
+            false => format!("{:<width$.width$}", c.name, width = self.width(c)),
         }))?;
         self.line(self.columns.iter().map(|c| match self.style.trim {
             true => "-".repeat(c.name.chars().count().max(1)),
-            false => "-".repeat(Self::width(c)),
+            false if self.is_as_it_is(c) => "-".repeat(c.name.chars().count().max(1)),
+            false => "-".repeat(self.width(c)),
         }))
     }
 }
@@ -110,6 +163,9 @@ impl Sink for Show<'_> {
     }
 
     fn message(&mut self, message: &Message) -> Result<(), Closed> {
+        if i16::from(message.class()) < i16::from(self.style.message_level) {
+            return Ok(());
+        }
         let text: Vec<_> = message.text.lines().map(crate::output::plain).collect();
         let text = text.join("\n");
         let text = match message.is_error() {

@@ -1,0 +1,129 @@
+//! What a server of T-SQL keeps: devices, restored databases, restores that wait, and where log chains stand.
+
+mod common;
+
+use common::{backup, open};
+use longshore_catalog::{BackupRecord, ChainPlace, LogChain, RestoreSequence, RestoredDatabase};
+use longshore_media::{BackupType, LogEnd, LogStart};
+use uuid::Uuid;
+
+fn sequence(database: &str) -> RestoreSequence {
+    RestoreSequence {
+        database: database.into(),
+        target: "/srv/a b/it's".into(),
+        is_ready: true,
+        system: u64::MAX - 1,
+        timeline: u32::MAX,
+        consistent_lsn: u64::MAX,
+        next_lsn: 1 << 63,
+        reached_us: -5,
+        stop_at_us: Some(7),
+        log_count: 3,
+        sets: vec![Uuid::from_u128(2), Uuid::from_u128(1)],
+        devices: vec!["/b/2.bak".into(), "/b/1.bak".into()],
+    }
+}
+
+#[test]
+fn what_is_kept_outlives_the_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.db");
+    let catalog = open(&path);
+    assert!(catalog.add_device("Nightly", "/b/nightly.bak").unwrap());
+    assert!(!catalog.add_device("NIGHTLY", "/b/other.bak").unwrap());
+    let copy = RestoredDatabase {
+        name: "copy".into(),
+        source_kind: 2,
+        path: "/srv/copy.db".into(),
+    };
+    catalog.keep_database(&copy).unwrap();
+    let first = sequence("main");
+    catalog.keep_sequence(&first).unwrap();
+    catalog.keep_sequence(&sequence("other")).unwrap();
+    let later = RestoreSequence {
+        is_ready: false,
+        stop_at_us: None,
+        sets: vec![Uuid::from_u128(9)],
+        devices: Vec::new(),
+        ..first
+    };
+    catalog.keep_sequence(&later).unwrap();
+    drop(catalog);
+
+    let catalog = open(&path);
+    catalog.check().unwrap();
+    let devices = catalog.devices().unwrap();
+    assert_eq!(devices, [("Nightly".into(), "/b/nightly.bak".into())]);
+    assert_eq!(catalog.restored_databases().unwrap(), [copy]);
+    assert_eq!(catalog.sequences().unwrap(), [later, sequence("other")]);
+
+    let main = RestoredDatabase {
+        name: "main".into(),
+        source_kind: 3,
+        path: "/srv/main".into(),
+    };
+    catalog.end_sequence("main", Some(&main)).unwrap();
+    assert_eq!(catalog.sequences().unwrap(), [sequence("other")]);
+    assert_eq!(catalog.restored_databases().unwrap().len(), 2);
+    assert!(catalog.drop_device("nightly").unwrap());
+    assert!(!catalog.drop_device("nightly").unwrap());
+}
+
+/// A set of a cluster, the n-th that was made.
+fn of_cluster(
+    n: u64,
+    kind: BackupType,
+    log: (u64, u32, u64, u64),
+    copy_only: bool,
+) -> BackupRecord {
+    let mut record = backup(n);
+    let (system, timeline, first_lsn, last_lsn) = log;
+    record.header.source_kind = 3;
+    record.header.backup_type = kind;
+    record.header.copy_only = copy_only;
+    record.header.log = LogStart {
+        system,
+        timeline,
+        first_lsn,
+    };
+    record.totals.log = LogEnd {
+        timeline: timeline + 1,
+        last_lsn,
+        included: true,
+    };
+    record
+}
+
+#[test]
+fn a_log_chain_stands_where_its_newest_sets_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = open(&dir.path().join("catalog.db"));
+    // One without a log stands for none.
+    catalog.record_backup(&backup(1)).unwrap();
+    assert_eq!(catalog.log_chain("app").unwrap(), LogChain::default());
+    let system = 7_575_086_021_411_873_849;
+    for (n, kind, first, last, copy_only) in [
+        (2, BackupType::Database, 100, 150, false),
+        (3, BackupType::Log, 100, 200, false),
+        (4, BackupType::Database, 250, 260, false),
+        (5, BackupType::Differential, 300, 310, false),
+        (6, BackupType::Database, 320, 330, true),
+        (7, BackupType::Log, 200, 400, true),
+    ] {
+        let record = of_cluster(n, kind, (system, 4, first, last), copy_only);
+        catalog.record_backup(&record).unwrap();
+    }
+    let place = |timeline, lsn| {
+        Some(ChainPlace {
+            system,
+            timeline,
+            lsn,
+        })
+    };
+    let expected = LogChain {
+        full: place(4, 250),
+        log: place(5, 200),
+    };
+    assert_eq!(catalog.log_chain("app").unwrap(), expected);
+    assert_eq!(catalog.log_chain("App").unwrap(), LogChain::default());
+}

@@ -1,0 +1,142 @@
+//! What is refused, with SQL Server's numbers, and changes nothing.
+
+use longshore_test_servers::installations;
+
+use crate::stage::{Stage, markers};
+
+#[test]
+fn links_that_are_missing_are_named_with_their_places() {
+    let all = installations();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let stage = Stage::new(installation);
+    assert_eq!(stage.refused("BACKUP LOG main TO DISK = 'x.bak'").0, 4214);
+    assert!(!stage.path("x.bak").exists());
+    let [before_4, _] = stage.history();
+    let number = |statement: &str| stage.refused(statement).0;
+
+    assert_eq!(number("RESTORE LOG copy FROM DISK = 'log1.bak'"), 3118);
+    assert_eq!(number("RESTORE DATABASE copy FROM DISK = 'diff.bak'"), 3118);
+    assert_eq!(number("RESTORE LOG main FROM DISK = 'log1.bak'"), 3117);
+    assert_eq!(number("RESTORE DATABASE copy WITH RECOVERY"), 3118);
+    assert_eq!(number("RESTORE DATABASE main WITH RECOVERY"), 3153);
+    assert_eq!(number("RESTORE DATABASE copy FROM DISK = 'log1.bak'"), 3135);
+    let full =
+        "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/a', NORECOVERY";
+    let early = format!("{full}, STOPAT = '2001-01-01'");
+    assert_eq!(number(&early), 4338);
+    assert!(!stage.path("a").exists());
+    stage.done(full);
+    assert_eq!(number("RESTORE LOG copy FROM DISK = 'full.bak'"), 3135);
+    assert_eq!(number("BACKUP DATABASE copy TO DISK = 'x.bak'"), 927);
+
+    let lsn_of = |device: &str, column: usize| -> String {
+        let said = stage.done(&format!("RESTORE HEADERONLY FROM DISK = '{device}'"));
+        let row = said.lines().find(|line| line.split('|').count() == 59);
+        row.unwrap().split('|').nth(column).unwrap().to_owned()
+    };
+    let (first, last) = (13, 14);
+    let (number_, said) = stage.refused("RESTORE LOG copy FROM DISK = 'logs.bak' WITH NORECOVERY");
+    assert_eq!(number_, 4305, "{said}");
+    assert!(
+        said.contains(&format!("begins at LSN {},", lsn_of("logs.bak", first))),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("includes LSN {} ", lsn_of("full.bak", last))),
+        "{said}"
+    );
+    stage.done("RESTORE LOG copy FROM DISK = 'log1.bak' WITH NORECOVERY");
+    let (number_, said) = stage.refused("RESTORE LOG copy FROM DISK = 'log1.bak' WITH NORECOVERY");
+    assert_eq!(number_, 4326, "{said}");
+    assert!(
+        said.contains(&format!("at LSN {},", lsn_of("log1.bak", last))),
+        "{said}"
+    );
+    assert_eq!(
+        number("RESTORE DATABASE copy FROM DISK = 'diff.bak' WITH NORECOVERY"),
+        3136
+    );
+    assert_eq!(
+        number("RESTORE LOG copy FROM DISK = 'logs.bak' WITH STOPAT = '2001-01-01'"),
+        4335
+    );
+    assert_eq!(
+        number("RESTORE LOG copy FROM DISK = 'logs.bak' WITH MOVE 'main' TO 'HERE/elsewhere'"),
+        3156
+    );
+    assert_eq!(
+        number("RESTORE DATABASE copy WITH RECOVERY, STOPAT = '2001-01-01'"),
+        3032
+    );
+    assert_eq!(
+        number("RESTORE LOG copy FROM DISK = 'logs.bak' WITH STANDBY = 'undo'"),
+        3032
+    );
+    assert_eq!(
+        number("RESTORE LOG copy FROM DISK = 'logs.bak' WITH STOPATMARK = 'm'"),
+        3032
+    );
+
+    // None of it did harm.
+    stage.done(&format!(
+        "RESTORE LOG copy FROM DISK = 'logs.bak' WITH STOPAT = '{before_4}'"
+    ));
+    assert_eq!(markers(&stage.recovered("a")), "1 2 3");
+}
+
+#[test]
+fn an_interrupted_step_and_another_cluster_are_not_built_upon() {
+    let all = installations();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let stage = Stage::new(installation);
+    stage.history();
+    let full =
+        "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/a', NORECOVERY";
+    stage.done(full);
+    // As a program leaves it that was killed in the middle of the step.
+    let catalog = rusqlite::Connection::open(stage.path("state/catalog.db")).unwrap();
+    catalog
+        .execute("UPDATE restoresequence SET is_ready = 0", [])
+        .unwrap();
+    let log = "RESTORE LOG copy FROM DISK = 'log1.bak' WITH NORECOVERY";
+    assert_eq!(stage.refused(log).0, 4319);
+    assert_eq!(stage.refused("RESTORE DATABASE copy WITH RECOVERY").0, 4319);
+    // From the beginning, without MOVE and REPLACE: it is the database's own place.
+    stage.done("RESTORE DATABASE copy FROM DISK = 'full.bak' WITH NORECOVERY");
+    stage.done(log);
+
+    let other = Stage::new(installation);
+    other.done("BACKUP DATABASE main TO DISK = 'full.bak'");
+    other.done("BACKUP LOG main TO DISK = 'log.bak'");
+    std::fs::copy(other.path("log.bak"), stage.path("foreign.bak")).unwrap();
+    std::fs::copy(other.path("full.bak"), stage.path("foreign-full.bak")).unwrap();
+    let number = |statement: &str| stage.refused(statement).0;
+    assert_eq!(
+        number("RESTORE LOG copy FROM DISK = 'foreign.bak' WITH NORECOVERY"),
+        3154
+    );
+    assert_eq!(
+        number("RESTORE DATABASE copy FROM DISK = 'foreign-full.bak' WITH NORECOVERY"),
+        3154
+    );
+    assert_eq!(
+        number("RESTORE DATABASE main FROM DISK = 'foreign-full.bak' WITH MOVE 'main' TO 'HERE/b'"),
+        3154
+    );
+
+    // A cluster whose log is not archived has none to back up.
+    let config = std::fs::read_to_string(stage.path("longshore.toml")).unwrap();
+    let without = config.split("[database.main.wal]").next().unwrap();
+    std::fs::write(stage.path("longshore.toml"), without).unwrap();
+    assert_eq!(number("BACKUP LOG main TO DISK = 'x.bak'"), 4208);
+    std::fs::write(stage.path("longshore.toml"), config).unwrap();
+
+    // What the archive lost is not skipped.
+    stage.mark(7);
+    stage.done("BACKUP LOG main TO DISK = 'log7.bak'");
+    stage.done("RESTORE DATABASE copy WITH RECOVERY");
+}

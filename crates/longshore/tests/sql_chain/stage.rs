@@ -1,0 +1,138 @@
+//! A server that archives its log, the configuration that names it, and `longshore sql`.
+
+use std::path::PathBuf;
+
+use longshore_test_servers::{Installation, Options, Server, User};
+
+use crate::common::{longshore, text};
+
+pub struct Stage {
+    pub server: Server,
+    pub dir: tempfile::TempDir,
+}
+
+impl Stage {
+    pub fn new(installation: &Installation) -> Stage {
+        let dir = tempfile::Builder::new()
+            .prefix("lschain")
+            .tempdir_in("/tmp")
+            .unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(dir.path(), mode).unwrap();
+        User::of_servers().own(dir.path());
+        let program = env!("CARGO_BIN_EXE_longshore");
+        let archive = dir.path().join("wal");
+        let command = format!("{program} wal push %p --archive {}", archive.display());
+        let conf = [("archive_mode", "on"), ("archive_command", &*command)];
+        let server = Server::create(
+            installation,
+            Options {
+                conf: &conf,
+                wal_segment_mib: 1,
+                ..Options::default()
+            },
+        );
+        server.start();
+        server.psql("create table marker (i int); create table large as select i, 'row ' || i t from generate_series(1, 20000) i");
+        let stage = Stage { server, dir };
+        stage.configure(&stage.server);
+        stage
+    }
+
+    /// Makes this server the database `main`.
+    pub fn configure(&self, server: &Server) {
+        let config = format!(
+            "[database.main]\nurl = \"{}\"\n[database.main.wal]\narchive = \"{}\"\n",
+            server.url(),
+            self.path("wal").display()
+        );
+        std::fs::write(self.path("longshore.toml"), config).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A row, and a commit of its own.
+    pub fn mark(&self, i: u32) {
+        self.server
+            .psql(&format!("insert into marker values ({i})"));
+    }
+
+    /// The moment, as STOPAT takes it.
+    pub fn now(&self) -> String {
+        let at = self.server.psql(
+            "select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')",
+        );
+        // Ticks of datetime2 are finer than a commit is long.
+        self.server.psql("select pg_sleep(0.05)");
+        at[..23].to_owned()
+    }
+
+    /// What is said to statements, `HERE/` being the scratch directory.
+    pub fn sql(&self, statements: &str) -> String {
+        let script = self.path("script.sql");
+        let here = self.dir.path().display().to_string();
+        std::fs::write(&script, statements.replace("HERE/", &format!("{here}/"))).unwrap();
+        let output = longshore(["sql", "-W", "-s", "|", "-h", "-1", "-i"])
+            .arg(&script)
+            .current_dir(self.dir.path())
+            .env("LONGSHORE_CONFIG", self.path("longshore.toml"))
+            .env("LONGSHORE_CATALOG", self.path("state/catalog.db"))
+            .env("TZ", "UTC")
+            .output()
+            .unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        said
+    }
+
+    /// Statements that must all succeed.
+    pub fn done(&self, statements: &str) -> String {
+        let said = self.sql(statements);
+        assert!(!said.contains("Msg "), "{statements}\n{said}");
+        said
+    }
+
+    /// The number of the first message of a statement that must fail, and all that was said.
+    pub fn refused(&self, statement: &str) -> (u32, String) {
+        let said = self.sql(statement);
+        let number = said.split("Msg ").nth(1).and_then(|m| m.split(',').next());
+        let number = number.and_then(|n| n.parse().ok());
+        (
+            number.unwrap_or_else(|| panic!("{statement}\n{said}")),
+            said,
+        )
+    }
+
+    /// A server on a restored directory, when it has recovered.
+    pub fn recovered(&self, name: &str) -> Server {
+        let server = Server::adopt(self.server.installation(), &self.path(name));
+        server.start();
+        server.wait_for("select pg_is_in_recovery()", "f");
+        server
+    }
+
+    /// A full backup, then markers 1 to 5, each with a backup behind it: log, differential, log, log, log. Gives the
+    /// moments before marker 4 and before marker 5.
+    pub fn history(&self) -> [String; 2] {
+        self.done("BACKUP DATABASE main TO DISK = 'full.bak'");
+        self.mark(1);
+        self.done("BACKUP LOG main TO DISK = 'log1.bak'");
+        self.mark(2);
+        self.done("BACKUP DATABASE main TO DISK = 'diff.bak' WITH DIFFERENTIAL");
+        self.mark(3);
+        let before_4 = self.now();
+        self.mark(4);
+        self.done("BACKUP LOG main TO DISK = 'logs.bak' WITH COMPRESSION");
+        let before_5 = self.now();
+        self.mark(5);
+        self.done("BACKUP LOG main TO DISK = 'logs.bak'");
+        self.mark(6);
+        [before_4, before_5]
+    }
+}
+
+pub fn markers(server: &Server) -> String {
+    server.psql("select string_agg(i::text, ' ' order by i) from marker")
+}

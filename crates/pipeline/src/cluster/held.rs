@@ -1,0 +1,254 @@
+//! A restored cluster that waits for more: differential sets, log, the word to recover.
+//!
+//! Its control file has another name, so that no server starts on it, by mistake or by a unit that restarts. The log sets
+//! that were restored for it lie in [`LOG_DIR`] inside the data directory, one directory for each, in their order; the
+//! server fetches its segments from there while it recovers, and removes them at the end.
+//!
+//! Invariants
+//! - The control file gets its name last, when settings and log are durable.
+//! - Every step can be repeated after an interruption.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Attributes, Dir, OpenHow, Via};
+use longshore_pg::wal::{History, WalName};
+use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Recovery, Timeline};
+
+use super::{AUTO_CONF, AUTO_CONF_MAX, ClusterError, GLOBAL, at, file_like, refuse_running};
+use crate::cluster::outline::CONTROL;
+use crate::place::remove_tree;
+use crate::{Error, House};
+
+/// The control file's name while the cluster is held back.
+pub const CONTROL_HELD: &str = "global/pg_control.longshore-held";
+/// Below the data directory: the log that was restored for it.
+const LOG_DIR: &str = "longshore_log";
+/// Longest history that is read.
+const HISTORY_MAX: usize = 1 << 20;
+/// What the edited settings are called until they are complete.
+const AUTO_CONF_NEW: &str = "postgresql.auto.conf.longshore";
+
+/// A cluster that was restored with [`crate::ClusterOptions::hold`].
+#[derive(Debug)]
+pub struct Held {
+    path: PathBuf,
+    dir: Arc<dyn Dir>,
+    control: Control,
+}
+
+impl Held {
+    /// Errors: [`ClusterError::NotHeld`] for any directory that is none.
+    pub fn open(house: &House, path: &Path) -> Result<Held, Error> {
+        let not_held = |what: String| ClusterError::NotHeld {
+            path: path.to_owned(),
+            what,
+        };
+        let dir = house
+            .storage
+            .dir(path)
+            .map_err(|e| not_held(e.to_string()))?;
+        refuse_running(&*dir, path)?;
+        let bytes = read_control(&*dir, CONTROL_HELD)
+            .map_err(|e| not_held(format!("{CONTROL_HELD}: {e}")))?;
+        let control = Control::parse(&bytes).map_err(|e| not_held(e.to_string()))?;
+        Ok(Held {
+            path: path.to_owned(),
+            dir,
+            control,
+        })
+    }
+
+    /// PostgreSQL's system identifier.
+    pub fn system(&self) -> u64 {
+        self.control.system
+    }
+
+    /// Where the log set with this number, from 1, is to be restored to.
+    pub fn log_place(&self, number: u32) -> PathBuf {
+        self.path.join(LOG_DIR).join(format!("{number:08}"))
+    }
+
+    /// Gives a restored log set the owner of the cluster.
+    pub fn adopt_log(&self, number: u32) -> Result<(), Error> {
+        let root = Path::new("");
+        let stat = self.dir.stat(root).map_err(at("look at", &self.path))?;
+        let owner = Attributes {
+            owner: Some((stat.uid, stat.gid)),
+            ..Attributes::default()
+        };
+        let set = Path::new(LOG_DIR).join(format!("{number:08}"));
+        let files = set.join("pg_wal");
+        for name in [Path::new(LOG_DIR), &set, &files] {
+            self.give(name, &owner)?;
+        }
+        let list = at("list", &self.path.join(&files));
+        let names = self.dir.dir(&files).and_then(|dir| dir.list());
+        for name in names.map_err(&list)? {
+            self.give(&files.join(name.map_err(&list)?), &owner)?;
+        }
+        Ok(())
+    }
+
+    fn give(&self, name: &Path, owner: &Attributes) -> Result<(), Error> {
+        let stat = self.dir.stat(name);
+        let set = stat.and_then(|stat| match owner.owner == Some((stat.uid, stat.gid)) {
+            true => Ok(()),
+            false => self.dir.set_attributes(name, owner),
+        });
+        set.map_err(at("change the owner of", &self.path.join(name)))
+    }
+
+    /// Whether the log set with this number, which ends on the timeline `last`, comes from a place on another.
+    pub fn follows(
+        &self,
+        number: u32,
+        (timeline, lsn): (Timeline, Lsn),
+        last: Timeline,
+    ) -> Result<bool, Error> {
+        if timeline == last {
+            return Ok(true);
+        }
+        let name = WalName::History(last).to_string();
+        let path = self.log_place(number).join("pg_wal").join(&name);
+        let below = Path::new(LOG_DIR)
+            .join(format!("{number:08}"))
+            .join("pg_wal")
+            .join(&name);
+        let read = || {
+            let file = self.dir.open(&below, OpenHow::Read)?;
+            let mut bytes = vec![0; HISTORY_MAX];
+            let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+            bytes.truncate(len);
+            Ok(bytes)
+        };
+        let bytes: std::io::Result<Vec<u8>> = read();
+        let bytes = match bytes {
+            // The first has none, and comes from no other.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            read => read.map_err(at("read", &path))?,
+        };
+        Ok(History::parse(last, &bytes).is_ok_and(|history| history.passes(timeline, lsn)))
+    }
+
+    /// The system identifier of a cluster at `path`, held back or not; `None` where there is none.
+    pub fn system_of(house: &House, path: &Path) -> Option<u64> {
+        let dir = house.storage.dir(path).ok()?;
+        let names = [CONTROL, CONTROL_HELD];
+        let bytes = names
+            .iter()
+            .find_map(|name| read_control(&*dir, name).ok())?;
+        Control::parse(&bytes).ok().map(|control| control.system)
+    }
+
+    /// Whether the cluster at `path` is one of this system that was held back and is not any more.
+    pub fn is_released(house: &House, path: &Path, system: u64) -> bool {
+        let Ok(dir) = house.storage.dir(path) else {
+            return false;
+        };
+        let is_held = dir.stat(Path::new(CONTROL_HELD)).is_ok();
+        !is_held && Held::system_of(house, path) == Some(system)
+    }
+
+    /// Removes what an interrupted or refused step left behind the log sets that count.
+    fn clear_log(&self, count: u32) -> std::io::Result<()> {
+        let place = Path::new(LOG_DIR);
+        let dir = match self.dir.dir(place) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        let counted = |name: &OsString| {
+            let number = name.to_str().and_then(|n| n.parse::<u32>().ok());
+            number.is_some_and(|n| (1..=count).contains(&n))
+        };
+        for name in dir.list()? {
+            let name = name?;
+            if !counted(&name) {
+                remove_tree(&*self.dir, &place.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How a server fetches the restored log, with what it then removes.
+    fn with_log(&self, recovery: &Recovery) -> Recovery {
+        // Not there is 1; a file that is there and cannot be read must stop the server, not end its recovery.
+        let fetch = format!(
+            "for f in {LOG_DIR}/*/pg_wal/%f; do test -f \"$f\" || continue; cp \"$f\" \"%p\" && exit 0; exit 200; \
+             done; exit 1"
+        );
+        Recovery {
+            restore_command: Some(fetch),
+            end_command: Some(format!("rm -rf {LOG_DIR}")),
+            ..recovery.clone()
+        }
+    }
+
+    /// Lets it be started. `recovery` says how far the log of `log_count` sets is replayed; it is not asked where there
+    /// are none.
+    pub fn release(self, recovery: &Recovery, log_count: u32) -> Result<(), Error> {
+        let global = Path::new(GLOBAL);
+        let root = Path::new("");
+        let log = self.path.join(LOG_DIR);
+        self.clear_log(log_count).map_err(at("clear", &log))?;
+        if log_count > 0 {
+            let recovery = self.with_log(recovery);
+            let stat = self.dir.stat(global).map_err(at("look at", &self.path))?;
+            let like = file_like(&Attributes {
+                mode: Some(stat.mode),
+                owner: Some((stat.uid, stat.gid)),
+                mtime_ns: None,
+            });
+            self.settle(&recovery, &like)
+                .map_err(at("edit", &self.path.join(AUTO_CONF)))?;
+            self.dir.sync(root).map_err(at("sync", &self.path))?;
+        }
+        let (held, control) = (Path::new(CONTROL_HELD), Path::new(CONTROL));
+        self.dir
+            .rename(held, control)
+            .and_then(|()| self.dir.sync(global))
+            .map_err(at("rename", &self.path.join(held)))
+    }
+
+    /// Writes the settings, and the file that asks for recovery.
+    fn settle(&self, recovery: &Recovery, like: &Attributes) -> std::io::Result<()> {
+        let (conf, new) = (Path::new(AUTO_CONF), Path::new(AUTO_CONF_NEW));
+        let mut stored = vec![0; AUTO_CONF_MAX];
+        let len = match self.dir.open(conf, OpenHow::Read) {
+            Ok(file) => file.read_full_at(&mut stored, 0, Via::Cache)?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(e) => return Err(e),
+        };
+        if len == stored.len() {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        let text = recovery.edit(&stored[..len]);
+        // A leftover of an interrupted try.
+        match self.dir.remove_file(new) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let file = self.dir.open(new, OpenHow::CreateNew)?;
+        file.write_all_at(&text, 0, Via::Cache)?;
+        file.sync()?;
+        self.dir.set_attributes(new, like)?;
+        self.dir.rename(new, conf)?;
+        let signal = Path::new(recovery.signal_file());
+        match self.dir.open(signal, OpenHow::CreateNew) {
+            Ok(file) => file.sync()?,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+        self.dir.set_attributes(signal, like)
+    }
+}
+
+fn read_control(dir: &dyn Dir, name: &str) -> std::io::Result<Vec<u8>> {
+    let file = dir.open(Path::new(name), OpenHow::Read)?;
+    let mut bytes = vec![0; CONTROL_FILE_LEN];
+    let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+    bytes.truncate(len);
+    Ok(bytes)
+}

@@ -1,0 +1,424 @@
+//! Restores in several steps: a full set WITH NORECOVERY, differential sets, log sets, the word to recover.
+//!
+//! ```text
+//! RESTORE DATABASE … NORECOVERY ─▶ restoring ─┬▶ RESTORE DATABASE (differential) ─▶ restoring
+//!                                             ├▶ RESTORE LOG ─▶ restoring
+//!                                             └▶ RECOVERY ─▶ a data directory that a server can be started on
+//! ```
+//!
+//! The pipeline holds the cluster back from starting, whatever happens here; the catalog keeps how far it has come, so
+//! that the next step may be another program's. No step starts a server.
+//!
+//! Invariants
+//! - Log is restored without a gap, from where the data needs it to where recovery ends: 4305, 4326, 4330.
+//! - A step that was interrupted is not built upon (4319); one that was refused changes nothing.
+
+use longshore_catalog::{RestoreSequence, RestoredDatabase};
+use longshore_media::{BackupType, DeviceSpec, SetHeader, SetSummary, SetTrailer};
+use longshore_pipeline::{
+    ClusterOptions, Held, Lsn, Recovery, RecoveryTarget, RestoreNote, RestoreRequest, TargetAction,
+    Timeline, TimelineChoice,
+};
+
+use super::device::disk_path;
+use super::options::Options;
+use super::restore::{Said, request, run, say_end};
+use super::{LOG_FILE, ground, media, processed};
+use crate::message::{self, Message};
+use crate::refusal;
+use crate::server::unix_us;
+use crate::session::{Flow, Out, Session, Stop};
+use crate::sink::Command;
+
+const POSTGRES: u8 = 3;
+
+/// A session does not restore the database that it is in: 3102.
+pub fn check_use(session: &Session, name: &str) -> Result<(), Message> {
+    match session.database.eq_ignore_ascii_case(name) {
+        true => Err(message::IN_USE_HERE.with(&[&name])),
+        false => Ok(()),
+    }
+}
+
+/// Where recovery is to stop, in microseconds since the Unix epoch.
+fn stop_us(options: &Options) -> Option<i64> {
+    options.stop_at.and_then(unix_us)
+}
+
+/// Refuses to stop before the data are consistent, and STOPAT where no log is replayed: 4338, 3145.
+pub fn check_stop(
+    options: &Options,
+    header: &SetHeader,
+    trailer: &SetTrailer,
+) -> Result<(), Message> {
+    if options.stop_at.is_none() {
+        return Ok(());
+    }
+    if header.source_kind != POSTGRES {
+        return Err(message::STOPAT_SIMPLE.plain());
+    }
+    match stop_us(options) {
+        Some(stop) if stop >= trailer.finish_us => Ok(()),
+        _ => Err(message::STOP_TOO_EARLY.plain()),
+    }
+}
+
+/// What the history is to tell of a step.
+pub fn note(name: &str, options: &Options) -> RestoreNote {
+    RestoreNote {
+        database: Some(name.to_owned()),
+        stop_at_us: stop_us(options),
+        no_recovery: options.no_recovery,
+    }
+}
+
+/// How far the log is there when a full or differential set was restored.
+fn reach(sequence: &mut RestoreSequence, header: &SetHeader, trailer: &SetTrailer) {
+    (sequence.timeline, sequence.next_lsn) = match trailer.log.included {
+        true => (trailer.log.timeline, trailer.log.last_lsn),
+        false => (header.log.timeline, header.log.first_lsn),
+    };
+    sequence.consistent_lsn = trailer.log.last_lsn;
+    sequence.reached_us = trailer.finish_us;
+}
+
+fn files(from: &[DeviceSpec]) -> impl Iterator<Item = std::path::PathBuf> {
+    from.iter().filter_map(|device| match device {
+        DeviceSpec::File(path) => Some(path.clone()),
+        DeviceSpec::Nul | DeviceSpec::Pipe => None,
+    })
+}
+
+/// A full set WITH NORECOVERY: the first step. `request` is complete but for being held back.
+pub fn begin(
+    session: &mut Session,
+    name: &str,
+    mut request: RestoreRequest,
+    set: &SetSummary,
+    options: &Options,
+    out: &mut Out,
+) -> Flow {
+    let header = &set.header;
+    if header.source_kind != POSTGRES {
+        let only =
+            "there is no log to be restored on top of this database: restore it WITH RECOVERY";
+        return Err(vec![
+            message::OPTION_UNSUPPORTED.with(&[&"norecovery"]),
+            message::DETAIL.with(&[&only]),
+        ]
+        .into());
+    }
+    request.cluster.hold = true;
+    let mut sequence = RestoreSequence {
+        database: name.to_owned(),
+        target: request.target.clone(),
+        is_ready: false,
+        system: header.log.system,
+        timeline: header.log.timeline,
+        consistent_lsn: 0,
+        next_lsn: 0,
+        reached_us: 0,
+        stop_at_us: None,
+        log_count: 0,
+        sets: vec![header.set],
+        devices: files(&request.devices).collect(),
+    };
+    let trailer = set.trailer.clone().unwrap_or_default();
+    reach(&mut sequence, header, &trailer);
+    step(session, &sequence, &request, header, options, out)
+}
+
+/// Restores what changes the data directory as a whole. A step that fails leaves what stood there before.
+fn step(
+    session: &mut Session,
+    sequence: &RestoreSequence,
+    request: &RestoreRequest,
+    header: &SetHeader,
+    options: &Options,
+    out: &mut Out,
+) -> Flow {
+    let name = &sequence.database;
+    let before = session.server.sequence(name);
+    // A program that ends in the middle leaves this behind.
+    session.server.keep_sequence(&RestoreSequence {
+        is_ready: false,
+        ..sequence.clone()
+    })?;
+    let report = match run(session, (name, "RESTORE DATABASE"), request, options, out) {
+        Ok(report) => report,
+        Err(stop) => {
+            match before {
+                Some(before) => session.server.keep_sequence(&before)?,
+                None => session.server.end_sequence(name, None)?,
+            }
+            return Err(stop);
+        }
+    };
+    session.server.keep_sequence(&RestoreSequence {
+        is_ready: true,
+        ..sequence.clone()
+    })?;
+    let said = Said::of(&report, request, header);
+    say_end(session, name, &said, out)
+}
+
+/// The sequence that a further step belongs to. Errors: 3117, 3118, 4319.
+fn waiting(session: &Session, name: &str) -> Result<RestoreSequence, Message> {
+    match session.server.sequence(name) {
+        Some(sequence) if sequence.is_ready => Ok(sequence),
+        Some(sequence) => Err(message::INTERRUPTED.with(&[&sequence.target.display()])),
+        None if session.server.database(name).is_ok_and(|d| d.is_none()) => {
+            Err(message::DATABASE_NOT_THERE.with(&[&name]))
+        }
+        None => Err(message::NOT_READY_TO_ROLL.plain()),
+    }
+}
+
+/// A differential set on top of what was restored.
+pub fn differential(
+    session: &mut Session,
+    name: &str,
+    from: Vec<DeviceSpec>,
+    set: &SetSummary,
+    options: &Options,
+    out: &mut Out,
+) -> Flow {
+    let mut sequence = waiting(session, name)?;
+    let header = &set.header;
+    let trailer = set.trailer.clone().unwrap_or_default();
+    check_stop(options, header, &trailer)?;
+    let fits = |parent| sequence.sets.contains(&parent);
+    if !header.parent.is_some_and(fits) {
+        return Err(message::DIFFERENTIAL_BASE.plain().into());
+    }
+    if sequence.log_count > 0 {
+        let why = "log was restored already; begin again with the full backup";
+        return Err(vec![
+            message::DIFFERENTIAL_BASE.plain(),
+            message::DETAIL.with(&[&why]),
+        ]
+        .into());
+    }
+    check_moves(session, &sequence, options)?;
+    let storage = &*session.server.setup.house.storage;
+    let given: Vec<_> = files(&from).map(|p| ground::real(storage, &p)).collect();
+    let others = sequence.devices.iter();
+    let others = others.filter(|p| !given.contains(&ground::real(storage, p)));
+    let bases = others.map(|p| DeviceSpec::File(p.clone())).collect();
+    let devices: Vec<_> = files(&from).collect();
+    let request = RestoreRequest {
+        position: header.position,
+        bases,
+        // The one that waits is replaced, no other.
+        replace: true,
+        cluster: ClusterOptions {
+            hold: true,
+            ..ClusterOptions::default()
+        },
+        note: note(&sequence.database, options),
+        ..request(session, from, sequence.target.clone(), options)
+    };
+    open_held(session, &sequence)?;
+    reach(&mut sequence, header, &trailer);
+    sequence.sets.push(header.set);
+    sequence.devices.extend(devices);
+    step(session, &sequence, &request, header, options, out)?;
+    match options.no_recovery {
+        true => Ok(()),
+        false => Ok(recover(session, &sequence, out)?),
+    }
+}
+
+/// The restored directory, which must be the one that was left.
+fn open_held(session: &Session, sequence: &RestoreSequence) -> Result<Held, Stop> {
+    let held = Held::open(&session.server.setup.house, &sequence.target);
+    let held = held.map_err(|e| refusal::of(&e))?;
+    match held.system() == sequence.system {
+        true => Ok(held),
+        false => Err(message::OTHER_DATABASE.with(&[&sequence.database]).into()),
+    }
+}
+
+/// RESTORE LOG.
+pub fn log(
+    session: &mut Session,
+    name: &str,
+    from: Vec<DeviceSpec>,
+    options: &Options,
+    out: &mut Out,
+) -> Flow {
+    check_use(session, name)?;
+    let mut sequence = waiting(session, name)?;
+    let opened = media::media(session, &from, options)?;
+    let position = options.position.unwrap_or(1);
+    let set = opened.set(position).map_err(|e| refusal::media(&e))?;
+    let (header, trailer) = (set.header, set.trailer.unwrap_or_default());
+    check_log(&sequence, &header, &trailer, opened.device(0))?;
+    check_moves(session, &sequence, options)?;
+    let stop = stop_us(options);
+    let is_odd = options.stop_at.is_some() && stop.is_none();
+    if is_odd || is_passed(&sequence, stop) {
+        return Err(message::STOP_PASSED.plain().into());
+    }
+    let held = open_held(session, &sequence)?;
+    let number = sequence.log_count + 1;
+    let request = RestoreRequest {
+        position,
+        // Of an interrupted try.
+        replace: true,
+        note: note(&sequence.database, options),
+        ..request(session, from, held.log_place(number), options)
+    };
+    let name = sequence.database.clone();
+    let report = run(session, (&name, "RESTORE LOG"), &request, options, out)?;
+    held.adopt_log(number).map_err(|e| refusal::of(&e))?;
+    let (before, after) = (
+        timeline(sequence.timeline)?,
+        timeline(trailer.log.timeline)?,
+    );
+    let follows = held.follows(number, (before, Lsn(sequence.next_lsn)), after);
+    if !follows.map_err(|e| refusal::of(&e))? {
+        return Err(message::OTHER_PATH.plain().into());
+    }
+    sequence.timeline = trailer.log.timeline;
+    sequence.next_lsn = trailer.log.last_lsn;
+    // All that was committed before the set began is in it, and a commit behind it.
+    sequence.reached_us = header.start_us;
+    sequence.log_count = number;
+    sequence.stop_at_us = stop;
+    session.server.keep_sequence(&sequence)?;
+    let falls_short = stop.is_some_and(|stop| stop > sequence.reached_us);
+    if falls_short && !options.no_recovery {
+        out.say(message::BEFORE_STOP.plain())?;
+    }
+    let mut said = Said::of(&report, &request, &header);
+    said.files = Some(vec![(LOG_FILE.to_owned(), report.plain_bytes)]);
+    say_end(session, &name, &said, out)?;
+    match options.no_recovery || falls_short {
+        true => Ok(()),
+        false => Ok(recover(session, &sequence, out)?),
+    }
+}
+
+fn timeline(number: u32) -> Result<Timeline, Message> {
+    Timeline::new(number).ok_or_else(|| message::DAMAGE.plain())
+}
+
+/// Whether log behind this moment was restored already, or behind the moment that an earlier step stopped at.
+fn is_passed(sequence: &RestoreSequence, stop: Option<i64>) -> bool {
+    let reached = sequence.reached_us;
+    let stopped = sequence.stop_at_us.is_some_and(|before| before <= reached);
+    stopped || stop.is_some_and(|stop| stop < reached)
+}
+
+/// What waits stays where it is: MOVE may repeat that, and say nothing else.
+fn check_moves(
+    session: &Session,
+    sequence: &RestoreSequence,
+    options: &Options,
+) -> Result<(), Message> {
+    let storage = &*session.server.setup.house.storage;
+    let there = ground::real(storage, &sequence.target);
+    for (from, to) in &options.moves {
+        let path = disk_path(&session.server.setup.backup_directory, to)?;
+        if ground::real(storage, &path) != there {
+            return Err(message::CANNOT_RESTORE_TO.with(&[from, to]));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a log set goes on where the restore is. Errors: 3135, 3154, 4305, 4326.
+fn check_log(
+    sequence: &RestoreSequence,
+    header: &SetHeader,
+    trailer: &SetTrailer,
+    device: &str,
+) -> Result<(), Message> {
+    let kind = match header.backup_type {
+        BackupType::Log => None,
+        BackupType::Database => Some("BACKUP DATABASE"),
+        BackupType::Differential => Some("BACKUP DATABASE WITH DIFFERENTIAL"),
+    };
+    if let Some(kind) = kind {
+        return Err(message::OTHER_KIND.with(&[&device, &kind]));
+    }
+    if header.log.system != sequence.system {
+        return Err(message::OTHER_DATABASE.with(&[&sequence.database]));
+    }
+    let (first, last, next) = (
+        header.log.first_lsn,
+        trailer.log.last_lsn,
+        sequence.next_lsn,
+    );
+    if first > next {
+        return Err(message::LOG_TOO_RECENT.with(&[&first, &next]));
+    }
+    match last <= next {
+        true => Err(message::LOG_TOO_EARLY.with(&[&last, &next])),
+        false => Ok(()),
+    }
+}
+
+/// RESTORE … WITH RECOVERY without devices: the last step. Errors: also 3153.
+pub fn end(session: &mut Session, name: &str, options: &Options, out: &mut Out) -> Flow {
+    let sequence = match waiting(session, name) {
+        // It is there, and nothing waits.
+        Err(m) if m.number == message::NOT_READY_TO_ROLL.number => {
+            return Err(message::RECOVERED_ALREADY.plain().into());
+        }
+        found => found?,
+    };
+    // How far the log was restored was said with the log.
+    if options.stop_at.is_some() {
+        return Err(message::OPTION_UNSUPPORTED.with(&[&"stopat"]).into());
+    }
+    check_moves(session, &sequence, options)?;
+    if options.no_recovery {
+        return Ok(out.done(Command::Restore, None)?);
+    }
+    let started = session.server.setup.house.clock.now();
+    recover(session, &sequence, out)?;
+    let elapsed = session.server.setup.house.clock.now() - started;
+    let end = processed("RESTORE DATABASE", 0, elapsed.as_secs_f64());
+    Ok(out.say_done(end, Command::Restore)?)
+}
+
+/// Lets the data directory be started; the server that is started on it replays the log.
+fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Result<(), Stop> {
+    if sequence.next_lsn < sequence.consistent_lsn {
+        return Err(message::LOG_NOT_RESTORED.plain().into());
+    }
+    let house = &session.server.setup.house;
+    // A program may have ended between this and keeping it.
+    if !Held::is_released(house, &sequence.target, sequence.system) {
+        release(session, sequence)?;
+    }
+    let name = &sequence.database;
+    let restored = RestoredDatabase {
+        name: name.clone(),
+        source_kind: POSTGRES,
+        path: sequence.target.clone(),
+    };
+    let is_configured = session.server.is_configured(name);
+    let restored = (!is_configured).then_some(&restored);
+    session.server.end_sequence(name, restored)?;
+    let text = format!(
+        "{} is ready: start a PostgreSQL server on it, which replays the log",
+        sequence.target.display()
+    );
+    Ok(out.say(message::DETAIL.with(&[&text]))?)
+}
+
+fn release(session: &Session, sequence: &RestoreSequence) -> Result<(), Stop> {
+    let held = open_held(session, sequence)?;
+    let stop = sequence.stop_at_us.filter(|s| *s <= sequence.reached_us);
+    let recovery = Recovery {
+        target: stop.map(RecoveryTarget::Time),
+        timeline: TimelineChoice::Number(timeline(sequence.timeline)?),
+        action: TargetAction::Promote,
+        ..Recovery::default()
+    };
+    let logs = sequence.log_count;
+    Ok(held.release(&recovery, logs).map_err(|e| refusal::of(&e))?)
+}
