@@ -27,7 +27,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::directory::{Found, reserve};
 use crate::geometry::{Geometry, LINE};
-use crate::meter::{Counters, Entered, Gauge, Meter, add};
+use crate::meter::{Counters, Entered, Gauge, Meter, Way, add};
 use crate::store::{Claims, Store};
 use crate::why::{Asked, Diary, Line};
 use crate::{Error, Status, Worth};
@@ -700,7 +700,7 @@ impl Shared {
         span: &Range<u64>,
     ) -> bool {
         let len: u64 = found.iter().map(|found| found.piece.bytes()).sum();
-        let entered = store.gauge.enter(len);
+        let entered = store.gauge.enter(Way::Read, len);
         let begun = self.clock.now();
         // Runs that touch are read together; of runs that do not there are two at most.
         let mut rest = found;
@@ -741,7 +741,7 @@ impl Shared {
         range: Range<u64>,
     ) -> io::Result<()> {
         let len = range.end - range.start;
-        let entered = self.gauge.enter(len);
+        let entered = self.gauge.enter(Way::Read, len);
         let begun = self.clock.now();
         let part = &mut buffer[..len as usize];
         self.seen(self.backend.read_exact_at(part, range.start, self.slow_via))?;
@@ -768,7 +768,7 @@ impl Shared {
         offset: u64,
     ) -> io::Result<()> {
         let len = bytes.len() as u64;
-        let entered = self.gauge.enter(len);
+        let entered = self.gauge.enter(Way::Write, len);
         let begun = self.clock.now();
         self.seen(self.backend.write_all_at(bytes, offset, self.slow_via))?;
         if let Some(store) = store {

@@ -10,7 +10,15 @@ use serde::Serialize;
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     bytes: AtomicU64,
+    written: AtomicU64,
     requests: AtomicU64,
+}
+
+/// What a request does to its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Read,
+    Write,
 }
 
 impl Gauge {
@@ -18,18 +26,22 @@ impl Gauge {
         Load {
             in_flight_bytes: self.bytes.load(Relaxed),
             in_flight_requests: self.requests.load(Relaxed),
+            written_bytes: self.written.load(Relaxed),
         }
     }
 
     /// Counts `len` bytes as in flight until the result is dropped.
-    pub(crate) fn enter(&self, len: u64) -> Entered<'_> {
+    pub(crate) fn enter(&self, way: Way, len: u64) -> Entered<'_> {
+        let written = if way == Way::Write { len } else { 0 };
         let before = Load {
             in_flight_bytes: self.bytes.fetch_add(len, Relaxed),
             in_flight_requests: self.requests.fetch_add(1, Relaxed),
+            written_bytes: self.written.fetch_add(written, Relaxed),
         };
         Entered {
             gauge: self,
             len,
+            written,
             before,
         }
     }
@@ -38,12 +50,14 @@ impl Gauge {
 pub(crate) struct Entered<'a> {
     gauge: &'a Gauge,
     len: u64,
+    written: u64,
     pub before: Load,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.gauge.bytes.fetch_sub(self.len, Relaxed);
+        self.gauge.written.fetch_sub(self.written, Relaxed);
         self.gauge.requests.fetch_sub(1, Relaxed);
     }
 }
@@ -213,10 +227,11 @@ mod tests {
     #[test]
     fn what_enters_a_gauge_leaves_it() {
         let gauge = Gauge::default();
-        let first = gauge.enter(10);
-        let second = gauge.enter(5);
+        let first = gauge.enter(Way::Read, 10);
+        let second = gauge.enter(Way::Write, 5);
         assert_eq!(second.before.in_flight_bytes, 10);
         assert_eq!(gauge.load().in_flight_bytes, 15);
+        assert_eq!(gauge.load().written_bytes, 5);
         drop((first, second));
         assert_eq!(gauge.load(), Load::default());
     }

@@ -18,7 +18,7 @@ use crate::directory::{Census, Claim, Directory, Found, Taken, Worth, runs};
 use crate::geometry::{Geometry, LINE, Piece};
 use crate::guard::Guard;
 use crate::journal::Journal;
-use crate::meter::{Gauge, Meter, add};
+use crate::meter::{Gauge, Meter, Way, add};
 
 /// Errors of the cache device in reads and writes after which it is given up.
 const ERRORS_MAX: u64 = 16;
@@ -229,7 +229,7 @@ impl Store {
             let part = &bytes[at..at + piece.bytes() as usize];
             sums.extend(part.chunks(LINE as usize).map(crc32c));
             let place = self.geometry.line_at(spot.slot, first);
-            let _entered = self.gauge.enter(piece.bytes());
+            let _entered = self.gauge.enter(Way::Write, piece.bytes());
             if let Err(error) = self.file.write_all_at(part, place, self.via) {
                 self.count_error("write", &error);
                 return None;

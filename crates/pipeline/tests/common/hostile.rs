@@ -8,8 +8,7 @@ use std::sync::atomic::AtomicBool;
 use longshore_io::{HostClock, SimDisk, Storage};
 use longshore_media::{DeviceSpec, Entry, EntryKind, Extent, Item};
 use longshore_pipeline::{
-    ClusterOptions, Error, House, Limits, Offload, Report, Request, RestoreRequest, Silent, Tuning,
-    VerifyRequest, run,
+    Error, House, Limits, Report, Request, RestoreRequest, Silent, Tuning, VerifyRequest, run,
 };
 use uuid::Uuid;
 
@@ -129,17 +128,9 @@ pub fn restore_nonsense(choose: &mut dyn FnMut(usize) -> usize) -> Result<(), Er
     let devices = vec![device(count - 1)];
     let bases: Vec<_> = (0..count - 1).map(device).collect();
     let request = RestoreRequest {
-        devices: devices.clone(),
         bases: bases.clone(),
-        position: 0,
-        target: "/out".into(),
         replace: choose(2) == 0,
-        only: Vec::new(),
-        moves: Vec::new(),
-        cluster: ClusterOptions::default(),
-        offload: Offload::default(),
-        tuning: Tuning::default(),
-        limits: Limits::default(),
+        ..RestoreRequest::new(devices.clone(), "/out".into())
     };
     let restored = run(&house, &Request::Restore(request), &Silent).map(drop);
     let verify = VerifyRequest {
