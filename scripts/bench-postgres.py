@@ -1,247 +1,120 @@
 #!/usr/bin/env python3
-"""Full backups and restores of one PostgreSQL cluster, by Longshore and by others, side by side.
+"""Backups, restores and log archiving of one PostgreSQL cluster, by Longshore and by others, side by side.
 
-    bench-postgres.py --longshore target/release/longshore [--scale 210] [--rounds 3] [--work .work/bench-postgres]
+    bench-postgres.py [--longshore target/release/longshore] [--work .work/bench-postgres] [--rounds 3]
+    bench-postgres.py ... --prepare                        makes the clusters, measures nothing
+    bench-postgres.py ... --budget 230 [--rows full,load]  goes on with what lacks rounds, for about 230 s
+    bench-postgres.py ... --table                          prints what was recorded
 
-Every tool in turn reads the same warm cluster with two processes and writes to the same disk; rounds alternate between
-the tools. CPU seconds are those of the tool and its children and of the server's processes, whoever compresses.
-`--step` runs one measurement alone, so that a caller can keep the machine quiet around each: --wrap names that caller's
-program. Needs PostgreSQL 15 of Debian and, for their rows, pgbackrest and zstd.
+Every round is recorded in WORK/record.json, so that a benchmark can be run in pieces, each while the machine is kept
+quiet, and single rows can be repeated. Rounds alternate between the tools, every other round in reverse order.
+
+Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving. docs/benchmarks-postgres.md
+says what each means and how to get the other tools. Run it as root: servers run as `postgres`, cold memory needs root.
 """
 
-import argparse, json, os, pwd, re, resource, shutil, statistics, subprocess, sys, time
+import argparse, json, os, platform, sys, time
 
-BIN = "/usr/lib/postgresql/15/bin"
-PORT = "6544"
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-
-class Bench:
-    def __init__(self, a):
-        self.a = a
-        self.work = os.path.abspath(a.work)
-        self.data = f"{self.work}/data"
-        self.user = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
-
-    # -- running things
-
-    def command(self, argv):
-        switch = [] if os.geteuid() else ["setpriv", f"--reuid={self.user.pw_uid}",
-                                          f"--regid={self.user.pw_gid}", "--clear-groups"]
-        env = dict(os.environ, HOME=self.work, LC_ALL="C", PGHOST=self.work, PGPORT=PORT, PGUSER="postgres",
-                   PGDATABASE="postgres", LONGSHORE_CATALOG="none", TZ="UTC")
-        env.pop("LONGSHORE_CONFIG", None)
-        return switch + list(argv), env
-
-    def run(self, *argv):
-        argv, env = self.command(argv)
-        done = subprocess.run(argv, env=env, cwd=self.work, text=True, capture_output=True)
-        if done.returncode:
-            sys.exit(f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout
-
-    def start(self):
-        self.run(f"{BIN}/pg_ctl", "-D", self.data, "-l", f"{self.work}/log", "-w", "start")
-
-    def stop(self):
-        self.run(f"{BIN}/pg_ctl", "-D", self.data, "-m", "fast", "-w", "stop")
-
-    def psql(self, sql):
-        return self.run(f"{BIN}/psql", "-XAtc", sql).strip()
-
-    def server_cpu(self):
-        """Seconds that the server and all its children, past and present, have used."""
-        pid = open(f"{self.data}/postmaster.pid").readline().strip()
-        ticks = 0
-        for child in [pid] + subprocess.run(["pgrep", "-P", pid], text=True, capture_output=True).stdout.split():
-            fields = open(f"/proc/{child}/stat").read().rsplit(")", 1)[1].split()
-            ticks += sum(int(n) for n in (fields[11:15] if child == pid else fields[11:13]))
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-    # -- the tools
-
-    def tools(self):
-        url = f"postgres://postgres@/postgres?host={self.work}&port={PORT}"
-        longshore = os.path.abspath(self.a.longshore)
-        out = f"{self.work}/out"
-
-        def ours(algorithm, level):
-            return dict(
-                backup=[longshore, "backup", url, "--to", f"{out}/a.bak", "--algorithm", algorithm, "--level", level],
-                restore=[longshore, "restore", f"{out}/a.bak", "--to", f"{self.work}/restored"])
-
-        def basebackup(method, tool):
-            unpack = f"mkdir -p {self.work}/restored && {tool} -dc {out}/base.tar.* | tar -x -C {self.work}/restored && sync -f {self.work}/restored"
-            return dict(
-                backup=[f"{BIN}/pg_basebackup", "-Ft", "-X", "fetch", "-c", "fast", f"--compress={method}", "-D", out],
-                restore=["sh", "-c", unpack])
-
-        rest = ["pgbackrest", "--stanza=bench", f"--pg1-path={self.data}", f"--pg1-socket-path={self.work}",
-                f"--pg1-port={PORT}", f"--repo1-path={out}",
-                f"--lock-path={self.work}/lock", "--log-level-file=off"]
-
-        def pgbackrest(kind, level):
-            compress = [f"--compress-type={kind}", f"--compress-level={level}"]
-            return dict(
-                prepare=rest + ["--no-online", "stanza-create"],
-                backup=rest + compress + ["--process-max=2", "--repo1-bundle", "--repo1-retention-full=9", "--type=full", "--start-fast", "--no-archive-check", "backup"],
-                restore=[w.replace(f"--pg1-path={self.data}", f"--pg1-path={self.work}/restored") for w in rest
-                         if "socket" not in w and "port" not in w]
-                + ["--process-max=2", "restore"])
-
-        return {
-            "longshore ZSTD 1": ours("ZSTD", "1"),
-            "longshore QAT_DEFLATE 1": ours("QAT_DEFLATE", "1"),
-            "longshore LZ4 1": ours("LZ4", "1"),
-            "pgBackRest zst 1": pgbackrest("zst", 1),
-            "pgBackRest lz4 1": pgbackrest("lz4", 1),
-            "pg_basebackup server-zstd:1": basebackup("server-zstd:1", "zstd"),
-            "pg_basebackup server-lz4:1": basebackup("server-lz4:1", "lz4"),
-        }
-
-    # -- measurements
-
-    def fresh(self, *names):
-        for name in names:
-            path = f"{self.work}/{name}"
-            shutil.rmtree(path, ignore_errors=True)
-            self.run("mkdir", "-p", "-m", "700", path)
-
-    def timed(self, argv):
-        server = os.path.exists(f"{self.data}/postmaster.pid")
-        subprocess.run(["sync"])
-        before, others = resource.getrusage(resource.RUSAGE_CHILDREN), self.server_cpu() if server else 0
-        began = time.monotonic()
-        self.run(*argv)
-        wall = time.monotonic() - began
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        if server:
-            cpu += self.server_cpu() - others
-        return round(wall, 3), round(cpu, 2)
-
-    def warm(self):
-        subprocess.run(["sh", "-c", f"cat $(find {self.data}/base {self.data}/global -type f) > /dev/null"])
-
-    def size(self, name):
-        return int(subprocess.run(["du", "-sb", f"{self.work}/{name}"], text=True, capture_output=True).stdout.split()[0])
-
-    def step(self, name):
-        """A backup with the server up, and a restore with it down."""
-        tool = self.tools()[name]
-        self.fresh("out", "restored")
-        self.start()
-        self.psql("checkpoint")
-        self.warm()
-        if "prepare" in tool:
-            self.stop()
-            self.run(*tool["prepare"])
-            self.start()
-        backup = self.timed(tool["backup"])
-        self.stop()
-        stored = self.size("out")
-        shutil.rmtree(f"{self.work}/restored")
-        if "pgbackrest" in tool["restore"]:
-            self.fresh("restored")
-        restore = self.timed(tool["restore"])
-        restored = self.size("restored")
-        self.fresh("out", "restored")
-        return dict(tool=name, backup_s=backup[0], backup_cpu_s=backup[1], stored=stored, restore_s=restore[0],
-                    restore_cpu_s=restore[1], restored=restored)
-
-    def load(self, name):
-        """Transactions of four pgbench clients that a backup costs."""
-        tool = self.tools()[name]
-        self.fresh("out")
-        self.start()
-        self.warm()
-        if "prepare" in tool:
-            self.stop()
-            self.run(*tool["prepare"])
-            self.start()
-        argv, env = self.command([f"{BIN}/pgbench", "-n", "-c", "4", "-j", "2", "-T", "45", "-P", "1"])
-        bank = subprocess.Popen(argv, env=env, cwd=self.work, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        time.sleep(14.5)
-        began = time.monotonic()
-        self.run(*tool["backup"])
-        wall = time.monotonic() - began
-        _, progress = bank.communicate()
-        self.stop()
-        self.fresh("out")
-        tps = [float(t) for t in re.findall(r"progress: [\d.]+ s, ([\d.]+) tps", progress)]
-        alone = statistics.median(tps[4:14])
-        seconds = range(14, min(len(tps), 15 + int(wall + 1)))
-        lost = sum(max(0, alone - tps[i]) for i in seconds)
-        return dict(tool=name, wall_s=round(wall, 2), alone_tps=round(alone), lost=round(lost))
-
-    def prepare(self):
-        if os.path.exists(f"{self.data}/ready"):
-            return
-        shutil.rmtree(self.work, ignore_errors=True)
-        os.makedirs(self.work)
-        os.chown(self.work, self.user.pw_uid, self.user.pw_gid)
-        self.run(f"{BIN}/initdb", "-U", "postgres", "-A", "trust", "-k", "-N", "-D", self.data)
-        with open(f"{self.data}/postgresql.conf", "a") as conf:
-            conf.write(f"shared_buffers=1GB\nmax_wal_size=8GB\nlisten_addresses=''\nunix_socket_directories='{self.work}'\n"
-                       f"port={PORT}\nautovacuum=off\nwal_compression=off\n")
-        self.start()
-        self.run(f"{BIN}/pgbench", "-i", "-q", "-s", str(self.a.scale))
-        # Half of it written over once, so that pages are not as pgbench made them.
-        self.run(f"{BIN}/pgbench", "-n", "-c", "4", "-T", "30", "-N")
-        self.psql("vacuum")
-        self.psql("checkpoint")
-        self.stop()
-        self.run("touch", f"{self.data}/ready")
+from bench_postgres import cluster, machine, report, rows, tools  # noqa: E402
 
 
-def alone(a, kind, name):
-    argv = a.wrap.split() + [sys.executable, os.path.abspath(__file__), "--longshore", a.longshore, "--work", a.work, kind, name]
-    done = subprocess.run(argv, text=True, capture_output=True)
-    if done.returncode:
-        sys.exit(f"{name}: {done.stdout}{done.stderr}")
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    print(json.dumps(found), flush=True)
-    return found
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--longshore", default="target/release/longshore")
+    parser.add_argument("--pgbackrest", default="pgbackrest", help="programs, separated by commas: versions to compare")
+    parser.add_argument("--walg", default="wal-g", help="program")
+    parser.add_argument("--postgres", default="/usr/lib/postgresql/15/bin", help="directory of the server's programs, 15 or later")
+    parser.add_argument("--port", type=int, default=6544, help="this and the next one name the servers' sockets")
+    parser.add_argument("--work", default=".work/bench-postgres", help="on the disk to measure; 16 GB")
+    parser.add_argument("--scale", type=int, default=70, help="pgbench's; 70 gives 1 GB")
+    parser.add_argument("--warehouses", type=int, default=10, help="TPC-C's; 10 give 1 GB")
+    parser.add_argument("--no-orders", action="store_true", help="leave out TPC-H's tables, 1.3 GB")
+    parser.add_argument("--segments", type=int, default=128, help="of log to archive")
+    parser.add_argument("--max-cpu", type=int, default=15, help="of the spared backup, in percent of the machine")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", default=",".join(report.ORDER))
+    parser.add_argument("--tools", default="", help="only those whose names contain one of these, separated by semicolons")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
+    parser.add_argument("--prepare", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    return parser.parse_args()
 
 
-def middle(runs, key):
-    values = [run[key] for run in runs]
-    return f"{statistics.median(values):.2f} [{min(values):.2f}-{max(values):.2f}]"
+class Record:
+    """What was measured, kept in a file after every round."""
+
+    def __init__(self, path):
+        self.path = path
+        self.content = dict(tools={}, runs=[])
+        if os.path.exists(path):
+            self.content = json.load(open(path))
+
+    def save(self):
+        with open(self.path + ".new", "w") as file:
+            json.dump(self.content, file, indent=1)
+        os.rename(self.path + ".new", self.path)
+
+    def count(self, row, tool):
+        return sum(run["row"] == row and run["tool"] == tool for run in self.content["runs"])
+
+    def took(self, row, tool):
+        """Seconds that a round is expected to need: the longest so far, or a guess."""
+        return max((run["took"] for run in self.content["runs"] if run["row"] == row and run["tool"] == tool), default=45)
+
+    def add(self, row, tool, took, found):
+        self.content["runs"].append(dict(row=row, tool=tool, took=round(took, 1), ended=int(time.time()), found=found))
+        self.save()
+
+
+def pending(found, record, wanted, rounds):
+    """What is to be measured, round after round; tools in reverse order in every other round."""
+    for number in range(rounds):
+        for row in wanted:
+            names = [name for name, tool in found.items() if row in tool.rows and (row != "wal" or tool.archive)]
+            for name in names if number % 2 == 0 else reversed(names):
+                if record.count(row, name) <= number:
+                    yield row, name
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--longshore", default="target/release/longshore")
-    parser.add_argument("--work", default=".work/bench-postgres")
-    parser.add_argument("--scale", type=int, default=210, help="pgbench's; 210 gives 3.2 GB")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--wrap", default="", help="a program that runs each measurement")
-    parser.add_argument("--only", default="", help="tools whose names contain this")
-    parser.add_argument("--no-load", action="store_true", help="leave out the runs under pgbench")
-    parser.add_argument("--step", help="one backup and restore with this tool")
-    parser.add_argument("--load", help="one backup with this tool under pgbench")
-    a = parser.parse_args()
-    bench = Bench(a)
-    if a.step:
-        return print(json.dumps(bench.step(a.step)))
-    if a.load:
-        return print(json.dumps(bench.load(a.load)))
-    bench.prepare()
-    names = [n for n in bench.tools() if a.only in n and (not n.startswith("pgBackRest") or shutil.which("pgbackrest"))]
-    runs = {name: [] for name in names}
-    for _ in range(a.rounds):
-        for name in names:
-            runs[name].append(alone(a, "--step", name))
-    loaded = [] if a.no_load else [name for name in names if "lz4" not in name.lower()]
-    loads = {name: alone(a, "--load", name) for name in loaded}
-    print(f"\nCluster {bench.size('data') / 1e9:.2f} GB, {os.cpu_count()} CPUs, rounds {a.rounds}; median [min-max]\n")
-    print("| tool | backup s | backup CPU-s | stored GB | restore s | restore CPU-s |\n|---|---|---|---|---|---|")
-    for name, found in runs.items():
-        print(f"| {name} | {middle(found, 'backup_s')} | {middle(found, 'backup_cpu_s')} | "
-              f"{statistics.median(r['stored'] for r in found) / 1e9:.3f} | {middle(found, 'restore_s')} | {middle(found, 'restore_cpu_s')} |")
-    if loads:
-        print("\n| under pgbench, 4 clients | backup s | tps alone | transactions lost |\n|---|---|---|---|")
-    for name, found in loads.items():
-        print(f"| {name} | {found['wall_s']:.2f} | {found['alone_tps']} | {found['lost']} |")
+    wanted = options()
+    main_cluster = cluster.Cluster(wanted.work, "data", wanted.postgres, wanted.port)
+    log_cluster = cluster.Cluster(wanted.work, "waldata", wanted.postgres, wanted.port + 1)
+    record = Record(f"{main_cluster.work}/record.json")
+    if not wanted.table:
+        common = "shared_buffers=1GB\nmax_wal_size=8GB"
+        main_cluster.make(common, cluster.databases(wanted.scale, wanted.warehouses, not wanted.no_orders))
+        if "wal" in wanted.rows:
+            log_cluster.make(common + "\nwal_keep_size=4GB", rows.segments(wanted.segments))
+        found, missing = tools.all_tools(wanted, main_cluster)
+        for line in missing:
+            print(f"not compared: {line}", file=sys.stderr)
+        record.content["tools"].update({name: dict(version=tool.version, options=tool.options, checks=tool.checks)
+                                        for name, tool in found.items()})
+        record.content["machine"] = dict(processor=machine.processor(), cpus=os.cpu_count(), kernel=platform.release(),
+                                         cluster=machine.size(f"{main_cluster.data}/base"))
+        record.save()
+    if wanted.prepare:
+        return
+    if not wanted.table:
+        parts = [part for part in wanted.tools.split(";") if part]
+        chosen = {name: tool for name, tool in found.items() if not parts or any(part in name for part in parts)}
+        measure = rows.Rows(main_cluster, log_cluster)
+        ends = time.monotonic() + wanted.budget
+        for row, name in list(pending(chosen, record, wanted.rows.split(","), wanted.rounds)):
+            began = time.monotonic()
+            if began + record.took(row, name) > ends:
+                break
+            result = getattr(measure, row)(found[name])
+            record.add(row, name, time.monotonic() - began, result)
+            print(row, name, json.dumps(result), flush=True)
+    if wanted.table or wanted.budget == float("inf"):
+        seen = record.content["machine"]
+        print(f"\n{seen['processor']}, {seen['cpus']} CPUs, kernel {seen['kernel']}; {seen['cluster'] / 1e9:.2f} GB of relations; "
+              "median [min-max]\n")
+        print(report.Report(record.content).text())
 
 
 main()

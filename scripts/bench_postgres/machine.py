@@ -1,0 +1,98 @@
+"""What is read from and done to the machine: CPU time, memory, page cache."""
+
+import os, random, subprocess, time
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def busy():
+    """CPU seconds that all processes and the kernel have used since boot."""
+    user, nice, system, _, _, irq, softirq = (int(n) for n in open("/proc/stat").readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / TICKS
+
+
+def tree_cpu(pid):
+    """CPU seconds of a process, its children, and all that they waited for."""
+    children = subprocess.run(["pgrep", "-P", str(pid)], text=True, capture_output=True).stdout.split()
+    ticks = 0
+    for process in [str(pid)] + children:
+        try:
+            fields = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            continue
+        ticks += sum(int(n) for n in fields[11:15])
+    return ticks / TICKS
+
+
+def files(root):
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                yield path
+
+
+def size(root):
+    return sum(os.path.getsize(path) for path in files(root))
+
+
+def read(root):
+    """Brings files into the page cache."""
+    for path in files(root):
+        with open(path, "rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
+
+
+def forget(root):
+    """Drops files from the page cache."""
+    subprocess.run(["sync", "-f", root], check=True)
+    for path in files(root):
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def free_memory():
+    return int(next(line for line in open("/proc/meminfo") if line.startswith("MemFree:")).split()[1]) * 1024
+
+
+def fill_memory(sparse, leave=600 << 20):
+    """Fills free memory with clean page cache, from a file of holes.
+
+    On a virtual machine memory that was handed back to the host costs its first use several times what it costs later,
+    and flatters tools that write past the page cache.
+    """
+    with open(sparse, "ab+", buffering=0) as file:
+        end = 256 << 30
+        file.truncate(end)
+        # Read-ahead asks for large pieces of memory, for which the kernel rather evicts than uses what is free.
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        step = 64 << 10
+        block = bytearray(step)
+        # What an earlier call read is mostly still cached: this one goes on somewhere else.
+        place = random.randrange(end // step) * step
+        for _ in range(end // step):
+            if free_memory() <= leave:
+                break
+            for _ in range(64):
+                os.preadv(file.fileno(), [block], place)
+                place = (place + step) % end
+
+
+def cold_memory():
+    """Empties the page cache and gives the kernel time to hand free memory back to the host. False: needs root."""
+    subprocess.run(["sync"], check=True)
+    try:
+        with open("/proc/sys/vm/drop_caches", "w") as file:
+            file.write("3")
+    except PermissionError:
+        return False
+    time.sleep(6)
+    return True
+
+
+def processor():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown processor"

@@ -1,0 +1,76 @@
+"""The record as Markdown tables."""
+
+import statistics
+
+from . import machine
+
+ORDER = ("full", "cold", "load", "wal")
+
+
+def spread(values, digits=2):
+    middle = f"{statistics.median(values):.{digits}f}"
+    return middle if len(values) == 1 else f"{middle} [{min(values):.{digits}f}-{max(values):.{digits}f}]"
+
+
+def table(head, rows):
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+                     + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
+
+
+class Report:
+    def __init__(self, record):
+        self.record = record
+
+    def rounds(self, row):
+        """The rounds of a row, by tool in the order of the tools."""
+        found = {}
+        for name in self.record["tools"]:
+            runs = [run["found"] for run in self.record["runs"] if run["row"] == row and run["tool"] == name]
+            if runs:
+                found[name] = runs
+        return found
+
+    def text(self):
+        parts = [self.tools(), self.full(), self.cold(), self.load(), self.wal()]
+        return "\n\n".join(part for part in parts if part)
+
+    def tools(self):
+        rows = [(name, tool["version"] or "–", tool["options"] or "–", tool["checks"] or "–") for name, tool in self.record["tools"].items()]
+        return table(("tool", "version", "settings", "checks while it backs up"), rows)
+
+    def full(self):
+        rows = []
+        for name, runs in self.rounds("full").items():
+            def figures(part, key):
+                return spread([run[part][key] for run in runs])
+            rows.append((name, figures("backup", "s"), figures("backup", "cpu"), figures("backup", "machine"),
+                         f"{statistics.median(run['stored'] for run in runs) / 1e9:.3f}",
+                         figures("restore", "s"), figures("restore", "cpu"), figures("restore", "machine"), len(runs)))
+        return rows and table(("tool", "backup s", "CPU-s", "machine CPU-s", "stored GB", "restore s", "CPU-s", "machine CPU-s",
+                               "rounds"), rows)
+
+    def cold(self):
+        rows = []
+        for name, runs in self.rounds("cold").items():
+            cells = [name]
+            for part in ("cache", "memory"):
+                some = [run[part] for run in runs if part in run]
+                cells += [spread([one["s"] for one in some]), spread([one["machine"] for one in some])] if some else ["–", "–"]
+            rows.append((*cells, len(runs)))
+        return rows and table(("restore", "cold cache s", "machine CPU-s", "cold memory s", "machine CPU-s", "rounds"), rows)
+
+    def load(self):
+        rows = []
+        for name, runs in self.rounds("load").items():
+            rows.append((name, spread([run["wall"] for run in runs]), spread([(run["before"] + run["after"]) / 2 for run in runs], 0),
+                         spread([run["during"] for run in runs], 0), spread([run["drop"] for run in runs], 0) + " %",
+                         spread([run["lost"] for run in runs], 0), len(runs)))
+        return rows and table(("under pgbench, 4 clients", "backup s", "TPS before and after", "TPS during", "drop",
+                               "transactions lost", "rounds"), rows)
+
+    def wal(self):
+        rows = []
+        for name, runs in self.rounds("wal").items():
+            rows.append((name, spread([run["rate"] for run in runs], 1), spread([run["machine"] for run in runs]),
+                         f"{statistics.median(run['stored'] for run in runs) / 1e6:.0f}", len(runs)))
+        return rows and table(("log, by the server's archiver", "segments/s", "machine CPU-s", "stored MB", "rounds"), rows)

@@ -1,0 +1,156 @@
+"""The measurements. Each takes a tool and returns the figures of one round."""
+
+import json, os, re, resource, statistics, subprocess, time
+
+from . import machine
+
+BEFORE, AFTER = 14, 12
+"""Seconds of pgbench alone before and after a backup."""
+
+
+class Rows:
+    def __init__(self, cluster, archive):
+        self.cluster, self.archive = cluster, archive
+        self.work = cluster.work
+
+    def timed(self, argv, durable, extra=None):
+        """Wall seconds until all is durable, CPU seconds of tool and server, and those of the whole machine.
+
+        Every tool is followed by a sync of the file system, which costs those nothing that have synced themselves.
+        """
+        subprocess.run(["sync"], check=True)
+        server, whole = self.cluster.cpu(), machine.busy()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = time.monotonic()
+        self.cluster.run(*argv, extra=extra)
+        subprocess.run(["sync", "-f", durable], check=True)
+        wall = time.monotonic() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + self.cluster.cpu() - server
+        return dict(s=round(wall, 3), cpu=round(cpu, 2), machine=round(machine.busy() - whole, 2))
+
+    def ready(self, tool):
+        """A server with its data in the page cache, an empty repository, free memory filled."""
+        self.cluster.empty("out", "restored")
+        if tool.prepare:
+            self.cluster.run(*tool.prepare, extra=tool.environment)
+        self.cluster.start()
+        self.cluster.psql("checkpoint")
+        machine.fill_memory(f"{self.work}/holes")
+        for name in ("base", "global"):
+            machine.read(f"{self.cluster.data}/{name}")
+
+    def restore(self, tool):
+        self.cluster.empty("restored")
+        if not tool.into:
+            os.rmdir(f"{self.work}/restored")
+        return self.timed(tool.restore, self.work, tool.environment)
+
+    def full(self, tool):
+        """A backup of the warm cluster, and a restore of the cached backup."""
+        self.ready(tool)
+        backup = self.timed(tool.backup, f"{self.work}/out", tool.environment)
+        self.cluster.stop()
+        machine.fill_memory(f"{self.work}/holes")
+        machine.read(f"{self.work}/out")
+        restore = self.restore(tool)
+        found = dict(backup=backup, restore=restore, stored=machine.size(f"{self.work}/out"),
+                     restored=machine.size(f"{self.work}/restored"))
+        self.cluster.empty("out", "restored")
+        return found
+
+    def cold(self, tool):
+        """Restores of a backup that is not cached: with memory filled, and with memory handed back to the host."""
+        self.ready(tool)
+        self.cluster.run(*tool.backup, extra=tool.environment)
+        self.cluster.stop()
+        machine.fill_memory(f"{self.work}/holes")
+        machine.forget(f"{self.work}/out")
+        found = dict(cache=self.restore(tool))
+        self.cluster.empty("restored")
+        if machine.cold_memory():
+            found["memory"] = self.restore(tool)
+        self.cluster.empty("out", "restored")
+        return found
+
+    def load(self, tool):
+        """What a backup costs four pgbench clients, paired with the seconds before and after it."""
+        self.ready(tool)
+        argv, env = self.cluster.command([f"{self.cluster.bin}/pgbench", "-n", "-c", "4", "-j", "2", "-T", "600", "-P", "1"])
+        progress = open(f"{self.work}/progress", "w+")
+        bank = subprocess.Popen(argv, env=env, cwd=self.work, stdout=subprocess.DEVNULL, stderr=progress)
+        try:
+            started = time.monotonic()
+            time.sleep(BEFORE)
+            began = time.monotonic() - started
+            self.cluster.run(*tool.backup, extra=tool.environment)
+            ended = time.monotonic() - started
+            time.sleep(AFTER)
+        finally:
+            bank.terminate()
+            bank.wait()
+            self.cluster.stop()
+        self.cluster.empty("out")
+        progress.seek(0)
+        rate = [float(tps) for tps in re.findall(r"progress: [\d.]+ s, ([\d.]+) tps", progress.read())]
+        before = statistics.median(rate[3:int(began)])
+        after = statistics.median(rate[int(ended) + 2:])
+        alone = (before + after) / 2
+        during = rate[int(began):int(ended) + 1]
+        return dict(wall=round(ended - began, 2), before=round(before), after=round(after),
+                    during=round(statistics.mean(during)), lost=round(sum(alone - tps for tps in during)),
+                    drop=round(100 * (1 - statistics.mean(during) / alone), 1))
+
+    def wal(self, tool):
+        """Segments per second of the server's own archiver, over the same waiting segments for each tool."""
+        cluster = self.archive
+        status = f"{cluster.data}/pg_wal/archive_status"
+        names = json.load(open(f"{cluster.data}/bench-segments"))
+        cluster.empty("log", "scratch")
+        if tool.archive_prepare:
+            cluster.run(*tool.archive_prepare(cluster.data, f"{self.work}/log", f"{self.work}/scratch"))
+        for name in os.listdir(status):
+            os.unlink(f"{status}/{name}")
+        for name in names:
+            cluster.run("touch", f"{status}/{name}.ready")
+        subprocess.run(["rm", "-rf", f"{cluster.data}/pg_wal/longshore"], check=True)
+        cluster.run("truncate", "-s", "0", f"{cluster.data}/postgresql.auto.conf")
+        cluster.start("-c archive_mode=on")
+        machine.fill_memory(f"{self.work}/holes")
+        machine.read(f"{cluster.data}/pg_wal")
+        command = tool.archive(cluster.data, f"{self.work}/log", f"{self.work}/scratch")
+        cluster.psql("alter system set archive_command = '%s'" % command.replace("'", "''"))
+        whole, began = machine.busy(), time.monotonic()
+        cluster.psql("select pg_reload_conf()")
+        while any(os.path.exists(f"{status}/{name}.ready") for name in reversed(names)):
+            time.sleep(0.01)
+            if time.monotonic() - began > 120:
+                raise SystemExit(f"{tool.name}: the archiver did not finish, see {cluster.work}/{cluster.name}.log")
+        wall, cpu = time.monotonic() - began, machine.busy() - whole
+        cluster.psql("alter system reset archive_command")
+        cluster.stop()
+        stored = machine.size(f"{self.work}/log")
+        cluster.empty("log", "scratch")
+        return dict(s=round(wall, 3), rate=round(len(names) / wall, 1), machine=round(cpu, 2), stored=stored)
+
+
+def segments(count):
+    """Fills a cluster and leaves `count` segments of pgbench's log waiting in it."""
+    def fill(cluster):
+        cluster.pgbench("-i", "-q", "-s", "30")
+        cluster.stop()
+        cluster.start("-c archive_mode=on -c archive_command=")
+        status = f"{cluster.data}/pg_wal/archive_status"
+        for name in os.listdir(status):
+            os.unlink(f"{status}/{name}")
+        cluster.psql("checkpoint")
+
+        def waiting():
+            return sorted(name[:-6] for name in os.listdir(status) if name.endswith(".ready") and len(name) == 30)
+        while len(waiting()) < count:
+            cluster.pgbench("-n", "-c", "4", "-j", "2", "-T", "5")
+        with open(f"{cluster.data}/bench-segments", "w") as file:
+            json.dump(waiting()[:count], file)
+        cluster.stop()
+        cluster.start()
+    return fill

@@ -1,0 +1,128 @@
+"""The tools that are compared, with the settings that serve each best on two CPUs, and what each of them checks."""
+
+import os, re, shutil, subprocess
+from dataclasses import dataclass, field
+from typing import Callable, Optional
+
+
+@dataclass
+class Tool:
+    name: str
+    version: str
+    options: str
+    """What differs from its defaults, in words for the report."""
+    checks: str
+    backup: list
+    restore: list
+    """argv that makes `restored` from `out`; the directory is there and empty if `into` is set."""
+    prepare: list = field(default_factory=list)
+    """Run once before a backup, with the server down."""
+    environment: dict = field(default_factory=dict)
+    archive: Optional[Callable] = None
+    """archive_command for a data directory, an archive directory and a scratch directory; None: not compared."""
+    archive_prepare: Optional[Callable] = None
+    """argv to run before the archive's first segment."""
+    into: bool = True
+    rows: tuple = ("full", "cold", "load", "wal")
+
+
+def version_of(argv, pattern=r"v?(\d+(?:\.\d+)+)"):
+    text = subprocess.run(argv, text=True, capture_output=True, env=dict(os.environ, LC_ALL="C")).stdout
+    found = re.search(pattern, text)
+    return found.group(1) if found else "unknown"
+
+
+def all_tools(options, cluster):
+    """Every tool that is there, by name, in the order of the tables; and a line for each that is not."""
+    tools, missing = {}, []
+    work, out, restored = cluster.work, f"{cluster.work}/out", f"{cluster.work}/restored"
+
+    def add(tool):
+        tools[tool.name] = tool
+
+    # -- Longshore
+
+    ours = os.path.abspath(options.longshore)
+    url = f"postgres://postgres@/postgres?host={work}&port={cluster.port}"
+    for algorithm in ("QAT_DEFLATE", "ZSTD", "LZ4"):
+        add(Tool(
+            name=f"longshore {algorithm} 1", version=version_of([ours, "--version"]), options="one stripe, software engines",
+            checks="every page; CRC-32C of the plain and of the stored bytes of each block",
+            backup=[ours, "backup", url, "--to", f"{out}/a.bak", "--algorithm", algorithm, "--level", "1"],
+            restore=[ours, "restore", f"{out}/a.bak", "--to", restored], into=False,
+            archive=lambda data, archive, scratch, algorithm=algorithm:
+                f"{ours} wal push %p --archive {archive}/log --async --algorithm {algorithm}"))
+    spared = tools["longshore QAT_DEFLATE 1"]
+    share = str(options.max_cpu)
+    add(Tool(
+        name=f"longshore QAT_DEFLATE 1, --max-cpu {share}", version=spared.version, checks=spared.checks,
+        options=f"`--max-cpu {share} --low-io-priority` under `nice -n 19`", restore=[], into=False, rows=("load",),
+        backup=["nice", "-n", "19"] + spared.backup + ["--max-cpu", share, "--low-io-priority"]))
+    add(Tool(
+        name="a checkpoint alone", version="", options="no backup: what every tool's beginning costs", checks="", restore=[],
+        rows=("load",), backup=[f"{cluster.bin}/psql", "-Xqc", "checkpoint"]))
+
+    # -- pgBackRest, as many as there are
+
+    for number, path in enumerate(filter(None, options.pgbackrest.split(","))):
+        found = shutil.which(path)
+        if not found:
+            missing.append(f"pgBackRest: no `{path}`")
+            continue
+        version = version_of([found, "version"])
+        for kind in ("zst", "lz4"):
+            common = [found, "--lock-path=" + f"{work}/lock", "--log-level-file=off"]
+            repository = common + ["--stanza=bench", f"--repo1-path={out}"]
+            server = [f"--pg1-path={cluster.data}", f"--pg1-socket-path={work}", f"--pg1-port={cluster.port}"]
+            compress = [f"--compress-type={kind}", "--compress-level=1", "--process-max=2"]
+
+            def archived(data, archive, scratch, common=common, compress=compress):
+                return " ".join(common + compress + ["--stanza=bench", f"--repo1-path={archive}", f"--pg1-path={data}",
+                                                     "--archive-async", f"--spool-path={scratch}", "archive-push", "%p"])
+
+            def stanza(data, archive, scratch, common=common):
+                return common + ["--stanza=bench", f"--repo1-path={archive}", f"--pg1-path={data}", "--no-online", "stanza-create"]
+
+            add(Tool(
+                name=f"pgBackRest {version} {kind} 1", version=version,
+                options="`process-max=2`, `repo1-bundle`, `start-fast`, no archive",
+                checks="every page; SHA-1 of each file",
+                prepare=repository + server + ["--no-online", "stanza-create"],
+                backup=repository + server + compress + ["--repo1-bundle", "--repo1-retention-full=9", "--type=full", "--start-fast",
+                                                         "--no-archive-check", "backup"],
+                restore=repository + [f"--pg1-path={restored}", "--process-max=2", "restore"],
+                archive=archived, archive_prepare=stanza))
+
+    # -- WAL-G
+
+    walg = shutil.which(options.walg)
+    if walg:
+        version = version_of([walg, "--version"])
+        for name, verify in (("lz4", "false"), ("lz4, verifying", "true")):
+            environment = dict(WALG_FILE_PREFIX=out, WALG_COMPRESSION_METHOD="lz4", WALG_UPLOAD_DISK_CONCURRENCY="2",
+                               WALG_VERIFY_PAGE_CHECKSUMS=verify)
+            add(Tool(
+                name=f"WAL-G {name}", version=version,
+                options="two readers (`WALG_UPLOAD_DISK_CONCURRENCY=2`)" + (", `WALG_VERIFY_PAGE_CHECKSUMS`" if verify == "true" else ""),
+                checks="every page; LZ4 frames" if verify == "true" else "no pages (its default); LZ4 frames",
+                backup=[walg, "backup-push", cluster.data], restore=[walg, "backup-fetch", restored, "LATEST"],
+                environment=environment, rows=("full",) if verify == "true" else ("full", "cold", "load", "wal"),
+                archive=None if verify == "true" else lambda data, archive, scratch:
+                    f"env WALG_FILE_PREFIX={archive} WALG_COMPRESSION_METHOD=lz4 {walg} wal-push %p"))
+    else:
+        missing.append(f"WAL-G: no `{options.walg}`")
+
+    # -- pg_basebackup
+
+    for method, unpacker in (("zstd", "zstd"), ("lz4", "lz4")):
+        if not shutil.which(unpacker):
+            missing.append(f"pg_basebackup server-{method}: no `{unpacker}` to unpack with")
+            continue
+        add(Tool(
+            name=f"pg_basebackup server-{method}:1", version=version_of([f"{cluster.bin}/pg_basebackup", "--version"]),
+            options="tar, `-X fetch`, `--checkpoint=fast`; its server works in one process",
+            checks="every page; CRC-32C of each file (manifest)",
+            backup=[f"{cluster.bin}/pg_basebackup", "-Ft", "-X", "fetch", "-c", "fast", f"--compress=server-{method}:1", "-D", out],
+            rows=("full", "load") if method == "lz4" else ("full",),
+            restore=["sh", "-c", f"{unpacker} -dc {out}/base.tar.* | tar -x -C {restored}"]))
+    return tools, missing
