@@ -79,7 +79,9 @@ pub enum Extent {
 }
 
 /// Bytes that the clients touch.
-pub const REGION_BYTES: u64 = 128 << 20;
+pub const REGION_BYTES: u64 = 64 << 20;
+
+const SECOND: Nanos = 1_000_000_000;
 
 impl Cell {
     pub fn mix(&self) -> Mix {
@@ -110,22 +112,22 @@ impl Cell {
         ))
     }
 
-    /// Virtual time to measure: long enough for some 10,000 requests or 200 MB of long ones if both devices were
-    /// fully used, and for some 2,000 or 100 MB on the slow one; within bounds.
+    /// Virtual time to measure: long enough for some 20,000 requests or 400 MB of long ones if both devices were
+    /// fully used, and for some 2,000 or 200 MB on the slow one; within bounds.
     pub fn measured(&self) -> Nanos {
         let Some((fast, slow)) = self.profiles() else {
             return 0;
         };
         let small = |slow: &Profile| 2e3 * 4096.0 / slow.capacity(Op::Read, 4 << 10);
-        let long = |slow: &Profile| 100e6 / slow.capacity(Op::Read, 64 << 10);
-        let (bytes, wanted, by_slow_us) = match self.kind {
-            Kind::Small | Kind::Skewed => (4 << 10, 4096e4, small(slow)),
-            Kind::Medium => (64 << 10, 200e6, long(slow)),
-            Kind::Scans | Kind::Mixed => (512 << 10, 200e6, long(slow)),
+        let long = |slow: &Profile| 200e6 / slow.capacity(Op::Read, 64 << 10);
+        let (bytes, wanted, by_slow_us, most) = match self.kind {
+            Kind::Small | Kind::Skewed => (4 << 10, 8192e4, small(slow), SECOND),
+            Kind::Medium => (64 << 10, 400e6, long(slow), 3 * SECOND),
+            Kind::Scans | Kind::Mixed => (512 << 10, 400e6, long(slow), 3 * SECOND),
         };
         let rate = fast.capacity(Op::Read, bytes) + slow.capacity(Op::Read, bytes);
         let us = (wanted / rate).max(by_slow_us);
-        ((us * 1000.0) as Nanos).clamp(30_000_000, 1_000_000_000)
+        ((us * 1000.0) as Nanos).clamp(30_000_000, most)
     }
 }
 

@@ -56,10 +56,7 @@ impl Policy {
         let plan = self.filter.read(view, &asked);
         let saved = self.filter.saved_us(view, &asked);
         let (first, last) = self.numbers_of(read.offset, read.len);
-        let each = saved / (last - first + 1) as f64;
-        for slot in (first..=last).map(Slot) {
-            self.content.touch(slot, each as f32);
-        }
+        self.content.read(first..=last, saved);
         if plan.fast_bytes > 0 {
             self.saved_us += saved * plan.fast_bytes as f64 / read.len.max(1) as f64;
         }

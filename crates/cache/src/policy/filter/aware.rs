@@ -9,6 +9,8 @@
 //! small, one that finds it busy that it may shrink.
 
 use super::belief::Belief;
+use super::steered::Balance;
+use super::watch::Watch;
 use super::{Asked, Filter, SMALL_BYTES, Sides, keep_what_was_held, plan};
 use crate::model::Nanos;
 use crate::policy::{
@@ -30,13 +32,16 @@ const IDLE_SHARE: f64 = 0.7;
 const STEP: f64 = 0.25;
 /// The most it grows to, in the fast side's shares of a typical long read over the slow side's share of the
 /// bandwidth: more keeps small reads waiting for little.
-const MOST: f64 = 0.5;
+const MOST: f64 = 0.65;
 /// How often a copy is used before it is void or evicted, for all that is known.
 const REUSE: f64 = 0.5;
 
 pub struct Aware {
     fast: Belief,
     slow: Belief,
+    watch: Watch,
+    /// Decides while the devices are not what is believed of them.
+    fallback: Balance,
     /// How often the fast side is found busy, 0 to 1.
     busy: f64,
     /// What reads find in flight on each side, on the average.
@@ -112,6 +117,8 @@ impl Aware {
         Aware {
             fast: Belief::new(sides.fast),
             slow: Belief::new(sides.slow),
+            watch: Watch::new(sides.slow.lone_us(LINE_BYTES)),
+            fallback: Balance::new(sides),
             busy: 0.0,
             usual: [Usual::default(); 2],
             small: Seen::default(),
@@ -120,6 +127,10 @@ impl Aware {
             idle_share: IDLE_SHARE * (1.0 - share).powi(2),
             allowance: 1.0 + typical,
         }
+    }
+
+    fn alarmed(&self) -> bool {
+        self.fast.alarmed() || self.slow.alarmed()
     }
 
     fn small(&mut self, view: &View, asked: &Asked) -> ReadPlan {
@@ -160,7 +171,11 @@ impl Aware {
                 false => -STEP * self.idle_share,
             };
             self.allowance = (self.allowance + step).clamp(1.0, self.allowance_most);
-            bytes = bytes.min(self.allowance * busy - in_flight);
+            // A slow side that is idle too would only be late with what it is given.
+            let slow = self.slow.told();
+            if slow.read_bytes(view.slow) >= slow.bandwidth_delay_bytes {
+                bytes = bytes.min(self.allowance * busy - in_flight);
+            }
         }
         let admit = self.worth_a_fill(view, asked.len);
         // Whole lines, so that neither part reads a line for the other.
@@ -209,9 +224,23 @@ impl Filter for Aware {
         self.busy += (f64::from(u8::from(busy)) - self.busy) / 64.0;
         self.usual[0].note(view.fast);
         self.usual[1].note(view.slow);
-        match asked.len <= SMALL_BYTES && asked.run_bytes <= STREAM_BYTES {
+        let ours = match asked.len <= SMALL_BYTES && asked.run_bytes <= STREAM_BYTES {
             true => self.small(view, asked),
             false => self.bulk(view, asked),
+        };
+        if self.alarmed() {
+            let theirs = self.fallback.read(view, asked);
+            let reason = if asked.held_bytes > 0 {
+                Reason::Drift
+            } else {
+                theirs.reason
+            };
+            return ReadPlan { reason, ..theirs };
+        }
+        self.watch.read(asked);
+        match self.watch.only(view, &self.fast, &self.slow) {
+            None => ours,
+            Some(side) => plan(asked, side == Side::Fast, ours.admit, Reason::Guard),
         }
     }
 
@@ -226,6 +255,8 @@ impl Filter for Aware {
     }
 
     fn ended(&mut self, ended: &Ended) {
+        self.watch.ended(ended);
+        self.fallback.ended(ended);
         match ended.side {
             Side::Fast => self.fast.learn(ended),
             Side::Slow => self.slow.learn(ended),
@@ -242,7 +273,8 @@ impl Filter for Aware {
         Gauges {
             budget_bytes: Some(self.allowance * self.fast.told().bandwidth_delay_bytes),
             drift: Some([self.fast.drift(), self.slow.drift()]),
-            alarmed: self.fast.alarmed() || self.slow.alarmed(),
+            alarmed: self.alarmed(),
+            only: self.watch.present(),
             ..Gauges::default()
         }
     }

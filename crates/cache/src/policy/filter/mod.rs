@@ -6,6 +6,7 @@ mod capped;
 mod fixed;
 mod orthus;
 mod steered;
+mod watch;
 
 use super::{
     Ended, FilterChoice, Gauges, Outlook, Policy, ReadPlan, Reason, View, Write, WritePlan,

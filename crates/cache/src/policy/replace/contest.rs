@@ -5,17 +5,30 @@
 //! way and one the other, and their hits decide for the real one.
 //!
 //! Invariants
-//! - A slot is in the sample or not, for ever; a sample's hit ratio is that of the whole, but for chance.
+//! - A slot is in the sample or not, for ever, and its neighbours with it: a long read is served quickly only where all
+//!   of it is held, and what is held of it in part counts half.
 //! - Fills cost, so frequencies decide unless admitting everything saves clearly more.
+
+use std::ops::RangeInclusive;
 
 use super::{Base, Slot, Valued};
 
 /// Slots that each of the two caches has at most.
 const SAMPLE_SLOTS: usize = 512;
-/// Sampled uses between two decisions.
-const ROUND: u32 = 512;
+/// Neighbours that are sampled together.
+const GROUP_SLOTS: u64 = 8;
+/// Sampled requests between two decisions.
+const ROUND: u32 = 128;
+/// What a round leaves of the rounds before it.
+const KEEP: f64 = 0.75;
 /// What admitting everything must save more.
-const CLEARLY: f64 = 1.03;
+const CLEARLY: f64 = 1.05;
+
+fn samples(one_in: u64, slot: Slot) -> bool {
+    let group = slot.0 / GROUP_SLOTS;
+    let mixed = (group ^ group >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed >> 32).is_multiple_of(one_in)
+}
 
 pub struct Contest {
     /// One of so many slots is in the sample.
@@ -25,6 +38,8 @@ pub struct Contest {
     saved: [f64; 2],
     uses: u32,
     everything: bool,
+    /// Of the request at hand.
+    sampled: Vec<Slot>,
 }
 
 impl Contest {
@@ -39,39 +54,45 @@ impl Contest {
             saved: [0.0; 2],
             uses: 0,
             everything: false,
+            sampled: Vec::new(),
         }
     }
 
-    fn samples(&self, slot: Slot) -> bool {
-        let mixed = (slot.0 ^ slot.0 >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed >> 32).is_multiple_of(self.one_in)
-    }
-
-    /// A slot was used; a copy would have saved so much.
-    pub fn observe(&mut self, slot: Slot, saved_us: f32) {
-        if !self.samples(slot) {
+    /// A request used these slots; copies of all would have saved so much.
+    pub fn observe(&mut self, slots: RangeInclusive<u64>, saved_us: f32) {
+        let one_in = self.one_in;
+        self.sampled.clear();
+        self.sampled
+            .extend(slots.map(Slot).filter(|slot| samples(one_in, *slot)));
+        if self.sampled.is_empty() {
             return;
         }
         for (cache, saved) in self.caches.iter_mut().zip(&mut self.saved) {
-            let hit = cache.contains(slot);
-            cache.touch(slot, saved_us);
-            match hit {
-                true => *saved += f64::from(saved_us),
-                false => _ = cache.place(slot, saved_us, &mut |_| true),
+            let each = saved_us / self.sampled.len() as f32;
+            let hits = self.sampled.iter().filter(|slot| cache.contains(**slot));
+            let part = hits.count() as f64 / self.sampled.len() as f64;
+            let whole = if part == 1.0 { 1.0 } else { 0.0 };
+            *saved += f64::from(saved_us) * (part + whole) / 2.0;
+            for slot in &self.sampled {
+                cache.touch(*slot, each);
+                if !cache.contains(*slot) {
+                    // Refused or not, it was decided as the real cache would.
+                    let _ = cache.place(*slot, each, &mut |_| true);
+                }
             }
         }
         self.uses += 1;
         if self.uses >= ROUND {
             let [all, frequent] = self.saved;
             self.everything = all > frequent * CLEARLY;
-            self.saved = self.saved.map(|saved| saved / 2.0);
+            self.saved = self.saved.map(|saved| saved * KEEP);
             self.uses = 0;
         }
     }
 
     /// A slot was resident before a restart.
     pub fn restore(&mut self, slot: Slot) {
-        if self.samples(slot) {
+        if samples(self.one_in, slot) {
             self.caches
                 .iter_mut()
                 .for_each(|cache| _ = cache.restore(slot));

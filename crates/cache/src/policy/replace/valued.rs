@@ -11,6 +11,8 @@
 //!   decision.
 //! - Worth is kept for resident slots only.
 
+use std::ops::RangeInclusive;
+
 use super::contest::Contest;
 use super::frequency::Frequency;
 use super::{Base, BaseKind, Slot, SlotMap};
@@ -27,6 +29,8 @@ const TOLERANCE: f32 = 0.5;
 /// counts are small numbers, and the least of many victims has had bad luck.
 const CLEARLY: f32 = 2.0;
 const DOUBT: u8 = 3;
+/// Accesses whose worth differs by less than this factor are worth the same: a moment's queue says little.
+const ALIKE: f32 = 3.0;
 /// What a slot keeps of its worth when it kept another out.
 const KEEP: f32 = 0.9;
 
@@ -82,15 +86,23 @@ impl Valued {
         if let Some(frequency) = &mut self.frequency {
             frequency.count(slot);
         }
-        if let Some(contest) = &mut self.contest {
-            contest.observe(slot, saved_us);
-        }
         let typical = self.typical.get_or_insert(saved_us);
         *typical += (saved_us - *typical) * SLOWLY;
         self.base.touch(slot);
         if let Some(all) = self.worth.as_mut().filter(|_| self.base.contains(slot)) {
             let worth = all.entry(slot).or_insert(saved_us);
             *worth += (saved_us - *worth) * ALPHA;
+        }
+    }
+
+    /// A request read these slots; copies of all of them saved so much, or would have.
+    pub fn read(&mut self, slots: RangeInclusive<u64>, saved_us: f64) {
+        if let Some(contest) = &mut self.contest {
+            contest.observe(slots.clone(), saved_us as f32);
+        }
+        let each = saved_us / (slots.end() - slots.start() + 1) as f64;
+        for slot in slots.map(Slot) {
+            self.touch(slot, each as f32);
         }
     }
 
@@ -129,8 +141,11 @@ impl Valued {
             let everything = self.contest.as_ref().is_some_and(|c| c.everything());
             let enough = match frequencies && !everything {
                 true => {
-                    let victim = self.worth_of(victim) * self.uses(victim, DOUBT);
-                    saved_us * self.uses(slot, 0) > CLEARLY * victim
+                    let mut worth = saved_us / self.worth_of(victim).max(f32::MIN_POSITIVE);
+                    if (1.0 / ALIKE..ALIKE).contains(&worth) {
+                        worth = 1.0;
+                    }
+                    worth * self.uses(slot, 0) > CLEARLY * self.uses(victim, DOUBT)
                 }
                 false => saved_us >= TOLERANCE * self.worth_of(victim),
             };

@@ -1,0 +1,81 @@
+//! The no-regret guard of the cache: is serving hits by both sides better than by one alone?
+//!
+//! [`longshore_balance::Guard`] compares progress under the three choices and tries only what could come near the
+//! best. What one side alone could do follows from Little's law: the bytes that are under way now, through the time that a
+//! mean request would take if all of them were there.
+
+use longshore_balance::{Guard, Serve};
+
+use super::Asked;
+use super::belief::Belief;
+use crate::model::Op;
+use crate::policy::{Ended, Load, Purpose, Side, View};
+
+/// An epoch, in lone reads of the slow side, and at least, in µs.
+const EPOCH_READS: f64 = 64.0;
+const EPOCH_LEAST_US: f64 = 5_000.0;
+
+#[derive(Debug)]
+pub struct Watch {
+    guard: Guard,
+    done_bytes: u64,
+    /// Of reads lately: length, and how much of it is held.
+    mean_bytes: f64,
+    held: f64,
+    present: Option<Side>,
+}
+
+impl Watch {
+    /// `slow_us`: a lone small read of the slow side.
+    pub fn new(slow_us: f64) -> Watch {
+        let epoch_us = (EPOCH_READS * slow_us).max(EPOCH_LEAST_US);
+        Watch {
+            guard: Guard::new(epoch_us as u64),
+            done_bytes: 0,
+            mean_bytes: 0.0,
+            held: 0.0,
+            present: None,
+        }
+    }
+
+    pub fn read(&mut self, asked: &Asked) {
+        let (len, held) = (asked.len as f64, asked.held_bytes as f64 / asked.len as f64);
+        self.mean_bytes += (len - self.mean_bytes) / 64.0;
+        self.held += (held - self.held) / 64.0;
+    }
+
+    pub fn ended(&mut self, ended: &Ended) {
+        if ended.purpose == Purpose::Client {
+            let read = ended.op == Op::Read;
+            self.done_bytes = self
+                .done_bytes
+                .saturating_add(if read { ended.len } else { 0 });
+        }
+    }
+
+    /// The side that should serve all hits now, if one alone is better.
+    pub fn only(&mut self, view: &View, fast: &Belief, slow: &Belief) -> Option<Side> {
+        let len = (self.mean_bytes as u64).max(1);
+        let all = Load {
+            in_flight_bytes: view.fast.in_flight_bytes + view.slow.in_flight_bytes,
+            in_flight_requests: view.fast.in_flight_requests + view.slow.in_flight_requests,
+            written_bytes: view.fast.written_bytes + view.slow.written_bytes,
+        };
+        let under_way = (all.in_flight_bytes - all.written_bytes.min(all.in_flight_bytes)) as f64;
+        let (fast_us, slow_us) = (fast.loaded_us(len, all), slow.loaded_us(len, all));
+        let mixed_us = self.held * fast_us + (1.0 - self.held) * slow_us;
+        let could = |us: f64| (under_way + len as f64) * 1e6 / us.max(1e-3);
+        let now_us = view.now / 1000;
+        let could = [could(mixed_us), could(slow_us)];
+        self.present = match self.guard.judge(now_us, self.done_bytes, could) {
+            Serve::Both => None,
+            Serve::First => Some(Side::Fast),
+            Serve::Second => Some(Side::Slow),
+        };
+        self.present
+    }
+
+    pub fn present(&self) -> Option<Side> {
+        self.present
+    }
+}
