@@ -9,7 +9,7 @@ BINARY := target/release/longshore
 export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-postgres soak fuzz device-check device-results man completions install clean
+.PHONY: help setup build demo demo-cache test bench bench-postgres soak fuzz device-check device-results man completions install clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,11 +17,14 @@ help: ## Lists the targets
 setup: ## Installs what building and testing need (apt as root or with sudo; pip into .work/venv)
 	@./scripts/setup.sh
 
-build: setup ## Builds target/release/longshore
-	$(CARGO) build --release -p longshore
+build: setup ## Builds target/release/longshore, and the cache's plugin for nbdkit
+	$(CARGO) build --release -p longshore -p longshore-nbd
 
 demo: build ## Backs up, verifies and restores a sample database; report in .work/demo/report.html
 	@./scripts/demo.sh $(BINARY) $(WORK)/demo
+
+demo-cache: build ## Runs SQLite on a disk with the cache: nbdkit, nbdfuse, loop, ext4 (root); cleans up after itself
+	@./scripts/demo-cache.sh $(BINARY) $(WORK)/demo-cache
 
 test: setup ## Formatting, lints and all tests; tools that are missing are failures here
 	$(CARGO) fmt --all --check
@@ -40,6 +43,8 @@ soak: setup ## ROUNDS (200) of backups under writers, and kills at random moment
 	LONGSHORE_PG_ROUNDS=$(or $(PG_ROUNDS),10) LONGSHORE_PG_SOAK=$(or $(PG_SOAK),100) LONGSHORE_SEED=$$(date +%s) \
 	LONGSHORE_PG_LARGE=$(or $(PG_LARGE),5) LONGSHORE_PG_FILES=$(or $(PG_FILES),300000) \
 	$(CARGO) test --release -p longshore --test postgres_backup -- live large many soak --nocapture --test-threads 1
+	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore-blockcache --test engine more_cuts -- --nocapture
+	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore --test cache killed -- --nocapture
 	LONGSHORE_PG_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore --test postgres_restore -- faults killed --nocapture
 
 fuzz: setup ## Mutates media for SECONDS (600), from another seed each time
@@ -65,6 +70,7 @@ completions: build ## Completion scripts into target/completions
 
 install: man completions ## Installs below PREFIX (/usr/local); DESTDIR for packagers
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/longshore
+	install -Dm644 target/release/liblongshore_nbd.so $(DESTDIR)$(PREFIX)/lib/longshore/liblongshore_nbd.so
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -Dm644 target/completions/longshore.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longshore

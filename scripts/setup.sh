@@ -32,6 +32,12 @@ chromium:chromium
 /usr/lib/postgresql/*/bin/pg_amcheck:postgresql
 systemd-analyze:systemd
 npm:npm
+nbdkit:nbdkit
+nbdcopy:libnbd-bin
+nbdfuse:nbdfuse
+fusermount3:fuse3
+fio:fio
+qemu-io:qemu-utils
 "
 python_modules="dissect.util xpress9"
 

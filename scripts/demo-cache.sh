@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# The cache below an unmodified database: SQLite on ext4 on a loop device on nbdfuse on nbdkit with the cache.
+#
+# usage: demo-cache.sh BINARY DIRECTORY
+#
+# FUSE, loop devices and mounting need root and a machine that permits them. Where one does not, the script says which,
+# and shows the cache to a plain client of the protocol instead. Everything it made is removed at the end, on errors too.
+set -euo pipefail
+binary=$(realpath "$1")
+plugin=$(dirname "$binary")/liblongshore_nbd.so
+rm -rf "$2"
+mkdir -p "$2"
+cd "$2"
+here=$PWD
+export LONGSHORE_CATALOG=none
+
+say() { printf '\n== %s\n' "$*"; }
+longshore() {
+    printf '$ longshore %s\n' "$*"
+    "$binary" "$@"
+}
+
+server= fuse= loop= mounted=
+clean_up() {
+    set +e
+    [ -n "$mounted" ] && umount "$here/mnt"
+    [ -n "$loop" ] && losetup -d "$loop"
+    [ -n "$fuse" ] && { fusermount3 -u "$here/disk" 2>/dev/null || umount "$here/disk"; wait "$fuse"; }
+    [ -n "$server" ] && { kill "$server" 2>/dev/null; wait "$server"; }
+    rm -rf "$here/backend" "$here/cache" "$here/backend.longshore-guard" "$here/disk" "$here/mnt" "$here/socket"*
+}
+trap clean_up EXIT
+
+for tool in nbdkit nbdcopy; do
+    command -v "$tool" >/dev/null || { echo "demo-cache: $tool is missing; run scripts/setup.sh"; exit 1; }
+done
+
+serve() {
+    "$binary" cache serve backend --cache cache --socket socket --plugin "$plugin" --policy none 2>>log &
+    server=$!
+    for _ in $(seq 100); do
+        [ -S socket.control ] && [ -S socket ] && return
+        sleep 0.1
+    done
+    cat log
+    exit 1
+}
+
+stop() {
+    kill "$server"
+    wait "$server" || true
+    server=
+}
+
+say "A backend of 256 MiB, and a cache of 128 MiB"
+truncate -s 256M backend
+longshore cache create cache --size 128M --slot 16K
+echo '$ longshore cache serve backend --cache cache --socket socket &'
+serve
+
+# Puts a file system on the served disk; says what is not permitted.
+mount_disk() {
+    [ "$(id -u)" = 0 ] || { echo "not root: nothing can be mounted"; return 1; }
+    [ -w /dev/fuse ] || { echo "/dev/fuse is not permitted here"; return 1; }
+    command -v nbdfuse >/dev/null || { echo "nbdfuse is missing"; return 1; }
+    mkdir -p disk mnt
+    nbdfuse disk/nbd --connections 4 "nbd+unix:///?socket=$here/socket" 2>>log &
+    fuse=$!
+    for _ in $(seq 50); do
+        [ -s disk/nbd ] && break
+        sleep 0.1
+    done
+    [ -s disk/nbd ] || { echo "FUSE is not permitted here"; fuse=; return 1; }
+    loop=$(losetup --find --show --direct-io=on disk/nbd 2>>log) || { echo "loop devices are not permitted here"; loop=; return 1; }
+    mkfs.ext4 -q "$loop" || { echo "mkfs.ext4 failed"; return 1; }
+    mount "$loop" mnt 2>>log || { echo "mounting is not permitted here"; return 1; }
+    mounted=yes
+}
+
+if mount_disk; then
+    say "SQLite on it: 200,000 rows, then 20,000 random changes in 200 transactions"
+    python3 - mnt/app.db <<'PY'
+import random, sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA journal_mode = WAL")
+db.execute("PRAGMA cache_size = -2000")
+db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER, filler TEXT)")
+db.execute("BEGIN")
+db.executemany("INSERT INTO t VALUES (?, 0, ?)", ((i, "x" * 200) for i in range(200_000)))
+db.execute("COMMIT")
+begun = time.time()
+random.seed(1)
+for _ in range(200):
+    db.execute("BEGIN")
+    for _ in range(100):
+        db.execute("UPDATE t SET v = v + 1 WHERE id = ?", (random.randrange(200_000),))
+    db.execute("COMMIT")
+print(f"changes: {db.execute('SELECT sum(v) FROM t').fetchone()[0]}, {time.time() - begun:.1f} s")
+print("integrity_check:", db.execute("PRAGMA integrity_check").fetchone()[0])
+PY
+    sync -f mnt
+    umount mnt
+    mounted=
+    losetup -d "$loop"
+    loop=
+    fusermount3 -u disk 2>/dev/null || umount disk
+    wait "$fuse" || true
+    fuse=
+else
+    say "Without a mounted file system: a client writes and reads the disk"
+    head -c 64M /dev/urandom >noise
+    nbdcopy noise "nbd+unix:///?socket=$here/socket"
+    nbdcopy "nbd+unix:///?socket=$here/socket" copy
+    cmp -n $((64 << 20)) noise copy && echo "it reads what it wrote"
+    rm -f noise copy
+fi
+
+say "What the cache did"
+longshore cache status socket
+longshore cache verify socket
+
+say "Stopped, started again: it is warm"
+stop
+serve
+"$binary" cache status socket | grep -E 'held bytes|durable bytes|^ *cache '
+nbdcopy "nbd+unix:///?socket=$here/socket" copy
+cmp copy backend && echo "what clients read is what the backend holds"
+rm -f copy
+stop
+say "Done; everything is removed"
