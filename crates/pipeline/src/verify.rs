@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use longshore_media::{Error as MediaError, Item, MediaSet};
+use longshore_media::{BackupType, Error as MediaError, Item, MediaSet};
 use parking_lot::Mutex;
 
 use crate::chain::{self, Chain, Link, Merge};
