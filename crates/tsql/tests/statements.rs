@@ -398,3 +398,91 @@ fn a_session_that_begins_anew_keeps_its_number_alone() {
         format!("{number}|master|0")
     );
 }
+
+#[test]
+fn what_is_kept_outlives_the_server_and_is_seen_by_others() {
+    let stage = Stage::new();
+    let server = stage.server();
+    let session = || longshore_tsql::Session::new(server.clone(), common::login());
+    let (mut here, mut there) = (session(), stage.session());
+    run(
+        &mut here,
+        "EXEC sp_addumpdevice 'disk', 'Nightly', 'nightly.bak'",
+    );
+    let made = run(&mut there, "BACKUP DATABASE shop TO nightly");
+    assert_eq!(numbers(&made), [4035, 3014], "{:?}", said(&made));
+    let twice = run(
+        &mut there,
+        "EXEC sp_addumpdevice 'disk', 'nightly', 'x.bak'",
+    );
+    assert_eq!(numbers(&twice), [15026]);
+    let copy = "RESTORE DATABASE copy FROM nightly WITH MOVE 'shop' TO 'copy.db'";
+    assert_eq!(numbers(&run(&mut there, copy)), [4035, 3014]);
+    let name =
+        "SELECT name, state_desc, recovery_model_desc FROM sys.databases WHERE name = 'copy'";
+    assert_eq!(value(&mut here, name), "copy|ONLINE|SIMPLE");
+    // Another start.
+    let mut later = stage.session();
+    assert_eq!(value(&mut later, name), "copy|ONLINE|SIMPLE");
+    let saved = run(&mut later, "BACKUP DATABASE copy TO DISK = 'copy.bak'");
+    assert_eq!(numbers(&saved), [4035, 3014], "{:?}", said(&saved));
+    run(&mut later, "EXEC sp_dropdevice 'NIGHTLY'");
+    let gone = run(&mut here, "BACKUP DATABASE shop TO nightly");
+    assert_eq!(numbers(&gone), [3206, 3013]);
+}
+
+#[test]
+fn databases_without_a_log_have_no_restore_in_steps() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let restore =
+        |options: &str| format!("RESTORE DATABASE shop FROM DISK = 'a.bak' WITH {options}");
+    let refused = numbers(&run(&mut session, &restore("NORECOVERY")));
+    assert_eq!(refused, [3032, 50005, 3013]);
+    let refused = numbers(&run(&mut session, &restore("STOPAT = '2026-01-01'")));
+    assert_eq!(refused, [3145, 3013]);
+    let log = "RESTORE LOG shop FROM DISK = 'a.bak'";
+    assert_eq!(numbers(&run(&mut session, log)), [3117, 3013]);
+    let state = "SELECT state_desc FROM sys.databases WHERE name = 'shop'";
+    assert_eq!(value(&mut session, state), "ONLINE");
+}
+
+#[test]
+fn a_session_does_not_restore_the_database_that_it_is_in() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let restore = "RESTORE DATABASE shop FROM DISK = 'a.bak'";
+    let inside = run(&mut session, &format!("USE shop; {restore}"));
+    assert_eq!(numbers(&inside), [5701, 3102, 3013]);
+    let outside = run(&mut session, &format!("USE master; {restore}"));
+    assert_eq!(numbers(&outside), [5701, 4035, 3014]);
+}
+
+#[test]
+fn what_only_informs_is_said_although_catch_takes_the_error() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'a.bak' WITH EXPIREDATE = '2099-12-31'",
+    );
+    let batch = "BEGIN TRY BACKUP DATABASE shop TO DISK = 'a.bak' WITH INIT END TRY
+                 BEGIN CATCH PRINT ERROR_NUMBER() END CATCH";
+    let caught = run(&mut session, batch);
+    assert_eq!(said(&caught)[1], "0 3013", "{:?}", said(&caught));
+    assert_eq!(numbers(&caught), [4030, 0]);
+}
+
+#[test]
+fn views_have_columns_that_nothing_here_fills_and_they_are_null() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let query = "SELECT is_ledger_on, log_reuse_wait_desc, owner_sid, name FROM sys.databases";
+    assert_eq!(value(&mut session, query), "0|NULL|NULL|shop");
+    let query = "SELECT type_desc, is_sparse, redo_start_lsn, backup_lsn FROM sys.master_files";
+    assert_eq!(value(&mut session, query), "ROWS|0|NULL|NULL");
+    let query = "SELECT COUNT(sql_handle) + COUNT(dop) + COUNT(cpu_time) FROM sys.dm_exec_requests";
+    assert_eq!(value(&mut session, query), "0");
+}

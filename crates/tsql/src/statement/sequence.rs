@@ -283,7 +283,7 @@ pub fn log(
     sequence.timeline = trailer.log.timeline;
     sequence.next_lsn = trailer.log.last_lsn;
     // All that was committed before the set began is in it, and a commit behind it.
-    sequence.reached_us = header.start_us;
+    sequence.reached_us = sequence.reached_us.max(header.start_us);
     sequence.log_count = number;
     sequence.stop_at_us = stop;
     session.server.keep_sequence(&sequence)?;
