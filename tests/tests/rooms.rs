@@ -8,6 +8,7 @@ use std::process::Command;
 const ROOMS: &[(u8, &str, &[&str])] = &[
     (0, "io", &[]),
     (0, "balance", &[]),
+    (0, "tds", &[]),
     (1, "codec", &["io", "balance"]),
     (1, "pg", &["io"]),
     (2, "media", &["io", "codec"]),
@@ -50,6 +51,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
             "pipeline",
             "lab",
             "tsql",
+            "tds",
         ],
     ),
 ];

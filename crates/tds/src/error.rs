@@ -1,0 +1,27 @@
+//! What is wrong with bytes that a client sent.
+
+/// The connection cannot go on: what follows cannot be told from what was meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("{0:#04x} is no packet that a client sends")]
+    PacketKind(u8),
+    #[error("a packet of {len} bytes; this server takes 8 to {max}", max = crate::PACKET_LEN_MAX)]
+    PacketLength { len: usize },
+    #[error("a packet of the kind {found:?} inside a message of the kind {expected:?}")]
+    PacketMixed {
+        expected: crate::Kind,
+        found: crate::Kind,
+    },
+    #[error("a message longer than {max} bytes")]
+    MessageTooLong { max: usize },
+    #[error("{what} ends too early")]
+    Truncated { what: &'static str },
+    #[error("{what} is not as the protocol has it")]
+    Malformed { what: &'static str },
+    #[error("the type {0:#04x} cannot be passed to this server")]
+    TypeUnsupported(u8),
+    #[error("protocol version {0:#010x}; this server speaks TDS 7.2 to 7.4")]
+    VersionUnsupported(u32),
+    #[error("more than {max} parameters")]
+    TooManyParameters { max: usize },
+}

@@ -1,0 +1,285 @@
+//! Packets, and the messages they carry (MS-TDS 2.2.3).
+//!
+//! ```text
+//! offset  0     1       2..4            4..6   6       7
+//!         kind  status  length (BE)     SPID   number  window
+//! ```
+//! The length counts the header. A message is packets of one kind; the last has the bit EOM.
+
+use crate::error::Error;
+
+pub const HEADER_LEN: usize = 8;
+
+/// Bytes of a packet with its header: what a client may ask for, and what it gets unasked.
+pub const PACKET_LEN_MIN: usize = 512;
+pub const PACKET_LEN_MAX: usize = 32_767;
+pub const PACKET_LEN_DEFAULT: usize = 4096;
+
+pub const STATUS_EOM: u8 = 0x01;
+/// Only together with EOM: the message was given up.
+const STATUS_IGNORE: u8 = 0x02;
+const STATUS_RESET: u8 = 0x08;
+const STATUS_RESET_KEEP_TRANSACTION: u8 = 0x10;
+
+/// What a server sends has one kind but for the handshake.
+pub const KIND_REPLY: u8 = 0x04;
+
+/// What a client sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    SqlBatch = 0x01,
+    Rpc = 0x03,
+    Attention = 0x06,
+    BulkLoad = 0x07,
+    FederatedToken = 0x08,
+    Transaction = 0x0e,
+    Login = 0x10,
+    Sspi = 0x11,
+    PreLogin = 0x12,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Result<Kind, Error> {
+        const ALL: [Kind; 9] = [
+            Kind::SqlBatch,
+            Kind::Rpc,
+            Kind::Attention,
+            Kind::BulkLoad,
+            Kind::FederatedToken,
+            Kind::Transaction,
+            Kind::Login,
+            Kind::Sspi,
+            Kind::PreLogin,
+        ];
+        let found = ALL.iter().find(|k| **k as u8 == byte);
+        found.copied().ok_or(Error::PacketKind(byte))
+    }
+}
+
+/// One packet, without its header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    pub kind: Kind,
+    status: u8,
+    pub body: Vec<u8>,
+}
+
+impl Packet {
+    /// It is the last of its message.
+    pub fn ends(&self) -> bool {
+        self.status & STATUS_EOM != 0
+    }
+}
+
+/// What a client says at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub kind: Kind,
+    /// The session begins anew before this is done: a pool hands the connection to somebody else.
+    pub resets: bool,
+    /// The client has thought better of it: nothing is done, a failure is the answer.
+    pub ignored: bool,
+    pub body: Vec<u8>,
+}
+
+/// Puts packets and messages together from bytes as they come.
+#[derive(Debug)]
+pub struct Incoming {
+    bytes: Vec<u8>,
+    message: Option<Message>,
+    message_len_max: usize,
+}
+
+impl Incoming {
+    /// `message_len_max`: bytes of one message without headers.
+    pub fn new(message_len_max: usize) -> Incoming {
+        Incoming {
+            bytes: Vec::new(),
+            message: None,
+            message_len_max,
+        }
+    }
+
+    /// From the next message on.
+    pub fn set_message_len_max(&mut self, len: usize) {
+        self.message_len_max = len;
+    }
+
+    /// Takes what was read. Whoever pushes asks for messages before pushing more, so that one read and one packet are
+    /// kept at most, beside the message that is put together.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// A message or a packet was begun and has not ended.
+    pub fn has_begun(&self) -> bool {
+        self.message.is_some() || !self.bytes.is_empty()
+    }
+
+    /// Bytes that are no packet yet; they are gone from here. For what follows a handshake.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// The next packet, if it is there.
+    pub fn packet(&mut self) -> Result<Option<Packet>, Error> {
+        let Some(header) = self.bytes.first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
+        let [kind, status, high, low, ..] = *header;
+        let kind = Kind::of(kind)?;
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        if !(HEADER_LEN..=PACKET_LEN_MAX).contains(&len) {
+            return Err(Error::PacketLength { len });
+        }
+        if self.bytes.len() < len {
+            return Ok(None);
+        }
+        let body = self.bytes[HEADER_LEN..len].to_vec();
+        match self.bytes.len() == len {
+            // An idle connection keeps no buffer.
+            true => self.bytes = Vec::new(),
+            false => drop(self.bytes.drain(..len)),
+        }
+        Ok(Some(Packet { kind, status, body }))
+    }
+
+    /// The next message, if it is there. An error leaves nothing to go on with.
+    pub fn message(&mut self) -> Result<Option<Message>, Error> {
+        while let Some(packet) = self.packet()? {
+            let ends = packet.ends();
+            match &mut self.message {
+                None => {
+                    let resets = STATUS_RESET | STATUS_RESET_KEEP_TRANSACTION;
+                    self.message = Some(Message {
+                        kind: packet.kind,
+                        resets: packet.status & resets != 0,
+                        ignored: false,
+                        body: packet.body,
+                    });
+                }
+                Some(message) if message.kind != packet.kind => {
+                    return Err(Error::PacketMixed {
+                        expected: message.kind,
+                        found: packet.kind,
+                    });
+                }
+                Some(message) => message.body.extend_from_slice(&packet.body),
+            }
+            let max = self.message_len_max;
+            if self.message.as_ref().is_some_and(|m| m.body.len() > max) {
+                return Err(Error::MessageTooLong { max });
+            }
+            if ends && let Some(mut message) = self.message.take() {
+                message.ignored = packet.status & STATUS_IGNORE != 0;
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Frames a body as packets of a server, the last with EOM if `ends`. `number` goes on from packet to packet.
+pub fn frame(
+    out: &mut Vec<u8>,
+    body: &[u8],
+    packet_len: usize,
+    spid: u16,
+    number: &mut u8,
+    ends: bool,
+) {
+    let capacity = packet_len - HEADER_LEN;
+    let count = body.len().div_ceil(capacity).max(1);
+    for i in 0..count {
+        let piece = &body[(i * capacity).min(body.len())..((i + 1) * capacity).min(body.len())];
+        let status = match ends && i + 1 == count {
+            true => STATUS_EOM,
+            false => 0,
+        };
+        let len = (HEADER_LEN + piece.len()) as u16;
+        *number = number.wrapping_add(1);
+        out.extend_from_slice(&[KIND_REPLY, status]);
+        out.extend_from_slice(&len.to_be_bytes());
+        out.extend_from_slice(&spid.to_be_bytes());
+        out.extend_from_slice(&[*number, 0]);
+        out.extend_from_slice(piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(kind: u8, status: u8, body: &[u8]) -> Vec<u8> {
+        let len = (HEADER_LEN + body.len()) as u16;
+        let mut bytes = vec![kind, status];
+        bytes.extend(len.to_be_bytes());
+        bytes.extend([0, 0, 1, 0]);
+        bytes.extend(body);
+        bytes
+    }
+
+    #[test]
+    fn messages_are_the_same_however_their_bytes_arrive() {
+        let mut bytes = packet(1, 0x08, b"ab");
+        bytes.extend(packet(1, 1, b"c"));
+        bytes.extend(packet(6, 1, b""));
+        bytes.extend(packet(3, 3, b"given up"));
+        for step in 1..=bytes.len() {
+            let mut incoming = Incoming::new(100);
+            let mut all = Vec::new();
+            for piece in bytes.chunks(step) {
+                incoming.push(piece);
+                while let Some(message) = incoming.message().unwrap() {
+                    all.push(message);
+                }
+            }
+            assert!(!incoming.has_begun());
+            assert_eq!(all.len(), 3, "step {step}");
+            assert_eq!((all[0].body.as_slice(), all[0].resets), (&b"abc"[..], true));
+            assert_eq!(all[1].kind, Kind::Attention);
+            assert!(all[2].ignored && !all[0].ignored);
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_before_it_is_kept() {
+        let refused = |bytes: &[u8]| {
+            let mut incoming = Incoming::new(4);
+            incoming.push(bytes);
+            incoming.message().unwrap_err()
+        };
+        assert_eq!(refused(&packet(9, 1, b"")), Error::PacketKind(9));
+        assert_eq!(
+            refused(&[1, 1, 0, 7, 0, 0, 0, 0]),
+            Error::PacketLength { len: 7 }
+        );
+        assert_eq!(
+            refused(&[1, 1, 0xff, 0xff, 0, 0, 0, 0]),
+            Error::PacketLength { len: 65_535 }
+        );
+        assert_eq!(
+            refused(&packet(1, 0, b"abcde")),
+            Error::MessageTooLong { max: 4 }
+        );
+        let mixed = [packet(1, 0, b"a"), packet(3, 1, b"b")].concat();
+        assert!(matches!(refused(&mixed), Error::PacketMixed { .. }));
+    }
+
+    #[test]
+    fn a_reply_is_cut_into_packets_and_only_its_last_ends_it() {
+        let mut out = Vec::new();
+        let mut number = 255;
+        frame(&mut out, &[7; 1100], 512, 51, &mut number, true);
+        assert_eq!(out.len(), 1100 + 3 * HEADER_LEN);
+        assert_eq!((out[1], out[6]), (0, 0));
+        assert_eq!(&out[512..516], &[4, 0, 2, 0]);
+        let last = 1024;
+        assert_eq!(out[last + 1], STATUS_EOM);
+        assert_eq!(
+            usize::from(u16::from_be_bytes([out[last + 2], out[last + 3]])),
+            out.len() - last
+        );
+    }
+}

@@ -1,0 +1,860 @@
+//! Types and values on the wire (MS-TDS 2.2.5.4 to 2.2.5.5).
+//!
+//! A server sends few types: those of [`Type`]. What clients pass is read from all that they use, into the same types.
+
+use std::borrow::Cow;
+
+use crate::cursor::Cursor;
+use crate::error::Error;
+use crate::text;
+
+/// A type of a column or a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    Bit,
+    TinyInt,
+    SmallInt,
+    Int,
+    BigInt,
+    /// Precision 1 to 38, scale 0 to precision.
+    Numeric {
+        precision: u8,
+        scale: u8,
+    },
+    Float,
+    DateTime,
+    /// Characters; those of the code page 1252.
+    Char(u16),
+    /// UTF-16 units.
+    NChar(u16),
+    /// `None`: `max`.
+    VarChar(Option<u16>),
+    NVarChar(Option<u16>),
+    VarBinary(Option<u16>),
+    UniqueIdentifier,
+    /// Holds integers.
+    Variant,
+}
+
+/// A moment as `datetime` keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DateTime {
+    /// Since 1900-01-01; below 0 before.
+    pub days: i32,
+    /// Of the day.
+    pub ms: u32,
+}
+
+/// A value of a row or a parameter.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value<'a> {
+    Null,
+    Int(i64),
+    /// `unscaled` / 10^`scale`
+    Decimal {
+        unscaled: i128,
+        scale: u8,
+    },
+    Float(f64),
+    DateTime(DateTime),
+    Text(Cow<'a, str>),
+    Binary(Cow<'a, [u8]>),
+    /// In the order in which it is written down.
+    Guid([u8; 16]),
+}
+
+/// A column of a result set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column<'a> {
+    pub name: &'a str,
+    pub kind: Type,
+    pub nullable: bool,
+}
+
+const TYPE_NULL: u8 = 0x1f;
+const INT1: u8 = 0x30;
+const BIT: u8 = 0x32;
+const INT2: u8 = 0x34;
+const INT4: u8 = 0x38;
+const DATETIM4: u8 = 0x3a;
+const FLT4: u8 = 0x3b;
+const MONEY: u8 = 0x3c;
+const DATETIME: u8 = 0x3d;
+const FLT8: u8 = 0x3e;
+const MONEY4: u8 = 0x7a;
+const INT8: u8 = 0x7f;
+const GUID: u8 = 0x24;
+const INTN: u8 = 0x26;
+const DATEN: u8 = 0x28;
+const TIMEN: u8 = 0x29;
+const DATETIME2N: u8 = 0x2a;
+const DATETIMEOFFSETN: u8 = 0x2b;
+const DECIMAL: u8 = 0x37;
+const NUMERIC: u8 = 0x3f;
+const BITN: u8 = 0x68;
+const DECIMALN: u8 = 0x6a;
+const NUMERICN: u8 = 0x6c;
+const FLTN: u8 = 0x6d;
+const MONEYN: u8 = 0x6e;
+const DATETIMN: u8 = 0x6f;
+const VARIANT: u8 = 0x62;
+const TEXT: u8 = 0x23;
+const IMAGE: u8 = 0x22;
+const NTEXT: u8 = 0x63;
+const BIGVARBIN: u8 = 0xa5;
+const BIGVARCHAR: u8 = 0xa7;
+const BIGBINARY: u8 = 0xad;
+const BIGCHAR: u8 = 0xaf;
+const NVARCHAR: u8 = 0xe7;
+const NCHAR: u8 = 0xef;
+
+/// Bytes of a value that is not `max`.
+const SHORT_MAX: u16 = 8000;
+/// A length that says `max`, and one that says NULL.
+const LEN_OPEN: u16 = 0xffff;
+const LEN_OPEN_NULL: u64 = u64::MAX;
+const LEN_OPEN_UNKNOWN: u64 = u64::MAX - 1;
+
+/// SQL_Latin1_General_CP1_CI_AS: code page 1252.
+pub const COLLATION: [u8; 5] = [0x09, 0x04, 0xd0, 0x00, 0x34];
+const COLLATION_LEN: usize = 5;
+/// Of the collation's first four bytes: texts are UTF-8.
+const COLLATION_UTF8: u32 = 1 << 26;
+
+const TICKS_PER_DAY: u32 = 300 * 86_400;
+const MS_PER_DAY: u32 = 86_400_000;
+/// From 0001-01-01, where newer types begin, to 1900-01-01.
+const DAYS_TO_1900: i32 = 693_595;
+
+impl Type {
+    /// The same type within the limits of the wire.
+    fn clamped(self) -> Type {
+        let characters = |n: u16| n.clamp(1, SHORT_MAX);
+        let units = |n: u16| n.clamp(1, SHORT_MAX / 2);
+        match self {
+            Type::Char(n) => Type::Char(characters(n)),
+            Type::NChar(n) => Type::NChar(units(n)),
+            Type::VarChar(n) => Type::VarChar(n.filter(|n| *n <= SHORT_MAX).map(characters)),
+            Type::NVarChar(n) => Type::NVarChar(n.filter(|n| *n <= SHORT_MAX / 2).map(units)),
+            Type::VarBinary(n) => Type::VarBinary(n.filter(|n| *n <= SHORT_MAX).map(characters)),
+            Type::Numeric { precision, scale } => {
+                let precision = precision.clamp(1, 38);
+                let scale = scale.min(precision);
+                Type::Numeric { precision, scale }
+            }
+            Type::Bit
+            | Type::TinyInt
+            | Type::SmallInt
+            | Type::Int
+            | Type::BigInt
+            | Type::Float
+            | Type::DateTime
+            | Type::UniqueIdentifier
+            | Type::Variant => self,
+        }
+    }
+
+    /// TYPE_INFO.
+    pub(crate) fn put_info(self, out: &mut Vec<u8>) {
+        let sized = |out: &mut Vec<u8>, token: u8, len: Option<u16>| {
+            out.push(token);
+            out.extend(len.unwrap_or(LEN_OPEN).to_le_bytes());
+        };
+        let texts = |out: &mut Vec<u8>, token: u8, len: Option<u16>| {
+            sized(out, token, len);
+            out.extend(COLLATION);
+        };
+        match self.clamped() {
+            Type::Bit => out.extend([BITN, 1]),
+            Type::TinyInt => out.extend([INTN, 1]),
+            Type::SmallInt => out.extend([INTN, 2]),
+            Type::Int => out.extend([INTN, 4]),
+            Type::BigInt => out.extend([INTN, 8]),
+            Type::Numeric { precision, scale } => {
+                out.extend([NUMERICN, numeric_len(precision), precision, scale]);
+            }
+            Type::Float => out.extend([FLTN, 8]),
+            Type::DateTime => out.extend([DATETIMN, 8]),
+            Type::Char(n) => texts(out, BIGCHAR, Some(n)),
+            Type::NChar(n) => texts(out, NCHAR, Some(n * 2)),
+            Type::VarChar(n) => texts(out, BIGVARCHAR, n),
+            Type::NVarChar(n) => texts(out, NVARCHAR, n.map(|n| n * 2)),
+            Type::VarBinary(n) => sized(out, BIGVARBIN, n),
+            Type::UniqueIdentifier => out.extend([GUID, 16]),
+            Type::Variant => {
+                out.push(VARIANT);
+                out.extend(8009_u32.to_le_bytes());
+            }
+        }
+    }
+
+    /// A value of this type, cut to it; one of another kind is NULL.
+    pub(crate) fn put_value(self, out: &mut Vec<u8>, value: &Value) {
+        let kind = self.clamped();
+        let written = match (kind, value) {
+            (_, Value::Null) => None,
+            (Type::Bit, Value::Int(n)) => Some(counted(out, &[u8::from(*n != 0)])),
+            (Type::TinyInt, Value::Int(n)) => u8::try_from(*n)
+                .ok()
+                .map(|n| counted(out, &n.to_le_bytes())),
+            (Type::SmallInt, Value::Int(n)) => i16::try_from(*n)
+                .ok()
+                .map(|n| counted(out, &n.to_le_bytes())),
+            (Type::Int, Value::Int(n)) => i32::try_from(*n)
+                .ok()
+                .map(|n| counted(out, &n.to_le_bytes())),
+            (Type::BigInt, Value::Int(n)) => Some(counted(out, &n.to_le_bytes())),
+            (Type::Numeric { precision, scale }, value) => {
+                decimal(value, scale).and_then(|n| put_decimal(out, n, precision))
+            }
+            (Type::Float, Value::Float(n)) => Some(counted(out, &n.to_le_bytes())),
+            (Type::Float, Value::Int(n)) => Some(counted(out, &(*n as f64).to_le_bytes())),
+            (Type::DateTime, Value::DateTime(at)) => Some(counted(out, &at.ticks())),
+            (Type::UniqueIdentifier, Value::Guid(id)) => Some(counted(out, &swapped(*id))),
+            (Type::Variant, Value::Int(n)) => {
+                put_variant(out, *n);
+                Some(())
+            }
+            (Type::Char(n), Value::Text(text)) => {
+                let mut bytes = text::to_1252(text);
+                bytes.resize(n.into(), b' ');
+                Some(sized(out, &bytes))
+            }
+            (Type::NChar(n), Value::Text(text)) => {
+                let mut bytes = Vec::new();
+                text::put_utf16(&mut bytes, text::cut(text, n.into()));
+                let blanks = usize::from(n) - bytes.len() / 2;
+                text::put_utf16(&mut bytes, &" ".repeat(blanks));
+                Some(sized(out, &bytes))
+            }
+            (Type::VarChar(n), Value::Text(text)) => Some(put_run(out, &text::to_1252(text), n)),
+            (Type::NVarChar(n), Value::Text(text)) => {
+                let mut bytes = Vec::new();
+                let units = n.map_or(usize::MAX, usize::from);
+                text::put_utf16(&mut bytes, text::cut(text, units));
+                Some(put_run(out, &bytes, n.map(|n| n * 2)))
+            }
+            (Type::VarBinary(n), Value::Binary(bytes)) => Some(put_run(out, bytes, n)),
+            _ => None,
+        };
+        if written.is_none() {
+            self.put_null(out);
+        }
+    }
+
+    fn put_null(self, out: &mut Vec<u8>) {
+        match self.clamped() {
+            Type::Char(_)
+            | Type::NChar(_)
+            | Type::VarChar(Some(_))
+            | Type::NVarChar(Some(_))
+            | Type::VarBinary(Some(_)) => out.extend(LEN_OPEN.to_le_bytes()),
+            Type::VarChar(None) | Type::NVarChar(None) | Type::VarBinary(None) => {
+                out.extend(LEN_OPEN_NULL.to_le_bytes());
+            }
+            Type::Variant => out.extend(0_u32.to_le_bytes()),
+            Type::Bit
+            | Type::TinyInt
+            | Type::SmallInt
+            | Type::Int
+            | Type::BigInt
+            | Type::Numeric { .. }
+            | Type::Float
+            | Type::DateTime
+            | Type::UniqueIdentifier => out.push(0),
+        }
+    }
+}
+
+fn counted(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(bytes.len() as u8);
+    out.extend(bytes);
+}
+
+fn sized(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend((bytes.len() as u16).to_le_bytes());
+    out.extend(bytes);
+}
+
+/// `len_max` in bytes; `None`: in chunks, as `max` is sent.
+fn put_run(out: &mut Vec<u8>, bytes: &[u8], len_max: Option<u16>) {
+    match len_max {
+        Some(max) => sized(out, &bytes[..bytes.len().min(max.into())]),
+        None => {
+            out.extend((bytes.len() as u64).to_le_bytes());
+            if !bytes.is_empty() {
+                out.extend((bytes.len() as u32).to_le_bytes());
+                out.extend(bytes);
+            }
+            out.extend(0_u32.to_le_bytes());
+        }
+    }
+}
+
+fn put_variant(out: &mut Vec<u8>, n: i64) {
+    let (token, bytes) = match i32::try_from(n) {
+        Ok(n) => (INT4, n.to_le_bytes().to_vec()),
+        Err(_) => (INT8, n.to_le_bytes().to_vec()),
+    };
+    out.extend((bytes.len() as u32 + 2).to_le_bytes());
+    out.extend([token, 0]);
+    out.extend(bytes);
+}
+
+/// Bytes of a number with its sign.
+fn numeric_len(precision: u8) -> u8 {
+    match precision {
+        0..=9 => 5,
+        10..=19 => 9,
+        20..=28 => 13,
+        _ => 17,
+    }
+}
+
+/// The number at a scale; digits that the scale does not have are dropped.
+fn decimal(value: &Value, to: u8) -> Option<i128> {
+    let (unscaled, from) = match value {
+        Value::Decimal { unscaled, scale } => (*unscaled, *scale),
+        Value::Int(n) => (i128::from(*n), 0),
+        _ => return None,
+    };
+    let shift = 10_i128.checked_pow(u32::from(to.abs_diff(from)))?;
+    match to >= from {
+        true => unscaled.checked_mul(shift),
+        false => Some(unscaled / shift),
+    }
+}
+
+fn put_decimal(out: &mut Vec<u8>, unscaled: i128, precision: u8) -> Option<()> {
+    let len = usize::from(numeric_len(precision)) - 1;
+    let bytes = unscaled.unsigned_abs().to_le_bytes();
+    if bytes[len..].iter().any(|b| *b != 0) {
+        return None;
+    }
+    out.push(len as u8 + 1);
+    out.push(u8::from(unscaled >= 0));
+    out.extend(&bytes[..len]);
+    Some(())
+}
+
+/// The first three groups travel with their least byte first.
+fn swapped(id: [u8; 16]) -> [u8; 16] {
+    let mut id = id;
+    id[..4].reverse();
+    id[4..6].reverse();
+    id[6..8].reverse();
+    id
+}
+
+impl DateTime {
+    /// Days, then ticks of 1/300 s: the nearest.
+    fn ticks(self) -> [u8; 8] {
+        let mut days = self.days;
+        let mut ticks = (self.ms.min(MS_PER_DAY - 1) * 3 + 5) / 10;
+        if ticks == TICKS_PER_DAY {
+            (days, ticks) = (days.saturating_add(1), 0);
+        }
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&days.to_le_bytes());
+        bytes[4..].copy_from_slice(&ticks.to_le_bytes());
+        bytes
+    }
+
+    fn from_ticks(days: i32, ticks: u32) -> Option<DateTime> {
+        let ms = (ticks < TICKS_PER_DAY).then(|| ((u64::from(ticks) * 10 + 1) / 3) as u32)?;
+        Some(DateTime { days, ms })
+    }
+}
+
+/// How a passed value is written, as its TYPE_INFO says.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Null,
+    /// Of so many bytes, always.
+    Fixed(Simple, usize),
+    /// A byte's length, 0 for NULL.
+    Counted(Simple),
+    /// Two bytes' length.
+    Sized(Run),
+    /// In chunks.
+    Chunked(Run),
+    /// Four bytes' length.
+    Long(Run),
+    Variant,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Simple {
+    Int,
+    /// The only one without a sign.
+    Byte,
+    Bit,
+    Float,
+    Money,
+    DateTime,
+    Guid,
+    Decimal {
+        scale: u8,
+    },
+    Date,
+    Time {
+        scale: u8,
+    },
+    DateTime2 {
+        scale: u8,
+    },
+    DateTimeOffset {
+        scale: u8,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    Wide,
+    Page1252,
+    Utf8,
+    Binary,
+}
+
+/// A parameter's type and value (TYPE_INFO, TYPE_VARBYTE).
+pub fn parameter(cursor: &mut Cursor) -> Result<(Type, Value<'static>), Error> {
+    let token = cursor.u8()?;
+    let (kind, form) = form(token, cursor)?;
+    let value = match form {
+        Form::Null => Value::Null,
+        Form::Fixed(simple, len) => simple.value(len, cursor)?,
+        Form::Counted(simple) => match usize::from(cursor.u8()?) {
+            0 => Value::Null,
+            len => simple.value(len, cursor)?,
+        },
+        Form::Sized(run) => match cursor.u16()? {
+            LEN_OPEN => Value::Null,
+            len => run.value(cursor.take(len.into())?),
+        },
+        Form::Long(run) => match cursor.u32()? {
+            u32::MAX => Value::Null,
+            len => run.value(cursor.take(len as usize)?),
+        },
+        Form::Chunked(run) => match chunks(cursor)? {
+            None => Value::Null,
+            Some(bytes) => run.value(&bytes),
+        },
+        Form::Variant => variant(cursor)?,
+    };
+    Ok((kind, value))
+}
+
+fn form(token: u8, cursor: &mut Cursor) -> Result<(Type, Form), Error> {
+    let fixed = |kind, simple, len| Ok((kind, Form::Fixed(simple, len)));
+    let money = |precision| Type::Numeric {
+        precision,
+        scale: 4,
+    };
+    match token {
+        TYPE_NULL => Ok((Type::NVarChar(Some(1)), Form::Null)),
+        INT1 => fixed(Type::TinyInt, Simple::Byte, 1),
+        BIT => fixed(Type::Bit, Simple::Bit, 1),
+        INT2 => fixed(Type::SmallInt, Simple::Int, 2),
+        INT4 => fixed(Type::Int, Simple::Int, 4),
+        INT8 => fixed(Type::BigInt, Simple::Int, 8),
+        FLT4 => fixed(Type::Float, Simple::Float, 4),
+        FLT8 => fixed(Type::Float, Simple::Float, 8),
+        MONEY => fixed(money(19), Simple::Money, 8),
+        MONEY4 => fixed(money(10), Simple::Money, 4),
+        DATETIM4 => fixed(Type::DateTime, Simple::DateTime, 4),
+        DATETIME => fixed(Type::DateTime, Simple::DateTime, 8),
+        INTN => match cursor.u8()? {
+            1 => Ok((Type::TinyInt, Form::Counted(Simple::Byte))),
+            2 => Ok((Type::SmallInt, Form::Counted(Simple::Int))),
+            4 => Ok((Type::Int, Form::Counted(Simple::Int))),
+            8 => Ok((Type::BigInt, Form::Counted(Simple::Int))),
+            _ => Err(cursor.malformed()),
+        },
+        BITN | FLTN | MONEYN | DATETIMN | GUID => {
+            let len = cursor.u8()?;
+            let (kind, simple) = match (token, len) {
+                (BITN, _) => (Type::Bit, Simple::Bit),
+                (FLTN, _) => (Type::Float, Simple::Float),
+                (MONEYN, 4) => (money(10), Simple::Money),
+                (MONEYN, _) => (money(19), Simple::Money),
+                (DATETIMN, _) => (Type::DateTime, Simple::DateTime),
+                _ => (Type::UniqueIdentifier, Simple::Guid),
+            };
+            Ok((kind, Form::Counted(simple)))
+        }
+        DECIMAL | NUMERIC | DECIMALN | NUMERICN => {
+            let _len = cursor.u8()?;
+            let (precision, scale) = (cursor.u8()?, cursor.u8()?);
+            if !(1..=38).contains(&precision) || scale > precision {
+                return Err(cursor.malformed());
+            }
+            let kind = Type::Numeric { precision, scale };
+            Ok((kind, Form::Counted(Simple::Decimal { scale })))
+        }
+        DATEN => Ok((Type::DateTime, Form::Counted(Simple::Date))),
+        TIMEN | DATETIME2N | DATETIMEOFFSETN => {
+            let scale = cursor.u8()?;
+            if scale > 7 {
+                return Err(cursor.malformed());
+            }
+            let simple = match token {
+                TIMEN => Simple::Time { scale },
+                DATETIME2N => Simple::DateTime2 { scale },
+                _ => Simple::DateTimeOffset { scale },
+            };
+            Ok((Type::DateTime, Form::Counted(simple)))
+        }
+        BIGVARBIN | BIGBINARY => {
+            let len = cursor.u16()?;
+            let kind = Type::VarBinary((len != LEN_OPEN).then_some(len));
+            Ok((kind, run_form(len, Run::Binary)))
+        }
+        BIGVARCHAR | BIGCHAR => {
+            let len = cursor.u16()?;
+            let run = page(cursor)?;
+            let kind = match token {
+                BIGCHAR => Type::Char(len.min(SHORT_MAX)),
+                _ => Type::VarChar((len != LEN_OPEN).then_some(len)),
+            };
+            Ok((kind, run_form(len, run)))
+        }
+        NVARCHAR | NCHAR => {
+            let len = cursor.u16()?;
+            cursor.take(COLLATION_LEN)?;
+            let kind = match token {
+                NCHAR => Type::NChar(len.min(SHORT_MAX) / 2),
+                _ => Type::NVarChar((len != LEN_OPEN).then_some(len / 2)),
+            };
+            Ok((kind, run_form(len, Run::Wide)))
+        }
+        TEXT => {
+            cursor.len32()?;
+            let run = page(cursor)?;
+            Ok((Type::VarChar(None), Form::Long(run)))
+        }
+        NTEXT => {
+            cursor.len32()?;
+            cursor.take(COLLATION_LEN)?;
+            Ok((Type::NVarChar(None), Form::Long(Run::Wide)))
+        }
+        IMAGE => {
+            cursor.len32()?;
+            Ok((Type::VarBinary(None), Form::Long(Run::Binary)))
+        }
+        VARIANT => {
+            cursor.len32()?;
+            Ok((Type::Variant, Form::Variant))
+        }
+        other => Err(Error::TypeUnsupported(other)),
+    }
+}
+
+fn run_form(len: u16, run: Run) -> Form {
+    match len {
+        LEN_OPEN => Form::Chunked(run),
+        _ => Form::Sized(run),
+    }
+}
+
+fn page(cursor: &mut Cursor) -> Result<Run, Error> {
+    let flags = cursor.u32()?;
+    let _sort = cursor.u8()?;
+    Ok(match flags & COLLATION_UTF8 {
+        0 => Run::Page1252,
+        _ => Run::Utf8,
+    })
+}
+
+/// `None`: NULL.
+fn chunks(cursor: &mut Cursor) -> Result<Option<Vec<u8>>, Error> {
+    let total = cursor.u64()?;
+    if total == LEN_OPEN_NULL {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    loop {
+        let len = cursor.len32()?;
+        if len == 0 {
+            break;
+        }
+        bytes.extend_from_slice(cursor.take(len)?);
+    }
+    match total == LEN_OPEN_UNKNOWN || total == bytes.len() as u64 {
+        true => Ok(Some(bytes)),
+        false => Err(cursor.malformed()),
+    }
+}
+
+/// A value with its type before it, in a length of its own.
+fn variant(cursor: &mut Cursor) -> Result<Value<'static>, Error> {
+    let len = cursor.len32()?;
+    if len == 0 {
+        return Ok(Value::Null);
+    }
+    let mut inner = Cursor::new(cursor.take(len)?, "a variant");
+    let token = inner.u8()?;
+    let properties = inner.u8()?;
+    let mut properties = Cursor::new(inner.take(properties.into())?, "a variant");
+    let whole = inner.rest().len();
+    let simple = match token {
+        INT1 => Simple::Byte,
+        BIT => Simple::Bit,
+        INT2 | INT4 | INT8 => Simple::Int,
+        FLT4 | FLT8 => Simple::Float,
+        MONEY | MONEY4 => Simple::Money,
+        DATETIM4 | DATETIME => Simple::DateTime,
+        GUID => Simple::Guid,
+        DATEN => Simple::Date,
+        DECIMALN | NUMERICN => {
+            let _precision = properties.u8()?;
+            let scale = properties.u8()?;
+            Simple::Decimal { scale }
+        }
+        NVARCHAR | NCHAR => return Ok(Run::Wide.value(inner.rest())),
+        BIGVARCHAR | BIGCHAR => return Ok(page(&mut properties)?.value(inner.rest())),
+        BIGVARBIN | BIGBINARY => return Ok(Run::Binary.value(inner.rest())),
+        other => return Err(Error::TypeUnsupported(other)),
+    };
+    simple.value(whole, &mut inner)
+}
+
+impl Run {
+    fn value(self, bytes: &[u8]) -> Value<'static> {
+        match self {
+            Run::Wide => Value::Text(text::from_utf16(bytes).into()),
+            Run::Page1252 => Value::Text(text::from_1252(bytes).into()),
+            Run::Utf8 => Value::Text(String::from_utf8_lossy(bytes).into_owned().into()),
+            Run::Binary => Value::Binary(bytes.to_vec().into()),
+        }
+    }
+}
+
+impl Simple {
+    fn value(self, len: usize, cursor: &mut Cursor) -> Result<Value<'static>, Error> {
+        let malformed = cursor.malformed();
+        let at = |moment: Option<DateTime>| moment.map(Value::DateTime).ok_or(malformed);
+        match (self, len) {
+            (Simple::Byte, 1) => Ok(Value::Int(cursor.u8()?.into())),
+            (Simple::Bit, 1) => Ok(Value::Int(i64::from(cursor.u8()? != 0))),
+            (Simple::Int, 1) => Ok(Value::Int(cursor.u8()?.into())),
+            (Simple::Int, 2 | 4 | 8) => Ok(Value::Int(cursor.signed(len)?)),
+            (Simple::Float, 4) => {
+                let n = f32::from_bits(cursor.u32()?);
+                finite(n.into(), malformed)
+            }
+            (Simple::Float, 8) => finite(f64::from_bits(cursor.u64()?), malformed),
+            (Simple::Money, 4) => Ok(Value::Decimal {
+                unscaled: cursor.signed(4)?.into(),
+                scale: 4,
+            }),
+            (Simple::Money, 8) => {
+                // The more significant half comes first.
+                let (high, low) = (cursor.u32()?, cursor.u32()?);
+                let unscaled = (u64::from(high) << 32 | u64::from(low)) as i64;
+                Ok(Value::Decimal {
+                    unscaled: unscaled.into(),
+                    scale: 4,
+                })
+            }
+            (Simple::DateTime, 4) => {
+                let (days, minutes) = (cursor.u16()?, cursor.u16()?);
+                let ms = u32::from(minutes) * 60_000;
+                at((ms < MS_PER_DAY).then_some(DateTime {
+                    days: days.into(),
+                    ms,
+                }))
+            }
+            (Simple::DateTime, 8) => {
+                let (days, ticks) = (cursor.u32()? as i32, cursor.u32()?);
+                at(DateTime::from_ticks(days, ticks))
+            }
+            (Simple::Guid, 16) => {
+                let mut id = [0; 16];
+                id.copy_from_slice(cursor.take(16)?);
+                Ok(Value::Guid(swapped(id)))
+            }
+            (Simple::Decimal { scale }, 2..=17) => {
+                let positive = cursor.u8()? != 0;
+                let magnitude = cursor.unsigned(len - 1)?;
+                // 38 digits; more is no number of this type.
+                let magnitude = i128::try_from(magnitude).map_err(|_| malformed)?;
+                if magnitude >= 10_i128.pow(38) {
+                    return Err(malformed);
+                }
+                let unscaled = if positive { magnitude } else { -magnitude };
+                Ok(Value::Decimal { unscaled, scale })
+            }
+            (Simple::Date, 3) => at(Some(DateTime {
+                days: cursor.unsigned(3)? as i32 - DAYS_TO_1900,
+                ms: 0,
+            })),
+            (Simple::Time { scale }, 3..=5) => {
+                at(moment(cursor.unsigned(len)?, scale, DAYS_TO_1900, 0))
+            }
+            (Simple::DateTime2 { scale }, 6..=8) => {
+                let time = cursor.unsigned(len - 3)?;
+                at(moment(time, scale, cursor.unsigned(3)? as i32, 0))
+            }
+            (Simple::DateTimeOffset { scale }, 8..=10) => {
+                let time = cursor.unsigned(len - 5)?;
+                let days = cursor.unsigned(3)? as i32;
+                at(moment(time, scale, days, cursor.signed(2)? as i32))
+            }
+            _ => Err(malformed),
+        }
+    }
+}
+
+fn finite(n: f64, otherwise: Error) -> Result<Value<'static>, Error> {
+    match n.is_finite() {
+        true => Ok(Value::Float(n)),
+        false => Err(otherwise),
+    }
+}
+
+/// `time`: counts of 10^-`scale` s of the day; `days` since 0001-01-01; to the millisecond, at its offset.
+fn moment(time: u128, scale: u8, days: i32, offset_minutes: i32) -> Option<DateTime> {
+    let unit = 10_u128.pow(u32::from(scale.min(7)));
+    let ms = i64::try_from(time * 1000 / unit).ok()?;
+    if ms >= i64::from(MS_PER_DAY) || !(-14 * 60..=14 * 60).contains(&offset_minutes) {
+        return None;
+    }
+    let ms = ms + i64::from(offset_minutes) * 60_000;
+    let day = i64::from(MS_PER_DAY);
+    Some(DateTime {
+        days: days - DAYS_TO_1900 + ms.div_euclid(day) as i32,
+        ms: ms.rem_euclid(day) as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn there_and_back(kind: Type, value: Value<'static>) -> Value<'static> {
+        let mut bytes = Vec::new();
+        kind.put_info(&mut bytes);
+        kind.put_value(&mut bytes, &value);
+        let mut cursor = Cursor::new(&bytes, "a test");
+        let (found, value) = parameter(&mut cursor).unwrap();
+        assert!(cursor.is_empty(), "{kind:?}");
+        assert_eq!(found, kind.clamped());
+        value
+    }
+
+    #[test]
+    fn what_is_written_is_what_a_client_would_write() {
+        let at = DateTime {
+            days: 46_080,
+            ms: 79_504_120,
+        };
+        let text = |s: &str| Value::Text(s.to_owned().into());
+        let decimal = |unscaled, scale| Value::Decimal { unscaled, scale };
+        let cases = [
+            (Type::Bit, Value::Int(1)),
+            (Type::TinyInt, Value::Int(255)),
+            (Type::SmallInt, Value::Int(-2)),
+            (Type::Int, Value::Int(i32::MIN.into())),
+            (Type::BigInt, Value::Int(i64::MIN)),
+            (Type::Float, Value::Float(-0.5)),
+            (Type::DateTime, Value::DateTime(at)),
+            (Type::Char(3), text("ab€")),
+            (Type::NChar(2), text("\u{1f6a2}")),
+            (Type::VarChar(Some(9)), text("")),
+            (Type::VarChar(None), text("maximal")),
+            (Type::NVarChar(Some(4)), text("Ωé")),
+            (Type::NVarChar(None), text("")),
+            (Type::VarBinary(Some(2)), Value::Binary(vec![0, 255].into())),
+            (Type::VarBinary(None), Value::Binary(vec![1; 9000].into())),
+            (Type::UniqueIdentifier, Value::Guid(*b"0123456789abcdef")),
+            (Type::Variant, Value::Int(2)),
+            (Type::Variant, Value::Int(i64::MAX)),
+            (
+                Type::Numeric {
+                    precision: 25,
+                    scale: 0,
+                },
+                decimal(10_i128.pow(24), 0),
+            ),
+            (
+                Type::Numeric {
+                    precision: 5,
+                    scale: 2,
+                },
+                decimal(-305, 2),
+            ),
+        ];
+        for (kind, value) in cases {
+            assert_eq!(there_and_back(kind, value.clone()), value, "{kind:?}");
+            assert_eq!(there_and_back(kind, Value::Null), Value::Null, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_cut_to_their_columns() {
+        let text = |s: &str| Value::Text(s.to_owned().into());
+        let cut = |kind, value| there_and_back(kind, value);
+        assert_eq!(cut(Type::NVarChar(Some(3)), text("abcd")), text("abc"));
+        assert_eq!(cut(Type::NVarChar(Some(2)), text("a\u{1f6a2}")), text("a"));
+        assert_eq!(cut(Type::VarChar(Some(2)), text("Ωé!")), text("?é"));
+        assert_eq!(cut(Type::Char(4), text("ab")), text("ab  "));
+        assert_eq!(cut(Type::NChar(2), text("abc")), text("ab"));
+        assert_eq!(
+            cut(Type::VarBinary(Some(1)), Value::Binary(vec![1, 2].into())),
+            Value::Binary(vec![1].into())
+        );
+        // What does not fit at all is NULL, never something else.
+        assert_eq!(cut(Type::TinyInt, Value::Int(256)), Value::Null);
+        assert_eq!(cut(Type::Int, text("7")), Value::Null);
+        let narrow = Type::Numeric {
+            precision: 9,
+            scale: 0,
+        };
+        assert_eq!(cut(narrow, Value::Int(1 << 40)), Value::Null);
+        let wide = Type::NVarChar(Some(5000));
+        assert_eq!(wide.clamped(), Type::NVarChar(None));
+    }
+
+    #[test]
+    fn moments_are_the_nearest_tick_and_a_day_never_has_one_too_many() {
+        let ticks = |ms| {
+            let bytes = DateTime { days: 1, ms }.ticks();
+            let part = |at: usize| {
+                u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+            };
+            (part(0), part(4))
+        };
+        assert_eq!(ticks(0), (1, 0));
+        assert_eq!(ticks(1000), (1, 300));
+        assert_eq!(ticks(4), (1, 1));
+        assert_eq!(ticks(MS_PER_DAY - 1), (2, 0));
+        assert_eq!(DateTime::from_ticks(0, 1).unwrap().ms, 3);
+        assert_eq!(DateTime::from_ticks(0, 2).unwrap().ms, 7);
+        assert_eq!(DateTime::from_ticks(0, TICKS_PER_DAY), None);
+    }
+
+    #[test]
+    fn newer_moments_and_money_are_read() {
+        let read = |bytes: &[u8]| parameter(&mut Cursor::new(bytes, "a test"));
+        // 2026-03-01: 739675 days since 0001-01-01.
+        let days = 739_675_u32.to_le_bytes();
+        let date = [DATEN, 3, days[0], days[1], days[2]];
+        let at = |days, ms| Value::DateTime(DateTime { days, ms });
+        assert_eq!(read(&date).unwrap().1, at(46_080, 0));
+        // 23:00 UTC at two hours east is 01:00 of the next day.
+        let hours = (23_u32 * 3600).to_le_bytes();
+        let mut offset = vec![DATETIMEOFFSETN, 0, 8, hours[0], hours[1], hours[2]];
+        offset.extend(&days[..3]);
+        offset.extend(120_i16.to_le_bytes());
+        assert_eq!(read(&offset).unwrap().1, at(46_081, 3_600_000));
+        let money = [MONEYN, 8, 8, 0xff, 0xff, 0xff, 0xff, 0xf0, 0xd8, 0xff, 0xff];
+        let minus_one = Value::Decimal {
+            unscaled: -10_000,
+            scale: 4,
+        };
+        assert_eq!(read(&money).unwrap().1, minus_one);
+        assert_eq!(read(&[0xf1]), Err(Error::TypeUnsupported(0xf1)));
+        assert!(read(&[FLTN, 8, 8, 0, 0, 0, 0, 0, 0, 0xf0, 0x7f]).is_err());
+        assert!(read(&[NUMERICN, 17, 38, 0, 17, 1]).is_err());
+    }
+}
