@@ -119,6 +119,7 @@ impl Check {
             | Statement::Reconfigure { .. }
             | Statement::Use(_)
             | Statement::SetOption(_)
+            | Statement::Transaction(_)
             | Statement::Break
             | Statement::Continue
             | Statement::Return => Ok(()),

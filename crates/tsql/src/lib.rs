@@ -35,6 +35,6 @@ mod value;
 pub use message::Message;
 pub use query::{VIEWS, View};
 pub use server::{Database, Databases, Defaults, Prober, Server, Setup, Unusable};
-pub use session::{FIRST_DATABASE, Login, Outcome, Session, Variable};
+pub use session::{Argument, FIRST_DATABASE, Login, Outcome, Session, Variable};
 pub use sink::{Closed, Command, Done, Event, Record, Sink};
 pub use value::{Column, DateTime, Decimal, Type, Value, date_time_text};

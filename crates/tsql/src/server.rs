@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use longshore_catalog::Catalog;
 use longshore_codec::{Algorithm, Level};
@@ -85,6 +84,9 @@ pub struct Setup {
     pub defaults: Defaults,
     /// Absolute; where relative device names begin.
     pub backup_directory: PathBuf,
+    /// What statements may name of the file system: these directories and what is below; `None`: everything. A database
+    /// that is configured is read and restored where it is in any case.
+    pub directories: Option<Vec<PathBuf>>,
     pub prober: Arc<Prober>,
 }
 
@@ -106,11 +108,60 @@ pub struct Server {
     /// Trace flags of all sessions (`DBCC TRACEON (…, -1)`).
     pub(crate) trace_flags: Mutex<BTreeSet<i64>>,
     pub(crate) log: ErrorLog,
-    next_session: AtomicU32,
+    sessions: Mutex<Sessions>,
 }
 
-/// Numbers below are the system's own sessions.
+/// Numbers below are the system's own sessions, none above fits `@@SPID`'s smallint.
 const SESSION_FIRST: u32 = 51;
+const SESSION_LAST: u32 = 32_767;
+
+/// Which numbers sessions have.
+struct Sessions {
+    next: u32,
+    live: BTreeSet<u32>,
+}
+
+impl Sessions {
+    /// The next number that no session has; they begin again after the last.
+    fn take(&mut self) -> u32 {
+        let free = (self.next..=SESSION_LAST)
+            .chain(SESSION_FIRST..self.next)
+            .find(|n| !self.live.contains(n));
+        // With as many sessions as numbers two share one: nothing but what views show depends on it.
+        let number = free.unwrap_or(SESSION_FIRST);
+        self.live.insert(number);
+        self.next = match number {
+            SESSION_LAST => SESSION_FIRST,
+            number => number + 1,
+        };
+        number
+    }
+}
+
+/// A session's number; free again when it is dropped.
+pub(crate) struct SessionNumber {
+    server: Arc<Server>,
+    number: u32,
+}
+
+impl SessionNumber {
+    pub fn take(server: &Arc<Server>) -> SessionNumber {
+        SessionNumber {
+            number: server.sessions.lock().take(),
+            server: server.clone(),
+        }
+    }
+
+    pub fn get(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for SessionNumber {
+    fn drop(&mut self) {
+        self.server.sessions.lock().live.remove(&self.number);
+    }
+}
 
 impl Server {
     /// Settings that waited for a restart count now. A catalog that cannot be read is said in the log, and a server
@@ -125,7 +176,10 @@ impl Server {
             kept: Mutex::default(),
             activities: Mutex::default(),
             trace_flags: Mutex::default(),
-            next_session: AtomicU32::new(SESSION_FIRST),
+            sessions: Mutex::new(Sessions {
+                next: SESSION_FIRST,
+                live: BTreeSet::new(),
+            }),
         };
         if let Some(path) = server.known_catalog() {
             let restarted = Catalog::open(path).and_then(|catalog| catalog.restart());
@@ -135,10 +189,6 @@ impl Server {
         }
         server.refresh();
         Arc::new(server)
-    }
-
-    pub(crate) fn next_session(&self) -> u32 {
-        self.next_session.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The catalog's path, if it exists: asking creates nothing.
@@ -163,7 +213,8 @@ impl Server {
         local(self.setup.house.clock.wall_ns() / 1000)
     }
 
-    pub(crate) fn write_log(&self, source: &str, text: &str) {
+    /// Writes a line to the log that `sp_readerrorlog` shows. `source`: who says it.
+    pub fn write_log(&self, source: &str, text: &str) {
         self.log.append(self.now(), source, text);
     }
 
@@ -225,4 +276,22 @@ pub(crate) fn local(unix_us: i64) -> DateTime {
 pub(crate) fn unix_us(at: DateTime) -> Option<i64> {
     let zoned = at.to_zoned(jiff::tz::TimeZone::system()).ok()?;
     Some(zoned.timestamp().as_microsecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_sessions_begin_again_and_skip_those_in_use() {
+        let mut sessions = Sessions {
+            next: SESSION_FIRST,
+            live: BTreeSet::new(),
+        };
+        assert_eq!((sessions.take(), sessions.take()), (51, 52));
+        sessions.live.remove(&52);
+        sessions.next = SESSION_LAST;
+        assert_eq!(sessions.take(), SESSION_LAST);
+        assert_eq!(sessions.take(), 52, "51 is still in use");
+    }
 }

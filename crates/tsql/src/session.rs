@@ -13,10 +13,10 @@ use crate::check::check;
 use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::query;
-use crate::server::{Activity, Server};
+use crate::server::{Activity, Server, SessionNumber};
 use crate::sink::{Closed, Command, Done, Sink};
 use crate::statement;
-use crate::syntax::{Declaration, Fragment, Located, Name, Operand, Statement, parse};
+use crate::syntax::{Declaration, Fragment, Located, Name, Operand, Statement, Transaction, parse};
 use crate::value::{Type, Value};
 
 /// Who the session is for; shown in views and histories.
@@ -45,6 +45,18 @@ impl Outcome {
 pub struct Variable {
     pub kind: Type,
     pub value: Value,
+}
+
+/// What is passed to a procedure from outside a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Argument {
+    /// With its @; `None`: by its place.
+    pub name: Option<String>,
+    pub variable: Variable,
+    /// The procedure's own value instead.
+    pub default: bool,
+    /// The procedure may change it.
+    pub output: bool,
 }
 
 /// Batches inside batches (`EXEC ('…')`), at most.
@@ -132,7 +144,7 @@ impl Out<'_> {
 /// One client's connection. Not shared between threads; its [`Session::cancel_flag`] is.
 pub struct Session {
     pub(crate) server: Arc<Server>,
-    pub(crate) id: u32,
+    number: SessionNumber,
     pub(crate) login: Login,
     pub(crate) database: String,
     pub(crate) trace_flags: BTreeSet<i64>,
@@ -144,6 +156,8 @@ pub struct Session {
     pub(crate) row_count: u64,
     /// What a CATCH block handles.
     pub(crate) caught: Option<Message>,
+    /// `@@TRANCOUNT`
+    pub(crate) transactions: u32,
     /// `SET NOCOUNT ON`: clients show no row counts.
     pub(crate) nocount: bool,
     /// Those of [`HOLDING`] that are ON: nothing but SET runs.
@@ -174,7 +188,7 @@ pub(crate) const SYSTEM_DATABASES: [&str; 4] = ["master", "tempdb", "model", "ms
 impl Session {
     pub fn new(server: Arc<Server>, login: Login) -> Session {
         Session {
-            id: server.next_session(),
+            number: SessionNumber::take(&server),
             server,
             login,
             database: FIRST_DATABASE.to_owned(),
@@ -183,6 +197,7 @@ impl Session {
             error: 0,
             row_count: 0,
             caught: None,
+            transactions: 0,
             nocount: false,
             held: BTreeSet::new(),
             cancel: Arc::new(AtomicBool::new(false)),
@@ -199,6 +214,18 @@ impl Session {
         }
     }
 
+    /// Forgets what the session was told, as if it had just begun; `@@SPID` stays. For pools that hand a connection on.
+    pub fn reset(&mut self) {
+        self.database = FIRST_DATABASE.to_owned();
+        self.trace_flags.clear();
+        self.variables.clear();
+        self.error = 0;
+        self.row_count = 0;
+        self.transactions = 0;
+        self.nocount = false;
+        self.held.clear();
+    }
+
     /// Set it from any thread to end the statement that runs: a backup leaves nothing behind and says 3204, the batch
     /// ends. It stays set until its owner clears it, before the next batch.
     pub fn cancel_flag(&self) -> Arc<AtomicBool> {
@@ -207,7 +234,7 @@ impl Session {
 
     /// `@@SPID`
     pub fn id(&self) -> u32 {
-        self.id
+        self.number.get()
     }
 
     /// The database in use.
@@ -230,6 +257,37 @@ impl Session {
         variables: BTreeMap<String, Variable>,
         sink: &mut dyn Sink,
     ) -> Result<Outcome, Closed> {
+        self.outermost(variables, sink, |session, out| session.batch(batch, out))
+    }
+
+    /// Calls a procedure by its name, as a protocol does; else the same as EXEC in a batch. Outputs come back in the
+    /// arguments.
+    pub fn call(
+        &mut self,
+        procedure: &str,
+        arguments: &mut [Argument],
+        sink: &mut dyn Sink,
+    ) -> Result<Outcome, Closed> {
+        let place = |i: usize| format!("@{i}");
+        let variables = arguments.iter().enumerate();
+        let variables = variables.map(|(i, a)| (place(i), a.variable.clone()));
+        let outcome = self.outermost(variables.collect(), sink, |session, out| {
+            statement::call(session, procedure, arguments, place, out)
+        })?;
+        for (i, argument) in arguments.iter_mut().enumerate() {
+            if let Some(variable) = self.variables.remove(&place(i)) {
+                argument.variable = variable;
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn outermost(
+        &mut self,
+        variables: BTreeMap<String, Variable>,
+        sink: &mut dyn Sink,
+        run: impl FnOnce(&mut Session, &mut Out) -> Flow,
+    ) -> Result<Outcome, Closed> {
         let mut out = Out {
             sink,
             line: 1,
@@ -239,7 +297,7 @@ impl Session {
         self.variables = variables;
         self.tries = 0;
         self.server.refresh();
-        let flow = self.batch(batch, &mut out);
+        let flow = run(self, &mut out);
         self.leave();
         let flow = match flow {
             Err(Stop::Failed(messages)) => self.fail(messages, &mut out),
@@ -363,6 +421,9 @@ impl Session {
 
     fn execute(&mut self, statement: &Statement, out: &mut Out) -> Flow {
         match statement {
+            Statement::Backup(_) | Statement::Restore(_) if self.transactions > 0 => {
+                Err(message::IN_TRANSACTION.plain().into())
+            }
             Statement::Backup(backup) => statement::backup(self, backup, out),
             Statement::Restore(restore) => statement::restore(self, restore, out),
             Statement::HardwareOffload(offload) => statement::hardware_offload(self, offload, out),
@@ -413,6 +474,10 @@ impl Session {
             Statement::While { condition, body } => self.repeat(condition, body, out),
             Statement::Block(all) => self.statements(all, out),
             Statement::Try { body, catch } => self.try_catch(body, catch, out),
+            Statement::Transaction(what) => {
+                self.transaction(*what)?;
+                Ok(out.done(Command::Other, None)?)
+            }
             Statement::Break => Err(Stop::Break),
             Statement::Continue => Err(Stop::Continue),
             Statement::Return => Err(Stop::Return),
@@ -488,6 +553,18 @@ impl Session {
         };
         let (_, value) = query::scalar(self, &value)?;
         self.set_variable(variable, convert(&value, kind)?);
+        Ok(())
+    }
+
+    /// Errors: 3902, 3903.
+    fn transaction(&mut self, what: Transaction) -> Result<(), Message> {
+        self.transactions = match (what, self.transactions) {
+            (Transaction::Begin, open) => open.saturating_add(1),
+            (Transaction::Commit, 0) => return Err(message::NOTHING_TO_COMMIT.plain()),
+            (Transaction::Rollback, 0) => return Err(message::NOTHING_TO_ROLL_BACK.plain()),
+            (Transaction::Commit, open) => open - 1,
+            (Transaction::Rollback, _) => 0,
+        };
         Ok(())
     }
 
@@ -580,17 +657,17 @@ impl Session {
             start: self.server.now(),
             percent: None,
         };
-        self.server.activities.lock().insert(self.id, activity);
+        self.server.activities.lock().insert(self.id(), activity);
     }
 
     pub(crate) fn progress(&self, percent: u8) {
-        if let Some(activity) = self.server.activities.lock().get_mut(&self.id) {
+        if let Some(activity) = self.server.activities.lock().get_mut(&self.id()) {
             activity.percent = Some(percent);
         }
     }
 
     pub(crate) fn leave(&self) {
-        self.server.activities.lock().remove(&self.id);
+        self.server.activities.lock().remove(&self.id());
     }
 }
 

@@ -300,3 +300,50 @@ fn no_backup_overwrites_a_database_or_the_catalog() {
         );
     }
 }
+
+#[test]
+fn no_statement_leaves_the_directories_that_it_may_name() {
+    let mut stage = Stage::new();
+    for dir in ["in", "out"] {
+        fs::create_dir(stage.path(dir)).unwrap();
+    }
+    std::os::unix::fs::symlink(stage.path("out"), stage.path("in/link")).unwrap();
+    stage.directories = Some(vec![stage.path("in")]);
+    let mut session = stage.session();
+    let inside = stage.path("in/a.bak").display().to_string();
+    let good = run(
+        &mut session,
+        &format!("BACKUP DATABASE shop TO DISK = '{inside}', DISK = 'in/b.bak'"),
+    );
+    assert_eq!(numbers(&good).last(), Some(&3014), "{:?}", said(&good));
+    let nul = run(&mut session, "BACKUP DATABASE shop TO DISK = 'NUL'");
+    assert_eq!(numbers(&nul).last(), Some(&3014));
+    fs::copy(stage.path("in/a.bak"), stage.path("out/a.bak")).unwrap();
+    let out = stage.path("out/a.bak").display().to_string();
+    let spellings = [
+        out.as_str(),
+        "out/a.bak",
+        "in/../out/a.bak",
+        "in/link/a.bak",
+        r"in\..\out\a.bak",
+        "/etc/passwd",
+    ];
+    for path in spellings {
+        for statement in [
+            format!("BACKUP DATABASE shop TO DISK = '{path}' WITH FORMAT"),
+            format!("RESTORE HEADERONLY FROM DISK = '{path}'"),
+            format!("RESTORE DATABASE copy FROM DISK = '{path}' WITH MOVE 'shop.db' TO 'in/c.db'"),
+            format!("EXEC sp_addumpdevice 'disk', 'd', '{path}'"),
+            format!("EXEC master.dbo.xp_create_subdir '{path}'"),
+            format!(
+                "RESTORE DATABASE copy FROM DISK = '{inside}', DISK = 'in/b.bak' WITH MOVE 'shop.db' TO '{path}', REPLACE"
+            ),
+        ] {
+            let record = run(&mut session, &statement);
+            let denied = numbers(&record).first() == Some(&3201)
+                && said(&record)[0].ends_with("5(Access is denied.).");
+            assert!(denied, "{statement}: {:?}", said(&record));
+        }
+    }
+    assert_eq!(fs::read_dir(stage.path("out")).unwrap().count(), 1);
+}

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Stage, numbers, run, said, value};
+use common::{Stage, numbers, rows, run, said, value};
+use longshore_tsql::Record;
 
 #[test]
 fn a_backup_says_its_percents_its_files_and_its_end() {
@@ -323,4 +324,77 @@ fn a_running_backup_is_seen_by_other_sessions() {
     assert_eq!(seen[0][..2], ["BACKUP DATABASE", "shop"]);
     let gone = run(&mut other, query);
     assert!(common::rows(&gone).is_empty());
+}
+
+#[test]
+fn transactions_are_counted_and_hold_no_backup() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let record = run(
+        &mut session,
+        "BEGIN TRAN nightly; BEGIN TRANSACTION SELECT @@TRANCOUNT; COMMIT",
+    );
+    assert_eq!(rows(&record), [["2"]]);
+    let held = run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'NUL'; RESTORE HEADERONLY FROM DISK = 'a.bak'",
+    );
+    assert_eq!(numbers(&held), [3021, 3021]);
+    run(&mut session, "ROLLBACK WORK");
+    assert_eq!(value(&mut session, "SELECT @@TRANCOUNT"), "0");
+    let nothing = run(&mut session, "COMMIT TRAN; ROLLBACK TRANSACTION @name");
+    assert_eq!(numbers(&nothing), [3902, 3903]);
+}
+
+#[test]
+fn procedures_are_called_from_outside_a_batch_and_give_their_outputs_back() {
+    use longshore_tsql::{Argument, Type, Value, Variable};
+    let argument = |name: Option<&str>, kind, value, output| Argument {
+        name: name.map(str::to_owned),
+        variable: Variable { kind, value },
+        default: false,
+        output,
+    };
+    let text = |s: &str| argument(None, Type::NVarChar(None), Value::text(s), false);
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let mut arguments = [
+        text("SET @n = @n + 1; SELECT @what AS what"),
+        text("@what nvarchar(3), @n int OUTPUT"),
+        argument(None, Type::NVarChar(None), Value::text("shops"), false),
+        argument(Some("@N"), Type::BigInt, Value::Int(41), true),
+    ];
+    let mut record = Record::default();
+    let outcome = session.call("[sys].sp_executesql", &mut arguments, &mut record);
+    assert!(!outcome.unwrap().failed(), "{:?}", said(&record));
+    assert_eq!(rows(&record), [["sho"]]);
+    assert_eq!(arguments[3].variable.value, Value::Int(42));
+    for name in [
+        "sp_configure; BACKUP DATABASE shop TO DISK = 'x.bak'",
+        "sp_configure 'media retention'",
+        "no_such",
+        "@p = sp_configure",
+        "",
+    ] {
+        let mut record = Record::default();
+        session.call(name, &mut [], &mut record).unwrap();
+        assert_eq!(numbers(&record), [2812], "{name}");
+    }
+    assert!(!stage.path("x.bak").exists());
+}
+
+#[test]
+fn a_session_that_begins_anew_keeps_its_number_alone() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let number = value(&mut session, "SELECT @@SPID");
+    run(
+        &mut session,
+        "USE shop; SET NOCOUNT ON; BEGIN TRAN; DBCC TRACEON (3604); SET NOEXEC ON",
+    );
+    session.reset();
+    assert_eq!(
+        value(&mut session, "SELECT @@SPID, DB_NAME(), @@TRANCOUNT"),
+        format!("{number}|master|0")
+    );
 }

@@ -191,8 +191,9 @@ pub(crate) fn global(session: &Session, name: &str) -> Result<(Type, Value), Mes
     Ok(match name.to_ascii_uppercase().as_str() {
         "@@ERROR" => whole(session.error.into()),
         "@@ROWCOUNT" => whole(i64::try_from(session.row_count).unwrap_or(i64::MAX)),
-        "@@TRANCOUNT" | "@@NESTLEVEL" => whole(0),
-        "@@SPID" => whole(session.id.into()),
+        "@@TRANCOUNT" => whole(session.transactions.into()),
+        "@@NESTLEVEL" => whole(0),
+        "@@SPID" => whole(session.id().into()),
         "@@SERVERNAME" => text(session.server.setup.name.clone()),
         "@@SERVICENAME" => text("LONGSHORE".to_owned()),
         "@@VERSION" => text(version()),

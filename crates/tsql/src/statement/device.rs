@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_media::DeviceSpec;
 
+use super::ground;
 use super::options::operand_text;
 use crate::message::{self, Message};
 use crate::session::Session;
@@ -44,10 +45,7 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
             let name = operand_text(session, name)?;
             let missing = match kind {
                 DeviceKind::Disk => {
-                    return Ok(spec(&disk_path(
-                        &session.server.setup.backup_directory,
-                        &name,
-                    )?));
+                    return Ok(spec(&named_path(session, &name)?));
                 }
                 DeviceKind::Tape => "TAPE",
                 DeviceKind::Url => "URL",
@@ -67,6 +65,27 @@ fn spec(path: &Path) -> DeviceSpec {
     match path == Path::new(NUL) {
         true => DeviceSpec::Nul,
         false => DeviceSpec::File(path.to_path_buf()),
+    }
+}
+
+/// Where a path is that a statement names. Errors: 3201 for one that no statement of this server may reach; whether
+/// there is something is not told.
+pub fn named_path(session: &Session, name: &str) -> Result<PathBuf, Message> {
+    let setup = &session.server.setup;
+    let path = disk_path(&setup.backup_directory, name)?;
+    let Some(directories) = &setup.directories else {
+        return Ok(path);
+    };
+    let storage = &*setup.house.storage;
+    let is_below = |path: &Path| {
+        let real = ground::real(storage, path);
+        directories
+            .iter()
+            .any(|directory| real.starts_with(ground::real(storage, directory)))
+    };
+    match path == Path::new(NUL) || is_below(&path) {
+        true => Ok(path),
+        false => Err(message::CANNOT_OPEN.with(&[&name, &"5(Access is denied.)"])),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::value::Type;
 pub(crate) use backup::backup;
 pub(crate) use configure::{hardware_offload, reconfigure, settings};
 pub(crate) use dbcc::dbcc;
-pub(crate) use procedure::execute;
+pub(crate) use procedure::{call, execute};
 pub(crate) use restore::restore;
 
 /// Files of which each has a line of its own (4035); a database of more has one line in all.

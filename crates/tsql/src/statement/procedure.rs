@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::configure;
-use super::device::disk_path;
+use super::device::named_path;
 use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::query;
-use crate::session::{Flow, Out, SYSTEM_DATABASES, Session, Variable};
+use crate::session::{Argument, Flow, Out, SYSTEM_DATABASES, Session, Variable};
 use crate::sink::Command;
 use crate::syntax::{Execute, Statement, parse};
 use crate::value::{Column, Type, Value};
@@ -64,6 +64,38 @@ impl Arguments {
     fn missing(&self, parameter: &str) -> Message {
         message::PARAMETER_MISSING.with(&[&self.procedure, &parameter])
     }
+}
+
+/// `place`: the name of the variable that holds an argument.
+pub(crate) fn call(
+    session: &mut Session,
+    procedure: &str,
+    arguments: &[Argument],
+    place: impl Fn(usize) -> String,
+    out: &mut Out,
+) -> Flow {
+    let unknown = || message::PROCEDURE_UNKNOWN.with(&[&procedure]);
+    let parsed = parse(&format!("EXECUTE {procedure}")).map_err(|_| unknown())?;
+    let name = match parsed.statements.as_slice() {
+        [located] => match &located.statement {
+            Statement::Execute(named) if named.arguments.is_empty() && named.code.is_none() => {
+                &named.procedure
+            }
+            _ => return Err(unknown().into()),
+        },
+        _ => return Err(unknown().into()),
+    };
+    let run = find(name).ok_or_else(unknown)?;
+    let passed = arguments.iter().enumerate().map(|(i, argument)| Passed {
+        name: argument.name.as_ref().map(|n| n.to_lowercase()),
+        value: (!argument.default).then(|| argument.variable.value.clone()),
+        output: argument.output.then(|| place(i)),
+    });
+    let arguments = Arguments {
+        procedure: name.last().cloned().unwrap_or_default(),
+        passed: passed.collect(),
+    };
+    run(session, &arguments, out)
 }
 
 pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -> Flow {
@@ -143,7 +175,7 @@ fn sp_addumpdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) 
             .with(&[&"sp_addumpdevice"])
             .into());
     }
-    let path = disk_path(&session.server.setup.backup_directory, &physical)?;
+    let path = named_path(session, &physical)?;
     session.server.add_device(&logical, path)?;
     Ok(out.done(Command::Execute, None)?)
 }
@@ -199,7 +231,7 @@ fn sp_readerrorlog(session: &mut Session, arguments: &Arguments, out: &mut Out) 
 fn xp_create_subdir(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
     let [path] = arguments.of(["@path"])?;
     let path = text(&path.ok_or_else(|| arguments.missing("@path"))?);
-    let path = disk_path(&session.server.setup.backup_directory, &path)?;
+    let path = named_path(session, &path)?;
     let storage = &session.server.setup.house.storage;
     storage.create_dir_all(&path).map_err(|e| {
         let text = format!("xp_create_subdir: cannot create {}: {e}", path.display());

@@ -11,7 +11,7 @@ use longshore_pipeline::{
 };
 
 use super::backup::server_settings;
-use super::device::{devices, disk_path};
+use super::device::{devices, named_path};
 use super::options::Options;
 use super::{FILES_SHOWN_MAX, ground, hear, media, processed, sequence};
 use crate::message::{self, Message};
@@ -326,7 +326,7 @@ fn place(
         if destination.is_some() {
             return Err(message::MOVED_TWICE.with(&[&logical]).into());
         }
-        destination = Some(disk_path(&session.server.setup.backup_directory, to)?);
+        destination = Some(named_path(session, to)?);
     }
     let storage = &*session.server.setup.house.storage;
     let own = match header.source_kind {

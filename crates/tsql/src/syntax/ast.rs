@@ -62,9 +62,18 @@ pub enum Statement {
         body: Vec<Located>,
         catch: Vec<Located>,
     },
+    Transaction(Transaction),
     Break,
     Continue,
     Return,
+}
+
+/// Begins or ends a transaction. Nothing here can be undone: they are counted, because clients open them unasked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transaction {
+    Begin,
+    Commit,
+    Rollback,
 }
 
 /// A run of tokens, one blank between each: a query or an expression.

@@ -358,6 +358,9 @@ impl Display for Statement {
                 statements(f, catch)?;
                 f.write_str("END CATCH")
             }
+            Statement::Transaction(Transaction::Begin) => f.write_str("BEGIN TRANSACTION"),
+            Statement::Transaction(Transaction::Commit) => f.write_str("COMMIT TRANSACTION"),
+            Statement::Transaction(Transaction::Rollback) => f.write_str("ROLLBACK TRANSACTION"),
             Statement::Break => f.write_str("BREAK"),
             Statement::Continue => f.write_str("CONTINUE"),
             Statement::Return => f.write_str("RETURN"),

@@ -40,6 +40,8 @@ pub struct Stage {
     /// Configured beside `shop`.
     pub more: Vec<(&'static str, SourceSpec)>,
     pub lost: Option<(String, PathBuf)>,
+    /// What statements may name.
+    pub directories: Option<Vec<PathBuf>>,
 }
 
 impl Stage {
@@ -51,6 +53,7 @@ impl Stage {
             dir,
             more: Vec::new(),
             lost: None,
+            directories: None,
         }
     }
 
@@ -86,6 +89,7 @@ impl Stage {
             }),
             defaults: Defaults::default(),
             backup_directory: self.dir.path().to_path_buf(),
+            directories: self.directories.clone(),
             prober: Arc::new(|_| Probe::look()),
         }
     }

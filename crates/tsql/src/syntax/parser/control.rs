@@ -2,7 +2,7 @@
 
 use super::Parser;
 use crate::message::Message;
-use crate::syntax::ast::{Declaration, Located, Statement, TypeName};
+use crate::syntax::ast::{Declaration, Located, Statement, Transaction, TypeName};
 use crate::syntax::lexer::Kind;
 
 impl Parser<'_> {
@@ -96,10 +96,10 @@ impl Parser<'_> {
     }
 
     pub(super) fn begin(&mut self, depth: usize) -> Result<Statement, Message> {
-        self.advance()?;
-        if self.is_word("TRAN") || self.is_word("TRANSACTION") {
-            return Err(self.wrong(crate::message::NOT_HERE.with(&[&"BEGIN TRANSACTION"])));
+        if self.next.is_word("TRAN") || self.next.is_word("TRANSACTION") {
+            return self.transaction(Transaction::Begin);
         }
+        self.advance()?;
         if !self.take_word("TRY")? {
             let body = self.block(depth)?;
             return Ok(Statement::Block(body));
@@ -112,6 +112,23 @@ impl Parser<'_> {
         let catch = self.catch_block(depth)?;
         self.expect_word("CATCH")?;
         Ok(Statement::Try { body, catch })
+    }
+
+    /// The verb, TRAN and the transaction's name, which means nothing where there is one transaction at most.
+    pub(super) fn transaction(&mut self, what: Transaction) -> Result<Statement, Message> {
+        self.advance()?;
+        let named = self.take_word("TRAN")? || self.take_word("TRANSACTION")?;
+        if !named && what != Transaction::Begin {
+            self.take_word("WORK")?;
+        }
+        let is_name = match self.token.kind {
+            Kind::Word => !super::is_any(&self.token, super::STATEMENTS),
+            kind => matches!(kind, Kind::Bracketed | Kind::Quoted | Kind::Variable),
+        };
+        if named && is_name {
+            self.advance()?;
+        }
+        Ok(Statement::Transaction(what))
     }
 
     /// At least one statement, and END.

@@ -8,7 +8,9 @@ mod restore;
 mod server;
 
 use crate::message::{Message, NESTED_TOO_DEEPLY, SYNTAX, SYNTAX_KEYWORD, TOO_LONG};
-use crate::syntax::ast::{Batch, Device, DeviceKind, Fragment, Located, Name, Operand, Statement};
+use crate::syntax::ast::{
+    Batch, Device, DeviceKind, Fragment, Located, Name, Operand, Statement, Transaction,
+};
 use crate::syntax::lexer::{Kind, Lexer, NEAR_MAX, Token};
 use crate::syntax::{DEPTH_MAX, LEN_MAX, NAME_MAX};
 
@@ -43,6 +45,7 @@ const STATEMENTS: &[&str] = &[
     "BACKUP",
     "BEGIN",
     "BREAK",
+    "COMMIT",
     "CONTINUE",
     "DBCC",
     "DECLARE",
@@ -55,6 +58,7 @@ const STATEMENTS: &[&str] = &[
     "RECONFIGURE",
     "RESTORE",
     "RETURN",
+    "ROLLBACK",
     "SELECT",
     "SET",
     "USE",
@@ -305,6 +309,7 @@ impl<'a> Parser<'a> {
                 "BACKUP" => return self.backup(),
                 "BEGIN" => return self.begin(depth),
                 "BREAK" => return self.bare(Statement::Break),
+                "COMMIT" => return self.transaction(Transaction::Commit),
                 "CONTINUE" => return self.bare(Statement::Continue),
                 "DBCC" => return self.dbcc(),
                 "DECLARE" => return self.declare(),
@@ -317,6 +322,7 @@ impl<'a> Parser<'a> {
                 "RECONFIGURE" => return self.reconfigure(),
                 "RESTORE" => return self.restore(),
                 "RETURN" => return self.returning(),
+                "ROLLBACK" => return self.transaction(Transaction::Rollback),
                 "SELECT" => return Ok(Statement::Query(self.fragment(false)?)),
                 "SET" => return self.set(),
                 "USE" => {
