@@ -17,6 +17,7 @@ mod list;
 mod offload;
 mod project;
 mod restore;
+mod serve;
 mod shelves;
 mod source;
 mod sql;
@@ -92,6 +93,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Check(options) => check::run(options, context),
         Command::Drill(options) => drill::run(options, context),
         Command::Expire(options) => expire::run(options, context),
+        Command::Serve(options) => serve::run(options, context),
         Command::Sql(options) => sql::run(options, context),
         Command::History(options) => catalog::history(options, context),
         Command::Catalog(options) => catalog::run(options, context),

@@ -19,7 +19,7 @@ struct Form {
 /// Keys whose value is a list; in a variable it is divided by colons.
 const LISTS: [&str; 1] = ["directories"];
 
-const FORMS: [Form; 4] = [
+const FORMS: [Form; 5] = [
     Form {
         table: "database",
         named: true,
@@ -39,6 +39,11 @@ const FORMS: [Form; 4] = [
         table: "defaults",
         named: false,
         keys: super::Defaults::KEYS,
+    },
+    Form {
+        table: "serve",
+        named: false,
+        keys: super::Serve::KEYS,
     },
 ];
 

@@ -8,7 +8,8 @@ mod environment;
 mod near;
 
 use std::collections::{BTreeMap, HashSet};
-use std::num::NonZeroU8;
+use std::net::SocketAddr;
+use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
 
 use longshore_codec::{Algorithm, Level};
@@ -34,6 +35,8 @@ pub struct Config {
     pub retention: BTreeMap<String, Retention>,
     #[serde(default)]
     pub defaults: Defaults,
+    #[serde(default)]
+    pub serve: Serve,
     #[serde(default)]
     pub catalog: Catalog,
     /// The file it came from; `None`: there is none.
@@ -184,6 +187,48 @@ impl Defaults {
         "max_cpu",
         "low_io_priority",
         "retain_days",
+    ];
+}
+
+/// How `longshore serve` meets its clients.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Serve {
+    pub listen: Option<SocketAddr>,
+    /// PEM; with `key`.
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// Whether clients must encrypt all that they say.
+    #[serde(default)]
+    pub encrypt: bool,
+    /// The file of names and hashed passwords.
+    pub logins: Option<PathBuf>,
+    /// What statements may name of the file system.
+    #[serde(default)]
+    pub directories: Vec<PathBuf>,
+    /// Where relative device names begin.
+    pub backup_directory: Option<PathBuf>,
+    pub sessions: Option<NonZeroU16>,
+    #[serde(default, deserialize_with = "positive_size")]
+    pub batch_size: Option<u64>,
+    /// Seconds.
+    pub login_time: Option<NonZeroU16>,
+    pub idle_time: Option<NonZeroU32>,
+}
+
+impl Serve {
+    pub const KEYS: &[&str] = &[
+        "listen",
+        "certificate",
+        "key",
+        "encrypt",
+        "logins",
+        "directories",
+        "backup_directory",
+        "sessions",
+        "batch_size",
+        "login_time",
+        "idle_time",
     ];
 }
 

@@ -15,6 +15,7 @@ mod project;
 mod recovery;
 mod repository;
 mod restore;
+mod serve;
 mod sql;
 pub mod values;
 mod wal;
@@ -41,6 +42,7 @@ pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;
 pub use repository::{Check, Drill, Expire, Info, Rules};
 pub use restore::Restore;
+pub use serve::Serve;
 pub use sql::Sql;
 pub use wal::{Ahead, Archive, Wal, WalAction, WalGet, WalList, WalPush, WalReceive};
 
@@ -142,6 +144,7 @@ pub enum Command {
     Drill(Drill),
     Expire(Expire),
     Sql(Sql),
+    Serve(Serve),
     History(History),
     Catalog(Catalog),
     Accelerator(Accelerator),

@@ -12,7 +12,6 @@ use longshore_tsql::{Database, Databases, Defaults, Setup, Unusable};
 use crate::commands::archive::Place;
 use crate::commands::{Context, source};
 use crate::failure::Failure;
-use crate::options::Sql;
 
 /// For loading accelerators' libraries and one test each.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,8 +48,13 @@ fn wal(context: &Context, name: &str) -> Option<PathBuf> {
     (is_configured || place.existing(context).is_ok()).then(|| place.path())
 }
 
-/// A server over the configuration and the options.
-pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
+/// A server over the configuration. `given`: databases beside those of it, each `NAME=SOURCE`; `backup_directory`: the
+/// working directory unless given.
+pub fn setup(
+    given: &[String],
+    backup_directory: Option<&Path>,
+    context: &Context,
+) -> Result<Setup, Failure> {
     let config = &context.config;
     let mut named = Named {
         names: Vec::new(),
@@ -72,7 +76,7 @@ pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
             .databases
             .insert(name.clone(), found.map_err(|e| unusable(e, place)));
     }
-    for given in &options.database {
+    for given in given {
         let Some((name, url)) = given
             .split_once('=')
             .filter(|(n, u)| !n.is_empty() && !u.is_empty())
@@ -99,7 +103,7 @@ pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
     }
     let defaults = &config.defaults;
     let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    let directory = match &options.backup_directory {
+    let directory = match backup_directory {
         Some(directory) => std::path::absolute(directory),
         None => std::env::current_dir(),
     };
@@ -137,6 +141,7 @@ pub fn setup(options: &Sql, context: &Context) -> Result<Setup, Failure> {
             level: defaults.level,
         },
         backup_directory,
+        directories: None,
         prober: Arc::new(prober),
     })
 }

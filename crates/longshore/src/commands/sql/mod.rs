@@ -1,6 +1,6 @@
 //! `sql`: statements from the command line, from files or from standard input, through one session.
 
-mod configured;
+pub(super) mod configured;
 mod prompt;
 mod record;
 mod script;
@@ -48,7 +48,8 @@ struct Terminal<'a> {
 
 pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
     check_server(options)?;
-    let setup = configured::setup(options, context)?;
+    let backups = options.backup_directory.as_deref();
+    let setup = configured::setup(&options.database, backups, context)?;
     let cancel = setup.house.cancel.clone();
     let style = Style {
         headers: options.headers,

@@ -1,0 +1,429 @@
+//! A connection: greeting, login, then requests one after another.
+//!
+//! This thread reads and keeps time; what a request does runs in a thread of its own (`work.rs`).
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longshore_tds::{
+    Encryption, Greeting, Incoming, Kind, Login, Message, PreLogin, Reply, Transaction, batch_text,
+    calls,
+};
+use longshore_tsql::{Closed, FIRST_DATABASE, Record, Session, message};
+use socket2::{SockRef, TcpKeepalive};
+
+use super::Door;
+use super::wire::Wire;
+use super::work::{Work, Worker, notice};
+
+/// Of a connection's own thread, which runs no statement.
+pub const STACK_LEN: usize = 256 << 10;
+/// Of the thread that runs a request: as much as a program's first thread has.
+const WORK_STACK_LEN: usize = 8 << 20;
+/// Read at a time.
+const READ_LEN: usize = 4096;
+/// From a request's first byte to its last, and for a client to take what it is sent.
+const MESSAGE_TIME: Duration = Duration::from_secs(60);
+/// Before a failed login is answered.
+const FAILED_DELAY: Duration = Duration::from_secs(1);
+/// Bytes of the first message.
+const PRELOGIN_LEN_MAX: usize = 8192;
+
+/// What drivers judge a server's abilities by: SQL Server 2022, whose language this is.
+const VERSION: (u8, u8, u16) = (16, 0, 1000);
+const PROGRAM: &str = "Longshore";
+const LANGUAGE: &str = "us_english";
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("the client is gone")]
+    Gone,
+    #[error("the client took too long")]
+    TimedOut,
+    #[error("the login failed")]
+    Refused,
+    #[error("the client does not encrypt, and has to")]
+    Unencrypted,
+    #[error(transparent)]
+    Protocol(#[from] longshore_tds::Error),
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+}
+
+impl From<Closed> for End {
+    fn from(_: Closed) -> End {
+        End::Gone
+    }
+}
+
+struct Connection<'a> {
+    door: &'a Arc<Door>,
+    socket: TcpStream,
+    from: SocketAddr,
+    wire: Arc<Wire>,
+    incoming: Incoming,
+    cancel: Arc<AtomicBool>,
+}
+
+/// Serves a client to its end.
+pub fn serve(door: &Arc<Door>, socket: TcpStream, from: SocketAddr, cancel: Arc<AtomicBool>) {
+    let met = Connection::new(door, socket, from, cancel).and_then(|mut connection| {
+        let greeted = connection.greet();
+        door.strangers.fetch_sub(1, Ordering::Relaxed);
+        let ended = greeted.and_then(|worker| connection.requests(worker));
+        connection.wire.close();
+        ended
+    });
+    match met {
+        Ok(()) | Err(End::Gone) => tracing::debug!(%from, "a client has left"),
+        Err(why) => tracing::info!(%from, %why, "a connection was ended"),
+    }
+}
+
+impl<'a> Connection<'a> {
+    fn new(
+        door: &'a Arc<Door>,
+        socket: TcpStream,
+        from: SocketAddr,
+        cancel: Arc<AtomicBool>,
+    ) -> Result<Connection<'a>, End> {
+        let prepare = || -> std::io::Result<TcpStream> {
+            socket.set_nodelay(true)?;
+            socket.set_write_timeout(Some(MESSAGE_TIME))?;
+            // A client that vanished is noticed even while nothing is said.
+            let keepalive = TcpKeepalive::new()
+                .with_time(Duration::from_secs(60))
+                .with_interval(Duration::from_secs(10))
+                .with_retries(3);
+            SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
+            socket.try_clone()
+        };
+        let sending = prepare().map_err(|_| {
+            door.strangers.fetch_sub(1, Ordering::Relaxed);
+            End::Gone
+        })?;
+        Ok(Connection {
+            wire: Arc::new(Wire::new(sending, door.clock.clone())),
+            door,
+            socket,
+            from,
+            incoming: Incoming::new(PRELOGIN_LEN_MAX),
+            cancel,
+        })
+    }
+
+    /// Takes what the socket has, and waits for it until then.
+    fn read(&mut self, until: Duration) -> Result<(), End> {
+        let wait = until.saturating_sub(self.door.clock.now());
+        if wait.is_zero() {
+            return Err(End::TimedOut);
+        }
+        // The system's clock of time-outs is coarse: less than it counts would wait for ever.
+        let wait = wait.max(Duration::from_millis(1));
+        self.socket
+            .set_read_timeout(Some(wait))
+            .map_err(|_| End::Gone)?;
+        let mut bytes = [0; READ_LEN];
+        match self.socket.read(&mut bytes) {
+            Ok(0) => Err(End::Gone),
+            Ok(len) => Ok(self.wire.decode(&bytes[..len], &mut self.incoming)?),
+            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(End::TimedOut)
+            }
+            Err(_) => Err(End::Gone),
+        }
+    }
+
+    fn message_until(&mut self, until: Duration) -> Result<Message, End> {
+        loop {
+            if let Some(message) = self.incoming.message()? {
+                return Ok(message);
+            }
+            self.read(until)?;
+        }
+    }
+
+    /// From the first word to the login.
+    fn greet(&mut self) -> Result<Worker, End> {
+        let until = self.door.clock.now() + self.door.settings.login_time;
+        let first = self.message_until(until)?;
+        if first.kind != Kind::PreLogin {
+            return Err(malformed("a first message other than PRELOGIN"));
+        }
+        let asked = PreLogin::parse(&first.body)?;
+        let agreed = agreed(asked.encryption, self.door.settings.encrypt);
+        let answer = asked.answer(VERSION, agreed.unwrap_or(Encryption::Required));
+        self.wire.say(|reply| reply.pre_login(&answer))?;
+        let agreed = agreed.ok_or(End::Unencrypted)?;
+        if agreed != Encryption::NotSupported {
+            self.shake(until)?;
+        }
+        self.incoming.set_message_len_max(Login::LEN_MAX);
+        let message = self.message_until(until)?;
+        if message.kind != Kind::Login {
+            return Err(malformed("a message before the login"));
+        }
+        if agreed == Encryption::Off {
+            self.wire.end_tls();
+        }
+        let login = Login::parse(&message.body)?;
+        self.admit(&login)
+    }
+
+    /// The handshake, whose bytes travel in packets; what follows it does not.
+    fn shake(&mut self, until: Duration) -> Result<(), End> {
+        // Packets come as they are until the handshake is done.
+        let mut packets = std::mem::replace(&mut self.incoming, Incoming::new(PRELOGIN_LEN_MAX));
+        self.wire.start_tls(self.door.tls.clone())?;
+        loop {
+            while let Some(packet) = packets.packet()? {
+                if packet.kind != Kind::PreLogin {
+                    return Err(malformed("a packet inside the handshake"));
+                }
+                if self.wire.shake(&packet.body)? {
+                    let rest = packets.take_rest();
+                    return Ok(self.wire.decode(&rest, &mut self.incoming)?);
+                }
+            }
+            let wait = until.saturating_sub(self.door.clock.now());
+            if wait.is_zero() {
+                return Err(End::TimedOut);
+            }
+            let wait = wait.max(Duration::from_millis(1));
+            self.socket
+                .set_read_timeout(Some(wait))
+                .map_err(|_| End::Gone)?;
+            let mut bytes = [0; READ_LEN];
+            match self.socket.read(&mut bytes) {
+                Ok(len) if len > 0 => packets.push(&bytes[..len]),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return Err(End::TimedOut);
+                }
+                _ => return Err(End::Gone),
+            }
+        }
+    }
+
+    /// Checks who it is and lets them in.
+    fn admit(&mut self, login: &Login) -> Result<Worker, End> {
+        let door = self.door;
+        if login.integrated || login.federated {
+            return self.refuse(login, &[message::LOGIN_INTEGRATED.plain()]);
+        }
+        let failed = || message::LOGIN_FAILED.with(&[&login.user]);
+        let known = door
+            .logins
+            .check(&*door.storage, &login.user, &login.password);
+        let Some(user) = known.filter(|_| !login.changes_password) else {
+            return self.refuse(login, &[failed()]);
+        };
+        let who = longshore_tsql::Login {
+            user,
+            host: login.host.clone(),
+            program: login.program.clone(),
+        };
+        let mut session = Session::with_cancel(door.server.clone(), who, self.cancel.clone());
+        if !login.database.is_empty() {
+            let using = format!("USE [{}]", login.database.replace(']', "]]"));
+            let used = session.run(&using, &mut Record::default())?;
+            if used.failed() {
+                let missing = message::DATABASE_AT_LOGIN.with(&[&login.database]);
+                return self.refuse(login, &[missing, failed()]);
+            }
+        }
+        self.wire
+            .say(|reply| welcome(reply, login, &session, &door.name))?;
+        self.incoming
+            .set_message_len_max(door.settings.batch_len_max);
+        Ok(Worker::new(session, door.name.as_str().into()))
+    }
+
+    fn refuse(&self, login: &Login, why: &[longshore_tsql::Message]) -> Result<Worker, End> {
+        let door = self.door;
+        // Names come from anybody: what is logged is one short line.
+        let user: String = login.user.chars().take(64).collect();
+        let text = format!(
+            "Login failed for user '{}'. [CLIENT: {}]",
+            user.escape_debug(),
+            self.from.ip()
+        );
+        tracing::warn!(text);
+        door.server.write_log("Logon", &text);
+        door.clock.sleep(FAILED_DELAY);
+        self.wire.say(|reply| {
+            why.iter().for_each(|m| reply.notice(notice(m, &door.name)));
+            reply.done(longshore_tds::Done {
+                error: true,
+                ..Default::default()
+            });
+            reply.end();
+        })?;
+        Err(End::Refused)
+    }
+
+    /// One request after another.
+    fn requests(&mut self, worker: Worker) -> Result<(), End> {
+        let mut running = Running::Resting(Box::new(worker));
+        let ended = loop {
+            let message = match self.next_request() {
+                Ok(message) => message,
+                Err(end) => break end,
+            };
+            match self.take(message, running) {
+                Ok(next) => running = next,
+                // What ran has ended by now.
+                Err(end) => return Err(end),
+            }
+        };
+        // A backup that runs for nobody is ended as by a cancel; it leaves nothing half-valid.
+        self.cancel.store(true, Ordering::Relaxed);
+        self.wire.close();
+        drop(running.settle());
+        Err(ended)
+    }
+
+    fn next_request(&mut self) -> Result<Message, End> {
+        let clock = self.door.clock.clone();
+        let mut begun = None;
+        loop {
+            if let Some(message) = self.incoming.message()? {
+                return Ok(message);
+            }
+            let until = match self.incoming.has_begun() {
+                true => *begun.get_or_insert_with(|| clock.now()) + MESSAGE_TIME,
+                false => self.wire.idle_until(self.door.settings.idle_time),
+            };
+            match self.read(until) {
+                // A request ran, or has just ended.
+                Err(End::TimedOut)
+                    if begun.is_none()
+                        && self.wire.idle_until(self.door.settings.idle_time) > clock.now() => {}
+                read => read?,
+            }
+        }
+    }
+
+    fn take(&self, message: Message, running: Running) -> Result<Running, End> {
+        let work = match message.kind {
+            Kind::Attention => {
+                self.wire.attention(&self.cancel)?;
+                return Ok(running);
+            }
+            _ if message.ignored => Work::Ignored,
+            Kind::SqlBatch => batch_text(&message.body).map_or_else(Work::refused, Work::Batch),
+            Kind::Rpc => calls(&message.body).map_or_else(Work::refused, Work::Calls),
+            Kind::Transaction => {
+                Transaction::parse(&message.body).map_or_else(Work::refused, Work::Transaction)
+            }
+            Kind::BulkLoad | Kind::FederatedToken | Kind::Login | Kind::Sspi | Kind::PreLogin => {
+                self.cancel.store(true, Ordering::Relaxed);
+                drop(running.settle());
+                return Err(malformed("a request of a kind that is not served"));
+            }
+        };
+        // A request that comes too early waits for the one before it.
+        let mut worker = running.settle().ok_or(End::Gone)?;
+        self.cancel.store(false, Ordering::Relaxed);
+        if self.door.stopping.load(Ordering::Relaxed) {
+            return Err(End::Gone);
+        }
+        self.wire.begin();
+        let wire = self.wire.clone();
+        let resets = message.resets;
+        let spawned = std::thread::Builder::new()
+            .name("request".into())
+            .stack_size(WORK_STACK_LEN)
+            .spawn(move || {
+                let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    worker.run(work, resets, &wire);
+                    // A client that is gone is noticed by the reader.
+                    let _gone = wire.finish();
+                    worker
+                }));
+                if ran.is_err() {
+                    wire.close();
+                }
+                ran.ok()
+            });
+        spawned.map(Running::Working).map_err(|error| {
+            tracing::warn!(from = %self.from, %error, "no thread for a request");
+            End::Gone
+        })
+    }
+}
+
+/// Who has the session.
+enum Running {
+    Resting(Box<Worker>),
+    Working(JoinHandle<Option<Box<Worker>>>),
+}
+
+impl Running {
+    /// Waits for what runs. `None`: it panicked.
+    fn settle(self) -> Option<Box<Worker>> {
+        match self {
+            Running::Resting(worker) => Some(worker),
+            Running::Working(thread) => thread.join().ok().flatten(),
+        }
+    }
+}
+
+fn malformed(what: &'static str) -> End {
+    End::Protocol(longshore_tds::Error::Malformed { what })
+}
+
+/// What both sides do; `None`: they cannot agree. `all`: everything has to be encrypted.
+fn agreed(asked: Encryption, all: bool) -> Option<Encryption> {
+    match asked {
+        Encryption::NotSupported if all => None,
+        Encryption::NotSupported => Some(Encryption::NotSupported),
+        Encryption::Off if all => Some(Encryption::Required),
+        Encryption::Off => Some(Encryption::Off),
+        Encryption::On | Encryption::Required => Some(Encryption::On),
+    }
+}
+
+fn welcome(reply: &mut Reply, login: &Login, session: &Session, server: &str) {
+    let packet_len = Reply::packet_len_for(login.packet_len);
+    reply.set_session(session.id(), login.version);
+    let database = session.database();
+    reply.database_changed(FIRST_DATABASE, database);
+    let context = message::DATABASE_CHANGED.with(&[&database]);
+    reply.notice(notice(&context, server));
+    reply.collation();
+    reply.language(LANGUAGE);
+    let language = message::LANGUAGE_CHANGED.with(&[&LANGUAGE]);
+    reply.notice(notice(&language, server));
+    reply.packet_len(packet_len);
+    reply.login_ack(Greeting {
+        version: login.version,
+        program: PROGRAM,
+        program_version: VERSION,
+        acknowledge_features: login.has_features,
+    });
+    reply.end();
+    reply.set_packet_len(packet_len);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_agreed_never_leaves_more_in_the_clear_than_the_server_allows() {
+        use Encryption::*;
+        assert_eq!(agreed(NotSupported, true), None);
+        assert_eq!(agreed(Off, true), Some(Required));
+        assert_eq!(agreed(On, true), Some(On));
+        assert_eq!(agreed(Off, false), Some(Off));
+        assert_eq!(agreed(NotSupported, false), Some(NotSupported));
+        assert_eq!(agreed(Required, false), Some(On));
+    }
+}

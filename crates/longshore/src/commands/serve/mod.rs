@@ -1,0 +1,215 @@
+//! `serve`: T-SQL for SQL Server's clients, over TCP.
+//!
+//! ```text
+//! listener ──▶ connection (a thread each: reads, keeps time) ──▶ work (a thread while a request runs: writes)
+//! ```
+//!
+//! A connection's thread reads all the time, so that it hears an Attention or the end of its client while a backup runs,
+//! and its stack stays small. What runs has a thread of its own, whose stack goes with it: an idle session costs little.
+//!
+//! Invariants
+//! - Nobody runs anything who did not log in with a password; failures are slow, and logged without secrets.
+//! - Off this machine nothing is said in the clear, and the certificate is one that clients can check.
+//! - Every wait for a client ends: for its login, for the rest of a message, for it to take its answer, for its next
+//!   request.
+
+mod connection;
+mod convert;
+mod logins;
+mod settings;
+mod tls;
+mod wire;
+mod work;
+
+use std::collections::HashMap;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longshore_io::{Clock, Storage};
+use longshore_tsql::Server;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+
+use self::logins::Logins;
+use self::settings::Settings;
+use super::Context;
+use crate::commands::sql::configured;
+use crate::failure::{Exit, Failure};
+use crate::options::Serve;
+
+/// What all connections share.
+struct Door {
+    server: Arc<Server>,
+    /// `@@SERVERNAME`, in messages.
+    name: String,
+    clock: Arc<dyn Clock>,
+    storage: Arc<dyn Storage>,
+    settings: Settings,
+    logins: Logins,
+    tls: Arc<rustls::ServerConfig>,
+    /// Those that are connected: what ends them.
+    guests: Mutex<HashMap<u64, Guest>>,
+    /// Of them, those that have not logged in.
+    strangers: AtomicUsize,
+    next_guest: AtomicU64,
+    stopping: AtomicBool,
+}
+
+struct Guest {
+    cancel: Arc<AtomicBool>,
+    socket: TcpStream,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    login: String,
+}
+
+/// How often the listener asks whether to end.
+const TICK: Duration = Duration::from_millis(200);
+/// How long running statements may take to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Connections that have not logged in, of all that may be.
+const STRANGERS_MAX: usize = 64;
+
+pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
+    let settings = Settings::of(options, context)?;
+    let logins = Logins::new(settings.logins.clone());
+    if let Some(name) = &options.add_login {
+        logins.add(&*context.storage, name, &logins::ask_password()?)?;
+        return Ok(answer(context, "add-login", name, "may log in"));
+    }
+    if let Some(name) = &options.remove_login {
+        logins.remove(&*context.storage, name)?;
+        return Ok(answer(context, "remove-login", name, "is gone"));
+    }
+    if logins.is_empty(&*context.storage)? {
+        return Err(Failure::usage(
+            format!(
+                "nobody could log in: {} has no login",
+                settings.logins.display()
+            ),
+            "add one first: longshore serve --add-login NAME",
+        ));
+    }
+    let mut setup =
+        configured::setup(&options.database, Some(&settings.backup_directory), context)?;
+    setup.directories = Some(settings.directories.clone());
+    let stop = setup.house.cancel.clone();
+    let listener = listen(settings.listen)?;
+    let address = listener.local_addr().unwrap_or(settings.listen);
+    let door = Arc::new(Door {
+        name: setup.name.clone(),
+        server: Server::start(setup),
+        clock: context.clock.clone(),
+        storage: context.storage.clone(),
+        tls: tls::config(&*context.storage, settings.identity.as_ref())?,
+        settings,
+        logins,
+        guests: Mutex::default(),
+        strangers: AtomicUsize::new(0),
+        next_guest: AtomicU64::new(0),
+        stopping: AtomicBool::new(false),
+    });
+    door.server
+        .write_log("Server", &format!("Server is listening on {address}."));
+    context
+        .output
+        .remark(&format!("longshore: listening on {address}\n"));
+    while !stop.load(Ordering::Relaxed) {
+        if is_readable(&listener)
+            && let Ok((socket, from)) = listener.accept()
+        {
+            welcome(&door, socket, from);
+        }
+    }
+    end(&door);
+    Ok(Exit::Interrupted)
+}
+
+fn answer(context: &Context, action: &'static str, name: &str, what: &str) -> Exit {
+    context.output.say(&format!("{name} {what}\n"));
+    let login = name.to_owned();
+    context.output.json(Exit::Done, Answer { action, login });
+    Exit::Done
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|e| {
+        let mut failure = Failure::usage(
+            format!("cannot listen on {address}"),
+            "another server may have the port; name another with --listen",
+        );
+        failure.causes.push(e.to_string());
+        failure
+    })
+}
+
+/// Waits a moment for somebody to come.
+fn is_readable(listener: &TcpListener) -> bool {
+    let tick = Timespec {
+        tv_sec: 0,
+        tv_nsec: TICK.subsec_nanos().into(),
+    };
+    let mut polled = [PollFd::new(listener, PollFlags::IN)];
+    // A signal ends the wait early: the flag is asked then.
+    poll(&mut polled, Some(&tick)).is_ok_and(|count| count > 0)
+}
+
+fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
+    let full = door.guests.lock().len() >= door.settings.sessions
+        || door.strangers.load(Ordering::Relaxed) >= STRANGERS_MAX;
+    if full {
+        tracing::warn!(%from, "too many connections: this one was closed");
+        return;
+    }
+    let cancel = Arc::new(AtomicBool::new(false));
+    let guest = socket.set_nonblocking(false).and_then(|()| {
+        Ok(Guest {
+            cancel: cancel.clone(),
+            socket: socket.try_clone()?,
+        })
+    });
+    let Ok(guest) = guest else {
+        return;
+    };
+    let number = door.next_guest.fetch_add(1, Ordering::Relaxed);
+    door.guests.lock().insert(number, guest);
+    door.strangers.fetch_add(1, Ordering::Relaxed);
+    let theirs = door.clone();
+    let spawned = std::thread::Builder::new()
+        .name("connection".into())
+        .stack_size(connection::STACK_LEN)
+        .spawn(move || {
+            connection::serve(&theirs, socket, from, cancel);
+            theirs.guests.lock().remove(&number);
+        });
+    if let Err(error) = spawned {
+        tracing::warn!(%from, %error, "no thread for a connection: it was closed");
+        door.guests.lock().remove(&number);
+        door.strangers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Ends what runs as a cancel does, and waits for it.
+fn end(door: &Door) {
+    door.stopping.store(true, Ordering::Relaxed);
+    for guest in door.guests.lock().values() {
+        guest.cancel.store(true, Ordering::Relaxed);
+        // Its thread wakes up; what it still has to say goes out.
+        let _gone = guest.socket.shutdown(Shutdown::Read);
+    }
+    let until = door.clock.now() + PATIENCE;
+    while !door.guests.lock().is_empty() && door.clock.now() < until {
+        door.clock.sleep(Duration::from_millis(20));
+    }
+    door.server.write_log("Server", "Server is terminating.");
+}

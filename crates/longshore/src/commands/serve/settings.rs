@@ -1,0 +1,118 @@
+//! What the server goes by: options over configuration, and what is refused together.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::commands::Context;
+use crate::failure::Failure;
+use crate::options::Serve;
+
+/// SQL Server's port, on this machine alone.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1433);
+
+const SESSIONS: u16 = 256;
+const BATCH_LEN_MAX: u64 = 4 << 20;
+const LOGIN_TIME_S: u16 = 15;
+const IDLE_TIME_S: u32 = 8 * 3600;
+
+pub struct Settings {
+    pub listen: SocketAddr,
+    /// Certificate and key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Clients must encrypt all that they say.
+    pub encrypt: bool,
+    pub logins: PathBuf,
+    pub directories: Vec<PathBuf>,
+    pub backup_directory: PathBuf,
+    /// Connections at a time.
+    pub sessions: usize,
+    /// Bytes of one request.
+    pub batch_len_max: usize,
+    /// From the connection to the end of the login.
+    pub login_time: Duration,
+    /// Between an answer and the next request.
+    pub idle_time: Duration,
+}
+
+impl Settings {
+    pub fn of(options: &Serve, context: &Context) -> Result<Settings, Failure> {
+        let configured = &context.config.serve;
+        let listen = options.listen.or(configured.listen).unwrap_or(LISTEN);
+        let both = |certificate: &Option<PathBuf>, key: &Option<PathBuf>| {
+            Some((certificate.clone()?, key.clone()?))
+        };
+        if configured.certificate.is_some() != configured.key.is_some() {
+            return Err(Failure::usage(
+                "[serve]: `certificate` and `key` belong together",
+                "name both, or neither",
+            ));
+        }
+        let identity = both(&options.certificate, &options.key)
+            .or_else(|| both(&configured.certificate, &configured.key));
+        if !listen.ip().is_loopback() && identity.is_none() {
+            return Err(Failure::usage(
+                format!("{listen} can be reached from other machines, and there is no certificate"),
+                "name one with --certificate and --key, or listen on 127.0.0.1",
+            ));
+        }
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let named = options
+            .backup_directory
+            .as_ref()
+            .or(configured.backup_directory.as_ref());
+        let backup_directory = match named {
+            Some(directory) => absolute(directory),
+            None => std::env::current_dir().unwrap_or_else(|_| "/".into()),
+        };
+        let own = [&options.directory, &configured.directories];
+        let directories = match own.into_iter().find(|d| !d.is_empty()) {
+            Some(given) => given.iter().map(|d| absolute(d)).collect(),
+            None => {
+                let targets = context.config.target.values();
+                let targets = targets.flat_map(|t| t.directories.iter().cloned());
+                std::iter::once(backup_directory.clone())
+                    .chain(targets)
+                    .collect::<Vec<_>>()
+            }
+        };
+        // A service begins in the root directory: what it may write to is never everything by accident.
+        if named.is_none() && own.iter().all(|d| d.is_empty()) && backup_directory == Path::new("/")
+        {
+            return Err(Failure::usage(
+                "clients could name every file: the working directory is /",
+                "name what they may with --backup-directory or --directory",
+            ));
+        }
+        let logins = options.logins.clone().or(configured.logins.clone());
+        let logins = match (logins, &context.catalog) {
+            (Some(path), _) => absolute(&path),
+            (None, Some(catalog)) => absolute(catalog).with_file_name("logins"),
+            (None, None) => {
+                return Err(Failure::usage(
+                    "there is no catalog, and so no place for the logins beside it",
+                    "name a file with --logins",
+                ));
+            }
+        };
+        let seconds = |n: u64| Duration::from_secs(n);
+        let batch = configured.batch_size.unwrap_or(BATCH_LEN_MAX);
+        Ok(Settings {
+            encrypt: options.encrypt || configured.encrypt || !listen.ip().is_loopback(),
+            listen,
+            identity,
+            logins,
+            directories,
+            backup_directory,
+            sessions: configured.sessions.map_or(SESSIONS, |n| n.get()).into(),
+            batch_len_max: usize::try_from(batch).unwrap_or(usize::MAX),
+            login_time: seconds(
+                configured
+                    .login_time
+                    .map_or(LOGIN_TIME_S, |n| n.get())
+                    .into(),
+            ),
+            idle_time: seconds(configured.idle_time.map_or(IDLE_TIME_S, |n| n.get()).into()),
+        })
+    }
+}

@@ -1,0 +1,371 @@
+//! What a request does: batches, calls, prepared statements; and how the answers look on the wire.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longshore_tds::{Call, Notice, Parameter, Procedure, Transaction};
+use longshore_tsql::syntax::parse;
+use longshore_tsql::{
+    Argument, Closed, Column, Command, Done, Message, Record, Session, Sink, Type, Value, Variable,
+    message,
+};
+
+use super::convert;
+use super::wire::Wire;
+
+/// One request.
+pub enum Work {
+    Batch(String),
+    Calls(Vec<Call>),
+    Transaction(Transaction),
+    /// The client gave it up before it had said all.
+    Ignored,
+    /// It cannot be read, but what follows can.
+    Refused(longshore_tds::Error),
+}
+
+impl Work {
+    pub fn refused(error: longshore_tds::Error) -> Work {
+        Work::Refused(error)
+    }
+}
+
+/// Statements that a client keeps prepared, and bytes of their texts.
+const PREPARED_MAX: usize = 1000;
+const PREPARED_LEN_MAX: usize = 16 << 20;
+
+#[derive(Clone)]
+struct Prepared {
+    parameters: Value,
+    statement: Value,
+    len: usize,
+}
+
+/// A session, and what its client prepared.
+pub struct Worker {
+    session: Session,
+    server: Arc<str>,
+    prepared: BTreeMap<i32, Prepared>,
+    next_handle: i32,
+}
+
+impl Worker {
+    /// `server`: its name, in messages.
+    pub fn new(session: Session, server: Arc<str>) -> Worker {
+        Worker {
+            session,
+            server,
+            prepared: BTreeMap::new(),
+            next_handle: 1,
+        }
+    }
+
+    /// Runs a request and says all of its answer but the end. `resets`: as if the session had just begun.
+    pub fn run(&mut self, work: Work, resets: bool, wire: &Wire) {
+        // A client that is gone gets no more; what ran for it has been ended by then.
+        let _gone = self.answer(work, resets, wire);
+    }
+
+    fn answer(&mut self, work: Work, resets: bool, wire: &Wire) -> Result<(), Closed> {
+        let server = self.server.clone();
+        if resets {
+            let from = self.session.database().to_owned();
+            self.session.reset();
+            self.prepared.clear();
+            let to = self.session.database();
+            wire.say(|reply| {
+                reply.reset_done();
+                if from != to {
+                    reply.database_changed(&from, to);
+                }
+            })?;
+        }
+        let mut sink = Answer::new(wire, &server);
+        match work {
+            Work::Batch(text) => self.session.run(&text, &mut sink).map(drop),
+            Work::Calls(calls) => calls
+                .into_iter()
+                .try_for_each(|call| self.call(call, wire, &server)),
+            Work::Transaction(what) => self.transaction(what, wire, &mut sink),
+            Work::Ignored => sink.failed(),
+            Work::Refused(error) => {
+                sink.message(&message::OWN.with(&[&format!("the request was refused: {error}")]))?;
+                sink.failed()
+            }
+        }
+    }
+
+    fn transaction(
+        &mut self,
+        what: Transaction,
+        wire: &Wire,
+        sink: &mut Answer,
+    ) -> Result<(), Closed> {
+        let text = match what {
+            Transaction::Begin => "BEGIN TRANSACTION",
+            Transaction::Commit => "COMMIT TRANSACTION",
+            Transaction::Rollback => "ROLLBACK TRANSACTION",
+            Transaction::Other => {
+                sink.message(&message::NOT_HERE.with(&[&"this kind of transaction"]))?;
+                return sink.failed();
+            }
+        };
+        let mut record = Record::default();
+        let outcome = self.session.run(text, &mut record)?;
+        record.messages().try_for_each(|m| sink.message(m))?;
+        if outcome.failed() {
+            return sink.failed();
+        }
+        // One transaction at a time has one number.
+        wire.say(|reply| reply.transaction(what, 1))
+    }
+
+    fn call(&mut self, call: Call, wire: &Wire, server: &str) -> Result<(), Closed> {
+        wire.say(|reply| reply.procedure_began())?;
+        let mut sink = Answer {
+            in_call: true,
+            ..Answer::new(wire, server)
+        };
+        let mut arguments: Vec<_> = call.parameters.into_iter().map(argument).collect();
+        let failed = match call.procedure {
+            Procedure::ExecuteSql => self.execute("sp_executesql", &mut arguments, &mut sink)?,
+            Procedure::Named(name) => self.execute(&name, &mut arguments, &mut sink)?,
+            Procedure::Prepare => self.prepare(&mut arguments, &mut sink)?,
+            Procedure::PrepExec if self.prepare(&mut arguments, &mut sink)? => true,
+            Procedure::PrepExec => {
+                let passed = arguments.split_off(3);
+                // Handle, parameters, statement: the last two are passed the other way round.
+                let mut all: Vec<_> = arguments.iter().skip(1).rev().map(unnamed).collect();
+                all.extend(passed);
+                let failed = self.execute("sp_executesql", &mut all, &mut sink)?;
+                arguments.extend(all.split_off(2));
+                failed
+            }
+            Procedure::Execute => self.execute_prepared(&mut arguments, &mut sink)?,
+            Procedure::Unprepare => {
+                let handle = handle_of(&arguments);
+                match self.prepared.remove(&handle) {
+                    Some(_) => false,
+                    None => sink.refuse(message::NOT_PREPARED.with(&[&handle]))?,
+                }
+            }
+            Procedure::Numbered(number) => {
+                let name = format!("number {number}");
+                sink.refuse(message::PROCEDURE_UNKNOWN.with(&[&name]))?
+            }
+        };
+        wire.say(|reply| {
+            reply.return_status(failed.into());
+            for (i, argument) in arguments.iter().enumerate().filter(|(_, a)| a.output) {
+                let name = argument.name.as_deref().unwrap_or_default();
+                let Variable { kind, value } = &argument.variable;
+                let place = u16::try_from(i).unwrap_or(u16::MAX);
+                reply.return_value(name, place, convert::kind(*kind), &convert::value(value));
+            }
+            reply.procedure_ended(longshore_tds::Done {
+                command: Command::Execute as u16,
+                rows: None,
+                error: failed,
+            });
+        })
+    }
+
+    /// Whether it failed.
+    fn execute(
+        &mut self,
+        procedure: &str,
+        arguments: &mut [Argument],
+        sink: &mut Answer,
+    ) -> Result<bool, Closed> {
+        let outcome = self.session.call(procedure, arguments, sink)?;
+        Ok(outcome.failed())
+    }
+
+    /// Handle (out), parameters, statement: keeps them under a new handle.
+    fn prepare(&mut self, arguments: &mut [Argument], sink: &mut Answer) -> Result<bool, Closed> {
+        let [handle, parameters, statement, ..] = arguments else {
+            let missing = message::PARAMETER_MISSING.with(&[&"sp_prepare", &"@stmt"]);
+            return sink.refuse(missing);
+        };
+        let text = |argument: &Argument| match &argument.variable.value {
+            Value::Text(text) => text.clone(),
+            _ => String::new(),
+        };
+        let statement_text = text(statement);
+        if let Err(wrong) = parse(&statement_text) {
+            sink.message(&wrong)?;
+            return sink.refuse(message::CANNOT_PREPARE.plain());
+        }
+        let len = statement_text.len() + text(parameters).len();
+        let held: usize = self.prepared.values().map(|p| p.len).sum();
+        if self.prepared.len() >= PREPARED_MAX || held + len > PREPARED_LEN_MAX {
+            let text = "too many statements are prepared; unprepare some, or log in again";
+            return sink.refuse(message::OWN.with(&[&text]));
+        }
+        let prepared = Prepared {
+            parameters: parameters.variable.value.clone(),
+            statement: statement.variable.value.clone(),
+            len,
+        };
+        self.prepared.insert(self.next_handle, prepared);
+        handle.variable = Variable {
+            kind: Type::Int,
+            value: Value::Int(self.next_handle.into()),
+        };
+        handle.output = true;
+        self.next_handle = self.next_handle.checked_add(1).unwrap_or(1);
+        Ok(false)
+    }
+
+    /// Handle, then what is passed to the statement.
+    fn execute_prepared(
+        &mut self,
+        arguments: &mut Vec<Argument>,
+        sink: &mut Answer,
+    ) -> Result<bool, Closed> {
+        let handle = handle_of(arguments);
+        let Some(prepared) = self.prepared.get(&handle).cloned() else {
+            return sink.refuse(message::NOT_PREPARED.with(&[&handle]));
+        };
+        let given = |value| Argument {
+            name: None,
+            variable: Variable {
+                kind: Type::NVarChar(None),
+                value,
+            },
+            default: false,
+            output: false,
+        };
+        let mut all = vec![given(prepared.statement), given(prepared.parameters)];
+        all.extend(arguments.drain(1..));
+        let failed = self.execute("sp_executesql", &mut all, sink)?;
+        arguments.extend(all.split_off(2));
+        Ok(failed)
+    }
+}
+
+fn argument(parameter: Parameter) -> Argument {
+    Argument {
+        name: Some(parameter.name).filter(|n| !n.is_empty()),
+        variable: Variable {
+            kind: convert::kind_back(parameter.kind),
+            value: convert::value_back(parameter.value),
+        },
+        default: parameter.default,
+        output: parameter.output,
+    }
+}
+
+fn unnamed(argument: &Argument) -> Argument {
+    Argument {
+        name: None,
+        ..argument.clone()
+    }
+}
+
+/// 0 is none.
+fn handle_of(arguments: &[Argument]) -> i32 {
+    match arguments.first().map(|a| &a.variable.value) {
+        Some(Value::Int(n)) => i32::try_from(*n).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// A message as it is sent.
+pub fn notice<'a>(message: &'a Message, server: &'a str) -> Notice<'a> {
+    Notice {
+        number: message.number,
+        state: message.state,
+        class: message.class(),
+        text: &message.text,
+        server,
+        line: message.line,
+        is_error: message.is_error(),
+    }
+}
+
+/// A session's answers, on their way to the client.
+struct Answer<'a> {
+    wire: &'a Wire,
+    server: &'a str,
+    /// Statements of a call end inside it.
+    in_call: bool,
+    /// A result set has begun and not ended.
+    open: bool,
+}
+
+impl<'a> Answer<'a> {
+    fn new(wire: &'a Wire, server: &'a str) -> Answer<'a> {
+        Answer {
+            wire,
+            server,
+            in_call: false,
+            open: false,
+        }
+    }
+
+    fn failed(&mut self) -> Result<(), Closed> {
+        self.done(Done {
+            command: Command::Other,
+            rows: None,
+            error: true,
+        })
+    }
+
+    /// Says why a call fails: true.
+    fn refuse(&mut self, why: Message) -> Result<bool, Closed> {
+        self.message(&why)?;
+        self.failed()?;
+        Ok(true)
+    }
+}
+
+impl Sink for Answer<'_> {
+    fn columns(&mut self, columns: &[Column]) -> Result<(), Closed> {
+        self.open = true;
+        self.wire
+            .say(|reply| reply.columns(columns.iter().map(convert::column)))
+    }
+
+    fn row(&mut self, row: &[Value]) -> Result<(), Closed> {
+        self.wire
+            .say(|reply| reply.row(row.iter().map(convert::value)))
+    }
+
+    /// News of a running backup is for now, so every message leaves at once.
+    fn message(&mut self, message: &Message) -> Result<(), Closed> {
+        self.wire
+            .say_now(|reply| reply.notice(notice(message, self.server)))
+    }
+
+    fn done(&mut self, done: Done) -> Result<(), Closed> {
+        let open = std::mem::take(&mut self.open);
+        let ended = longshore_tds::Done {
+            command: done.command as u16,
+            rows: done.rows,
+            error: done.error,
+        };
+        self.wire.say(|reply| {
+            if done.command != Command::Execute || self.in_call {
+                return reply.done(ended);
+            }
+            // A procedure in a batch ends as a call does.
+            if open {
+                reply.procedure_began();
+                reply.done(longshore_tds::Done {
+                    command: Command::Select as u16,
+                    ..ended
+                });
+            }
+            reply.return_status(0);
+            reply.procedure_ended(longshore_tds::Done {
+                rows: None,
+                ..ended
+            });
+        })
+    }
+
+    fn database_changed(&mut self, from: &str, to: &str) -> Result<(), Closed> {
+        self.wire.say(|reply| reply.database_changed(from, to))
+    }
+}
