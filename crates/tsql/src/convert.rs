@@ -71,7 +71,9 @@ pub fn type_of(name: &str, sizes: &[Option<u32>]) -> Option<Type> {
         "float" => matches!(sizes, [] | [Some(1..=53)]).then_some(Type::Float),
         "real" => plain(Type::Float),
         "datetime" | "smalldatetime" | "date" => plain(Type::DateTime),
-        "datetime2" => matches!(sizes, [] | [Some(0..=7)]).then_some(Type::DateTime),
+        "datetime2" | "datetimeoffset" => {
+            matches!(sizes, [] | [Some(0..=7)]).then_some(Type::DateTime)
+        }
         "char" | "character" => length(1, LENGTH_MAX).map(Type::Char),
         "nchar" => length(1, NATIONAL_MAX).map(Type::NChar),
         "varchar" => long(1, LENGTH_MAX).map(Type::VarChar),

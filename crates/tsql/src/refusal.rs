@@ -56,6 +56,9 @@ pub fn of(error: &Error) -> Vec<Message> {
             with_own(message::OPTION_UNSUPPORTED.with(&[&"differential"]), error)
         }
         Error::LogBroken { .. } => with_own(message::NO_CURRENT_BACKUP.plain(), error),
+        Error::Source(longshore_pipeline::SourceError::InUse { .. }) => {
+            vec![message::SERIALIZED.plain()]
+        }
         Error::SourceKind { .. } => vec![message::NEWER_VERSION.with(&[error])],
         Error::Changed { path, what } => {
             let name = path.file_name().unwrap_or(path.as_os_str());

@@ -87,6 +87,8 @@ pub struct Setup {
     /// What statements may name of the file system: these directories and what is below; `None`: everything. A database
     /// that is configured is read and restored where it is in any case.
     pub directories: Option<Vec<PathBuf>>,
+    /// Files and directories that no statement writes onto, beside the catalog and the databases' own.
+    pub reserved: Vec<PathBuf>,
     pub prober: Arc<Prober>,
 }
 

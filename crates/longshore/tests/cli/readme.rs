@@ -32,6 +32,7 @@ fn the_page_lists_exactly_the_keys_that_a_configuration_may_have() {
         "[target.NAME]",
         "[retention.NAME]",
         "[defaults]",
+        "[serve]",
         "[catalog]",
     ] {
         let head = format!("## {table}\n");

@@ -6,9 +6,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use std::path::{Path, PathBuf};
+mod answers;
+
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use answers::{fill, is_some_percent, mask, scripts};
 use common::{longshore, text};
 
 /// A directory with the databases `shop` and `stock`, and the configuration that names them.
@@ -86,52 +89,6 @@ impl Stage {
             "{name}:\n{answer}\n--- kept:\n{expected}"
         );
     }
-}
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sql/scripts")
-}
-
-fn fill(path: &Path, rows: u64) {
-    let db = rusqlite::Connection::open(path).unwrap();
-    db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE ware (id INTEGER PRIMARY KEY, name TEXT, price REAL)")
-        .unwrap();
-    let tx = db.unchecked_transaction().unwrap();
-    for i in 0..rows {
-        let name = format!("ware number {i} with a name that compresses");
-        tx.execute(
-            "INSERT INTO ware (name, price) VALUES (?1, ?2)",
-            (name, i as f64 / 7.0),
-        )
-        .unwrap();
-    }
-    tx.commit().unwrap();
-}
-
-/// How often progress is heard depends on the machine; that it ends at 100 does not.
-fn is_some_percent(line: &str) -> bool {
-    line.ends_with(" percent processed.") && !line.starts_with("100 ")
-}
-
-/// Times and rates, and what the machine has of memory and CPUs.
-fn mask(line: &str) -> String {
-    if let Some((head, _)) = line.split_once(" pages in ") {
-        return format!("{head} pages in # seconds (# MB/sec).");
-    }
-    if let Some((head, _)) = line.split_once(" expires on ") {
-        return format!("{head} expires on DATE");
-    }
-    for name in ["Memory limit:", "Number of data file readers:"] {
-        if line.starts_with(name) {
-            return format!("{name} #");
-        }
-    }
-    let is_date = |word: &str| word.len() == 23 && word.starts_with("20") && word.contains(':');
-    let cells: Vec<_> = line
-        .split('|')
-        .map(|c| if is_date(c) { "DATE" } else { c })
-        .collect();
-    cells.join("|")
 }
 
 #[test]

@@ -13,6 +13,9 @@ use crate::server::Server;
 /// Whom the catalog belongs to, in messages.
 const CATALOG_OWNER: &str = "msdb";
 
+/// The same of what the server itself rests on.
+const SERVER_OWNER: &str = "master";
+
 /// What SQLite keeps beside a database.
 const SIDE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
@@ -62,6 +65,9 @@ pub fn plots(server: &Server, except: Option<&str>) -> Vec<Plot> {
             owner: owner.to_owned(),
         });
     };
+    for path in &server.setup.reserved {
+        add(path, SERVER_OWNER);
+    }
     for path in house.catalog.iter().flat_map(|c| with_side_files(c)) {
         add(&path, CATALOG_OWNER);
     }

@@ -20,7 +20,7 @@ use longshore_pipeline::{
     Timeline, TimelineChoice,
 };
 
-use super::device::disk_path;
+use super::device::named_path;
 use super::options::Options;
 use super::restore::{Said, request, run, say_end};
 use super::{LOG_FILE, ground, media, processed};
@@ -320,7 +320,7 @@ fn check_moves(
     let storage = &*session.server.setup.house.storage;
     let there = ground::real(storage, &sequence.target);
     for (from, to) in &options.moves {
-        let path = disk_path(&session.server.setup.backup_directory, to)?;
+        let path = named_path(session, to)?;
         if ground::real(storage, &path) != there {
             return Err(message::CANNOT_RESTORE_TO.with(&[from, to]));
         }

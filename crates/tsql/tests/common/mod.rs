@@ -90,6 +90,7 @@ impl Stage {
             defaults: Defaults::default(),
             backup_directory: self.dir.path().to_path_buf(),
             directories: self.directories.clone(),
+            reserved: vec![self.path("state/logins")],
             prober: Arc::new(|_| Probe::look()),
         }
     }

@@ -112,11 +112,7 @@ async fn main() {
         var("TDS_USER").unwrap(),
         var("TDS_PASSWORD").unwrap(),
     ));
-    config.trust_cert();
-    config.encryption(match var("TDS_ENCRYPT").as_deref() {
-        Ok("off") => EncryptionLevel::Off,
-        _ => EncryptionLevel::Required,
-    });
+    config.encryption(EncryptionLevel::NotSupported);
     let socket = TcpStream::connect(config.get_addr()).await.unwrap();
     socket.set_nodelay(true).unwrap();
     let mut client = match Client::connect(config, socket.compat_write()).await {

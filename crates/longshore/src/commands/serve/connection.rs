@@ -16,9 +16,9 @@ use longshore_tds::{
 use longshore_tsql::{Closed, FIRST_DATABASE, Record, Session, message};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::Door;
 use super::wire::Wire;
 use super::work::{Work, Worker, notice};
+use super::{Door, Place};
 
 /// Of a connection's own thread, which runs no statement.
 pub const STACK_LEN: usize = 256 << 10;
@@ -71,10 +71,11 @@ struct Connection<'a> {
 }
 
 /// Serves a client to its end.
-pub fn serve(door: &Arc<Door>, socket: TcpStream, from: SocketAddr, cancel: Arc<AtomicBool>) {
-    let met = Connection::new(door, socket, from, cancel).and_then(|mut connection| {
+pub fn serve(place: &mut Place, socket: TcpStream, from: SocketAddr, cancel: Arc<AtomicBool>) {
+    let door = place.door.clone();
+    let met = Connection::new(&door, socket, from, cancel).and_then(|mut connection| {
         let greeted = connection.greet();
-        door.strangers.fetch_sub(1, Ordering::Relaxed);
+        place.known();
         let ended = greeted.and_then(|worker| connection.requests(worker));
         connection.wire.close();
         ended
@@ -103,10 +104,7 @@ impl<'a> Connection<'a> {
             SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
             socket.try_clone()
         };
-        let sending = prepare().map_err(|_| {
-            door.strangers.fetch_sub(1, Ordering::Relaxed);
-            End::Gone
-        })?;
+        let sending = prepare().map_err(|_| End::Gone)?;
         Ok(Connection {
             wire: Arc::new(Wire::new(sending, door.clock.clone())),
             door,
@@ -284,7 +282,10 @@ impl<'a> Connection<'a> {
         };
         // A backup that runs for nobody is ended as by a cancel; it leaves nothing half-valid.
         self.cancel.store(true, Ordering::Relaxed);
-        self.wire.close();
+        // A server that ends still tells its clients.
+        if !self.door.stopping.load(Ordering::Relaxed) {
+            self.wire.close();
+        }
         drop(running.settle());
         Err(ended)
     }
@@ -317,10 +318,10 @@ impl<'a> Connection<'a> {
                 return Ok(running);
             }
             _ if message.ignored => Work::Ignored,
-            Kind::SqlBatch => batch_text(&message.body).map_or_else(Work::refused, Work::Batch),
-            Kind::Rpc => calls(&message.body).map_or_else(Work::refused, Work::Calls),
+            Kind::SqlBatch => batch_text(&message.body).map_or_else(Work::Refused, Work::Batch),
+            Kind::Rpc => calls(&message.body).map_or_else(Work::Refused, Work::Calls),
             Kind::Transaction => {
-                Transaction::parse(&message.body).map_or_else(Work::refused, Work::Transaction)
+                Transaction::parse(&message.body).map_or_else(Work::Refused, Work::Transaction)
             }
             Kind::BulkLoad | Kind::FederatedToken | Kind::Login | Kind::Sspi | Kind::PreLogin => {
                 self.cancel.store(true, Ordering::Relaxed);

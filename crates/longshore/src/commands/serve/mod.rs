@@ -63,6 +63,40 @@ struct Guest {
     socket: TcpStream,
 }
 
+/// A guest's place among those that are there. However its thread ends, the place is free again.
+struct Place {
+    door: Arc<Door>,
+    number: u64,
+    stranger: bool,
+}
+
+impl Place {
+    fn take(door: &Arc<Door>, guest: Guest) -> Place {
+        let number = door.next_guest.fetch_add(1, Ordering::Relaxed);
+        door.guests.lock().insert(number, guest);
+        door.strangers.fetch_add(1, Ordering::Relaxed);
+        Place {
+            door: door.clone(),
+            number,
+            stranger: true,
+        }
+    }
+
+    /// It has logged in.
+    fn known(&mut self) {
+        if std::mem::take(&mut self.stranger) {
+            self.door.strangers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.known();
+        self.door.guests.lock().remove(&self.number);
+    }
+}
+
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
@@ -99,6 +133,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     let mut setup =
         configured::setup(&options.database, Some(&settings.backup_directory), context)?;
     setup.directories = Some(settings.directories.clone());
+    setup.reserved.extend(settings.own_files(context));
     let stop = setup.house.cancel.clone();
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().unwrap_or(settings.listen);
@@ -121,10 +156,16 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         .output
         .remark(&format!("longshore: listening on {address}\n"));
     while !stop.load(Ordering::Relaxed) {
-        if is_readable(&listener)
-            && let Ok((socket, from)) = listener.accept()
-        {
-            welcome(&door, socket, from);
+        if !is_readable(&listener) {
+            continue;
+        }
+        match listener.accept() {
+            Ok((socket, from)) => welcome(&door, socket, from),
+            // It stays readable, and may not be for long: too many files are open, the client has left.
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not taken");
+                door.clock.sleep(TICK);
+            }
         }
     }
     end(&door);
@@ -181,21 +222,13 @@ fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
     let Ok(guest) = guest else {
         return;
     };
-    let number = door.next_guest.fetch_add(1, Ordering::Relaxed);
-    door.guests.lock().insert(number, guest);
-    door.strangers.fetch_add(1, Ordering::Relaxed);
-    let theirs = door.clone();
+    let mut place = Place::take(door, guest);
     let spawned = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(connection::STACK_LEN)
-        .spawn(move || {
-            connection::serve(&theirs, socket, from, cancel);
-            theirs.guests.lock().remove(&number);
-        });
+        .spawn(move || connection::serve(&mut place, socket, from, cancel));
     if let Err(error) = spawned {
         tracing::warn!(%from, %error, "no thread for a connection: it was closed");
-        door.guests.lock().remove(&number);
-        door.strangers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

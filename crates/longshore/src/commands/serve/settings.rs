@@ -36,6 +36,24 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Files that the server rests on: no statement writes there, wherever they lie.
+    pub fn own_files(&self, context: &Context) -> Vec<PathBuf> {
+        let log = context
+            .catalog
+            .as_ref()
+            .map(|c| c.with_file_name("errorlog"));
+        let pair = self
+            .identity
+            .clone()
+            .map(|(certificate, key)| [certificate, key]);
+        let configuration = context.config.path.clone();
+        let mut files = vec![self.logins.clone()];
+        files.extend(log);
+        files.extend(pair.into_iter().flatten());
+        files.extend(configuration);
+        files
+    }
+
     pub fn of(options: &Serve, context: &Context) -> Result<Settings, Failure> {
         let configured = &context.config.serve;
         let listen = options.listen.or(configured.listen).unwrap_or(LISTEN);

@@ -24,12 +24,6 @@ pub enum Work {
     Refused(longshore_tds::Error),
 }
 
-impl Work {
-    pub fn refused(error: longshore_tds::Error) -> Work {
-        Work::Refused(error)
-    }
-}
-
 /// Statements that a client keeps prepared, and bytes of their texts.
 const PREPARED_MAX: usize = 1000;
 const PREPARED_LEN_MAX: usize = 16 << 20;

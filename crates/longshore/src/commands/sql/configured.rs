@@ -142,6 +142,7 @@ pub fn setup(
         },
         backup_directory,
         directories: None,
+        reserved: Vec::new(),
         prober: Arc::new(prober),
     })
 }

@@ -1,0 +1,447 @@
+//! Other people's clients: each runs the scripts of the SQL tests, and hears what `longshore sql` says of them.
+//!
+//! The clients are small programs over drivers (`tests/clients`), installed by `scripts/setup.sh`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::answers::{is_some_percent, mask, scripts};
+use crate::common::text;
+use crate::stage::{PASSWORD, Server, Stage, USER};
+
+/// What one of a script's statements gave.
+#[derive(Debug, Clone, PartialEq)]
+enum Item {
+    Message {
+        /// `None`: the driver does not tell it.
+        number: Option<u64>,
+        is_error: bool,
+        state: u64,
+        line: u64,
+        text: String,
+    },
+    Rows {
+        columns: Vec<String>,
+        rows: Vec<Vec<String>>,
+    },
+}
+
+/// Parts of a script run one after another, with a restart between them.
+const SCRIPTS: &[&[&str]] = &[
+    &["tour-1-enable", "tour-2-alter", "tour-3-backup"],
+    &["tuning"],
+    &["sweep"],
+    &["maintenance"],
+    &["negative"],
+];
+
+struct Client {
+    program: PathBuf,
+    args: Vec<PathBuf>,
+}
+
+/// Below the repository.
+fn work(path: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.join(".work").join(path)
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/clients")
+        .join(name)
+}
+
+impl Client {
+    /// `None`: it is not installed, and need not be.
+    fn find(program: PathBuf, args: Vec<PathBuf>, needs: &Path) -> Option<Client> {
+        if needs.exists() {
+            return Some(Client { program, args });
+        }
+        let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+        assert!(
+            !required,
+            "{} is missing: run `make setup`",
+            needs.display()
+        );
+        println!("skipped: {} is missing", needs.display());
+        None
+    }
+
+    fn tedious() -> Option<Client> {
+        let needs = work("clients/node_modules/tedious");
+        Client::find("node".into(), vec![source("tedious.js")], &needs)
+    }
+
+    fn pymssql() -> Option<Client> {
+        let python = work("venv/bin/python3");
+        let has = Command::new(&python)
+            .args(["-c", "import pymssql"])
+            .stderr(Stdio::null())
+            .status();
+        let needs = match has {
+            Ok(status) if status.success() => python.clone(),
+            _ => work("venv/pymssql"),
+        };
+        Client::find(python, vec![source("pymssql_client.py")], &needs)
+    }
+
+    fn go() -> Option<Client> {
+        let program = work("clients/go-client");
+        Client::find(program.clone(), Vec::new(), &program)
+    }
+
+    fn tiberius() -> Option<Client> {
+        let program = work("clients/tiberius-client");
+        Client::find(program.clone(), Vec::new(), &program)
+    }
+
+    /// Its lines.
+    fn run(&self, server: &Server, env: &[(&str, &str)], input: &str) -> Vec<Value> {
+        let mut command = Command::new(&self.program);
+        let mut child = command
+            .args(&self.args)
+            .env("NODE_PATH", work("clients/node_modules"))
+            .env("NODE_NO_WARNINGS", "1")
+            .env("TDS_PORT", server.port.to_string())
+            .env("TDS_USER", USER)
+            .env("TDS_PASSWORD", PASSWORD)
+            .envs(env.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A client that is refused does not read.
+        let _gone = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stdout);
+        let lines: Vec<Value> = said
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let refused = lines.iter().any(|l| l.get("refused").is_some());
+        assert!(
+            output.status.success() || refused,
+            "{said}{}",
+            text(&output.stderr)
+        );
+        lines
+    }
+}
+
+/// The batches of a script, with the variables that it sets.
+fn batches(script: &str) -> Vec<String> {
+    let mut batches = vec![String::new()];
+    let mut variables = Vec::new();
+    for line in script.lines() {
+        if let Some(set) = line.strip_prefix(":setvar ") {
+            let (name, value) = set.split_once(' ').unwrap();
+            variables.push((format!("$({name})"), value.trim_matches('"').to_owned()));
+            continue;
+        }
+        if line.trim().eq_ignore_ascii_case("GO") {
+            batches.push(String::new());
+            continue;
+        }
+        let mut line = line.to_owned();
+        for (name, value) in &variables {
+            line = line.replace(name, value);
+        }
+        let batch = batches.last_mut().unwrap();
+        *batch += &line;
+        *batch += "\n";
+    }
+    batches.retain(|b| !b.trim().is_empty());
+    batches
+}
+
+/// Without what depends on the moment, the stage and the login.
+fn cleaned(stage: &Stage, cell: &str) -> String {
+    let here = stage.dir.path().display().to_string();
+    let cell = mask(cell).replace(&here, "HERE");
+    let is_id = cell.len() == 36 && cell.bytes().filter(|b| *b == b'-').count() == 4;
+    match is_id {
+        true => "ID".to_owned(),
+        false => cell,
+    }
+}
+
+fn message(stage: &Stage, json: &Value, class: &str) -> Option<Item> {
+    let text = json["text"].as_str().or(json["message"].as_str())?;
+    // How often progress is heard depends on the machine.
+    (!is_some_percent(text)).then(|| Item::Message {
+        number: json["number"].as_u64(),
+        is_error: json[class].as_u64() > Some(10),
+        state: json["state"].as_u64().unwrap_or(0),
+        line: json["line"].as_u64().unwrap_or(0),
+        text: cleaned(stage, text),
+    })
+}
+
+fn cells(stage: &Stage, row: &Value) -> Vec<String> {
+    let cell = |cell: &Value| match cell {
+        Value::Null => "NULL".to_owned(),
+        Value::String(text) => cleaned(stage, text),
+        other => cleaned(stage, &other.to_string()),
+    };
+    row.as_array().unwrap().iter().map(cell).collect()
+}
+
+/// What the other door says of a script.
+fn expected(stage: &Stage, script: &str) -> Vec<Item> {
+    let path = scripts().join(format!("{script}.sql"));
+    let output = stage
+        .command(&["--json", "sql", "-i", path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = answer["said"].as_array().unwrap();
+    said.iter()
+        .filter_map(|said| match said.get("rows") {
+            None => message(stage, said, "severity"),
+            Some(rows) => Some(Item::Rows {
+                columns: said["columns"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|c| c["name"].as_str().unwrap().to_owned())
+                    .collect(),
+                rows: rows
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|row| cells(stage, row))
+                    .collect(),
+            }),
+        })
+        .collect()
+}
+
+/// What a client hears.
+fn heard(stage: &Stage, lines: &[Value]) -> Vec<Item> {
+    let mut items = Vec::new();
+    for line in lines {
+        assert!(line.get("lost").is_none(), "{line}");
+        if let Some(columns) = line.get("columns") {
+            let columns = columns.as_array().unwrap().iter();
+            items.push(Item::Rows {
+                columns: columns.map(|c| c.as_str().unwrap().to_owned()).collect(),
+                rows: Vec::new(),
+            });
+        } else if let Some(row) = line.get("row") {
+            let Some(Item::Rows { rows, .. }) = items.last_mut() else {
+                panic!("a row without columns: {line}");
+            };
+            rows.push(cells(stage, row));
+        } else if line.get("message").is_some() {
+            items.extend(message(stage, line, "class"));
+        }
+    }
+    items
+}
+
+/// Runs all scripts and holds what was heard against what is expected, as far as `seen` says the driver shows it.
+fn scripts_through(client: &Client, encrypt: &str, compare: impl Fn(&str, Vec<Item>, Vec<Item>)) {
+    for parts in SCRIPTS {
+        let (ours, theirs) = (Stage::new(), Stage::new());
+        for script in *parts {
+            let expected = expected(&ours, script);
+            let server = theirs.server(&[]);
+            let path = scripts().join(format!("{script}.sql"));
+            let batches = batches(&std::fs::read_to_string(path).unwrap());
+            let input = serde_json::to_string(&batches).unwrap();
+            let lines = client.run(&server, &[("TDS_ENCRYPT", encrypt)], &input);
+            let ended = lines.iter().filter(|l| l.get("ended").is_some()).count();
+            assert_eq!(ended, batches.len(), "{script}");
+            compare(script, expected, heard(&theirs, &lines));
+        }
+    }
+}
+
+fn same(script: &str, expected: &[Item], heard: &[Item]) {
+    for (i, (expected, heard)) in expected.iter().zip(heard).enumerate() {
+        assert_eq!(heard, expected, "{script}, answer {i}");
+    }
+    assert_eq!(heard.len(), expected.len(), "{script}");
+}
+
+#[test]
+fn tedious_hears_what_the_other_door_says() {
+    let Some(client) = Client::tedious() else {
+        return;
+    };
+    scripts_through(&client, "on", |script, expected, heard| {
+        same(script, &expected, &heard);
+    });
+}
+
+#[test]
+fn go_mssqldb_hears_what_the_other_door_says() {
+    let Some(client) = Client::go() else {
+        return;
+    };
+    scripts_through(&client, "off", |script, expected, heard| {
+        same(script, &expected, &heard);
+    });
+}
+
+#[test]
+fn pymssql_hears_what_the_other_door_says() {
+    let Some(client) = Client::pymssql() else {
+        return;
+    };
+    scripts_through(&client, "on", |script, expected, heard| {
+        let mut next = expected.iter().skip(1);
+        let mut seen = Vec::new();
+        for mut item in expected.clone() {
+            // An error comes before a result set that it ended without a row.
+            let failed = matches!(next.next(), Some(Item::Message { is_error: true, .. }));
+            match &mut item {
+                Item::Rows { rows, .. } if failed && rows.is_empty() => continue,
+                // DB-Library's handler of messages is not told their numbers.
+                Item::Message { number, .. } => *number = None,
+                Item::Rows { .. } => {}
+            }
+            seen.push(item);
+        }
+        let expected = seen;
+        same(script, &expected, &heard);
+    });
+}
+
+/// The driver keeps information to itself, and leaves a batch at its first error.
+#[test]
+fn tiberius_hears_what_the_other_door_says() {
+    let Some(client) = Client::tiberius() else {
+        return;
+    };
+    scripts_through(&client, "on", |script, expected, heard| {
+        let shown = |item: &&Item| match item {
+            Item::Message { is_error, .. } => *is_error,
+            Item::Rows { .. } => true,
+        };
+        let mut rest = expected.iter().filter(shown);
+        for item in &heard {
+            assert!(rest.any(|e| e == item), "{script}: {item:?}\n{expected:#?}");
+        }
+        let results = |items: &[Item]| {
+            let rows = items.iter().filter(|i| matches!(i, Item::Rows { .. }));
+            rows.count()
+        };
+        assert_eq!(results(&heard), results(&expected), "{script}");
+    });
+}
+
+/// `output` of a line, or its row's first cell.
+fn has(lines: &[Value], wanted: &Value) {
+    assert!(
+        lines.iter().any(|line| line == wanted),
+        "{wanted} is not in {lines:#?}"
+    );
+}
+
+#[test]
+fn parameters_become_variables_of_the_batch() {
+    use serde_json::json;
+    let clients = [
+        ("tedious", Client::tedious()),
+        ("go", Client::go()),
+        ("pymssql", Client::pymssql()),
+        ("tiberius", Client::tiberius()),
+    ];
+    for (name, client) in clients {
+        let Some(client) = client else {
+            continue;
+        };
+        let stage = Stage::new();
+        let server = stage.server(&[]);
+        let setting = "EXEC sp_configure 'show advanced options', 1; RECONFIGURE";
+        let set = stage
+            .command(&["sql", "-b", "-Q", setting])
+            .output()
+            .unwrap();
+        assert!(set.status.success());
+        let lines = client.run(&server, &[("MODE", "parameters")], "[]");
+        assert!(
+            lines
+                .iter()
+                .all(|l| l["class"].as_u64() <= Some(10) && l.get("lost").is_none()),
+            "{name}: {lines:#?}"
+        );
+        match name {
+            "tedious" => {
+                let id = "0E984725-C51C-4BF4-9960-E1C80E27ABA0";
+                has(
+                    &lines,
+                    &json!({"row": ["Ωmega", "42", "2026-03-01 22:15:04.120", id]}),
+                );
+                has(&lines, &json!({"output": "n", "value": "42"}));
+                has(
+                    &lines,
+                    &json!({"row": ["media retention", "0", "365", "0", "0"]}),
+                );
+            }
+            "go" => {
+                has(
+                    &lines,
+                    &json!({"row": ["Ωmega", "42", "2026-03-01 22:15:04.120"]}),
+                );
+                has(&lines, &json!({"row": ["1"]}));
+            }
+            "pymssql" => {
+                has(&lines, &json!({"row": ["Ωmega", "42", "1", "shop"]}));
+                has(
+                    &lines,
+                    &json!({"row": ["media retention", "0", "365", "0", "0"]}),
+                );
+            }
+            _ => has(&lines, &json!({"row": ["Ωmega", "42"]})),
+        }
+        // Of statements that were prepared, one wrote a set.
+        assert_eq!(
+            stage.path("prepared.bak").exists(),
+            name != "pymssql",
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn clients_cancel_a_backup_and_go_on() {
+    for client in [Client::tedious(), Client::go()].into_iter().flatten() {
+        let stage = Stage::new();
+        stage.grow();
+        let server = stage.server(&[]);
+        let slow = "BACKUP DATABASE shop TO DISK = 'slow.bak' WITH STATS = 1, MAX_RATE = 1000000";
+        let input = serde_json::to_string(&[slow, "SELECT 7 AS seven"]).unwrap();
+        let lines = client.run(&server, &[("MODE", "cancel")], &input);
+        has(&lines, &serde_json::json!({"row": ["7"]}));
+        let finished = |l: &Value| {
+            let said = l["message"].as_str().unwrap_or_default();
+            said.contains("successfully processed")
+        };
+        assert!(!lines.iter().any(finished), "{lines:#?}");
+        assert!(stage.leftovers("slow").is_empty());
+    }
+}
+
+#[test]
+fn clients_with_a_wrong_password_are_told_so() {
+    let clients = [
+        Client::tedious(),
+        Client::go(),
+        Client::pymssql(),
+        Client::tiberius(),
+    ];
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    for client in clients.into_iter().flatten() {
+        let lines = client.run(&server, &[("TDS_PASSWORD", "wrong")], "[]");
+        let refused = lines[0]["refused"].as_str().unwrap();
+        assert!(refused.contains("Login failed for user 'ada'"), "{refused}");
+    }
+}

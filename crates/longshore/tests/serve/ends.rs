@@ -1,0 +1,117 @@
+//! Backups and restores that are cancelled, or lose their client, or their server: nothing half-valid stays.
+
+use std::time::Duration;
+
+use crate::raw::{ACKNOWLEDGED, ATTENTION, BATCH, FAILED, Raw, batch_body, end_of, says};
+use crate::stage::{Server, Stage};
+
+const BACKUP: &str = "BACKUP DATABASE shop TO DISK = 'slow.bak' WITH STATS = 1, MAX_RATE = 1000000";
+const RESTORE: &str = "RESTORE DATABASE copy FROM DISK = 'good.bak' \
+    WITH MOVE 'shop.db' TO 'copy.db', STATS = 1, MAX_RATE = 1000000";
+
+/// A server whose database takes seconds, and a good set of it.
+fn staged() -> (Stage, Server) {
+    let stage = Stage::new();
+    stage.grow();
+    let server = stage.server(&[]);
+    let good = Raw::login(server.port).batch("BACKUP DATABASE shop TO DISK = 'good.bak'");
+    assert_eq!(end_of(&good) & FAILED, 0);
+    (stage, server)
+}
+
+/// Sends a batch and waits for the first news of it, while it runs.
+fn begin(raw: &mut Raw, batch: &str) {
+    raw.send(BATCH, 0, &batch_body(batch));
+    let (news, ended) = raw.packet().unwrap();
+    assert!(
+        says(&news, " percent processed."),
+        "news comes while it runs"
+    );
+    assert!(!ended);
+}
+
+fn wait_until_idle(port: u16) {
+    let mut other = Raw::login(port);
+    let count = "SET NOCOUNT ON; IF EXISTS (SELECT 1 FROM sys.dm_exec_requests WHERE command LIKE '%DATABASE') PRINT 'busy'";
+    while says(&other.batch(count), "busy") {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn nothing_half_valid(stage: &Stage) {
+    assert!(
+        stage.leftovers("slow").is_empty(),
+        "{:?}",
+        stage.leftovers("slow")
+    );
+    assert!(
+        stage.leftovers("copy").is_empty(),
+        "{:?}",
+        stage.leftovers("copy")
+    );
+}
+
+#[test]
+fn an_attention_ends_what_runs_and_is_acknowledged() {
+    let (stage, server) = staged();
+    let mut raw = Raw::login(server.port);
+    for batch in [BACKUP, RESTORE] {
+        begin(&mut raw, batch);
+        raw.send(ATTENTION, 0, &[]);
+        let answer = raw.message().unwrap();
+        assert!(says(&answer, "The backup or restore was aborted."));
+        assert_ne!(end_of(&answer) & FAILED, 0);
+        let acknowledged = raw.message().unwrap();
+        assert_eq!(acknowledged.len(), 13, "a DONE alone");
+        assert_eq!(end_of(&acknowledged), ACKNOWLEDGED);
+        nothing_half_valid(&stage);
+        // The session goes on, and what is asked next is not cancelled.
+        assert!(says(&raw.batch("PRINT 'here'"), "here"));
+    }
+    // With nothing to end it is acknowledged all the same.
+    raw.send(ATTENTION, 0, &[]);
+    assert_eq!(end_of(&raw.message().unwrap()), ACKNOWLEDGED);
+    let history = raw.batch("SELECT COUNT(*) FROM msdb.dbo.backupset");
+    assert_eq!(end_of(&history) & FAILED, 0);
+    let verified = raw.batch("RESTORE VERIFYONLY FROM DISK = 'good.bak'");
+    assert!(says(&verified, "The backup set on file 1 is valid."));
+}
+
+#[test]
+fn a_client_that_leaves_ends_what_ran_for_it() {
+    let (stage, server) = staged();
+    for batch in [BACKUP, RESTORE] {
+        let mut raw = Raw::login(server.port);
+        begin(&mut raw, batch);
+        drop(raw);
+        wait_until_idle(server.port);
+        nothing_half_valid(&stage);
+    }
+}
+
+#[test]
+fn a_server_that_is_asked_to_end_ends_what_runs() {
+    let (stage, server) = staged();
+    let mut raw = Raw::login(server.port);
+    begin(&mut raw, BACKUP);
+    server.ask();
+    // Its client is told.
+    let answer = raw.message().unwrap();
+    assert!(says(&answer, "The backup or restore was aborted."));
+    let (code, _) = server.stop();
+    assert_eq!(code, Some(130));
+    nothing_half_valid(&stage);
+}
+
+#[test]
+fn a_pool_s_next_user_finds_a_fresh_session() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    raw.batch("USE shop; BEGIN TRAN; SET NOCOUNT ON");
+    const RESET: u8 = 0x08;
+    let question = "PRINT DB_NAME() + CAST(@@TRANCOUNT AS varchar(9))";
+    assert!(says(&raw.batch(question), "shop1"));
+    raw.send(BATCH, RESET, &batch_body(question));
+    assert!(says(&raw.message().unwrap(), "master0"));
+}

@@ -1,0 +1,261 @@
+//! Clients that mean no good, or are broken: none of them stops the server, learns anything, or stays for ever.
+
+use std::io::Write;
+
+use crate::common::{Random, text};
+use crate::raw::{BATCH, FAILED, LOGIN, PRELOGIN, RPC, Raw, batch_body, end_of, login7, says};
+use crate::stage::{PASSWORD, Stage, USER};
+
+/// The server has closed the connection, and serves others.
+fn is_sent_away(mut raw: Raw, port: u16, what: &str) {
+    while let Some(answer) = raw.message() {
+        assert!(!says(&answer, "Changed database"), "{what} was let in");
+    }
+    let answer = Raw::login(port).batch("SELECT 1");
+    assert_eq!(end_of(&answer) & FAILED, 0, "after {what}");
+}
+
+#[test]
+fn what_is_no_login_is_sent_away() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let port = server.port;
+    let say = |bytes: &[u8], what: &str| {
+        let mut raw = Raw::connect(port);
+        let _gone = raw.socket.write_all(bytes);
+        let _gone = raw.socket.shutdown(std::net::Shutdown::Write);
+        is_sent_away(raw, port, what);
+    };
+    say(b"", "silence");
+    say(b"GET / HTTP/1.1\r\n\r\n", "another protocol");
+    say(&[0x16, 3, 1, 0, 100, 1, 0, 0, 96, 3, 3], "TLS without TDS");
+    say(
+        &[PRELOGIN, 1, 0, 4, 0, 0, 0, 0],
+        "a length below the header's",
+    );
+    say(&[PRELOGIN, 1, 0xff, 0xff, 0, 0, 1, 0], "a length above all");
+    let mut random = Random(7);
+    for _ in 0..20 {
+        let len = random.below(300) as usize;
+        let mut bytes: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+        if let Some(first) = bytes.first_mut() {
+            *first = PRELOGIN;
+        }
+        say(&bytes, "noise");
+    }
+    let after_greeting = |kind: u8, body: &[u8], what: &str| {
+        let mut raw = Raw::connect(port);
+        raw.greet();
+        raw.send(kind, 0, body);
+        let _gone = raw.socket.shutdown(std::net::Shutdown::Write);
+        is_sent_away(raw, port, what);
+    };
+    let good = login7(USER, PASSWORD, "");
+    after_greeting(BATCH, &batch_body("SELECT 1"), "a batch before the login");
+    after_greeting(LOGIN, &vec![0; 200_000], "a login that is too long");
+    after_greeting(LOGIN, &good[..90], "a login cut off");
+    for at in [0, 36, 40, 44, 46] {
+        let mut broken = good.clone();
+        broken[at..at + 2].copy_from_slice(&[0xff, 0xff]);
+        after_greeting(LOGIN, &broken, "a login with a wrong field");
+    }
+    let mut raw = Raw::connect(port);
+    raw.send(LOGIN, 0, &good);
+    is_sent_away(raw, port, "a login without a greeting");
+}
+
+#[test]
+fn requests_that_cannot_be_read_are_refused_or_end_the_connection() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    // The message can be told from the next one: the session goes on.
+    for (kind, body) in [
+        (BATCH, vec![4, 0, 0, 0, b'x']),
+        (BATCH, vec![200, 0, 0, 0]),
+        (RPC, vec![4, 0, 0, 0, 0xff]),
+        (
+            RPC,
+            vec![4, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 0, 0, 0, 0xf3, 0],
+        ),
+        (0x0e, vec![4, 0, 0, 0, 0, 0]),
+    ] {
+        raw.send(kind, 0, &body);
+        let answer = raw.message().unwrap();
+        assert_ne!(end_of(&answer) & FAILED, 0, "{body:?}");
+        assert_eq!(end_of(&raw.batch("SELECT 1")) & FAILED, 0);
+    }
+    // Given up by its client: told so, and not run.
+    raw.send(
+        BATCH,
+        2,
+        &batch_body("BACKUP DATABASE shop TO DISK = 'given-up.bak'"),
+    );
+    assert_eq!(end_of(&raw.message().unwrap()), FAILED);
+    assert!(stage.leftovers("given-up").is_empty());
+    let mut raw = Raw::login(server.port);
+    raw.send(0x07, 0, &[0; 100]);
+    is_sent_away(raw, server.port, "a bulk load");
+    let mut raw = Raw::login(server.port);
+    raw.send(BATCH, 0, &batch_body(&"x".repeat(3 << 20)));
+    is_sent_away(raw, server.port, "a batch longer than the limit");
+}
+
+#[test]
+fn a_login_needs_the_password_and_failures_tell_nothing() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let tries = [
+        (USER, "wrong-secret"),
+        ("nobody", "wrong-secret"),
+        (USER, ""),
+        ("a\nb", PASSWORD),
+    ];
+    for (user, password) in tries {
+        let (mut raw, answer) = Raw::login_as(server.port, user, password);
+        let answer = answer.unwrap();
+        assert!(says(&answer, &format!("Login failed for user '{user}'.")));
+        assert_eq!(end_of(&answer), FAILED);
+        assert!(raw.message().is_none(), "the connection has ended");
+    }
+    let mut raw = Raw::connect(server.port);
+    raw.greet();
+    raw.send(LOGIN, 0, &login7(USER, PASSWORD, "nowhere"));
+    let answer = raw.message().unwrap();
+    assert!(says(&answer, "Cannot open database \"nowhere\""));
+    let mut raw = Raw::login(server.port);
+    let log = raw.batch("EXEC sp_readerrorlog 0, 1, 'Login failed'");
+    assert!(says(
+        &log,
+        "Login failed for user 'nobody'. [CLIENT: 127.0.0.1]"
+    ));
+    let (_, said) = server.stop();
+    let kept = std::fs::read(stage.path("state/errorlog")).unwrap();
+    let kept = said.join("\n") + &text(&kept);
+    assert!(kept.contains("Login failed") && !kept.contains("secret"));
+    let logins = std::fs::read_to_string(stage.path("state/logins")).unwrap();
+    assert!(!logins.contains("Harbour"));
+}
+
+#[test]
+fn a_server_that_would_not_be_safe_does_not_start() {
+    let stage = Stage::new();
+    let refused = |args: &[&str]| {
+        let output = stage.command(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        text(&output.stderr)
+    };
+    let open = refused(&["serve", "--listen", "0.0.0.0:0"]);
+    assert!(open.contains("there is no certificate"), "{open}");
+    let nobody = refused(&["serve", "--logins", "no/such/file"]);
+    assert!(nobody.contains("nobody could log in"), "{nobody}");
+    refused(&["serve", "--certificate", "a.pem"]);
+    let bad = refused(&["serve", "--certificate", "a.pem", "--key", "b.pem"]);
+    assert!(bad.contains("cannot be used for TLS"), "{bad}");
+    let empty = stage
+        .command(&["serve", "--add-login", "eve"])
+        .env("LONGSHORE_LOGIN_PASSWORD", "")
+        .output();
+    assert_eq!(empty.unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn clients_that_cannot_encrypt_are_refused_where_they_must() {
+    let stage = Stage::new();
+    let server = stage.server(&["--encrypt"]);
+    let mut raw = Raw::connect(server.port);
+    raw.send(PRELOGIN, 0, &[1, 0, 6, 0, 1, 0xff, 2]);
+    let answer = raw.message().unwrap();
+    // Encryption is the second option; its value is the seventh byte behind the list.
+    let at = usize::from(u16::from_be_bytes([answer[6], answer[7]]));
+    assert_eq!(answer[at], 3, "required");
+    raw.send(LOGIN, 0, &login7(USER, PASSWORD, ""));
+    assert!(raw.message().is_none());
+}
+
+#[test]
+fn slow_and_silent_clients_are_ended() {
+    let mut stage = Stage::new();
+    stage.env = vec![
+        ("LONGSHORE_SERVE_LOGIN_TIME", "1".into()),
+        ("LONGSHORE_SERVE_IDLE_TIME", "1".into()),
+    ];
+    let server = stage.server(&[]);
+    let silent = Raw::connect(server.port);
+    let mut half = Raw::connect(server.port);
+    let _sent = half.socket.write_all(&[PRELOGIN, 1, 0]);
+    let mut greeted = Raw::connect(server.port);
+    greeted.greet();
+    let mut drops = Raw::connect(server.port);
+    let dripping = std::thread::spawn(move || {
+        // A byte now and then is not enough.
+        for _ in 0..100 {
+            if drops.socket.write_all(&[PRELOGIN]).is_err() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        drops
+    });
+    let idle = Raw::login(server.port);
+    for mut raw in [silent, half, greeted, idle, dripping.join().unwrap()] {
+        assert!(raw.message().is_none());
+    }
+}
+
+#[test]
+fn no_statement_leaves_the_directories_of_the_server() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("in")).unwrap();
+    let inside = stage.path("in").display().to_string();
+    let server = stage.server(&["--directory", &inside, "--backup-directory", &inside]);
+    let mut raw = Raw::login(server.port);
+    let good = raw.batch("BACKUP DATABASE shop TO DISK = 'a.bak'");
+    assert_eq!(end_of(&good) & FAILED, 0);
+    assert!(stage.path("in/a.bak").exists());
+    let out = stage.path("out.bak").display().to_string();
+    for statement in [
+        format!("BACKUP DATABASE shop TO DISK = '{out}'"),
+        "BACKUP DATABASE shop TO DISK = '../out.bak'".to_owned(),
+        "RESTORE HEADERONLY FROM DISK = '/etc/passwd'".to_owned(),
+        format!("RESTORE DATABASE copy FROM DISK = 'a.bak' WITH MOVE 'shop.db' TO '{out}'"),
+        format!("DECLARE @p nvarchar(400) = '{out}'; BACKUP DATABASE shop TO DISK = @p"),
+        format!("EXEC ('BACKUP DATABASE shop TO DISK = ''{out}''')"),
+        format!("EXEC sp_addumpdevice 'disk', 'd', '{out}'"),
+        format!("EXEC xp_create_subdir '{out}'"),
+    ] {
+        let answer = raw.batch(&statement);
+        assert!(says(&answer, "5(Access is denied.)"), "{statement}");
+    }
+    assert!(stage.leftovers("out.bak").is_empty());
+}
+
+#[test]
+fn no_statement_writes_onto_what_the_server_rests_on() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    raw.batch("BACKUP DATABASE shop TO DISK = 'good.bak'");
+    for file in [
+        "state/logins",
+        "state/catalog.db",
+        "state/errorlog",
+        "longshore.toml",
+    ] {
+        let kept = std::fs::read(stage.path(file)).unwrap();
+        for statement in [
+            format!("BACKUP DATABASE shop TO DISK = '{file}' WITH FORMAT"),
+            format!(
+                "RESTORE DATABASE copy FROM DISK = 'good.bak' WITH MOVE 'shop.db' TO '{file}', REPLACE"
+            ),
+        ] {
+            let answer = raw.batch(&statement);
+            assert_ne!(end_of(&answer) & FAILED, 0, "{statement}");
+        }
+        let now = std::fs::read(stage.path(file)).unwrap();
+        // The log goes on, and the history is another page.
+        assert!(file != "state/logins" || now == kept, "{file}");
+        assert!(now.starts_with(&kept[..16]), "{file}");
+    }
+    Raw::login(server.port);
+}

@@ -1,0 +1,79 @@
+//! Many clients at once, and what they cost.
+
+use std::collections::BTreeSet;
+
+use crate::raw::{FAILED, Raw, end_of, says};
+use crate::stage::Stage;
+
+const SESSIONS: usize = 200;
+/// Resident memory of one that says nothing.
+const IDLE_BYTES_MAX: usize = 64 << 10;
+
+fn resident_bytes(pid: u32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+        << 10
+}
+
+#[test]
+fn two_hundred_sessions_work_at_once_and_idle_ones_cost_little() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    // What is kept from the first on is not a session's.
+    Raw::login(server.port).batch("BACKUP DATABASE stock TO DISK = 'NUL'");
+    let before = resident_bytes(server.pid());
+    let mut all: Vec<Raw> = (0..SESSIONS).map(|_| Raw::login(server.port)).collect();
+    let idle = resident_bytes(server.pid()).saturating_sub(before) / SESSIONS;
+    println!("an idle session takes {idle} bytes");
+    assert!(idle <= IDLE_BYTES_MAX, "{idle}");
+    let numbers: BTreeSet<Vec<u8>> = std::thread::scope(|scope| {
+        let running: Vec<_> = all
+            .iter_mut()
+            .enumerate()
+            .map(|(i, raw)| {
+                scope.spawn(move || {
+                    if i % 20 == 0 {
+                        // One at a time of the same database; the others are told.
+                        let done = raw.batch("BACKUP DATABASE stock TO DISK = 'NUL'");
+                        let processed = says(&done, "BACKUP DATABASE successfully processed");
+                        assert!(processed || says(&done, "must be serialized"));
+                    }
+                    let answer = raw.batch("SELECT @@SPID");
+                    assert_eq!(end_of(&answer) & FAILED, 0);
+                    answer
+                })
+            })
+            .collect();
+        running.into_iter().map(|r| r.join().unwrap()).collect()
+    });
+    assert_eq!(numbers.len(), SESSIONS, "each has a number of its own");
+    let after = resident_bytes(server.pid()).saturating_sub(before) / SESSIONS;
+    println!("after their work {after} bytes");
+}
+
+#[test]
+fn connections_above_the_limit_are_closed_and_the_others_go_on() {
+    let mut stage = Stage::new();
+    stage.env = vec![("LONGSHORE_SERVE_SESSIONS", "3".into())];
+    let server = stage.server(&[]);
+    let mut all: Vec<Raw> = (0..3).map(|_| Raw::login(server.port)).collect();
+    assert!(Raw::connect(server.port).message().is_none());
+    for raw in &mut all {
+        assert_eq!(end_of(&raw.batch("SELECT 1")) & FAILED, 0);
+    }
+    drop(all.pop());
+    // Its place is free as soon as the server has noticed.
+    loop {
+        let mut raw = Raw::connect(server.port);
+        raw.send(crate::raw::PRELOGIN, 0, &[1, 0, 6, 0, 1, 0xff, 2]);
+        if raw.message().is_some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}

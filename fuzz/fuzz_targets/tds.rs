@@ -1,0 +1,25 @@
+//! TDS: no bytes of a client make the reader of packets, logins, batches or calls panic or allocate what is not there.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use longshore_tds::{Incoming, Kind, Login, PreLogin, Transaction, batch_text, calls};
+
+fuzz_target!(|bytes: &[u8]| {
+    let max = 1 << 16;
+    let mut incoming = Incoming::new(max);
+    for piece in bytes.chunks(61) {
+        incoming.push(piece);
+        while let Ok(Some(message)) = incoming.message() {
+            assert!(message.body.len() <= max);
+            // Refusals are answers.
+            match message.kind {
+                Kind::PreLogin => drop(PreLogin::parse(&message.body)),
+                Kind::Login => drop(Login::parse(&message.body)),
+                Kind::SqlBatch => drop(batch_text(&message.body)),
+                Kind::Rpc => drop(calls(&message.body)),
+                Kind::Transaction => drop(Transaction::parse(&message.body)),
+                _ => {}
+            }
+        }
+    }
+});
