@@ -11,6 +11,8 @@
 
 mod cell;
 mod run;
+mod verdict;
 
 pub use cell::{Cell, Extent, Kind, Loop, cells};
-pub use run::{Figures, Measured, Study, Wrong, measure};
+pub use run::{Figures, Measured, Study, Wrong, measure, measure_all};
+pub use verdict::{Verdict, against_better, is_core, verdicts};

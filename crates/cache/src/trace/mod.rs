@@ -286,10 +286,7 @@ impl Lines {
             }
         }
         // What is no text is no record either, and is shown as far as it is.
-        let text = match std::str::from_utf8(&self.buffer) {
-            Ok(text) => text,
-            Err(_) => "(not text)",
-        };
+        let text = std::str::from_utf8(&self.buffer).unwrap_or("(not text)");
         Ok(Some((self.number, text.trim())))
     }
 }
