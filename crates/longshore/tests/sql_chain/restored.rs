@@ -102,11 +102,13 @@ fn log_goes_on_over_a_change_of_timeline_and_only_on_its_own_way() {
     stage.done("BACKUP LOG main TO DISK = 'log8.bak'");
 
     // Of the original's way, which was left.
-    let next = |name: &str| format!("RESTORE LOG {name} FROM DISK = 'log7.bak' WITH NORECOVERY");
-    let (number, said) = stage.refused(&next("other"));
+    let next = |name: &str, device: &str| {
+        format!("RESTORE LOG {name} FROM DISK = '{device}' WITH NORECOVERY")
+    };
+    let (number, said) = stage.refused(&next("other", "log8.bak"));
     assert_eq!(number, 4330, "{said}");
     stage.done("RESTORE DATABASE other WITH RECOVERY");
-    stage.done(&next("same"));
+    stage.done(&next("same", "log7.bak"));
     stage.done("RESTORE LOG same FROM DISK = 'log8.bak' WITH RECOVERY");
     copy.stop(Stop::Fast);
     std::fs::rename(stage.path("wal"), stage.path("wal-away")).unwrap();
