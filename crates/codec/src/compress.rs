@@ -101,8 +101,8 @@ impl Compressor {
         encoded
     }
 
-    /// Which library does the work: `isa-l`, `libdeflate`, `miniz_oxide`, `zstd`, `lz4`, `xpress`
-    /// or `none`.
+    /// Which engine does the work: `isa-l`, `deflate` (our own), `libdeflate`, `miniz_oxide`,
+    /// `zstd`, `lz4`, `xpress` or `none`.
     pub fn engine(&self) -> &'static str {
         match &self.engine {
             Engine::None => "none",

@@ -43,15 +43,21 @@ pub fn engines() -> Vec<EngineFact> {
         deflate::libdeflate::VERSION,
         vectors(),
         if isal.is_ok() {
-            "QAT_DEFLATE levels 4 to 12"
+            "QAT_DEFLATE levels 5 to 12"
         } else {
-            "QAT_DEFLATE, all levels and restore"
+            "QAT_DEFLATE, all levels but 4, and restore"
         },
+    ));
+    facts.push(fact(
+        deflate::own::NAME,
+        "built in",
+        "-",
+        "QAT_DEFLATE level 4",
     ));
     let spare = match (isal.is_ok(), cfg!(feature = "libdeflate")) {
         (_, true) => "QAT_DEFLATE when memory is short; judges ISA-L's self-test",
-        (true, false) => "QAT_DEFLATE levels 4 to 12; judges ISA-L's self-test",
-        (false, false) => "QAT_DEFLATE, all levels and restore",
+        (true, false) => "QAT_DEFLATE levels 5 to 12; judges ISA-L's self-test",
+        (false, false) => "QAT_DEFLATE, all levels but 4, and restore",
     };
     facts.push(fact(deflate::miniz::NAME, "0.9", "-", spare));
     facts.push(fact("zstd", zstd::version(), "-", "ZSTD levels -7 to 22"));

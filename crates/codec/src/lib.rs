@@ -31,12 +31,14 @@ mod engine;
 mod engines;
 mod error;
 mod gzext;
+mod huffman;
 mod loaded;
 mod lz4;
 mod members;
 #[cfg(any(test, feature = "contract"))]
 pub mod scripted;
 mod software;
+mod window;
 pub mod xpress;
 mod zstd;
 

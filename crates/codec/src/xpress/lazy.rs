@@ -2,8 +2,8 @@
 //! better one.
 
 use super::Sequence;
+use super::Window;
 use super::matcher::{Matcher, SEARCH_BYTES_MIN};
-use super::window::Window;
 
 /// What a level spends its time on.
 #[derive(Clone, Copy)]

@@ -10,8 +10,9 @@
 //! any, since every candidate's bytes are compared. So no search may be made at position 0.
 
 use super::CHUNK_BYTES_MAX;
+use super::Window;
 use super::optimal::Candidate;
-use super::window::{Window, equal_bytes};
+use crate::window::equal_bytes;
 
 /// A match, or with length 0 none.
 #[derive(Debug, Clone, Copy, Default)]

@@ -16,29 +16,31 @@
 
 mod bits;
 mod decode;
-mod huffman;
 mod lazy;
 mod matcher;
 mod optimal;
 mod stream;
-mod window;
 
 use lazy::Policy;
 use matcher::Matcher;
 use optimal::Optimal;
 use stream::StreamWriter;
-use window::Window;
+
+use crate::window;
 
 pub use decode::{Damaged, decompress};
 
 /// The most plain bytes in a chunk, and one more than the greatest offset of a match.
 pub const CHUNK_BYTES_MAX: usize = 1 << 16;
 
+/// The chunk being compressed.
+type Window = window::Window<CHUNK_BYTES_MAX, { CHUNK_BYTES_MAX + window::READ_BEYOND }>;
+
 /// 256 literals, then 16 × 16 matches by magnitude of offset and by length.
 const SYMBOLS: usize = 512;
 /// Ends a chunk. As a match it would have offset 1 and length 3.
 const END_OF_STREAM: usize = 256;
-const CODE_BITS_MAX: usize = 15;
+const CODE_BITS_MAX: usize = crate::huffman::CODE_BITS_MAX;
 /// The code lengths of all symbols.
 const TABLE_BYTES: usize = SYMBOLS / 2;
 const MATCH_LEN_MIN: usize = 3;

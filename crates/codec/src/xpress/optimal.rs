@@ -3,13 +3,13 @@
 //! What they cost follows from how often they are used, which follows from the choice. So the
 //! first prices come from a greedy choice, and the next ones from the choice made with those.
 
-use super::huffman;
+use super::Window;
 use super::matcher::{Matcher, SEARCH_BYTES_MIN};
-use super::window::Window;
 use super::{
-    CHUNK_BYTES_MAX, END_OF_STREAM, LONG_LEN, MATCH_LEN_MIN, SYMBOLS, Sequence, VERY_LONG_LEN,
-    match_symbol, offset_bits,
+    CHUNK_BYTES_MAX, CODE_BITS_MAX, END_OF_STREAM, LONG_LEN, MATCH_LEN_MIN, SYMBOLS, Sequence,
+    VERY_LONG_LEN, match_symbol, offset_bits,
 };
+use crate::huffman;
 
 /// How many positions of one 8-byte hash are looked at.
 const DEPTH: usize = 8;
@@ -193,7 +193,7 @@ struct Prices {
 
 impl Prices {
     fn of(counts: &[u32; SYMBOLS]) -> Prices {
-        let lengths = huffman::lengths(counts);
+        let lengths = huffman::lengths::<SYMBOLS, CODE_BITS_MAX>(counts);
         let price = |symbol: usize| match lengths[symbol] {
             0 => UNUSED_BITS,
             bits => u32::from(bits),

@@ -1,12 +1,12 @@
 //! Writes a parsed chunk: counts symbols, makes their code, writes table and bits.
 
+use super::Window;
 use super::bits::{BitWriter, stream_len};
-use super::huffman;
-use super::window::Window;
 use super::{
-    END_OF_STREAM, LONG_LEN, SYMBOLS, Sequence, TABLE_BYTES, VERY_LONG_LEN, match_symbol,
-    offset_bits,
+    CODE_BITS_MAX, END_OF_STREAM, LONG_LEN, SYMBOLS, Sequence, TABLE_BYTES, VERY_LONG_LEN,
+    match_symbol, offset_bits,
 };
+use crate::huffman;
 
 /// As many literals of a sequence are counted and written without a branch on their number, which
 /// cannot be predicted.
@@ -44,7 +44,7 @@ impl StreamWriter {
     ) -> Option<usize> {
         let loose_bits = self.count(window, sequences);
         let (counts, _) = self.counts.split_first_chunk::<SYMBOLS>()?;
-        let lengths = huffman::lengths(counts);
+        let lengths = huffman::lengths::<SYMBOLS, CODE_BITS_MAX>(counts);
         let coded_bits: usize = counts
             .iter()
             .zip(&lengths)

@@ -1,27 +1,32 @@
-//! Canonical Huffman codes of at most 15 bits over the 512 symbols of a chunk.
+//! Canonical Huffman codes of limited length, for MS_XPRESS and deflate.
 //!
 //! A code is known by its lengths alone: codes are given out in order of length, then of symbol
-//! ([MS-XCA] 2.1.4.2), so a chunk stores one length per symbol, in four bits.
+//! ([MS-XCA] 2.1.4.2, RFC 1951 3.2.2). Both formats have at most 15 bits and 512 symbols.
 
-use super::{CODE_BITS_MAX, SYMBOLS};
+/// Both formats' longest code; a caller may ask for less.
+pub(crate) const CODE_BITS_MAX: usize = 15;
 
-/// The code length of every symbol in bits; 0 marks a symbol that does not occur.
-pub(super) type Lengths = [u8; SYMBOLS];
+/// How many low bits of an entry in a list of symbols are the symbol.
+const SYMBOL_BITS: u32 = 9;
 
-/// Computes code lengths for `counts`, of which at least two must not be zero.
+/// Computes code lengths of at most `BITS_MAX` for `counts`, of which at least two must not be
+/// zero, and none 2^23 or more. A symbol that does not occur has length 0.
 ///
-/// Optimal unless the optimum needs codes beyond 15 bits; then a few symbols are moved, at a cost
-/// of less than a per mille.
-pub(super) fn lengths(counts: &[u32; SYMBOLS]) -> Lengths {
+/// Optimal unless the optimum needs longer codes; then a few symbols are moved, with 15 bits at a
+/// cost of less than a per mille.
+pub(crate) fn lengths<const SYMBOLS: usize, const BITS_MAX: usize>(
+    counts: &[u32; SYMBOLS],
+) -> [u8; SYMBOLS] {
+    const { assert!(SYMBOLS <= 1 << SYMBOL_BITS && BITS_MAX <= CODE_BITS_MAX) };
     let mut order = [0u32; SYMBOLS];
     let used = sort_by_count(counts, &mut order);
     let order = &order[..used];
     debug_assert!(order.len() >= 2);
 
     let mut lengths = [0u8; SYMBOLS];
-    let mut left = length_histogram(counts, order);
+    let mut left = length_histogram::<SYMBOLS, BITS_MAX>(counts, order);
     // The rarest symbols come first and get the longest codes.
-    let mut length = CODE_BITS_MAX;
+    let mut length = BITS_MAX;
     for &symbol in order {
         while left[length] == 0 {
             length -= 1;
@@ -33,24 +38,30 @@ pub(super) fn lengths(counts: &[u32; SYMBOLS]) -> Lengths {
 }
 
 /// Fills `order` with the symbols that occur, rarest first; returns how many there are.
-fn sort_by_count(counts: &[u32; SYMBOLS], order: &mut [u32; SYMBOLS]) -> usize {
+fn sort_by_count<const SYMBOLS: usize>(
+    counts: &[u32; SYMBOLS],
+    order: &mut [u32; SYMBOLS],
+) -> usize {
     let mut used = 0;
     for (symbol, &count) in counts.iter().enumerate() {
         if count != 0 {
-            order[used] = count << 9 | symbol as u32;
+            order[used] = count << SYMBOL_BITS | symbol as u32;
             used += 1;
         }
     }
     order[..used].sort_unstable();
     for entry in &mut order[..used] {
-        *entry &= SYMBOLS as u32 - 1;
+        *entry &= (1 << SYMBOL_BITS) - 1;
     }
     used
 }
 
-/// How many codes of each length a Huffman code of at most 15 bits has, for the symbols of
+/// How many codes of each length a Huffman code of at most `BITS_MAX` bits has, for the symbols of
 /// `order`, which is sorted by count.
-fn length_histogram(counts: &[u32; SYMBOLS], order: &[u32]) -> [u32; CODE_BITS_MAX + 1] {
+fn length_histogram<const SYMBOLS: usize, const BITS_MAX: usize>(
+    counts: &[u32; SYMBOLS],
+    order: &[u32],
+) -> [u32; CODE_BITS_MAX + 1] {
     // Two queues, both sorted by weight: leaves yet to be joined (`order`), and nodes made so far.
     // A node is made from the two lightest heads and remembered by its parent's index.
     let leaves = order.len();
@@ -81,34 +92,34 @@ fn length_histogram(counts: &[u32; SYMBOLS], order: &[u32]) -> [u32; CODE_BITS_M
     let mut depth = [0u8; SYMBOLS];
     let mut histogram = [0u32; CODE_BITS_MAX + 1];
     let mut overlong_units = 0i64;
-    let unit = |length: usize| 1i64 << (CODE_BITS_MAX - length);
+    let unit = |length: usize| 1i64 << (BITS_MAX - length);
     for node in (0..nodes).rev() {
         if node + 1 < nodes {
             depth[node] = depth[parent[node] as usize].saturating_add(1);
         }
-        let length = (depth[node] as usize + 1).min(CODE_BITS_MAX);
+        let length = (depth[node] as usize + 1).min(BITS_MAX);
         histogram[length] += u32::from(leaf_parent_count[node]);
         overlong_units += i64::from(leaf_parent_count[node]) * unit(length);
     }
 
-    // Cutting codes to 15 bits used up more than the whole code space. Lengthening a code of
-    // length n < 15 and hanging one of the cut codes beside it frees one unit, 2^-15, of it.
-    overlong_units -= 1 << CODE_BITS_MAX;
+    // Cutting codes used up more than the whole code space. Lengthening a code of
+    // length n < `BITS_MAX` and hanging one of the cut codes beside it frees one unit, 2^-`BITS_MAX`, of it.
+    overlong_units -= 1 << BITS_MAX;
     while overlong_units > 0 {
-        let mut length = CODE_BITS_MAX - 1;
+        let mut length = BITS_MAX - 1;
         while histogram[length] == 0 {
             length -= 1;
         }
         histogram[length] -= 1;
         histogram[length + 1] += 2;
-        histogram[CODE_BITS_MAX] -= 1;
+        histogram[BITS_MAX] -= 1;
         overlong_units -= 1;
     }
     histogram
 }
 
 /// The codes that belong to `lengths`, each as `code << 4 | length`.
-pub(super) fn codes(lengths: &Lengths) -> [u32; SYMBOLS] {
+pub(crate) fn codes<const SYMBOLS: usize>(lengths: &[u8; SYMBOLS]) -> [u32; SYMBOLS] {
     let mut next = [0u32; CODE_BITS_MAX + 1];
     let mut histogram = [0u32; CODE_BITS_MAX + 1];
     for &length in lengths {
@@ -134,6 +145,8 @@ mod tests {
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
 
+    const SYMBOLS: usize = 512;
+
     /// The bits of an optimal code without limit, by Huffman's own procedure: the sum of all joint
     /// weights.
     fn optimal_bits(counts: &[u32; SYMBOLS]) -> u64 {
@@ -147,7 +160,7 @@ mod tests {
         bits
     }
 
-    fn bits(counts: &[u32; SYMBOLS], lengths: &Lengths) -> u64 {
+    fn bits(counts: &[u32; SYMBOLS], lengths: &[u8; SYMBOLS]) -> u64 {
         counts
             .iter()
             .zip(lengths)
@@ -155,7 +168,7 @@ mod tests {
             .sum()
     }
 
-    fn uses_the_code_space(lengths: &Lengths) -> bool {
+    fn uses_the_code_space(lengths: &[u8; SYMBOLS]) -> bool {
         let used = lengths.iter().filter(|l| **l > 0);
         used.map(|l| 1 << (CODE_BITS_MAX - *l as usize))
             .sum::<u32>()
@@ -172,7 +185,7 @@ mod tests {
                 *count = 1 + (state >> 24) % (1 + (state >> 12) % 250);
             }
             counts.rotate_right(used / 2);
-            let lengths = lengths(&counts);
+            let lengths = lengths::<SYMBOLS, CODE_BITS_MAX>(&counts);
             assert!(uses_the_code_space(&lengths), "{used} symbols");
             assert_eq!(
                 bits(&counts, &lengths),
@@ -190,7 +203,7 @@ mod tests {
         for i in 2..22 {
             counts[i] = counts[i - 1] + counts[i - 2];
         }
-        let lengths = lengths(&counts);
+        let lengths = lengths::<SYMBOLS, CODE_BITS_MAX>(&counts);
         assert!(uses_the_code_space(&lengths));
         let (cut, uncut) = (bits(&counts, &lengths), optimal_bits(&counts));
         assert!(
