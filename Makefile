@@ -38,13 +38,14 @@ bench: build ## Measures against the limits of this machine; report in .work/ben
 bench-postgres: build ## Full backups and restores of a PostgreSQL cluster, beside pgBackRest and pg_basebackup where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres
 
-soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100) of PostgreSQL
+soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100) of PostgreSQL, all majors
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore --test sqlite_live --test kill -- --nocapture
 	LONGSHORE_PG_ROUNDS=$(or $(PG_ROUNDS),10) LONGSHORE_PG_SOAK=$(or $(PG_SOAK),100) LONGSHORE_SEED=$$(date +%s) \
 	LONGSHORE_PG_LARGE=$(or $(PG_LARGE),5) LONGSHORE_PG_FILES=$(or $(PG_FILES),300000) \
 	$(CARGO) test --release -p longshore --test postgres_backup -- live large many soak --nocapture --test-threads 1
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore-blockcache --test engine more_cuts -- --nocapture
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore --test cache killed -- --nocapture
+	LONGSHORE_ALL_MAJORS=1 $(CARGO) test --release -p longshore --test postgres_backup --test postgres_restore
 	LONGSHORE_PG_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore --test postgres_restore -- faults killed --nocapture
 
 fuzz: setup ## Mutates media for SECONDS (600), from another seed each time

@@ -151,6 +151,7 @@ impl From<longshore_repository::wal::Error> for Failure {
         let exit = match &error {
             Wal::Io { .. }
             | Wal::NotAnArchive { .. }
+            | Wal::NothingYet { .. }
             | Wal::IdentityDamaged { .. }
             | Wal::Busy { .. }
             | Wal::ReplayGap { .. }

@@ -664,3 +664,14 @@ fn the_index_lists_what_the_blocks_hold() {
     let wanted: Vec<_> = expected(&small_tree()).into_keys().collect();
     assert_eq!(names, wanted);
 }
+
+#[test]
+fn stripes_are_written_where_only_files_open_for_writing_can_be_locked() {
+    let disk = longshore_io::SimDisk::new(1).set_locks_need_writing(true);
+    disk.write_file("/d/a.bak", b"older").unwrap();
+    disk.write_file("/d/a.bak.longshore-new", b"left behind")
+        .unwrap();
+    let storage: std::sync::Arc<dyn longshore_io::Storage> = std::sync::Arc::new(disk);
+    let device = longshore_media::DeviceSpec::File("/d/a.bak".into()).open(&storage);
+    device.create(longshore_io::Via::Cache).unwrap();
+}

@@ -66,11 +66,27 @@ pub struct Recovery {
 /// Lines that keep a restored server from archiving: an archive is the original's as long as that runs.
 pub const NO_ARCHIVING: &str = "\n# By longshore restore\narchive_mode = 'off'\n";
 
+/// A restore_command that has nothing: the server takes the log that lies in `pg_wal`.
+pub const NO_ARCHIVE: &str = "false";
+
 /// Every setting that names a target begins so.
 const TARGET: &[u8] = b"recovery_target";
 
 impl Recovery {
-    /// The empty file whose presence says what is wanted. A server without either replays only what `pg_wal` holds.
+    /// To the end of the log that lies in `pg_wal`, and then open on a new timeline.
+    ///
+    /// Without any recovery a server would replay the same and stay on its timeline. What it then writes has the
+    /// places in the log that another future of the cluster has: in archives and as the base of differential backups
+    /// nobody could tell one from the other.
+    pub fn of_own_log() -> Recovery {
+        Recovery {
+            restore_command: Some(NO_ARCHIVE.to_owned()),
+            ..Recovery::default()
+        }
+    }
+
+    /// The empty file whose presence says what is wanted. A server without either replays what `pg_wal` holds and
+    /// stays on its timeline.
     pub fn signal_file(&self) -> &'static str {
         if self.standby {
             "standby.signal"

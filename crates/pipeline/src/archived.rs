@@ -1,7 +1,6 @@
 //! Proof that log is in its archive: what a backup needs, or the set must not become valid; what a recovery needs, or
 //! nothing must be written.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +23,26 @@ pub struct WalProof {
     /// The archive's own directory.
     pub archive: PathBuf,
     pub patience: Duration,
+}
+
+/// Refuses at the beginning what could only fail at the end: a directory that is no archive, or another cluster's.
+pub fn check_archive(house: &House, proof: &WalProof, start: &LogStart) -> Result<(), Error> {
+    let archive = WalArchive::open(&*house.storage, &proof.archive)?;
+    check_system(&archive, start)
+}
+
+fn check_system(archive: &WalArchive, start: &LogStart) -> Result<(), Error> {
+    match archive.identity() {
+        Some(identity) if identity.system != start.system => {
+            Err(Error::Archive(wal::Error::OtherCluster {
+                path: "the server".into(),
+                archive: archive.path().into(),
+                expected: identity.system,
+                found: start.system,
+            }))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Waits until every segment from the backup's start to its end is in the archive. Blocks up to `proof.patience`.
@@ -51,10 +70,8 @@ pub fn wait_for_log(
                 });
             }
             Ok(Some(_)) => {}
-            // The first segment of all makes it one, and is on its way.
-            Err(Error::Archive(wal::Error::NotAnArchive { .. })) if !is_late => {}
-            Err(Error::Archive(wal::Error::Io { source, .. }))
-                if source.kind() == ErrorKind::NotFound && !is_late => {}
+            // The first segment of all is on its way.
+            Err(Error::Archive(wal::Error::NothingYet { .. })) if !is_late => {}
             Err(e) => return Err(e),
         }
         house.clock.sleep(LOOK_EVERY);
@@ -68,16 +85,7 @@ fn first_missing(
     end: &LogEnd,
 ) -> Result<Option<(String, u64)>, Error> {
     let archive = WalArchive::existing(&*house.storage, path)?;
-    if let Some(identity) = archive.identity()
-        && identity.system != start.system
-    {
-        return Err(Error::Archive(wal::Error::OtherCluster {
-            path: "the server".into(),
-            archive: path.into(),
-            expected: identity.system,
-            found: start.system,
-        }));
-    }
+    check_system(&archive, start)?;
     // The backup began and ended on this timeline.
     let history = History::first(end.timeline);
     let missing = archive.missing(&history, start.first, end.last)?;

@@ -15,7 +15,7 @@ use longshore_source::{Change, Description, Source, SourceOptions, SourceSpec};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::archived::wait_for_log;
+use crate::archived::{check_archive, wait_for_log};
 use crate::base;
 use crate::crew::Crew;
 use crate::handoff::Handoff;
@@ -108,6 +108,9 @@ pub fn run(
         (Some(_), SourceSpec::Sqlite(_) | SourceSpec::Files(_)) => return Err(Error::NoLog),
     };
     let about = source.description().clone();
+    if let (Some(proof), Some(start)) = (&request.wal_proof, &about.log) {
+        check_archive(house, proof, start)?;
+    }
     let streams = devices
         .iter()
         .filter(|d| d.class() == DeviceClass::File)

@@ -30,7 +30,8 @@ use crate::{Error, House};
 
 pub const STAGING: &str = ".longshore-restoring";
 const LOCK: &str = "lock";
-/// Stands in the staging directory when everything of a replaced directory is in `old`.
+/// Stands in the staging directory from when everything of a replaced directory is in `old` until nothing of it is to go
+/// back any more: what stands in the target meanwhile is new.
 const DISPLACED: &str = "displaced";
 /// Says which cluster a delta restore in the target was about, until it is complete; beside it the control file.
 pub const DELTA: &str = "delta";
@@ -285,12 +286,19 @@ impl Target {
         let Ok(dir) = self.dir.dir(&old) else {
             return Ok(());
         };
+        if let Scope::Directory { last } = self.scope
+            && self.is_new(last)?
+        {
+            // It was complete: what its server removed since must not come back from the old one.
+            return remove_tree(&*self.dir, &old)
+                .and_then(|()| self.dir.sync(Path::new(STAGING)))
+                .map_err(self.at("remove", &old));
+        }
         let mut names: Vec<_> = dir
             .list()
             .and_then(|l| l.collect())
             .map_err(self.at("list", &old))?;
         if let Scope::Directory { last } = self.scope {
-            self.clear_mixture(last)?;
             names.sort_by_key(|name| name == last);
         }
         // A side file without its database must not return next to a new one.
@@ -311,32 +319,33 @@ impl Target {
                 .rename(&old.join(&name), Path::new(&name))
                 .map_err(self.at("put back", Path::new(&name)))?;
         }
-        self.sync_names()?;
-        let marker = Path::new(STAGING).join(DISPLACED);
-        match self.dir.remove_file(&marker) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                Err(self.at("remove", &marker)(e))
-            }
-            _ => Ok(()),
-        }
+        self.sync_names()
     }
 
-    /// A crash after everything was displaced and before `last` came: what stands there is new and not whole.
-    fn clear_mixture(&self, last: &str) -> Result<(), Error> {
+    /// After a crash when everything was displaced: whether what stands there is new and whole. Without `last` it is
+    /// new and not whole, and goes; then the marker, so that what goes back to its place is not taken for new.
+    fn is_new(&self, last: &str) -> Result<bool, Error> {
         let is_there = |name: &Path| match self.dir.stat(name) {
             Ok(_) => Ok(true),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(self.at("look at", name)(e)),
         };
         let marker = Path::new(STAGING).join(DISPLACED);
-        if !is_there(&marker)? || is_there(Path::new(last))? {
-            return Ok(());
+        if !is_there(&marker)? {
+            return Ok(false);
+        }
+        if is_there(Path::new(last))? {
+            return Ok(true);
         }
         for name in self.standing()? {
             let name = Path::new(&name);
             remove_tree(&*self.dir, name).map_err(self.at("remove", name))?;
         }
-        self.sync_names()
+        self.sync_names()?;
+        remove_tree(&*self.dir, &marker)
+            .and_then(|()| self.dir.sync(Path::new(STAGING)))
+            .map_err(self.at("remove", &marker))?;
+        Ok(false)
     }
 
     /// The target's own names.
@@ -594,9 +603,6 @@ impl Target {
     /// Moves everything that stands in the target out of the way.
     fn displace_all(&self, last: &str) -> Result<(), Error> {
         let mut standing = self.standing()?;
-        if standing.is_empty() {
-            return Ok(());
-        }
         let staging = Path::new(STAGING);
         let old = staging.join("old");
         standing.sort_by_key(|name| name != last);
@@ -612,9 +618,13 @@ impl Target {
         self.sync_names()?;
         let marker = staging.join(DISPLACED);
         self.dir.sync(&old).map_err(self.at("sync", &old))?;
-        let made = self.dir.open(&marker, OpenHow::CreateNew).map(drop);
-        made.and_then(|()| self.dir.sync(staging))
-            .map_err(self.at("create", &marker))
+        match self.dir.open(&marker, OpenHow::CreateNew).map(drop) {
+            // It was done before the tablespaces got their names.
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
+        .and_then(|()| self.dir.sync(staging))
+        .map_err(self.at("create", &marker))
     }
 
     fn take_back(&mut self) {

@@ -80,11 +80,25 @@ fn whole(content: &str) -> BTreeMap<PathBuf, String> {
         .collect()
 }
 
+/// The old directory has a name that the new one lacks, or whose server has removed it.
+const EXTRA: &str = "backup_label";
+
+fn whole_old() -> BTreeMap<PathBuf, String> {
+    let mut tree = whole("old");
+    tree.insert(EXTRA.into(), "old".to_owned());
+    tree
+}
+
+/// A restore that ends before it has put anything in its place.
+fn give_up(disk: &SimDisk) -> Result<(), Error> {
+    Target::open(&house(disk), Path::new("/data"), true, SCOPE, &[]).map(drop)
+}
+
 fn prepared(seed: u64, old: bool) -> SimDisk {
     let disk = SimDisk::new(seed);
     disk.mount("/data").unwrap();
     if old {
-        for name in NAMES {
+        for name in NAMES.into_iter().chain([EXTRA]) {
             disk.write_file(Path::new("/data").join(name), b"old")
                 .unwrap();
         }
@@ -110,12 +124,17 @@ fn a_power_cut_leaves_the_old_directory_the_new_one_or_nothing_that_starts() {
                 let found = tree(&image);
                 let what = format!("old {old}, cut at step {step} of {steps}, reported {reported}");
                 if found.contains_key(Path::new("global/pg_control")) {
-                    let is_old = old && found == whole("old") && !reported;
+                    let is_old = old && found == whole_old() && !reported;
                     assert!(is_old || found == whole("new"), "{what}: {found:?}");
                 } else {
                     assert!(!reported, "{what}: {found:?}");
                     unstartable += 1;
                 }
+                crashes_again(&image, &what);
+                let fresh = Target::open(&house(&image), Path::new("/data"), false, SCOPE, &[]);
+                let stands = found.contains_key(Path::new("global/pg_control"));
+                assert_eq!(fresh.is_ok(), !stands && !old, "{what}");
+                drop(fresh);
                 replace(&image, "again").unwrap_or_else(|e| panic!("{what}: {e}"));
                 assert_eq!(tree(&image), whole("again"), "{what}");
             }
@@ -127,12 +146,43 @@ fn a_power_cut_leaves_the_old_directory_the_new_one_or_nothing_that_starts() {
     }
 }
 
+/// Goal: what a crash left is put right by the next restore even when that one gives up, or crashes itself.
+fn crashes_again(image: &SimDisk, what: &str) {
+    let found = tree(image);
+    let is_old = found == whole_old();
+    let probe = image.images(1).remove(0);
+    let before = probe.steps();
+    give_up(&probe).unwrap();
+    let after = tree(&probe);
+    let starts = after.contains_key(Path::new("global/pg_control"));
+    match found.contains_key(Path::new("global/pg_control")) {
+        true => assert_eq!(after, found, "{what}"),
+        false => assert!(!starts || after == whole_old(), "{what}: {after:?}"),
+    }
+    for step in 0..probe.steps() - before {
+        let disk = image.images(1).remove(0);
+        let _cut = give_up(&disk.cut_power_at(disk.steps() + step));
+        for again in disk.images(2) {
+            let crashed = tree(&again);
+            give_up(&again).unwrap();
+            for (when, found) in [("then", crashed), ("at last", tree(&again))] {
+                let starts = found.contains_key(Path::new("global/pg_control"));
+                let fits = found == after || is_old && found == whole_old();
+                assert!(
+                    !starts || fits,
+                    "{what}, again at {step}, {when}: {found:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn what_stands_is_refused_without_leave_and_put_back_after_a_failure() {
     let disk = prepared(1, true);
     let refused = Target::open(&house(&disk), Path::new("/data"), false, SCOPE, &[]);
     assert!(matches!(refused, Err(Error::TargetExists { .. })));
-    assert_eq!(tree(&disk), whole("old"));
+    assert_eq!(tree(&disk), whole_old());
     let mut target = Target::open(&house(&disk), Path::new("/data"), true, SCOPE, &[]).unwrap();
     Root::put_name(&target, &entry("base", EntryKind::Dir, 0)).unwrap();
     let closed = target.seal().unwrap();
@@ -140,5 +190,5 @@ fn what_stands_is_refused_without_leave_and_put_back_after_a_failure() {
     assert_eq!(tree(&disk), BTreeMap::new());
     target.move_in(&closed).unwrap();
     drop(target);
-    assert_eq!(tree(&disk), whole("old"));
+    assert_eq!(tree(&disk), whole_old());
 }

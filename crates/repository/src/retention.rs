@@ -9,6 +9,8 @@
 //!   unexpired, or not to be judged by us.
 //! - What lacks stripes is kept, and what may need it: their directory may be out of reach for a while.
 //! - Where no whole full backup is left, nothing goes.
+//! - A clock that was or is ahead costs no backup: one of the future stays and takes nobody's place, and days are
+//!   counted back from the newest full backup where all are older.
 //! - No log goes while the need of a kept backup is not known, nor any of a cluster that has no kept backup here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +66,8 @@ pub enum Keep {
     OutOfReach,
     /// Cannot be restored, but is not older than what is kept.
     Recoverable,
+    /// Begun later than now: a clock was wrong, and rules cannot say which place it has among the others.
+    NotYet,
 }
 
 /// Why a backup goes.
@@ -152,7 +156,7 @@ impl LogNeed {
 
 /// Decides about every set of one database at one target, given in any order.
 pub fn decide(sets: &[SetFacts], policy: &Policy, now_us: i64) -> Decision {
-    let mut judge = Judge::new(sets);
+    let mut judge = Judge::new(sets, now_us);
     judge.protect(now_us);
     match judge.counted.is_empty() {
         _ if policy.is_empty() => judge.keep_rest(&Keep::NoRule),
@@ -179,11 +183,14 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn new(sets: &'a [SetFacts]) -> Judge<'a> {
+    fn new(sets: &'a [SetFacts], now_us: i64) -> Judge<'a> {
         let whole = |i: usize| sets[i].is_whole().then(|| chain(sets, i).ok()).flatten();
         let chains: Vec<_> = (0..sets.len()).map(whole).collect();
-        let is_counted =
-            |i: &usize| chains[*i].is_some() && sets[*i].kind == Kind::Full && !sets[*i].copy_only;
+        let is_counted = |i: &usize| {
+            let set = &sets[*i];
+            let is_full = set.kind == Kind::Full && !set.copy_only;
+            chains[*i].is_some() && is_full && set.start_us <= now_us
+        };
         let mut counted: Vec<usize> = (0..sets.len()).filter(is_counted).collect();
         counted.sort_by_key(|i| std::cmp::Reverse((sets[*i].start_us, sets[*i].label.clone())));
         Judge {
@@ -226,7 +233,8 @@ impl<'a> Judge<'a> {
     fn protect(&mut self, now_us: i64) {
         let clean = |i: &usize| {
             let links = self.chains[*i].iter().flatten();
-            self.chains[*i].is_some() && links.copied().all(|l| self.sets[l].is_clean())
+            let is_past = self.sets[*i].start_us <= now_us;
+            is_past && self.chains[*i].is_some() && links.copied().all(|l| self.sets[l].is_clean())
         };
         let order = |i: &usize| (self.sets[*i].start_us, self.sets[*i].label.clone());
         let last_good = (0..self.sets.len()).filter(clean).max_by_key(order);
@@ -240,6 +248,7 @@ impl<'a> Judge<'a> {
                 Health::Whole { .. } if set.expires_us.is_some_and(|e| e > now_us) => {
                     self.keep(i, Keep::Unexpired);
                 }
+                Health::Whole { .. } if set.start_us > now_us => self.keep(i, Keep::NotYet),
                 Health::Whole { .. } | Health::Broken | Health::Abandoned | Health::Removing => {}
             }
         }
@@ -268,7 +277,11 @@ impl<'a> Judge<'a> {
             }
         }
         if let Some(days) = policy.keep_days {
-            let cut = now_us.saturating_sub(i64::from(days).saturating_mul(86_400_000_000));
+            let span_us = i64::from(days).saturating_mul(86_400_000_000);
+            // Where backups stopped long ago, or the clock runs ahead, the days before now say nothing.
+            let newest_us = self.counted.iter().map(|i| self.sets[*i].finish_us).max();
+            let from_us = newest_us.filter(|newest| *newest <= now_us.saturating_sub(span_us));
+            let cut = from_us.unwrap_or(now_us).saturating_sub(span_us);
             let recent = |i: &&usize| self.sets[**i].finish_us > cut;
             for i in self.counted.iter().filter(recent) {
                 by_rule.entry(*i).or_insert(Keep::Recent);
@@ -450,6 +463,34 @@ mod tests {
             [false, false, true, true],
             "on day 3 the database was as the third backup has it"
         );
+    }
+
+    #[test]
+    fn a_clock_that_runs_ahead_costs_no_backup() {
+        let sets = [full(DAY), full(2 * DAY), full(9 * DAY), full(10 * DAY)];
+        assert_eq!(
+            kept(&sets, days(3), 9999 * DAY),
+            [false, true, true, true],
+            "as on the day of the last one, with the base of its oldest moment"
+        );
+        assert_eq!(kept(&sets, days(3), 11 * DAY)[1..], [true; 3]);
+    }
+
+    #[test]
+    fn a_backup_of_the_future_stays_and_takes_no_other_s_place() {
+        let ahead = full(9999 * DAY);
+        let sets = [full(1), full(2), ahead.clone(), diff(3, &ahead), full(4)];
+        let decision = decide(&sets, &count(1), 9_000_000);
+        assert_eq!(decision.verdicts[2], Verdict::Keep(Keep::NotYet));
+        assert_eq!(decision.verdicts[4], Verdict::Keep(Keep::Count(1)));
+        assert_eq!(
+            kept(&sets, count(1), 9),
+            [false, false, true, true, true],
+            "its differential, too"
+        );
+        let decision = decide(&sets[..3], &count(1), 9_000_000);
+        assert_eq!(decision.verdicts[1], Verdict::Keep(Keep::Count(1)));
+        assert_eq!(kept(&sets[2..3], count(1), 9), [true]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::label::{Kind, Label};
 use crate::lease::{self, Holder, Lease, Use};
 use crate::recover::{self, Choice, Passed, Reach};
 use crate::target::{self, PENDING, REMOVING, Target, WAL, family_name, family_of};
-use crate::wal::WalArchive;
+use crate::wal::{self, WalArchive};
 
 /// What a target holds of one database.
 #[derive(Debug, Clone)]
@@ -258,13 +258,11 @@ impl Shelf {
 
     /// The database's WAL archive; `None` where nothing was ever archived.
     pub fn wal(&self) -> Result<Option<WalArchive>, Error> {
-        let path = self.wal_path();
-        match self.storage.stat(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            found => found.map_err(self.io("look at", &path))?,
-        };
-        let archive = WalArchive::open(&*self.storage, &path)?;
-        Ok(archive.identity().is_some().then_some(archive))
+        match WalArchive::existing(&*self.storage, &self.wal_path()) {
+            Ok(archive) => Ok(Some(archive)),
+            Err(wal::Error::NotAnArchive { .. } | wal::Error::NothingYet { .. }) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
     }
 
     pub(crate) fn io(

@@ -98,8 +98,10 @@ fn archive(shelf: &Shelf, system: u64, timeline: u32, at: u64) {
     let path = temp.path().join(name.to_string());
     fs::write(&path, bytes).unwrap();
     let storage = shelf.storage();
-    fs::create_dir_all(shelf.wal_path()).unwrap();
-    let wal = WalArchive::open(&*storage, &shelf.wal_path()).unwrap();
+    let path = shelf.wal_path();
+    let (above, last) = (path.parent().unwrap(), path.file_name().unwrap());
+    fs::create_dir_all(above).unwrap();
+    let wal = WalArchive::create(&*storage, above, Path::new(last), &HostClock).unwrap();
     let file = storage
         .dir(temp.path())
         .unwrap()

@@ -31,7 +31,8 @@ struct Sketch {
 
 fn sketch() -> impl Strategy<Value = Sketch> {
     (
-        (60i64..100, 0i64..30, 0u8..24),
+        // Some begin after now: a clock was wrong.
+        (60i64..103, 0i64..30, 0u8..24),
         prop::option::weighted(0.45, 0usize..12),
         (
             prop::bool::weighted(0.1),
@@ -136,7 +137,11 @@ fn down(sets: &[SetFacts], set: &SetFacts) -> Vec<Uuid> {
 }
 
 fn is_counted(sets: &[SetFacts], s: &SetFacts) -> bool {
-    s.kind == Kind::Full && !s.copy_only && restorable(sets, s)
+    s.kind == Kind::Full && !s.copy_only && restorable(sets, s) && !is_ahead(s)
+}
+
+fn is_ahead(s: &SetFacts) -> bool {
+    s.start_us > NOW_US
 }
 
 /// Counted full backups, newest first.
@@ -158,13 +163,13 @@ fn is_protected(s: &SetFacts) -> bool {
             s.health,
             Health::Writing | Health::Missing | Health::Unknown | Health::Foreign
         )
-        || (s.is_whole() && s.expires_us.is_some_and(|e| e > NOW_US))
+        || (s.is_whole() && (is_ahead(s) || s.expires_us.is_some_and(|e| e > NOW_US)))
 }
 
 fn clean_chain(sets: &[SetFacts], s: &SetFacts) -> bool {
     let ids = down(sets, s);
     let clean = |id: &Uuid| sets.iter().any(|s| s.id == Some(*id) && s.is_clean());
-    restorable(sets, s) && ids.iter().all(clean)
+    restorable(sets, s) && ids.iter().all(clean) && !is_ahead(s)
 }
 
 fn policies() -> impl Strategy<Value = Policy> {
@@ -222,7 +227,13 @@ fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
     }
     // Rules keep exactly what they say.
     let by_count = policy.keep_full.unwrap_or(0) as usize;
-    let cut = policy.keep_days.map(|d| NOW_US - i64::from(d) * DAY_US);
+    let newest = counted.iter().map(|s| s.finish_us).max();
+    let cut = policy.keep_days.map(|d| {
+        let span = i64::from(d) * DAY_US;
+        // Where nothing was finished in these days they are those before the newest.
+        let end = newest.filter(|newest| *newest <= NOW_US - span);
+        end.unwrap_or(NOW_US) - span
+    });
     let bases: Vec<Uuid> = cut
         .map(|cut| {
             let moments = sets

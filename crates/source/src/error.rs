@@ -188,6 +188,9 @@ pub enum BaseRefusal {
         "it ends at {end} on timeline {timeline}, and the cluster came to its timeline {now} by another way"
     )]
     NotAncestor { timeline: u32, end: Lsn, now: u32 },
+    /// Two futures of one state of the cluster have timelines of the same number.
+    #[error("it was begun before the cluster's timeline {now}, and is of another of this number")]
+    OtherTimeline { now: u32 },
     #[error("it is of an earlier timeline, and {} is missing", path.display())]
     NoHistory { path: PathBuf },
     #[error("it is of an earlier timeline, and {} cannot be read", path.display())]
@@ -206,6 +209,7 @@ impl BaseRefusal {
         match self {
             BaseRefusal::OtherCluster
             | BaseRefusal::NotAncestor { .. }
+            | BaseRefusal::OtherTimeline { .. }
             | BaseRefusal::NoHistory { .. }
             | BaseRefusal::BadHistory { .. }
             | BaseRefusal::ChecksumsEnabled => {

@@ -39,6 +39,16 @@ pub fn installations() -> Vec<Installation> {
     found
 }
 
+/// The oldest and the newest major there are: for what does not depend on the major. With `LONGSHORE_ALL_MAJORS` set all
+/// of them, which `make soak` does.
+pub fn representatives() -> Vec<Installation> {
+    let mut found = installations();
+    if found.len() > 2 && std::env::var_os("LONGSHORE_ALL_MAJORS").is_none() {
+        found.drain(1..found.len() - 1);
+    }
+    found
+}
+
 fn find(major: u32) -> Option<Installation> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     [

@@ -22,7 +22,7 @@ mod user;
 
 use std::time::Duration;
 
-pub use installation::{Installation, installations};
+pub use installation::{Installation, installations, representatives};
 pub use server::{Options, Server, Stop};
 pub use user::User;
 

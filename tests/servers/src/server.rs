@@ -155,7 +155,7 @@ impl Server {
         }
     }
 
-    /// Starts the server and waits until it takes connections.
+    /// Starts the server and waits until it takes connections; where it is to recover, until it opens or pauses.
     ///
     /// # Errors
     /// The log, when the server ends before that.
@@ -195,12 +195,14 @@ impl Server {
             .stderr(log)
             .spawn()
             .unwrap();
+        let signal = |name: &str| self.data_dir.join(name).exists();
+        let recovers = signal("recovery.signal") && !signal("standby.signal");
         let begin = Instant::now();
         loop {
             if let Some(status) = child.try_wait().unwrap() {
                 return Err(format!("the server ended ({status})\n{}", self.log()));
             }
-            if self.takes_connections() {
+            if self.takes_connections() && (!recovers || self.has_recovered()) {
                 *running = Some(child);
                 return Ok(());
             }
@@ -223,6 +225,12 @@ impl Server {
             && lines.get(4).copied() == self.socket_dir().to_str()
             && self.pid().is_some_and(alive)
             && self.socket_dir().join(socket).exists()
+    }
+
+    /// A server that recovers takes connections as soon as it is consistent.
+    fn has_recovered(&self) -> bool {
+        let goes_on = "select pg_is_in_recovery() and not pg_is_wal_replay_paused()";
+        self.try_psql("postgres", goes_on).as_deref() == Ok("f")
     }
 
     /// The process id of the server, as `postmaster.pid` gives it; it may be stale.

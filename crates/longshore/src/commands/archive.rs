@@ -9,7 +9,7 @@ use super::{Context, devices};
 use crate::failure::Failure;
 use crate::options::Archive;
 
-/// What must exist, and what a first push makes below it.
+/// What must exist, and what `wal create` makes below it.
 pub struct Place {
     base: PathBuf,
     below: PathBuf,
@@ -78,8 +78,13 @@ impl Place {
         WalArchive::existing(&*context.storage, &self.path())
     }
 
-    pub fn make(&self, context: &Context) -> Result<WalArchive, Error> {
-        WalArchive::make(&*context.storage, &self.base, &self.below)
+    /// Also one that nothing came into yet.
+    pub fn open(&self, context: &Context) -> Result<WalArchive, Error> {
+        WalArchive::open(&*context.storage, &self.path())
+    }
+
+    pub fn create(&self, context: &Context) -> Result<WalArchive, Error> {
+        WalArchive::create(&*context.storage, &self.base, &self.below, &*context.clock)
     }
 }
 

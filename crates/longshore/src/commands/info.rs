@@ -1,6 +1,7 @@
 //! `info`: everything a target holds, for people, scripts and Prometheus.
 
-use longshore_repository::retention::decide;
+use longshore_pg::Lsn;
+use longshore_repository::retention::{LogNeed, decide};
 use longshore_repository::{Listing, Shelf};
 use serde::Serialize;
 
@@ -99,6 +100,10 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
     let name = &shelf.database;
     let retention = context.config.retention_of(name);
     let decision = retention.map(|(_, r)| decide(&listing.facts(), &r.policy(), now_us));
+    let keeps_less = retention.is_some_and(|(_, r)| r.policy().keep_wal.is_some());
+    // With `keep_wal` older backups keep only what makes them consistent: what is missing between them was removed.
+    let unbroken = decision.as_ref().filter(|_| keeps_less);
+    let unbroken = unbroken.map(|decision| &decision.log);
     let rows = shelves::rows(listing, decision.as_ref());
     let good = shelves::last_good(listing).and_then(|i| Some((i, listing.sets[i].complete()?)));
     let configured = context.config.database.get(name);
@@ -121,7 +126,7 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
         last_good_age_s: good.map(|(_, c)| now_us.saturating_sub(c.trailer.finish_us) / 1_000_000),
         last_good_seconds: good.map(|(_, c)| seconds(c.header.start_us, c.trailer.finish_us)),
         last_good_stored_bytes: good.map(|(_, c)| c.stored_bytes),
-        wal: wal(shelf, listing)?,
+        wal: wal(shelf, listing, unbroken)?,
         strays: listing
             .strays
             .iter()
@@ -199,7 +204,12 @@ fn pairs_without_password(text: &str) -> String {
     shown + rest
 }
 
-fn wal(shelf: &Shelf, listing: &Listing) -> Result<Option<Wal>, Failure> {
+/// `unbroken`: from where on the log is to have no gaps; `None`: from the oldest backup.
+fn wal(
+    shelf: &Shelf,
+    listing: &Listing,
+    unbroken: Option<&LogNeed>,
+) -> Result<Option<Wal>, Failure> {
     let Some(archive) = shelf.wal()? else {
         return Ok(None);
     };
@@ -226,6 +236,9 @@ fn wal(shelf: &Shelf, listing: &Listing) -> Result<Option<Wal>, Failure> {
         inconsistent: Vec::new(),
         error: None,
     };
+    let mut clusters = unbroken.into_iter().flat_map(LogNeed::clusters);
+    let from = clusters.find(|(system, _)| *system == identity.system);
+    let from = from.map_or(Lsn(0), |(_, from)| from);
     let mut oldest = true;
     for set in &listing.sets {
         let (facts, Some(complete)) = (set.facts(), set.complete()) else {
@@ -240,7 +253,8 @@ fn wal(shelf: &Shelf, listing: &Listing) -> Result<Option<Wal>, Failure> {
                 if !replay.missing_to_consistency.is_empty() {
                     wal.inconsistent.push(set.label.to_string());
                 }
-                if oldest {
+                if oldest && Lsn(log.first_lsn) >= from {
+                    oldest = false;
                     wal.gaps = replay
                         .missing_to_end
                         .iter()
@@ -251,7 +265,6 @@ fn wal(shelf: &Shelf, listing: &Listing) -> Result<Option<Wal>, Failure> {
             Ok(None) => {}
             Err(e) => wal.error = Some(e.to_string()),
         }
-        oldest = false;
     }
     Ok(Some(wal))
 }

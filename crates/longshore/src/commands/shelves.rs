@@ -247,6 +247,7 @@ fn keep(why: &Keep) -> String {
                 .into()
         }
         Keep::Recoverable => "not older than what is kept".into(),
+        Keep::NotYet => "begun later than now: a clock was wrong; remove it by hand".into(),
     }
 }
 

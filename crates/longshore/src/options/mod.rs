@@ -44,7 +44,7 @@ pub use repository::{Check, Drill, Expire, Info, Rules};
 pub use restore::Restore;
 pub use serve::Serve;
 pub use sql::Sql;
-pub use wal::{Ahead, Archive, Wal, WalAction, WalGet, WalList, WalPush, WalReceive};
+pub use wal::{Ahead, Archive, Wal, WalAction, WalCreate, WalGet, WalList, WalPush, WalReceive};
 
 const EXIT_CODES: &str = "\
 Exit codes:

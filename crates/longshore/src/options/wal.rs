@@ -21,6 +21,7 @@ pub struct Wal {
 
 #[derive(Debug, Subcommand)]
 pub enum WalAction {
+    Create(WalCreate),
     Push(WalPush),
     Get(WalGet),
     Receive(WalReceive),
@@ -31,10 +32,9 @@ pub enum WalAction {
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("place").required(true).args(["archive", "database"]))]
 pub struct Archive {
-    /// The archive's own directory; the one above it must exist.
+    /// The archive's own directory, made by `longshore wal create`.
     ///
-    /// One cluster's log and nothing else belongs there. Put it below the mount point of its file system, not onto it:
-    /// a missing parent directory then shows that the file system is not mounted.
+    /// One cluster's log and nothing else belongs there.
     #[arg(long, value_name = "DIR")]
     pub archive: Option<PathBuf>,
 
@@ -79,6 +79,25 @@ pub struct Ahead {
     /// Only work ahead, then end: what --async starts.
     #[arg(long, hide = true)]
     pub only_ahead: bool,
+}
+
+const TEACH_CREATE: &str = "\
+Examples, as the server's user:
+  longshore wal create --archive /mnt/backup/longshore/main-wal
+  longshore wal create --database main
+
+Not for: scheduled jobs. Where the archive's file system is not mounted, an archive made by a job would take the log
+on the disk underneath.";
+
+/// Makes a new archive; what is one already stays as it is.
+///
+/// `wal push` and `wal receive` never make one: a directory that is not marked as an archive may be a mount point whose
+/// file system is away. The directory above the new one must exist.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_CREATE)]
+pub struct WalCreate {
+    #[command(flatten)]
+    pub archive: Archive,
 }
 
 const TEACH_PUSH: &str = "\

@@ -80,6 +80,7 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
             .unwrap();
         assert!(status.success(), "{BINARY} wal push {name}");
     };
+    stage.line("wal create --database main").exits(0);
     let first = server.psql("select pg_walfile_name(pg_switch_wal())");
     push(&first);
     let arriving = std::thread::scope(|scope| {

@@ -1,8 +1,8 @@
 //! Backups whose log is in an archive.
 
-use longshore_test_servers::installations;
+use longshore_test_servers::representatives;
 
-use crate::common::text;
+use crate::common::{longshore, text};
 use crate::stage::{Stage, end, paths, succeed};
 
 /// Goal: without the log in the set, a backup succeeds only once all of it is in the archive.
@@ -10,11 +10,11 @@ use crate::stage::{Stage, end, paths, succeed};
 /// backup's start.
 #[test]
 fn a_backup_waits_for_its_log_in_the_archive_and_names_what_is_missing() {
-    for installation in installations() {
+    for installation in representatives() {
         let stage = Stage::new(&installation, &[("archive_mode", "on")]);
         let server = &stage.server;
         let archive = stage.path("wal");
-        std::fs::create_dir(&archive).unwrap();
+        succeed(longshore(["wal", "create", "--archive"]).arg(&archive));
         server.user().own(&archive);
         let program = env!("CARGO_BIN_EXE_longshore");
         // The servers' user may not be able to enter the directory of the build.
@@ -51,5 +51,11 @@ fn a_backup_waits_for_its_log_in_the_archive_and_names_what_is_missing() {
         let mut backup = other.backup("other.bak");
         let output = end(backup.arg("--wal-archive").arg(&archive), 4);
         assert!(text(&output.stderr).contains("belongs to system"));
+        // What is no archive is refused before anything is read.
+        let mut backup = other.backup("none.bak");
+        let output = end(backup.arg("--wal-archive").arg(other.dir.path()), 4);
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains("is no WAL archive") && stderr.contains("longshore wal create"));
+        assert!(!stderr.contains("percent processed"), "{stderr}");
     }
 }

@@ -66,6 +66,56 @@ fn a_base_must_be_an_earlier_state_of_this_very_cluster() {
     }
 }
 
+/// Goal: a cluster that was restored to an older backup and went on from there takes nothing of the future it left as
+/// a base, even when the new future has the old one's timeline number and is longer.
+#[test]
+fn a_base_of_an_abandoned_future_is_refused() {
+    for installation in some() {
+        let stage = Stage::new(&installation, &[]);
+        let server = &stage.server;
+        server.psql("create table t as select g from generate_series(1, 5000) g");
+        succeed(&mut stage.backup("monday"));
+        server.psql("update t set g = -g");
+        succeed(&mut stage.backup("tuesday"));
+        let go_on = |server: &Server| {
+            server.psql("update t set g = g + 1; select pg_switch_wal()");
+            server.psql("update t set g = g + 1; select pg_switch_wal(); checkpoint");
+        };
+        let refused = |again: &Stage, base: &std::path::Path, why: &str| {
+            let mut command = again.backup("diff");
+            let text = said(command.args(["--differential", "--base"]).arg(base), 3);
+            assert!(text.contains(why), "{text}");
+            assert!(!again.path("diff").exists());
+        };
+        let restored = |name: &str| {
+            let target = stage.path(name);
+            let mut command = longshore(["restore", "--to"]);
+            succeed(command.arg(&target).arg(stage.path("monday")));
+            let server = stage.serve(&target);
+            go_on(&server);
+            Stage::of(server)
+        };
+        let again = restored("again");
+        assert_eq!(
+            again
+                .server
+                .psql("select timeline_id from pg_control_checkpoint()"),
+            "2"
+        );
+        let why = "came to its timeline 2 by another way";
+        refused(&again, &stage.path("tuesday"), why);
+        succeed(&mut again.backup("wednesday"));
+        succeed(&mut again.differing("thursday", "--differential", "wednesday"));
+        // Once more from the same: its timeline has the same number and the same history.
+        let other = restored("once-more");
+        go_on(&other.server);
+        let why = "is of another of this number";
+        refused(&other, &again.path("wednesday"), why);
+        succeed(&mut other.backup("friday"));
+        succeed(&mut other.differing("saturday", "--differential", "friday"));
+    }
+}
+
 #[test]
 fn checksums_enabled_since_the_base_need_a_full_backup() {
     for installation in some() {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
-use longshore_test_servers::installations;
+use longshore_test_servers::{installations, representatives};
 
 use crate::common::text;
 use crate::stage::{Stage, paths, succeed};
@@ -120,7 +120,7 @@ fn only_what_belongs_into_a_backup_is_in_it() {
 /// directory is not copied twice.
 #[test]
 fn tablespaces_are_copied_once_and_only_for_this_major() {
-    for installation in installations() {
+    for installation in representatives() {
         let major = installation.major;
         let stage = Stage::new(&installation, &[]);
         let server = &stage.server;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use longshore_test_servers::{Options, Server, installations};
+use longshore_test_servers::{Options, Server, installations, representatives};
 
 use crate::common::text;
 use crate::stage::{Stage, check, dump, end, paths, same, succeed};
@@ -45,7 +45,7 @@ fn a_cluster_sent_by_its_server_comes_back_as_it_was() {
 
 #[test]
 fn tablespaces_that_are_sent_lie_where_those_that_are_read_do() {
-    for installation in installations() {
+    for installation in representatives() {
         let stage = Stage::new(&installation, &[]);
         let location = stage.path("space");
         std::fs::create_dir(&location).unwrap();
@@ -69,7 +69,7 @@ fn tablespaces_that_are_sent_lie_where_those_that_are_read_do() {
 /// A server whose files are out of reach is asked to send them; one without the right says what is missing.
 #[test]
 fn a_server_elsewhere_sends_its_files_without_being_told() {
-    for installation in installations() {
+    for installation in representatives() {
         let server = Server::create(
             &installation,
             Options {

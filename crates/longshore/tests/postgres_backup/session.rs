@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use longshore_test_servers::{Stop, installations};
+use longshore_test_servers::{Stop, installations, representatives};
 
 use crate::common::{Guarded, text, wait};
 use crate::stage::{Stage, check, end, succeed};
@@ -40,7 +40,7 @@ pub fn said(mut child: Guarded, code: i32) -> String {
 
 #[test]
 fn a_backup_whose_session_or_server_dies_fails_and_leaves_nothing() {
-    for installation in installations() {
+    for installation in representatives() {
         let stage = Stage::new(&installation, &[]);
         let server = &stage.server;
         let child = begun(&stage, &mut slow(&stage, "ended.bak"));
@@ -59,7 +59,7 @@ fn a_backup_whose_session_or_server_dies_fails_and_leaves_nothing() {
 
 #[test]
 fn a_killed_backup_leaves_the_server_as_it_was() {
-    for installation in installations() {
+    for installation in representatives() {
         let stage = Stage::new(&installation, &[]);
         let mut child = begun(&stage, &mut slow(&stage, "a.bak"));
         child.0.kill().unwrap();
@@ -123,7 +123,7 @@ fn a_role_with_few_rights_is_enough() {
 /// a segment that is recycled meanwhile fails the backup by name.
 #[test]
 fn a_log_that_is_gone_fails_the_backup_and_a_slot_keeps_it() {
-    for installation in installations() {
+    for installation in representatives() {
         let conf = [
             ("min_wal_size", "2MB"),
             ("max_wal_size", "2MB"),

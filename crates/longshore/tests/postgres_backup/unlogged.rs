@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use longshore_test_servers::{Server, installations};
+use longshore_test_servers::{Server, installations, representatives};
 
 use crate::common::{Guarded, expect};
 use crate::live::archived;
@@ -15,7 +15,7 @@ const PLENTY: &str = "from generate_series(1, 400) g";
 /// Method: a backup slow enough for it, and unlogged tables and indexes made all the while.
 #[test]
 fn tables_made_unlogged_during_a_backup_come_back_empty() {
-    for installation in installations() {
+    for installation in representatives() {
         let stage = Stage::new(&installation, &[]);
         let server = &stage.server;
         server.psql(&format!(

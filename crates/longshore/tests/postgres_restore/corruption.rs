@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longshore_test_servers::{User, installations};
+use longshore_test_servers::{User, representatives};
 
 use crate::stage::{Stage, refused, succeed};
 
@@ -166,7 +166,7 @@ const DAMAGES: &[Damage] = &[
 
 #[test]
 fn every_damage_to_a_restored_directory_is_found_by_its_manifest() {
-    for installation in installations() {
+    for installation in representatives() {
         let major = installation.major;
         let stage = Stage::new(&installation, &[]);
         let old = stage.path("space");

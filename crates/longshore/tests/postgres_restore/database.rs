@@ -214,7 +214,6 @@ fn a_backup_is_valid_only_with_its_log_in_the_configured_archive() {
     assert!(told["label"].is_string());
     assert_eq!(reached(&server), "");
     let archive = main.stage.path("log/main");
-    assert!(archive.join("longshore-wal").exists());
 
     // What another target holds does not decide about the log of this one's backups.
     main.archives("wal push %p --database main");
@@ -241,4 +240,42 @@ fn a_backup_is_valid_only_with_its_log_in_the_configured_archive() {
         text(&said.stdout)
     );
     assert!(read(&archive) != before);
+}
+
+/// Goal: a check is silent about log that retention was told to remove, and not about any other.
+#[test]
+fn log_that_the_retention_lets_go_is_no_gap_and_any_other_is() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    let server = &main.stage.server;
+    let more = || {
+        for _ in 0..3 {
+            server.psql("insert into marker values (0); select pg_switch_wal()");
+        }
+    };
+    for _ in 0..3 {
+        main.back_up();
+        more();
+    }
+    let last = main.mark(1);
+    more();
+    main.archived(server);
+    let config = main.stage.path("longshore.toml");
+    let text_of = std::fs::read_to_string(&config).unwrap();
+    let text_of = text_of.replacen("target = ", "retention = \"r\"\ntarget = ", 1);
+    let rule = "[retention.r]\nkeep_full = 3\nkeep_wal = 1\n";
+    std::fs::write(&config, text_of + rule).unwrap();
+    let said = text(&succeed(&mut main.command("expire main")).stdout);
+    assert!(said.contains("files of log"), "{said}");
+    let checked = || {
+        let output = main.command("check main --archive-wait 0").output();
+        text(&output.unwrap().stdout)
+    };
+    let said = checked();
+    assert!(said.contains("without a gap"), "{said}");
+    std::fs::remove_file(main.segment(&last.lsn)).unwrap();
+    let said = checked();
+    assert!(said.contains("no replay gets beyond it"), "{said}");
 }

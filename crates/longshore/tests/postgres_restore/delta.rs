@@ -38,7 +38,7 @@ fn a_directory_becomes_the_backup_again_and_little_is_written() {
             .unwrap()
             .set_modified(time)
             .unwrap();
-        std::fs::write(data.join("recovery.signal"), "").unwrap();
+        std::fs::write(data.join("standby.signal"), "").unwrap();
 
         let output = succeed(stage.restore(&media, &data).args([
             "--delta",
@@ -56,7 +56,7 @@ fn a_directory_becomes_the_backup_again_and_little_is_written() {
             "{rewritten:?} of {all:?}"
         );
         assert!(!data.join(".longshore-restoring").exists());
-        assert!(!data.join("recovery.signal").exists());
+        assert!(!data.join("standby.signal").exists());
         succeed(
             stage
                 .server
@@ -173,9 +173,10 @@ fn a_killed_delta_does_not_start_and_can_be_repeated() {
                 assert_eq!(rows, "20000", "round {round} after {took:?}");
                 server.stop(Stop::Fast);
             }
-            Err(_) => {
+            Err(log) => {
                 killed += 1;
-                assert!(!data.join("global/pg_control").exists(), "round {round}");
+                let stands = data.join("global/pg_control").exists();
+                assert!(!stands, "round {round}: {log}");
             }
         }
         succeed(stage.restore(&media, &data).arg("--delta"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longshore_test_servers::{Installation, PATIENCE, installations};
+use longshore_test_servers::{Installation, PATIENCE, representatives};
 
 use crate::common::{read, text};
 use crate::named::Main;
@@ -14,7 +14,7 @@ use crate::stage::succeed;
 
 /// Small distributions of PostgreSQL leave pg_amcheck out; a drill needs it.
 fn drillable() -> Vec<Installation> {
-    let mut found = installations();
+    let mut found = representatives();
     found.retain(|i| i.bin_dir.join("pg_amcheck").exists());
     let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
     assert!(!found.is_empty() || !required, "run scripts/setup.sh");

@@ -199,6 +199,8 @@ fn a_full_target_and_a_full_archive_lose_nothing() {
     let config = std::fs::read_to_string(main.stage.path("longshore.toml")).unwrap();
     let config = config.replace("log/main", "log/other/main");
     std::fs::write(main.stage.path("longshore.toml"), config).unwrap();
+    succeed(&mut main.command("wal create --database main"));
+    server.user().own(&volume.0);
     let fill = "insert into small select i, md5(i::text) || md5((i + 1)::text) from generate_series(100000, 130000) i";
     server.psql(fill);
     let at = main.mark(7);

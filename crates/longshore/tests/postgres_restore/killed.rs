@@ -48,9 +48,10 @@ fn a_killed_restore_leaves_nothing_that_starts_half() {
                 );
                 server.stop(Stop::Fast);
             }
-            Err(_) => {
+            Err(log) => {
                 refused += 1;
-                assert!(!data.join("global/pg_control").exists(), "round {round}");
+                let stands = data.join("global/pg_control").exists();
+                assert!(!stands, "round {round}: {log}");
             }
         }
         if round % 3 == 2 {

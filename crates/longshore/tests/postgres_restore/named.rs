@@ -44,6 +44,8 @@ impl Main {
         std::fs::write(stage.path("longshore.toml"), config).unwrap();
         server.user().own(stage.dir.path());
         let main = Main { stage };
+        succeed(&mut main.command("wal create --database main"));
+        main.stage.server.user().own(&main.stage.path("log"));
         main.archives("wal push %p --database main");
         main
     }

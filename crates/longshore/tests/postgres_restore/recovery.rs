@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use longshore_test_servers::{Installation, Server, installations};
 
+use crate::common::longshore;
 use crate::stage::{Stage, check, refused, succeed};
 
 /// A server that archives its log, a backup, and markers 1 to 3 with a name for each moment.
@@ -30,7 +31,7 @@ impl History {
             ("archive_mode", "on"),
             ("archive_command", &archive_command),
         ];
-        std::fs::create_dir_all(&archive).unwrap();
+        succeed(longshore(["wal", "create", "--archive"]).arg(archive.join("wal")));
         longshore_test_servers::User::of_servers().own(&archive);
         let stage = Stage::new(installation, &conf);
         let media = stage.back_up("full", &[]);

@@ -19,6 +19,12 @@ fn a_restored_cluster_is_the_backup_and_starts() {
         let server = stage.adopt(&data);
         server.start();
         same(&dump(&server), &before);
+        // What it writes from here on is nobody else's log.
+        let timeline = "select timeline_id from pg_control_checkpoint()";
+        assert_eq!(
+            (server.psql(timeline), stage.server.psql(timeline)),
+            ("2".into(), "1".into())
+        );
         assert_eq!(server.psql("select count(*) from unlogged"), "0");
         assert!(server.log().contains("consistent recovery state reached"));
         let (found, made) = (

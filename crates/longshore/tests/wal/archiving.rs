@@ -9,7 +9,7 @@ fn a_server_is_brought_forward_from_its_archive_and_a_lost_segment_stops_it() {
     for installation in installations() {
         let major = installation.major;
         let server = server(&installation, &[("archive_mode", "on")]);
-        let archive = beside(&server, "archive");
+        let archive = new_archive(&server, "archive");
         server.append_conf(&format!(
             "archive_command = '{SHELL} {BINARY} wal push %p --archive {archive} --async'"
         ));
@@ -73,7 +73,7 @@ fn an_archiver_that_is_killed_over_and_over_loses_nothing() {
         return;
     };
     let server = server(&installation, &[("archive_mode", "on")]);
-    let archive = beside(&server, "archive");
+    let archive = new_archive(&server, "archive");
     server.append_conf(&format!(
         "archive_command = '{SHELL} {BINARY} wal push %p --archive {archive} --async --workers 3'"
     ));

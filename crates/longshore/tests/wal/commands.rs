@@ -34,7 +34,7 @@ fn wal_files(server: &Server) -> Vec<String> {
 #[test]
 fn the_commands_answer_with_codes_that_the_server_understands() {
     let Some(server) = stopped() else { return };
-    let archive = beside(&server, "archive");
+    let archive = new_archive(&server, "archive");
     let names = wal_files(&server);
     let path = |name: &str| format!("pg_wal/{name}");
     let push = |name: &str| {
@@ -54,7 +54,7 @@ fn the_commands_answer_with_codes_that_the_server_understands() {
         ];
         code(&run(&server, &args))
     };
-    // No archive yet: whether the segment is there, nobody knows.
+    // Nothing came yet: whether the segment is there, nobody knows.
     assert_eq!(get(&names[0]), NO_ANSWER);
     for name in [&names[0], &names[1], &names[3]] {
         let output = push(name);
@@ -144,12 +144,22 @@ fn the_commands_answer_with_codes_that_the_server_understands() {
         NO_ANSWER,
         "nor does an empty mount point"
     );
-    let deep = format!("{archive}/not/there");
-    let output = run(
-        &server,
-        &["wal", "push", &path(&names[0]), "--archive", &deep],
+    // Nor does it take anything: it would be gone with the next mount.
+    let output = push(&names[0]);
+    assert_eq!(code(&output), 4, "{}", text(&output));
+    assert!(
+        text(&output).contains("longshore wal create"),
+        "{}",
+        text(&output)
     );
-    assert_eq!(code(&output), 4, "parents are not made: {}", text(&output));
+    assert_eq!(std::fs::read_dir(&archive).unwrap().count(), 0);
+    let create = |path: &str| code(&run(&server, &["wal", "create", "--archive", path]));
+    let deep = format!("{archive}/not/there");
+    assert_eq!(create(&deep), 4, "parents are not made");
+    assert_eq!(create(&archive), 0);
+    assert_eq!(code(&push(&names[0])), 0);
+    assert_eq!(create(&archive), 0, "it stays what it is");
+    assert_eq!(get(&names[0]), 0);
 }
 
 #[test]
@@ -157,7 +167,7 @@ fn a_full_file_system_is_an_ordinary_failure() {
     let Some(server) = stopped() else { return };
     let names = wal_files(&server);
     // A limit on the size of files stands in for the full file system: a write fails half-way.
-    let archive = beside(&server, "archive");
+    let archive = new_archive(&server, "archive");
     let script = format!(
         "trap '' XFSZ; ulimit -f 100; exec {BINARY} wal push pg_wal/{} --archive {archive} --algorithm NONE",
         names[0]
@@ -190,7 +200,7 @@ fn mark_ready(server: &Server, names: &[String]) {
 #[test]
 fn working_ahead_is_bounded_ends_at_the_first_error_and_is_believed_only_for_unchanged_files() {
     let Some(server) = stopped() else { return };
-    let archive = beside(&server, "archive");
+    let archive = new_archive(&server, "archive");
     let names = wal_files(&server);
     let status = server.data_dir().join("pg_wal/archive_status");
     for mark in std::fs::read_dir(&status).unwrap() {
@@ -251,7 +261,7 @@ fn working_ahead_is_bounded_ends_at_the_first_error_and_is_believed_only_for_unc
     std::fs::write(&third, &other).unwrap();
     assert_eq!(code(&push(&names[2])), REFUSED);
     // Another archive was not pushed to.
-    let elsewhere = beside(&server, "elsewhere");
+    let elsewhere = new_archive(&server, "elsewhere");
     let second = path(&names[1]);
     let args = ["wal", "push", &second, "--archive", &elsewhere, "--async"];
     assert_eq!(code(&run(&server, &args)), 0);
@@ -278,9 +288,13 @@ fn the_archive_of_a_configured_database_lies_below_its_target() {
         "--config",
         &config,
     ];
+    let create = ["wal", "create", "--database", "main", "--config", &config];
     assert_eq!(code(&run(&server, &args)), 4, "the target is not mounted");
+    assert_eq!(code(&run(&server, &create)), 4, "nor is it made");
     std::fs::create_dir(&target).unwrap();
     server.user().own(Path::new(&target));
+    assert_eq!(code(&run(&server, &args)), 4, "nobody made the archive");
+    assert_eq!(code(&run(&server, &create)), 0);
     let output = run(&server, &args);
     assert_eq!(code(&output), 0, "{}", text(&output));
     let name = &wal_files(&server)[0];

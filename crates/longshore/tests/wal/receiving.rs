@@ -45,7 +45,10 @@ fn a_stream_survives_kills_of_both_sides_and_a_promotion() {
             &installation,
             &[("archive_mode", "on"), ("wal_keep_size", "200MB")],
         );
-        let (pushed, streamed) = (beside(&server, "pushed"), beside(&server, "streamed"));
+        let (pushed, streamed) = (
+            new_archive(&server, "pushed"),
+            new_archive(&server, "streamed"),
+        );
         server.append_conf(&format!(
             "archive_command = '{SHELL} {BINARY} wal push %p --archive {pushed}'"
         ));
@@ -111,13 +114,74 @@ fn a_stream_survives_kills_of_both_sides_and_a_promotion() {
     }
 }
 
+/// Goal: an archive whose timeline 2 is another's gets nothing of this server's timeline 2.
+#[test]
+fn a_history_of_another_branch_in_the_archive_ends_the_receiver() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let server = server(&installation, &[]);
+    server.start();
+    server.stop(Stop::Fast);
+    recover(&server, server.data_dir(), "", "standby.signal");
+    server.start();
+    server.psql("select pg_promote()");
+    server.wait_for("select pg_is_in_recovery()", "f");
+    let streamed = new_archive(&server, "streamed");
+    let history = "00000002.history";
+    let other = beside(&server, "other");
+    std::fs::create_dir(&other).unwrap();
+    let file = format!("{other}/{history}");
+    std::fs::write(&file, "1\t0/100000\tanother branch\n").unwrap();
+    server.user().own(other.as_ref());
+    let output = run(&server, &["wal", "push", &file, "--archive", &streamed]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+
+    let place = server.psql("select pg_current_wal_flush_lsn()");
+    let url = server.url();
+    let receive = || {
+        let args = [
+            "wal",
+            "receive",
+            &url,
+            "--slot",
+            "s",
+            "--create-slot",
+            "--archive",
+            &streamed,
+        ];
+        run(
+            &server,
+            &[&args[..], &["--once", "--until", &place]].concat(),
+        )
+    };
+    let output = receive();
+    assert_eq!(code(&output), 7, "{}", text(&output));
+    assert!(text(&output).contains(history), "{}", text(&output));
+    assert_eq!(segments(&streamed), [] as [&str; 0]);
+    // With the server's own it goes on, and once more.
+    let archived = std::path::Path::new(&streamed).join(format!("{history}.gz"));
+    std::fs::remove_file(&archived).unwrap();
+    for _ in 0..2 {
+        let output = receive();
+        assert_eq!(code(&output), 0, "{}", text(&output));
+    }
+    let told = std::process::Command::new("gzip")
+        .arg("-dc")
+        .arg(&archived)
+        .output()
+        .unwrap();
+    let own = std::fs::read(server.data_dir().join("pg_wal").join(history)).unwrap();
+    assert_eq!(told.stdout, own);
+}
+
 #[test]
 fn what_was_committed_before_the_server_was_lost_is_in_the_partial_segment() {
     let Some(installation) = installations().pop() else {
         return;
     };
     let server = server(&installation, &[]);
-    let streamed = beside(&server, "streamed");
+    let streamed = new_archive(&server, "streamed");
     server.start();
     work(&server, 1);
     server.stop(Stop::Fast);

@@ -51,6 +51,14 @@ pub fn beside(server: &Server, name: &str) -> String {
     server.socket_dir().join(name).display().to_string()
 }
 
+/// A new archive beside the data directory.
+pub fn new_archive(server: &Server, name: &str) -> String {
+    let path = beside(server, name);
+    let output = run(server, &["wal", "create", "--archive", &path]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    path
+}
+
 /// What `wal list` tells.
 pub fn list(server: &Server, archive: &str) -> Value {
     let output = run(server, &["wal", "list", "--json", "--archive", archive]);

@@ -76,7 +76,18 @@ impl FileDevice {
         name: &Path,
         how: OpenHow,
     ) -> Result<Option<Arc<dyn File>>, Error> {
-        match place.dir.open(name, how) {
+        self.found(place.dir.open(name, how))
+    }
+
+    fn open_to_lock(&self, place: &Place, name: &Path) -> Result<Option<Arc<dyn File>>, Error> {
+        self.found(place.dir.open_to_lock(name))
+    }
+
+    fn found(
+        &self,
+        opened: std::io::Result<Arc<dyn File>>,
+    ) -> Result<Option<Arc<dyn File>>, Error> {
+        match opened {
             Ok(file) => Ok(Some(file)),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.io("open")(e)),
@@ -180,7 +191,7 @@ impl BackupDevice for FileDevice {
         let place = self.place()?;
         // Its writer may be alive and about to do the same.
         let file = self
-            .open_name(&place, &place.pending, OpenHow::Read)?
+            .open_to_lock(&place, &place.pending)?
             .ok_or_else(|| Error::Busy {
                 device: self.name(),
             })?;
@@ -194,7 +205,7 @@ impl BackupDevice for FileDevice {
 
     fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
         let place = self.place()?;
-        if let Some(stale) = self.open_name(&place, &place.pending, OpenHow::Read)? {
+        if let Some(stale) = self.open_to_lock(&place, &place.pending)? {
             // Its writer is gone, or this would be busy.
             self.lock(&place, &place.pending, &*stale)?;
             place
@@ -214,7 +225,7 @@ impl BackupDevice for FileDevice {
         let mut writer = self.writer(place, file, 0, Fate::Rename, via)?;
         // With the temporary ours, nobody else can put a stripe in place. Whoever appends to the one that
         // stands there holds its lock.
-        let existing = self.open_name(&writer.place, &writer.place.name, OpenHow::Read)?;
+        let existing = self.open_to_lock(&writer.place, &writer.place.name)?;
         if let Some(old) = &existing {
             self.lock(&writer.place, &writer.place.name, &**old)?;
         }

@@ -4,6 +4,7 @@
 //! - `global/pg_control` gets its name when all else is durable under its own, and whatever stood there before lost it
 //!   first. Without it no server starts, so nothing half restored, and no mixture of old and new, ever starts.
 //! - `backup_label` is written exactly as stored: without it a server would begin its replay in the wrong place.
+//! - A restored server recovers as from an archive, so that it opens on a timeline of its own.
 //! - Nothing is written outside the data directory unless the operator named the place ([`spaces`]).
 //! - A data directory in which a server may run is left alone. So are tablespaces that hold something: `--replace`
 //!   keeps an old data directory until the new one is complete, and it needs its tablespaces for that.
@@ -63,7 +64,7 @@ pub struct SpaceOptions {
 #[derive(Debug, Clone, Default)]
 pub struct ClusterOptions {
     pub spaces: SpaceOptions,
-    /// How the server recovers; `None`: from the log that the set holds, to its end.
+    /// How the server recovers; `None`: from the log that the set holds, to its end, and on a new timeline from there.
     pub recovery: Option<Recovery>,
     /// Whether the restored server is to archive nothing, whatever its stored settings say.
     pub no_archiving: bool,
@@ -94,7 +95,7 @@ pub struct Cluster {
     places: Places,
     owner: Option<(u32, u32)>,
     checksums: Checksums,
-    recovery: Option<Recovery>,
+    recovery: Recovery,
     no_archiving: bool,
     hold: bool,
     range: Option<WalRange>,
@@ -149,7 +150,10 @@ impl Cluster {
             places,
             owner,
             checksums,
-            recovery: options.recovery.clone(),
+            recovery: options
+                .recovery
+                .clone()
+                .unwrap_or_else(Recovery::of_own_log),
             no_archiving: options.no_archiving,
             hold: options.hold,
             range: trailer.and_then(|trailer| wal_range(header, trailer)),
@@ -224,13 +228,9 @@ impl Cluster {
         } else {
             self.data.remove_added(manifest)?;
         }
-        if let Some(recovery) = &self.recovery {
-            let signal = Path::new(recovery.signal_file());
-            self.data.add_file(signal)?;
-            self.data.set_added(signal, &file_like(root))?;
-        } else if !self.no_archiving {
-            return Ok(());
-        }
+        let signal = Path::new(self.recovery.signal_file());
+        self.data.add_file(signal)?;
+        self.data.set_added(signal, &file_like(root))?;
         let conf = Path::new(AUTO_CONF);
         let file = match self.data.holds(conf) {
             true => self.data.open_added(conf)?,
@@ -242,9 +242,7 @@ impl Cluster {
             if len == stored.len() {
                 return Err(std::io::ErrorKind::FileTooLarge.into());
             }
-            let stored = &stored[..len];
-            let recovery = self.recovery.as_ref();
-            let mut text = recovery.map_or(stored.to_vec(), |recovery| recovery.edit(stored));
+            let mut text = self.recovery.edit(&stored[..len]);
             if self.no_archiving {
                 text.extend_from_slice(NO_ARCHIVING.as_bytes());
             }

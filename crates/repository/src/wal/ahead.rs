@@ -248,8 +248,9 @@ impl PgWal {
         archive: &WalArchive,
         name: SegmentName,
         to: &str,
+        clock: &dyn Clock,
     ) -> Result<bool, Error> {
-        archive.fetch_partial(name, &self.dir, &self.path, to)
+        archive.fetch_partial(name, &self.dir, &self.path, to, clock)
     }
 
     /// Whether a fetched segment is whole and of the archive's cluster: a directory that was copied together with

@@ -10,12 +10,13 @@ use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via, crc32c, crc32c
 use longshore_pg::wal::{History, PAGE_HEADER_LEN, SegmentHeader, WalName, is_page_at};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
+use super::identity::Mark;
 use super::object::{End, Head, Row};
 use super::read::Object;
 use super::staged::Staged;
 use super::{Error, Identity};
 
-/// The file that says whose log an archive holds.
+/// The file that makes a directory an archive, and says whose log it holds.
 pub const IDENTITY_NAME: &str = "longshore-wal";
 
 /// Endings of archived files, by algorithm.
@@ -82,45 +83,70 @@ struct Judged {
 }
 
 impl WalArchive {
-    /// Opens the archive at `path`, or a directory that is to become one with the first segment.
+    /// Opens the archive at `path`, which nothing may have come into yet.
     ///
-    /// Errors: `Io` when there is no such directory, `IdentityDamaged`.
+    /// A directory without the file that makes it an archive may be a mount point without its file system; one that is
+    /// not there may be below one. Nothing is made here: it would take the log, with success, and be gone with the next
+    /// mount.
+    ///
+    /// Errors: `NotAnArchive`, `IdentityDamaged`, `Io`.
     pub fn open(storage: &dyn Storage, path: &Path) -> Result<WalArchive, Error> {
-        let dir = storage.dir(path).map_err(Error::io("open", path))?;
+        let none = || Error::NotAnArchive { path: path.into() };
+        let dir = match storage.dir(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(none()),
+            opened => opened.map_err(Error::io("open", path))?,
+        };
         let archive = WalArchive {
             path: path.to_owned(),
             dir,
             identity: OnceLock::new(),
         };
-        if let Some(identity) = archive.read_identity()? {
+        if let Some(identity) = archive.read_mark()?.ok_or_else(none)?.identity() {
             archive.identity.get_or_init(|| identity);
         }
         Ok(archive)
     }
 
-    /// Makes the directories `below` in `base`, where they are missing, and opens the archive there. `base` must exist:
-    /// made where a file system is not mounted, an archive would fill the disk below.
+    /// Makes the directories `below` in `base` an archive, where they are not one yet, and opens it. `base` must exist.
     ///
-    /// Errors: as [`WalArchive::open`].
-    pub fn make(storage: &dyn Storage, base: &Path, below: &Path) -> Result<WalArchive, Error> {
+    /// Errors: `IdentityDamaged`, `Io`.
+    pub fn create(
+        storage: &dyn Storage,
+        base: &Path,
+        below: &Path,
+        clock: &dyn Clock,
+    ) -> Result<WalArchive, Error> {
         let dir = storage.dir(base).map_err(Error::io("open", base))?;
         let mut at = PathBuf::new();
         for part in below.components() {
             let parent = at.clone();
             at.push(part);
+            // Whoever made it before, and its mark below, may have been killed before the name was durable.
             match dir.create_dir(&at) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made
-                    .and_then(|()| dir.sync(&parent))
-                    .map_err(Error::io("create", base.join(&at)))?,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                made => made,
+            }
+            .and_then(|()| dir.sync(&parent))
+            .map_err(Error::io("create", base.join(&at)))?;
+        }
+        let path = base.join(below);
+        let archive = WalArchive {
+            dir: storage.dir(&path).map_err(Error::io("open", &path))?,
+            path,
+            identity: OnceLock::new(),
+        };
+        if let Some(found) = archive.mark(Mark::Unclaimed, clock, |found| found)? {
+            archive.sync_names(&*archive.dir)?;
+            if let Some(identity) = found.identity() {
+                archive.identity.get_or_init(|| identity);
             }
         }
-        WalArchive::open(storage, &base.join(below))
+        Ok(archive)
     }
 
-    /// Opens an archive that must be one: a directory without identity may be a mount point without its file system.
+    /// Opens an archive that a cluster's log came into.
     ///
-    /// Errors: also `NotAnArchive`.
+    /// Errors: also `NothingYet`.
     pub fn existing(storage: &dyn Storage, path: &Path) -> Result<WalArchive, Error> {
         let archive = WalArchive::open(storage, path)?;
         archive.identified()?;
@@ -142,26 +168,59 @@ impl WalArchive {
     }
 
     pub(crate) fn identified(&self) -> Result<Identity, Error> {
-        self.identity().ok_or_else(|| Error::NotAnArchive {
+        self.identity().ok_or_else(|| Error::NothingYet {
             path: self.path.clone(),
         })
     }
 
-    fn read_identity(&self) -> Result<Option<Identity>, Error> {
+    fn read_mark(&self) -> Result<Option<Mark>, Error> {
         let path = self.path.join(IDENTITY_NAME);
         let file = match self.dir.open(Path::new(IDENTITY_NAME), OpenHow::Read) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io("open", path)(e)),
         };
-        let mut bytes = [0; Identity::LEN_MAX];
+        let mut bytes = [0; Mark::LEN_MAX];
         let len = file
             .read_full_at(&mut bytes, 0, Via::Cache)
             .map_err(Error::io("read", &path))?;
-        match Identity::decode(&bytes[..len]) {
-            Some(identity) => Ok(Some(identity)),
+        match Mark::decode(&bytes[..len]) {
+            Some(mark) => Ok(Some(mark)),
             None => Err(Error::IdentityDamaged { path }),
         }
+    }
+
+    /// Writes what the archive is, unless `keep` picks what stands there: that is given back.
+    fn mark(
+        &self,
+        mark: Mark,
+        clock: &dyn Clock,
+        keep: impl Fn(Option<Mark>) -> Option<Mark>,
+    ) -> Result<Option<Mark>, Error> {
+        let path = self.path.join(IDENTITY_NAME);
+        let began = clock.now();
+        let staged = loop {
+            if let Some(found) = keep(self.read_mark()?) {
+                return Ok(Some(found));
+            }
+            let begun = Staged::begin(self.dir.clone(), IDENTITY_NAME);
+            match begun.map_err(Error::io("create", &path))? {
+                // Between the look and the lock another process may have finished.
+                Some(staged) if keep(self.read_mark()?).is_none() => break staged,
+                _ if clock.now().saturating_sub(began) < WAIT_MAX => clock.sleep(WAIT_STEP),
+                _ => {
+                    let busy = io::Error::from(io::ErrorKind::ResourceBusy);
+                    return Err(Error::io("write", path)(busy));
+                }
+            }
+        };
+        let written = staged
+            .file
+            .write_all_at(mark.encode().as_bytes(), 0, Via::Cache);
+        written
+            .and_then(|()| staged.publish(Path::new(IDENTITY_NAME)))
+            .map_err(Error::io("store", path))?;
+        Ok(None)
     }
 
     /// Puts a file into the archive, durably. The same file again is no error, and costs two short reads of the
@@ -365,30 +424,17 @@ impl WalArchive {
             system: judged.system,
             segment_size,
         };
-        let path = self.path.join(IDENTITY_NAME);
-        let staged = wait(WAIT_MAX, out.name, clock, || {
-            if let Some(found) = self.read_identity()? {
-                return Ok(Some(Err(found)));
-            }
-            let begun = Staged::begin(self.dir.clone(), IDENTITY_NAME)
-                .map_err(Error::io("create", &path))?;
-            match begun {
-                Some(staged) if self.read_identity()?.is_none() => Ok(Some(Ok(staged))),
-                _ => Ok(None),
-            }
-        })?;
-        match staged {
-            Ok(staged) => {
-                staged
-                    .file
-                    .write_all_at(identity.encode().as_bytes(), 0, Via::Cache)
-                    .and_then(|()| staged.publish(Path::new(IDENTITY_NAME)))
-                    .map_err(Error::io("store", path))?;
+        let claimed = |found: Option<Mark>| found.filter(|mark| mark.identity().is_some());
+        match self
+            .mark(Mark::Of(identity), clock, claimed)?
+            .and_then(Mark::identity)
+        {
+            None => {
                 self.identity.get_or_init(|| identity);
                 Ok(())
             }
-            Err(found) => {
-                // Another process was first; judge again by what it wrote.
+            // Another process was first; judge again by what it wrote.
+            Some(found) => {
                 self.identity.get_or_init(|| found);
                 self.judge(out).map(drop)
             }

@@ -18,9 +18,13 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The directory has no identity file: nothing was ever archived there, or it is not mounted.
+    /// Nobody made an archive there, or it is not mounted.
     #[error("{} is no WAL archive: it has no {}", path.display(), super::IDENTITY_NAME)]
     NotAnArchive { path: PathBuf },
+
+    /// An archive that was made and not used yet.
+    #[error("nothing came into the WAL archive {} yet", path.display())]
+    NothingYet { path: PathBuf },
 
     /// The identity file is not what was written.
     #[error("{} is damaged", path.display())]
@@ -153,10 +157,13 @@ impl Error {
                 _ => "look at the path and at the file system's messages",
             },
             Error::NotAnArchive { .. } => {
-                "check that the archive's file system is mounted; a first `longshore wal push` makes an archive"
+                "check that its file system is mounted; a new archive is made by `longshore wal create`, as the server's user"
+            }
+            Error::NothingYet { .. } => {
+                "let the server's archive_command, or `longshore wal receive`, bring its first segment"
             }
             Error::IdentityDamaged { .. } => {
-                "compare it with `pg_controldata`; when it is removed, the next push writes it again"
+                "compare it with `pg_controldata`; when it is removed, `longshore wal create` and the next push write it again"
             }
             Error::OtherCluster { .. } | Error::OtherSegmentSize { .. } => {
                 "give every cluster an archive of its own, and a new one after pg_upgrade or initdb"

@@ -1,12 +1,14 @@
-//! The file that says whose log an archive holds.
+//! The file that makes a directory a WAL archive, and says whose log it holds.
 //!
 //! Four lines of text: a title, `system` and its identifier, `segment_bytes` and their number, `crc32c` and the
-//! checksum of the lines before in eight hexadecimal digits.
+//! checksum of the lines before in eight hexadecimal digits. In an archive that nothing came into yet the two lines in
+//! the middle are one that says so.
 
 use longshore_io::crc32c;
 use longshore_pg::SegmentSize;
 
 const TITLE: &str = "longshore wal archive 1";
+const UNCLAIMED: &str = "of no cluster yet";
 
 /// Whose log an archive holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,28 +18,55 @@ pub struct Identity {
     pub segment_size: SegmentSize,
 }
 
-impl Identity {
+/// What the file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// The first segment that comes makes it its cluster's.
+    Unclaimed,
+    Of(Identity),
+}
+
+impl Mark {
     /// Longest file that is read.
     pub(super) const LEN_MAX: usize = 256;
 
     pub(super) fn encode(self) -> String {
-        let (system, bytes) = (self.system, self.segment_size.bytes());
-        let text = format!("{TITLE}\nsystem {system}\nsegment_bytes {bytes}\n");
+        let lines = match self {
+            Mark::Unclaimed => UNCLAIMED.to_owned(),
+            Mark::Of(Identity {
+                system,
+                segment_size,
+            }) => format!("system {system}\nsegment_bytes {}", segment_size.bytes()),
+        };
+        let text = format!("{TITLE}\n{lines}\n");
         let crc = crc32c(text.as_bytes());
         text + &format!("crc32c {crc:08x}\n")
     }
 
-    /// `None` for anything but what [`Identity::encode`] writes.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Identity> {
+    /// `None` for anything but what [`Mark::encode`] writes.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Mark> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut lines = text.lines().skip(1);
-        let system = lines.next()?.strip_prefix("system ")?.parse().ok()?;
-        let bytes = lines.next()?.strip_prefix("segment_bytes ")?.parse().ok()?;
-        let identity = Identity {
-            system,
-            segment_size: SegmentSize::new(bytes)?,
+        let mark = match lines.next()? {
+            UNCLAIMED => Mark::Unclaimed,
+            line => {
+                let system = line.strip_prefix("system ")?.parse().ok()?;
+                let bytes = lines.next()?.strip_prefix("segment_bytes ")?.parse().ok()?;
+                let segment_size = SegmentSize::new(bytes)?;
+                Mark::Of(Identity {
+                    system,
+                    segment_size,
+                })
+            }
         };
-        (identity.encode() == text).then_some(identity)
+        (mark.encode() == text).then_some(mark)
+    }
+
+    pub(super) fn identity(self) -> Option<Identity> {
+        match self {
+            Mark::Unclaimed => None,
+            Mark::Of(identity) => Some(identity),
+        }
     }
 }
 
@@ -46,12 +75,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_the_page_is_one() {
+    fn the_examples_of_the_page_are_some() {
         let page = include_str!("../../../../docs/postgres-wal.md");
-        let at = page.find(TITLE).unwrap();
-        let example = page[at..].split("```").next().unwrap();
-        let identity = Identity::decode(example.as_bytes()).unwrap();
-        assert_eq!(identity.system, 7_575_086_021_411_873_849);
+        let examples = page.match_indices(TITLE).map(|(at, _)| {
+            let example = page[at..].split("```").next().unwrap();
+            Mark::decode(example.as_bytes()).unwrap_or_else(|| panic!("{example}"))
+        });
+        let examples: Vec<Mark> = examples.collect();
+        let systems: Vec<_> = examples
+            .iter()
+            .map(|mark| mark.identity().map(|i| i.system))
+            .collect();
+        assert_eq!(systems, [Some(7_575_086_021_411_873_849), None]);
     }
 
     #[test]
@@ -60,18 +95,16 @@ mod tests {
             system: u64::MAX,
             segment_size: SegmentSize::new(1 << 20).unwrap(),
         };
-        let text = identity.encode();
-        assert!(text.len() <= Identity::LEN_MAX);
-        assert_eq!(Identity::decode(text.as_bytes()), Some(identity));
-        for at in 0..text.len() {
-            let mut bytes = text.clone().into_bytes();
-            bytes[at] ^= 1;
-            assert_eq!(Identity::decode(&bytes), None, "byte {at}");
-            assert_eq!(
-                Identity::decode(&text.as_bytes()[..at]),
-                None,
-                "cut at {at}"
-            );
+        for mark in [Mark::Of(identity), Mark::Unclaimed] {
+            let text = mark.encode();
+            assert!(text.len() <= Mark::LEN_MAX);
+            assert_eq!(Mark::decode(text.as_bytes()), Some(mark));
+            for at in 0..text.len() {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] ^= 1;
+                assert_eq!(Mark::decode(&bytes), None, "byte {at}");
+                assert_eq!(Mark::decode(&text.as_bytes()[..at]), None, "cut at {at}");
+            }
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Memory is bounded by one directory of 2^32 bytes of log at a time, and by the number of gaps.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use longshore_pg::wal::{History, WalName};
@@ -55,7 +56,7 @@ struct Stored {
 impl WalArchive {
     /// What is there, by timeline and place.
     ///
-    /// Errors: `NotAnArchive`, `Io`.
+    /// Errors: `NothingYet`, `Io`.
     pub fn runs(&self) -> Result<Vec<Run>, Error> {
         let size = self.identified()?.segment_size;
         let mut runs: Vec<Run> = Vec::new();
@@ -106,47 +107,37 @@ impl WalArchive {
     /// The segment that a timeline was left in counts as there on either timeline, as far as the replay stays on it:
     /// the later one's begins with a copy of the earlier one's. `.partial` files do not count: no server asks for them.
     ///
-    /// Errors: `NotAnArchive`, `Io`.
+    /// Its time is that of listing what is there, however far apart `start` and `end` are.
+    ///
+    /// Errors: `NothingYet`, `Io`.
     pub fn missing(&self, history: &History, start: Lsn, end: Lsn) -> Result<Vec<Span>, Error> {
         let size = self.identified()?.segment_size;
-        let segment_of = |lsn: Lsn| Lsn(lsn.0 / size.bytes() * size.bytes());
-        let mut have: Option<(u32, HashSet<SegmentName>)> = None;
-        let mut missing: Vec<Span> = Vec::new();
-        let mut at = segment_of(start);
-        while at < end {
-            let next = Lsn(at.0.saturating_add(size.bytes()));
-            // The bytes needed of this segment end here.
-            let needed = next.min(end);
-            let high = (at.0 >> 32) as u32;
-            if have.as_ref().is_none_or(|(of, _)| *of != high) {
-                have = Some((high, self.segments_in(history, high)?));
+        let number = |lsn: Lsn| lsn.0 / size.bytes();
+        let wanted = number(start)..end.0.div_ceil(size.bytes());
+        let mut held = self.held(history, &wanted, end)?;
+        held.push(wanted.end..wanted.end);
+        held.sort_unstable_by_key(|numbers| numbers.start);
+        // Where the names of segments change their timeline.
+        let forks = history.forks().iter().filter(|fork| fork.end < end);
+        let turns: Vec<u64> = forks.map(|fork| number(fork.end)).collect();
+        let mut missing = Vec::new();
+        let mut at = wanted.start;
+        for held in held {
+            while at < held.start.min(wanted.end) {
+                let turn = turns.iter().find(|turn| **turn > at);
+                let stop = turn.map_or(held.start, |turn| held.start.min(*turn));
+                let behind = Lsn(stop.saturating_mul(size.bytes())).min(end);
+                let timeline = history.timeline_at(Lsn(behind.0 - 1));
+                let name =
+                    |number: u64| SegmentName::holding(timeline, Lsn(number * size.bytes()), size);
+                missing.push(Span {
+                    first: name(at),
+                    last: name(stop - 1),
+                    segments: stop - at,
+                });
+                at = stop;
             }
-            let found = have.as_ref().is_some_and(|(_, names)| {
-                ways(history).any(|(timeline, begin, left)| {
-                    segment_of(begin) <= at
-                        && needed <= left
-                        && names.contains(&SegmentName::holding(timeline, at, size))
-                })
-            });
-            if !found {
-                let timeline = history.timeline_at(Lsn(needed.0 - 1));
-                let name = SegmentName::holding(timeline, at, size);
-                match missing.last_mut() {
-                    Some(span) if span.last.next(size) == name => {
-                        span.last = name;
-                        span.segments += 1;
-                    }
-                    _ => missing.push(Span {
-                        first: name,
-                        last: name,
-                        segments: 1,
-                    }),
-                }
-            }
-            if next.0 == u64::MAX {
-                break;
-            }
-            at = next;
+            at = at.max(held.end);
         }
         Ok(missing)
     }
@@ -154,7 +145,7 @@ impl WalArchive {
     /// The segments that a replay from `start` to `end` on the way of `history` takes, in order: of those on several
     /// timelines the latest one's, as a server takes them.
     ///
-    /// Errors: `Missing` for the first that is not there; `NotAnArchive`, `Io`.
+    /// Errors: `Missing` for the first that is not there; `NothingYet`, `Io`.
     pub fn segments(
         &self,
         history: &History,
@@ -207,6 +198,45 @@ impl WalArchive {
         Ok(names)
     }
 
+    /// Runs of the numbers of segments that serve a replay on the way of `history` which ends at `end`, among those
+    /// `wanted`.
+    fn held(
+        &self,
+        history: &History,
+        wanted: &Range<u64>,
+        end: Lsn,
+    ) -> Result<Vec<Range<u64>>, Error> {
+        let size = self.identified()?.segment_size;
+        let number = |lsn: Lsn| lsn.0 / size.bytes();
+        let high = |number: u64| (number.saturating_mul(size.bytes()) >> 32) as u32;
+        let highs = high(wanted.start)..=high(wanted.end.saturating_sub(1));
+        let ways: HashMap<Timeline, Range<u64>> = ways(history)
+            .map(|(timeline, begin, left)| {
+                // Of the segment in which it was left the rest is on the next.
+                let stop = if end <= left { u64::MAX } else { number(left) };
+                (timeline, number(begin)..stop)
+            })
+            .collect();
+        let mut held: Vec<Range<u64>> = Vec::new();
+        for (timeline, high) in self.directories()? {
+            let Some(way) = ways.get(&timeline).filter(|_| highs.contains(&high)) else {
+                continue;
+            };
+            for stored in self.files(timeline, high)? {
+                let WalName::Segment(name) = stored.name else {
+                    continue;
+                };
+                let number = number(name.start(size));
+                match held.last_mut() {
+                    _ if !way.contains(&number) => {}
+                    Some(run) if run.end == number => run.end += 1,
+                    _ => held.push(number..number + 1),
+                }
+            }
+        }
+        Ok(held)
+    }
+
     /// The first segment behind `name` on its timeline.
     pub fn later(&self, name: SegmentName) -> Result<Option<SegmentName>, Error> {
         for (timeline, high) in self.directories()? {
@@ -227,7 +257,7 @@ impl WalArchive {
     /// files; oldest first, so that an interruption leaves no gap. Histories stay: they are tiny, and lead to every
     /// later place.
     ///
-    /// Errors: `NotAnArchive`, `Io`. What was removed before stays removed.
+    /// Errors: `NothingYet`, `Io`. What was removed before stays removed.
     pub fn remove_before(&self, keep: Lsn) -> Result<Removed, Error> {
         self.remove_unneeded(keep, false, |_, _, _| false)
     }

@@ -9,6 +9,8 @@
 //!   the synced partial file. So a slot keeps what a crash here could lose.
 //! - The archive itself says where to go on: behind its last segment, at the start of the one being filled. Those bytes
 //!   are streamed once more; they are the same.
+//! - What the archive says of timelines is compared with the server's own histories before anything is streamed: a
+//!   restored copy of the cluster may be on another timeline of the same number.
 //! - One receiver works for an archive.
 //!
 //! Source: PostgreSQL 18 documentation, "Streaming Replication Protocol".
@@ -24,6 +26,7 @@ use longshore_pg::client::{self, Connection, Mode, Reply, Rows};
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
+use super::archive::{WAIT_MAX, wait};
 use super::staged::Staged;
 use super::{Error, Form, Identity, Outgoing, Pushed, WalArchive};
 
@@ -32,6 +35,8 @@ const RECEIVING: &str = "receiving";
 const LOCK: &str = "lock";
 /// Microseconds from the Unix epoch to PostgreSQL's, 2000-01-01.
 const EPOCH_US: i64 = 946_684_800_000_000;
+/// The server has no file of this name.
+const NO_SUCH_FILE: &str = "58P01";
 /// How long the stream may be silent before what came is made durable.
 const LULL: Duration = Duration::from_millis(100);
 
@@ -70,6 +75,12 @@ pub enum Event<'a> {
     History(Timeline),
     /// The archive has another file of this name already; it is kept.
     Kept(&'a Error),
+    /// The archive lacks segments between these two. They are not received any more: the server was told that they were
+    /// durable, and may have dropped them.
+    Gap {
+        after: SegmentName,
+        before: SegmentName,
+    },
 }
 
 /// Why receiving ended before it should.
@@ -170,12 +181,13 @@ impl Receiving {
     fn open(archive: &WalArchive) -> Result<Receiving, ReceiveError> {
         let path = archive.path().join(RECEIVING);
         let io = |action| Error::io(action, path.clone());
+        // Whoever made it before may have been killed before its name was durable.
         match archive.dir.create_dir(Path::new(RECEIVING)) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made
-                .and_then(|()| archive.dir.sync(Path::new("")))
-                .map_err(io("create"))?,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
         }
+        .and_then(|()| archive.dir.sync(Path::new("")))
+        .map_err(io("create"))?;
         let dir = archive.dir.dir(Path::new(RECEIVING)).map_err(io("open"))?;
         let lock = match dir.open(Path::new(LOCK), OpenHow::CreateNew) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -303,13 +315,9 @@ impl<'a> Receiver<'a> {
         let mut history = History::first(theirs);
         if theirs.number() > 1 {
             history = receiver.fetch_history(connection, plan, theirs, clock, watch)?;
-            for fork in history.forks() {
-                if fork.timeline.number() > 1 {
-                    receiver.fetch_history(connection, plan, fork.timeline, clock, watch)?;
-                }
-            }
+            receiver.fetch_earlier(connection, plan, &history, clock, watch)?;
         }
-        receiver.find_start(connection, &history, &slot)?;
+        receiver.find_start(connection, &history, &slot, watch)?;
         watch(Event::Started(receiver.progress()));
         Ok(receiver)
     }
@@ -320,12 +328,19 @@ impl<'a> Receiver<'a> {
         connection: &mut Connection,
         history: &History,
         slot: &str,
+        watch: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), ReceiveError> {
-        let stored = match self.archive.identity() {
-            Some(_) => self.archive.runs()?.last().map(|run| run.span.last),
-            None => None,
+        let runs = match self.archive.identity() {
+            Some(_) => self.archive.runs()?,
+            None => Vec::new(),
         };
-        let stored = stored.map(|last| last.next(self.size));
+        if let [.., before, last] = runs.as_slice()
+            && before.span.last.timeline == last.span.first.timeline
+        {
+            let (after, before) = (before.span.last, last.span.first);
+            watch(Event::Gap { after, before });
+        }
+        let stored = runs.last().map(|run| run.span.last.next(self.size));
         let begun = self.receiving.last()?;
         let mut start = match stored.max(begun) {
             Some(next) => {
@@ -627,7 +642,44 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// The history of a timeline; into the archive, unless it is there.
+    /// Fetches the histories of the timelines before the server's. A server may lack them: it does not need them; what
+    /// the archive has of them must lead the same way then.
+    fn fetch_earlier(
+        &self,
+        connection: &mut Connection,
+        plan: &Plan,
+        history: &History,
+        clock: &dyn Clock,
+        watch: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), ReceiveError> {
+        let forks = history.forks().iter().enumerate();
+        for (before, fork) in forks.filter(|(_, fork)| fork.timeline.number() > 1) {
+            match self.fetch_history(connection, plan, fork.timeline, clock, watch) {
+                Err(ReceiveError::Server(e)) if e.sqlstate() == Some(NO_SUCH_FILE) => {}
+                fetched => {
+                    fetched?;
+                    continue;
+                }
+            }
+            match self.archive.history(fork.timeline) {
+                Err(Error::Missing { .. }) => {}
+                found => {
+                    if found?.forks() != &history.forks()[..before] {
+                        return Err(ReceiveError::Elsewhere {
+                            archive: self.archive.path().to_owned(),
+                            ours: fork.timeline,
+                            theirs: history.timeline(),
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The server's history of a timeline; into the archive, which may have no other.
+    ///
+    /// Errors: the archive's `OtherContent` when it has another.
     fn fetch_history(
         &self,
         connection: &mut Connection,
@@ -636,10 +688,6 @@ impl<'a> Receiver<'a> {
         clock: &dyn Clock,
         watch: &mut dyn FnMut(Event<'_>),
     ) -> Result<History, ReceiveError> {
-        match self.archive.history(timeline) {
-            Err(Error::Missing { .. }) => {}
-            found => return Ok(found?),
-        }
         let rows = connection.query(&format!("TIMELINE_HISTORY {timeline}"))?;
         let content = rows.bytes(0, 1).ok_or_else(|| stream("an empty history"))?;
         let name = WalName::History(timeline);
@@ -664,8 +712,9 @@ impl<'a> Receiver<'a> {
             file: staged.file.clone(),
             system: None,
         };
-        self.archive.push(&out, &plan.form, clock)?;
-        watch(Event::History(timeline));
+        if let Pushed::Stored { .. } = self.archive.push(&out, &plan.form, clock)? {
+            watch(Event::History(timeline));
+        }
         Ok(self.archive.history(timeline)?)
     }
 }
@@ -700,6 +749,7 @@ impl WalArchive {
         dir: &Arc<dyn Dir>,
         path: &Path,
         to: &str,
+        clock: &dyn Clock,
     ) -> Result<bool, Error> {
         let size = self.identified()?.segment_size;
         let partial = Path::new(RECEIVING).join(WalName::Partial(name).to_string());
@@ -709,13 +759,10 @@ impl WalArchive {
             opened => opened.map_err(Error::io("open", &from))?,
         };
         let target = path.join(to);
-        let staged = Staged::begin(dir.clone(), to).map_err(Error::io("create", &target))?;
-        let Some(staged) = staged else {
-            return Err(Error::Busy {
-                name: WalName::Segment(name),
-                waited_s: 0,
-            });
-        };
+        // What a killed one left is removed by the first look.
+        let staged = wait(WAIT_MAX, WalName::Segment(name), clock, || {
+            Staged::begin(dir.clone(), to).map_err(Error::io("create", &target))
+        })?;
         let mut buffer = vec![0; 1 << 20];
         for offset in (0..size.bytes()).step_by(buffer.len()) {
             file.read_exact_at(&mut buffer, offset, Via::Cache)

@@ -145,6 +145,7 @@ fn short_writes_are_completed() {
 fn a_full_disk_is_an_error_that_leaves_nothing_and_room_mends_it() {
     let disk = SimDisk::new(5);
     disk.mount(ARCHIVE).unwrap();
+    mark(&disk);
     for (name, bytes) in files() {
         disk.write_file(Path::new(WAL).join(name.to_string()), &bytes)
             .unwrap();

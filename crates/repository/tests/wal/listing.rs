@@ -103,6 +103,27 @@ fn a_replay_over_a_promotion_needs_each_segment_on_the_timeline_that_covers_it()
     assert_eq!(missing, []);
 }
 
+/// A hostile header may say that a backup reaches from the first byte of log to the last.
+#[test]
+fn what_is_missing_in_all_the_log_there_can_be_is_told_at_once() {
+    let disk = with([name(1, 3), name(1, 4), name(2, 5), name(2, 9000)]);
+    let text = format!("1\t{}\tx\n", Lsn(5 * SEGMENT as u64 + 1000));
+    let history = History::parse(timeline(2), text.as_bytes()).unwrap();
+    let archive = archive(&disk).unwrap();
+    let missing = archive.missing(&history, Lsn(0), Lsn(u64::MAX)).unwrap();
+    let found: Vec<(WalName, u64)> = missing
+        .iter()
+        .map(|span| (WalName::Segment(span.first), span.segments))
+        .collect();
+    let all = (1u64 << 44) - 9001;
+    assert_eq!(
+        found,
+        [(name(1, 0), 3), (name(2, 6), 8994), (name(2, 9001), all)]
+    );
+    assert_eq!(missing[2].last.to_string(), "00000002FFFFFFFF00000FFF");
+    assert_eq!(archive.missing(&history, Lsn(9), Lsn(0)).unwrap(), []);
+}
+
 #[test]
 fn later_segments_tell_a_gap_from_the_end() {
     let disk = with([name(1, 3), name(1, 5), name(1, 9000), name(2, 4)]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Clock, HostClock, OpenHow, SimClock, SimDisk, Storage};
 use longshore_pg::wal::WalName;
-use longshore_repository::wal::{Error, Form, Outgoing, Pushed, WalArchive};
+use longshore_repository::wal::{Error, Form, IDENTITY_NAME, Outgoing, Pushed, WalArchive};
 
 pub const SYSTEM: u64 = 7_575_086_021_411_873_849;
 pub const SEGMENT: usize = 1 << 20;
@@ -82,12 +82,22 @@ pub fn clock() -> Arc<dyn Clock> {
     Arc::new(SimClock::new(0))
 }
 
-/// A disk with an empty archive.
+/// A disk with a new archive.
 pub fn disk(seed: u64) -> SimDisk {
     let disk = SimDisk::new(seed);
-    disk.write_file(Path::new(ARCHIVE).join("lost+found/.keep"), b"")
-        .unwrap();
+    mark(&disk);
     disk
+}
+
+/// Makes the archive's directory one that nothing came into yet.
+pub fn mark(disk: &SimDisk) {
+    let lines = "longshore wal archive 1\nof no cluster yet\n";
+    let mark = format!(
+        "{lines}crc32c {:08x}\n",
+        longshore_io::crc32c(lines.as_bytes())
+    );
+    disk.write_file(Path::new(ARCHIVE).join(IDENTITY_NAME), mark.as_bytes())
+        .unwrap();
 }
 
 /// Puts a file where the server would have it.

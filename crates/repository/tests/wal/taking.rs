@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use longshore_codec::Algorithm;
-use longshore_io::{Host, OpenHow, Storage};
+use longshore_io::{Fault, Host, OpenHow, SimDisk, Storage};
 use longshore_pg::wal::{NotWal, WalName};
 use longshore_pg::{Lsn, Timeline};
 use longshore_repository::wal::{Error, Identity, Outgoing, Pushed, WalArchive};
@@ -89,14 +89,15 @@ fn stock_tools_unpack_what_is_archived() {
     ] {
         let path = root.path().join(algorithm.name());
         let dir = Host::new().create_dir_all(root.path()).unwrap();
-        Host::new().create_dir_all(&path).unwrap();
         let out = Outgoing {
             name: name(1, 7),
             path: source.clone(),
             file: dir.open(Path::new("source"), OpenHow::Read).unwrap(),
             system: None,
         };
-        let archive = WalArchive::open(&Host::new(), &path).unwrap();
+        let below = Path::new(algorithm.name());
+        let archive = WalArchive::create(&Host::new(), root.path(), below, &host_clock());
+        let archive = archive.unwrap();
         archive.push(&out, &form(algorithm), &host_clock()).unwrap();
         let stored = path
             .join("0000000100000000")
@@ -191,8 +192,9 @@ fn what_is_not_the_segment_of_its_name_does_not_get_in() {
         let refused = push(&disk, name, bytes).unwrap_err();
         let paths = disk.paths();
         let made = paths.iter().filter(|p| p.starts_with(ARCHIVE));
-        // Nothing but what was there, not even an identity.
-        assert_eq!(made.count(), 3, "{paths:?}");
+        // Nothing but what was there, and the archive is still nobody's.
+        assert_eq!(made.count(), 2, "{paths:?}");
+        assert_eq!(archive(&disk).unwrap().identity(), None);
         refused
     };
     let good = segment(1, 3, 3);
@@ -241,8 +243,13 @@ fn the_segment_a_promotion_fell_into_and_one_handed_over_too_early_are_taken_for
 fn of_several_that_push_one_name_one_stores_and_the_bytes_decide_over_the_others() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("archive");
-    let dir = Host::new().create_dir_all(&path).unwrap();
-    drop(dir);
+    WalArchive::create(
+        &Host::new(),
+        root.path(),
+        Path::new("archive"),
+        &host_clock(),
+    )
+    .unwrap();
     let sources = Host::new().dir(root.path()).unwrap();
     for seed in 0..4u64 {
         std::fs::write(root.path().join(format!("{seed}")), segment(1, 3, seed / 2)).unwrap();
@@ -289,21 +296,78 @@ fn of_several_that_push_one_name_one_stores_and_the_bytes_decide_over_the_others
     }
 }
 
+/// Goal: a mount point whose file system is away takes no log with success.
 #[test]
-fn a_directory_without_identity_is_no_archive_to_read_from() {
-    let disk = disk(1);
-    let refused = WalArchive::existing(&disk, Path::new(ARCHIVE)).unwrap_err();
+fn only_a_directory_that_was_made_an_archive_is_one() {
+    let disk = SimDisk::new(1);
+    disk.write_file(Path::new(ARCHIVE).join("lost+found/.keep"), b"")
+        .unwrap();
+    for path in [ARCHIVE, "/archive/none", "/none/archive"] {
+        let refused = WalArchive::open(&disk, Path::new(path)).unwrap_err();
+        assert!(matches!(refused, Error::NotAnArchive { .. }), "{refused}");
+        let refused = WalArchive::existing(&disk, Path::new(path)).unwrap_err();
+        assert!(matches!(refused, Error::NotAnArchive { .. }), "{refused}");
+    }
+    let bytes = segment(1, 3, 3);
+    let before = disk.paths();
+    let refused = push(&disk, name(1, 3), &bytes).unwrap_err();
     assert!(matches!(refused, Error::NotAnArchive { .. }), "{refused}");
-    push(&disk, name(1, 3), &segment(1, 3, 3)).unwrap();
-    let archive = WalArchive::existing(&disk, Path::new(ARCHIVE)).unwrap();
-    assert_eq!(archive.identity().map(|i: Identity| i.system), Some(SYSTEM));
+    let mut after = disk.paths();
+    after.retain(|path| !path.starts_with("/data") && !before.contains(path));
+    assert_eq!(after, [] as [&Path; 0], "nothing was made");
+
+    let create = |base: &str, below: &str| {
+        WalArchive::create(&disk, Path::new(base), Path::new(below), &*clock())
+    };
+    assert!(matches!(create("/none", "archive"), Err(Error::Io { .. })));
+    assert_eq!(create("/", "archive").unwrap().identity(), None);
+    let refused = WalArchive::existing(&disk, Path::new(ARCHIVE)).unwrap_err();
+    assert!(matches!(refused, Error::NothingYet { .. }), "{refused}");
+    push(&disk, name(1, 3), &bytes).unwrap();
+    // Once more: it stays what it is.
+    for archive in [
+        create("/", "archive").unwrap(),
+        WalArchive::existing(&disk, Path::new(ARCHIVE)).unwrap(),
+    ] {
+        assert_eq!(archive.identity().map(|i: Identity| i.system), Some(SYSTEM));
+    }
+    assert_eq!(fetch(&disk, name(1, 3)).unwrap(), bytes);
     disk.write_file(Path::new(ARCHIVE).join("longshore-wal"), b"x")
         .unwrap();
-    let refused = WalArchive::existing(&disk, Path::new(ARCHIVE)).unwrap_err();
-    assert!(
-        matches!(refused, Error::IdentityDamaged { .. }),
-        "{refused}"
-    );
+    for refused in [
+        create("/", "archive").unwrap_err(),
+        WalArchive::existing(&disk, Path::new(ARCHIVE)).unwrap_err(),
+    ] {
+        assert!(
+            matches!(refused, Error::IdentityDamaged { .. }),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn an_archive_that_was_made_is_there_after_a_power_cut_even_when_its_maker_was_killed() {
+    let create = |disk: &SimDisk| {
+        WalArchive::create(disk, Path::new("/base"), Path::new("db/wal"), &*clock())
+    };
+    let prepared = |seed| {
+        let disk = SimDisk::new(seed);
+        disk.write_file("/base/.keep", b"").unwrap();
+        disk
+    };
+    let whole = prepared(0);
+    create(&whole).unwrap();
+    for step in 0..whole.steps() {
+        let disk = prepared(step);
+        disk.inject(Fault::errno(5).from_step(step));
+        create(&disk).unwrap_err();
+        disk.heal();
+        create(&disk).unwrap();
+        for image in disk.images(6) {
+            let archive = WalArchive::open(&image, Path::new("/base/db/wal"));
+            assert_eq!(archive.unwrap().identity(), None, "step {step}");
+        }
+    }
 }
 
 #[test]

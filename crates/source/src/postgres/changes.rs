@@ -5,7 +5,8 @@
 //! ([`Summarized::limit`]), everything from there on counts as changed; so does a database that was made or removed.
 //!
 //! Memory: two bytes for a changed page, at most 8 KiB for 65,536 pages, and some 100 bytes for each relation that
-//! changed; all of it at most [`MEMORY_MAX`], else pages are looked at one by one.
+//! changed; all of it at most [`MEMORY_MAX`], else pages are looked at one by one. While they are read, the longest
+//! summary besides, which is counted, too: at most [`SUMMARY_MAX`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -22,8 +23,8 @@ use crate::Error;
 
 /// Bytes.
 const MEMORY_MAX: u64 = 64 << 20;
-/// Longest summary that is read, in bytes: of a relation every page of which changed, 32 TiB of it.
-const SUMMARY_MAX: u64 = 512 << 20;
+/// Longest summary that is read, in bytes: as much as what is remembered of all may take.
+const SUMMARY_MAX: u64 = MEMORY_MAX;
 /// The server sums up its log a while after it was written; it sleeps up to half a minute where little happens.
 const PATIENCE: Duration = Duration::from_secs(45);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -39,6 +40,8 @@ pub(super) struct Changes {
     relations: HashMap<(u32, u32, u32), Pages>,
     databases: HashSet<(u32, u32)>,
     memory_bytes: u64,
+    /// Of the longest summary.
+    read_bytes: u64,
 }
 
 /// Pages of one main fork, over all its segments.
@@ -108,6 +111,7 @@ impl Changes {
         if len > SUMMARY_MAX {
             return Err(format!("it has {len} bytes"));
         }
+        self.read_bytes = self.read_bytes.max(len);
         let mut bytes = vec![0; len as usize];
         file.read_exact_at(&mut bytes, 0, Via::Cache)
             .map_err(text)?;
@@ -148,8 +152,9 @@ impl Changes {
         }
     }
 
+    /// The most that was and will be held at once.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
+        self.memory_bytes + self.read_bytes
     }
 
     /// Whether the database's directory was made or removed.
@@ -315,6 +320,29 @@ mod tests {
             ..segment(0)
         };
         assert_eq!(changes.next(other, 131_072, 0..100), None);
+    }
+
+    #[test]
+    fn a_summary_that_is_being_read_is_counted_and_a_longer_one_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        // One relation, no pages named.
+        let mut bytes = 0x652b_137b_u32.to_le_bytes().to_vec();
+        for field in [1663u32, 5, 7, 0, 3, 0] {
+            bytes.extend(field.to_le_bytes());
+        }
+        bytes.extend([0; 24]);
+        bytes.extend(longshore_io::crc32c(&bytes).to_le_bytes());
+        std::fs::write(dir.path().join("one"), &bytes).unwrap();
+        let long = std::fs::File::create(dir.path().join("long")).unwrap();
+        long.set_len(SUMMARY_MAX + 1).unwrap();
+        let dir = longshore_io::Storage::dir(&longshore_io::Host::new(), dir.path()).unwrap();
+        let mut changes = Changes::default();
+        changes.add_file(&*dir, "one").unwrap();
+        let counted = RELATION_BYTES + bytes.len() as u64;
+        assert_eq!(changes.memory_bytes(), counted);
+        assert_eq!(changes.next(segment(0), 131_072, 0..9), Some(3..9));
+        assert!(changes.add_file(&*dir, "long").is_err());
+        assert_eq!(changes.memory_bytes(), counted);
     }
 
     #[test]

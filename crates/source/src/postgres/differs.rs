@@ -26,24 +26,25 @@
 //! | the same before a base that is differential itself | what its own base holds is not known here: all of the map's pages are left empty, see [`believed_before`] |
 //! | checksums enabled since the base | refused: the base's pages have none |
 //! | `pg_rewind`, promotion, recovery to an earlier moment | the history of timelines must lead through the base's end, else refused |
+//! | two recoveries without an archive, which give their timelines the same number | the base must be younger than the history file that a primary wrote when it opened, else refused |
 //! | `pg_resetwal`, a standby that lags | refused where this backup would begin before the base's end |
 //! | `pg_upgrade`, `initdb` | another system identifier: refused |
 //!
 //! Not noticed, so that a full backup must follow: a cluster that was set back without a new timeline, by a snapshot of
-//! its file system or by an older backup that was started without a recovery target, and that went on from there until
+//! its file system or by an older backup that was started without `recovery.signal`, and that went on from there until
 //! its log was longer than at a base of the future it left; checksums that were disabled, and enabled again, since the
 //! base ("all visible", as above).
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longshore_io::{Clock, Dir, OpenHow, Storage, Via};
-use longshore_pg::wal::History;
 use longshore_pg::wal::summary::Summary;
-use longshore_pg::{Control, Fork, Lsn, Page};
+use longshore_pg::wal::{History, WalName};
+use longshore_pg::{Control, Fork, Lsn, Page, Timeline};
 
 use super::base::{Base, Segment};
 use super::changes::Changes;
@@ -284,6 +285,11 @@ fn check(base: &Base, now: &Now) -> Result<History, Error> {
     }
     let (timeline, end) = base.end;
     let history = match timeline == now.control.timeline {
+        true if was_opened_after(now, base.begun_us) => {
+            return refuse(BaseRefusal::OtherTimeline {
+                now: timeline.number(),
+            });
+        }
         true => History::first(timeline),
         false => history(now)?,
     };
@@ -306,13 +312,25 @@ fn check(base: &Base, now: &Now) -> Result<History, Error> {
     Ok(history)
 }
 
+/// Whether the server opened on its timeline after this moment: it wrote the timeline's history then. A standby got
+/// the file from its primary, at any time; the first timeline has none.
+fn was_opened_after(now: &Now, us: i64) -> bool {
+    let stat = now.wal_dir.stat(&history_name(now.control.timeline));
+    let opened = stat.is_ok_and(|stat| stat.mtime_ns / 1000 > us);
+    opened && !now.session.about.in_recovery
+}
+
+fn history_name(timeline: Timeline) -> PathBuf {
+    WalName::History(timeline).to_string().into()
+}
+
 /// How the cluster came to its timeline. The server needs the file itself and keeps it in `pg_wal`.
 fn history(now: &Now) -> Result<History, Error> {
     let timeline = now.control.timeline;
-    let name = format!("{:08X}.history", timeline.number());
+    let name = history_name(timeline);
     let path = now.path.join("pg_wal").join(&name);
     let read = || {
-        let file = now.wal_dir.open(Path::new(&name), OpenHow::Read)?;
+        let file = now.wal_dir.open(&name, OpenHow::Read)?;
         let mut bytes = vec![0; HISTORY_MAX];
         let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
         bytes.truncate(len);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Dir, Stat, Via};
-use longshore_pg::SegmentName;
 use longshore_pg::wal::WalName;
+use longshore_pg::{SegmentName, Timeline};
 use parking_lot::Mutex;
 
 use super::cluster::Cluster;
@@ -70,8 +70,11 @@ impl LogFiles {
         Ok([segment, mark(&name.to_string(), &stat)])
     }
 
-    /// All histories there are and their marks, as the server's own backup has them. None on the first timeline.
-    pub(super) fn histories(&self) -> Result<Vec<Entry>, Error> {
+    /// The histories of timelines up to `last` and their marks. None on the first timeline.
+    ///
+    /// A standby has those of later ones before it has come there; a restored server would follow them beyond the log
+    /// that it has.
+    pub(super) fn histories(&self, last: Timeline) -> Result<Vec<Entry>, Error> {
         let list = |source| Error::Io {
             action: "list",
             path: self.path.clone(),
@@ -81,7 +84,7 @@ impl LogFiles {
         for name in self.dir.list().map_err(list)? {
             let name = PathBuf::from(name.map_err(list)?);
             let text = name.to_str().unwrap_or_default();
-            if !matches!(text.parse(), Ok(WalName::History(_))) {
+            if !matches!(text.parse(), Ok(WalName::History(timeline)) if timeline <= last) {
                 continue;
             }
             let host_path = self.path.join(&name);

@@ -440,10 +440,19 @@ impl Source for Postgres {
                 text: String::from_utf8_lossy(&stopped.label_text).into_owned(),
             });
         }
-        if control.timeline != label.timeline {
+        let mut found = vec![control.timeline];
+        if cluster.session.about.in_recovery {
+            // A standby that follows its primary onto another timeline may end the backup there: the place that it
+            // gives, and the one before which nothing is consistent, are then not on the label's.
+            let (after, _) = read_control(&*cluster.dir, &cluster.path, &*cluster.clock)?;
+            found.push(after.timeline);
+            found.extend(control.min_recovery_timeline);
+            found.extend(after.min_recovery_timeline);
+        }
+        if let Some(other) = found.into_iter().find(|found| *found != label.timeline) {
             return Err(Error::TimelineChanged {
                 from: label.timeline.number(),
-                to: control.timeline.number(),
+                to: other.number(),
             });
         }
         let log = copies::Log {
@@ -462,7 +471,7 @@ impl Source for Postgres {
         });
         if self.with_wal {
             ending.segments = Some(self.segments(label.timeline, stopped.stop));
-            ending.histories = self.log_files.histories()?;
+            ending.histories = self.log_files.histories(label.timeline)?;
         }
         let databases = self.walks.iter();
         let databases = databases.flat_map(|walk| std::mem::take(&mut walk.lock().databases));

@@ -144,6 +144,11 @@ fn place(lsn: u64) -> String {
 
 /// Of PostgreSQL 18, as `pg_control.h` has it.
 pub fn control() -> Vec<u8> {
+    control_with(&[])
+}
+
+/// The same with other values at some offsets.
+pub fn control_with(more: &[(usize, u32)]) -> Vec<u8> {
     let mut bytes = vec![0; 8192];
     bytes[..8].copy_from_slice(&SYSTEM.to_le_bytes());
     bytes[40..48].copy_from_slice(&START.to_le_bytes());
@@ -156,7 +161,11 @@ pub fn control() -> Vec<u8> {
         (220, SEGMENT_PAGES),
         (228, 1 << 20),
         (252, 1),
-    ] {
+    ]
+    .iter()
+    .chain(more)
+    .copied()
+    {
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
     let crc = longshore_io::crc32c(&bytes[..292]);

@@ -20,6 +20,8 @@ fn every_segment_from_start_to_end_is_there_with_its_mark_and_the_histories() {
     fs::write(cluster.path("pg_wal/00000001000000000000001F"), b"before").unwrap();
     fs::write(cluster.path("pg_wal/000000010000000000000030"), b"after").unwrap();
     fs::write(cluster.path("pg_wal/00000001.history"), b"how it came").unwrap();
+    // A standby has the next one before it is there.
+    fs::write(cluster.path("pg_wal/00000002.history"), b"to come").unwrap();
     fs::write(cluster.path("pg_wal/summaries/x.summary"), b"x").unwrap();
     let copy = cluster.back_up_with_log(&hooked(|_, _| Ok(()))).unwrap();
     let of_log = |path: &&Path| path.starts_with("pg_wal");

@@ -11,3 +11,4 @@ mod hooked;
 mod hostile;
 mod log;
 mod pages;
+mod standby;

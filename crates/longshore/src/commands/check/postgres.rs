@@ -1,6 +1,5 @@
 //! A PostgreSQL cluster: its server, its archive, and a segment of log on the way from one to the other.
 
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,8 +40,7 @@ impl<'a> Archive<'a> {
     fn open(&self) -> Result<Option<WalArchive>, WalError> {
         match WalArchive::existing(&*self.context.storage, &self.path) {
             Ok(archive) => Ok(Some(archive)),
-            Err(WalError::NotAnArchive { .. }) => Ok(None),
-            Err(WalError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            Err(WalError::NotAnArchive { .. } | WalError::NothingYet { .. }) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -55,7 +53,9 @@ impl<'a> Archive<'a> {
                 let path = self.path.display();
                 return notes.bad(
                     "log",
-                    format!("{path} is no archive: nothing was archived, or it is not mounted"),
+                    format!(
+                        "{path} is no archive or nothing came into it: mount it, or see `longshore wal create`"
+                    ),
                 );
             }
             Ok(None) => return,

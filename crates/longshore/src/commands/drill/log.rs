@@ -59,7 +59,7 @@ fn copy(
         source,
     };
     let Some(identity) = archive.identity() else {
-        return Err(Error::NotAnArchive {
+        return Err(Error::NothingYet {
             path: archive.path().to_owned(),
         });
     };

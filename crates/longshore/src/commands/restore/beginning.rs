@@ -1,6 +1,7 @@
 //! What a restore begins with: devices that were named, or the right backup of a database and the log behind it.
 
 use longshore_media::DeviceSpec;
+use longshore_pg::recovery::NO_ARCHIVE;
 use longshore_pipeline::{ClusterOptions, Recovery, RecoveryTarget};
 use longshore_repository::chain::LogRange;
 use longshore_repository::recover::{Proven, target_text};
@@ -12,9 +13,6 @@ use crate::commands::{Context, devices};
 use crate::failure::Failure;
 use crate::options::{Restore, archive_command};
 use crate::output::moment;
-
-/// A restore_command that has nothing: the server takes the log that the backup brought.
-const NO_ARCHIVE: &str = "false";
 
 pub struct Beginning {
     pub devices: Vec<DeviceSpec>,

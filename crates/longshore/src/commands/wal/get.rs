@@ -65,7 +65,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         }
         context.output.warn(&gap.to_string());
     } else if let (false, true, Some(segment)) = (found, options.partial, segment) {
-        found = pg_wal.take_partial(&archive, segment, to)?;
+        found = pg_wal.take_partial(&archive, segment, to, clock)?;
     }
     if let (true, true, Some(segment), Some(identity)) = (ahead, found, segment, archive.identity())
         && pg_wal.runs_short(segment, identity.segment_size, reach)

@@ -2,6 +2,7 @@
 //!
 //! Speed of starting matters: the server runs one process for each file.
 
+mod create;
 mod get;
 mod list;
 mod push;
@@ -20,6 +21,7 @@ use crate::options::{Ahead, Wal, WalAction};
 
 pub fn run(options: &Wal, context: &Context) -> Result<Exit, Failure> {
     match &options.action {
+        WalAction::Create(options) => create::run(options, context),
         WalAction::Push(options) => push::run(options, context),
         WalAction::Get(options) => get::run(options, context),
         WalAction::Receive(options) => receive::run(options, context),

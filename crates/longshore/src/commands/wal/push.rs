@@ -33,7 +33,7 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         .and_then(|f| f.parse().ok())
         .ok_or_else(bad_name)?;
     let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
-    let archive = Place::of(&options.archive, context)?.make(context)?;
+    let archive = Place::of(&options.archive, context)?.open(context)?;
     let database = options.archive.database.as_deref();
     let asked = (options.algorithm, options.level);
     let form = Form {

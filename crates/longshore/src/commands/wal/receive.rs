@@ -53,7 +53,7 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
         status_every: Duration::from_secs(options.status_interval.into()),
     };
     let place = Place::of(&options.archive, context)?;
-    let archive = place.make(context)?;
+    let archive = place.open(context)?;
     let stop = interrupt::cancel_flag();
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let output = context.output;
@@ -83,6 +83,15 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
             ));
         }
         Event::Kept(error) => output.warn(&error.to_string()),
+        // Once, not after every connection.
+        Event::Gap { .. } if told.gap => {}
+        Event::Gap { after, before } => {
+            told.gap = true;
+            output.warn(&format!(
+                "the archive has nothing between {after} and {before}, and this does not receive it again: no recovery \
+                 gets across; make a backup that begins later"
+            ));
+        }
     };
     let end = loop {
         let result = receive(
@@ -130,6 +139,7 @@ struct Told {
     last: Option<Progress>,
     /// Of connections before the present one.
     segments_before: u64,
+    gap: bool,
 }
 
 fn server(options: &WalReceive, context: &Context) -> Result<client::Options, Failure> {
