@@ -39,6 +39,9 @@ pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
 /// A checkpoint comes sooner when more than this share of the slots is not durable: what a crash may cost.
 const VOLATILE_SHARE: u32 = 20;
 
+/// Fills that wait for each thread that fills; what is more is dropped.
+const JOBS_PER_FILLER: usize = 8;
+
 /// How an engine works. Nothing of it is kept on a device.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -57,7 +60,7 @@ pub struct Settings {
 impl Settings {
     /// Buffers of [`BUFFER_BYTES`]: one for each client, one more where a read is cut, and the queue of fills.
     pub fn buffers(&self) -> usize {
-        2 * self.clients.max(1) + 3 * self.fillers
+        2 * self.clients.max(1) + (JOBS_PER_FILLER + 1) * self.fillers
     }
 }
 
@@ -122,7 +125,7 @@ impl Engine {
             fillers: Vec::new(),
         };
         if fillers > 0 {
-            let (jobs, queue) = bounded(2 * fillers);
+            let (jobs, queue) = bounded(JOBS_PER_FILLER * fillers);
             engine.jobs = Some(jobs);
             for _ in 0..fillers {
                 let (shared, queue) = (Arc::clone(&engine.shared), queue.clone());

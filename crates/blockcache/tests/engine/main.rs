@@ -6,6 +6,7 @@ mod faults;
 mod hostile;
 mod power;
 mod restart;
+mod scan;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
