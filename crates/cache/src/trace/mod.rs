@@ -23,6 +23,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::io::{BufRead, Read};
 
 use crate::model::{Nanos, Op};
@@ -100,6 +101,16 @@ pub struct Trace {
     pub records: Vec<Record>,
     /// Flushes, trims and zeroes, which are not replayed.
     pub skipped: u64,
+}
+
+impl Trace {
+    /// Bytes of all slots that any request touches.
+    pub fn touched_bytes(&self, slot_bytes: u64) -> u64 {
+        let slots = self.records.iter().flat_map(|record| {
+            record.offset / slot_bytes..=(record.offset + record.len - 1) / slot_bytes
+        });
+        slots.collect::<HashSet<u64>>().len() as u64 * slot_bytes
+    }
 }
 
 /// Why a trace cannot be read.

@@ -1,11 +1,17 @@
 //! `longshore cache simulate`: the table of what each policy made of one load.
 
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+
 use longshore_cache::model::Profile;
 use longshore_cache::policy::{Choice, Outlook, Policy, UnknownPolicy};
-use longshore_cache::sim::{self, Closed, Latencies, Mix, Outcome, Scenario};
+use longshore_cache::sim::{self, Closed, Latencies, Mix, Outcome, Scenario, Source};
+use longshore_cache::trace::{self, Form, Pace, Replay, Trace, TraceError};
+use longshore_io::{File, OpenHow, Storage, Via};
 use serde::Serialize;
 
-use super::{Context, cached};
+use super::{Context, cache_grid, cached};
 use crate::failure::{Exit, Failure};
 use crate::options::{Cache, CacheAction, Simulate};
 use crate::output::Table;
@@ -37,7 +43,10 @@ struct Study<'a> {
     fast: &'a str,
     slow: &'a str,
     simulated: bool,
-    mix: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mix: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<&'a Path>,
     resident_percent: u32,
     seconds: u32,
     seed: u64,
@@ -54,9 +63,10 @@ pub fn run(options: &Cache, context: &Context) -> Result<Exit, Failure> {
         CacheAction::Attach(attach) => return cached::attach(attach, context),
         CacheAction::Detach(detach) => return cached::detach(detach, context),
         CacheAction::Verify(verify) => return cached::verify(verify, context),
+        CacheAction::Grid(grid) => return cache_grid::run(grid, context),
         CacheAction::Simulate(simulate) => simulate,
     };
-    let study = study(simulate)?;
+    let study = study(simulate, context)?;
     context.output.say(&table(&study));
     context.output.json(Exit::Done, &study);
     Ok(Exit::Done)
@@ -71,7 +81,74 @@ fn profile(name: &str) -> Result<&'static Profile, Failure> {
     })
 }
 
-fn study(options: &Simulate) -> Result<Study<'_>, Failure> {
+/// What is simulated.
+enum Load {
+    Mix(Mix),
+    Trace(Trace, Pace),
+}
+
+fn load(options: &Simulate, context: &Context) -> Result<Load, Failure> {
+    let Some(path) = &options.trace else {
+        let mix = options.mix.parse().map_err(|e: String| {
+            Failure::usage(e, "`longshore cache simulate --help` explains mixes")
+        })?;
+        return Ok(Load::Mix(mix));
+    };
+    let form = options.trace_form.as_deref().map(|name| {
+        Form::named(name).ok_or_else(|| {
+            Failure::usage(
+                format!("there is no form {name:?}"),
+                "`longshore cache simulate --help` names them",
+            )
+        })
+    });
+    let pace = match options.pace.as_str() {
+        "closed" => Some(Pace::Depth(1)),
+        times => times
+            .parse()
+            .ok()
+            .filter(|times| (1e-3..=1e6).contains(times))
+            .map(Pace::Times),
+    };
+    let pace = pace.ok_or_else(|| {
+        Failure::usage(
+            format!("{:?} is no pace", options.pace),
+            "say how many times as fast, 0.001 to 1000000, or `closed`",
+        )
+    })?;
+    let failed = |e: TraceError| {
+        let hint = e.hint();
+        Failure::usage(format!("{}: {e}", path.display()), hint)
+    };
+    let file = open(&*context.storage, path).map_err(|e| failed(TraceError::Io(e)))?;
+    let trace = trace::read(BufReader::new(Bytes { file, at: 0 }), form.transpose()?);
+    Ok(Load::Trace(trace.map_err(failed)?, pace))
+}
+
+/// Opens a file that a person named.
+fn open(storage: &dyn Storage, path: &Path) -> io::Result<Arc<dyn File>> {
+    let path = storage.canonical(path)?;
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => storage.dir(parent)?.open(Path::new(name), OpenHow::Read),
+        _ => Err(io::ErrorKind::IsADirectory.into()),
+    }
+}
+
+/// A file's bytes in order.
+struct Bytes {
+    file: Arc<dyn File>,
+    at: u64,
+}
+
+impl Read for Bytes {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buf, self.at, Via::Cache)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Failure> {
     let (fast, slow) = options.pair.split_once('/').ok_or_else(|| {
         Failure::usage(
             format!("{:?} is no pair", options.pair),
@@ -79,17 +156,20 @@ fn study(options: &Simulate) -> Result<Study<'_>, Failure> {
         )
     })?;
     let (fast, slow) = (profile(fast)?, profile(slow)?);
-    let mix: Mix = options.mix.parse().map_err(|e: String| {
-        Failure::usage(e, "`longshore cache simulate --help` explains mixes")
-    })?;
+    let load = load(options, context)?;
     let measured = u64::from(options.seconds) * 1_000_000_000;
-    let cache_bytes = REGION_BYTES * u64::from(options.resident) / 100;
+    let (touched_bytes, warm_bytes, warm_up, measured) = match &load {
+        Load::Mix(_) => (REGION_BYTES, REGION_BYTES, measured / 4, measured),
+        // A trace ends by itself.
+        Load::Trace(trace, _) => (trace.touched_bytes(SLOT_BYTES), 0, 0, u64::MAX),
+    };
+    let slots = touched_bytes / SLOT_BYTES * u64::from(options.resident) / 100;
     let scenario = Scenario {
         fast,
         slow,
         slot_bytes: SLOT_BYTES,
-        warm_bytes: REGION_BYTES,
-        warm_up: measured / 4,
+        warm_bytes,
+        warm_up,
         measured,
         seed: options.seed,
     };
@@ -100,11 +180,13 @@ fn study(options: &Simulate) -> Result<Study<'_>, Failure> {
                 "`longshore cache simulate --help` names them",
             )
         })?;
-        let slots = (cache_bytes / SLOT_BYTES) as usize;
         let (fast, slow) = (Outlook::of(fast), Outlook::of(slow));
-        let mut policy = Policy::new(choice, fast, slow, slots, SLOT_BYTES);
-        let mut load = Closed::new(&mix, REGION_BYTES, options.seed);
-        Ok::<_, Failure>(sim::run(&scenario, &mut load, &mut policy))
+        let mut policy = Policy::new(choice, fast, slow, slots as usize, SLOT_BYTES);
+        let mut source: Box<dyn Source> = match &load {
+            Load::Mix(mix) => Box::new(Closed::new(mix, REGION_BYTES, options.seed)),
+            Load::Trace(trace, pace) => Box::new(Replay::new(trace, *pace)),
+        };
+        Ok::<_, Failure>(sim::run(&scenario, &mut *source, &mut policy))
     };
     let rate = |outcome: Outcome| outcome.throughput_mb_s;
     let better = rate(simulate("none")?).max(rate(simulate("slow")?));
@@ -116,7 +198,8 @@ fn study(options: &Simulate) -> Result<Study<'_>, Failure> {
         fast: fast.name,
         slow: slow.name,
         simulated: true,
-        mix: &options.mix,
+        mix: options.trace.is_none().then_some(options.mix.as_str()),
+        trace: options.trace.as_deref(),
         resident_percent: options.resident,
         seconds: options.seconds,
         seed: options.seed,
@@ -150,9 +233,13 @@ fn row<'a>(policy: &'a str, outcome: &Outcome, better: f64) -> Row<'a> {
 }
 
 fn table(study: &Study) -> String {
+    let load = match (study.trace, study.mix) {
+        (Some(trace), _) => format!("trace {}", trace.display()),
+        (None, mix) => format!("load {}, {} s", mix.unwrap_or_default(), study.seconds),
+    };
     let mut text = format!(
-        "Simulated: {} in front of {}, load {}, {} % resident, {} s, seed {}\n\n",
-        study.fast, study.slow, study.mix, study.resident_percent, study.seconds, study.seed
+        "Simulated: {} in front of {}, {load}, {} % resident, seed {}\n\n",
+        study.fast, study.slow, study.resident_percent, study.seed
     );
     let mut table = Table::new(&[
         "Policy", "MB/s", "Small us", "p99 us", "Bulk us", "Write us", "Hits %", "Fast %",

@@ -1,5 +1,7 @@
 //! `longshore cache`: a small fast device in front of a big one, at work and in studies.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::cached::{
@@ -31,6 +33,54 @@ pub enum CacheAction {
     Detach(CacheDetach),
     Verify(CacheVerify),
     Simulate(Simulate),
+    Grid(CacheGrid),
+}
+
+const TEACH_GRID: &str = "\
+Examples:
+  longshore cache grid --pair optane-905p/samsung-970pro --seeds 1
+  longshore cache grid --seeds 3 --rivals --json > grid.json
+
+The whole grid with all rivals takes tens of minutes of CPU time. docs/cache-results.md holds one run.";
+
+/// Runs a policy over a grid of pairs, loads, depths, resident shares and writes, and judges what came of it.
+///
+/// Each cell is compared with no cache, with a classic cache, and with --rivals with Orthus and the best of
+/// fourteen fixed splits. All of it is simulated.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_GRID)]
+pub struct CacheGrid {
+    /// The policy under test.
+    #[arg(long, default_value = "aware")]
+    pub policy: String,
+
+    /// Only this pair of profiles.
+    #[arg(long, value_name = "FAST/SLOW")]
+    pub pair: Option<String>,
+
+    /// Runs of each cell, with the seeds 1 to N.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub seeds: u64,
+
+    /// Only so many cells, evenly spread over the grid: every N-th.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub every: u64,
+
+    /// Only the cells of small reads and scans together that most goals are about.
+    #[arg(long)]
+    pub core: bool,
+
+    /// Run Orthus and fixed splits, too.
+    #[arg(long)]
+    pub rivals: bool,
+
+    /// Tell the policy wrong: every parameter of a device is off by so many percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=90))]
+    pub wrong: u32,
+
+    /// Which parameters are told too low, as bits: 1 the fast side's times, 2 its rates, 4 and 8 the slow side's.
+    #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..16))]
+    pub wrong_signs: u8,
 }
 
 /// Runs a load against a modelled pair of devices, under one policy after the other.
@@ -54,11 +104,30 @@ pub struct Simulate {
     /// Clients, and the size of their requests.
     ///
     /// CLIENTSxSIZE, joined by +; each client keeps one request under way. `:wP` makes P percent of a group's
-    /// requests writes. Below 128k a group reads anywhere, from there on it scans.
+    /// requests writes, `:zE` uses some places far more often, by Zipf's law with exponent E. Below 128k a group reads
+    /// anywhere, from there on it scans.
     #[arg(long, default_value = "8x4k+6x512k")]
     pub mix: String,
 
-    /// Policies: none (classic cache), slow (no cache), split=P, balance, orthus, aware.
+    /// A recorded trace instead of a mix; it is replayed once, the cache is empty at first.
+    ///
+    /// Forms, told apart by their first line: plain (t_us,op,offset,len,latency_us), cloudphysics, tencent, systor, msr,
+    /// disksim, fio (iolog 2 and 3), blkparse. --resident is then of the bytes that the trace touches.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mix", "seconds"])]
+    pub trace: Option<PathBuf>,
+
+    /// The trace's form, if its first line does not tell; numbers are 32-bit block numbers.
+    #[arg(long, value_name = "FORM", requires = "trace")]
+    pub trace_form: Option<String>,
+
+    /// How the trace comes: N times as fast as it was recorded, or `closed`: with as many requests under way as then.
+    #[arg(long, value_name = "N|closed", requires = "trace", default_value = "1")]
+    pub pace: String,
+
+    /// Policies, as FILTER or FILTER+BASE.
+    ///
+    /// Filters: none (classic cache), slow (no cache), bcache, throttle=IOPS/MBPS, split=P, profile, balance, orthus,
+    /// aware. Bases: lru, clock, 2q, arc, larc, s3-fifo, sieve.
     #[arg(long, value_delimiter = ',', default_value = "none,slow,orthus,aware")]
     pub policy: Vec<String>,
 

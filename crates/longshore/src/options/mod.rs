@@ -27,7 +27,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use accelerator::{Accelerator, AcceleratorAction, Doctor};
 pub use backup::Backup;
-pub use cache::{Cache, CacheAction, Simulate};
+pub use cache::{Cache, CacheAction, CacheGrid, Simulate};
 pub use cached::{
     CacheAttach, CacheDetach, CachePolicy, CacheStatus, CacheVerify, CacheWhy, CreateCache,
     ServeCache,

@@ -1,0 +1,165 @@
+//! `longshore cache grid`: a policy over all loads, judged.
+
+use longshore_cache::grid::{
+    self, Extent, Figures, Measured, Study, Verdict, Wrong, against_better, is_core, verdicts,
+};
+use longshore_cache::policy::{Choice, UnknownPolicy};
+use serde::Serialize;
+
+use super::Context;
+use crate::failure::{Exit, Failure};
+use crate::options::CacheGrid;
+use crate::output::Table;
+
+#[derive(Serialize)]
+struct Goal {
+    goal: &'static str,
+    cells: usize,
+    missed: usize,
+    found: f64,
+    wanted: f64,
+}
+
+/// Throughput in MB/s, mean of small reads in µs.
+#[derive(Serialize)]
+struct Result {
+    throughput_mb_s: f64,
+    small_read_mean_us: f64,
+    hit_ratio: f64,
+}
+
+#[derive(Serialize)]
+struct CellResult {
+    cell: String,
+    against_better: f64,
+    ours: Result,
+    slow: Result,
+    classic: Result,
+    orthus: Option<Result>,
+    best_split: Option<Result>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    simulated: bool,
+    policy: &'a str,
+    seeds: u64,
+    told_wrong_percent: u32,
+    goals: Vec<Goal>,
+    cells: Vec<CellResult>,
+}
+
+fn result(figures: Figures) -> Result {
+    Result {
+        throughput_mb_s: figures.throughput_mb_s,
+        small_read_mean_us: figures.small_us,
+        hit_ratio: figures.hit_ratio,
+    }
+}
+
+fn cell_result(measured: &Measured) -> CellResult {
+    CellResult {
+        cell: measured.cell.to_string(),
+        against_better: against_better(measured),
+        ours: result(measured.ours),
+        slow: result(measured.slow),
+        classic: result(measured.classic),
+        orthus: measured.orthus.map(result),
+        best_split: measured.split.map(result),
+    }
+}
+
+pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, Failure> {
+    let choice: Choice = options.policy.parse().map_err(|e: UnknownPolicy| {
+        Failure::usage(
+            e.to_string(),
+            "`longshore cache simulate --help` names them",
+        )
+    })?;
+    let mut cells = grid::cells(Extent::Whole);
+    if let Some(pair) = &options.pair {
+        cells.retain(|cell| format!("{}/{}", cell.pair.fast, cell.pair.slow) == *pair);
+    }
+    cells.retain(|cell| !options.core || is_core(cell));
+    let cells: Vec<_> = cells.into_iter().step_by(options.every as usize).collect();
+    if cells.is_empty() {
+        return Err(Failure::usage(
+            "no cell of the grid is like that",
+            "pairs are in docs/cache.md",
+        ));
+    }
+    let study = Study {
+        choice,
+        seeds: (1..=options.seeds).collect(),
+        wrong: match options.wrong {
+            0 => Wrong::NOT,
+            percent => Wrong::by(f64::from(percent) / 100.0, options.wrong_signs),
+        },
+        split: options.rivals,
+        orthus: options.rivals,
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let all = grid::measure_all(&cells, &study, threads);
+    let goals = verdicts(&all);
+    context.output.say(&text(options, &all, &goals));
+    let report = Report {
+        simulated: true,
+        policy: &options.policy,
+        seeds: options.seeds,
+        told_wrong_percent: options.wrong,
+        goals: goals.iter().map(goal).collect(),
+        cells: all.iter().map(cell_result).collect(),
+    };
+    context.output.json(Exit::Done, &report);
+    Ok(Exit::Done)
+}
+
+fn goal(verdict: &Verdict) -> Goal {
+    Goal {
+        goal: verdict.goal,
+        cells: verdict.cells,
+        missed: verdict.missed,
+        found: verdict.found,
+        wanted: verdict.wanted,
+    }
+}
+
+/// The goals, and every cell that is more than 3 % below the better of no cache and classic, the worst first.
+fn text(options: &CacheGrid, all: &[Measured], goals: &[Verdict]) -> String {
+    let mut text = format!(
+        "Simulated: policy {}, {} cells, {} seeds, told wrong by {} %\n\n",
+        options.policy,
+        all.len(),
+        options.seeds,
+        options.wrong
+    );
+    let mut table = Table::new(&["Goal", "Cells", "Missed", "Found", "Wanted"]);
+    for verdict in goals {
+        table.row(vec![
+            verdict.goal.to_owned(),
+            verdict.cells.to_string(),
+            verdict.missed.to_string(),
+            format!("{:.3}", verdict.found),
+            format!("{:.2}", verdict.wanted),
+        ]);
+    }
+    text += &table.to_string();
+    let mut below: Vec<&Measured> = all.iter().filter(|m| against_better(m) < 0.97).collect();
+    below.sort_by(|a, b| against_better(a).total_cmp(&against_better(b)));
+    if below.is_empty() {
+        return text;
+    }
+    text += "\nBelow 0.97 of the better of no cache and classic (MB/s):\n\n";
+    let mut table = Table::new(&["Cell", "Ratio", "Ours", "No cache", "Classic"]);
+    for measured in below {
+        table.row(vec![
+            measured.cell.to_string(),
+            format!("{:.3}", against_better(measured)),
+            format!("{:.0}", measured.ours.throughput_mb_s),
+            format!("{:.0}", measured.slow.throughput_mb_s),
+            format!("{:.0}", measured.classic.throughput_mb_s),
+        ]);
+    }
+    text += &table.to_string();
+    text
+}
