@@ -43,6 +43,10 @@ pub struct Compressor {
     zeros: Option<Zeros>,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each worker"
+)]
 enum Engine {
     None,
     Xpress(chunks::Compressor),
