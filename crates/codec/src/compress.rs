@@ -43,10 +43,7 @@ pub struct Compressor {
     zeros: Option<Zeros>,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for each worker"
-)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each worker")]
 enum Engine {
     None,
     Xpress(chunks::Compressor),
