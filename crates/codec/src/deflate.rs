@@ -7,18 +7,21 @@
 //! | libdeflate | 5 to 12; 1 to 3 without ISA-L | built in (feature `libdeflate`) |
 //! | miniz_oxide | whatever is left | always there: pure Rust, slow |
 //!
-//! The named levels, measured on one core of an EPYC (Zen 4, shared virtual machine), 200 MB of
-//! PostgreSQL 15 pages (ledger, orders and text with their indexes) in buffers of 1 MiB:
+//! Time and ratio of blocks of 1 MiB on one core of an EPYC (Zen 4, shared virtual machine), 64 MiB
+//! of each of the lab's samples, taken evenly; medians of five rounds, from level 7 on of one:
 //!
-//! | level | engine | MB/s | ratio | |
-//! |---|---|---|---|---|
-//! | 1 | ISA-L | 870 | 4.19 | `LOW` |
-//! | 2 | ISA-L | 840 | 4.24 | |
-//! | 3 | ISA-L | 370 | 4.28 | `MEDIUM`: on Intel processors it loses only a third of level 1 |
-//! | 4 | libdeflate | 220 | 4.33 | |
-//! | 6 | libdeflate | 152 | 4.39 | `HIGH` |
-//! | 7 | libdeflate | 95 | 4.40 | |
-//! | 9 | libdeflate | 24 | 4.42 | |
+//! | level | engine | CPU s/GB, stae | ratio | CPU s/GB, tprocc | ratio | |
+//! |---|---|---|---|---|---|---|
+//! | 1 | ISA-L | 1.94 | 2.736 | 2.31 | 1.581 | `LOW` |
+//! | 2 | ISA-L | 2.07 | 2.773 | 2.49 | 1.585 | |
+//! | 3 | ISA-L | 3.58 | 2.896 | 3.38 | 1.590 | `MEDIUM`: on Intel processors it loses only a third of level 1 |
+//! | 4 | our own | 4.76 | 3.051 | 5.05 | 1.616 | MS_XPRESS LOW: 5.70, 2.963; 5.77, 1.613 |
+//! | 5 | libdeflate | 8.07 | 3.245 | 8.97 | 1.640 | |
+//! | 6 | libdeflate | 10.64 | 3.269 | 9.84 | 1.643 | `HIGH` |
+//! | 7 | libdeflate | 17.36 | 3.290 | 12.00 | 1.646 | |
+//! | 9 | libdeflate | 57.90 | 3.308 | 33.36 | 1.647 | |
+//!
+//! libdeflate's own level 4 takes 7.5 at 3.039 and 9.1 at 1.610, members of 256 KiB compared.
 //!
 //! Decoding runs at 1300 MB/s (ISA-L) or 1200 MB/s (libdeflate), whatever the level.
 //!
