@@ -50,6 +50,8 @@ def all_tools(options, cluster):
             checks="every page; CRC-32C of the plain and of the stored bytes of each block",
             backup=[ours, "backup", url, "--to", f"{out}/a.bak", "--algorithm", algorithm, "--level", "1"],
             restore=[ours, "restore", f"{out}/a.bak", "--to", restored], into=False,
+            archive_prepare=lambda data, archive, scratch:
+                [ours, "wal", "create", "--quiet", "--archive", f"{archive}/log"],
             archive=lambda data, archive, scratch, algorithm=algorithm:
                 f"{ours} wal push %p --archive {archive}/log --async --algorithm {algorithm}"))
     spared = tools["longshore QAT_DEFLATE 1"]

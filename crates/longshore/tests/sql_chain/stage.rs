@@ -22,6 +22,12 @@ impl Stage {
         User::of_servers().own(dir.path());
         let program = env!("CARGO_BIN_EXE_longshore");
         let archive = dir.path().join("wal");
+        let made = std::process::Command::new(program)
+            .args(["--catalog", "none", "wal", "create", "--quiet", "--archive"])
+            .arg(&archive)
+            .status();
+        assert!(made.unwrap().success());
+        User::of_servers().own(&archive);
         let command = format!("{program} wal push %p --archive {}", archive.display());
         let conf = [("archive_mode", "on"), ("archive_command", &*command)];
         let server = Server::create(
