@@ -7,7 +7,8 @@
     bench-postgres.py ... --table                          prints what was recorded
 
 Every round is recorded in WORK/record.json; one in which other programs took more than 15 % of what it used itself does
-not count and is run again the next time. So a benchmark can be run in pieces, each while the machine is kept quiet. Rounds alternate between the tools, every other round in reverse order.
+not count and is run again the next time. So a benchmark can be run in pieces, each while the machine is kept quiet.
+Rounds alternate between the tools, every other round in reverse order.
 
 Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving. docs/benchmarks-postgres.md
 says what each means and how to get the other tools. Run it as root: servers run as `postgres`, cold memory needs root.

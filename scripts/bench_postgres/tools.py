@@ -52,7 +52,8 @@ def all_tools(options, cluster):
             restore=[ours, "restore", f"{out}/a.bak", "--to", restored], into=False,
             rows=("full",) if (algorithm, level) == ("ZSTD", "1") else ("full", "cold", "load", "wal"),
             archive=lambda data, archive, scratch, algorithm=algorithm, level=level:
-                f"{ours} wal push %p --archive {archive}/log --async --algorithm {algorithm} --level {level}"))
+                f"{ours} wal push %p --archive {archive}/log --async --algorithm {algorithm} --level {level}",
+            archive_prepare=lambda data, archive, scratch: [ours, "wal", "create", "--archive", f"{archive}/log"]))
     spared = tools["longshore QAT_DEFLATE 1"]
     share = str(options.max_cpu)
     add(Tool(
