@@ -35,8 +35,8 @@ bench: build ## Measures against the limits of this machine; report in .work/ben
 	$(BINARY) lab bench --catalog none --work $(WORK)/bench --html $(WORK)/bench/report.html --markdown $(WORK)/bench/report.md
 	@echo "$(WORK)/bench/report.html"
 
-bench-postgres: build ## Full backups and restores of a PostgreSQL cluster, beside pgBackRest and pg_basebackup where installed
-	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres
+bench-postgres: build ## Backups, restores and archiving of a PostgreSQL cluster, beside pgBackRest, WAL-G and pg_basebackup where installed
+	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres $(BENCH)
 
 soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100) of PostgreSQL, all majors
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore --test sqlite_live --test kill -- --nocapture

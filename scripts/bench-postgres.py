@@ -6,8 +6,9 @@
     bench-postgres.py ... --budget 230 [--rows full,load]  goes on with what lacks rounds, for about 230 s
     bench-postgres.py ... --table                          prints what was recorded
 
-Every round is recorded in WORK/record.json, so that a benchmark can be run in pieces, each while the machine is kept
-quiet, and single rows can be repeated. Rounds alternate between the tools, every other round in reverse order.
+Every round is recorded in WORK/record.json; one in which other programs took more than 15 % of what it used itself does
+not count and is run again the next time. So a benchmark can be run in pieces, each while the machine is kept quiet.
+Rounds alternate between the tools, every other round in reverse order.
 
 Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving. docs/benchmarks-postgres.md
 says what each means and how to get the other tools. Run it as root: servers run as `postgres`, cold memory needs root.
@@ -57,7 +58,8 @@ class Record:
         os.rename(self.path + ".new", self.path)
 
     def count(self, row, tool):
-        return sum(run["row"] == row and run["tool"] == tool for run in self.content["runs"])
+        """Rounds that count."""
+        return sum(run["row"] == row and run["tool"] == tool and not rows.disturbed(run["found"]) for run in self.content["runs"])
 
     def took(self, row, tool):
         """Seconds that a round is expected to need: the longest so far, or a guess."""
@@ -109,7 +111,7 @@ def main():
                 break
             result = getattr(measure, row)(found[name])
             record.add(row, name, time.monotonic() - began, result)
-            print(row, name, json.dumps(result), flush=True)
+            print("disturbed" if rows.disturbed(result) else "counted", row, name, json.dumps(result), flush=True)
     if wanted.table or wanted.budget == float("inf"):
         seen = record.content["machine"]
         print(f"\n{seen['processor']}, {seen['cpus']} CPUs, kernel {seen['kernel']}; {seen['cluster'] / 1e9:.2f} GB of relations; "

@@ -11,6 +11,19 @@ def busy():
     return (user + nice + system + irq + softirq) / TICKS
 
 
+def kernel():
+    """CPU seconds of the kernel's own threads, which write back what was written through the page cache."""
+    ticks = 0
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if fields[1] == "2":
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS
+
+
 def tree_cpu(pid):
     """CPU seconds of a process, its children, and all that they waited for."""
     children = subprocess.run(["pgrep", "-P", str(pid)], text=True, capture_output=True).stdout.split()

@@ -2,7 +2,7 @@
 
 import statistics
 
-from . import machine
+from .rows import disturbed
 
 ORDER = ("full", "cold", "load", "wal")
 
@@ -25,7 +25,8 @@ class Report:
         """The rounds of a row, by tool in the order of the tools."""
         found = {}
         for name in self.record["tools"]:
-            runs = [run["found"] for run in self.record["runs"] if run["row"] == row and run["tool"] == name]
+            runs = [run["found"] for run in self.record["runs"] if run["row"] == row and run["tool"] == name
+                    and not disturbed(run["found"])]
             if runs:
                 found[name] = runs
         return found

@@ -4,8 +4,30 @@ import json, os, re, resource, statistics, subprocess, time
 
 from . import machine
 
-BEFORE, AFTER = 14, 12
+BEFORE, AFTER = 11, 9
 """Seconds of pgbench alone before and after a backup."""
+
+
+class Meter:
+    """CPU seconds from here on: of the tool, its children and the server; of the kernel's threads; of all others."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.began = self.now()
+
+    def now(self):
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (children.ru_utime + children.ru_stime + self.cluster.cpu(), machine.kernel(), machine.busy())
+
+    def read(self):
+        own, kernel, whole = (now - began for now, began in zip(self.now(), self.began))
+        return dict(cpu=round(own, 2), machine=round(whole, 2), others=round(whole - own - kernel, 2))
+
+
+def disturbed(found):
+    """Whether other programs took so much of the machine that a round says little."""
+    parts = [part for part in found.values() if isinstance(part, dict)] or [found]
+    return any(part.get("others", 0) > 0.5 + 0.15 * part["cpu"] for part in parts if "cpu" in part)
 
 
 class Rows:
@@ -19,15 +41,11 @@ class Rows:
         Every tool is followed by a sync of the file system, which costs those nothing that have synced themselves.
         """
         subprocess.run(["sync"], check=True)
-        server, whole = self.cluster.cpu(), machine.busy()
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        began = time.monotonic()
+        meter, began = Meter(self.cluster), time.monotonic()
         self.cluster.run(*argv, extra=extra)
         subprocess.run(["sync", "-f", durable], check=True)
         wall = time.monotonic() - began
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + self.cluster.cpu() - server
-        return dict(s=round(wall, 3), cpu=round(cpu, 2), machine=round(machine.busy() - whole, 2))
+        return dict(s=round(wall, 3), **meter.read())
 
     def ready(self, tool):
         """A server with its data in the page cache, an empty repository, free memory filled."""
@@ -78,6 +96,7 @@ class Rows:
         self.ready(tool)
         argv, env = self.cluster.command([f"{self.cluster.bin}/pgbench", "-n", "-c", "4", "-j", "2", "-T", "600", "-P", "1"])
         progress = open(f"{self.work}/progress", "w+")
+        meter = Meter(self.cluster)
         bank = subprocess.Popen(argv, env=env, cwd=self.work, stdout=subprocess.DEVNULL, stderr=progress)
         try:
             started = time.monotonic()
@@ -89,6 +108,7 @@ class Rows:
         finally:
             bank.terminate()
             bank.wait()
+            used = meter.read()
             self.cluster.stop()
         self.cluster.empty("out")
         progress.seek(0)
@@ -99,7 +119,7 @@ class Rows:
         during = rate[int(began):int(ended) + 1]
         return dict(wall=round(ended - began, 2), before=round(before), after=round(after),
                     during=round(statistics.mean(during)), lost=round(sum(alone - tps for tps in during)),
-                    drop=round(100 * (1 - statistics.mean(during) / alone), 1))
+                    drop=round(100 * (1 - statistics.mean(during) / alone), 1), **used)
 
     def wal(self, tool):
         """Segments per second of the server's own archiver, over the same waiting segments for each tool."""

@@ -44,16 +44,16 @@ def all_tools(options, cluster):
 
     ours = os.path.abspath(options.longshore)
     url = f"postgres://postgres@/postgres?host={work}&port={cluster.port}"
-    for algorithm in ("QAT_DEFLATE", "ZSTD", "LZ4"):
+    for algorithm, level in (("QAT_DEFLATE", "1"), ("ZSTD", "LOW"), ("ZSTD", "1"), ("LZ4", "1")):
         add(Tool(
-            name=f"longshore {algorithm} 1", version=version_of([ours, "--version"]), options="one stripe, software engines",
+            name=f"longshore {algorithm} {level}", version=version_of([ours, "--version"]), options="one stripe, software engines",
             checks="every page; CRC-32C of the plain and of the stored bytes of each block",
-            backup=[ours, "backup", url, "--to", f"{out}/a.bak", "--algorithm", algorithm, "--level", "1"],
+            backup=[ours, "backup", url, "--to", f"{out}/a.bak", "--algorithm", algorithm, "--level", level],
             restore=[ours, "restore", f"{out}/a.bak", "--to", restored], into=False,
-            archive_prepare=lambda data, archive, scratch:
-                [ours, "wal", "create", "--quiet", "--archive", f"{archive}/log"],
-            archive=lambda data, archive, scratch, algorithm=algorithm:
-                f"{ours} wal push %p --archive {archive}/log --async --algorithm {algorithm}"))
+            rows=("full",) if (algorithm, level) == ("ZSTD", "1") else ("full", "cold", "load", "wal"),
+            archive=lambda data, archive, scratch, algorithm=algorithm, level=level:
+                f"{ours} wal push %p --archive {archive}/log --async --algorithm {algorithm} --level {level}",
+            archive_prepare=lambda data, archive, scratch: [ours, "wal", "create", "--archive", f"{archive}/log"]))
     spared = tools["longshore QAT_DEFLATE 1"]
     share = str(options.max_cpu)
     add(Tool(
