@@ -64,6 +64,8 @@ impl LogSource {
         request: &LogRequest,
         database: String,
     ) -> Result<LogSource, Error> {
+        // Nothing is asked of the server where nothing could come of it.
+        WalArchive::open(&*house.storage, &request.archive)?;
         let here_us = house.now_us();
         let closed = close_log(&*house.storage, server)?;
         let found = wait(house, request, &closed)?;
@@ -132,10 +134,8 @@ fn wait(house: &House, request: &LogRequest, closed: &ClosedLog) -> Result<Found
             Ok(found) => return Ok(found),
             Err(Error::LogMissing { .. } | Error::Archive(wal::Error::Missing { .. }))
                 if !is_late => {}
-            // The first segment of all makes it one, and is on its way.
-            Err(Error::Archive(wal::Error::NotAnArchive { .. })) if !is_late => {}
-            Err(Error::Archive(wal::Error::Io { source, .. }))
-                if source.kind() == std::io::ErrorKind::NotFound && !is_late => {}
+            // The first segment of all is on its way.
+            Err(Error::Archive(wal::Error::NothingYet { .. })) if !is_late => {}
             Err(e) => return Err(e),
         }
         house.clock.sleep(LOOK_EVERY);
@@ -151,7 +151,7 @@ fn look(
 ) -> Result<Found, Error> {
     let archive = WalArchive::existing(&*house.storage, &request.archive)?;
     let Some(identity) = archive.identity() else {
-        return Err(Error::Archive(wal::Error::NotAnArchive {
+        return Err(Error::Archive(wal::Error::NothingYet {
             path: request.archive.clone(),
         }));
     };
