@@ -127,3 +127,23 @@ fn a_log_chain_stands_where_its_newest_sets_are() {
     assert_eq!(catalog.log_chain("app").unwrap(), expected);
     assert_eq!(catalog.log_chain("App").unwrap(), LogChain::default());
 }
+
+#[test]
+fn a_catalog_from_before_gets_what_it_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.db");
+    open(&path).record_backup(&backup(1)).unwrap();
+    let older = rusqlite::Connection::open(&path).unwrap();
+    older
+        .execute_batch(
+            "DROP TABLE restoresequencedevice; DROP TABLE restoresequenceset; DROP TABLE restoresequence;
+             DROP TABLE restoreddatabase; DROP TABLE backupdevice; PRAGMA user_version = 2",
+        )
+        .unwrap();
+    drop(older);
+    let catalog = open(&path);
+    catalog.check().unwrap();
+    catalog.keep_sequence(&sequence("main")).unwrap();
+    assert_eq!(catalog.sequences().unwrap(), [sequence("main")]);
+    assert_eq!(catalog.history(&Default::default()).unwrap().len(), 1);
+}

@@ -64,6 +64,8 @@ impl LogSource {
         request: &LogRequest,
         database: String,
     ) -> Result<LogSource, Error> {
+        // Nothing is asked of the server where nothing could come of it.
+        WalArchive::open(&*house.storage, &request.archive)?;
         let here_us = house.now_us();
         let closed = close_log(&*house.storage, server)?;
         let found = wait(house, request, &closed)?;

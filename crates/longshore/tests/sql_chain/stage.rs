@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use longshore_test_servers::{Installation, Options, Server, User};
 
 use crate::common::{longshore, text};
+use crate::judge::succeed;
 
 pub struct Stage {
     pub server: Server,
@@ -19,15 +20,10 @@ impl Stage {
             .unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir.path(), mode).unwrap();
-        User::of_servers().own(dir.path());
         let program = env!("CARGO_BIN_EXE_longshore");
         let archive = dir.path().join("wal");
-        let made = std::process::Command::new(program)
-            .args(["--catalog", "none", "wal", "create", "--quiet", "--archive"])
-            .arg(&archive)
-            .status();
-        assert!(made.unwrap().success());
-        User::of_servers().own(&archive);
+        succeed(longshore(["wal", "create", "--archive"]).arg(&archive));
+        User::of_servers().own(dir.path());
         let command = format!("{program} wal push %p --archive {}", archive.display());
         let conf = [("archive_mode", "on"), ("archive_command", &*command)];
         let server = Server::create(
