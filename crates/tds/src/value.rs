@@ -193,24 +193,24 @@ impl Type {
         let kind = self.clamped();
         let written = match (kind, value) {
             (_, Value::Null) => None,
-            (Type::Bit, Value::Int(n)) => Some(counted(out, &[u8::from(*n != 0)])),
+            (Type::Bit, Value::Int(n)) => counted(out, &[u8::from(*n != 0)]),
             (Type::TinyInt, Value::Int(n)) => u8::try_from(*n)
                 .ok()
-                .map(|n| counted(out, &n.to_le_bytes())),
+                .and_then(|n| counted(out, &n.to_le_bytes())),
             (Type::SmallInt, Value::Int(n)) => i16::try_from(*n)
                 .ok()
-                .map(|n| counted(out, &n.to_le_bytes())),
+                .and_then(|n| counted(out, &n.to_le_bytes())),
             (Type::Int, Value::Int(n)) => i32::try_from(*n)
                 .ok()
-                .map(|n| counted(out, &n.to_le_bytes())),
-            (Type::BigInt, Value::Int(n)) => Some(counted(out, &n.to_le_bytes())),
+                .and_then(|n| counted(out, &n.to_le_bytes())),
+            (Type::BigInt, Value::Int(n)) => counted(out, &n.to_le_bytes()),
             (Type::Numeric { precision, scale }, value) => {
                 decimal(value, scale).and_then(|n| put_decimal(out, n, precision))
             }
-            (Type::Float, Value::Float(n)) => Some(counted(out, &n.to_le_bytes())),
-            (Type::Float, Value::Int(n)) => Some(counted(out, &(*n as f64).to_le_bytes())),
-            (Type::DateTime, Value::DateTime(at)) => Some(counted(out, &at.ticks())),
-            (Type::UniqueIdentifier, Value::Guid(id)) => Some(counted(out, &swapped(*id))),
+            (Type::Float, Value::Float(n)) => counted(out, &n.to_le_bytes()),
+            (Type::Float, Value::Int(n)) => counted(out, &(*n as f64).to_le_bytes()),
+            (Type::DateTime, Value::DateTime(at)) => counted(out, &at.ticks()),
+            (Type::UniqueIdentifier, Value::Guid(id)) => counted(out, &swapped(*id)),
             (Type::Variant, Value::Int(n)) => {
                 put_variant(out, *n);
                 Some(())
@@ -218,23 +218,23 @@ impl Type {
             (Type::Char(n), Value::Text(text)) => {
                 let mut bytes = text::to_1252(text);
                 bytes.resize(n.into(), b' ');
-                Some(sized(out, &bytes))
+                sized(out, &bytes)
             }
             (Type::NChar(n), Value::Text(text)) => {
                 let mut bytes = Vec::new();
                 text::put_utf16(&mut bytes, text::cut(text, n.into()));
                 let blanks = usize::from(n) - bytes.len() / 2;
                 text::put_utf16(&mut bytes, &" ".repeat(blanks));
-                Some(sized(out, &bytes))
+                sized(out, &bytes)
             }
-            (Type::VarChar(n), Value::Text(text)) => Some(put_run(out, &text::to_1252(text), n)),
+            (Type::VarChar(n), Value::Text(text)) => put_run(out, &text::to_1252(text), n),
             (Type::NVarChar(n), Value::Text(text)) => {
                 let mut bytes = Vec::new();
                 let units = n.map_or(usize::MAX, usize::from);
                 text::put_utf16(&mut bytes, text::cut(text, units));
-                Some(put_run(out, &bytes, n.map(|n| n * 2)))
+                put_run(out, &bytes, n.map(|n| n * 2))
             }
-            (Type::VarBinary(n), Value::Binary(bytes)) => Some(put_run(out, bytes, n)),
+            (Type::VarBinary(n), Value::Binary(bytes)) => put_run(out, bytes, n),
             _ => None,
         };
         if written.is_none() {
@@ -266,29 +266,31 @@ impl Type {
     }
 }
 
-fn counted(out: &mut Vec<u8>, bytes: &[u8]) {
+/// These say that they have written.
+fn counted(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     out.push(bytes.len() as u8);
     out.extend(bytes);
+    Some(())
 }
 
-fn sized(out: &mut Vec<u8>, bytes: &[u8]) {
+fn sized(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     out.extend((bytes.len() as u16).to_le_bytes());
     out.extend(bytes);
+    Some(())
 }
 
 /// `len_max` in bytes; `None`: in chunks, as `max` is sent.
-fn put_run(out: &mut Vec<u8>, bytes: &[u8], len_max: Option<u16>) {
-    match len_max {
-        Some(max) => sized(out, &bytes[..bytes.len().min(max.into())]),
-        None => {
-            out.extend((bytes.len() as u64).to_le_bytes());
-            if !bytes.is_empty() {
-                out.extend((bytes.len() as u32).to_le_bytes());
-                out.extend(bytes);
-            }
-            out.extend(0_u32.to_le_bytes());
-        }
+fn put_run(out: &mut Vec<u8>, bytes: &[u8], len_max: Option<u16>) -> Option<()> {
+    if let Some(max) = len_max {
+        return sized(out, &bytes[..bytes.len().min(max.into())]);
     }
+    out.extend((bytes.len() as u64).to_le_bytes());
+    if !bytes.is_empty() {
+        out.extend((bytes.len() as u32).to_le_bytes());
+        out.extend(bytes);
+    }
+    out.extend(0_u32.to_le_bytes());
+    Some(())
 }
 
 fn put_variant(out: &mut Vec<u8>, n: i64) {
