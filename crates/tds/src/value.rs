@@ -266,7 +266,7 @@ impl Type {
     }
 }
 
-/// Like those that follow: `Some`, since a value was written.
+/// These say that they have written.
 fn counted(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     out.push(bytes.len() as u8);
     out.extend(bytes);
@@ -281,18 +281,16 @@ fn sized(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
 
 /// `len_max` in bytes; `None`: in chunks, as `max` is sent.
 fn put_run(out: &mut Vec<u8>, bytes: &[u8], len_max: Option<u16>) -> Option<()> {
-    match len_max {
-        Some(max) => sized(out, &bytes[..bytes.len().min(max.into())]),
-        None => {
-            out.extend((bytes.len() as u64).to_le_bytes());
-            if !bytes.is_empty() {
-                out.extend((bytes.len() as u32).to_le_bytes());
-                out.extend(bytes);
-            }
-            out.extend(0_u32.to_le_bytes());
-            Some(())
-        }
+    if let Some(max) = len_max {
+        return sized(out, &bytes[..bytes.len().min(max.into())]);
     }
+    out.extend((bytes.len() as u64).to_le_bytes());
+    if !bytes.is_empty() {
+        out.extend((bytes.len() as u32).to_le_bytes());
+        out.extend(bytes);
+    }
+    out.extend(0_u32.to_le_bytes());
+    Some(())
 }
 
 fn put_variant(out: &mut Vec<u8>, n: i64) {

@@ -115,27 +115,35 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// Takes what the socket has, and waits for it until then.
-    fn read(&mut self, until: Duration) -> Result<(), End> {
-        let wait = until.saturating_sub(self.door.clock.now());
-        if wait.is_zero() {
-            return Err(End::TimedOut);
-        }
-        // The system's clock of time-outs is coarse: less than it counts would wait for ever.
-        let wait = wait.max(Duration::from_millis(1));
-        self.socket
-            .set_read_timeout(Some(wait))
-            .map_err(|_| End::Gone)?;
-        let mut bytes = [0; READ_LEN];
-        match self.socket.read(&mut bytes) {
-            Ok(0) => Err(End::Gone),
-            Ok(len) => Ok(self.wire.decode(&bytes[..len], &mut self.incoming)?),
-            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                Err(End::TimedOut)
+    /// Bytes of the socket; waits for them until then.
+    fn receive(&mut self, until: Duration, bytes: &mut [u8]) -> Result<usize, End> {
+        loop {
+            let wait = until.saturating_sub(self.door.clock.now());
+            if wait.is_zero() {
+                return Err(End::TimedOut);
             }
-            Err(_) => Err(End::Gone),
+            // The system counts time-outs coarsely: what it rounds to nothing would wait for ever.
+            let wait = wait.max(Duration::from_millis(1));
+            self.socket
+                .set_read_timeout(Some(wait))
+                .map_err(|_| End::Gone)?;
+            match self.socket.read(bytes) {
+                Ok(0) => return Err(End::Gone),
+                Ok(len) => return Ok(len),
+                Err(e) => match e.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => return Err(End::TimedOut),
+                    _ => return Err(End::Gone),
+                },
+            }
         }
+    }
+
+    /// Takes what the socket has to say.
+    fn read(&mut self, until: Duration) -> Result<(), End> {
+        let mut bytes = [0; READ_LEN];
+        let len = self.receive(until, &mut bytes)?;
+        Ok(self.wire.decode(&bytes[..len], &mut self.incoming)?)
     }
 
     fn message_until(&mut self, until: Duration) -> Result<Message, End> {
@@ -189,23 +197,9 @@ impl<'a> Connection<'a> {
                     return Ok(self.wire.decode(&rest, &mut self.incoming)?);
                 }
             }
-            let wait = until.saturating_sub(self.door.clock.now());
-            if wait.is_zero() {
-                return Err(End::TimedOut);
-            }
-            let wait = wait.max(Duration::from_millis(1));
-            self.socket
-                .set_read_timeout(Some(wait))
-                .map_err(|_| End::Gone)?;
             let mut bytes = [0; READ_LEN];
-            match self.socket.read(&mut bytes) {
-                Ok(len) if len > 0 => packets.push(&bytes[..len]),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    return Err(End::TimedOut);
-                }
-                _ => return Err(End::Gone),
-            }
+            let len = self.receive(until, &mut bytes)?;
+            packets.push(&bytes[..len]);
         }
     }
 

@@ -240,7 +240,12 @@ impl Worker {
 
 fn argument(parameter: Parameter) -> Argument {
     Argument {
-        name: Some(parameter.name).filter(|n| !n.is_empty()),
+        // Some drivers leave the @ out.
+        name: match parameter.name.as_str() {
+            "" => None,
+            name if name.starts_with('@') => Some(name.to_owned()),
+            name => Some(format!("@{name}")),
+        },
         variable: Variable {
             kind: convert::kind_back(parameter.kind),
             value: convert::value_back(parameter.value),
