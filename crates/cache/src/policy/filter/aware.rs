@@ -34,7 +34,7 @@ const STEP: f64 = 0.25;
 /// bandwidth: more keeps small reads waiting for little.
 const MOST: f64 = 0.65;
 /// How often a copy is used before it is void or evicted, for all that is known.
-const REUSE: f64 = 0.5;
+const REUSE: f64 = 1.0;
 
 pub struct Aware {
     fast: Belief,
@@ -46,6 +46,8 @@ pub struct Aware {
     busy: f64,
     /// What reads find in flight on each side, on the average.
     usual: [Usual; 2],
+    /// Of the bytes that are read, how many small reads read, 0 to 1.
+    small_share: f64,
     small: Seen,
     bulk: Seen,
     /// Bytes in flight on the fast side up to which long reads are served there while small ones are about, in
@@ -121,6 +123,7 @@ impl Aware {
             fallback: Balance::new(sides),
             busy: 0.0,
             usual: [Usual::default(); 2],
+            small_share: 0.0,
             small: Seen::default(),
             bulk: Seen::default(),
             allowance_most: 1.0 + MOST * typical / (1.0 - share),
@@ -198,7 +201,11 @@ impl Aware {
     fn worth_a_fill(&self, view: &View, len: u64) -> bool {
         let (fast, slow) = (&self.fast, &self.slow);
         let [usual_fast, usual_slow] = self.usual.map(Usual::load);
-        let saved_us = slow.cost_us(len, usual_slow) - fast.cost_us(len, usual_fast);
+        let saves = |len| slow.cost_us(len, usual_slow) - fast.cost_us(len, usual_fast);
+        // What is written at once may be read in small pieces.
+        let lines = len as f64 / LINE_BYTES as f64;
+        let in_pieces = self.small_share * lines * saves(LINE_BYTES).max(0.0);
+        let saved_us = saves(len).max(in_pieces);
         let fast = fast.told();
         let others = self.busy + fast.waiting(view.fast);
         let filling_us = others * len as f64 * fast.write_harm_us;
@@ -224,7 +231,11 @@ impl Filter for Aware {
         self.busy += (f64::from(u8::from(busy)) - self.busy) / 64.0;
         self.usual[0].note(view.fast);
         self.usual[1].note(view.slow);
-        let ours = match asked.len <= SMALL_BYTES && asked.run_bytes <= STREAM_BYTES {
+        let is_small = asked.len <= SMALL_BYTES && asked.run_bytes <= STREAM_BYTES;
+        // Weighed by length: long reads move the average further.
+        let weight = (asked.len as f64 / (64.0 * TYPICAL_BYTES)).min(1.0);
+        self.small_share += (f64::from(u8::from(is_small)) - self.small_share) * weight;
+        let ours = match is_small {
             true => self.small(view, asked),
             false => self.bulk(view, asked),
         };
