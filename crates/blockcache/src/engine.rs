@@ -245,7 +245,8 @@ impl Engine {
         let store = shared.store();
         let Some(store) = store.as_ref().filter(|store| !store.has_failed()) else {
             shared.read_backend(None, &mut buffer, span.clone())?;
-            return Ok(give(&buffer, &span, out, offset));
+            give(&buffer, &span, out, offset);
+            return Ok(());
         };
         let begun = shared.clock.now();
         let plan = shared.plan(store, &span, offset, out.len() as u64);
@@ -265,7 +266,8 @@ impl Engine {
                 // Never waited for with another one in hand: then all might wait.
                 let Some(mut aside) = shared.pool.try_take() else {
                     shared.read_backend(Some(store), &mut buffer, span.clone())?;
-                    return Ok(give(&buffer, &span, out, offset));
+                    give(&buffer, &span, out, offset);
+                    return Ok(());
                 };
                 let (good, read) = std::thread::scope(|scope| {
                     let read =
@@ -595,7 +597,10 @@ fn divide(
     };
     let mut slow: Option<Range<u64>> = None;
     let mut at = span.start;
-    let held = found.iter().map(ends).chain([span.end..span.end]);
+    let held = found
+        .iter()
+        .map(ends)
+        .chain(std::iter::once(span.end..span.end));
     for held in held {
         if at < held.start {
             let start = slow.as_ref().map_or(at, |slow| slow.start);
