@@ -4,7 +4,7 @@
 //! go: one at a time is served, and none for longer than it needs to send a line.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -97,23 +97,20 @@ fn chain(error: &Error) -> String {
     }
 }
 
-/// Listens at `path`. A socket that a dead process left there is replaced; a live one is `AddrInUse`.
+/// Listens at `path`. A socket that a dead process left there is replaced; anything else there is `AddrInUse`.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-            if UnixStream::connect(path).is_ok() {
-                return Err(e);
-            }
-            std::fs::remove_file(path)?;
-            let listener = UnixListener::bind(path)?;
-            private(path)?;
-            Ok(listener)
-        }
-        bound => {
-            let listener = bound?;
-            private(path)?;
-            Ok(listener)
-        }
+    remove_dead(path);
+    let listener = UnixListener::bind(path)?;
+    private(path)?;
+    Ok(listener)
+}
+
+/// Removes a socket at which nobody listens, and nothing else.
+pub fn remove_dead(path: &Path) {
+    let socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if socket && UnixStream::connect(path).is_err() {
+        // What cannot be removed will be in the way, and binding says so.
+        let _in_the_way = std::fs::remove_file(path);
     }
 }
 
@@ -168,4 +165,52 @@ pub fn ask(path: &Path, request: &Request) -> io::Result<Value> {
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_nothing_else_is_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        drop(UnixListener::bind(&path).unwrap());
+        let live = listen(&path).unwrap();
+        assert_eq!(listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(live);
+        drop(listen(&path).unwrap());
+        let file = dir.path().join("file");
+        std::fs::write(&file, "precious").unwrap();
+        assert!(listen(&file).is_err());
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn what_is_no_request_is_answered_and_ends_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        let listener = listen(&path).unwrap();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let served =
+                scope.spawn(|| serve(&listener, &ended, |request| json!({"asked": request})));
+            for line in ["", "\n", "no\n", "{\"do\": \"everything\"}\n"] {
+                let stream = UnixStream::connect(&path).unwrap();
+                (&stream).write_all(line.as_bytes()).unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut answer = String::new();
+                (&stream).read_to_string(&mut answer).unwrap();
+                assert!(
+                    line.is_empty() || answer.contains("not a request"),
+                    "{line:?}: {answer}"
+                );
+            }
+            let answer = ask(&path, &Request::Why { count: 3 }).unwrap();
+            assert_eq!(answer["asked"], json!({"do": "why", "count": 3}));
+            ended.store(true, SeqCst);
+            wake(&path);
+            served.join().unwrap();
+        });
+    }
 }

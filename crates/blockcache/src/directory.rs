@@ -124,6 +124,8 @@ pub(crate) struct Directory {
     leaving: HashMap<u64, u64>,
     /// Slots with valid lines that are not durable.
     volatile: u32,
+    /// Slots out of use.
+    retired: u32,
     /// How often [`Directory::drop_volatile`] was called.
     era: u64,
 }
@@ -154,6 +156,7 @@ impl Directory {
             flights: HashMap::new(),
             leaving: HashMap::new(),
             volatile: 0,
+            retired: 0,
             era: 0,
         };
         let per_slot = u64::from(geometry.lines_per_slot());
@@ -199,6 +202,14 @@ impl Directory {
             policy.restore(block);
         }
         self.policy = policy;
+        self.fit_policy();
+    }
+
+    /// The policy counts on no slot that is out of use, nor on those kept back.
+    fn fit_policy(&mut self) {
+        let unusable = reserve(self.geometry) + self.retired;
+        let slots = self.geometry.slots.saturating_sub(unusable).max(1);
+        self.policy.resize(slots as usize);
     }
 
     fn slot(&mut self, number: u32) -> &mut Slot {
@@ -440,6 +451,8 @@ impl Directory {
         if slot.state == State::Held && slot.version == found.version {
             self.policy.dropped(BlockNumber(slot.block));
             self.release(slot.block, State::Retired, journal);
+            self.retired += 1;
+            self.fit_policy();
         }
     }
 

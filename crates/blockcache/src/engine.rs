@@ -485,6 +485,11 @@ impl Engine {
         &self.shared.backend
     }
 
+    pub(crate) fn is_attached(&self) -> bool {
+        let store = self.shared.store();
+        store.as_ref().is_some_and(|store| !store.has_failed())
+    }
+
     /// Puts a cache in front, when no request is under way. `Err`: there is one already.
     pub(crate) fn put(&self, store: Store) -> Result<(), Error> {
         let mut place = self.shared.store.write();

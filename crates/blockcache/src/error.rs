@@ -56,7 +56,7 @@ impl Error {
             Error::SlotSize { .. } => "a slot has 4, 8, 16, 32 or 64 KiB",
             Error::TooSmall { .. } => "give the cache 16 MiB or more",
             Error::Memory { .. } => "give fewer threads, or a smaller cache",
-            Error::Policy { .. } => "`longshore cache serve --help` names them",
+            Error::Policy { .. } => "`longshore cache simulate --help` names them",
             Error::Detached => "attach one with `longshore cache attach`",
             Error::Attached => "detach it first with `longshore cache detach`",
         }

@@ -53,13 +53,20 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// The guard's path: `PATH.longshore-guard` unless named.
-    pub fn guard_path(&self) -> PathBuf {
-        self.guard.clone().unwrap_or_else(|| {
-            let mut path = self.path.clone().into_os_string();
-            path.push(".longshore-guard");
-            path.into()
-        })
+    /// The guard's path: unless named, `PATH.longshore-guard` beside what `path` leads to, so that all names of one
+    /// backend have one guard.
+    fn guard_path(&self, storage: &dyn Storage) -> Result<PathBuf, Error> {
+        match &self.guard {
+            Some(path) => Ok(path.clone()),
+            None => {
+                let path = storage
+                    .canonical(&self.path)
+                    .map_err(failed("find", &self.path))?;
+                let mut path = path.into_os_string();
+                path.push(".longshore-guard");
+                Ok(path.into())
+            }
+        }
     }
 }
 
@@ -185,7 +192,7 @@ pub fn open(
     let engine = Engine::new(file, len, settings, clock)?;
     let cache = cache.map(|cache| attach(storage, &engine, backend, cache, false));
     if !matches!(cache, Some(Ok(_))) {
-        let path = backend.guard_path();
+        let path = backend.guard_path(storage)?;
         let guard = Guard::at(storage, &path).map_err(failed("open the directory of", &path))?;
         // Where no guard is, nobody is believed already.
         if storage.stat(&path).is_ok() {
@@ -206,6 +213,9 @@ pub fn attach(
     path: &Path,
     online: bool,
 ) -> Result<Start, Error> {
+    if engine.is_attached() {
+        return Err(Error::Attached);
+    }
     let file = storage.disk(path).map_err(failed("open", path))?;
     lock(&*file, path)?;
     let superblock = journal::read_superblock(&*file).map_err(failed("read", path))?;
@@ -218,7 +228,7 @@ pub fn attach(
             path: path.to_owned(),
         });
     }
-    let guard_path = backend.guard_path();
+    let guard_path = backend.guard_path(storage)?;
     let guard =
         Guard::at(storage, &guard_path).map_err(failed("open the directory of", &guard_path))?;
     let word = guard.read().map_err(failed("read", &guard_path))?;

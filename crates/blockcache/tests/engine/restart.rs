@@ -165,6 +165,26 @@ fn a_session_without_the_cache_makes_it_unbelievable_after_crashes_too() {
 }
 
 #[test]
+fn all_names_of_a_backend_have_one_guard() {
+    let (disk, _) = warm();
+    drop(start(&disk, settings("none")).unwrap());
+    let slow = disk.dir_of("/slow");
+    slow.symlink(Path::new("backend"), Path::new("other"))
+        .unwrap();
+    let other = longshore_blockcache::Backend {
+        path: "/slow/other".into(),
+        guard: None,
+    };
+    let clock = std::sync::Arc::new(longshore_io::HostClock);
+    let opened = open(&disk, &other, None, settings("none"), clock).unwrap();
+    opened.engine.write(&[9; LINE], 0, true).unwrap();
+    drop(opened);
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(how, Start::NotVouched);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+#[test]
 fn a_backend_or_a_cache_is_served_by_one_engine_at_a_time() {
     let (disk, _) = warm();
     let (engine, _) = start(&disk, settings("none")).unwrap();

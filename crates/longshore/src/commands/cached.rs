@@ -62,10 +62,7 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
             .map_err(|e| Failure::of(Exit::Usage, &e, None, "give a path that exists"))
     };
     let socket = absolute(&options.socket)?;
-    // A socket that a dead server left; a live one answers.
-    if std::os::unix::net::UnixStream::connect(&socket).is_err() {
-        let _not_there = std::fs::remove_file(&socket);
-    }
+    control::remove_dead(&socket);
     let mut command = Command::new("nbdkit");
     command.args(["--foreground", "--threads"]);
     command
