@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::forge::{Claims, write};
 use common::pieces::differing;
@@ -493,11 +493,22 @@ fn appending_to_a_file_that_was_removed_meanwhile_is_an_error() {
         Algorithm::Lz4,
     );
     backup(&house(), request.clone()).unwrap();
+    let written = |media: &Path| -> u64 {
+        let files = std::fs::read_dir(media).unwrap();
+        files
+            .map(|file| file.unwrap().metadata().unwrap().len())
+            .sum()
+    };
+    let before = written(&media);
     let mut again = request;
     again.disposition = Disposition::Append;
     again.limits.rate_bytes_per_s = Some(3 << 20);
     let remover = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(100));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while written(&media) == before {
+            assert!(Instant::now() < deadline, "nothing is appended");
+            std::thread::yield_now();
+        }
         std::fs::remove_dir_all(media).unwrap();
     });
     let result = in_time("append", move || backup(&house(), again));

@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use common::forge::{Claims, write};
+use common::pieces::differing;
 use common::*;
 use longshore_codec::Algorithm;
-use longshore_io::SimDisk;
+use longshore_io::{SimDisk, Storage};
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{BackupRequest, Disposition, Error, SourceSpec, Tuning};
 
@@ -236,6 +238,84 @@ fn a_power_cut_at_any_step_of_a_restore_leaves_whole_files_or_none() {
                     new,
                     "{at}: the restore after the cut"
                 );
+            },
+        );
+        assert!(steps >= 20, "only {steps} steps were cut");
+    }
+}
+
+/// A full set of `tree(1)` on one media set, and on another what made `later()` of it.
+fn chain(disk: &SimDisk) {
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let full = Claims::new(None);
+    let differential = Claims::new(Some(full.set));
+    let (old, new) = (tree(1), later());
+    let blocks = differing(&old, &Tree::new());
+    write(&storage, &full_devices(), &full, &blocks, |i| i);
+    let blocks = differing(&new, &old);
+    write(&storage, &devices(), &differential, &blocks, |i| i);
+}
+
+fn full_devices() -> Vec<DeviceSpec> {
+    ["/m0/full-a.bak", "/m1/full-b.bak"]
+        .iter()
+        .map(|p| DeviceSpec::File(p.into()))
+        .collect()
+}
+
+/// `tree(1)` with a part of its largest file changed, a file gone and another one come.
+fn later() -> Tree {
+    let mut tree = tree(1);
+    let big = tree.get_mut(Path::new("big")).unwrap();
+    big[310_000..420_000].fill(9);
+    big.extend(content(5, 33_000));
+    tree.remove(Path::new("sub/two"));
+    tree.insert("sub/three".into(), content(6, 60_000));
+    tree
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_a_chains_restore_leaves_whole_files_or_none() {
+    let new = later();
+    // Stood there before the restore: neither the chain's base nor its result.
+    let before = tree(1000);
+    for replace in [false, true] {
+        let restore_chain = |disk: &SimDisk, replace: bool| {
+            let mut request = restore_request(devices(), Path::new("/out/db"));
+            request.bases = full_devices();
+            request.replace = replace;
+            restore(&house_on(Arc::new(disk.clone())), request).map(drop)
+        };
+        let steps = cut_everywhere(
+            |seed| {
+                let disk = disk(seed);
+                chain(&disk);
+                if replace {
+                    put(&disk, "/out/db", &before);
+                }
+                disk.settle();
+                disk
+            },
+            |d| restore_chain(d, replace),
+            |image, reported, at| {
+                let got = read(image, "/out/db");
+                for (name, bytes) in &got {
+                    let old = before.get(name).filter(|_| replace);
+                    let whole = new.get(name) == Some(bytes) || old == Some(bytes);
+                    assert!(whole, "{at}: {} is a mixture", name.display());
+                }
+                if reported {
+                    let lost = new
+                        .iter()
+                        .find(|(name, bytes)| got.get(*name) != Some(bytes));
+                    assert!(lost.is_none(), "{at}: a finished restore lost {lost:?}");
+                }
+                restore_chain(image, true).unwrap_or_else(|e| panic!("{at}: {e}"));
+                let again = read(image, "/out/db");
+                let lost = new
+                    .iter()
+                    .find(|(name, bytes)| again.get(*name) != Some(bytes));
+                assert!(lost.is_none(), "{at}: the restore after the cut");
             },
         );
         assert!(steps >= 20, "only {steps} steps were cut");

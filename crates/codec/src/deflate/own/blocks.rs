@@ -34,14 +34,14 @@ type BySymbol = [u32; 2 * NO_LITERAL];
 /// Counts, then codes, of the block at hand.
 pub(super) struct Codes {
     symbols: Box<BySymbol>,
-    distances: [u32; 32],
+    distances: Box<[u32; 32]>,
 }
 
 impl Codes {
     pub(super) fn new() -> Codes {
         Codes {
             symbols: Box::new([0; 2 * NO_LITERAL]),
-            distances: [0; 32],
+            distances: Box::new([0; 32]),
         }
     }
 }
