@@ -84,6 +84,8 @@ struct Shared {
     diary: Diary,
     /// A sync of the backend failed that no client has heard of.
     sync_failed: AtomicBool,
+    /// Stopped: set with `store` in hand.
+    closed: AtomicBool,
     /// Held for reading by every request: whoever attaches or detaches waits until none is under way.
     store: RwLock<Option<Arc<Store>>>,
 }
@@ -91,8 +93,8 @@ struct Shared {
 /// A backend with, or for the moment without, a cache. See the module.
 pub struct Engine {
     shared: Arc<Shared>,
-    jobs: Option<Sender<Job>>,
-    fillers: Vec<JoinHandle<()>>,
+    jobs: RwLock<Option<Sender<Job>>>,
+    fillers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Engine {
@@ -117,20 +119,22 @@ impl Engine {
             meter: Arc::new(Meter::default()),
             diary: Diary::default(),
             sync_failed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             store: RwLock::new(None),
         });
-        let mut engine = Engine {
+        let engine = Engine {
             shared,
-            jobs: None,
-            fillers: Vec::new(),
+            jobs: RwLock::new(None),
+            fillers: Mutex::new(Vec::new()),
         };
         if fillers > 0 {
             let (jobs, queue) = bounded(JOBS_PER_FILLER * fillers);
-            engine.jobs = Some(jobs);
+            *engine.jobs.write() = Some(jobs);
             for _ in 0..fillers {
                 let (shared, queue) = (Arc::clone(&engine.shared), queue.clone());
                 engine
                     .fillers
+                    .lock()
                     .push(std::thread::spawn(move || shared.fill_all(&queue)));
             }
         }
@@ -190,6 +194,7 @@ impl Engine {
         self.shared.inside(offset, len)?;
         add(&self.shared.meter.zeroed, 1);
         let store = self.shared.store();
+        self.shared.writable()?;
         let _writing = match store.as_ref() {
             Some(store) => Some(store.begin_write(offset, len)?),
             None => None,
@@ -323,6 +328,7 @@ impl Engine {
         let part = head..head + bytes.len();
         buffer[part.clone()].copy_from_slice(bytes);
         let store = shared.store();
+        shared.writable()?;
         let Some(store) = store.as_ref().filter(|store| !store.has_failed()) else {
             return shared.write_backend(None, &buffer[part], offset);
         };
@@ -364,7 +370,8 @@ impl Engine {
 
     /// Queues a fill, or lets it go.
     fn offer(&self, job: Job) {
-        match &self.jobs {
+        match &*self.jobs.read() {
+            None if self.shared.closed.load(SeqCst) => {}
             None => self.shared.fill(job),
             Some(jobs) => {
                 if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
@@ -515,9 +522,14 @@ impl Engine {
     }
 
     /// Ends serving: everything held becomes durable, and the cache is marked as cleanly stopped.
-    pub fn stop(mut self) -> io::Result<()> {
+    /// Whoever still asks to write is refused: nobody would see it.
+    pub fn stop(&self) -> io::Result<()> {
         self.end_fillers();
-        let store = self.shared.store.write().take();
+        let store = {
+            let mut place = self.shared.store.write();
+            self.shared.closed.store(true, SeqCst);
+            place.take()
+        };
         let synced = self.shared.sync_backend(store.as_ref());
         if let Some(store) = store.filter(|store| !store.has_failed()) {
             store.checkpoint(|| self.shared.sync_backend(Some(&store)))?;
@@ -529,9 +541,9 @@ impl Engine {
         synced
     }
 
-    fn end_fillers(&mut self) {
-        self.jobs = None;
-        for filler in self.fillers.drain(..) {
+    fn end_fillers(&self) {
+        *self.jobs.write() = None;
+        for filler in self.fillers.lock().drain(..) {
             // A filler that panicked has said so; its claims were given up.
             let _ended = filler.join();
         }
@@ -647,6 +659,14 @@ fn cut(offset: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
 impl Shared {
     fn store(&self) -> RwLockReadGuard<'_, Option<Arc<Store>>> {
         self.store.read()
+    }
+
+    /// Asked with `store` in hand, before the backend is written.
+    fn writable(&self) -> io::Result<()> {
+        match self.closed.load(SeqCst) {
+            true => Err(io::ErrorKind::NotConnected.into()),
+            false => Ok(()),
+        }
     }
 
     fn inside(&self, offset: u64, len: u64) -> io::Result<()> {

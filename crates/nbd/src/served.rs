@@ -118,11 +118,9 @@ impl Served {
             let _ended = control.thread.join();
             let _gone = std::fs::remove_file(&control.path);
         }
-        // nbdkit closes all connections before it unloads.
-        match Arc::into_inner(self.engine).map(Engine::stop) {
-            Some(Ok(())) => tracing::info!("stopped cleanly"),
-            Some(Err(error)) => tracing::error!(%error, "the stop was not clean"),
-            None => tracing::error!("the stop was not clean: a connection is open"),
+        match self.engine.stop() {
+            Ok(()) => tracing::info!("stopped cleanly"),
+            Err(error) => tracing::error!(%error, "the stop was not clean"),
         }
     }
 }

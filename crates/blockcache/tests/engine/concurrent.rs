@@ -78,6 +78,7 @@ fn reads_follow_writes(policy: &str, fillers: usize, slow: bool) {
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
     assert_eq!(engine.counters().damaged, 0);
     engine.stop().unwrap();
+    drop(engine);
     let (engine, _) = start(&disk, crate::settings(policy)).unwrap();
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }

@@ -36,6 +36,7 @@ fn warmed(seed: u64) -> SimDisk {
     let (engine, _) = start(&disk, settings("none")).unwrap();
     serves_rightly(&disk, &engine, seed, 100);
     engine.stop().unwrap();
+    drop(engine);
     disk
 }
 

@@ -14,6 +14,7 @@ fn damaged_and_forged_metadata_is_refused_or_ignored() {
     let (engine, _) = start(&whole, settings("none")).unwrap();
     assert_eq!(differing(&engine, &whole), Vec::<usize>::new());
     engine.stop().unwrap();
+    drop(engine);
     let cache = whole.read_file(CACHE).unwrap();
     let guard = whole
         .read_file(format!("{BACKEND}.longshore-guard"))

@@ -163,6 +163,7 @@ fn survives_cuts(policy: &str, slots: u64, slot_bytes: u32, seed: u64, count: us
             let mut model = Model::new(image.read_file(BACKEND).unwrap());
             assert!(load(&engine, &mut model, seed + 2, 10));
             engine.stop().unwrap();
+            drop(engine);
             let (engine, how) = start(&image, settings(policy)).unwrap();
             assert_eq!(how, Start::Warm, "{at}");
             assert_eq!(

@@ -17,7 +17,21 @@ fn warm() -> (longshore_io::SimDisk, u64) {
     let held = engine.status().held_bytes;
     assert_eq!(held, (LINES * LINE) as u64);
     engine.stop().unwrap();
+    drop(engine);
     (disk, held)
+}
+
+#[test]
+fn nothing_is_written_after_a_stop() {
+    let (disk, _) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    engine.stop().unwrap();
+    engine.write(&[9; LINE], 0, false).unwrap_err();
+    engine.zero(0, LINE as u64, true, false).unwrap_err();
+    drop(engine);
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(how, Start::Warm);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }
 
 #[test]
@@ -38,6 +52,7 @@ fn a_power_cut_during_a_start_costs_nothing() {
         let (engine, _) = start(&disk, settings("none")).unwrap();
         assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
         engine.stop().unwrap();
+        drop(engine);
         disk.settle();
         disk
     };

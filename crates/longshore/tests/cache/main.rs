@@ -107,7 +107,9 @@ impl Stage {
         let server = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
         self.server = Some(server);
         let since = Instant::now();
-        while std::os::unix::net::UnixStream::connect(self.path("socket")).is_err() {
+        // nbdkit listens before the plugin does.
+        let answers = |name: &str| std::os::unix::net::UnixStream::connect(self.path(name)).is_ok();
+        while !answers("socket.control") || !answers("socket") {
             assert!(since.elapsed() < Duration::from_secs(30), "{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
