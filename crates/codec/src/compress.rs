@@ -43,7 +43,6 @@ pub struct Compressor {
     zeros: Option<Zeros>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one for each worker")]
 enum Engine {
     None,
     Xpress(chunks::Compressor),
