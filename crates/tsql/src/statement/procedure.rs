@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::configure;
-use super::device::named_path;
+use super::device::{device_path, named_path};
+use super::{configure, ground};
 use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::query;
+use crate::refusal;
 use crate::session::{Argument, Flow, Out, SYSTEM_DATABASES, Session, Variable};
 use crate::sink::Command;
 use crate::syntax::{Execute, Statement, parse};
@@ -175,7 +176,7 @@ fn sp_addumpdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) 
             .with(&[&"sp_addumpdevice"])
             .into());
     }
-    let path = named_path(session, &physical)?;
+    let path = device_path(session, &physical)?;
     session.server.add_device(&logical, path)?;
     Ok(out.done(Command::Execute, None)?)
 }
@@ -233,6 +234,14 @@ fn xp_create_subdir(session: &mut Session, arguments: &Arguments, out: &mut Out)
     let path = text(&path.ok_or_else(|| arguments.missing("@path"))?);
     let path = named_path(session, &path)?;
     let storage = &session.server.setup.house.storage;
+    let real = ground::real(&**storage, &path);
+    let inside = |plot: &ground::Plot| real.starts_with(&plot.path);
+    let taken = ground::plots(&session.server, None).iter().any(inside);
+    if taken || ground::cluster(&**storage, &real, false).is_some() {
+        return Err(message::CANNOT_OPEN
+            .with(&[&path.display(), &refusal::IN_USE])
+            .into());
+    }
     storage.create_dir_all(&path).map_err(|e| {
         let text = format!("xp_create_subdir: cannot create {}: {e}", path.display());
         message::OWN.with(&[&text])
