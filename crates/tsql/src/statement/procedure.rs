@@ -12,6 +12,7 @@ use crate::session::{Argument, Flow, Out, SYSTEM_DATABASES, Session, Variable};
 use crate::sink::Command;
 use crate::syntax::{Execute, Statement, parse};
 use crate::value::{Column, Type, Value};
+use crate::variables::Sum;
 
 type Run = fn(&mut Session, &Arguments, &mut Out) -> Flow;
 
@@ -104,15 +105,18 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
     let unknown = || message::PROCEDURE_UNKNOWN.with(&[&spelled]);
     let run = find(&execute.procedure).ok_or_else(unknown)?;
     let mut passed = Vec::with_capacity(execute.arguments.len());
+    let mut sum = Sum::default();
     for argument in &execute.arguments {
         let value = argument.value.as_ref();
         let output = match value {
             Some(crate::syntax::Operand::Variable(name)) if argument.output => Some(name.clone()),
             _ => None,
         };
+        let value = value.map(|v| session.value_of(v)).transpose()?;
+        value.iter().try_for_each(|v| sum.add(v))?;
         passed.push(Passed {
             name: argument.name.as_ref().map(|n| n.to_lowercase()),
-            value: value.map(|v| session.value_of(v)).transpose()?,
+            value,
             output,
         });
     }
@@ -123,9 +127,12 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
     if let Some(code) = &execute.code {
         session.variable(code)?;
     }
-    run(session, &arguments, out)?;
+    session.variables.lend(sum.bytes());
+    let flow = run(session, &arguments, out);
+    session.variables.give_back(sum.bytes());
+    flow?;
     if let Some(code) = &execute.code {
-        session.set_variable(code, Value::Int(0));
+        session.set_variable(code, Value::Int(0))?;
     }
     Ok(())
 }
@@ -295,7 +302,7 @@ fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
     for (from, to) in back {
         if let Some(variable) = after.get(&from) {
             let kind = session.variable(&to)?.kind;
-            session.set_variable(&to, convert(&variable.value, kind)?);
+            session.set_variable(&to, convert(&variable.value, kind)?)?;
         }
     }
     Ok(())
