@@ -258,7 +258,7 @@ pub fn differential(
     // The control file is another one now.
     drop(lock);
     let _lock = self::lock(session, &sequence.target)?;
-    Ok(recover(session, &sequence, out)?)
+    recover(session, &sequence, out)
 }
 
 /// The restored directory, which must be the one that was left.
