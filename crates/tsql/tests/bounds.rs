@@ -114,6 +114,8 @@ fn a_value_has_so_many_bytes_and_no_more() {
         &format!("{LONG} PRINT LEN(REPLACE(@s, 'x', 'xx'))"),
     );
     assert_eq!(numbers(&replaced), [50000]);
+    let added = run(&mut session, &format!("{LONG} PRINT LEN(@s + @s)"));
+    assert_eq!(numbers(&added), [50000]);
     let heap: i64 = rusqlite::Connection::open_in_memory()
         .unwrap()
         .query_row("PRAGMA hard_heap_limit", [], |row| row.get(0))
@@ -141,6 +143,11 @@ fn the_values_of_a_batch_and_those_inside_it_share_one_bound() {
         .join(", ");
     let passed = format!("EXEC sp_executesql N'PRINT 1', N'{small}', @s, @s, @s, @s, @s");
     assert_eq!(ends(&passed), [50000]);
+    // What is passed counts while the inner batch runs, however little of it is taken.
+    let some = "N'@a nvarchar(1), @b nvarchar(1), @c nvarchar(1)'";
+    let passed = |what: &str| format!("EXEC sp_executesql N'PRINT 1', {some}, {what}");
+    assert_eq!(ends(&passed("@s, @s, @i")), [0]);
+    assert_eq!(ends(&passed("@s, @s, @s")), [50000]);
     let inner = "EXEC sp_executesql N'PRINT 1', N'@p nvarchar(max)', @s";
     assert_eq!(ends(inner), [0]);
     assert_eq!(ends(&format!("{four}; {inner}")), [50000]);
