@@ -134,7 +134,7 @@ fn the_values_of_a_batch_and_those_inside_it_share_one_bound() {
     assert_eq!(ends(&format!("{four}; PRINT 1")), [0]);
     assert_eq!(ends(&format!("{four}, @d nvarchar(max) = @s")), [50000]);
     // Bound once, however often it is named.
-    let often = vec!["LEN(@s)"; 8].join(" + ");
+    let often = ["LEN(@s)"; 8].join(" + ");
     assert_eq!(ends(&format!("PRINT {often}")), [0]);
     assert_eq!(ends("SELECT @s, @s, @s, @s, @s"), [50000]);
     assert_eq!(ends("PRINT LEN(CONCAT(@s, @s, @s, @s, @s))"), [50000]);
