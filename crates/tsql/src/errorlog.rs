@@ -44,6 +44,12 @@ impl ErrorLog {
         }
     }
 
+    /// Its files, there or not.
+    pub fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        let directory = self.directory.iter();
+        directory.flat_map(|d| [d.join(NAME), d.join(BEFORE)])
+    }
+
     pub fn append(&self, at: DateTime, source: &str, text: &str) {
         let Some(directory) = &self.directory else {
             return;

@@ -31,6 +31,7 @@ mod sink;
 mod statement;
 pub mod syntax;
 mod value;
+mod variables;
 
 pub use message::Message;
 pub use query::{VIEWS, View};

@@ -110,6 +110,8 @@ pub struct Server {
     /// Trace flags of all sessions (`DBCC TRACEON (…, -1)`).
     pub(crate) trace_flags: Mutex<BTreeSet<i64>>,
     pub(crate) log: ErrorLog,
+    /// Databases that a session restores now, in lower case.
+    restoring: Mutex<BTreeSet<String>>,
     sessions: Mutex<Sessions>,
 }
 
@@ -165,6 +167,33 @@ impl Drop for SessionNumber {
     }
 }
 
+/// A database that one session restores, and no other until this is dropped: the steps of a restore read what the ones
+/// before have left when they begin, and write it back when they end.
+pub(crate) struct Alone {
+    server: Arc<Server>,
+    name: String,
+}
+
+impl Alone {
+    /// Errors: 3101.
+    pub fn with(server: &Arc<Server>, name: &str) -> Result<Alone, Message> {
+        let name = name.to_lowercase();
+        match server.restoring.lock().insert(name.clone()) {
+            true => Ok(Alone {
+                server: server.clone(),
+                name,
+            }),
+            false => Err(message::EXCLUSIVE_ACCESS.plain()),
+        }
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.server.restoring.lock().remove(&self.name);
+    }
+}
+
 impl Server {
     /// Settings that waited for a restart count now. A catalog that cannot be read is said in the log, and a server
     /// starts without it: backups must not depend on it.
@@ -178,6 +207,7 @@ impl Server {
             kept: Mutex::default(),
             activities: Mutex::default(),
             trace_flags: Mutex::default(),
+            restoring: Mutex::default(),
             sessions: Mutex::new(Sessions {
                 next: SESSION_FIRST,
                 live: BTreeSet::new(),

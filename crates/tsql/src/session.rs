@@ -18,6 +18,7 @@ use crate::sink::{Closed, Command, Done, Sink};
 use crate::statement;
 use crate::syntax::{Declaration, Fragment, Located, Name, Operand, Statement, Transaction, parse};
 use crate::value::{Type, Value};
+use crate::variables::Variables;
 
 /// Who the session is for; shown in views and histories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -148,8 +149,8 @@ pub struct Session {
     pub(crate) login: Login,
     pub(crate) database: String,
     pub(crate) trace_flags: BTreeSet<i64>,
-    /// Of the batch that runs, by their names in lower case.
-    pub(crate) variables: BTreeMap<String, Variable>,
+    /// Of the batch that runs.
+    pub(crate) variables: Variables,
     /// `@@ERROR`
     pub(crate) error: u32,
     /// `@@ROWCOUNT`
@@ -193,7 +194,7 @@ impl Session {
             login,
             database: FIRST_DATABASE.to_owned(),
             trace_flags: BTreeSet::new(),
-            variables: BTreeMap::new(),
+            variables: Variables::default(),
             error: 0,
             row_count: 0,
             caught: None,
@@ -218,7 +219,7 @@ impl Session {
     pub fn reset(&mut self) {
         self.database = FIRST_DATABASE.to_owned();
         self.trace_flags.clear();
-        self.variables.clear();
+        self.variables = Variables::default();
         self.error = 0;
         self.row_count = 0;
         self.transactions = 0;
@@ -274,8 +275,9 @@ impl Session {
         let outcome = self.outermost(variables.collect(), sink, |session, out| {
             statement::call(session, procedure, arguments, place, out)
         })?;
+        let mut after = std::mem::take(&mut self.variables).into_all();
         for (i, argument) in arguments.iter_mut().enumerate() {
-            if let Some(variable) = self.variables.remove(&place(i)) {
+            if let Some(variable) = after.remove(&place(i)) {
                 argument.variable = variable;
             }
         }
@@ -294,10 +296,15 @@ impl Session {
             nocount: self.nocount,
             outcome: Outcome::default(),
         };
-        self.variables = variables;
         self.tries = 0;
         self.server.refresh();
-        let flow = run(self, &mut out);
+        let flow = match Variables::new(variables, 0) {
+            Ok(variables) => {
+                self.variables = variables;
+                run(self, &mut out)
+            }
+            Err(message) => Err(message.into()),
+        };
         self.leave();
         let flow = match flow {
             Err(Stop::Failed(messages)) => self.fail(messages, &mut out),
@@ -311,7 +318,7 @@ impl Session {
 
     fn batch(&mut self, text: &str, out: &mut Out) -> Flow {
         let batch = parse(text)?;
-        check(&batch, self.variables.keys().cloned())?;
+        check(&batch, self.variables.names())?;
         for located in &batch.statements {
             if let Statement::SetOption(words) = &located.statement
                 && words.iter().any(|w| w == PARSE_ONLY)
@@ -332,6 +339,7 @@ impl Session {
         if self.nesting >= NESTING_MAX {
             return Err(message::NESTED_TOO_DEEPLY.plain().into());
         }
+        let variables = Variables::new(variables, self.variables.bytes() + text.len())?;
         let outer = std::mem::replace(&mut self.variables, variables);
         let line = out.line;
         self.nesting += 1;
@@ -340,7 +348,7 @@ impl Session {
         out.line = line;
         let inner = std::mem::replace(&mut self.variables, outer);
         match flow {
-            Ok(()) | Err(Stop::Return) => Ok(inner),
+            Ok(()) | Err(Stop::Return) => Ok(inner.into_all()),
             Err(stop) => Err(stop),
         }
     }
@@ -538,9 +546,8 @@ impl Session {
             Some(value) => convert(&query::scalar(self, value)?.1, kind)?,
             None => Value::Null,
         };
-        let name = declaration.variable.to_lowercase();
-        self.variables.insert(name, Variable { kind, value });
-        Ok(())
+        let variable = Variable { kind, value };
+        Ok(self.variables.declare(&declaration.variable, variable)?)
     }
 
     fn assign(&mut self, variable: &str, operator: &str, value: &Fragment) -> Flow {
@@ -552,8 +559,7 @@ impl Session {
             },
         };
         let (_, value) = query::scalar(self, &value)?;
-        self.set_variable(variable, convert(&value, kind)?);
-        Ok(())
+        Ok(self.set_variable(variable, convert(&value, kind)?)?)
     }
 
     /// Errors: 3902, 3903.
@@ -600,15 +606,13 @@ impl Session {
     }
 
     pub(crate) fn variable(&self, name: &str) -> Result<&Variable, Message> {
-        let found = self.variables.get(&name.to_lowercase());
+        let found = self.variables.get(name);
         found.ok_or_else(|| message::NOT_DECLARED.with(&[&name]))
     }
 
-    /// Only what was declared is set; what was not has been refused before.
-    pub(crate) fn set_variable(&mut self, name: &str, value: Value) {
-        if let Some(variable) = self.variables.get_mut(&name.to_lowercase()) {
-            variable.value = value;
-        }
+    /// Only what was declared is set; what was not has been refused before. Errors: more than a session can hold.
+    pub(crate) fn set_variable(&mut self, name: &str, value: Value) -> Result<(), Message> {
+        self.variables.set(name, value)
     }
 
     /// The value of an option or an argument.

@@ -97,3 +97,58 @@ fn options_take_negative_numbers_and_dates_have_no_time() {
     let equal = "SELECT CASE WHEN CAST(GETDATE() AS date) <= GETDATE() THEN 1 ELSE 0 END";
     assert_eq!(value(&mut session, equal), "1");
 }
+
+/// `@s` of 8 MiB, the most that a value has: what would be longer is refused each time.
+const LONG: &str = "DECLARE @s nvarchar(max) = 'xxxxxxxx', @i int = 0; \
+    WHILE @i < 20 BEGIN SET @s = @s + @s; SET @i = @i + 1 END; ";
+
+#[test]
+fn a_value_has_so_many_bytes_and_no_more() {
+    let mut session = Stage::new().session();
+    let batch = format!("{LONG} SET @s = @s + @s; PRINT LEN(@s)");
+    let record = run(&mut session, &batch);
+    assert_eq!(numbers(&record), [50000, 0], "{:?}", said(&record));
+    assert_eq!(said(&record)[1], "0 8388608");
+    let replaced = run(
+        &mut session,
+        &format!("{LONG} PRINT LEN(REPLACE(@s, 'x', 'xx'))"),
+    );
+    assert_eq!(numbers(&replaced), [50000]);
+    let added = run(&mut session, &format!("{LONG} PRINT LEN(@s + @s)"));
+    assert_eq!(numbers(&added), [50000]);
+    let heap: i64 = rusqlite::Connection::open_in_memory()
+        .unwrap()
+        .query_row("PRAGMA hard_heap_limit", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(heap, 512 << 20, "what SQLite takes in all has a bound");
+}
+
+#[test]
+fn the_values_of_a_batch_and_those_inside_it_share_one_bound() {
+    let mut session = Stage::new().session();
+    let mut ends = |batch: &str| {
+        let record = run(&mut session, &format!("{LONG} {batch}"));
+        numbers(&record)
+    };
+    let four = "DECLARE @a nvarchar(max) = @s, @b nvarchar(max) = @s, @c nvarchar(max) = @s";
+    assert_eq!(ends(&format!("{four}; PRINT 1")), [0]);
+    assert_eq!(ends(&format!("{four}, @d nvarchar(max) = @s")), [50000]);
+    // Bound once, however often it is named.
+    let often = ["LEN(@s)"; 8].join(" + ");
+    assert_eq!(ends(&format!("PRINT {often}")), [0]);
+    assert_eq!(ends("SELECT @s, @s, @s, @s, @s"), [50000]);
+    assert_eq!(ends("PRINT LEN(CONCAT(@s, @s, @s, @s, @s))"), [50000]);
+    let small = ["@a", "@b", "@c", "@d", "@e"]
+        .map(|n| format!("{n} nvarchar(1)"))
+        .join(", ");
+    let passed = format!("EXEC sp_executesql N'PRINT 1', N'{small}', @s, @s, @s, @s, @s");
+    assert_eq!(ends(&passed), [50000]);
+    // What is passed counts while the inner batch runs, however little of it is taken.
+    let some = "N'@a nvarchar(1), @b nvarchar(1), @c nvarchar(1)'";
+    let passed = |what: &str| format!("EXEC sp_executesql N'PRINT 1', {some}, {what}");
+    assert_eq!(ends(&passed("@s, @s, @i")), [0]);
+    assert_eq!(ends(&passed("@s, @s, @s")), [50000]);
+    let inner = "EXEC sp_executesql N'PRINT 1', N'@p nvarchar(max)', @s";
+    assert_eq!(ends(inner), [0]);
+    assert_eq!(ends(&format!("{four}; {inner}")), [50000]);
+}

@@ -347,3 +347,116 @@ fn no_statement_leaves_the_directories_that_it_may_name() {
     }
     assert_eq!(fs::read_dir(stage.path("out")).unwrap().count(), 1);
 }
+
+#[test]
+fn what_was_added_or_restored_elsewhere_is_out_of_reach() {
+    let mut stage = Stage::new();
+    for dir in ["in", "out"] {
+        fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let mut free = stage.session();
+    for batch in [
+        "BACKUP DATABASE shop TO DISK = 'in/a.bak'",
+        "EXEC sp_addumpdevice 'disk', 'vault', 'out/x.bak'",
+        "EXEC sp_addumpdevice 'disk', 'well', 'in/w.bak'",
+        "EXEC sp_addumpdevice 'disk', 'nothing', 'NUL'",
+        "BACKUP DATABASE shop TO vault",
+        "RESTORE DATABASE far FROM vault WITH MOVE 'shop.db' TO 'out/far.db'",
+        "RESTORE DATABASE near FROM vault WITH MOVE 'shop.db' TO 'in/near.db'",
+    ] {
+        let record = run(&mut free, batch);
+        assert!(
+            record.messages().all(|m| !m.is_error()),
+            "{batch}: {:?}",
+            said(&record)
+        );
+    }
+    common::wait_for_more(&stage, "ledger", "out/ledger");
+    let before = fs::read(stage.path("out/x.bak")).unwrap();
+    stage.directories = Some(vec![stage.path("in")]);
+    let mut session = stage.session();
+    for batch in [
+        "BACKUP DATABASE shop TO vault WITH FORMAT",
+        "RESTORE HEADERONLY FROM vault",
+        "RESTORE DATABASE new FROM vault WITH MOVE 'shop.db' TO 'in/new.db'",
+        "BACKUP DATABASE far TO DISK = 'in/far.bak'",
+        "RESTORE DATABASE far FROM DISK = 'in/a.bak' WITH REPLACE",
+        "RESTORE DATABASE ledger WITH RECOVERY",
+        "RESTORE LOG ledger FROM DISK = 'in/a.bak'",
+    ] {
+        let record = run(&mut session, batch);
+        let denied = numbers(&record).first() == Some(&3201)
+            && said(&record)[0].ends_with("5(Access is denied.).");
+        assert!(denied, "{batch}: {:?}", said(&record));
+    }
+    assert_eq!(fs::read(stage.path("out/x.bak")).unwrap(), before);
+    for batch in [
+        "BACKUP DATABASE shop TO well",
+        "BACKUP DATABASE shop TO nothing",
+        "BACKUP DATABASE near TO DISK = 'in/near.bak'",
+        "RESTORE DATABASE near FROM DISK = 'in/near.bak'",
+        // Configured, wherever it is.
+        "RESTORE DATABASE shop FROM DISK = 'in/a.bak' WITH REPLACE",
+    ] {
+        let record = run(&mut session, batch);
+        assert_eq!(
+            numbers(&record).last(),
+            Some(&3014),
+            "{batch}: {:?}",
+            said(&record)
+        );
+    }
+}
+
+#[test]
+fn nul_is_a_device_and_no_file() {
+    let mut stage = Stage::new();
+    run(
+        &mut stage.session(),
+        "BACKUP DATABASE shop TO DISK = 'a.bak'",
+    );
+    for directories in [None, Some(vec![stage.dir.path().to_path_buf()])] {
+        stage.directories = directories;
+        let mut session = stage.session();
+        for batch in [
+            "RESTORE DATABASE new FROM DISK = 'a.bak' WITH MOVE 'shop.db' TO 'nul:'",
+            "EXEC xp_create_subdir 'NUL'",
+        ] {
+            let record = run(&mut session, batch);
+            assert_eq!(
+                numbers(&record).first(),
+                Some(&3201),
+                "{batch}: {:?}",
+                said(&record)
+            );
+        }
+    }
+    assert!(!Path::new("NUL").exists());
+}
+
+#[test]
+fn no_directory_is_made_where_a_database_or_the_server_has_its_files() {
+    let mut stage = Stage::new();
+    tree(&stage.path("docs"), "docs");
+    tree(&stage.path("data"), "data");
+    fs::write(stage.path("data/postmaster.pid"), "1").unwrap();
+    stage.more = vec![("docs", SourceSpec::Files(vec![stage.path("docs")]))];
+    let mut session = stage.session();
+    for path in [
+        "docs/new",
+        "data/new",
+        "shop.db-journal",
+        "state/logins",
+        "state/errorlog.1",
+        "state/catalog.db-journal",
+    ] {
+        let record = run(&mut session, &format!("EXEC xp_create_subdir '{path}'"));
+        assert_eq!(numbers(&record), [3201], "{path}: {:?}", said(&record));
+        assert!(!stage.path(path).is_dir(), "{path}");
+    }
+    for path in ["full/2027", "full", "state/more"] {
+        let record = run(&mut session, &format!("EXEC xp_create_subdir '{path}'"));
+        assert_eq!(numbers(&record), [0; 0], "{path}: {:?}", said(&record));
+        assert!(stage.path(path).is_dir(), "{path}");
+    }
+}

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Stage, numbers, rows, run, said, value};
-use longshore_tsql::Record;
+use longshore_io::{Host, Storage};
+use longshore_tsql::{Closed, Column, Done, Message, Record, Session, Sink, Value};
 
 #[test]
 fn a_backup_says_its_percents_its_files_and_its_end() {
@@ -397,4 +398,103 @@ fn a_session_that_begins_anew_keeps_its_number_alone() {
         value(&mut session, "SELECT @@SPID, DB_NAME(), @@TRANCOUNT"),
         format!("{number}|master|0")
     );
+}
+
+/// While something is said, somebody else runs a batch.
+struct Meanwhile<'a> {
+    session: &'a mut Session,
+    batch: &'a str,
+    /// The last number that the other one heard, each time.
+    heard: Vec<Option<u32>>,
+}
+
+impl Sink for Meanwhile<'_> {
+    fn columns(&mut self, _columns: &[Column]) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    fn row(&mut self, _row: &[Value]) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    fn message(&mut self, _message: &Message) -> Result<(), Closed> {
+        let record = run(self.session, self.batch);
+        self.heard.push(numbers(&record).first().copied());
+        Ok(())
+    }
+
+    fn done(&mut self, _done: Done) -> Result<(), Closed> {
+        Ok(())
+    }
+}
+
+#[test]
+fn two_sessions_do_not_restore_one_database_at_once() {
+    let stage = Stage::new();
+    let server = stage.server();
+    let [mut one, mut two] = [(); 2].map(|()| Session::new(server.clone(), common::login()));
+    run(&mut one, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let restore = |name: &str, to: &str| {
+        format!(
+            "RESTORE DATABASE {name} FROM DISK = 'a.bak' WITH REPLACE, MOVE 'shop.db' TO '{to}'"
+        )
+    };
+    let (mine, its) = (restore("new", "a/n.db"), restore("NEW", "b/n.db"));
+    for (batch, number) in [
+        (its.as_str(), 3101),
+        ("RESTORE LOG new FROM DISK = 'a.bak'", 3101),
+        ("RESTORE DATABASE new WITH RECOVERY", 3101),
+        (&restore("other", "c/n.db"), 4035),
+    ] {
+        let mut sink = Meanwhile {
+            session: &mut two,
+            batch,
+            heard: Vec::new(),
+        };
+        one.run(&mine, &mut sink).unwrap();
+        // Beside the file's line and the end.
+        assert_eq!(sink.heard, [Some(number); 2], "{batch}");
+    }
+    assert!(!stage.path("b/n.db").exists());
+    // It is free again.
+    assert_eq!(numbers(&run(&mut two, &its)), [4035, 3014]);
+}
+
+#[test]
+fn another_program_s_step_of_a_restore_keeps_this_one_away() {
+    let stage = Stage::new();
+    let held = stage.path("pg/global/pg_control.longshore-held");
+    std::fs::create_dir_all(stage.path("pg/global")).unwrap();
+    std::fs::write(&held, "").unwrap();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    common::wait_for_more(&stage, "ledger", "pg");
+    let global = Host::new().dir(&stage.path("pg/global")).unwrap();
+    let name = std::path::Path::new("pg_control.longshore-held");
+    let lock = global.open_to_lock(name).unwrap();
+    assert!(lock.try_lock().unwrap());
+    let steps = [
+        "RESTORE DATABASE ledger WITH RECOVERY",
+        "RESTORE LOG ledger FROM DISK = 'a.bak'",
+        "RESTORE DATABASE ledger FROM DISK = 'a.bak' WITH REPLACE, MOVE 'shop.db' TO 'new.db'",
+    ];
+    for batch in steps {
+        let record = run(&mut session, batch);
+        assert_eq!(
+            numbers(&record),
+            [3101, 3013],
+            "{batch}: {:?}",
+            said(&record)
+        );
+    }
+    drop(lock);
+    for batch in steps {
+        let record = run(&mut session, batch);
+        assert_ne!(
+            numbers(&record).first(),
+            Some(&3101),
+            "{batch}: {:?}",
+            said(&record)
+        );
+    }
 }

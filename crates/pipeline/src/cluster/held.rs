@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Attributes, Dir, OpenHow, Via};
+use longshore_io::{Attributes, Dir, File, OpenHow, Via};
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Recovery, Timeline};
 
@@ -38,6 +38,12 @@ pub struct Held {
     control: Control,
 }
 
+/// A step on a held cluster that nobody else takes at the same time.
+#[derive(Debug)]
+pub struct HeldLock {
+    _file: Arc<dyn File>,
+}
+
 impl Held {
     /// Errors: [`ClusterError::NotHeld`] for any directory that is none.
     pub fn open(house: &House, path: &Path) -> Result<Held, Error> {
@@ -58,6 +64,43 @@ impl Held {
             dir,
             control,
         })
+    }
+
+    /// Keeps other processes from the next step, and other sessions of this one, until what is returned is dropped;
+    /// `None` where no cluster is held back.
+    ///
+    /// The lock is the held control file's own: it leaves nothing behind, and what replaces or releases the cluster takes
+    /// it along. Errors: [`Error::TargetBusy`] while somebody else has it.
+    pub fn lock(house: &House, path: &Path) -> Result<Option<HeldLock>, Error> {
+        let name = Path::new(CONTROL_HELD);
+        let missing = |e: &std::io::Error| {
+            matches!(
+                e.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            )
+        };
+        let wrong = at("lock", &path.join(name));
+        let opened = house
+            .storage
+            .dir(path)
+            .and_then(|dir| Ok((dir.open_to_lock(name)?, dir)));
+        let (file, dir) = match opened {
+            Err(e) if missing(&e) => return Ok(None),
+            opened => opened.map_err(&wrong)?,
+        };
+        let busy = || Error::TargetBusy { path: path.into() };
+        if !file.try_lock().map_err(&wrong)? {
+            return Err(busy());
+        }
+        // Whoever had it may have put another cluster here, or released this one, before we had it.
+        let ours = file.stat().map_err(&wrong)?;
+        match dir.stat(name) {
+            Ok(named) if (named.dev, named.ino) == (ours.dev, ours.ino) => {
+                Ok(Some(HeldLock { _file: file }))
+            }
+            Err(e) if !missing(&e) => Err(wrong(e)),
+            _ => Err(busy()),
+        }
     }
 
     /// PostgreSQL's system identifier.

@@ -35,7 +35,7 @@ use checksums::Checksums;
 pub use checksums::zeros;
 pub use choice::{check as check_recovery, position};
 pub use error::ClusterError;
-pub use held::Held;
+pub use held::{Held, HeldLock};
 use in_place::InPlace;
 pub use outline::Outline;
 use outline::{CONTROL, Route};

@@ -138,6 +138,7 @@ messages! {
     8144 16 2 TOO_MANY_ARGUMENTS "Procedure or function {} has too many arguments specified."
     8145 16 1 NOT_A_PARAMETER "{} is not a parameter for procedure {}."
     8146 16 2 NO_PARAMETERS "Procedure {} has no parameters and arguments were supplied."
+    8152 16 10 TRUNCATED "String or binary data would be truncated."
     8179 16 1 NOT_PREPARED "Could not find prepared statement with handle {}."
     8180 16 1 CANNOT_PREPARE "Statement(s) could not be prepared."
     8623 16 1 NO_PLAN "The query processor ran out of internal resources and could not produce a query plan. This is a rare event and only expected for extremely complex queries or queries that reference a very large number of tables or partitions. Please simplify the query. If you believe you have received this message in error, contact Customer Support Services for more information."

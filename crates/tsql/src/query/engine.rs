@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rusqlite::limits::Limit;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ToSql};
+use rusqlite::{Connection, ErrorCode, ToSql};
 
 use super::function;
 use super::schema::{Rows, View};
@@ -13,9 +14,13 @@ use crate::convert::{convert, parse_date_time};
 use crate::message::Message;
 use crate::session::{Session, Stop};
 use crate::value::{Type, Value, date_time_text};
+use crate::variables::{Sum, VALUE_MAX, too_much};
 
 /// SQLite's instructions between two looks at the cancel flag.
 const STEPS: i32 = 10_000;
+/// What all of the process's SQLite takes, at most, in bytes. Usual queries need some hundred kilobytes, and what is
+/// backed up is read with little caches; queries that make many long texts at once are to fail, not the process.
+const HEAP_MAX: i64 = 512 << 20;
 
 pub struct Engine {
     db: Connection,
@@ -28,8 +33,10 @@ impl Engine {
         let refusal = Arc::new(Mutex::new(None));
         let prepare = || -> rusqlite::Result<Connection> {
             let mut db = Connection::open_in_memory()?;
-            function::register(&db, &refusal)?;
             let cancel = session.cancel_flag();
+            db.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX as i32)?;
+            db.pragma_update(None, "hard_heap_limit", HEAP_MAX)?;
+            function::register(&db, &refusal, &cancel)?;
             let asked = move || cancel.load(std::sync::atomic::Ordering::Relaxed);
             db.progress_handler(STEPS, Some(asked))?;
             Ok(db)
@@ -68,9 +75,12 @@ impl Engine {
         let mut count = 0;
         while let Some(row) = rows.next().map_err(wrong)? {
             let mut values = Vec::with_capacity(plan.columns.len());
+            let mut sum = Sum::default();
             for (i, column) in plan.columns.iter().enumerate() {
                 let cell = row.get_ref(i).map_err(wrong)?;
-                values.push(typed(cell, column.kind)?);
+                let value = typed(cell, column.kind)?;
+                sum.add(&value)?;
+                values.push(value);
             }
             take(values)?;
             count += 1;
@@ -82,7 +92,11 @@ impl Engine {
         if session.is_cancelled() {
             return message::ABORTED.plain();
         }
-        self.refusal.lock().take().unwrap_or_else(|| failed(error))
+        let refusal = self.refusal.lock().take();
+        refusal.unwrap_or_else(|| match error.sqlite_error_code() {
+            Some(ErrorCode::TooBig | ErrorCode::OutOfMemory) => too_much(),
+            _ => failed(error),
+        })
     }
 }
 
@@ -113,20 +127,29 @@ pub struct Cell<'a>(pub &'a Value);
 
 impl ToSql for Cell<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        use rusqlite::types::Value as Sqlite;
-        Ok(ToSqlOutput::Owned(match self.0 {
-            Value::Null => Sqlite::Null,
-            Value::Int(n) => Sqlite::Integer(*n),
-            Value::Decimal(n) => match i64::try_from(n.unscaled) {
-                Ok(whole) if n.scale == 0 => Sqlite::Integer(whole),
-                _ => Sqlite::Real(n.to_string().parse().unwrap_or(f64::MAX)),
-            },
-            Value::Float(n) => Sqlite::Real(*n),
-            Value::DateTime(at) => Sqlite::Text(date_time_text(at)),
-            Value::Text(text) => Sqlite::Text(text.clone()),
-            Value::Binary(bytes) => Sqlite::Blob(bytes.clone()),
-            Value::Guid(id) => Sqlite::Text(id.to_string().to_uppercase()),
-        }))
+        Ok(match self.0 {
+            Value::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Value::Binary(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+            value => ToSqlOutput::Owned(kept(value.clone())),
+        })
+    }
+}
+
+/// The same for good.
+pub fn kept(value: Value) -> rusqlite::types::Value {
+    use rusqlite::types::Value as Sqlite;
+    match value {
+        Value::Null => Sqlite::Null,
+        Value::Int(n) => Sqlite::Integer(n),
+        Value::Decimal(n) => match i64::try_from(n.unscaled) {
+            Ok(whole) if n.scale == 0 => Sqlite::Integer(whole),
+            _ => Sqlite::Real(n.to_string().parse().unwrap_or(f64::MAX)),
+        },
+        Value::Float(n) => Sqlite::Real(n),
+        Value::DateTime(at) => Sqlite::Text(date_time_text(&at)),
+        Value::Text(text) => Sqlite::Text(text),
+        Value::Binary(bytes) => Sqlite::Blob(bytes),
+        Value::Guid(id) => Sqlite::Text(id.to_string().to_uppercase()),
     }
 }
 

@@ -3,18 +3,20 @@
 //! A refusal's message is put aside for the engine, since SQLite passes on a text alone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use rusqlite::functions::FunctionFlags;
-use rusqlite::types::ToSql;
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::ValueRef;
 
-use super::engine::{Cell, plain};
+use super::engine::{kept, plain};
 use super::like::like;
 use super::moment::{self, Part};
 use crate::convert::{convert, date_style, parse_date_time, type_of};
 use crate::message::{self, Message};
 use crate::value::{DateTime, Type, Value};
+use crate::variables::{Sum, VALUE_MAX, too_much};
 
 type Result<T> = std::result::Result<T, Message>;
 type Run = fn(&[Value]) -> Result<Value>;
@@ -60,27 +62,48 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_isdate", 1, is_date),
 ];
 
-/// Makes all of them known to a connection.
-pub fn register(db: &Connection, refusal: &Arc<Mutex<Option<Message>>>) -> rusqlite::Result<()> {
+/// Longest pattern of LIKE, in bytes, as in SQL Server.
+const PATTERN_MAX: usize = 8000;
+
+/// Makes all of them known to a connection. Each call looks at the cancel flag: SQLite does so too seldom where a call
+/// takes long.
+pub fn register(
+    db: &Connection,
+    refusal: &Arc<Mutex<Option<Message>>>,
+    cancel: &Arc<AtomicBool>,
+) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     for (name, count, run) in FUNCTIONS {
-        let refusal = refusal.clone();
+        let (refusal, cancel) = (refusal.clone(), cancel.clone());
         db.create_scalar_function(*name, *count, flags, move |context| {
-            let values: Vec<_> = (0..context.len())
-                .map(|i| plain(context.get_raw(i)))
-                .collect();
-            let value = run(&values).map_err(|message| {
+            let values = match cancel.load(Ordering::Relaxed) {
+                true => Err(message::ABORTED.plain()),
+                false => arguments(context),
+            };
+            let value = values.and_then(|values| run(&values));
+            let value = value.map_err(|message| {
                 let text = message.text.clone();
                 *refusal.lock() = Some(message);
                 rusqlite::Error::UserFunctionError(text.into())
             })?;
-            match Cell(&value).to_sql()? {
-                rusqlite::types::ToSqlOutput::Owned(value) => Ok(value),
-                _ => Ok(rusqlite::types::Value::Null),
-            }
+            Ok(kept(value))
         })?;
     }
     Ok(())
+}
+
+/// Errors: too much of them.
+fn arguments(context: &Context) -> Result<Vec<Value>> {
+    let mut sum = Sum::default();
+    let cells = (0..context.len()).map(|i| context.get_raw(i));
+    let one = |cell: ValueRef| {
+        match cell {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => sum.add_bytes(bytes.len())?,
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => {}
+        }
+        Ok(plain(cell))
+    };
+    cells.map(one).collect()
 }
 
 /// A type by the spelling that [`Type`] prints.
@@ -204,7 +227,12 @@ fn modulo(arguments: &[Value]) -> Result<Value> {
 fn like_pattern(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let escape = a.get(2).and_then(|e| text(e).chars().next());
-        Ok(Value::bit(like(&text(&a[0]), &text(&a[1]), escape)))
+        let pattern = text(&a[1]);
+        if pattern.len() > PATTERN_MAX {
+            return Err(message::TRUNCATED.plain());
+        }
+        let fits = like(&text(&a[0]), &pattern, escape);
+        Ok(Value::bit(fits.ok_or_else(|| message::NO_PLAN.plain())?))
     })
 }
 
@@ -343,21 +371,22 @@ fn replace(arguments: &[Value]) -> Result<Value> {
             return Ok(Value::Text(within));
         }
         let mut made = String::new();
-        let mut rest = within.as_str();
-        while !rest.is_empty() && made.len() <= TEXT_MAX * 4 {
-            match rest.get(..what.len()) {
-                Some(head) if head.eq_ignore_ascii_case(&what) => {
-                    made += &with;
-                    rest = &rest[what.len()..];
-                }
-                _ => {
-                    let next = rest.chars().next().map_or(1, char::len_utf8);
-                    made += &rest[..next];
-                    rest = &rest[next..];
-                }
+        let mut rest = 0;
+        // ASCII letters keep their places in lower case.
+        let (folded, wanted) = (within.to_ascii_lowercase(), what.to_ascii_lowercase());
+        for (at, _) in folded.match_indices(&wanted) {
+            made += &within[rest..at];
+            made += &with;
+            rest = at + what.len();
+            if made.len() > VALUE_MAX {
+                return Err(too_much());
             }
         }
-        Ok(Value::Text(made))
+        made += &within[rest..];
+        match made.len() > VALUE_MAX {
+            true => Err(too_much()),
+            false => Ok(Value::Text(made)),
+        }
     })
 }
 
@@ -503,6 +532,29 @@ mod tests {
         );
         assert_eq!(run("ts_concat", &[t("a"), Value::Null, n(1)]), t("a1"));
         assert_eq!(run("ts_left", &[Value::Null, n(1)]), Value::Null);
+    }
+
+    #[test]
+    fn replace_makes_the_whole_text_or_refuses() {
+        let t = |s: &str| Value::text(s);
+        let long = "a;".repeat(100_000);
+        let made = run("ts_replace", &[t(&long), t(";"), t("é-")]);
+        assert_eq!(made, t(&"aé-".repeat(100_000)));
+        let word = "x".repeat(1 << 12);
+        let arguments = [t(&word), t("X"), t(&word)];
+        assert!(replace(&arguments).is_err());
+        // What nearly fits everywhere takes no time for that.
+        let (text, nearly) = ("a".repeat(4 << 20), "a".repeat(2 << 20) + "b");
+        assert_eq!(run("ts_replace", &[t(&text), t(&nearly), t("")]), t(&text));
+    }
+
+    #[test]
+    fn like_takes_patterns_and_steps_up_to_a_bound() {
+        let (text, pattern) = ("a".repeat(1 << 20), format!("%{}b", "a".repeat(7000)));
+        let of = |pattern: &str| like_pattern(&[Value::text(text.as_str()), Value::text(pattern)]);
+        assert_eq!(of(&pattern).unwrap_err().number, 8623);
+        assert_eq!(of(&"a".repeat(8001)).unwrap_err().number, 8152);
+        assert_eq!(of("%b%").unwrap(), Value::bit(false));
     }
 
     #[test]

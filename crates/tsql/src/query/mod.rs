@@ -119,7 +119,7 @@ pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> 
     // No row leaves the variables as they were.
     for (name, value) in plan.assigns.iter().zip(last.into_iter().flatten()) {
         let kind = session.variable(name)?.kind;
-        session.set_variable(name, convert(&value, kind)?);
+        session.set_variable(name, convert(&value, kind)?)?;
     }
     Ok(())
 }

@@ -9,6 +9,8 @@ mod call;
 mod expression;
 mod tables;
 
+use std::collections::BTreeMap;
+
 use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, Top, TopQuantity,
@@ -21,6 +23,7 @@ use super::schema::View;
 use crate::message::{self, Message};
 use crate::session::Session;
 use crate::value::{Column, Type, Value};
+use crate::variables::Sum;
 
 /// An expression of a select list under its name.
 type Item = (String, Typed);
@@ -67,6 +70,10 @@ struct Common {
 struct Translator<'a> {
     session: &'a Session,
     values: Vec<Value>,
+    /// What they take.
+    sum: Sum,
+    /// The number of each variable among them: it is bound once, however often it stands there.
+    variables: BTreeMap<String, usize>,
     views: Vec<&'static View>,
     /// Tables that can be named, the innermost SELECT's last.
     scopes: Vec<Vec<Table>>,
@@ -100,6 +107,8 @@ pub(super) fn query(session: &Session, query: &Query) -> Result<Plan, Message> {
     let mut translator = Translator {
         session,
         values: Vec::new(),
+        sum: Sum::default(),
+        variables: BTreeMap::new(),
         views: Vec::new(),
         scopes: Vec::new(),
         commons: Vec::new(),
@@ -131,6 +140,24 @@ impl Translator<'_> {
     fn bind(&mut self, value: Value) -> String {
         self.values.push(value);
         format!("?{}", self.values.len())
+    }
+
+    /// Errors: more than a query can have.
+    fn bind_variable(&mut self, name: &str) -> Result<Typed, Message> {
+        let variable = self.session.variable(name)?;
+        let name = name.to_lowercase();
+        if let Some(number) = self.variables.get(&name) {
+            return Ok(Typed::of(format!("?{number}"), variable.kind));
+        }
+        let bound = self.bind_long(variable.value.clone())?;
+        self.variables.insert(name, self.values.len());
+        Ok(Typed::of(bound, variable.kind))
+    }
+
+    /// The same as [`Translator::bind`] for what no query's length bounds.
+    fn bind_long(&mut self, value: Value) -> Result<String, Message> {
+        self.sum.add(&value)?;
+        Ok(self.bind(value))
     }
 
     fn new_alias(&mut self) -> String {

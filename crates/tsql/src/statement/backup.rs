@@ -12,7 +12,7 @@ use longshore_pipeline::{
     Request, ServerSettings, SourceSpec, pages,
 };
 
-use super::device::{DEVICES_MAX, devices};
+use super::device::{DEVICES_MAX, devices, reach};
 use super::options::{CompressionChoice, Options};
 use super::{FILES_SHOWN_MAX, LOG_FILE, ground, hear, media, processed};
 use crate::message::{self, Message};
@@ -102,9 +102,21 @@ fn existing(session: &Session, name: &str) -> Result<Database, Message> {
         return Err(message::IN_RESTORE.with(&[&waiting.database]));
     }
     let found = session.server.database(name);
-    found
+    let database = found
         .map_err(|e| refusal::unusable(&e))?
-        .ok_or_else(|| message::DATABASE_MISSING.with(&[&name]))
+        .ok_or_else(|| message::DATABASE_MISSING.with(&[&name]))?;
+    // What a restore left may lie anywhere.
+    if !session.server.is_configured(&database.name) {
+        let paths = match &database.source {
+            SourceSpec::Sqlite(path) => std::slice::from_ref(path),
+            SourceSpec::Files(paths) => paths,
+            SourceSpec::Postgres(_) => &[],
+        };
+        for path in paths {
+            reach(session, path, &path.display())?;
+        }
+    }
+    Ok(database)
 }
 
 fn check_mirrors(backup: &Backup) -> Result<(), Message> {

@@ -1,5 +1,6 @@
 //! From the devices of a statement to those of the media.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use longshore_media::DeviceSpec;
@@ -37,7 +38,14 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
         Device::Logical(name) => {
             let name = session.name_of(name)?;
             match session.server.device(&name) {
-                Some(path) => Ok(spec(&path)),
+                // It may have been added by another program, or before the directories were these.
+                Some(path) => match spec(&path) {
+                    DeviceSpec::File(path) => {
+                        reach(session, &path, &path.display())?;
+                        Ok(DeviceSpec::File(path))
+                    }
+                    other => Ok(other),
+                },
                 None => Err(message::DEVICE_UNKNOWN.with(&[&name])),
             }
         }
@@ -45,7 +53,7 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
             let name = operand_text(session, name)?;
             let missing = match kind {
                 DeviceKind::Disk => {
-                    return Ok(spec(&named_path(session, &name)?));
+                    return Ok(spec(&device_path(session, &name)?));
                 }
                 DeviceKind::Tape => "TAPE",
                 DeviceKind::Url => "URL",
@@ -58,6 +66,8 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
     }
 }
 
+const BAD_NAME: &str = "123(The filename, directory name, or volume label syntax is incorrect.)";
+
 /// The mark of the device that keeps nothing.
 const NUL: &str = "NUL";
 
@@ -68,24 +78,39 @@ fn spec(path: &Path) -> DeviceSpec {
     }
 }
 
-/// Where a path is that a statement names. Errors: 3201 for one that no statement of this server may reach; whether
-/// there is something is not told.
+/// Where a device is that a statement names; `NUL` is in nobody's directory. Errors: those of [`named_path`].
+pub fn device_path(session: &Session, name: &str) -> Result<PathBuf, Message> {
+    let path = disk_path(&session.server.setup.backup_directory, name)?;
+    if path != Path::new(NUL) {
+        reach(session, &path, &name)?;
+    }
+    Ok(path)
+}
+
+/// Where a file or directory is that a statement names. Errors: 3201 for one that no statement of this server may reach,
+/// whether there is something or not, and for `NUL`, which is a device and no file.
 pub fn named_path(session: &Session, name: &str) -> Result<PathBuf, Message> {
+    let path = disk_path(&session.server.setup.backup_directory, name)?;
+    if path == Path::new(NUL) {
+        return Err(message::CANNOT_OPEN.with(&[&name, &BAD_NAME]));
+    }
+    reach(session, &path, &name)?;
+    Ok(path)
+}
+
+/// Refuses what no statement of this server may reach (3201), whether a statement, the catalog or a set has it. `shown`:
+/// what the message calls it.
+pub fn reach(session: &Session, path: &Path, shown: &dyn Display) -> Result<(), Message> {
     let setup = &session.server.setup;
-    let path = disk_path(&setup.backup_directory, name)?;
     let Some(directories) = &setup.directories else {
-        return Ok(path);
+        return Ok(());
     };
     let storage = &*setup.house.storage;
-    let is_below = |path: &Path| {
-        let real = ground::real(storage, path);
-        directories
-            .iter()
-            .any(|directory| real.starts_with(ground::real(storage, directory)))
-    };
-    match path == Path::new(NUL) || is_below(&path) {
-        true => Ok(path),
-        false => Err(message::CANNOT_OPEN.with(&[&name, &"5(Access is denied.)"])),
+    let real = ground::real(storage, path);
+    let is_below = |directory: &PathBuf| real.starts_with(ground::real(storage, directory));
+    match directories.iter().any(is_below) {
+        true => Ok(()),
+        false => Err(message::CANNOT_OPEN.with(&[&shown, &"5(Access is denied.)"])),
     }
 }
 
@@ -97,9 +122,7 @@ pub fn disk_path(directory: &Path, name: &str) -> Result<PathBuf, Message> {
     }
     let refused = |error: &str| message::CANNOT_OPEN.with(&[&name, &error]);
     if name.is_empty() || name.contains('\0') {
-        return Err(refused(
-            "123(The filename, directory name, or volume label syntax is incorrect.)",
-        ));
+        return Err(refused(BAD_NAME));
     }
     let bytes = name.as_bytes();
     if bytes.len() > 1 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' {

@@ -68,6 +68,9 @@ pub fn plots(server: &Server, except: Option<&str>) -> Vec<Plot> {
     for path in &server.setup.reserved {
         add(path, SERVER_OWNER);
     }
+    for path in server.log.paths() {
+        add(&path, SERVER_OWNER);
+    }
     for path in house.catalog.iter().flat_map(|c| with_side_files(c)) {
         add(&path, CATALOG_OWNER);
     }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::configure;
-use super::device::named_path;
+use super::device::{device_path, named_path};
+use super::{configure, ground};
 use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::query;
+use crate::refusal;
 use crate::session::{Argument, Flow, Out, SYSTEM_DATABASES, Session, Variable};
 use crate::sink::Command;
 use crate::syntax::{Execute, Statement, parse};
 use crate::value::{Column, Type, Value};
+use crate::variables::Sum;
 
 type Run = fn(&mut Session, &Arguments, &mut Out) -> Flow;
 
@@ -103,15 +105,18 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
     let unknown = || message::PROCEDURE_UNKNOWN.with(&[&spelled]);
     let run = find(&execute.procedure).ok_or_else(unknown)?;
     let mut passed = Vec::with_capacity(execute.arguments.len());
+    let mut sum = Sum::default();
     for argument in &execute.arguments {
         let value = argument.value.as_ref();
         let output = match value {
             Some(crate::syntax::Operand::Variable(name)) if argument.output => Some(name.clone()),
             _ => None,
         };
+        let value = value.map(|v| session.value_of(v)).transpose()?;
+        value.iter().try_for_each(|v| sum.add(v))?;
         passed.push(Passed {
             name: argument.name.as_ref().map(|n| n.to_lowercase()),
-            value: value.map(|v| session.value_of(v)).transpose()?,
+            value,
             output,
         });
     }
@@ -122,9 +127,12 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
     if let Some(code) = &execute.code {
         session.variable(code)?;
     }
-    run(session, &arguments, out)?;
+    session.variables.lend(sum.bytes());
+    let flow = run(session, &arguments, out);
+    session.variables.give_back(sum.bytes());
+    flow?;
     if let Some(code) = &execute.code {
-        session.set_variable(code, Value::Int(0));
+        session.set_variable(code, Value::Int(0))?;
     }
     Ok(())
 }
@@ -175,7 +183,7 @@ fn sp_addumpdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) 
             .with(&[&"sp_addumpdevice"])
             .into());
     }
-    let path = named_path(session, &physical)?;
+    let path = device_path(session, &physical)?;
     session.server.add_device(&logical, path)?;
     Ok(out.done(Command::Execute, None)?)
 }
@@ -233,6 +241,14 @@ fn xp_create_subdir(session: &mut Session, arguments: &Arguments, out: &mut Out)
     let path = text(&path.ok_or_else(|| arguments.missing("@path"))?);
     let path = named_path(session, &path)?;
     let storage = &session.server.setup.house.storage;
+    let real = ground::real(&**storage, &path);
+    let inside = |plot: &ground::Plot| real.starts_with(&plot.path);
+    let taken = ground::plots(&session.server, None).iter().any(inside);
+    if taken || ground::cluster(&**storage, &real, false).is_some() {
+        return Err(message::CANNOT_OPEN
+            .with(&[&path.display(), &refusal::IN_USE])
+            .into());
+    }
     storage.create_dir_all(&path).map_err(|e| {
         let text = format!("xp_create_subdir: cannot create {}: {e}", path.display());
         message::OWN.with(&[&text])
@@ -286,7 +302,7 @@ fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
     for (from, to) in back {
         if let Some(variable) = after.get(&from) {
             let kind = session.variable(&to)?.kind;
-            session.set_variable(&to, convert(&variable.value, kind)?);
+            session.set_variable(&to, convert(&variable.value, kind)?)?;
         }
     }
     Ok(())

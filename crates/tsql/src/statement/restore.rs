@@ -11,13 +11,13 @@ use longshore_pipeline::{
 };
 
 use super::backup::server_settings;
-use super::device::{devices, named_path};
+use super::device::{devices, named_path, reach};
 use super::options::Options;
 use super::{FILES_SHOWN_MAX, ground, hear, media, processed, sequence};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
-use crate::server::Database;
+use crate::server::{Alone, Database};
 use crate::session::{Flow, Out, Session, Stop};
 use crate::sink::Command;
 use crate::syntax::{Applies, Name, Part, Restore, RestoreWhat};
@@ -56,12 +56,14 @@ fn one(session: &mut Session, restore: &Restore, out: &mut Out) -> Flow {
     match &restore.what {
         RestoreWhat::Database { name, parts } => {
             let options = options(session, Applies::RESTORE_DATABASE)?;
+            let _alone = Alone::with(&session.server, &session.name_of(name)?)?;
             database(session, (name, parts), from, &options, out)
         }
         RestoreWhat::Log { name, parts } => {
             let options = options(session, Applies::RESTORE_LOG)?;
             let name = session.name_of(name)?;
             check_parts(parts)?;
+            let _alone = Alone::with(&session.server, &name)?;
             match from.is_empty() {
                 true => sequence::end(session, &name, &options, out),
                 false => sequence::log(session, &name, from, &options, out),
@@ -186,6 +188,10 @@ fn database(
         moves: place.moves.clone(),
         note: sequence::note(&spelled, options),
         ..request(session, from, place.target.clone(), options)
+    };
+    let _lock = match &waiting {
+        Some(waiting) => sequence::lock(session, &waiting.target)?,
+        None => None,
     };
     if options.no_recovery {
         return sequence::begin(session, &spelled, request, &set, options, out);
@@ -343,6 +349,11 @@ fn place(
         .into());
     };
     let path = std::path::absolute(&path).unwrap_or(path);
+    // What the configuration says is right; what a restore left may lie anywhere.
+    let is_configured = existing.is_some_and(|d| session.server.is_configured(&d.name));
+    if destination.is_none() && (header.source_kind == POSTGRES || !is_configured) {
+        reach(session, &path, &path.display())?;
+    }
     let is_own = own.is_some_and(|own| ground::real(storage, &own) == ground::real(storage, &path));
     let written: Vec<PathBuf> = match (&single, header.source_kind) {
         (Some(_), SQLITE) => ground::with_side_files(&path).collect(),

@@ -13,14 +13,16 @@
 //! - Log is restored without a gap, from where the data needs it to where recovery ends: 4305, 4326, 4330.
 //! - A step that was interrupted is not built upon (4319); one that was refused changes nothing.
 
+use std::path::Path;
+
 use longshore_catalog::{RestoreSequence, RestoredDatabase};
 use longshore_media::{BackupType, DeviceSpec, SetHeader, SetSummary, SetTrailer};
 use longshore_pipeline::{
-    ClusterOptions, Held, Lsn, Recovery, RecoveryTarget, RestoreNote, RestoreRequest, TargetAction,
-    Timeline, TimelineChoice,
+    ClusterOptions, Held, HeldLock, Lsn, Recovery, RecoveryTarget, RestoreNote, RestoreRequest,
+    TargetAction, Timeline, TimelineChoice,
 };
 
-use super::device::named_path;
+use super::device::{named_path, reach as reach_path};
 use super::options::Options;
 use super::restore::{Said, request, run, say_end};
 use super::{LOG_FILE, ground, media, processed};
@@ -140,14 +142,18 @@ fn step(
     let name = &sequence.database;
     let before = session.server.sequence(name);
     // A program that ends in the middle leaves this behind.
-    session.server.keep_sequence(&RestoreSequence {
+    let ours = RestoreSequence {
         is_ready: false,
         ..sequence.clone()
-    })?;
+    };
+    session.server.keep_sequence(&ours)?;
     let report = match run(session, (name, "RESTORE DATABASE"), request, options, out) {
         Ok(report) => report,
         Err(stop) => {
+            // Another program that was there first may have ended its step meanwhile.
+            session.server.refresh();
             match before {
+                _ if session.server.sequence(name) != Some(ours) => {}
                 Some(before) => session.server.keep_sequence(&before)?,
                 None => session.server.end_sequence(name, None)?,
             }
@@ -162,8 +168,28 @@ fn step(
     say_end(session, name, &said, out)
 }
 
-/// The sequence that a further step belongs to. Errors: 3117, 3118, 4319.
-fn waiting(session: &Session, name: &str) -> Result<RestoreSequence, Message> {
+/// Keeps other programs from taking a step on what waits there: 3101.
+pub fn lock(session: &Session, target: &Path) -> Result<Option<HeldLock>, Stop> {
+    let lock = Held::lock(&session.server.setup.house, target);
+    Ok(lock.map_err(|e| refusal::of(&e))?)
+}
+
+/// The sequence that a further step belongs to, which is nobody else's while the lock is kept. Errors: also 3101, 3201.
+fn waiting(session: &Session, name: &str) -> Result<(RestoreSequence, Option<HeldLock>), Stop> {
+    let found = known(session, name)?;
+    reach_path(session, &found.target, &found.target.display())?;
+    let lock = lock(session, &found.target)?;
+    // Another program may have taken a step before the lock was ours.
+    session.server.refresh();
+    let sequence = known(session, name)?;
+    match sequence.target == found.target {
+        true => Ok((sequence, lock)),
+        false => Err(message::EXCLUSIVE_ACCESS.plain().into()),
+    }
+}
+
+/// What is kept of a sequence. Errors: 3117, 3118, 4319.
+fn known(session: &Session, name: &str) -> Result<RestoreSequence, Message> {
     match session.server.sequence(name) {
         Some(sequence) if sequence.is_ready => Ok(sequence),
         Some(sequence) => Err(message::INTERRUPTED.with(&[&sequence.target.display()])),
@@ -183,7 +209,7 @@ pub fn differential(
     options: &Options,
     out: &mut Out,
 ) -> Flow {
-    let mut sequence = waiting(session, name)?;
+    let (mut sequence, lock) = waiting(session, name)?;
     let header = &set.header;
     let trailer = set.trailer.clone().unwrap_or_default();
     check_stop(options, header, &trailer)?;
@@ -204,7 +230,10 @@ pub fn differential(
     let given: Vec<_> = files(&from).map(|p| ground::real(storage, &p)).collect();
     let others = sequence.devices.iter();
     let others = others.filter(|p| !given.contains(&ground::real(storage, p)));
-    let bases = others.map(|p| DeviceSpec::File(p.clone())).collect();
+    let bases: Vec<_> = others.map(|p| DeviceSpec::File(p.clone())).collect();
+    for path in files(&bases) {
+        reach_path(session, &path, &path.display())?;
+    }
     let devices: Vec<_> = files(&from).collect();
     let request = RestoreRequest {
         position: header.position,
@@ -223,10 +252,13 @@ pub fn differential(
     sequence.sets.push(header.set);
     sequence.devices.extend(devices);
     step(session, &sequence, &request, header, options, out)?;
-    match options.no_recovery {
-        true => Ok(()),
-        false => Ok(recover(session, &sequence, out)?),
+    if options.no_recovery {
+        return Ok(());
     }
+    // The control file is another one now.
+    drop(lock);
+    let _lock = self::lock(session, &sequence.target)?;
+    recover(session, &sequence, out)
 }
 
 /// The restored directory, which must be the one that was left.
@@ -248,7 +280,7 @@ pub fn log(
     out: &mut Out,
 ) -> Flow {
     check_use(session, name)?;
-    let mut sequence = waiting(session, name)?;
+    let (mut sequence, _lock) = waiting(session, name)?;
     let opened = media::media(session, &from, options)?;
     let position = options.position.unwrap_or(1);
     let set = opened.set(position).map_err(|e| refusal::media(&e))?;
@@ -362,13 +394,11 @@ fn check_log(
 
 /// RESTORE … WITH RECOVERY without devices: the last step. Errors: also 3153.
 pub fn end(session: &mut Session, name: &str, options: &Options, out: &mut Out) -> Flow {
-    let sequence = match waiting(session, name) {
-        // It is there, and nothing waits.
-        Err(m) if m.number == message::NOT_READY_TO_ROLL.number => {
-            return Err(message::RECOVERED_ALREADY.plain().into());
-        }
-        found => found?,
-    };
+    // It is there, and nothing waits.
+    if known(session, name).is_err_and(|m| m.number == message::NOT_READY_TO_ROLL.number) {
+        return Err(message::RECOVERED_ALREADY.plain().into());
+    }
+    let (sequence, _lock) = waiting(session, name)?;
     // How far the log was restored was said with the log.
     if options.stop_at.is_some() {
         return Err(message::OPTION_UNSUPPORTED.with(&[&"stopat"]).into());

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longshore_catalog::{Catalog, RestoreSequence};
 use longshore_io::{Host, HostClock};
 use longshore_pipeline::{House, Probe, SourceSpec};
 use longshore_tsql::{
@@ -164,4 +165,24 @@ pub fn value(session: &mut Session, query: &str) -> String {
     let rows = rows(&record);
     assert_eq!(rows.len(), 1, "{query}: {:?}", said(&record));
     rows[0].join("|")
+}
+
+/// Keeps a restore that waits for more, as another program would have left it.
+pub fn wait_for_more(stage: &Stage, database: &str, target: &str) {
+    let catalog = Catalog::open(&stage.path("state/catalog.db")).unwrap();
+    let sequence = RestoreSequence {
+        database: database.to_owned(),
+        target: stage.path(target),
+        is_ready: true,
+        system: 7,
+        timeline: 1,
+        consistent_lsn: 0,
+        next_lsn: 0,
+        reached_us: 0,
+        stop_at_us: None,
+        log_count: 0,
+        sets: Vec::new(),
+        devices: Vec::new(),
+    };
+    catalog.keep_sequence(&sequence).unwrap();
 }

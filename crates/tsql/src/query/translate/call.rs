@@ -76,7 +76,7 @@ impl Translator<'_> {
             return Ok(typed);
         }
         if let Some((kind, value)) = self.of_server(&name, &arguments)? {
-            return Ok(Typed::of(self.bind(value), kind));
+            return Ok(Typed::of(self.bind_long(value)?, kind));
         }
         self.simple(&name, &arguments)
     }
@@ -379,13 +379,11 @@ impl Translator<'_> {
 
     /// An argument whose value is known before the query runs: a literal, a variable.
     fn constant(&mut self, expr: &Expr) -> Result<Value, Message> {
-        let before = self.values.len();
         let typed = self.expression(expr)?;
-        let is_bound = typed.sql == format!("?{}", before + 1);
-        match self.values.len() == before + 1 && is_bound {
-            true => Ok(self.values[before].clone()),
-            false => Err(not_here("a column as this function's argument")),
-        }
+        let number = typed.sql.strip_prefix('?').and_then(|n| n.parse().ok());
+        let at = number.and_then(|n: usize| n.checked_sub(1));
+        let value = at.and_then(|at| self.values.get(at)).cloned();
+        value.ok_or_else(|| not_here("a column as this function's argument"))
     }
 }
 

@@ -196,8 +196,7 @@ impl Translator<'_> {
             return Ok(Typed::of(self.bind(value), kind));
         }
         if word.starts_with('@') {
-            let variable = self.session.variable(word)?.clone();
-            return Ok(Typed::of(self.bind(variable.value), variable.kind));
+            return self.bind_variable(word);
         }
         if name.quote_style.is_none() && word.eq_ignore_ascii_case("CURRENT_TIMESTAMP") {
             let now = Value::DateTime(self.session.server.now());

@@ -1,0 +1,140 @@
+//! A batch's variables, and how much they may hold.
+//!
+//! Invariants
+//! - What a session's values hold together has a bound ([`VALUES_MAX`]), with batches inside batches and what is passed to
+//!   them: no login can take the memory that other sessions' backups need.
+
+use std::collections::BTreeMap;
+
+use crate::message::{self, Message};
+use crate::session::Variable;
+use crate::value::Value;
+
+/// The longest text, in bytes of UTF-8, or binary. The longest parameter of a request fits.
+pub const VALUE_MAX: usize = 8 << 20;
+/// All values of a session's variables together, of a row, of a function's arguments, of a query's parameters.
+pub const VALUES_MAX: usize = 32 << 20;
+
+/// What a value takes beside a few words.
+pub fn bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::Binary(bytes) => bytes.len(),
+        Value::Null
+        | Value::Int(_)
+        | Value::Decimal(_)
+        | Value::Float(_)
+        | Value::DateTime(_)
+        | Value::Guid(_) => 0,
+    }
+}
+
+/// What is said of more than that.
+pub fn too_much() -> Message {
+    let (one, all) = (VALUE_MAX >> 20, VALUES_MAX >> 20);
+    message::OWN.with(&[&format!(
+        "a value of more than {one} MiB, or values of more than {all} MiB together: more than a session can hold"
+    )])
+}
+
+/// Adds up what values take. Errors: too much.
+#[derive(Debug, Default)]
+pub struct Sum(usize);
+
+impl Sum {
+    pub fn add(&mut self, value: &Value) -> Result<(), Message> {
+        self.add_bytes(bytes(value))
+    }
+
+    pub fn add_bytes(&mut self, bytes: usize) -> Result<(), Message> {
+        self.0 = self.0.saturating_add(bytes);
+        match self.0 > VALUES_MAX {
+            true => Err(too_much()),
+            false => Ok(()),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.0
+    }
+}
+
+/// By their names in lower case.
+#[derive(Debug, Default)]
+pub struct Variables {
+    all: BTreeMap<String, Variable>,
+    /// What they take.
+    own: usize,
+    /// What the batches around this one take.
+    outside: usize,
+}
+
+impl Variables {
+    /// Errors: they take too much beside `outside`.
+    pub fn new(all: BTreeMap<String, Variable>, outside: usize) -> Result<Variables, Message> {
+        let mut sum = Sum::default();
+        all.values().try_for_each(|v| sum.add(&v.value))?;
+        let own = sum.bytes();
+        sum.add_bytes(outside)?;
+        Ok(Variables { all, own, outside })
+    }
+
+    /// What they and everything around them take.
+    pub fn bytes(&self) -> usize {
+        self.own + self.outside
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Variable> {
+        self.all.get(&name.to_lowercase())
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.all.keys().cloned()
+    }
+
+    pub fn declare(&mut self, name: &str, variable: Variable) -> Result<(), Message> {
+        let name = name.to_lowercase();
+        let before = self.all.get(&name).map_or(0, |v| bytes(&v.value));
+        self.exchange(before, bytes(&variable.value))?;
+        self.all.insert(name, variable);
+        Ok(())
+    }
+
+    /// Only what was declared is set; what was not has been refused before.
+    pub fn set(&mut self, name: &str, value: Value) -> Result<(), Message> {
+        let name = name.to_lowercase();
+        let Some(before) = self.all.get(&name).map(|v| bytes(&v.value)) else {
+            return Ok(());
+        };
+        self.exchange(before, bytes(&value))?;
+        if let Some(variable) = self.all.get_mut(&name) {
+            variable.value = value;
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, before: usize, after: usize) -> Result<(), Message> {
+        let own = self.own - before + after;
+        match own + self.outside > VALUES_MAX || after > VALUE_MAX {
+            true => Err(too_much()),
+            false => {
+                self.own = own;
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts what is passed to a procedure while it runs.
+    pub fn lend(&mut self, bytes: usize) {
+        self.outside += bytes;
+    }
+
+    /// The opposite of [`Variables::lend`].
+    pub fn give_back(&mut self, bytes: usize) {
+        self.outside -= bytes;
+    }
+
+    pub fn into_all(self) -> BTreeMap<String, Variable> {
+        self.all
+    }
+}
