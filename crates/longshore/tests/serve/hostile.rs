@@ -1,9 +1,13 @@
 //! Clients that mean no good, or are broken: none of them stops the server, learns anything, or stays for ever.
 
 use std::io::Write;
+use std::net::Shutdown;
+use std::time::Duration;
 
 use crate::common::{Random, text};
-use crate::raw::{BATCH, FAILED, LOGIN, PRELOGIN, RPC, Raw, batch_body, end_of, login7, says};
+use crate::raw::{
+    ATTENTION, BATCH, FAILED, LOGIN, PRELOGIN, RPC, Raw, batch_body, end_of, login7, says,
+};
 use crate::stage::{PASSWORD, Stage, USER};
 
 /// The server has closed the connection, and serves others.
@@ -99,6 +103,40 @@ fn requests_that_cannot_be_read_are_refused_or_end_the_connection() {
     let mut raw = Raw::login(server.port);
     raw.send(BATCH, 0, &batch_body(&"x".repeat(3 << 20)));
     is_sent_away(raw, server.port, "a batch longer than the limit");
+}
+
+#[test]
+fn a_request_before_the_last_one_s_answer_ends_the_connection_and_what_ran() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let endings: [fn(Raw); 3] = [
+        |mut raw| raw.send(ATTENTION, 0, &[]),
+        |raw| raw.socket.shutdown(Shutdown::Both).unwrap(),
+        |raw| {
+            // The server ends it unasked.
+            let mut raw = raw;
+            assert!(raw.message().is_none());
+        },
+    ];
+    for ending in endings {
+        let mut raw = Raw::login(server.port);
+        // It never ends, and never says anything.
+        raw.send(
+            BATCH,
+            0,
+            &batch_body("DECLARE @i int WHILE 1 = 1 SET @i = 0"),
+        );
+        raw.send(BATCH, 0, &batch_body("SELECT 1"));
+        ending(raw);
+        let is_over = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            !server
+                .threads()
+                .iter()
+                .any(|name| name == "request" || name == "connection")
+        });
+        assert!(is_over, "{:?} are still there", server.threads());
+    }
 }
 
 #[test]

@@ -117,6 +117,15 @@ impl Server {
         self.child.id()
     }
 
+    /// The names of its threads.
+    pub fn threads(&self) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        // One that ends meanwhile has no name any more.
+        let names =
+            tasks.filter_map(|t| std::fs::read_to_string(t.unwrap().path().join("comm")).ok());
+        names.map(|name| name.trim_end().to_owned()).collect()
+    }
+
     /// Asks it to end; its exit code and what it logged.
     pub fn stop(mut self) -> (Option<i32>, Vec<String>) {
         self.ask();

@@ -10,6 +10,7 @@
 //! Invariants
 //! - Nobody runs anything who did not log in with a password; failures are slow, and logged without secrets.
 //! - Off this machine nothing is said in the clear, and the certificate is one that clients can check.
+//! - A connection's thread never waits for what runs, unless it has cancelled that.
 //! - Every wait for a client ends: for its login, for the rest of a message, for it to take its answer, for its next
 //!   request.
 
