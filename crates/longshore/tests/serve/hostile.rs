@@ -139,6 +139,61 @@ fn a_request_before_the_last_one_s_answer_ends_the_connection_and_what_ran() {
     }
 }
 
+/// A call of sp_prepare: handle (out), parameters, statement. The last two have the type and the bytes given.
+fn prepare(parameters: (u8, &[u8]), statement: (u8, &[u8])) -> Vec<u8> {
+    let mut body = vec![4, 0, 0, 0, 0xff, 0xff, 11, 0, 0, 0];
+    // An INTN without a value, which goes back.
+    body.extend([0, 1, 0x26, 4, 0]);
+    for (kind, bytes) in [parameters, statement] {
+        body.extend([0, 0, kind, 0xff, 0xff]);
+        if kind == NVARCHAR {
+            body.extend([9, 4, 0xd0, 0, 0x34]);
+        }
+        // (max): the whole length, one chunk, the end.
+        body.extend((bytes.len() as u64).to_le_bytes());
+        body.extend((bytes.len() as u32).to_le_bytes());
+        body.extend(bytes);
+        if !bytes.is_empty() {
+            body.extend([0; 4]);
+        }
+    }
+    body
+}
+
+const NVARCHAR: u8 = 0xe7;
+const VARBINARY: u8 = 0xa5;
+
+#[test]
+fn what_a_session_keeps_prepared_is_bounded_whatever_it_is_of() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    let said = |raw: &mut Raw, body: &[u8]| {
+        raw.send(RPC, 0, body);
+        raw.message().unwrap()
+    };
+    let select: Vec<u8> = "SELECT 1"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let refused = "a statement is prepared from texts";
+    let good = said(&mut raw, &prepare((NVARCHAR, &[]), (NVARCHAR, &select)));
+    assert!(!says(&good, refused) && !says(&good, "prepared"));
+    for body in [
+        prepare((VARBINARY, &[7; 1000]), (NVARCHAR, &select)),
+        prepare((NVARCHAR, &[]), (VARBINARY, &[7; 1000])),
+    ] {
+        assert!(says(&said(&mut raw, &body), refused));
+    }
+    // 1.5 MiB as they are kept: ten fit, eleven do not.
+    let long = [b' ', 0].repeat(3 << 19);
+    let answers: Vec<_> = (0..11)
+        .map(|_| said(&mut raw, &prepare((NVARCHAR, &long), (NVARCHAR, &select))))
+        .collect();
+    assert!(!says(&answers[9], "too many statements are prepared"));
+    assert!(says(&answers[10], "too many statements are prepared"));
+}
+
 #[test]
 fn a_login_needs_the_password_and_failures_tell_nothing() {
     let stage = Stage::new();
