@@ -229,6 +229,7 @@ impl<'a> Connection<'a> {
                 let missing = message::DATABASE_AT_LOGIN.with(&[&login.database]);
                 return self.refuse(login, &[missing, failed()]);
             }
+            session.settle();
         }
         self.wire
             .say(|reply| welcome(reply, login, &session, &door.name))?;
@@ -325,13 +326,13 @@ impl<'a> Connection<'a> {
         }
         self.wire.begin();
         let wire = self.wire.clone();
-        let resets = message.resets;
+        let reset = message.reset;
         let spawned = std::thread::Builder::new()
             .name("request".into())
             .stack_size(WORK_STACK_LEN)
             .spawn(move || {
                 let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    worker.run(work, resets, &wire);
+                    worker.run(work, reset, &wire);
                     // A client that is gone is noticed by the reader.
                     let _gone = wire.finish();
                     worker

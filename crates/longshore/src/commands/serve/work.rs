@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_tds::{Call, Notice, Parameter, Procedure, Transaction};
+use longshore_tds::{Call, Notice, Parameter, Procedure, Reset, Transaction};
 use longshore_tsql::syntax::parse;
 use longshore_tsql::{
     Argument, Closed, Column, Command, Done, Message, Record, Session, Sink, Type, Value, Variable,
@@ -61,17 +61,17 @@ impl Worker {
         }
     }
 
-    /// Runs a request and says all of its answer but the end. `resets`: as if the session had just begun.
-    pub fn run(&mut self, work: Work, resets: bool, wire: &Wire) {
+    /// Runs a request and says all of its answer but the end. `reset`: as if the session had just begun.
+    pub fn run(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) {
         // A client that is gone gets no more; what ran for it has been ended by then.
-        let _gone = self.answer(work, resets, wire);
+        let _gone = self.answer(work, reset, wire);
     }
 
-    fn answer(&mut self, work: Work, resets: bool, wire: &Wire) -> Result<(), Closed> {
+    fn answer(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) -> Result<(), Closed> {
         let server = self.server.clone();
-        if resets {
+        if let Some(reset) = reset {
             let from = self.session.database().to_owned();
-            self.session.reset();
+            self.session.reset(reset == Reset::KeepTransaction);
             self.prepared.clear();
             let to = self.session.database();
             wire.say(|reply| {
