@@ -231,6 +231,38 @@ fn a_login_needs_the_password_and_failures_tell_nothing() {
 }
 
 #[test]
+fn a_flood_of_failed_logins_leaves_the_log_its_history() {
+    const FLOOD: usize = 30;
+    const INTEGRATED: u8 = 0x80;
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut login = login7(&"\u{10ffff}".repeat(64), "", "");
+    // It fails without a look at the password.
+    login[25] |= INTEGRATED;
+    std::thread::scope(|scope| {
+        for _ in 0..FLOOD {
+            scope.spawn(|| {
+                let mut raw = Raw::connect(server.port);
+                raw.greet();
+                raw.send(LOGIN, 0, &login);
+                assert!(raw.message().is_some());
+            });
+        }
+    });
+    let (_, said) = server.stop();
+    let log = std::fs::read_to_string(stage.path("state/errorlog")).unwrap();
+    let failures: Vec<_> = log.lines().filter(|l| l.contains("Login failed")).collect();
+    assert!(failures.iter().all(|l| l.len() < 250), "{failures:?}");
+    assert_eq!(failures.len(), 20);
+    assert!(
+        log.contains("10 more logins failed within a minute."),
+        "{log}"
+    );
+    let said = said.iter().filter(|l| l.contains("Login failed"));
+    assert_eq!(said.count(), 20);
+}
+
+#[test]
 fn a_server_that_would_not_be_safe_does_not_start() {
     let stage = Stage::new();
     let refused = |args: &[&str]| {

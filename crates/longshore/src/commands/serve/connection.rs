@@ -16,6 +16,7 @@ use longshore_tds::{
 use longshore_tsql::{Closed, FIRST_DATABASE, Record, Session, message};
 use socket2::{SockRef, TcpKeepalive};
 
+use super::strikes::short;
 use super::wire::Wire;
 use super::work::{Work, Worker, notice};
 use super::{Door, Place};
@@ -240,15 +241,10 @@ impl<'a> Connection<'a> {
 
     fn refuse(&self, login: &Login, why: &[longshore_tsql::Message]) -> Result<Worker, End> {
         let door = self.door;
-        // Names come from anybody: what is logged is one short line.
-        let user: String = login.user.chars().take(64).collect();
-        let text = format!(
-            "Login failed for user '{}'. [CLIENT: {}]",
-            user.escape_debug(),
-            self.from.ip()
-        );
-        tracing::warn!(text);
-        door.server.write_log("Logon", &text);
+        if door.strikes.add() {
+            let (user, ip) = (short(&login.user), self.from.ip());
+            door.log_logon(&format!("Login failed for user '{user}'. [CLIENT: {ip}]"));
+        }
         door.clock.sleep(FAILED_DELAY);
         self.wire.say(|reply| {
             why.iter().for_each(|m| reply.notice(notice(m, &door.name)));

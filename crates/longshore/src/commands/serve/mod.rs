@@ -18,6 +18,7 @@ mod connection;
 mod convert;
 mod logins;
 mod settings;
+mod strikes;
 mod tls;
 mod wire;
 mod work;
@@ -36,6 +37,7 @@ use serde::Serialize;
 
 use self::logins::Logins;
 use self::settings::Settings;
+use self::strikes::Strikes;
 use super::Context;
 use crate::commands::sql::configured;
 use crate::failure::{Exit, Failure};
@@ -50,6 +52,7 @@ struct Door {
     storage: Arc<dyn Storage>,
     settings: Settings,
     logins: Logins,
+    strikes: Strikes,
     tls: Arc<rustls::ServerConfig>,
     /// Those that are connected: what ends them.
     guests: Mutex<HashMap<u64, Guest>>,
@@ -57,6 +60,20 @@ struct Door {
     strangers: AtomicUsize,
     next_guest: AtomicU64,
     stopping: AtomicBool,
+}
+
+impl Door {
+    fn log_logon(&self, text: &str) {
+        tracing::warn!(text);
+        self.server.write_log("Logon", text);
+    }
+
+    /// Says of failed logins what was not said yet.
+    fn sum_up(&self, ends: bool) {
+        if let Some(text) = self.strikes.summary(self.clock.now(), ends) {
+            self.log_logon(&text);
+        }
+    }
 }
 
 struct Guest {
@@ -146,6 +163,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         tls: tls::config(&*context.storage, settings.identity.as_ref())?,
         settings,
         logins,
+        strikes: Strikes::default(),
         guests: Mutex::default(),
         strangers: AtomicUsize::new(0),
         next_guest: AtomicU64::new(0),
@@ -157,6 +175,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         .output
         .remark(&format!("longshore: listening on {address}\n"));
     while !stop.load(Ordering::Relaxed) {
+        door.sum_up(false);
         if !is_readable(&listener) {
             continue;
         }
@@ -245,5 +264,6 @@ fn end(door: &Door) {
     while !door.guests.lock().is_empty() && door.clock.now() < until {
         door.clock.sleep(Duration::from_millis(20));
     }
+    door.sum_up(true);
     door.server.write_log("Server", "Server is terminating.");
 }
