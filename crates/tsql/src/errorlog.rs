@@ -19,6 +19,8 @@ const NAME: &str = "errorlog";
 /// How often a log that others put away is opened anew.
 const TRIES: usize = 8;
 const BEFORE: &str = "errorlog.1";
+/// The files of the log, beside the catalog.
+pub const LOG_NAMES: [&str; 2] = [NAME, BEFORE];
 /// Width of the column that says who wrote.
 const SOURCE_WIDTH: usize = 11;
 

@@ -32,6 +32,7 @@ mod statement;
 pub mod syntax;
 mod value;
 
+pub use errorlog::LOG_NAMES;
 pub use message::Message;
 pub use query::{VIEWS, View};
 pub use server::{Database, Databases, Defaults, Prober, Server, Setup, Unusable};
