@@ -72,7 +72,7 @@ struct Connection<'a> {
 }
 
 /// Serves a client to its end.
-pub fn serve(place: &mut Place, socket: TcpStream, from: SocketAddr, cancel: Arc<AtomicBool>) {
+pub fn serve(place: &Place, socket: TcpStream, from: SocketAddr, cancel: Arc<AtomicBool>) {
     let door = place.door.clone();
     let met = Connection::new(&door, socket, from, cancel).and_then(|mut connection| {
         let greeted = connection.greet();

@@ -23,10 +23,10 @@ mod tls;
 mod wire;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use longshore_io::{Clock, Storage};
@@ -54,10 +54,8 @@ struct Door {
     logins: Logins,
     strikes: Strikes,
     tls: Arc<rustls::ServerConfig>,
-    /// Those that are connected: what ends them.
-    guests: Mutex<HashMap<u64, Guest>>,
-    /// Of them, those that have not logged in.
-    strangers: AtomicUsize,
+    /// Those that are connected, oldest first: what ends them.
+    guests: Mutex<BTreeMap<u64, Guest>>,
     next_guest: AtomicU64,
     stopping: AtomicBool,
 }
@@ -79,38 +77,45 @@ impl Door {
 struct Guest {
     cancel: Arc<AtomicBool>,
     socket: TcpStream,
+    standing: Standing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Has not logged in.
+    Stranger,
+    /// Was a stranger, and was closed for somebody else; its thread is about to end.
+    Closed,
+    /// Has logged in, or failed to.
+    Known,
 }
 
 /// A guest's place among those that are there. However its thread ends, the place is free again.
 struct Place {
     door: Arc<Door>,
     number: u64,
-    stranger: bool,
 }
 
 impl Place {
     fn take(door: &Arc<Door>, guest: Guest) -> Place {
         let number = door.next_guest.fetch_add(1, Ordering::Relaxed);
         door.guests.lock().insert(number, guest);
-        door.strangers.fetch_add(1, Ordering::Relaxed);
         Place {
             door: door.clone(),
             number,
-            stranger: true,
         }
     }
 
     /// It has logged in.
-    fn known(&mut self) {
-        if std::mem::take(&mut self.stranger) {
-            self.door.strangers.fetch_sub(1, Ordering::Relaxed);
+    fn known(&self) {
+        if let Some(guest) = self.door.guests.lock().get_mut(&self.number) {
+            guest.standing = Standing::Known;
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.known();
         self.door.guests.lock().remove(&self.number);
     }
 }
@@ -125,7 +130,7 @@ struct Answer {
 const TICK: Duration = Duration::from_millis(200);
 /// How long running statements may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Connections that have not logged in, of all that may be.
+/// Connections that have not logged in, of all that may be; and those of them that were closed and have not ended.
 const STRANGERS_MAX: usize = 64;
 
 pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
@@ -225,10 +230,26 @@ fn is_readable(listener: &TcpListener) -> bool {
     poll(&mut polled, Some(&tick)).is_ok_and(|count| count > 0)
 }
 
+/// Whether one more may come. When all places are taken the oldest stranger has to go: whoever fills them with silence
+/// would keep everybody out, and who means to log in does not take long.
+fn has_room(guests: &mut BTreeMap<u64, Guest>, sessions: usize) -> bool {
+    let count = |standing| guests.values().filter(|g| g.standing == standing).count();
+    let (strangers, closed) = (count(Standing::Stranger), count(Standing::Closed));
+    if strangers < STRANGERS_MAX && guests.len() - closed < sessions {
+        return true;
+    }
+    let mut all = guests.values_mut();
+    let oldest = all.find(|g| g.standing == Standing::Stranger);
+    let Some(oldest) = oldest.filter(|_| closed < STRANGERS_MAX) else {
+        return false;
+    };
+    oldest.standing = Standing::Closed;
+    let _gone = oldest.socket.shutdown(Shutdown::Both);
+    true
+}
+
 fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
-    let full = door.guests.lock().len() >= door.settings.sessions
-        || door.strangers.load(Ordering::Relaxed) >= STRANGERS_MAX;
-    if full {
+    if !has_room(&mut door.guests.lock(), door.settings.sessions) {
         tracing::warn!(%from, "too many connections: this one was closed");
         return;
     }
@@ -237,16 +258,17 @@ fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
         Ok(Guest {
             cancel: cancel.clone(),
             socket: socket.try_clone()?,
+            standing: Standing::Stranger,
         })
     });
     let Ok(guest) = guest else {
         return;
     };
-    let mut place = Place::take(door, guest);
+    let place = Place::take(door, guest);
     let spawned = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(connection::STACK_LEN)
-        .spawn(move || connection::serve(&mut place, socket, from, cancel));
+        .spawn(move || connection::serve(&place, socket, from, cancel));
     if let Err(error) = spawned {
         tracing::warn!(%from, %error, "no thread for a connection: it was closed");
     }
