@@ -72,6 +72,18 @@ fn silent_strangers_keep_nobody_out() {
 }
 
 #[test]
+fn the_server_may_open_as_many_files_as_the_system_allows() {
+    let mut stage = Stage::new();
+    stage.open_files = Some(200);
+    let server = stage.server(&[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let line = limits.lines().find(|l| l.starts_with("Max open files"));
+    let words: Vec<_> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words[3], words[4], "soft and hard: {words:?}");
+    assert_ne!(words[3], "200");
+}
+
+#[test]
 fn connections_above_the_limit_are_closed_and_the_others_go_on() {
     let mut stage = Stage::new();
     stage.env = vec![("LONGSHORE_SERVE_SESSIONS", "3".into())];

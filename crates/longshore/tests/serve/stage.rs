@@ -14,6 +14,8 @@ pub struct Stage {
     pub dir: tempfile::TempDir,
     /// Of the server's environment, beside the configuration.
     pub env: Vec<(&'static str, String)>,
+    /// The server begins with so few, and may ask for more.
+    pub open_files: Option<u32>,
 }
 
 impl Stage {
@@ -32,6 +34,7 @@ impl Stage {
         let stage = Stage {
             dir,
             env: Vec::new(),
+            open_files: None,
         };
         stage.add_login(USER, PASSWORD);
         stage
@@ -73,7 +76,11 @@ impl Stage {
     pub fn server(&self, args: &[&str]) -> Server {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
         all.extend(args);
-        let mut child = self.command(&all).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = self.command(&all);
+        if let Some(limit) = self.open_files {
+            command = lowered(&command, limit);
+        }
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         let port = loop {
@@ -104,6 +111,24 @@ impl Stage {
             .filter(|n| n.contains(name))
             .collect()
     }
+}
+
+/// The same command from a shell that lowers its soft limit of open files.
+fn lowered(command: &Command, open_files: u32) -> Command {
+    let mut shell = Command::new("sh");
+    let script = format!("ulimit -Sn {open_files} && exec \"$0\" \"$@\"");
+    shell.args(["-c", &script]).arg(command.get_program());
+    shell.args(command.get_args()).stdin(Stdio::null());
+    if let Some(dir) = command.get_current_dir() {
+        shell.current_dir(dir);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
 }
 
 pub struct Server {

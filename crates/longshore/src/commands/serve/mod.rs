@@ -33,6 +33,7 @@ use longshore_io::{Clock, Storage};
 use longshore_tsql::Server;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use self::logins::Logins;
@@ -133,6 +134,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that have not logged in, of all that may be; and those of them that were closed and have not ended.
 const STRANGERS_MAX: usize = 64;
 
+/// Descriptors of a connection: those that read, write and end it, and what a statement has open.
+const DESCRIPTORS_EACH: u64 = 6;
+/// And beside connections: a backup's files, the catalog, the listener.
+const DESCRIPTORS_OWN: u64 = 256;
+
 pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     let settings = Settings::of(options, context)?;
     let logins = Logins::new(settings.logins.clone());
@@ -157,6 +163,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         configured::setup(&options.database, Some(&settings.backup_directory), context)?;
     setup.directories = Some(settings.directories.clone());
     setup.reserved.extend(settings.own_files(context));
+    allow_descriptors(settings.sessions);
     let stop = setup.house.cancel.clone();
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().unwrap_or(settings.listen);
@@ -170,7 +177,6 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         logins,
         strikes: Strikes::default(),
         guests: Mutex::default(),
-        strangers: AtomicUsize::new(0),
         next_guest: AtomicU64::new(0),
         stopping: AtomicBool::new(false),
     });
@@ -217,6 +223,29 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
         failure.causes.push(e.to_string());
         failure
     })
+}
+
+/// Lets the process open as many files as the system allows: what is usual is less than all sessions need, and then it is
+/// backups that fail.
+fn allow_descriptors(sessions: usize) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    let allowed = match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    };
+    // `None`: no limit.
+    let needed = sessions as u64 * DESCRIPTORS_EACH + DESCRIPTORS_OWN;
+    if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
+        tracing::warn!(
+            allowed,
+            needed,
+            "too few open files for all sessions: raise LimitNOFILE, or lower sessions"
+        );
+    }
 }
 
 /// Waits a moment for somebody to come.
