@@ -30,7 +30,7 @@ mod value;
 pub use error::Error;
 pub use login::{Login, Version};
 pub use packet::{
-    Incoming, Kind, Message, PACKET_LEN_DEFAULT, PACKET_LEN_MAX, PACKET_LEN_MIN, Packet,
+    Incoming, Kind, Message, PACKET_LEN_DEFAULT, PACKET_LEN_MAX, PACKET_LEN_MIN, Packet, Reset,
 };
 pub use prelogin::{Encryption, PreLogin};
 pub use reply::{Done, Greeting, Notice, Reply};

@@ -72,12 +72,34 @@ impl Packet {
     }
 }
 
+/// A session that begins anew because a pool hands its connection to somebody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    All,
+    /// Everything but the open transaction.
+    KeepTransaction,
+}
+
+impl Reset {
+    /// Of a first packet's status.
+    fn of(status: u8) -> Option<Reset> {
+        match (
+            status & STATUS_RESET,
+            status & STATUS_RESET_KEEP_TRANSACTION,
+        ) {
+            (0, 0) => None,
+            (0, _) => Some(Reset::KeepTransaction),
+            _ => Some(Reset::All),
+        }
+    }
+}
+
 /// What a client says at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     pub kind: Kind,
-    /// The session begins anew before this is done: a pool hands the connection to somebody else.
-    pub resets: bool,
+    /// The session begins anew before this is done.
+    pub reset: Option<Reset>,
     /// The client has thought better of it: nothing is done, a failure is the answer.
     pub ignored: bool,
     pub body: Vec<u8>,
@@ -151,10 +173,9 @@ impl Incoming {
             let ends = packet.ends();
             match &mut self.message {
                 None => {
-                    let resets = STATUS_RESET | STATUS_RESET_KEEP_TRANSACTION;
                     self.message = Some(Message {
                         kind: packet.kind,
-                        resets: packet.status & resets != 0,
+                        reset: Reset::of(packet.status),
                         ignored: false,
                         body: packet.body,
                     });
@@ -225,7 +246,7 @@ mod tests {
         let mut bytes = packet(1, 0x08, b"ab");
         bytes.extend(packet(1, 1, b"c"));
         bytes.extend(packet(6, 1, b""));
-        bytes.extend(packet(3, 3, b"given up"));
+        bytes.extend(packet(3, 0x13, b"given up"));
         for step in 1..=bytes.len() {
             let mut incoming = Incoming::new(100);
             let mut all = Vec::new();
@@ -237,7 +258,9 @@ mod tests {
             }
             assert!(!incoming.has_begun());
             assert_eq!(all.len(), 3, "step {step}");
-            assert_eq!((all[0].body.as_slice(), all[0].resets), (&b"abc"[..], true));
+            assert_eq!(all[0].body, b"abc");
+            assert_eq!(all[0].reset, Some(Reset::All));
+            assert_eq!(all[2].reset, Some(Reset::KeepTransaction));
             assert_eq!(all[1].kind, Kind::Attention);
             assert!(all[2].ignored && !all[0].ignored);
         }

@@ -9,13 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_io::{File, OpenHow, Storage, Via};
+use longshore_io::{File, OpenHow, Stat, Storage, Via};
+use parking_lot::Mutex;
 
 use crate::value::{DateTime, date_time_text};
 
 const LEN_MAX: u64 = 1 << 20;
 const NAME: &str = "errorlog";
+/// How often a log that others put away is opened anew.
+const TRIES: usize = 8;
 const BEFORE: &str = "errorlog.1";
+/// The files of the log, beside the catalog.
+pub const LOG_NAMES: [&str; 2] = [NAME, BEFORE];
 /// Width of the column that says who wrote.
 const SOURCE_WIDTH: usize = 11;
 
@@ -33,6 +38,8 @@ pub struct ErrorLog {
     storage: Arc<dyn Storage>,
     /// `None`: nothing is kept.
     directory: Option<PathBuf>,
+    /// Whose turn it is to write, among threads; among processes it is who holds the file.
+    turn: Mutex<()>,
 }
 
 impl ErrorLog {
@@ -41,6 +48,7 @@ impl ErrorLog {
         ErrorLog {
             storage,
             directory: absolute.and_then(|c| c.parent().map(Path::to_path_buf)),
+            turn: Mutex::default(),
         }
     }
 
@@ -66,25 +74,32 @@ impl ErrorLog {
     }
 
     fn write(&self, directory: &Path, line: &str) -> io::Result<()> {
+        let _turn = self.turn.lock();
         let dir = self.storage.create_dir_all(directory)?;
         let name = Path::new(NAME);
         let open = || match dir.open(name, OpenHow::ReadWrite) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => dir.open(name, OpenHow::CreateNew),
             opened => opened,
         };
-        let file = match open() {
-            // Another process has just made it.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open()?,
-            opened => opened?,
-        };
-        hold(&*file)?;
-        let len = file.stat()?.len;
-        if len < LEN_MAX {
-            return file.write_all_at(line.as_bytes(), len, Via::Cache);
+        for _ in 0..TRIES {
+            let file = match open() {
+                // Another process has just made it.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open()?,
+                opened => opened?,
+            };
+            let held = hold(&*file)?;
+            let own = file.stat()?;
+            let same = |now: Stat| (now.dev, now.ino) == (own.dev, own.ino);
+            if held && !dir.stat(name).is_ok_and(same) {
+                // It was put behind a new one while we waited for it.
+                continue;
+            }
+            if !held || own.len < LEN_MAX {
+                return file.write_all_at(line.as_bytes(), own.len, Via::Cache);
+            }
+            dir.rename(name, Path::new(BEFORE))?;
         }
-        dir.rename(name, Path::new(BEFORE))?;
-        let fresh = dir.open(name, OpenHow::CreateNew)?;
-        fresh.write_all_at(line.as_bytes(), 0, Via::Cache)
+        Err(io::Error::other("others put it away again and again"))
     }
 
     /// The entries of the log, oldest first. `number` 0 is the log in use, 1 the one before.
@@ -112,15 +127,16 @@ impl ErrorLog {
     }
 }
 
-/// Waits a moment for other processes that write. Two lines that overlap are better than a backup that waits.
-fn hold(file: &dyn File) -> io::Result<()> {
+/// Waits a moment for other processes that write; whether nobody else does now. Two lines that overlap are better than
+/// a backup that waits.
+fn hold(file: &dyn File) -> io::Result<bool> {
     for _ in 0..20 {
         if file.try_lock()? {
-            break;
+            return Ok(true);
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Ok(())
+    Ok(false)
 }
 
 fn entry(line: &str) -> Option<Entry> {
@@ -168,5 +184,28 @@ mod tests {
         log.append(at, "Server", "new");
         assert_eq!(log.read(0).len(), 1);
         assert!(dir.path().join(BEFORE).exists());
+    }
+
+    #[test]
+    fn a_full_log_is_put_away_once_however_many_find_it_full() {
+        const WRITERS: usize = 16;
+        let at = jiff::civil::date(2026, 3, 1).at(0, 0, 0, 0);
+        for _ in 0..5 {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join(NAME), vec![b'x'; LEN_MAX as usize]).unwrap();
+            let barrier = std::sync::Barrier::new(WRITERS);
+            std::thread::scope(|scope| {
+                for _ in 0..WRITERS {
+                    scope.spawn(|| {
+                        // Like processes: each has a log of its own.
+                        let log = log(dir.path());
+                        barrier.wait();
+                        log.append(at, "Server", "new");
+                    });
+                }
+            });
+            let before = std::fs::metadata(dir.path().join(BEFORE)).unwrap();
+            assert!(before.len() >= LEN_MAX, "{} bytes are left", before.len());
+        }
     }
 }

@@ -33,6 +33,7 @@ pub mod syntax;
 mod value;
 mod variables;
 
+pub use errorlog::LOG_NAMES;
 pub use message::Message;
 pub use query::{VIEWS, View};
 pub use server::{Database, Databases, Defaults, Prober, Server, Setup, Unusable};

@@ -148,6 +148,8 @@ pub struct Session {
     number: SessionNumber,
     pub(crate) login: Login,
     pub(crate) database: String,
+    /// The database that the session begins anew in: its login's.
+    home: String,
     pub(crate) trace_flags: BTreeSet<i64>,
     /// Of the batch that runs.
     pub(crate) variables: Variables,
@@ -193,6 +195,7 @@ impl Session {
             server,
             login,
             database: FIRST_DATABASE.to_owned(),
+            home: FIRST_DATABASE.to_owned(),
             trace_flags: BTreeSet::new(),
             variables: Variables::default(),
             error: 0,
@@ -215,14 +218,22 @@ impl Session {
         }
     }
 
-    /// Forgets what the session was told, as if it had just begun; `@@SPID` stays. For pools that hand a connection on.
-    pub fn reset(&mut self) {
-        self.database = FIRST_DATABASE.to_owned();
+    /// The database in use is the login's: where [`Session::reset`] goes back to.
+    pub fn settle(&mut self) {
+        self.home = self.database.clone();
+    }
+
+    /// Forgets what the session was told, as if it had just begun; `@@SPID` stays, and open transactions if asked to.
+    /// For pools that hand a connection on.
+    pub fn reset(&mut self, keep_transactions: bool) {
+        self.database = self.home.clone();
         self.trace_flags.clear();
         self.variables = Variables::default();
         self.error = 0;
         self.row_count = 0;
-        self.transactions = 0;
+        if !keep_transactions {
+            self.transactions = 0;
+        }
         self.nocount = false;
         self.held.clear();
     }

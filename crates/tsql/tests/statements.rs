@@ -393,10 +393,18 @@ fn a_session_that_begins_anew_keeps_its_number_alone() {
         &mut session,
         "USE shop; SET NOCOUNT ON; BEGIN TRAN; DBCC TRACEON (3604); SET NOEXEC ON",
     );
-    session.reset();
+    session.reset(false);
     assert_eq!(
         value(&mut session, "SELECT @@SPID, DB_NAME(), @@TRANCOUNT"),
         format!("{number}|master|0")
+    );
+    run(&mut session, "USE shop");
+    session.settle();
+    run(&mut session, "USE master; BEGIN TRAN");
+    session.reset(true);
+    assert_eq!(
+        value(&mut session, "SELECT DB_NAME(), @@TRANCOUNT"),
+        "shop|1"
     );
 }
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use crate::raw::{ACKNOWLEDGED, ATTENTION, BATCH, FAILED, Raw, batch_body, end_of, says};
-use crate::stage::{Server, Stage};
+use crate::raw::{
+    ACKNOWLEDGED, ATTENTION, BATCH, FAILED, LOGIN, Raw, batch_body, end_of, login7, says,
+};
+use crate::stage::{PASSWORD, Server, Stage, USER};
 
 const BACKUP: &str = "BACKUP DATABASE shop TO DISK = 'slow.bak' WITH STATS = 1, MAX_RATE = 1000000";
 const RESTORE: &str = "RESTORE DATABASE copy FROM DISK = 'good.bak' \
@@ -114,4 +116,15 @@ fn a_pool_s_next_user_finds_a_fresh_session() {
     assert!(says(&raw.batch(question), "shop1"));
     raw.send(BATCH, RESET, &batch_body(question));
     assert!(says(&raw.message().unwrap(), "master0"));
+    // Back in the login's database, not in the first one; its transaction is kept if the pool says so.
+    let mut raw = Raw::connect(server.port);
+    raw.greet();
+    raw.send(LOGIN, 0, &login7(USER, PASSWORD, "shop"));
+    assert!(raw.message().is_some());
+    const RESET_KEEP_TRANSACTION: u8 = 0x10;
+    for (reset, fresh) in [(RESET, "shop0"), (RESET_KEEP_TRANSACTION, "shop1")] {
+        raw.batch("USE stock; BEGIN TRAN");
+        raw.send(BATCH, reset, &batch_body(question));
+        assert!(says(&raw.message().unwrap(), fresh));
+    }
 }

@@ -1,9 +1,13 @@
 //! Clients that mean no good, or are broken: none of them stops the server, learns anything, or stays for ever.
 
 use std::io::Write;
+use std::net::Shutdown;
+use std::time::Duration;
 
 use crate::common::{Random, text};
-use crate::raw::{BATCH, FAILED, LOGIN, PRELOGIN, RPC, Raw, batch_body, end_of, login7, says};
+use crate::raw::{
+    ATTENTION, BATCH, FAILED, LOGIN, PRELOGIN, RPC, Raw, batch_body, end_of, login7, says,
+};
 use crate::stage::{PASSWORD, Stage, USER};
 
 /// The server has closed the connection, and serves others.
@@ -102,6 +106,95 @@ fn requests_that_cannot_be_read_are_refused_or_end_the_connection() {
 }
 
 #[test]
+fn a_request_before_the_last_one_s_answer_ends_the_connection_and_what_ran() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let endings: [fn(Raw); 3] = [
+        |mut raw| raw.send(ATTENTION, 0, &[]),
+        |raw| raw.socket.shutdown(Shutdown::Both).unwrap(),
+        |raw| {
+            // The server ends it unasked.
+            let mut raw = raw;
+            assert!(raw.message().is_none());
+        },
+    ];
+    for ending in endings {
+        let mut raw = Raw::login(server.port);
+        // It never ends, and never says anything.
+        raw.send(
+            BATCH,
+            0,
+            &batch_body("DECLARE @i int WHILE 1 = 1 SET @i = 0"),
+        );
+        raw.send(BATCH, 0, &batch_body("SELECT 1"));
+        ending(raw);
+        let is_over = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            !server
+                .threads()
+                .iter()
+                .any(|name| name == "request" || name == "connection")
+        });
+        assert!(is_over, "{:?} are still there", server.threads());
+    }
+}
+
+/// A call of sp_prepare: handle (out), parameters, statement. The last two have the type and the bytes given.
+fn prepare(parameters: (u8, &[u8]), statement: (u8, &[u8])) -> Vec<u8> {
+    let mut body = vec![4, 0, 0, 0, 0xff, 0xff, 11, 0, 0, 0];
+    // An INTN without a value, which goes back.
+    body.extend([0, 1, 0x26, 4, 0]);
+    for (kind, bytes) in [parameters, statement] {
+        body.extend([0, 0, kind, 0xff, 0xff]);
+        if kind == NVARCHAR {
+            body.extend([9, 4, 0xd0, 0, 0x34]);
+        }
+        // (max): the whole length, one chunk, the end.
+        body.extend((bytes.len() as u64).to_le_bytes());
+        body.extend((bytes.len() as u32).to_le_bytes());
+        body.extend(bytes);
+        if !bytes.is_empty() {
+            body.extend([0; 4]);
+        }
+    }
+    body
+}
+
+const NVARCHAR: u8 = 0xe7;
+const VARBINARY: u8 = 0xa5;
+
+#[test]
+fn what_a_session_keeps_prepared_is_bounded_whatever_it_is_of() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    let said = |raw: &mut Raw, body: &[u8]| {
+        raw.send(RPC, 0, body);
+        raw.message().unwrap()
+    };
+    let select: Vec<u8> = "SELECT 1"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let refused = "a statement is prepared from texts";
+    let good = said(&mut raw, &prepare((NVARCHAR, &[]), (NVARCHAR, &select)));
+    assert!(!says(&good, refused) && !says(&good, "prepared"));
+    for body in [
+        prepare((VARBINARY, &[7; 1000]), (NVARCHAR, &select)),
+        prepare((NVARCHAR, &[]), (VARBINARY, &[7; 1000])),
+    ] {
+        assert!(says(&said(&mut raw, &body), refused));
+    }
+    // 1.5 MiB as they are kept: ten fit, eleven do not.
+    let long = [b' ', 0].repeat(3 << 19);
+    let answers: Vec<_> = (0..11)
+        .map(|_| said(&mut raw, &prepare((NVARCHAR, &long), (NVARCHAR, &select))))
+        .collect();
+    assert!(!says(&answers[9], "too many statements are prepared"));
+    assert!(says(&answers[10], "too many statements are prepared"));
+}
+
+#[test]
 fn a_login_needs_the_password_and_failures_tell_nothing() {
     let stage = Stage::new();
     let server = stage.server(&[]);
@@ -135,6 +228,38 @@ fn a_login_needs_the_password_and_failures_tell_nothing() {
     assert!(kept.contains("Login failed") && !kept.contains("secret"));
     let logins = std::fs::read_to_string(stage.path("state/logins")).unwrap();
     assert!(!logins.contains("Harbour"));
+}
+
+#[test]
+fn a_flood_of_failed_logins_leaves_the_log_its_history() {
+    const FLOOD: usize = 30;
+    const INTEGRATED: u8 = 0x80;
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut login = login7(&"\u{10ffff}".repeat(64), "", "");
+    // It fails without a look at the password.
+    login[25] |= INTEGRATED;
+    std::thread::scope(|scope| {
+        for _ in 0..FLOOD {
+            scope.spawn(|| {
+                let mut raw = Raw::connect(server.port);
+                raw.greet();
+                raw.send(LOGIN, 0, &login);
+                assert!(raw.message().is_some());
+            });
+        }
+    });
+    let (_, said) = server.stop();
+    let log = std::fs::read_to_string(stage.path("state/errorlog")).unwrap();
+    let failures: Vec<_> = log.lines().filter(|l| l.contains("Login failed")).collect();
+    assert!(failures.iter().all(|l| l.len() < 250), "{failures:?}");
+    assert_eq!(failures.len(), 20);
+    assert!(
+        log.contains("10 more logins failed within a minute."),
+        "{log}"
+    );
+    let said = said.iter().filter(|l| l.contains("Login failed"));
+    assert_eq!(said.count(), 20);
 }
 
 #[test]
@@ -256,6 +381,20 @@ fn no_statement_writes_onto_what_the_server_rests_on() {
         // The log goes on, and the history is another page.
         assert!(file != "state/logins" || now == kept, "{file}");
         assert!(now.starts_with(&kept[..16]), "{file}");
+    }
+    // What these files become, or are made of, belongs to them before it is there.
+    for file in [
+        "state/logins.new",
+        "state/errorlog.1",
+        "state/catalog.db-journal",
+    ] {
+        raw.batch(&format!(
+            "BACKUP DATABASE shop TO DISK = '{file}' WITH FORMAT"
+        ));
+        raw.batch(&format!(
+            "RESTORE DATABASE copy FROM DISK = 'good.bak' WITH MOVE 'shop.db' TO '{file}', REPLACE"
+        ));
+        assert!(!stage.path(file).exists(), "{file}");
     }
     Raw::login(server.port);
 }

@@ -57,6 +57,33 @@ fn two_hundred_sessions_work_at_once_and_idle_ones_cost_little() {
 }
 
 #[test]
+fn silent_strangers_keep_nobody_out() {
+    const STRANGERS: usize = 64;
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut silent: Vec<Raw> = (0..STRANGERS).map(|_| Raw::connect(server.port)).collect();
+    // The last of them is there before the next one comes.
+    silent[STRANGERS - 1].greet();
+    let mut raw = Raw::login(server.port);
+    assert_eq!(end_of(&raw.batch("SELECT 1")) & FAILED, 0);
+    assert!(silent.remove(0).message().is_none(), "the oldest has gone");
+    silent.pop();
+    silent.iter_mut().for_each(Raw::greet);
+}
+
+#[test]
+fn the_server_may_open_as_many_files_as_the_system_allows() {
+    let mut stage = Stage::new();
+    stage.open_files = Some(200);
+    let server = stage.server(&[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let line = limits.lines().find(|l| l.starts_with("Max open files"));
+    let words: Vec<_> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words[3], words[4], "soft and hard: {words:?}");
+    assert_ne!(words[3], "200");
+}
+
+#[test]
 fn connections_above_the_limit_are_closed_and_the_others_go_on() {
     let mut stage = Stage::new();
     stage.env = vec![("LONGSHORE_SERVE_SESSIONS", "3".into())];

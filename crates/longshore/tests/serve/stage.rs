@@ -14,6 +14,8 @@ pub struct Stage {
     pub dir: tempfile::TempDir,
     /// Of the server's environment, beside the configuration.
     pub env: Vec<(&'static str, String)>,
+    /// The server begins with so few, and may ask for more.
+    pub open_files: Option<u32>,
 }
 
 impl Stage {
@@ -32,6 +34,7 @@ impl Stage {
         let stage = Stage {
             dir,
             env: Vec::new(),
+            open_files: None,
         };
         stage.add_login(USER, PASSWORD);
         stage
@@ -73,7 +76,11 @@ impl Stage {
     pub fn server(&self, args: &[&str]) -> Server {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
         all.extend(args);
-        let mut child = self.command(&all).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = self.command(&all);
+        if let Some(limit) = self.open_files {
+            command = lowered(&command, limit);
+        }
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         let port = loop {
@@ -106,6 +113,24 @@ impl Stage {
     }
 }
 
+/// The same command from a shell that lowers its soft limit of open files.
+fn lowered(command: &Command, open_files: u32) -> Command {
+    let mut shell = Command::new("sh");
+    let script = format!("ulimit -Sn {open_files} && exec \"$0\" \"$@\"");
+    shell.args(["-c", &script]).arg(command.get_program());
+    shell.args(command.get_args()).stdin(Stdio::null());
+    if let Some(dir) = command.get_current_dir() {
+        shell.current_dir(dir);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
 pub struct Server {
     child: Child,
     pub port: u16,
@@ -115,6 +140,15 @@ pub struct Server {
 impl Server {
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The names of its threads.
+    pub fn threads(&self) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        // One that ends meanwhile has no name any more.
+        let names =
+            tasks.filter_map(|t| std::fs::read_to_string(t.unwrap().path().join("comm")).ok());
+        names.map(|name| name.trim_end().to_owned()).collect()
     }
 
     /// Asks it to end; its exit code and what it logged.

@@ -16,6 +16,7 @@ use longshore_tds::{
 use longshore_tsql::{Closed, FIRST_DATABASE, Record, Session, message};
 use socket2::{SockRef, TcpKeepalive};
 
+use super::strikes::short;
 use super::wire::Wire;
 use super::work::{Work, Worker, notice};
 use super::{Door, Place};
@@ -71,7 +72,7 @@ struct Connection<'a> {
 }
 
 /// Serves a client to its end.
-pub fn serve(place: &mut Place, socket: TcpStream, from: SocketAddr, cancel: Arc<AtomicBool>) {
+pub fn serve(place: &Place, socket: TcpStream, from: SocketAddr, cancel: Arc<AtomicBool>) {
     let door = place.door.clone();
     let met = Connection::new(&door, socket, from, cancel).and_then(|mut connection| {
         let greeted = connection.greet();
@@ -229,6 +230,7 @@ impl<'a> Connection<'a> {
                 let missing = message::DATABASE_AT_LOGIN.with(&[&login.database]);
                 return self.refuse(login, &[missing, failed()]);
             }
+            session.settle();
         }
         self.wire
             .say(|reply| welcome(reply, login, &session, &door.name))?;
@@ -239,15 +241,10 @@ impl<'a> Connection<'a> {
 
     fn refuse(&self, login: &Login, why: &[longshore_tsql::Message]) -> Result<Worker, End> {
         let door = self.door;
-        // Names come from anybody: what is logged is one short line.
-        let user: String = login.user.chars().take(64).collect();
-        let text = format!(
-            "Login failed for user '{}'. [CLIENT: {}]",
-            user.escape_debug(),
-            self.from.ip()
-        );
-        tracing::warn!(text);
-        door.server.write_log("Logon", &text);
+        if door.strikes.add() {
+            let (user, ip) = (short(&login.user), self.from.ip());
+            door.log_logon(&format!("Login failed for user '{user}'. [CLIENT: {ip}]"));
+        }
         door.clock.sleep(FAILED_DELAY);
         self.wire.say(|reply| {
             why.iter().for_each(|m| reply.notice(notice(m, &door.name)));
@@ -262,16 +259,11 @@ impl<'a> Connection<'a> {
 
     /// One request after another.
     fn requests(&mut self, worker: Worker) -> Result<(), End> {
-        let mut running = Running::Resting(Box::new(worker));
+        let mut running = Running::Resting(Some(Box::new(worker)));
         let ended = loop {
-            let message = match self.next_request() {
-                Ok(message) => message,
-                Err(end) => break end,
-            };
-            match self.take(message, running) {
-                Ok(next) => running = next,
-                // What ran has ended by now.
-                Err(end) => return Err(end),
+            let next = self.next_request();
+            if let Err(end) = next.and_then(|message| self.take(message, &mut running)) {
+                break end;
             }
         };
         // A backup that runs for nobody is ended as by a cancel; it leaves nothing half-valid.
@@ -305,12 +297,13 @@ impl<'a> Connection<'a> {
         }
     }
 
-    fn take(&self, message: Message, running: Running) -> Result<Running, End> {
+    /// Begins a request, or notes an Attention. Never waits for what runs: whoever waits here hears no client.
+    fn take(&self, message: Message, running: &mut Running) -> Result<(), End> {
+        if message.kind != Kind::Attention && self.wire.is_running() {
+            return Err(malformed("a request before the answer to the one before"));
+        }
         let work = match message.kind {
-            Kind::Attention => {
-                self.wire.attention(&self.cancel)?;
-                return Ok(running);
-            }
+            Kind::Attention => return Ok(self.wire.attention(&self.cancel)?),
             _ if message.ignored => Work::Ignored,
             Kind::SqlBatch => batch_text(&message.body).map_or_else(Work::Refused, Work::Batch),
             Kind::Rpc => calls(&message.body).map_or_else(Work::Refused, Work::Calls),
@@ -318,12 +311,10 @@ impl<'a> Connection<'a> {
                 Transaction::parse(&message.body).map_or_else(Work::Refused, Work::Transaction)
             }
             Kind::BulkLoad | Kind::FederatedToken | Kind::Login | Kind::Sspi | Kind::PreLogin => {
-                self.cancel.store(true, Ordering::Relaxed);
-                drop(running.settle());
                 return Err(malformed("a request of a kind that is not served"));
             }
         };
-        // A request that comes too early waits for the one before it.
+        // Its answer has gone out, so its thread is about to end.
         let mut worker = running.settle().ok_or(End::Gone)?;
         self.cancel.store(false, Ordering::Relaxed);
         if self.door.stopping.load(Ordering::Relaxed) {
@@ -331,13 +322,13 @@ impl<'a> Connection<'a> {
         }
         self.wire.begin();
         let wire = self.wire.clone();
-        let resets = message.resets;
+        let reset = message.reset;
         let spawned = std::thread::Builder::new()
             .name("request".into())
             .stack_size(WORK_STACK_LEN)
             .spawn(move || {
                 let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    worker.run(work, resets, &wire);
+                    worker.run(work, reset, &wire);
                     // A client that is gone is noticed by the reader.
                     let _gone = wire.finish();
                     worker
@@ -347,24 +338,27 @@ impl<'a> Connection<'a> {
                 }
                 ran.ok()
             });
-        spawned.map(Running::Working).map_err(|error| {
+        let thread = spawned.map_err(|error| {
             tracing::warn!(from = %self.from, %error, "no thread for a request");
             End::Gone
-        })
+        })?;
+        *running = Running::Working(thread);
+        Ok(())
     }
 }
 
 /// Who has the session.
 enum Running {
-    Resting(Box<Worker>),
+    /// `None`: nobody; it panicked, or was handed on.
+    Resting(Option<Box<Worker>>),
     Working(JoinHandle<Option<Box<Worker>>>),
 }
 
 impl Running {
-    /// Waits for what runs. `None`: it panicked.
-    fn settle(self) -> Option<Box<Worker>> {
-        match self {
-            Running::Resting(worker) => Some(worker),
+    /// Waits for what runs and hands on its session.
+    fn settle(&mut self) -> Option<Box<Worker>> {
+        match std::mem::replace(self, Running::Resting(None)) {
+            Running::Resting(worker) => worker,
             Running::Working(thread) => thread.join().ok().flatten(),
         }
     }

@@ -57,6 +57,11 @@ impl Logins {
         }
     }
 
+    /// Where a changed file is made before it takes the place of the one that counts.
+    pub fn beside(path: &Path) -> PathBuf {
+        path.with_extension("new")
+    }
+
     pub fn is_empty(&self, storage: &dyn Storage) -> Result<bool, Failure> {
         Ok(self.entries(storage)?.is_empty())
     }
@@ -166,7 +171,7 @@ impl Logins {
         let write = || -> io::Result<()> {
             let (parent, name) = self.place()?;
             let dir = storage.create_dir_all(parent)?;
-            let new = name.with_extension("new");
+            let new = Logins::beside(name);
             match dir.remove_file(&new) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                 _ => {}

@@ -10,6 +10,7 @@
 //! Invariants
 //! - Nobody runs anything who did not log in with a password; failures are slow, and logged without secrets.
 //! - Off this machine nothing is said in the clear, and the certificate is one that clients can check.
+//! - A connection's thread never waits for what runs, unless it has cancelled that.
 //! - Every wait for a client ends: for its login, for the rest of a message, for it to take its answer, for its next
 //!   request.
 
@@ -17,24 +18,27 @@ mod connection;
 mod convert;
 mod logins;
 mod settings;
+mod strikes;
 mod tls;
 mod wire;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use longshore_io::{Clock, Storage};
 use longshore_tsql::Server;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use self::logins::Logins;
 use self::settings::Settings;
+use self::strikes::Strikes;
 use super::Context;
 use crate::commands::sql::configured;
 use crate::failure::{Exit, Failure};
@@ -49,50 +53,70 @@ struct Door {
     storage: Arc<dyn Storage>,
     settings: Settings,
     logins: Logins,
+    strikes: Strikes,
     tls: Arc<rustls::ServerConfig>,
-    /// Those that are connected: what ends them.
-    guests: Mutex<HashMap<u64, Guest>>,
-    /// Of them, those that have not logged in.
-    strangers: AtomicUsize,
+    /// Those that are connected, oldest first: what ends them.
+    guests: Mutex<BTreeMap<u64, Guest>>,
     next_guest: AtomicU64,
     stopping: AtomicBool,
+}
+
+impl Door {
+    fn log_logon(&self, text: &str) {
+        tracing::warn!(text);
+        self.server.write_log("Logon", text);
+    }
+
+    /// Says of failed logins what was not said yet.
+    fn sum_up(&self, ends: bool) {
+        if let Some(text) = self.strikes.summary(self.clock.now(), ends) {
+            self.log_logon(&text);
+        }
+    }
 }
 
 struct Guest {
     cancel: Arc<AtomicBool>,
     socket: TcpStream,
+    standing: Standing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Has not logged in.
+    Stranger,
+    /// Was a stranger, and was closed for somebody else; its thread is about to end.
+    Closed,
+    /// Has logged in, or failed to.
+    Known,
 }
 
 /// A guest's place among those that are there. However its thread ends, the place is free again.
 struct Place {
     door: Arc<Door>,
     number: u64,
-    stranger: bool,
 }
 
 impl Place {
     fn take(door: &Arc<Door>, guest: Guest) -> Place {
         let number = door.next_guest.fetch_add(1, Ordering::Relaxed);
         door.guests.lock().insert(number, guest);
-        door.strangers.fetch_add(1, Ordering::Relaxed);
         Place {
             door: door.clone(),
             number,
-            stranger: true,
         }
     }
 
     /// It has logged in.
-    fn known(&mut self) {
-        if std::mem::take(&mut self.stranger) {
-            self.door.strangers.fetch_sub(1, Ordering::Relaxed);
+    fn known(&self) {
+        if let Some(guest) = self.door.guests.lock().get_mut(&self.number) {
+            guest.standing = Standing::Known;
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.known();
         self.door.guests.lock().remove(&self.number);
     }
 }
@@ -107,8 +131,13 @@ struct Answer {
 const TICK: Duration = Duration::from_millis(200);
 /// How long running statements may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Connections that have not logged in, of all that may be.
+/// Connections that have not logged in, of all that may be; and those of them that were closed and have not ended.
 const STRANGERS_MAX: usize = 64;
+
+/// Descriptors of a connection: those that read, write and end it, and what a statement has open.
+const DESCRIPTORS_EACH: u64 = 6;
+/// And beside connections: a backup's files, the catalog, the listener.
+const DESCRIPTORS_OWN: u64 = 256;
 
 pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     let settings = Settings::of(options, context)?;
@@ -134,6 +163,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         configured::setup(&options.database, Some(&settings.backup_directory), context)?;
     setup.directories = Some(settings.directories.clone());
     setup.reserved.extend(settings.own_files(context));
+    allow_descriptors(settings.sessions);
     let stop = setup.house.cancel.clone();
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().unwrap_or(settings.listen);
@@ -145,8 +175,8 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         tls: tls::config(&*context.storage, settings.identity.as_ref())?,
         settings,
         logins,
+        strikes: Strikes::default(),
         guests: Mutex::default(),
-        strangers: AtomicUsize::new(0),
         next_guest: AtomicU64::new(0),
         stopping: AtomicBool::new(false),
     });
@@ -156,6 +186,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         .output
         .remark(&format!("longshore: listening on {address}\n"));
     while !stop.load(Ordering::Relaxed) {
+        door.sum_up(false);
         if !is_readable(&listener) {
             continue;
         }
@@ -194,6 +225,29 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
+/// Lets the process open as many files as the system allows: what is usual is less than all sessions need, and then it is
+/// backups that fail.
+fn allow_descriptors(sessions: usize) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    let allowed = match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    };
+    // `None`: no limit.
+    let needed = sessions as u64 * DESCRIPTORS_EACH + DESCRIPTORS_OWN;
+    if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
+        tracing::warn!(
+            allowed,
+            needed,
+            "too few open files for all sessions: raise LimitNOFILE, or lower sessions"
+        );
+    }
+}
+
 /// Waits a moment for somebody to come.
 fn is_readable(listener: &TcpListener) -> bool {
     let tick = Timespec {
@@ -205,10 +259,26 @@ fn is_readable(listener: &TcpListener) -> bool {
     poll(&mut polled, Some(&tick)).is_ok_and(|count| count > 0)
 }
 
+/// Whether one more may come. When all places are taken the oldest stranger has to go: whoever fills them with silence
+/// would keep everybody out, and who means to log in does not take long.
+fn has_room(guests: &mut BTreeMap<u64, Guest>, sessions: usize) -> bool {
+    let count = |standing| guests.values().filter(|g| g.standing == standing).count();
+    let (strangers, closed) = (count(Standing::Stranger), count(Standing::Closed));
+    if strangers < STRANGERS_MAX && guests.len() - closed < sessions {
+        return true;
+    }
+    let mut all = guests.values_mut();
+    let oldest = all.find(|g| g.standing == Standing::Stranger);
+    let Some(oldest) = oldest.filter(|_| closed < STRANGERS_MAX) else {
+        return false;
+    };
+    oldest.standing = Standing::Closed;
+    let _gone = oldest.socket.shutdown(Shutdown::Both);
+    true
+}
+
 fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
-    let full = door.guests.lock().len() >= door.settings.sessions
-        || door.strangers.load(Ordering::Relaxed) >= STRANGERS_MAX;
-    if full {
+    if !has_room(&mut door.guests.lock(), door.settings.sessions) {
         tracing::warn!(%from, "too many connections: this one was closed");
         return;
     }
@@ -217,16 +287,17 @@ fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
         Ok(Guest {
             cancel: cancel.clone(),
             socket: socket.try_clone()?,
+            standing: Standing::Stranger,
         })
     });
     let Ok(guest) = guest else {
         return;
     };
-    let mut place = Place::take(door, guest);
+    let place = Place::take(door, guest);
     let spawned = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(connection::STACK_LEN)
-        .spawn(move || connection::serve(&mut place, socket, from, cancel));
+        .spawn(move || connection::serve(&place, socket, from, cancel));
     if let Err(error) = spawned {
         tracing::warn!(%from, %error, "no thread for a connection: it was closed");
     }
@@ -244,5 +315,6 @@ fn end(door: &Door) {
     while !door.guests.lock().is_empty() && door.clock.now() < until {
         door.clock.sleep(Duration::from_millis(20));
     }
+    door.sum_up(true);
     door.server.write_log("Server", "Server is terminating.");
 }

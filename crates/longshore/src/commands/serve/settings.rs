@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::logins::Logins;
 use crate::commands::Context;
 use crate::failure::Failure;
 use crate::options::Serve;
@@ -37,18 +38,17 @@ pub struct Settings {
 
 impl Settings {
     /// Files that the server rests on: no statement writes there, wherever they lie.
+    /// The catalog's are the catalog's own.
     pub fn own_files(&self, context: &Context) -> Vec<PathBuf> {
-        let log = context
-            .catalog
-            .as_ref()
-            .map(|c| c.with_file_name("errorlog"));
+        let beside = |name: &&str| Some(context.catalog.as_ref()?.with_file_name(name));
+        let logs = longshore_tsql::LOG_NAMES.iter().filter_map(beside);
         let pair = self
             .identity
             .clone()
             .map(|(certificate, key)| [certificate, key]);
         let configuration = context.config.path.clone();
-        let mut files = vec![self.logins.clone()];
-        files.extend(log);
+        let mut files = vec![self.logins.clone(), Logins::beside(&self.logins)];
+        files.extend(logs);
         files.extend(pair.into_iter().flatten());
         files.extend(configuration);
         files

@@ -73,6 +73,11 @@ impl Wire {
         self.inner.lock().state = State::Running { attention: false };
     }
 
+    /// A request's answer has not ended.
+    pub fn is_running(&self) -> bool {
+        matches!(self.inner.lock().state, State::Running { .. })
+    }
+
     /// Ends the answer to the request that ran.
     pub fn finish(&self) -> Result<(), Closed> {
         let mut inner = self.inner.lock();

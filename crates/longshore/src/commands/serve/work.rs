@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_tds::{Call, Notice, Parameter, Procedure, Transaction};
+use longshore_tds::{Call, Notice, Parameter, Procedure, Reset, Transaction};
 use longshore_tsql::syntax::parse;
 use longshore_tsql::{
     Argument, Closed, Column, Command, Done, Message, Record, Session, Sink, Type, Value, Variable,
@@ -28,11 +28,18 @@ pub enum Work {
 const PREPARED_MAX: usize = 1000;
 const PREPARED_LEN_MAX: usize = 16 << 20;
 
+/// Texts, or NULL: what is kept is what was measured.
 #[derive(Clone)]
 struct Prepared {
-    parameters: Value,
-    statement: Value,
-    len: usize,
+    parameters: Option<String>,
+    statement: Option<String>,
+}
+
+impl Prepared {
+    fn len(&self) -> usize {
+        let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        len(&self.parameters) + len(&self.statement)
+    }
 }
 
 /// A session, and what its client prepared.
@@ -54,17 +61,17 @@ impl Worker {
         }
     }
 
-    /// Runs a request and says all of its answer but the end. `resets`: as if the session had just begun.
-    pub fn run(&mut self, work: Work, resets: bool, wire: &Wire) {
+    /// Runs a request and says all of its answer but the end. `reset`: as if the session had just begun.
+    pub fn run(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) {
         // A client that is gone gets no more; what ran for it has been ended by then.
-        let _gone = self.answer(work, resets, wire);
+        let _gone = self.answer(work, reset, wire);
     }
 
-    fn answer(&mut self, work: Work, resets: bool, wire: &Wire) -> Result<(), Closed> {
+    fn answer(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) -> Result<(), Closed> {
         let server = self.server.clone();
-        if resets {
+        if let Some(reset) = reset {
             let from = self.session.database().to_owned();
-            self.session.reset();
+            self.session.reset(reset == Reset::KeepTransaction);
             self.prepared.clear();
             let to = self.session.database();
             wire.say(|reply| {
@@ -181,26 +188,23 @@ impl Worker {
             let missing = message::PARAMETER_MISSING.with(&[&"sp_prepare", &"@stmt"]);
             return sink.refuse(missing);
         };
-        let text = |argument: &Argument| match &argument.variable.value {
-            Value::Text(text) => text.clone(),
-            _ => String::new(),
+        let (Ok(parameters), Ok(statement)) = (text(parameters), text(statement)) else {
+            let text = "a statement is prepared from texts: its parameters and itself";
+            return sink.refuse(message::OWN.with(&[&text]));
         };
-        let statement_text = text(statement);
-        if let Err(wrong) = parse(&statement_text) {
+        if let Err(wrong) = parse(statement.as_deref().unwrap_or_default()) {
             sink.message(&wrong)?;
             return sink.refuse(message::CANNOT_PREPARE.plain());
         }
-        let len = statement_text.len() + text(parameters).len();
-        let held: usize = self.prepared.values().map(|p| p.len).sum();
-        if self.prepared.len() >= PREPARED_MAX || held + len > PREPARED_LEN_MAX {
+        let prepared = Prepared {
+            parameters,
+            statement,
+        };
+        let held: usize = self.prepared.values().map(Prepared::len).sum();
+        if self.prepared.len() >= PREPARED_MAX || held + prepared.len() > PREPARED_LEN_MAX {
             let text = "too many statements are prepared; unprepare some, or log in again";
             return sink.refuse(message::OWN.with(&[&text]));
         }
-        let prepared = Prepared {
-            parameters: parameters.variable.value.clone(),
-            statement: statement.variable.value.clone(),
-            len,
-        };
         self.prepared.insert(self.next_handle, prepared);
         handle.variable = Variable {
             kind: Type::Int,
@@ -221,11 +225,11 @@ impl Worker {
         let Some(prepared) = self.prepared.get(&handle).cloned() else {
             return sink.refuse(message::NOT_PREPARED.with(&[&handle]));
         };
-        let given = |value| Argument {
+        let given = |text: Option<String>| Argument {
             name: None,
             variable: Variable {
                 kind: Type::NVarChar(None),
-                value,
+                value: text.map_or(Value::Null, Value::Text),
             },
             default: false,
             output: false,
@@ -252,6 +256,15 @@ fn argument(parameter: Parameter) -> Argument {
         },
         default: parameter.default,
         output: parameter.output,
+    }
+}
+
+/// What is prepared. Anything but a text or NULL comes back.
+fn text(argument: &Argument) -> Result<Option<String>, &Value> {
+    match &argument.variable.value {
+        Value::Null => Ok(None),
+        Value::Text(text) => Ok(Some(text.clone())),
+        other => Err(other),
     }
 }
 
