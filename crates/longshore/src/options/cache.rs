@@ -120,7 +120,7 @@ pub struct Simulate {
     #[arg(long, value_name = "FORM", requires = "trace")]
     pub trace_form: Option<String>,
 
-    /// How the trace comes: N times as fast as it was recorded, or `closed`: with as many requests under way as then.
+    /// How the trace comes: N times as fast as recorded, or `closed`: as many requests at once as then.
     #[arg(long, value_name = "N|closed", requires = "trace", default_value = "1")]
     pub pace: String,
 

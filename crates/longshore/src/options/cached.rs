@@ -22,6 +22,43 @@ Example:
 
 Not for: a device with a file system that you still need. What is not empty is refused without --force.";
 
+const STATUS: &str = "\
+Example:
+  longshore cache status /run/shop.sock
+  longshore cache status /run/shop.sock --prometheus
+
+Not for: what single requests met: that is `longshore cache why`.";
+
+const WHY: &str = "\
+Example:
+  longshore cache why /run/shop.sock --last 50
+
+Not for: sums over a longer time: `longshore cache status` has them.";
+
+const POLICY: &str = "\
+Example:
+  longshore cache policy /run/shop.sock balance
+
+Not for: trying policies out: `longshore cache simulate` risks nothing.";
+
+const ATTACH: &str = "\
+Example:
+  longshore cache attach /run/shop.sock /fast/shop.cache
+
+Not for: a cache with content: it begins empty here. `longshore cache serve --cache` comes back to one.";
+
+const DETACH: &str = "\
+Example:
+  longshore cache detach /run/shop.sock
+
+Not for: a pause: what the cache held is not used again.";
+
+const VERIFY: &str = "\
+Example:
+  longshore cache verify /run/shop.sock --repair
+
+Not for: every day: it reads all that is held from both devices.";
+
 /// Makes an empty cache in a file or on a block device.
 #[derive(Debug, Args)]
 #[command(after_long_help = CREATE)]
@@ -91,6 +128,7 @@ pub struct ServeCache {
 
 /// Shows what a cache at work holds and does.
 #[derive(Debug, Args)]
+#[command(after_long_help = STATUS)]
 pub struct CacheStatus {
     /// The socket that it serves.
     pub socket: PathBuf,
@@ -102,6 +140,7 @@ pub struct CacheStatus {
 
 /// Shows the last requests, and why they went where they went.
 #[derive(Debug, Args)]
+#[command(after_long_help = WHY)]
 pub struct CacheWhy {
     /// The socket that it serves.
     pub socket: PathBuf,
@@ -113,6 +152,7 @@ pub struct CacheWhy {
 
 /// Changes the policy of a cache at work.
 #[derive(Debug, Args)]
+#[command(after_long_help = POLICY)]
 pub struct CachePolicy {
     /// The socket that it serves.
     pub socket: PathBuf,
@@ -123,6 +163,7 @@ pub struct CachePolicy {
 
 /// Puts an empty cache in front of a backend at work.
 #[derive(Debug, Args)]
+#[command(after_long_help = ATTACH)]
 pub struct CacheAttach {
     /// The socket that it serves.
     pub socket: PathBuf,
@@ -133,6 +174,7 @@ pub struct CacheAttach {
 
 /// Goes on without the cache. What it held is not used again.
 #[derive(Debug, Args)]
+#[command(after_long_help = DETACH)]
 pub struct CacheDetach {
     /// The socket that it serves.
     pub socket: PathBuf,
@@ -140,6 +182,7 @@ pub struct CacheDetach {
 
 /// Compares what a cache at work holds with the backend. Exit code 1 when something differs.
 #[derive(Debug, Args)]
+#[command(after_long_help = VERIFY)]
 pub struct CacheVerify {
     /// The socket that it serves.
     pub socket: PathBuf,

@@ -60,7 +60,7 @@ pub struct Sql {
     pub message_level: i8,
 
     /// Write results and messages to this file, replacing it.
-    #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(short = 'o', long, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
 
     /// The server to run on: this program is its own, so only `.`, `localhost` or this machine's name.

@@ -95,10 +95,11 @@ fn moment(at: &DateTime) -> tds::DateTime {
 }
 
 fn moment_back(at: tds::DateTime) -> Option<DateTime> {
-    let span = jiff::Span::new()
-        .try_days(at.days)
-        .and_then(|span| span.try_milliseconds(at.ms));
-    BEGINNING.at(0, 0, 0, 0).checked_add(span.ok()?).ok()
+    // One after the other: the parts of a span have one sign, and these may differ.
+    let days = jiff::Span::new().try_days(at.days).ok()?;
+    let time = jiff::SignedDuration::from_millis(at.ms.into());
+    let date = BEGINNING.checked_add(days).ok()?;
+    date.at(0, 0, 0, 0).checked_add(time).ok()
 }
 
 #[cfg(test)]

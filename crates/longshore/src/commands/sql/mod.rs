@@ -48,6 +48,12 @@ struct Terminal<'a> {
 
 pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
     check_server(options)?;
+    if options.output_file.is_some() && context.output.json {
+        return Err(Failure::usage(
+            "-o and --json are two ways to say the same results",
+            "leave one out; the JSON can be sent to a file by the shell",
+        ));
+    }
     let backups = options.backup_directory.as_deref();
     let setup = configured::setup(&options.database, backups, context)?;
     let cancel = setup.house.cancel.clone();
