@@ -530,7 +530,10 @@ impl Engine {
             self.shared.closed.store(true, SeqCst);
             place.take()
         };
-        let synced = self.shared.sync_backend(store.as_ref());
+        // With its times: the next start compares them with the mark that is taken here.
+        let backend = &self.shared.backend;
+        let synced = backend.sync_with_times();
+        let synced = self.shared.synced(synced, store.as_ref());
         if let Some(store) = store.filter(|store| !store.has_failed()) {
             store.checkpoint(|| self.shared.sync_backend(Some(&store)))?;
             if !store.has_failed() {
@@ -848,7 +851,11 @@ impl Shared {
     }
 
     fn sync_backend(&self, store: Option<&Arc<Store>>) -> io::Result<()> {
-        let synced = self.backend.sync();
+        self.synced(self.backend.sync(), store)
+    }
+
+    /// What follows from the outcome of a sync of the backend.
+    fn synced(&self, synced: io::Result<()>, store: Option<&Arc<Store>>) -> io::Result<()> {
         if synced.is_err() {
             add(&self.meter.backend_errors, 1);
             self.sync_failed.store(true, SeqCst);

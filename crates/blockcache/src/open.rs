@@ -325,8 +325,9 @@ fn judge(superblock: &Superblock, mark: &BackendMark) -> Start {
     }
     match superblock.clean {
         false => Start::AfterCrash,
-        // An older time is one that a power cut took back: whoever changes the file moves it on.
-        true if mark.changed_ns <= known.changed_ns => Start::Warm,
+        // An older time is another content, too: a snapshot from before the stop that was put back. A power cut does not
+        // take the time back: the stop synced it.
+        true if mark.changed_ns == known.changed_ns => Start::Warm,
         true => Start::BackendChanged,
     }
 }
