@@ -274,6 +274,11 @@ impl Store {
         self.give_up("asked to", &io::Error::other("no error"))
     }
 
+    /// Stops using the device because a sync of the backend failed.
+    pub(crate) fn backend_failed(&self, error: &io::Error) -> io::Result<()> {
+        self.give_up("the backend could not be synced", error)
+    }
+
     /// Makes what is held durable. The caller syncs the backend between the two halves.
     pub(crate) fn checkpoint(
         &self,
