@@ -292,16 +292,11 @@ impl Engine {
                     give(&buffer, &span, out, offset);
                     return Ok(());
                 };
-                let (good, read) = std::thread::scope(|scope| {
-                    let read =
-                        scope.spawn(|| shared.read_backend(Some(store), &mut aside, slow.clone()));
-                    let good = shared.read_fast(store, fast, &mut buffer, &span);
-                    (good, read.join())
-                });
-                match read {
-                    Ok(read) => read?,
-                    Err(_panic) => return Err(io::Error::other("a read panicked")),
-                }
+                let (good, read) = beside(
+                    || shared.read_backend(Some(store), &mut aside, slow.clone()),
+                    || shared.read_fast(store, fast, &mut buffer, &span),
+                );
+                read?;
                 let len = (slow.end - slow.start) as usize;
                 buffer[(slow.start - span.start) as usize..][..len].copy_from_slice(&aside[..len]);
                 good
@@ -644,6 +639,35 @@ fn divide(
         found.retain(|found| ends(found).end <= slow.start || ends(found).start >= slow.end);
     }
     slow
+}
+
+/// Does both at the same time; one after the other where the system has no thread to give.
+fn beside<T>(
+    aside: impl FnOnce() -> io::Result<()> + Send,
+    here: impl FnOnce() -> T,
+) -> (T, io::Result<()>) {
+    beside_by(std::thread::Builder::new(), aside, here)
+}
+
+fn beside_by<T>(
+    thread: std::thread::Builder,
+    aside: impl FnOnce() -> io::Result<()> + Send,
+    here: impl FnOnce() -> T,
+) -> (T, io::Result<()>) {
+    // Whoever takes it does it: the thread, or, when there is none, this one.
+    let aside = Mutex::new(Some(aside));
+    let take = || aside.lock().take().map_or(Ok(()), |aside| aside());
+    std::thread::scope(|scope| match thread.spawn_scoped(scope, &take) {
+        Ok(thread) => {
+            let done = here();
+            let panicked = |_| Err(io::Error::other("a read panicked"));
+            (done, thread.join().unwrap_or_else(panicked))
+        }
+        Err(_no_thread) => {
+            let taken = take();
+            (here(), taken)
+        }
+    })
 }
 
 /// How many bytes of a request lie in these lines.
