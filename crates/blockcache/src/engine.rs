@@ -41,6 +41,9 @@ pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
 /// A checkpoint comes sooner when more than this share of the slots is not durable: what a crash may cost.
 const VOLATILE_SHARE: u32 = 20;
 
+/// How long a detached cache device is waited for, to close it; all requests wait meanwhile.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
 /// Fills that wait for each thread that fills; what is more is dropped.
 const JOBS_PER_FILLER: usize = 8;
 
@@ -467,7 +470,7 @@ impl Engine {
 
     pub fn status(&self) -> Status {
         let store = self.shared.store();
-        let store = store.as_ref();
+        let store = store.as_ref().filter(|store| !store.was_detached());
         let (census, gauges) = store.map_or_else(Default::default, |store| store.census());
         Status::new(
             &self.shared.settings.lock().choice,
@@ -523,14 +526,22 @@ impl Engine {
     /// Serves from the backend alone from now on. What the cache held is not believed again: writes may follow that
     /// it does not see.
     pub fn detach(&self) -> Result<(), Error> {
-        let mut place = self.shared.store.write();
-        let store = place.as_ref().ok_or(Error::Detached)?;
-        store.detach().map_err(|source| Error::Io {
-            action: "write the guard of",
-            path: "the backend".into(),
-            source,
-        })?;
-        *place = None;
+        {
+            let store = self.shared.store();
+            let store = store.as_ref().filter(|store| !store.was_detached());
+            let store = store.ok_or(Error::Detached)?;
+            // Among the requests: one that hangs in the cache device must not keep this, or the others, waiting.
+            store.detach().map_err(|source| Error::Io {
+                action: "write the guard of",
+                path: "the backend".into(),
+                source,
+            })?;
+        }
+        if let Some(mut place) = self.shared.store.try_write_for(LEAVE_WITHIN)
+            && place.as_ref().is_some_and(|store| store.was_detached())
+        {
+            *place = None;
+        }
         Ok(())
     }
 

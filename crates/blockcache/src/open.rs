@@ -321,6 +321,7 @@ pub fn attach(
         gauge: Gauge::default(),
         errors: AtomicU64::new(0),
         failed: AtomicBool::new(false),
+        detached: AtomicBool::new(false),
         giving_up: Mutex::new(()),
         checkpointing: Mutex::new(()),
     })?;

@@ -206,6 +206,32 @@ fn a_failed_sync_is_told_to_every_flush_that_was_under_way() {
     engine.flush().unwrap();
 }
 
+/// A read hangs in the cache device; the remedy must not wait for it, nor may others wait for the remedy.
+#[test]
+fn a_cache_device_that_hangs_can_be_detached() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let (sender, over) = std::sync::mpsc::channel();
+    let other = Arc::clone(&engine);
+    let deed = move || {
+        let (other, (told, detached)) = (Arc::clone(&other), std::sync::mpsc::channel());
+        thread::spawn(move || {
+            other.detach().unwrap();
+            other.write(&[9; LINE], 0, false).unwrap();
+            // The read may have given up waiting.
+            let _ = told.send(other.status().cache);
+        });
+        // The device answers at last, so that the test ends.
+        sender
+            .send(detached.recv_timeout(Duration::from_secs(20)))
+            .unwrap();
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
+    engine.read(&mut [0; LINE], 0).unwrap();
+    assert_eq!(over.recv().unwrap().unwrap(), "detached");
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
 /// A write comes between the two syncs of a checkpoint: what it wrote is on neither medium for sure.
 #[test]
 fn what_is_written_during_a_checkpoint_is_not_made_durable_by_it() {
