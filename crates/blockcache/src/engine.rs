@@ -668,7 +668,7 @@ fn beside_by<T>(
     // Whoever takes it does it: the thread, or, when there is none, this one.
     let aside = Mutex::new(Some(aside));
     let take = || aside.lock().take().map_or(Ok(()), |aside| aside());
-    std::thread::scope(|scope| match thread.spawn_scoped(scope, &take) {
+    std::thread::scope(|scope| match thread.spawn_scoped(scope, take) {
         Ok(thread) => {
             let done = here();
             let panicked = |_| Err(io::Error::other("a read panicked"));

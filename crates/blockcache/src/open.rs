@@ -136,8 +136,8 @@ pub fn create(
 /// Bytes at each end of a block device where file systems, volume managers and partition tables have their marks.
 const MARKS: u64 = 1 << 20;
 
-/// Whether there are only zeros: anywhere in a file; of a block device, which may be huge and knows no holes, where marks
-/// would be.
+/// Whether there are only zeros: anywhere in a file; of a block device, which may be huge and knows no holes, where
+/// marks would be.
 fn holds_nothing(file: &dyn File, found: &Stat) -> io::Result<bool> {
     let len = found.len;
     if found.kind != FileKind::File {
@@ -365,8 +365,8 @@ fn judge(superblock: &Superblock, mark: &BackendMark) -> Start {
     }
     match superblock.clean {
         false => Start::AfterCrash,
-        // An older time is another content, too: a snapshot from before the stop that was put back. A power cut does not
-        // take the time back: the stop synced it.
+        // An older time is another content, too: a snapshot from before the stop that was put back. A power cut does
+        // not take the time back: the stop synced it.
         true if mark.changed_ns == known.changed_ns => Start::Warm,
         true => Start::BackendChanged,
     }
