@@ -8,14 +8,16 @@
 //! Invariants
 //! - Bytes that a client reads were the backend's, or were written to the backend, when the read was under way.
 //! - A client's request fails only when the backend fails it (or as [`Store::secure`] says), and then it does fail.
-//! - A failed sync is reported to a client exactly once, though a checkpoint met it first.
+//! - A failed sync is told to every flush that was under way when it failed, and to the next one when there was none,
+//!   though a checkpoint met it first.
+//! - Syncs of the backend come one after another, each with its consequences: the system tells an error to one only.
 //! - Memory: [`Settings::buffers`] buffers of [`BUFFER_BYTES`], allocated once, and the table of slots.
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -38,6 +40,9 @@ pub const BUFFER_BYTES: u64 = 1 << 20;
 pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
 /// A checkpoint comes sooner when more than this share of the slots is not durable: what a crash may cost.
 const VOLATILE_SHARE: u32 = 20;
+
+/// How long a detached cache device is waited for, to close it; all requests wait meanwhile.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Fills that wait for each thread that fills; what is more is dropped.
 const JOBS_PER_FILLER: usize = 8;
@@ -82,8 +87,11 @@ struct Shared {
     gauge: Gauge,
     meter: Arc<Meter>,
     diary: Diary,
+    /// Held during a sync of the backend and until its failure had all consequences.
+    syncing: Mutex<()>,
+    syncs_failed: AtomicU64,
     /// A sync of the backend failed that no client has heard of.
-    sync_failed: AtomicBool,
+    untold: AtomicBool,
     /// Stopped: set with `store` in hand.
     closed: AtomicBool,
     /// Held for reading by every request: whoever attaches or detaches waits until none is under way.
@@ -118,7 +126,9 @@ impl Engine {
             gauge: Gauge::default(),
             meter: Arc::new(Meter::default()),
             diary: Diary::default(),
-            sync_failed: AtomicBool::new(false),
+            syncing: Mutex::new(()),
+            syncs_failed: AtomicU64::new(0),
+            untold: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             store: RwLock::new(None),
         });
@@ -172,6 +182,7 @@ impl Engine {
     pub fn write(&self, bytes: &[u8], offset: u64, durable: bool) -> io::Result<()> {
         self.shared.inside(offset, bytes.len() as u64)?;
         let begun = self.shared.clock.now();
+        let failures = self.shared.syncs_failed.load(SeqCst);
         let meter = &self.shared.meter;
         add(&meter.writes, 1);
         add(&meter.write_bytes, bytes.len() as u64);
@@ -183,7 +194,7 @@ impl Engine {
             self.write_run(&bytes[start..end], range.start)?;
         }
         if durable {
-            self.flush()?;
+            self.flush_since(failures)?;
         }
         meter.write_latency.add(self.shared.clock.now() - begun);
         Ok(())
@@ -193,6 +204,7 @@ impl Engine {
     pub fn zero(&self, offset: u64, len: u64, may_trim: bool, durable: bool) -> io::Result<()> {
         self.shared.inside(offset, len)?;
         add(&self.shared.meter.zeroed, 1);
+        let failures = self.shared.syncs_failed.load(SeqCst);
         let store = self.shared.store();
         self.shared.writable()?;
         let _writing = match store.as_ref() {
@@ -211,16 +223,25 @@ impl Engine {
         }
         drop(_writing);
         drop(store);
-        if durable { self.flush() } else { Ok(()) }
+        match durable {
+            true => self.flush_since(failures),
+            false => Ok(()),
+        }
     }
 
     /// Returns when all that was written before is on the backend's medium.
     pub fn flush(&self) -> io::Result<()> {
-        add(&self.shared.meter.flushes, 1);
-        let synced = self.shared.sync_backend(self.shared.store().as_ref());
-        // Reported here, whoever met it.
-        if self.shared.sync_failed.swap(false, SeqCst) && synced.is_ok() {
-            return Err(io::Error::other("an earlier sync of the backend failed"));
+        self.flush_since(self.shared.syncs_failed.load(SeqCst))
+    }
+
+    /// Fails when a sync failed since there were so many `failures`, whoever met it.
+    fn flush_since(&self, failures: u64) -> io::Result<()> {
+        let shared = &*self.shared;
+        add(&shared.meter.flushes, 1);
+        let synced = shared.sync_backend(shared.store().as_ref());
+        let untold = shared.untold.swap(false, SeqCst);
+        if synced.is_ok() && (untold || shared.syncs_failed.load(SeqCst) != failures) {
+            return Err(io::Error::other("another sync of the backend failed"));
         }
         synced
     }
@@ -274,16 +295,11 @@ impl Engine {
                     give(&buffer, &span, out, offset);
                     return Ok(());
                 };
-                let (good, read) = std::thread::scope(|scope| {
-                    let read =
-                        scope.spawn(|| shared.read_backend(Some(store), &mut aside, slow.clone()));
-                    let good = shared.read_fast(store, fast, &mut buffer, &span);
-                    (good, read.join())
-                });
-                match read {
-                    Ok(read) => read?,
-                    Err(_panic) => return Err(io::Error::other("a read panicked")),
-                }
+                let (good, read) = beside(
+                    || shared.read_backend(Some(store), &mut aside, slow.clone()),
+                    || shared.read_fast(store, fast, &mut buffer, &span),
+                );
+                read?;
                 let len = (slow.end - slow.start) as usize;
                 buffer[(slow.start - span.start) as usize..][..len].copy_from_slice(&aside[..len]);
                 good
@@ -454,7 +470,7 @@ impl Engine {
 
     pub fn status(&self) -> Status {
         let store = self.shared.store();
-        let store = store.as_ref();
+        let store = store.as_ref().filter(|store| !store.was_detached());
         let (census, gauges) = store.map_or_else(Default::default, |store| store.census());
         Status::new(
             &self.shared.settings.lock().choice,
@@ -510,14 +526,22 @@ impl Engine {
     /// Serves from the backend alone from now on. What the cache held is not believed again: writes may follow that
     /// it does not see.
     pub fn detach(&self) -> Result<(), Error> {
-        let mut place = self.shared.store.write();
-        let store = place.as_ref().ok_or(Error::Detached)?;
-        store.detach().map_err(|source| Error::Io {
-            action: "write the guard of",
-            path: "the backend".into(),
-            source,
-        })?;
-        *place = None;
+        {
+            let store = self.shared.store();
+            let store = store.as_ref().filter(|store| !store.was_detached());
+            let store = store.ok_or(Error::Detached)?;
+            // Among the requests: one that hangs in the cache device must not keep this, or the others, waiting.
+            store.detach().map_err(|source| Error::Io {
+                action: "write the guard of",
+                path: "the backend".into(),
+                source,
+            })?;
+        }
+        if let Some(mut place) = self.shared.store.try_write_for(LEAVE_WITHIN)
+            && place.as_ref().is_some_and(|store| store.was_detached())
+        {
+            *place = None;
+        }
         Ok(())
     }
 
@@ -530,7 +554,9 @@ impl Engine {
             self.shared.closed.store(true, SeqCst);
             place.take()
         };
-        let synced = self.shared.sync_backend(store.as_ref());
+        // With its times: the next start compares them with the mark that is taken here.
+        let sync = |backend: &dyn File| backend.sync_with_times();
+        let synced = self.shared.sync_backend_by(sync, store.as_ref());
         if let Some(store) = store.filter(|store| !store.has_failed()) {
             store.checkpoint(|| self.shared.sync_backend(Some(&store)))?;
             if !store.has_failed() {
@@ -624,6 +650,35 @@ fn divide(
         found.retain(|found| ends(found).end <= slow.start || ends(found).start >= slow.end);
     }
     slow
+}
+
+/// Does both at the same time; one after the other where the system has no thread to give.
+fn beside<T>(
+    aside: impl FnOnce() -> io::Result<()> + Send,
+    here: impl FnOnce() -> T,
+) -> (T, io::Result<()>) {
+    beside_by(std::thread::Builder::new(), aside, here)
+}
+
+fn beside_by<T>(
+    thread: std::thread::Builder,
+    aside: impl FnOnce() -> io::Result<()> + Send,
+    here: impl FnOnce() -> T,
+) -> (T, io::Result<()>) {
+    // Whoever takes it does it: the thread, or, when there is none, this one.
+    let aside = Mutex::new(Some(aside));
+    let take = || aside.lock().take().map_or(Ok(()), |aside| aside());
+    std::thread::scope(|scope| match thread.spawn_scoped(scope, take) {
+        Ok(thread) => {
+            let done = here();
+            let panicked = |_| Err(io::Error::other("a read panicked"));
+            (done, thread.join().unwrap_or_else(panicked))
+        }
+        Err(_no_thread) => {
+            let taken = take();
+            (here(), taken)
+        }
+    })
 }
 
 /// How many bytes of a request lie in these lines.
@@ -848,12 +903,26 @@ impl Shared {
     }
 
     fn sync_backend(&self, store: Option<&Arc<Store>>) -> io::Result<()> {
-        let synced = self.backend.sync();
-        if synced.is_err() {
+        self.sync_backend_by(|backend| backend.sync(), store)
+    }
+
+    /// One at a time, with all that follows from a failure.
+    fn sync_backend_by(
+        &self,
+        sync: impl FnOnce(&dyn File) -> io::Result<()>,
+        store: Option<&Arc<Store>>,
+    ) -> io::Result<()> {
+        let _one = self.syncing.lock();
+        let synced = sync(&*self.backend);
+        if let Err(error) = &synced {
             add(&self.meter.backend_errors, 1);
-            self.sync_failed.store(true, SeqCst);
-            // What was written since the last sync may be lost; the cache must not know better.
-            if let Some(store) = store {
+            self.syncs_failed.fetch_add(1, SeqCst);
+            self.untold.store(true, SeqCst);
+            // What was written since the last sync may be lost, though the system still reads it and syncs without it
+            // from now on: nothing that is held can be proved any more.
+            if let Some(store) = store
+                && store.backend_failed(error).is_err()
+            {
                 store.core().drop_volatile();
             }
         }

@@ -4,7 +4,7 @@
 //!
 //! | at | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | `LSCACHE1` |
+//! | 0 | 8 | `LSCACHE2` |
 //! | 8 | 4 | slot bytes |
 //! | 12 | 4 | slots |
 //! | 16 | 4 | log blocks |
@@ -20,7 +20,8 @@
 //! | 92 | 4 | CRC-32C of the 92 bytes before |
 //!
 //! Log block, 4 KiB: `LSLB`, CRC-32C of all that follows in the block, first 8 bytes of the tie (8), generation (8),
-//! index in the log (4), bytes of records (4), records, zeros.
+//! session (8), index in the log (4), bytes of records (4), records, zeros. The session is there because a generation
+//! may recur: a rewrite that a crash cut off leaves its blocks, and the next session counts on from the same superblock.
 //!
 //! Record: `1`, slot (4), block (8), lines (2), CRC-32C of each line there is (4 each): the slot holds these lines.
 //! `2`, slot (4): the slot holds nothing.
@@ -29,11 +30,11 @@ use longshore_io::crc32c;
 
 use crate::geometry::{Geometry, LINE, Lines};
 
-const MAGIC: &[u8; 8] = b"LSCACHE1";
+const MAGIC: &[u8; 8] = b"LSCACHE2";
 const BLOCK_MAGIC: &[u8; 4] = b"LSLB";
 pub(crate) const SUPER_LEN: usize = 96;
 /// Bytes of a log block before its records.
-pub(crate) const BLOCK_HEAD: usize = 32;
+pub(crate) const BLOCK_HEAD: usize = 40;
 const SET: u8 = 1;
 const CLEAR: u8 = 2;
 const SET_HEAD: usize = 15;
@@ -197,6 +198,7 @@ impl Record {
 pub struct Place {
     pub tie: Tie,
     pub generation: u64,
+    pub session: u64,
     pub index: u32,
 }
 
@@ -205,6 +207,7 @@ pub(crate) fn encode_block(place: &Place, records: &[u8], out: &mut [u8]) {
     let mut body = Vec::with_capacity(LINE as usize);
     body.extend(&place.tie[..8]);
     body.extend(place.generation.to_le_bytes());
+    body.extend(place.session.to_le_bytes());
     body.extend(place.index.to_le_bytes());
     body.extend((records.len() as u32).to_le_bytes());
     body.extend(records);
@@ -221,6 +224,7 @@ pub fn decode_block(place: &Place, bytes: &[u8]) -> Option<Vec<Record>> {
     let sound = cursor.take(4)? == BLOCK_MAGIC && cursor.u32()? == crc32c(&bytes[8..]);
     let here = cursor.take(8)? == &place.tie[..8]
         && cursor.u64()? == place.generation
+        && cursor.u64()? == place.session
         && cursor.u32()? == place.index;
     let len = cursor.u32()? as usize;
     if !sound || !here {
@@ -289,6 +293,7 @@ mod tests {
         let place = Place {
             tie: [1; 16],
             generation: 4,
+            session: 7,
             index: 2,
         };
         let records = vec![
@@ -310,6 +315,10 @@ mod tests {
             Place { index: 3, ..place },
             Place {
                 generation: 6,
+                ..place
+            },
+            Place {
+                session: 8,
                 ..place
             },
             Place {

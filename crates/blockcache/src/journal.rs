@@ -7,6 +7,7 @@
 //! Invariants
 //! - What [`Journal::commit`] promised is in every table that a replay can give afterwards.
 //! - A replay gives the table as of some moment between the last commit and the last append, or nothing at all.
+//! - A block of another session, or of another rewrite of this one, is not of the live log.
 //! - After a failed write or sync nothing is promised any more: the journal stays broken.
 //! - Lock order: whoever holds a directory's lock may append; nobody appends and waits for a commit at once.
 
@@ -140,6 +141,7 @@ pub fn replay(file: &dyn File, superblock: &Superblock) -> io::Result<Option<Tab
         let place = Place {
             tie: superblock.tie,
             generation: superblock.generation,
+            session: superblock.session,
             index,
         };
         let Some(records) = format::decode_block(&place, &block[..len]) else {
@@ -338,6 +340,7 @@ fn write_blocks(
             let place = Place {
                 tie: superblock.tie,
                 generation: superblock.generation,
+                session: superblock.session,
                 index,
             };
             format::encode_block(&place, records, out);
@@ -347,3 +350,6 @@ fn write_blocks(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

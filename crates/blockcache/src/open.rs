@@ -8,11 +8,12 @@
 //! the superblock; the guard says *running*. The power may go at any moment of it and costs nothing.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Storage, Via};
+use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via};
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 
@@ -79,7 +80,8 @@ fn failed<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Err
 }
 
 /// Makes an empty cache. A regular file of `len` bytes is created where nothing is; of what is there, a block device
-/// or an empty file, all is used. With `force` other content is overwritten.
+/// or an empty file, all is used, and a longer `len` extends the file. With `force` other content is overwritten, and a
+/// file gets `len` also where that is less.
 pub fn create(
     storage: &dyn Storage,
     path: &Path,
@@ -94,14 +96,15 @@ pub fn create(
     lock(&*file, path)?;
     let found = file.stat().map_err(failed("look at", path))?;
     let device = found.kind != FileKind::File;
-    let mut first = vec![0; 2 * LINE as usize];
-    let read = file.read_full_at(&mut first, 0, Via::Cache);
-    let read = read.map_err(failed("read", path))?;
-    if first[..read].iter().any(|byte| *byte != 0) && !force {
+    if !force && !holds_nothing(&*file, &found).map_err(failed("read", path))? {
         return Err(Error::NotEmpty {
             path: path.to_owned(),
         });
     }
+    let len = match force {
+        true => len,
+        false => len.map(|len| len.max(found.len)),
+    };
     if let Some(len) = len.filter(|_| !device) {
         file.set_len(len).map_err(failed("extend", path))?;
     }
@@ -124,10 +127,46 @@ pub fn create(
         tie: *uuid::Uuid::new_v4().as_bytes(),
     };
     // Both copies, so that none is left of a cache that was here before.
-    file.write_all_at(&vec![0; first.len()], 0, Via::Cache)
+    file.write_all_at(&[0; 2 * LINE as usize], 0, Via::Cache)
         .map_err(failed("write", path))?;
     Journal::begin(file, superblock, table).map_err(failed("write", path))?;
     Ok(geometry)
+}
+
+/// Bytes at each end of a block device where file systems, volume managers and partition tables have their marks.
+const MARKS: u64 = 1 << 20;
+
+/// Whether there are only zeros: anywhere in a file; of a block device, which may be huge and knows no holes, where
+/// marks would be.
+fn holds_nothing(file: &dyn File, found: &Stat) -> io::Result<bool> {
+    let len = found.len;
+    if found.kind != FileKind::File {
+        let end = len.saturating_sub(MARKS);
+        return Ok(is_zero(file, 0..len.min(MARKS))? && is_zero(file, end..len)?);
+    }
+    let mut at = 0;
+    while let Some(data) = file.next_data(at)? {
+        if !is_zero(file, data.clone())? {
+            return Ok(false);
+        }
+        // Never in place, whatever a file system answers.
+        at = data.end.max(at + 1);
+    }
+    Ok(true)
+}
+
+fn is_zero(file: &dyn File, range: Range<u64>) -> io::Result<bool> {
+    let mut bytes = vec![0; MARKS.min(range.end - range.start) as usize];
+    let mut at = range.start;
+    while at < range.end {
+        let len = (range.end - at).min(MARKS) as usize;
+        let read = file.read_full_at(&mut bytes[..len], at, Via::Cache)?;
+        if !longshore_io::is_zero(&bytes[..read]) {
+            return Ok(false);
+        }
+        at += len as u64;
+    }
+    Ok(true)
 }
 
 fn create_file(
@@ -282,6 +321,7 @@ pub fn attach(
         gauge: Gauge::default(),
         errors: AtomicU64::new(0),
         failed: AtomicBool::new(false),
+        detached: AtomicBool::new(false),
         giving_up: Mutex::new(()),
         checkpointing: Mutex::new(()),
     })?;
@@ -325,8 +365,9 @@ fn judge(superblock: &Superblock, mark: &BackendMark) -> Start {
     }
     match superblock.clean {
         false => Start::AfterCrash,
-        // An older time is one that a power cut took back: whoever changes the file moves it on.
-        true if mark.changed_ns <= known.changed_ns => Start::Warm,
+        // An older time is another content, too: a snapshot from before the stop that was put back. A power cut does
+        // not take the time back: the stop synced it.
+        true if mark.changed_ns == known.changed_ns => Start::Warm,
         true => Start::BackendChanged,
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Store {
     pub gauge: Gauge,
     pub errors: AtomicU64,
     pub failed: AtomicBool,
+    /// Failed because it was asked to.
+    pub detached: AtomicBool,
     pub giving_up: Mutex<()>,
     /// One checkpoint at a time.
     pub checkpointing: Mutex<()>,
@@ -271,7 +273,18 @@ impl Store {
 
     /// Stops using the device on request.
     pub(crate) fn detach(&self) -> io::Result<()> {
-        self.give_up("asked to", &io::Error::other("no error"))
+        self.give_up("asked to", &io::Error::other("no error"))?;
+        self.detached.store(true, SeqCst);
+        Ok(())
+    }
+
+    pub(crate) fn was_detached(&self) -> bool {
+        self.detached.load(SeqCst)
+    }
+
+    /// Stops using the device because a sync of the backend failed.
+    pub(crate) fn backend_failed(&self, error: &io::Error) -> io::Result<()> {
+        self.give_up("the backend could not be synced", error)
     }
 
     /// Makes what is held durable. The caller syncs the backend between the two halves.

@@ -207,6 +207,11 @@ pub trait File: Send + Sync + Debug {
     /// Makes bytes and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
 
+    /// Makes bytes, length and times durable (`fsync`), so that no power cut takes the times back.
+    fn sync_with_times(&self) -> io::Result<()> {
+        self.sync()
+    }
+
     /// Whether every page of the range lies in the page cache, so that reading it costs no I/O.
     /// `false` when the system cannot tell.
     fn is_cached(&self, range: Range<u64>) -> bool;

@@ -18,3 +18,20 @@ fn runs_of_a_request_fit_a_buffer_with_their_lines() {
         assert_eq!(at, offset + len);
     }
 }
+
+#[test]
+fn both_parts_of_a_read_are_done_where_no_thread_can_be_started() {
+    // No address space has room for such a stack.
+    let impossible = std::thread::Builder::new().stack_size(1 << 60);
+    let mut aside = 0;
+    let (here, outcome) = beside_by(
+        impossible,
+        || {
+            aside = 1;
+            Err(io::ErrorKind::NotFound.into())
+        },
+        || 2,
+    );
+    assert_eq!((aside, here), (1, 2));
+    assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::NotFound);
+}

@@ -174,6 +174,64 @@ fn what_was_written_around_a_failed_sync_is_not_held() {
     assert_eq!(engine.status().held_bytes, 0);
 }
 
+/// The system tells a failed sync to one caller only; here to the first of two flushes that are under way together.
+#[test]
+fn a_failed_sync_is_told_to_every_flush_that_was_under_way() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let (sender, second) = std::sync::mpsc::channel();
+    let other = Arc::clone(&engine);
+    let deed = move || {
+        let (other, sender) = (Arc::clone(&other), sender.clone());
+        let (told, ended) = std::sync::mpsc::channel();
+        let flushes = other.counters().flushes;
+        let another = Arc::clone(&other);
+        thread::spawn(move || {
+            let flushed = another.flush();
+            // Nobody may listen any more.
+            let _ = told.send(());
+            sender.send(flushed).unwrap();
+        });
+        while other.counters().flushes == flushes {
+            thread::yield_now();
+        }
+        // Time for one that does not wait for the first.
+        let _ = ended.recv_timeout(Duration::from_millis(200));
+    };
+    disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/slow").times(1));
+    disk.inject(Fault::meanwhile(deed).on(Op::Sync).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    engine.flush().unwrap_err();
+    second.recv().unwrap().unwrap_err();
+    engine.flush().unwrap();
+}
+
+/// A read hangs in the cache device; the remedy must not wait for it, nor may others wait for the remedy.
+#[test]
+fn a_cache_device_that_hangs_can_be_detached() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let (sender, over) = std::sync::mpsc::channel();
+    let other = Arc::clone(&engine);
+    let deed = move || {
+        let (other, (told, detached)) = (Arc::clone(&other), std::sync::mpsc::channel());
+        thread::spawn(move || {
+            other.detach().unwrap();
+            other.write(&[9; LINE], 0, false).unwrap();
+            // The read may have given up waiting.
+            let _ = told.send(other.status().cache);
+        });
+        // The device answers at last, so that the test ends.
+        sender
+            .send(detached.recv_timeout(Duration::from_secs(20)))
+            .unwrap();
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
+    engine.read(&mut [0; LINE], 0).unwrap();
+    assert_eq!(over.recv().unwrap().unwrap(), "detached");
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
 /// A write comes between the two syncs of a checkpoint: what it wrote is on neither medium for sure.
 #[test]
 fn what_is_written_during_a_checkpoint_is_not_made_durable_by_it() {

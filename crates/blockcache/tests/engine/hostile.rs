@@ -67,7 +67,7 @@ fn damaged_and_forged_metadata_is_refused_or_ignored() {
 
 /// Makes the sums of a superblock or a log block right.
 fn resum(block: &mut [u8]) {
-    if block.starts_with(b"LSCACHE1") {
+    if block.starts_with(b"LSCACHE2") {
         let sum = longshore_io::crc32c(&block[..92]);
         block[92..96].copy_from_slice(&sum.to_le_bytes());
     } else {
@@ -81,15 +81,16 @@ proptest! {
     fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..5000), index in any::<u32>()) {
         let mut block = bytes.clone();
         block.resize(4096, 0);
-        for magic in [b"LSCACHE1".as_slice(), b"LSLB"] {
+        for magic in [b"LSCACHE2".as_slice(), b"LSLB"] {
             block[..magic.len()].copy_from_slice(magic);
             resum(&mut block);
             Superblock::decode(&block);
             let tie = { let mut tie = [0; 16]; tie[..8].copy_from_slice(&block[8..16]); tie };
             let generation = u64::from_le_bytes(block[16..24].try_into().unwrap());
-            let here = u32::from_le_bytes(block[24..28].try_into().unwrap());
-            decode_block(&Place { tie, generation, index: here }, &block);
-            decode_block(&Place { tie, generation, index }, &block);
+            let session = u64::from_le_bytes(block[24..32].try_into().unwrap());
+            let here = u32::from_le_bytes(block[32..36].try_into().unwrap());
+            decode_block(&Place { tie, generation, session, index: here }, &block);
+            decode_block(&Place { tie, generation, session, index }, &block);
         }
         Superblock::decode(&bytes);
         Word::decode(&bytes);

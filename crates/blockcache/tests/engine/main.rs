@@ -4,6 +4,7 @@
 mod concurrent;
 mod faults;
 mod hostile;
+mod making;
 mod power;
 mod restart;
 mod scan;

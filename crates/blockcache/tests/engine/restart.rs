@@ -4,7 +4,7 @@ use std::path::Path;
 
 use longshore_blockcache::{Error, Start, open};
 
-use crate::{BACKEND, LINE, backend, differing, disk, settings, start};
+use crate::{BACKEND, CACHE, LINE, backend, differing, disk, settings, start};
 
 const LINES: usize = 2000;
 
@@ -125,6 +125,37 @@ fn a_backend_that_somebody_changed_while_nothing_ran_is_noticed() {
         (Start::BackendChanged, 0)
     );
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// A snapshot of the backend's file system, guard included, taken while it was served; written to, stopped; put back.
+#[test]
+fn a_backend_that_was_put_back_to_an_earlier_state_is_noticed() {
+    let (disk, _) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    disk.settle();
+    let snapshot = disk.images(1).remove(0);
+    engine.write(&[9; LINE], 0, true).unwrap();
+    engine.stop().unwrap();
+    drop(engine);
+    let cache = disk.read_file(CACHE).unwrap();
+    snapshot.write_file(CACHE, &cache).unwrap();
+    let (engine, how) = start(&snapshot, settings("none")).unwrap();
+    assert_eq!(how, Start::BackendChanged);
+    assert_eq!(differing(&engine, &snapshot), Vec::<usize>::new());
+}
+
+/// The mark of a clean stop is taken of times that a power cut cannot take back.
+#[test]
+fn a_power_cut_after_a_clean_stop_costs_nothing() {
+    let (disk, held) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    engine.write(&[9; LINE], 0, false).unwrap();
+    engine.stop().unwrap();
+    drop(engine);
+    for image in disk.images(4) {
+        let (engine, how) = start(&image, settings("none")).unwrap();
+        assert_eq!((how, engine.status().held_bytes), (Start::Warm, held));
+    }
 }
 
 #[test]

@@ -262,6 +262,10 @@ impl File for HostFile {
         })?)
     }
 
+    fn sync_with_times(&self) -> io::Result<()> {
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(&self.fd))?)
+    }
+
     fn is_cached(&self, range: Range<u64>) -> bool {
         cached::is_cached(self.fd.as_fd(), range)
     }

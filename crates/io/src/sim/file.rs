@@ -169,6 +169,12 @@ impl File for SimFile {
         synced
     }
 
+    fn sync_with_times(&self) -> io::Result<()> {
+        self.sync()?;
+        self.disk.state.lock().keep_times(self.ino);
+        Ok(())
+    }
+
     fn is_cached(&self, _range: Range<u64>) -> bool {
         let state = self.disk.state.lock();
         let rule = state

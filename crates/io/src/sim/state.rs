@@ -205,6 +205,34 @@ impl State {
                 data.sync();
             }
         }
+        for ino in self.files.keys().copied().collect::<Vec<_>>() {
+            if self.live.node(ino).is_some_and(|node| node.dev == dev) {
+                self.keep_times(ino);
+            }
+        }
+    }
+
+    /// Makes the times of a file durable: as soon as its name is.
+    pub(super) fn keep_times(&mut self, ino: Ino) {
+        let Some(times) = self
+            .live
+            .node(ino)
+            .map(|node| (node.mtime_ns, node.ctime_ns))
+        else {
+            return;
+        };
+        if let Some(node) = self.durable.node_mut(ino) {
+            (node.mtime_ns, node.ctime_ns) = times;
+        }
+        for entry in self.journals.values_mut().flatten() {
+            if let Entry::Add {
+                ino: added, node, ..
+            } = entry
+                && *added == ino
+            {
+                (node.mtime_ns, node.ctime_ns) = times;
+            }
+        }
     }
 
     /// A sync that failed: each change is now on the disk or never will be.

@@ -1,0 +1,81 @@
+use std::path::Path;
+
+use longshore_io::{Fault, Op, SimDisk, Storage};
+
+use super::*;
+use crate::format::BackendMark;
+
+const PATH: &str = "/fast/cache";
+
+fn superblock(session: u64) -> Superblock {
+    Superblock {
+        geometry: Geometry::fit(16 << 20, 64 << 10).unwrap(),
+        clean: false,
+        sequence: 0,
+        generation: 0,
+        session,
+        backend: BackendMark::default(),
+        tie: [7; 16],
+    }
+}
+
+fn set(slot: u32, block: u64) -> Record {
+    Record::Set {
+        slot,
+        block,
+        lines: u16::MAX,
+        sums: vec![slot; 16],
+    }
+}
+
+fn device() -> (SimDisk, Arc<dyn File>) {
+    let disk = SimDisk::new(1);
+    disk.mount("/fast").unwrap();
+    disk.write_file(PATH, &vec![0; 16 << 20]).unwrap();
+    let file = disk.disk(Path::new(PATH)).unwrap();
+    (disk, file)
+}
+
+/// What a start finds: the superblock that counts, and the table.
+fn found(file: &dyn File) -> (Superblock, Option<Table>) {
+    let superblock = read_superblock(file).unwrap().unwrap();
+    (superblock, replay(file, &superblock).unwrap())
+}
+
+/// A rewrite of several blocks is cut off before its superblock; the next session writes a shorter table in its place.
+#[test]
+fn blocks_of_a_rewrite_that_was_cut_off_are_not_of_the_next_sessions_log() {
+    let (disk, file) = device();
+    let first = superblock(1);
+    let table = Table::empty(first.geometry).unwrap();
+    let journal = Journal::begin(Arc::clone(&file), first, table).unwrap();
+    let slots = first.geometry.slots;
+    assert!(slots > 150, "a table of several blocks");
+    // More at once than the log has room for.
+    let rounds = first.geometry.log_blocks * 60 / slots + 1;
+    for round in 0..rounds {
+        for slot in 0..slots {
+            journal.append(set(slot, round.into()));
+        }
+    }
+    let superblocks = Fault::errno(libc::EIO).on(Op::Write).at_bytes(0..2 * LINE);
+    disk.inject(superblocks);
+    journal.commit_all().unwrap_err();
+    disk.heal();
+    drop(journal);
+
+    let (known, table) = found(&*file);
+    let mut expected = Table::empty(known.geometry).unwrap();
+    assert_eq!(table.as_ref(), Some(&expected), "nothing was committed");
+    let next = Superblock {
+        session: known.session + 1,
+        ..known
+    };
+    let journal = Journal::begin(Arc::clone(&file), next, table.unwrap()).unwrap();
+    assert_eq!(found(&*file).1.as_ref(), Some(&expected));
+    let change = set(3, 9);
+    expected.apply(&change);
+    journal.append(change);
+    journal.commit_all().unwrap();
+    assert_eq!(found(&*file).1, Some(expected));
+}
