@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Attributes, Dir, File, OpenHow, Via};
+use longshore_pg::recovery::ARCHIVING_OFF;
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Recovery, Timeline};
 
@@ -183,6 +184,22 @@ impl Held {
             .iter()
             .find_map(|name| read_control(&*dir, name).ok())?;
         Control::parse(&bytes).ok().map(|control| control.system)
+    }
+
+    /// Whether the cluster at `path`, held back or not, is one of this system that `postgresql.auto.conf` does not keep
+    /// from archiving: what replaces it goes on in its archive. Every copy that was kept from it stays so.
+    pub fn may_archive(house: &House, path: &Path, system: u64) -> bool {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let conf = house.storage.dir(path)?;
+            let conf = conf.open(Path::new(AUTO_CONF), OpenHow::Read)?;
+            let mut bytes = vec![0; AUTO_CONF_MAX];
+            let len = conf.read_full_at(&mut bytes, 0, Via::Cache)?;
+            bytes.truncate(len);
+            Ok(bytes)
+        };
+        let is_off = |line: &[u8]| line.trim_ascii() == ARCHIVING_OFF.as_bytes();
+        Held::system_of(house, path) == Some(system)
+            && read().is_ok_and(|conf| !conf.split(|byte| *byte == b'\n').any(is_off))
     }
 
     /// Whether the cluster at `path` is one of this system that was held back and is not any more.

@@ -24,7 +24,7 @@ use longshore_pipeline::{
 
 use super::device::{named_path, reach as reach_path};
 use super::options::Options;
-use super::restore::{Said, request, run, say_end};
+use super::restore::{ARCHIVES_NOTHING, Said, goes_on_archiving, request, run, say_end};
 use super::{LOG_FILE, ground, media, processed};
 use crate::message::{self, Message};
 use crate::refusal;
@@ -242,6 +242,12 @@ pub fn differential(
         replace: true,
         cluster: ClusterOptions {
             hold: true,
+            no_archiving: !goes_on_archiving(
+                session,
+                &sequence.database,
+                &sequence.target,
+                sequence.system,
+            ),
             ..ClusterOptions::default()
         },
         note: note(&sequence.database, options),
@@ -437,7 +443,12 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
         "{} is ready: start a PostgreSQL server on it, which replays the log",
         sequence.target.display()
     );
-    Ok(out.say(message::DETAIL.with(&[&text]))?)
+    out.say(message::DETAIL.with(&[&text]))?;
+    if !goes_on_archiving(session, name, &sequence.target, sequence.system) {
+        let text = format!("{}: {ARCHIVES_NOTHING}", sequence.target.display());
+        out.say(message::DETAIL.with(&[&text]))?;
+    }
+    Ok(())
 }
 
 fn release(session: &Session, sequence: &RestoreSequence) -> Result<(), Stop> {
