@@ -4,8 +4,9 @@ mod common;
 
 use std::path::Path;
 
-use common::{Stage, cluster, run, said};
+use common::{Stage, cluster, numbers, run, said};
 use longshore_pipeline::SourceSpec;
+use longshore_tsql::{Closed, Column, Done, Message, Sink, Value};
 
 /// With a configured cluster `main`, a full set and a log set of it.
 fn stage() -> Stage {
@@ -70,4 +71,60 @@ fn a_copy_archives_nothing_and_what_returns_to_its_place_does() {
     // Under another name it is another database.
     done(&format!("{other} 'HERE/original'"));
     assert!(settings(&place).contains(OFF));
+}
+
+/// A client that goes when the restore says how far it is for the first time at or behind 100 percent.
+struct Leaver;
+
+impl Sink for Leaver {
+    fn columns(&mut self, _: &[Column]) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Value]) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    fn message(&mut self, message: &Message) -> Result<(), Closed> {
+        match message.text.starts_with("100 percent") {
+            true => Err(Closed),
+            false => Ok(()),
+        }
+    }
+
+    fn done(&mut self, _: Done) -> Result<(), Closed> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_client_left_at_the_last_moment_is_not_what_was_there_before() {
+    let stage = stage();
+    let said_to = |statement: &str| numbers(&run(&mut stage.session(), statement));
+    let copy = stage.path("copy").display().to_string();
+    let full = format!(
+        "RESTORE DATABASE main FROM DISK = 'full.bak' WITH NORECOVERY, MOVE 'main' TO '{copy}'"
+    );
+    let log = "RESTORE LOG main FROM DISK = 'log.bak' WITH NORECOVERY";
+    said_to(&full);
+    assert_eq!(said_to(log).last(), Some(&3014));
+    let again = "RESTORE DATABASE main FROM DISK = 'full.bak' WITH NORECOVERY, STATS = 100";
+    let left = stage.session().run(again, &mut Leaver);
+    assert!(left.is_err(), "{left:?}");
+    for statement in ["RESTORE DATABASE main WITH RECOVERY", log] {
+        assert!(said_to(statement).contains(&4319), "{statement}");
+    }
+
+    // From the beginning it goes; log that was lost meanwhile is not skipped.
+    said_to(again);
+    assert_eq!(said_to(log).last(), Some(&3014));
+    let first = stage.path("copy/longshore_log/00000001/pg_wal");
+    let away = stage.path("away");
+    std::fs::rename(&first, &away).unwrap();
+    let numbers = said_to("RESTORE DATABASE main WITH RECOVERY");
+    assert!(numbers.contains(&4333), "{numbers:?}");
+    assert!(!stage.path("copy/global/pg_control").exists());
+    std::fs::rename(&away, &first).unwrap();
+    let numbers = said_to("RESTORE DATABASE main WITH RECOVERY");
+    assert_eq!(numbers.last(), Some(&3014));
 }

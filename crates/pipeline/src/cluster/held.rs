@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Attributes, Dir, File, OpenHow, Via};
+use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
 use longshore_pg::recovery::ARCHIVING_OFF;
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Recovery, Timeline};
@@ -247,11 +247,25 @@ impl Held {
     }
 
     /// Lets it be started. `recovery` says how far the log of `log_count` sets is replayed; it is not asked where there
-    /// are none.
+    /// are none. Errors: also [`ClusterError::RestoredLogLost`].
     pub fn release(self, recovery: &Recovery, log_count: u32) -> Result<(), Error> {
         let global = Path::new(GLOBAL);
         let root = Path::new("");
         let log = self.path.join(LOG_DIR);
+        // A server takes what is missing for the end of the log, and opens.
+        for number in 1..=log_count {
+            let place = self.log_place(number).join("pg_wal");
+            let below = Path::new(LOG_DIR)
+                .join(format!("{number:08}"))
+                .join("pg_wal");
+            match self.dir.stat(&below) {
+                Ok(stat) if stat.kind == FileKind::Dir => {}
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(at("look at", &place)(e));
+                }
+                _ => return Err(ClusterError::RestoredLogLost { path: place }.into()),
+            }
+        }
         self.clear_log(log_count).map_err(at("clear", &log))?;
         if log_count > 0 {
             let recovery = self.with_log(recovery);

@@ -130,7 +130,8 @@ pub fn begin(
     step(session, &sequence, &request, header, options, out)
 }
 
-/// Restores what changes the data directory as a whole. A step that fails leaves what stood there before.
+/// Restores what changes the data directory as a whole. A step that fails leaves what stood there before; one
+/// whose client goes meanwhile is as one that was interrupted.
 fn step(
     session: &mut Session,
     sequence: &RestoreSequence,
@@ -149,6 +150,8 @@ fn step(
     session.server.keep_sequence(&ours)?;
     let report = match run(session, (name, "RESTORE DATABASE"), request, options, out) {
         Ok(report) => report,
+        // The client is gone, and what the restore came to with it: the directory may be the new one.
+        Err(stop @ Stop::Closed(_)) => return Err(stop),
         Err(stop) => {
             // Another program that was there first may have ended its step meanwhile.
             session.server.refresh();
