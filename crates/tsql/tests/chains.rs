@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Stage, cluster, numbers, run, said};
+use common::{Stage, cluster, numbers, run, said, value};
 use longshore_pipeline::SourceSpec;
 use longshore_tsql::{Closed, Column, Done, Message, Sink, Value};
 
@@ -127,4 +127,25 @@ fn what_a_client_left_at_the_last_moment_is_not_what_was_there_before() {
     std::fs::rename(&away, &first).unwrap();
     let numbers = said_to("RESTORE DATABASE main WITH RECOVERY");
     assert_eq!(numbers.last(), Some(&3014));
+}
+
+#[test]
+fn a_set_that_ends_before_the_moment_waits_for_log_whatever_recovery_says() {
+    let stage = stage();
+    let copy = stage.path("copy").display().to_string();
+    let numbers_of = |statement: &str| numbers(&run(&mut stage.session(), statement));
+    let full = format!(
+        "RESTORE DATABASE main FROM DISK = 'full.bak' WITH STOPAT = '2026-02-01', MOVE 'main' TO '{copy}'"
+    );
+    let numbers = numbers_of(&full);
+    assert!(numbers.contains(&4322), "{numbers:?}");
+    assert_eq!(numbers.last(), Some(&3014));
+    assert!(!stage.path("copy/global/pg_control").exists());
+    let waits = numbers_of("RESTORE LOG main FROM DISK = 'log.bak' WITH STOPAT = '2026-02-01'");
+    assert!(waits.contains(&4322), "{waits:?}");
+    let end = numbers_of("RESTORE DATABASE main WITH RECOVERY");
+    assert_eq!(end.last(), Some(&3014), "{end:?}");
+    assert!(stage.path("copy/global/pg_control").exists());
+    let kept = "SELECT COUNT(*) FROM msdb.dbo.restorehistory WHERE recovery = 0";
+    assert_eq!(value(&mut stage.session(), kept), "2");
 }

@@ -187,7 +187,7 @@ fn database(
         // A database of its own is overwritten without a word, as SQL Server does it.
         replace: options.replace || place.own,
         moves: place.moves.clone(),
-        note: sequence::note(&spelled, options),
+        note: sequence::note(&spelled, options, trailer.finish_us),
         cluster: ClusterOptions {
             no_archiving: header.source_kind == POSTGRES
                 && !goes_on_archiving(session, &spelled, &place.target, header.log.system),
@@ -199,7 +199,7 @@ fn database(
         Some(waiting) => sequence::lock(session, &waiting.target)?,
         None => None,
     };
-    if options.no_recovery {
+    if options.no_recovery || sequence::falls_short(options, trailer.finish_us) {
         return sequence::begin(session, &spelled, request, &set, options, out);
     }
     let report = run(session, (&name, "RESTORE DATABASE"), &request, options, out)?;
