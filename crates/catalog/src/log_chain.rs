@@ -14,7 +14,7 @@ pub struct ChainPlace {
     pub lsn: u64,
 }
 
-/// What a log backup may go on from; none of it copy-only.
+/// What a log backup may go on from; none of it copy-only, or on media that cannot be read back (NUL, pipes).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogChain {
     /// Where the last full backup begins its replay.
@@ -31,6 +31,9 @@ impl Catalog {
                 let sql = format!(
                     "SELECT {fork}, {lsn} FROM backupset
                      WHERE database_name = ?1 AND type = ?2 AND NOT is_copy_only AND {fork} IS NOT NULL
+                       AND NOT EXISTS (SELECT 1 FROM backupmediafamily AS family
+                                       WHERE family.media_set_id = backupset.media_set_id
+                                         AND family.media_family_id IS NULL)
                      ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT 1"
                 );
                 let mut statement = db.prepare_cached(&sql)?;

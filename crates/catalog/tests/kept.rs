@@ -4,6 +4,7 @@ mod common;
 
 use common::{backup, open};
 use longshore_catalog::{BackupRecord, ChainPlace, LogChain, RestoreSequence, RestoredDatabase};
+use longshore_media::device::DeviceClass;
 use longshore_media::{BackupType, LogEnd, LogStart};
 use uuid::Uuid;
 
@@ -111,6 +112,15 @@ fn a_log_chain_stands_where_its_newest_sets_are() {
         (7, BackupType::Log, 200, 400, true),
     ] {
         let record = of_cluster(n, kind, (system, 4, first, last), copy_only);
+        catalog.record_backup(&record).unwrap();
+    }
+    // Nobody can restore what went to NUL.
+    for (n, kind) in [(8, BackupType::Database), (9, BackupType::Log)] {
+        let mut record = of_cluster(n, kind, (system, 4, 500, 600), false);
+        for family in &mut record.media.families {
+            (family.uuid, family.device) = (None, "NUL".into());
+            family.class = DeviceClass::Nul;
+        }
         catalog.record_backup(&record).unwrap();
     }
     let place = |timeline, lsn| {

@@ -66,6 +66,9 @@ pub struct Recovery {
 /// Lines that keep a restored server from archiving: an archive is the original's as long as that runs.
 pub const NO_ARCHIVING: &str = "\n# By longshore restore\narchive_mode = 'off'\n";
 
+/// The line of [`NO_ARCHIVING`] that counts, as the server itself would write it, too.
+pub const ARCHIVING_OFF: &str = "archive_mode = 'off'";
+
 /// A restore_command that has nothing: the server takes the log that lies in `pg_wal`.
 pub const NO_ARCHIVE: &str = "false";
 

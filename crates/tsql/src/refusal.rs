@@ -41,6 +41,9 @@ pub fn of(error: &Error) -> Vec<Message> {
         Error::Cluster(ClusterError::NotHeld { .. }) => {
             with_own(message::NOT_READY_TO_ROLL.plain(), error)
         }
+        Error::Cluster(ClusterError::RestoredLogLost { .. }) => {
+            with_own(message::LOG_NOT_RESTORED.plain(), error)
+        }
         Error::Chain(chain) => {
             let first = match chain.number() {
                 3136 => message::DIFFERENTIAL_BASE.plain(),

@@ -94,6 +94,12 @@ fn log_goes_on_over_a_change_of_timeline_and_only_on_its_own_way() {
     stage.done("BACKUP LOG main TO DISK = 'log6.bak'; RESTORE LOG other FROM DISK = 'log6.bak' WITH NORECOVERY");
     stage.server.stop(Stop::Fast);
     stage.done("RESTORE DATABASE copy WITH RECOVERY");
+    // It takes the original's place, in the archive, too.
+    let conf = stage.path("copy/postgresql.auto.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let off = "archive_mode = 'off'\n";
+    assert!(text.contains(off), "{text}");
+    std::fs::write(&conf, text.replace(off, "")).unwrap();
     let copy = stage.recovered("copy");
     copy.psql("insert into marker values (7)");
     stage.configure(&copy);

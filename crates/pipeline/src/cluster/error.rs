@@ -52,6 +52,9 @@ pub enum ClusterError {
     #[error("{} is not a restored cluster that waits for recovery: {what}", path.display())]
     NotHeld { path: PathBuf, what: String },
 
+    #[error("the log that was restored to {} is not there any more", path.display())]
+    RestoredLogLost { path: PathBuf },
+
     #[error("the set ends at {last} and does not hold its log")]
     LogNotIncluded { last: Lsn },
 }
@@ -92,7 +95,7 @@ impl ClusterError {
                 "leave out --position to have the right set chosen, or choose an older one"
             }
             ClusterError::NoSetBefore { .. } => "choose a later target, or older media",
-            ClusterError::NotHeld { .. } => {
+            ClusterError::NotHeld { .. } | ClusterError::RestoredLogLost { .. } => {
                 "restore it again WITH NORECOVERY, from its full backup on"
             }
             ClusterError::LogNotIncluded { .. } => {

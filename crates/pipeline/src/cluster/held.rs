@@ -12,7 +12,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Attributes, Dir, File, OpenHow, Via};
+use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
+use longshore_pg::recovery::ARCHIVING_OFF;
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Recovery, Timeline};
 
@@ -185,6 +186,22 @@ impl Held {
         Control::parse(&bytes).ok().map(|control| control.system)
     }
 
+    /// Whether the cluster at `path`, held back or not, is one of this system that `postgresql.auto.conf` does not keep
+    /// from archiving: what replaces it goes on in its archive. Every copy that was kept from it stays so.
+    pub fn may_archive(house: &House, path: &Path, system: u64) -> bool {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let conf = house.storage.dir(path)?;
+            let conf = conf.open(Path::new(AUTO_CONF), OpenHow::Read)?;
+            let mut bytes = vec![0; AUTO_CONF_MAX];
+            let len = conf.read_full_at(&mut bytes, 0, Via::Cache)?;
+            bytes.truncate(len);
+            Ok(bytes)
+        };
+        let is_off = |line: &[u8]| line.trim_ascii() == ARCHIVING_OFF.as_bytes();
+        Held::system_of(house, path) == Some(system)
+            && read().is_ok_and(|conf| !conf.split(|byte| *byte == b'\n').any(is_off))
+    }
+
     /// Whether the cluster at `path` is one of this system that was held back and is not any more.
     pub fn is_released(house: &House, path: &Path, system: u64) -> bool {
         let Ok(dir) = house.storage.dir(path) else {
@@ -230,11 +247,25 @@ impl Held {
     }
 
     /// Lets it be started. `recovery` says how far the log of `log_count` sets is replayed; it is not asked where there
-    /// are none.
+    /// are none. Errors: also [`ClusterError::RestoredLogLost`].
     pub fn release(self, recovery: &Recovery, log_count: u32) -> Result<(), Error> {
         let global = Path::new(GLOBAL);
         let root = Path::new("");
         let log = self.path.join(LOG_DIR);
+        // A server takes what is missing for the end of the log, and opens.
+        for number in 1..=log_count {
+            let place = self.log_place(number).join("pg_wal");
+            let below = Path::new(LOG_DIR)
+                .join(format!("{number:08}"))
+                .join("pg_wal");
+            match self.dir.stat(&below) {
+                Ok(stat) if stat.kind == FileKind::Dir => {}
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(at("look at", &place)(e));
+                }
+                _ => return Err(ClusterError::RestoredLogLost { path: place }.into()),
+            }
+        }
         self.clear_log(log_count).map_err(at("clear", &log))?;
         if log_count > 0 {
             let recovery = self.with_log(recovery);

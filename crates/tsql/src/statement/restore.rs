@@ -7,7 +7,8 @@ use longshore_catalog::{BackupRecord, MediaRecord, RestoredDatabase};
 use longshore_io::{FileKind, Storage, facts};
 use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader};
 use longshore_pipeline::{
-    Held, Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec, VerifyRequest, pages,
+    ClusterOptions, Held, Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec,
+    VerifyRequest, pages,
 };
 
 use super::backup::server_settings;
@@ -186,14 +187,19 @@ fn database(
         // A database of its own is overwritten without a word, as SQL Server does it.
         replace: options.replace || place.own,
         moves: place.moves.clone(),
-        note: sequence::note(&spelled, options),
+        note: sequence::note(&spelled, options, trailer.finish_us),
+        cluster: ClusterOptions {
+            no_archiving: header.source_kind == POSTGRES
+                && !goes_on_archiving(session, &spelled, &place.target, header.log.system),
+            ..ClusterOptions::default()
+        },
         ..request(session, from, place.target.clone(), options)
     };
     let _lock = match &waiting {
         Some(waiting) => sequence::lock(session, &waiting.target)?,
         None => None,
     };
-    if options.no_recovery {
+    if options.no_recovery || sequence::falls_short(options, trailer.finish_us) {
         return sequence::begin(session, &spelled, request, &set, options, out);
     }
     let report = run(session, (&name, "RESTORE DATABASE"), &request, options, out)?;
@@ -217,6 +223,10 @@ fn database(
         }
     } else if !place.own {
         session.server.keep_database(&restored)?;
+    }
+    if request.cluster.no_archiving {
+        let text = format!("{}: {ARCHIVES_NOTHING}", request.target.display());
+        out.say(message::DETAIL.with(&[&text]))?;
     }
     say_end(session, &name, &Said::of(&report, &request, header), out)
 }
@@ -256,6 +266,18 @@ fn is_own(session: &Session, place: &Place, header: &SetHeader) -> bool {
         _ => header.machine == facts::host_name(),
     }
 }
+
+/// Whether a cluster that is restored to `target` may archive its log as its settings say: only where the configured
+/// cluster itself stands. A copy beside it would write a new timeline into the original's archive, and every recovery
+/// after that would follow the copy.
+pub(super) fn goes_on_archiving(session: &Session, name: &str, target: &Path, system: u64) -> bool {
+    let house = &session.server.setup.house;
+    session.server.is_configured(name) && Held::may_archive(house, target, system)
+}
+
+/// What is said of a copy that does not archive.
+pub(super) const ARCHIVES_NOTHING: &str = "it archives nothing (archive_mode = 'off' in its postgresql.auto.conf): take \
+     the line out when it has taken the original's place, or has an archive of its own";
 
 /// A restore of everything with what statement, settings and configuration say.
 pub(super) fn request(

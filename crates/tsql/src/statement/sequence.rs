@@ -24,7 +24,7 @@ use longshore_pipeline::{
 
 use super::device::{named_path, reach as reach_path};
 use super::options::Options;
-use super::restore::{Said, request, run, say_end};
+use super::restore::{ARCHIVES_NOTHING, Said, goes_on_archiving, request, run, say_end};
 use super::{LOG_FILE, ground, media, processed};
 use crate::message::{self, Message};
 use crate::refusal;
@@ -65,12 +65,17 @@ pub fn check_stop(
     }
 }
 
-/// What the history is to tell of a step.
-pub fn note(name: &str, options: &Options) -> RestoreNote {
+/// Whether what was restored ends before STOPAT: whatever RECOVERY says, more log must follow (4322).
+pub fn falls_short(options: &Options, reached_us: i64) -> bool {
+    stop_us(options).is_some_and(|stop| stop > reached_us)
+}
+
+/// What the history is to tell of a step that reaches this moment.
+pub fn note(name: &str, options: &Options, reached_us: i64) -> RestoreNote {
     RestoreNote {
         database: Some(name.to_owned()),
         stop_at_us: stop_us(options),
-        no_recovery: options.no_recovery,
+        no_recovery: options.no_recovery || falls_short(options, reached_us),
     }
 }
 
@@ -130,7 +135,8 @@ pub fn begin(
     step(session, &sequence, &request, header, options, out)
 }
 
-/// Restores what changes the data directory as a whole. A step that fails leaves what stood there before.
+/// Restores what changes the data directory as a whole. A step that fails leaves what stood there before; one
+/// whose client goes meanwhile is as one that was interrupted.
 fn step(
     session: &mut Session,
     sequence: &RestoreSequence,
@@ -149,6 +155,8 @@ fn step(
     session.server.keep_sequence(&ours)?;
     let report = match run(session, (name, "RESTORE DATABASE"), request, options, out) {
         Ok(report) => report,
+        // The client is gone, and what the restore came to with it: the directory may be the new one.
+        Err(stop @ Stop::Closed(_)) => return Err(stop),
         Err(stop) => {
             // Another program that was there first may have ended its step meanwhile.
             session.server.refresh();
@@ -164,6 +172,9 @@ fn step(
         is_ready: true,
         ..sequence.clone()
     })?;
+    if falls_short(options, sequence.reached_us) && !options.no_recovery {
+        out.say(message::BEFORE_STOP.plain())?;
+    }
     let said = Said::of(&report, request, header);
     say_end(session, name, &said, out)
 }
@@ -242,9 +253,15 @@ pub fn differential(
         replace: true,
         cluster: ClusterOptions {
             hold: true,
+            no_archiving: !goes_on_archiving(
+                session,
+                &sequence.database,
+                &sequence.target,
+                sequence.system,
+            ),
             ..ClusterOptions::default()
         },
-        note: note(&sequence.database, options),
+        note: note(&sequence.database, options, trailer.finish_us),
         ..request(session, from, sequence.target.clone(), options)
     };
     open_held(session, &sequence)?;
@@ -252,7 +269,7 @@ pub fn differential(
     sequence.sets.push(header.set);
     sequence.devices.extend(devices);
     step(session, &sequence, &request, header, options, out)?;
-    if options.no_recovery {
+    if options.no_recovery || falls_short(options, sequence.reached_us) {
         return Ok(());
     }
     // The control file is another one now.
@@ -293,12 +310,14 @@ pub fn log(
         return Err(message::STOP_PASSED.plain().into());
     }
     let held = open_held(session, &sequence)?;
+    // All that was committed before the set began is in it, and a commit behind it.
+    let reached_us = sequence.reached_us.max(header.start_us);
     let number = sequence.log_count + 1;
     let request = RestoreRequest {
         position,
         // Of an interrupted try.
         replace: true,
-        note: note(&sequence.database, options),
+        note: note(&sequence.database, options, reached_us),
         ..request(session, from, held.log_place(number), options)
     };
     let name = sequence.database.clone();
@@ -314,12 +333,11 @@ pub fn log(
     }
     sequence.timeline = trailer.log.timeline;
     sequence.next_lsn = trailer.log.last_lsn;
-    // All that was committed before the set began is in it, and a commit behind it.
-    sequence.reached_us = sequence.reached_us.max(header.start_us);
+    sequence.reached_us = reached_us;
     sequence.log_count = number;
     sequence.stop_at_us = stop;
     session.server.keep_sequence(&sequence)?;
-    let falls_short = stop.is_some_and(|stop| stop > sequence.reached_us);
+    let falls_short = falls_short(options, reached_us);
     if falls_short && !options.no_recovery {
         out.say(message::BEFORE_STOP.plain())?;
     }
@@ -437,7 +455,12 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
         "{} is ready: start a PostgreSQL server on it, which replays the log",
         sequence.target.display()
     );
-    Ok(out.say(message::DETAIL.with(&[&text]))?)
+    out.say(message::DETAIL.with(&[&text]))?;
+    if !goes_on_archiving(session, name, &sequence.target, sequence.system) {
+        let text = format!("{}: {ARCHIVES_NOTHING}", sequence.target.display());
+        out.say(message::DETAIL.with(&[&text]))?;
+    }
+    Ok(())
 }
 
 fn release(session: &Session, sequence: &RestoreSequence) -> Result<(), Stop> {

@@ -1,6 +1,8 @@
 //! A server over a scratch directory: one SQLite database, its catalog beside it.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod cluster;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -1,0 +1,151 @@
+//! Restore chains of a cluster whose sets are made up: what is kept, what is refused, what the server is told.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Stage, cluster, numbers, run, said, value};
+use longshore_pipeline::SourceSpec;
+use longshore_tsql::{Closed, Column, Done, Message, Sink, Value};
+
+/// With a configured cluster `main`, a full set and a log set of it.
+fn stage() -> Stage {
+    let mut stage = Stage::new();
+    // Nothing asks the source: it is the name that is configured.
+    let nowhere = SourceSpec::Files(vec![stage.path("nowhere")]);
+    stage.more.push(("main", nowhere));
+    cluster::full(&stage.path("full.bak"));
+    cluster::log(&stage.path("log.bak"));
+    stage
+}
+
+fn settings(directory: &Path) -> String {
+    std::fs::read_to_string(directory.join("postgresql.auto.conf")).unwrap()
+}
+
+const OFF: &str = "\narchive_mode = 'off'\n";
+
+#[test]
+fn a_copy_archives_nothing_and_what_returns_to_its_place_does() {
+    let stage = stage();
+    let here = stage.dir.path().display().to_string();
+    let done = |statements: &str| {
+        let record = run(&mut stage.session(), &statements.replace("HERE", &here));
+        let failed = record.messages().any(|m| m.is_error());
+        assert!(!failed, "{statements}: {:?}", said(&record));
+        said(&record).join("\n")
+    };
+    let full = "RESTORE DATABASE main FROM DISK = 'full.bak' WITH REPLACE, MOVE 'main' TO";
+    let lines = done(&format!("{full} 'HERE/copy'"));
+    assert!(lines.contains("it archives nothing"), "{lines}");
+    assert!(settings(&stage.path("copy")).contains(OFF));
+    // A copy stays one, whose name ever it is restored under.
+    done(&format!("{full} 'HERE/copy'"));
+    assert!(settings(&stage.path("copy")).contains(OFF));
+    let other = full.replace("DATABASE main", "DATABASE other");
+    done(&format!("{other} 'HERE/other'"));
+    assert!(settings(&stage.path("other")).contains(OFF));
+
+    // Log set by log set it is the same, and stays so when it is let go.
+    let log = "RESTORE LOG main FROM DISK = 'log.bak' WITH RECOVERY";
+    let lines = done(&format!("{full} 'HERE/steps', NORECOVERY; {log}"));
+    assert!(lines.contains("it archives nothing"), "{lines}");
+    let text = settings(&stage.path("steps"));
+    assert!(
+        text.contains(OFF) && text.contains("longshore_log"),
+        "{text}"
+    );
+
+    // Where the original stood.
+    let place = stage.path("original");
+    std::fs::create_dir_all(place.join("global")).unwrap();
+    std::fs::write(place.join("global/pg_control"), cluster::control()).unwrap();
+    std::fs::write(place.join("postgresql.auto.conf"), "work_mem = '8MB'\n").unwrap();
+    let lines = done(&format!("{full} 'HERE/original', NORECOVERY; {log}"));
+    assert!(!lines.contains("it archives nothing"), "{lines}");
+    let text = settings(&place);
+    assert!(
+        text.contains("work_mem = '4MB'") && !text.contains("archive_mode"),
+        "{text}"
+    );
+    // Under another name it is another database.
+    done(&format!("{other} 'HERE/original'"));
+    assert!(settings(&place).contains(OFF));
+}
+
+/// A client that goes when the restore says how far it is for the first time at or behind 100 percent.
+struct Leaver;
+
+impl Sink for Leaver {
+    fn columns(&mut self, _: &[Column]) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Value]) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    fn message(&mut self, message: &Message) -> Result<(), Closed> {
+        match message.text.starts_with("100 percent") {
+            true => Err(Closed),
+            false => Ok(()),
+        }
+    }
+
+    fn done(&mut self, _: Done) -> Result<(), Closed> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_client_left_at_the_last_moment_is_not_what_was_there_before() {
+    let stage = stage();
+    let said_to = |statement: &str| numbers(&run(&mut stage.session(), statement));
+    let copy = stage.path("copy").display().to_string();
+    let full = format!(
+        "RESTORE DATABASE main FROM DISK = 'full.bak' WITH NORECOVERY, MOVE 'main' TO '{copy}'"
+    );
+    let log = "RESTORE LOG main FROM DISK = 'log.bak' WITH NORECOVERY";
+    said_to(&full);
+    assert_eq!(said_to(log).last(), Some(&3014));
+    let again = "RESTORE DATABASE main FROM DISK = 'full.bak' WITH NORECOVERY, STATS = 100";
+    let left = stage.session().run(again, &mut Leaver);
+    assert!(left.is_err(), "{left:?}");
+    for statement in ["RESTORE DATABASE main WITH RECOVERY", log] {
+        assert!(said_to(statement).contains(&4319), "{statement}");
+    }
+
+    // From the beginning it goes; log that was lost meanwhile is not skipped.
+    said_to(again);
+    assert_eq!(said_to(log).last(), Some(&3014));
+    let first = stage.path("copy/longshore_log/00000001/pg_wal");
+    let away = stage.path("away");
+    std::fs::rename(&first, &away).unwrap();
+    let numbers = said_to("RESTORE DATABASE main WITH RECOVERY");
+    assert!(numbers.contains(&4333), "{numbers:?}");
+    assert!(!stage.path("copy/global/pg_control").exists());
+    std::fs::rename(&away, &first).unwrap();
+    let numbers = said_to("RESTORE DATABASE main WITH RECOVERY");
+    assert_eq!(numbers.last(), Some(&3014));
+}
+
+#[test]
+fn a_set_that_ends_before_the_moment_waits_for_log_whatever_recovery_says() {
+    let stage = stage();
+    let copy = stage.path("copy").display().to_string();
+    let numbers_of = |statement: &str| numbers(&run(&mut stage.session(), statement));
+    let full = format!(
+        "RESTORE DATABASE main FROM DISK = 'full.bak' WITH STOPAT = '2026-02-01', MOVE 'main' TO '{copy}'"
+    );
+    let numbers = numbers_of(&full);
+    assert!(numbers.contains(&4322), "{numbers:?}");
+    assert_eq!(numbers.last(), Some(&3014));
+    assert!(!stage.path("copy/global/pg_control").exists());
+    let waits = numbers_of("RESTORE LOG main FROM DISK = 'log.bak' WITH STOPAT = '2026-02-01'");
+    assert!(waits.contains(&4322), "{waits:?}");
+    let end = numbers_of("RESTORE DATABASE main WITH RECOVERY");
+    assert_eq!(end.last(), Some(&3014), "{end:?}");
+    assert!(stage.path("copy/global/pg_control").exists());
+    let kept = "SELECT COUNT(*) FROM msdb.dbo.restorehistory WHERE recovery = 0";
+    assert_eq!(value(&mut stage.session(), kept), "2");
+}
