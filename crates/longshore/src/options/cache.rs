@@ -41,7 +41,9 @@ Examples:
   longshore cache grid --pair optane-905p/samsung-970pro --seeds 1
   longshore cache grid --seeds 3 --rivals --json > grid.json
 
-The whole grid with all rivals takes tens of minutes of CPU time. docs/cache-results.md holds one run.";
+The whole grid with all rivals takes tens of minutes of CPU time. docs/cache-results.md holds one run.
+
+Not for: a load of your own. `longshore cache simulate --trace` replays one.";
 
 /// Runs a policy over a grid of pairs, loads, depths, resident shares and writes, and judges what came of it.
 ///
@@ -78,7 +80,9 @@ pub struct CacheGrid {
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=90))]
     pub wrong: u32,
 
-    /// Which parameters are told too low, as bits: 1 the fast side's times, 2 its rates, 4 and 8 the slow side's.
+    /// Which parameters are told too low, as a sum of bits; the others are told too high.
+    ///
+    /// 1: the fast side's times, 2: its rates, 4 and 8: the slow side's.
     #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..16))]
     pub wrong_signs: u8,
 }
