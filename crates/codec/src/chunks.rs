@@ -13,7 +13,7 @@
 //! one MS-XCA LZ77+Huffman stream by itself. There is no stock tool for such chunks, hence a
 //! frame that stock tools skip.
 
-use crate::compress::{Encoded, worth};
+use crate::encoded::{Encoded, worth};
 use crate::{Damaged, Level, xpress};
 
 const MAGIC: u32 = 0x184d_2a5b;

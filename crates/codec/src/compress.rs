@@ -2,19 +2,11 @@
 
 use longshore_io::is_zero;
 
+use crate::encoded::Encoded;
 use crate::{Algorithm, Error, Level, chunks, deflate, gzext, lz4, members, zstd};
 
 /// Most plain bytes of one payload: 4 MiB, SQL Server's largest MAXTRANSFERSIZE.
 pub const PLAIN_LEN_MAX: usize = 4 << 20;
-
-/// What became of one buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Encoded {
-    /// Bytes of the payload.
-    pub len: usize,
-    /// Nothing in the payload is compressed: it is the plain bytes in their container.
-    pub stored: bool,
-}
 
 /// The longest payload that `plain_len` bytes (at most [`PLAIN_LEN_MAX`]) can become.
 pub fn payload_bound(algorithm: Algorithm, plain_len: usize) -> usize {
@@ -26,12 +18,6 @@ pub fn payload_bound(algorithm: Algorithm, plain_len: usize) -> usize {
             .sum(),
         Algorithm::Zstd => zstd::stored_len(plain_len),
     }
-}
-
-/// The largest compressed form of `plain_len` bytes that is worth decoding at a restore. Storing
-/// restores ten times faster, and that is worth more than 1.6 % of space. (zstd's own rule too.)
-pub(crate) fn worth(plain_len: usize) -> usize {
-    plain_len - (plain_len / 64).max(1)
 }
 
 /// Compresses buffers, one at a time. One per worker thread: it owns the engines' memory (a few

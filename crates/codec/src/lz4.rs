@@ -33,7 +33,7 @@
 
 use std::ffi::c_int;
 
-use crate::compress::{Encoded, worth};
+use crate::encoded::{Encoded, worth};
 use crate::{Damaged, Level};
 
 /// Largest block of a frame, and so the largest buffer.

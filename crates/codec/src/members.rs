@@ -1,8 +1,8 @@
 //! QAT_DEFLATE in software: buffers to gzip-ext members and back, by whatever deflate engine is
 //! at hand.
 
-use crate::compress::{Encoded, worth};
 use crate::deflate::{self, Deflater, Inflater, Isal};
+use crate::encoded::{Encoded, worth};
 use crate::gzext::{self, HEADER_LEN, Member};
 use crate::{Damaged, Level};
 

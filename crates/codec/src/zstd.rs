@@ -25,7 +25,7 @@
 
 use zstd_safe::{CCtx, CParameter, DCtx};
 
-use crate::compress::{Encoded, worth};
+use crate::encoded::{Encoded, worth};
 use crate::{Damaged, Level};
 
 pub(crate) const LEVELS: std::ops::RangeInclusive<i32> = -7..=22;

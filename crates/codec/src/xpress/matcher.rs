@@ -11,7 +11,6 @@
 
 use super::CHUNK_BYTES_MAX;
 use super::Window;
-use super::optimal::Candidate;
 use crate::window::equal_bytes;
 
 /// A match, or with length 0 none.
@@ -22,6 +21,13 @@ pub(super) struct Match {
     /// What the match saves: about a quarter of a literal per unit, of which a literal's bits are
     /// four and each bit of the offset costs one.
     pub(super) score: i32,
+}
+
+/// A match that could be written, or with length 0 a literal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) len: u16,
+    pub(super) offset: u16,
 }
 
 /// How many bytes before the chunk's end a search must start.

@@ -4,7 +4,7 @@
 //! first prices come from a greedy choice, and the next ones from the choice made with those.
 
 use super::Window;
-use super::matcher::{Matcher, SEARCH_BYTES_MIN};
+use super::matcher::{Candidate, Matcher, SEARCH_BYTES_MIN};
 use super::{
     CHUNK_BYTES_MAX, CODE_BITS_MAX, END_OF_STREAM, LONG_LEN, MATCH_LEN_MIN, SYMBOLS, Sequence,
     VERY_LONG_LEN, match_symbol, offset_bits,
@@ -19,13 +19,6 @@ const LEN_ENOUGH: usize = 64;
 const ROUNDS: usize = 2;
 /// The price in bits of a symbol that was not used when prices were taken.
 const UNUSED_BITS: u32 = 13;
-
-/// A match that could be written, or with length 0 a literal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Candidate {
-    pub(super) len: u16,
-    pub(super) offset: u16,
-}
 
 /// More than positions, and a number that needs no check.
 const BITS_LEN: usize = 2 * CHUNK_BYTES_MAX;

@@ -10,7 +10,7 @@ use crate::gzext::{self, HEADER_LEN};
 
 /// What became of one chunk of a job.
 pub(super) enum Piece<'a> {
-    /// Raw deflate data, at most [`worth`](crate::compress::worth) the chunk's length, and the CRC-32 of its plain bytes.
+    /// Raw deflate data, at most [`worth`](crate::encoded::worth) the chunk's length, and the CRC-32 of its plain bytes.
     Deflated { data: &'a [u8], crc32: u32 },
     /// Not worth compressing.
     Stored,
@@ -58,9 +58,9 @@ fn store(plain: &[u8], out: &mut [u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compress::worth;
     use crate::contract::{gunzip, pages};
     use crate::deflate::miniz;
+    use crate::encoded::worth;
     use crate::{Algorithm, payload_bound};
     use proptest::prelude::*;
 

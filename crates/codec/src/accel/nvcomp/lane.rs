@@ -17,8 +17,8 @@ use super::device::{CHUNK, Device, GATHER_UNIT, Marks, Trouble};
 use super::driver::{Context, CudaError, DeviceMemory, DevicePtr, Pinned, Stream};
 use super::library::{Batch, Effort, status_name};
 use crate::Fault;
-use crate::compress::worth;
 use crate::deflate::{Deflater, Isal};
+use crate::encoded::worth;
 
 /// Threads of a block of the gather kernel.
 const GATHER_THREADS: u32 = 256;
