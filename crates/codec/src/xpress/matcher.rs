@@ -12,7 +12,7 @@
 use super::CHUNK_BYTES_MAX;
 use super::Window;
 use super::optimal::Candidate;
-use crate::lazy::{Match, Search, score};
+use crate::lazy::{Match, Search};
 use crate::window::{equal_bytes, hash4, hash8};
 
 const LATEST8_BITS: u32 = 14;
