@@ -33,6 +33,7 @@ mod engines;
 mod error;
 mod gzext;
 mod huffman;
+mod lazy;
 mod loaded;
 mod lz4;
 mod members;
