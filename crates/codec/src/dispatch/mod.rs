@@ -68,7 +68,8 @@ pub struct Terms {
     pub hang_bound: Duration,
     /// Bytes of one buffer.
     pub buffer_bytes: usize,
-    /// Buffers of which an accelerator may hold one side, waiting, at work and in calls that hang together.
+    /// Buffers of which an accelerator may hold one side, waiting, at work and in calls that hang together. In hybrid
+    /// mode all of them only while it is alone, else half: the rest is for blocks of the CPUs that wait behind its own.
     pub allowance_buffers: usize,
     /// CPUs that compute beside.
     pub cpus: usize,
@@ -395,7 +396,10 @@ impl<T: Send + 'static> Inner<T> {
             return Admission::No;
         };
         let latest_us = self.lanes[lane].latest_us(len);
-        if self.terms.mode == Mode::Hybrid && self.comes_too_late(latest_us, len, remaining_bytes) {
+        let rest = remaining_bytes.map(|rest| rest.saturating_add(len));
+        // Only the CPUs' blocks need buffers behind one that comes late.
+        let slack = self.terms.slack_bytes.filter(|_| !device_alone);
+        if self.terms.mode == Mode::Hybrid && self.comes_too_late(latest_us, rest, slack) {
             return Admission::No;
         }
         match self.lanes[lane].try_admit(len, device_alone) {
@@ -434,12 +438,11 @@ impl<T: Send + 'static> Inner<T> {
         us.map_or(0.0, |us| MUCH as f64 * 1e6 / us.max(1) as f64)
     }
 
-    /// Whether the CPUs would have to wait for a block that a device has done `loaded_us` from now.
-    fn comes_too_late(&self, loaded_us: u64, len: u64, remaining_bytes: Option<u64>) -> bool {
-        // At the end: they will have done the rest before.
-        let rest = remaining_bytes.map(|rest| rest.saturating_add(len));
-        // Before: no buffer is left but behind that block. A quarter is for estimates that are wrong.
-        let slack = self.terms.slack_bytes.map(|bytes| bytes / 4 * 3);
+    /// Whether the CPUs would have to wait for a block that a device has done `loaded_us` from now: at the end, because
+    /// they will have done the `rest` before; else because no buffer of the `slack` is left but behind that block.
+    fn comes_too_late(&self, loaded_us: u64, rest: Option<u64>, slack: Option<u64>) -> bool {
+        // A quarter is for estimates that are wrong.
+        let slack = slack.map(|bytes| bytes / 4 * 3);
         let bounds = rest.into_iter().chain(slack);
         let soonest_us = bounds.filter_map(|bytes| self.software_us(bytes)).min();
         soonest_us.is_some_and(|us| loaded_us > us)
