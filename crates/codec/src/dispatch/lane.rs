@@ -29,6 +29,8 @@ pub struct Lane {
     shared_bytes: u64,
     allowance_bytes: u64,
     buffer_bytes: u64,
+    /// What all calls together may be expected to take: far below the bound at which one is given up.
+    calls_within_s: f64,
     /// In flight beside CPUs that compress: this keeps the device busy, more only lengthens its queue.
     enough_bytes: AtomicU64,
     counts: Mutex<Counts>,
@@ -129,6 +131,7 @@ impl Lane {
             shared_bytes: bytes(shared),
             allowance_bytes: bytes(most),
             buffer_bytes: terms.buffer_bytes as u64,
+            calls_within_s: terms.hang_bound.as_secs_f64() / 2.0,
             enough_bytes: AtomicU64::new(0),
             accelerator,
             budget: Budget::new(0),
@@ -167,9 +170,19 @@ impl Lane {
         // A small allowance, and the smallest budget, must still fill a batch.
         let share = (self.shared_bytes / (2 * self.calls_max() as u64)).max(1);
         // A device that nobody knows begins with one buffer: it may be slow, and the writer waits for its blocks.
-        let calls = self.accelerator.known().service.count().min(16);
+        let (calls, rate) = {
+            let known = self.accelerator.known();
+            (
+                known.service.count().min(16),
+                known.estimate.rate_bytes_per_s(),
+            )
+        };
         let trusted = self.buffer_bytes << calls;
-        let start = (batch.start as u64).min(share).min(trusted).max(1);
+        // A slow one is not to be taken for one that hangs, because its batches are large.
+        let ends = 2.0 * self.calls_max() as f64;
+        let in_time = rate.map_or(0, |rate| (rate * self.calls_within_s / ends) as u64);
+        let most = share.min(trusted).min(in_time.max(self.buffer_bytes));
+        let start = (batch.start as u64).min(most).max(1);
         start..(batch.end as u64).min(2 * start).max(start)
     }
 

@@ -501,7 +501,9 @@ impl Simulation {
             let hung = self.calls.iter().enumerate();
             let hung =
                 hung.filter_map(|(i, call)| Some((call.as_ref().filter(|c| c.hangs)?.began_us, i)));
-            let (began_us, number) = hung.min().expect("only what hangs is given up");
+            let (began_us, number) = hung
+                .min()
+                .unwrap_or_else(|| panic!("a call is slow and given up: {:?}", self.world));
             let call = self.calls[number].take().expect("it is there");
             if !call.jobs.is_empty() {
                 self.ran.given_up_after_us.push(self.now_us() - began_us);
