@@ -189,8 +189,10 @@ impl Lane {
     /// Room for a block, `alone` up to all that the device may hold, for then no CPU's blocks wait behind; else up to
     /// what keeps it busy.
     pub fn try_admit(&self, len_bytes: u64, alone: bool) -> Option<Permit> {
-        let enough = self.enough_bytes.load(Ordering::Relaxed);
-        let limit = if alone { u64::MAX } else { enough };
+        let limit = match alone {
+            true => u64::MAX,
+            false => self.enough_bytes.load(Ordering::Relaxed),
+        };
         self.budget.try_admit_within(len_bytes, limit)
     }
 
@@ -220,6 +222,11 @@ impl Lane {
         let in_flight = self.batch().end * self.calls_max() as u64;
         let known = self.accelerator.known();
         known.estimate.rate_with(in_flight).unwrap_or(0.0)
+    }
+
+    /// Whether any call has gone well.
+    pub fn is_measured(&self) -> bool {
+        self.accelerator.known().service.count() > 0
     }
 
     pub fn delivered_bytes(&self) -> u64 {
@@ -262,6 +269,8 @@ impl Lane {
         }
         let wanted = match terms.mode {
             Mode::Hardware => u64::MAX,
+            // CPUs compress meanwhile: one buffer shows what it is.
+            Mode::Hybrid if !self.is_measured() => 1,
             Mode::Hybrid => {
                 let bdp = self.accelerator.known().estimate.bdp_bytes().unwrap_or(0);
                 let steps = self.counts.lock().depth.as_ref().map_or(0, Depth::steps);

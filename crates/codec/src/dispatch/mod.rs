@@ -406,6 +406,8 @@ impl<T: Send + 'static> Inner<T> {
             Some(permit) => Admission::Yes(Admitted { lane, permit }),
             None if self.lanes[lane].budget.limit_bytes() == 0 => Admission::No,
             None if device_alone => Admission::Full,
+            // Nobody waits for what may be slow.
+            None if !self.lanes[lane].is_measured() => Admission::No,
             // A core that compresses does not feed the device meanwhile: what waits there must last for so long.
             None if self.core_us(len).is_some_and(|us| loaded_us < us) => Admission::Full,
             None => Admission::No,
@@ -524,7 +526,13 @@ impl<T: Send + 'static> Inner<T> {
         match (head, *waited) {
             (Some(head), Some((same, since))) if head == same => {
                 let patience = self.lanes.iter().filter_map(Lane::slow_call).max();
-                let bound = patience.map_or(self.terms.hang_bound, |p99| 4 * p99);
+                let measured = || self.lanes.iter().any(Lane::is_measured);
+                let bound = match (patience, self.terms.mode) {
+                    (Some(p99), _) => 4 * p99,
+                    // The first block of a device that may be slow.
+                    (None, Mode::Hybrid) if !measured() => HEDGE_LEAST,
+                    (None, _) => self.terms.hang_bound,
+                };
                 if now.saturating_sub(since) > bound.max(HEDGE_LEAST) && self.desk.hedge(head) {
                     tracing::debug!(sequence = head, "a block is done again: the writer waits");
                 }
