@@ -11,6 +11,7 @@ use longshore_pipeline::House;
 
 use crate::check::check;
 use crate::convert::convert;
+use crate::memory::Claim;
 use crate::message::{self, Message};
 use crate::query;
 use crate::server::{Activity, Server, SessionNumber};
@@ -59,6 +60,10 @@ pub struct Argument {
     /// The procedure may change it.
     pub output: bool,
 }
+
+/// Bytes that statements take when they were read, for each byte of their text, at most: the shortest are the worst
+/// (`tests/bounds.rs` measures it).
+const READ_FACTOR: usize = 64;
 
 /// Batches inside batches (`EXEC ('…')`), at most.
 const NESTING_MAX: usize = 32;
@@ -166,6 +171,8 @@ pub struct Session {
     /// Those of [`HOLDING`] that are ON: nothing but SET runs.
     held: BTreeSet<&'static str>,
     cancel: Arc<AtomicBool>,
+    /// For what a call has given back to its caller, until the next one.
+    given: Claim,
     nesting: usize,
     tries: usize,
 }
@@ -205,6 +212,7 @@ impl Session {
             nocount: false,
             held: BTreeSet::new(),
             cancel: Arc::new(AtomicBool::new(false)),
+            given: Claim::default(),
             nesting: 0,
             tries: 0,
         }
@@ -286,7 +294,8 @@ impl Session {
         let outcome = self.outermost(variables.collect(), sink, |session, out| {
             statement::call(session, procedure, arguments, place, out)
         })?;
-        let mut after = std::mem::take(&mut self.variables).into_all();
+        let (mut after, claim) = std::mem::take(&mut self.variables).into_all();
+        self.given = claim;
         for (i, argument) in arguments.iter_mut().enumerate() {
             if let Some(variable) = after.remove(&place(i)) {
                 argument.variable = variable;
@@ -308,8 +317,11 @@ impl Session {
             outcome: Outcome::default(),
         };
         self.tries = 0;
+        self.rest();
         self.server.refresh();
-        let flow = match Variables::new(variables, 0) {
+        let claimed = self.server.setup.memory.claim(0);
+        let variables = claimed.and_then(|claim| Variables::new(variables, 0, claim));
+        let flow = match variables {
             Ok(variables) => {
                 self.variables = variables;
                 run(self, &mut out)
@@ -327,7 +339,20 @@ impl Session {
         }
     }
 
+    /// What the last call gave back was sent: its memory is free for others.
+    pub fn rest(&mut self) {
+        self.variables = Variables::default();
+        self.given = Claim::default();
+    }
+
+    /// Memory for what reading a text of statements makes of it. Errors: 701.
+    pub fn claim_for(&self, text: &str) -> Result<Claim, Message> {
+        let bytes = text.len().saturating_mul(READ_FACTOR);
+        self.server.setup.memory.claim(bytes)
+    }
+
     fn batch(&mut self, text: &str, out: &mut Out) -> Flow {
+        let _claim = self.claim_for(text)?;
         let batch = parse(text)?;
         check(&batch, self.variables.names())?;
         for located in &batch.statements {
@@ -350,7 +375,9 @@ impl Session {
         if self.nesting >= NESTING_MAX {
             return Err(message::NESTED_TOO_DEEPLY.plain().into());
         }
-        let variables = Variables::new(variables, self.variables.bytes() + text.len())?;
+        let claim = self.server.setup.memory.claim(0)?;
+        let outside = self.variables.bytes() + text.len();
+        let variables = Variables::new(variables, outside, claim)?;
         let outer = std::mem::replace(&mut self.variables, variables);
         let line = out.line;
         self.nesting += 1;
@@ -359,7 +386,7 @@ impl Session {
         out.line = line;
         let inner = std::mem::replace(&mut self.variables, outer);
         match flow {
-            Ok(()) | Err(Stop::Return) => Ok(inner.into_all()),
+            Ok(()) | Err(Stop::Return) => Ok(inner.into_all().0),
             Err(stop) => Err(stop),
         }
     }
@@ -448,6 +475,12 @@ impl Session {
             Statement::HardwareOffload(offload) => statement::hardware_offload(self, offload, out),
             Statement::Reconfigure { .. } => statement::reconfigure(self, out),
             Statement::Use(name) => self.use_database(name, out),
+            Statement::DropDatabase { .. } if self.transactions > 0 => {
+                Err(message::NOT_IN_TRANSACTION.with(&[&"DROP DATABASE"]).into())
+            }
+            Statement::DropDatabase { if_exists, names } => {
+                statement::drop_databases(self, names, *if_exists, out)
+            }
             Statement::Declare(all) => all.iter().try_for_each(|d| self.declare(d)),
             Statement::Assign {
                 variable,

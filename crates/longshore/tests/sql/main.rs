@@ -160,6 +160,42 @@ fn exit_codes_and_streams_are_those_that_scripts_expect() {
     );
 }
 
+/// `/dev/full` refuses every byte as a full disk does.
+#[test]
+fn an_answer_that_does_not_fit_where_it_goes_is_no_success() {
+    let stage = Stage::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full");
+    let told = |output: &Output, what: &str| {
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{what}: {said}");
+        assert!(said.contains("because: No space left on device"), "{said}");
+    };
+    let print = ["-Q", "PRINT 'here'"];
+    let into_file = stage.sql(&["-o", "/dev/full", print[0], print[1]]);
+    told(&into_file, "-o");
+    assert_eq!(text(&into_file.stdout), "");
+    let json = ["--json", print[0], print[1]];
+    for args in [&print[..], &json[..]] {
+        let mut command = stage.command(args);
+        let output = command.stdout(full().unwrap()).output().unwrap();
+        told(&output, &format!("{args:?}"));
+    }
+    // What sqlcmd's own mistakes are told in is an answer, too.
+    let missing = stage.sql(&["-o", "/dev/full", "-i", "missing.sql"]);
+    told(&missing, "a line of the program's own");
+    // Every command's.
+    let mut script = longshore(["completions", "bash"]);
+    let output = script.stdout(full().unwrap()).output().unwrap();
+    told(&output, "completions");
+    // Nobody's wish, and nobody who could be told.
+    assert_eq!(stage.sql(&["-o", "/dev/null", print[0], print[1]]).status.code(), Some(0));
+    let mut command = stage.command(&print);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command.stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
 #[test]
 fn results_are_laid_out_as_sqlcmd_lays_them_out() {
     let stage = Stage::new();

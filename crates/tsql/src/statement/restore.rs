@@ -247,7 +247,7 @@ fn is_family(session: &Session, name: &str, header: &SetHeader) -> bool {
     let backed_up = || {
         session.server.known_catalog()?;
         let chain = session.server.catalog().ok()?.log_chain(name).ok()?;
-        chain.full.map(|full| full.system)
+        chain.fulls.last().map(|full| full.system)
     };
     match waiting.or_else(restored).or_else(backed_up) {
         Some(system) => system == header.log.system,

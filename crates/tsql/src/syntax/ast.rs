@@ -32,6 +32,10 @@ pub enum Statement {
         with_override: bool,
     },
     Use(String),
+    DropDatabase {
+        if_exists: bool,
+        names: Vec<String>,
+    },
     Declare(Vec<Declaration>),
     /// `SET @variable = expression`, and with `+=` and its kin.
     Assign {

@@ -78,6 +78,7 @@ impl Stage {
             .iter()
             .map(|(name, source)| database(name, source));
         Setup {
+            memory: longshore_tsql::Memory::unbounded(),
             name: "HARBOUR".into(),
             house: House {
                 storage: Arc::new(Host::new()),

@@ -40,6 +40,17 @@ impl Parser<'_> {
         }))
     }
 
+    pub(super) fn drop_database(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        self.expect_word("DATABASE")?;
+        let if_exists = self.take_word("IF")?;
+        if if_exists {
+            self.expect_word("EXISTS")?;
+        }
+        let names = self.list(Parser::identifier)?;
+        Ok(Statement::DropDatabase { if_exists, names })
+    }
+
     pub(super) fn reconfigure(&mut self) -> Result<Statement, Message> {
         self.advance()?;
         let with_override = self.take_word("WITH")?;
