@@ -118,6 +118,7 @@ impl Check {
             Statement::HardwareOffload(_)
             | Statement::Reconfigure { .. }
             | Statement::Use(_)
+            | Statement::AlterAccess { .. }
             | Statement::DropDatabase { .. }
             | Statement::SetOption(_)
             | Statement::Transaction(_)

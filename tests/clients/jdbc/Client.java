@@ -201,9 +201,12 @@ public final class Client {
         }
         connection.setAutoCommit(false);
         try (Statement statement = connection.createStatement()) {
+            rows(statement.executeQuery("SELECT @@TRANCOUNT AS none"));
+            rows(statement.executeQuery("SELECT COUNT(*) AS one FROM sys.configurations WHERE 1 = 0"));
             rows(statement.executeQuery("SELECT @@TRANCOUNT AS open_ones"));
         }
         connection.commit();
+        connection.setAutoCommit(true);
     }
 
     public static void main(String[] arguments) throws Exception {

@@ -135,6 +135,8 @@ messages! {
     4335 16 1 STOP_PASSED "The specified STOPAT time is too early. All or part of the database is already rolled forward beyond that point."
     4338 16 1 STOP_TOO_EARLY "The STOPAT clause specifies a point too early to allow this backup set to be restored. Choose a different stop point or use RESTORE DATABASE WITH RECOVERY to recover at the current point."
     4353 16 1 MOVED_TWICE "Conflicting file relocations have been specified for file '{}'. Only a single WITH MOVE clause should be specified for any logical file name."
+    5011 14 5 ALTER_MISSING "User does not have permission to alter database '{}', the database does not exist, or the database is not in a state that allows access checks."
+    5069 16 1 ALTER_FAILED "ALTER DATABASE statement failed."
     5701 10 1 DATABASE_CHANGED "Changed database context to '{}'."
     5703 10 1 LANGUAGE_CHANGED "Changed language setting to {}."
     8114 16 5 CANNOT_CONVERT "Error converting data type {} to {}."

@@ -61,6 +61,7 @@ fn command_words(backup: &Backup) -> String {
 }
 
 fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
+    session.check_no_transaction()?;
     let (name, parts, statement) = match &backup.what {
         BackupWhat::Database { name, parts } => (name, parts.as_slice(), Applies::BACKUP_DATABASE),
         BackupWhat::Log { name } => (name, [].as_slice(), Applies::BACKUP_LOG),
