@@ -37,9 +37,11 @@ impl Catalog {
                 "SELECT last_recovery_fork_guid, last_lsn, longshore_finish_us FROM backupset
                  WHERE {SOUND} ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT 1"
             );
-            let last_log = db.prepare_cached(&last_log)?.query_row([database, "L"], |row| {
-                Ok((place(row)?, row.get::<_, i64>(2)?))
-            });
+            let last_log = db
+                .prepare_cached(&last_log)?
+                .query_row([database, "L"], |row| {
+                    Ok((place(row)?, row.get::<_, i64>(2)?))
+                });
             let (log, ended_us) = last_log.optional()?.unzip();
             // The newest first, so that it is there whenever it ended.
             let fulls = format!(

@@ -146,7 +146,10 @@ fn a_log_chain_stands_where_its_newest_sets_are() {
     let fulls = add(10, BackupType::Database, 700, 710).fulls;
     assert_eq!(fulls, [place(4, 250), place(4, 700)]);
     let after = add(11, BackupType::Log, 200, 800);
-    assert_eq!((after.log, after.fulls), (Some(place(5, 800)), vec![place(4, 700)]));
+    assert_eq!(
+        (after.log, after.fulls),
+        (Some(place(5, 800)), vec![place(4, 700)])
+    );
 }
 
 #[test]

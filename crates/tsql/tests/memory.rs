@@ -45,7 +45,10 @@ fn what_statements_take_was_claimed_and_what_is_held_is_shared() {
         ("BACKUP DATABASE a TO b", ",b"),
         ("BACKUP DATABASE a FILE='a'", ",FILE='a'"),
         ("BACKUP DATABASE a TO b WITH INIT", ",INIT"),
-        ("RESTORE DATABASE a FROM b WITH MOVE '' TO ''", ",MOVE '' TO ''"),
+        (
+            "RESTORE DATABASE a FROM b WITH MOVE '' TO ''",
+            ",MOVE '' TO ''",
+        ),
         ("SELECT 1", ",1"),
         ("SELECT 1", "+a"),
         ("", "IF 1=1 BREAK ELSE BREAK "),
@@ -75,7 +78,8 @@ fn what_statements_take_was_claimed_and_what_is_held_is_shared() {
     second.rest();
     assert_eq!(stage.memory.held(), 0);
     // Around a batch inside it, and while a procedure has it.
-    let inner = format!("{hold}; EXEC (N'DECLARE @t nvarchar(max) = REPLICATE(''x'', 8000); PRINT 1')");
+    let inner =
+        format!("{hold}; EXEC (N'DECLARE @t nvarchar(max) = REPLICATE(''x'', 8000); PRINT 1')");
     assert_eq!(numbers(&run(&mut first, &inner)), [0, 0]);
     let passed = format!("{hold}; EXEC sp_executesql N'PRINT 1', N'@p nvarchar(max)', @s");
     assert_eq!(numbers(&run(&mut first, &passed)), [0, 701]);

@@ -527,7 +527,8 @@ fn what_scripts_say_around_a_restore_does_not_stop_them() {
 
 #[test]
 fn a_driver_without_autocommit_has_a_transaction_from_its_first_query_on() {
-    let mut session = Stage::new().session();
+    let stage = Stage::new();
+    let mut session = stage.session();
     let open = |session: &mut Session| value(session, "SELECT @@TRANCOUNT");
     run(&mut session, "SET IMPLICIT_TRANSACTIONS ON");
     assert_eq!(open(&mut session), "0");

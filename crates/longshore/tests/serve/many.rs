@@ -67,7 +67,8 @@ fn sessions_share_a_bound_on_memory() {
     let hold = "DECLARE @s nvarchar(max) = 'xxxxxxxx', @i int = 0; \
         WHILE @i < 18 BEGIN SET @s = @s + @s; SET @i = @i + 1 END; \
         PRINT 'there'; WHILE 1 = 1 SET @i = LEN(@s)";
-    let no_memory = "There is insufficient system memory in resource pool 'default' to run this query.";
+    let no_memory =
+        "There is insufficient system memory in resource pool 'default' to run this query.";
     first.send(BATCH, 0, &batch_body(hold));
     assert!(says(&first.packet().unwrap().0, "there"));
     let refused = second.batch(&hold.replace("WHILE 1 = 1", "WHILE 1 = 0"));

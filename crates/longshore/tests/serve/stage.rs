@@ -52,10 +52,7 @@ impl Stage {
     }
 
     pub fn add_login(&self, name: &str, password: &str) {
-        add_login(
-            &mut self.command(&["serve", "--add-login", name]),
-            password,
-        );
+        add_login(&mut self.command(&["serve", "--add-login", name]), password);
     }
 
     /// Pages of noise beside the wares, so that a backup takes its time where it is slowed down.

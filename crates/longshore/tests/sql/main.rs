@@ -188,7 +188,13 @@ fn an_answer_that_does_not_fit_where_it_goes_is_no_success() {
     let output = script.stdout(full().unwrap()).output().unwrap();
     told(&output, "completions");
     // Nobody's wish, and nobody who could be told.
-    assert_eq!(stage.sql(&["-o", "/dev/null", print[0], print[1]]).status.code(), Some(0));
+    assert_eq!(
+        stage
+            .sql(&["-o", "/dev/null", print[0], print[1]])
+            .status
+            .code(),
+        Some(0)
+    );
     let mut command = stage.command(&print);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -17,7 +17,12 @@ fn done(client: &Client, server: &Server, batches: &[String]) -> Vec<String> {
     assert!(!lines.iter().any(|l| failed(&l)), "{batches:?}: {lines:#?}");
     assert!(lines.iter().all(|l| l.get("lost").is_none()), "{lines:#?}");
     let rows = lines.iter().filter_map(|l| l["row"].as_array());
-    let rows = rows.map(|row| row.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|"));
+    let rows = rows.map(|row| {
+        row.iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join("|")
+    });
     let texts = lines.iter().filter_map(|l| l["message"].as_str());
     texts.map(str::to_owned).chain(rows).collect()
 }
@@ -55,14 +60,22 @@ fn clients_run_a_chain_of_a_database_to_a_moment() {
         };
         processed(&said, "BACKUP DATABASE");
         stage.mark(1);
-        processed(&says("BACKUP LOG [main] TO DISK = N'N_log.trn' WITH CHECKSUM, INIT"), "BACKUP LOG");
+        processed(
+            &says("BACKUP LOG [main] TO DISK = N'N_log.trn' WITH CHECKSUM, INIT"),
+            "BACKUP LOG",
+        );
         stage.mark(2);
-        let said = says("BACKUP DATABASE [main] TO DISK = N'N_diff.bak' WITH DIFFERENTIAL, CHECKSUM, INIT");
+        let said = says(
+            "BACKUP DATABASE [main] TO DISK = N'N_diff.bak' WITH DIFFERENTIAL, CHECKSUM, INIT",
+        );
         processed(&said, "BACKUP DATABASE WITH DIFFERENTIAL");
         stage.mark(3);
         let stop_at = stage.now();
         stage.mark(4);
-        processed(&says("BACKUP LOG [main] TO DISK = N'N_log.trn' WITH CHECKSUM"), "BACKUP LOG");
+        processed(
+            &says("BACKUP LOG [main] TO DISK = N'N_log.trn' WITH CHECKSUM"),
+            "BACKUP LOG",
+        );
         says(
             "RESTORE VERIFYONLY FROM DISK = N'N_full.bak' WITH CHECKSUM;
              RESTORE VERIFYONLY FROM DISK = N'N_log.trn' WITH FILE = 2",

@@ -38,7 +38,10 @@ pub(crate) fn drop_databases(
 /// Errors: 3701, 3702, 3708, 3101.
 fn one(session: &Session, name: &str, if_exists: bool, out: &mut Out) -> Flow {
     let server = &session.server;
-    if SYSTEM_DATABASES.iter().any(|s| s.eq_ignore_ascii_case(name)) {
+    if SYSTEM_DATABASES
+        .iter()
+        .any(|s| s.eq_ignore_ascii_case(name))
+    {
         return Err(message::DROP_SYSTEM.with(&[&name]).into());
     }
     if session.database.eq_ignore_ascii_case(name) {
@@ -61,7 +64,8 @@ fn one(session: &Session, name: &str, if_exists: bool, out: &mut Out) -> Flow {
         return Err(vec![missing(), message::DETAIL.with(&[&why])].into());
     }
     let place = server.forget_database(&known)?;
-    let stay = |place: &std::path::Path| format!("the files of '{known}' stay in {}", place.display());
+    let stay =
+        |place: &std::path::Path| format!("the files of '{known}' stay in {}", place.display());
     match place {
         Some(place) => Ok(out.say(message::DETAIL.with(&[&stay(&place)]))?),
         None => Ok(()),

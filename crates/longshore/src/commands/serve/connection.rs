@@ -312,7 +312,11 @@ impl<'a> Connection<'a> {
         }
         let bytes = held.saturating_mul(REQUEST_FACTOR);
         let claimed = match self.claim.bytes() {
-            0 => self.door.memory.claim(bytes).map(|claim| self.claim = claim),
+            0 => self
+                .door
+                .memory
+                .claim(bytes)
+                .map(|claim| self.claim = claim),
             _ => self.claim.resize(bytes),
         };
         if claimed.is_err() {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longshore_tds::{Call, Notice, Parameter, Procedure, Reset, Transaction};
 use longshore_tsql::syntax::parse;
 use longshore_tsql::{
-    Argument, Claim, Closed, Column, Command, Done, Message, Record, Session, Sink, Type, Value, Variable,
-    message,
+    Argument, Claim, Closed, Column, Command, Done, Message, Record, Session, Sink, Type, Value,
+    Variable, message,
 };
 
 use super::convert;
