@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::answers::fill;
-use crate::common::longshore;
+use crate::answers::shop;
+use crate::common::longshore_in;
 pub use crate::served::{PASSWORD, Server, USER, add_login};
 
 pub struct Stage {
@@ -17,19 +17,8 @@ pub struct Stage {
 
 impl Stage {
     pub fn new() -> Stage {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, rows) in [("shop", 500), ("stock", 20)] {
-            fill(&dir.path().join(format!("{name}.db")), rows);
-        }
-        let url = |name: &str| format!("url = \"sqlite:{}/{name}.db\"\n", dir.path().display());
-        let config = format!(
-            "[database.shop]\n{}[database.stock]\n{}",
-            url("shop"),
-            url("stock")
-        );
-        std::fs::write(dir.path().join("longshore.toml"), config).unwrap();
         let stage = Stage {
-            dir,
+            dir: shop(),
             env: Vec::new(),
             open_files: None,
         };
@@ -42,12 +31,8 @@ impl Stage {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = longshore(args);
-        command
-            .current_dir(self.dir.path())
-            .env("LONGSHORE_CONFIG", self.path("longshore.toml"))
-            .env("LONGSHORE_CATALOG", self.path("state/catalog.db"))
-            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        let mut command = longshore_in(self.dir.path(), args);
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
 

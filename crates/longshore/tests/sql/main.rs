@@ -11,8 +11,8 @@ mod answers;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use answers::{fill, is_some_percent, mask, scripts};
-use common::{longshore, text};
+use answers::{is_some_percent, mask, scripts, shop};
+use common::{longshore, longshore_in, text};
 
 /// A directory with the databases `shop` and `stock`, and the configuration that names them.
 struct Stage {
@@ -21,18 +21,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, rows) in [("shop", 500), ("stock", 20)] {
-            fill(&dir.path().join(format!("{name}.db")), rows);
-        }
-        let url = |name: &str| format!("url = \"sqlite:{}/{name}.db\"\n", dir.path().display());
-        let config = format!(
-            "[database.shop]\n{}[database.stock]\n{}",
-            url("shop"),
-            url("stock")
-        );
-        std::fs::write(dir.path().join("longshore.toml"), config).unwrap();
-        Stage { dir }
+        Stage { dir: shop() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -40,12 +29,8 @@ impl Stage {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = longshore(["sql"]);
-        command
-            .args(args)
-            .current_dir(self.dir.path())
-            .env("LONGSHORE_CONFIG", self.path("longshore.toml"))
-            .env("LONGSHORE_CATALOG", self.path("state/catalog.db"));
+        let mut command = longshore_in(self.dir.path(), &["sql"]);
+        command.args(args);
         command
     }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use longshore_test_servers::{Installation, Options, Server, User};
 
-use crate::common::{longshore, text};
+use crate::common::{longshore, longshore_in, text};
 use crate::judge::succeed;
 use crate::served;
 
@@ -58,12 +58,8 @@ impl Stage {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = longshore(args);
-        command
-            .current_dir(self.dir.path())
-            .env("LONGSHORE_CONFIG", self.path("longshore.toml"))
-            .env("LONGSHORE_CATALOG", self.path("state/catalog.db"))
-            .env("TZ", "UTC");
+        let mut command = longshore_in(self.dir.path(), args);
+        command.env("TZ", "UTC");
         command
     }
 
