@@ -128,12 +128,6 @@ impl Desk {
         self.device.state().0 == State::Ready
     }
 
-    /// Whether no test is under way, and one would begin when its time has come.
-    fn may_be_tested(&self) -> bool {
-        let mut standing = self.device.known().standing.clone();
-        standing.take_probe(Duration::MAX)
-    }
-
     /// Finishes a block; its payload holds what was put.
     fn settle(&self, finish: Finish<()>) -> Settled<()> {
         let mut finisher = Finisher::new(Algorithm::QatDeflate, Level::Low).unwrap();
