@@ -112,6 +112,7 @@ impl Served {
     pub fn stop(self) {
         drop(self.ticking);
         let _ended = self.keeper.join();
+        self.engine.end_soon();
         if let Some(control) = self.control {
             control.ended.store(true, SeqCst);
             control::wake(&control.path);
