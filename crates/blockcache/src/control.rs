@@ -1,14 +1,14 @@
 //! The control socket: one line of JSON asks, one line answers.
 //!
 //! Whoever may open the socket may do everything; its mode is 0600. A client that says nothing, or too much, is let
-//! go: one at a time is served, and none for longer than it needs to send a line.
+//! go. A few are served at once, so that one who waits for a long answer keeps nobody from asking for the state.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use longshore_io::Storage;
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,11 @@ use crate::open::{Backend, attach};
 use crate::{Engine, Error};
 
 /// The longest line that is read.
-const LINE_MAX: u64 = 64 << 10;
+const LINE_MAX: usize = 64 << 10;
+/// How long a client may take for its line, and for taking the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Clients served at once; more are let go.
+const CLIENTS_MAX: usize = 8;
 
 /// What can be asked of an engine at work.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -46,6 +49,14 @@ pub enum Request {
     Verify {
         repair: bool,
     },
+    /// So many bytes of its device for the cache.
+    Resize {
+        bytes: u64,
+    },
+    /// Lets another policy watch; none: no more.
+    Shadow {
+        name: Option<String>,
+    },
 }
 
 /// Carries out a request. The answer has `error` and `hint` when it failed.
@@ -59,8 +70,10 @@ pub fn answer(
         result.unwrap_or_else(|error| json!({"error": chain(&error), "hint": error.hint()}))
     };
     match request {
-        Request::Status => json!({"status": engine.status(), "counters": engine.counters(),
-            "reasons": engine.reasons().into_iter().collect::<std::collections::BTreeMap<_, _>>()}),
+        Request::Status => {
+            json!({"status": engine.status(), "shadow": engine.shadow(), "counters": engine.counters(),
+            "reasons": engine.reasons().into_iter().collect::<std::collections::BTreeMap<_, _>>()})
+        }
         Request::Prometheus => {
             json!({"text": engine.status().prometheus(&engine.counters(), &engine.reasons())})
         }
@@ -82,6 +95,19 @@ pub fn answer(
         Request::Attach { path } => {
             done(attach(storage, engine, backend, &path, true).map(|start| json!({"start": start})))
         }
+        Request::Resize { bytes } => done(
+            engine
+                .resize(bytes)
+                .map(|capacity| json!({"capacity_bytes": capacity})),
+        ),
+        Request::Shadow { name } => done(match name.as_deref().map(str::parse).transpose() {
+            Ok(choice) => engine
+                .set_shadow(choice)
+                .map(|()| json!({"shadow": engine.shadow()})),
+            Err(_) => Err(Error::Policy {
+                name: name.unwrap_or_default(),
+            }),
+        }),
         Request::Verify { repair } => done(
             engine
                 .verify(repair)
@@ -118,21 +144,38 @@ fn private(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
 }
 
-/// Serves one client after the other until `ended` is set and somebody [wakes](wake) it.
+/// Serves clients until `ended` is set and somebody [wakes](wake) it, and those then there to their end.
 pub fn serve(
     listener: &UnixListener,
     ended: &AtomicBool,
-    mut answer: impl FnMut(Request) -> Value,
+    answer: impl Fn(Request) -> Value + Sync,
 ) {
-    while !ended.load(SeqCst) {
-        let Ok((stream, _)) = listener.accept() else {
-            // Out of descriptors, perhaps; a pause lets others end.
-            std::thread::sleep(Duration::from_millis(100));
-            continue;
-        };
-        // A client that goes away is its own concern.
-        let _gone = converse(stream, &mut answer);
-    }
+    let (answer, clients) = (&answer, &AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        while !ended.load(SeqCst) {
+            let Ok((stream, _)) = listener.accept() else {
+                // Out of descriptors, perhaps; a pause lets others end.
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            if clients.fetch_add(1, SeqCst) >= CLIENTS_MAX {
+                clients.fetch_sub(1, SeqCst);
+                continue;
+            }
+            let serve = move || {
+                // A client that goes away is its own concern.
+                let _gone = converse(&stream, answer);
+                clients.fetch_sub(1, SeqCst);
+            };
+            if std::thread::Builder::new()
+                .spawn_scoped(scope, serve)
+                .is_err()
+            {
+                // No thread: the client was let go with what it would have run.
+                clients.fetch_sub(1, SeqCst);
+            }
+        }
+    });
 }
 
 /// Lets [`serve`] see that it shall end.
@@ -140,21 +183,35 @@ pub fn wake(path: &Path) {
     let _woken = UnixStream::connect(path);
 }
 
-fn converse(stream: UnixStream, answer: &mut impl FnMut(Request) -> Value) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new((&stream).take(LINE_MAX)).read_line(&mut line)?;
+fn converse(mut stream: &UnixStream, answer: impl Fn(Request) -> Value) -> io::Result<()> {
+    let line = read_line(stream)?;
     if line.is_empty() {
         return Ok(());
     }
-    let answer = match serde_json::from_str(&line) {
+    let answer = match serde_json::from_slice(&line) {
         Ok(request) => answer(request),
         Err(error) => {
             json!({"error": format!("not a request: {error}"), "hint": "ask with `longshore cache`"})
         }
     };
-    writeln!(&stream, "{answer}")
+    stream.set_write_timeout(Some(PATIENCE))?;
+    writeln!(stream, "{answer}")
+}
+
+/// What comes up to the end of a line, of the client's side, or of its time, however it is dealt out.
+fn read_line(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
+    let begun = Instant::now();
+    let (mut line, mut part) = (Vec::new(), [0; 4096]);
+    while !line.ends_with(b"\n") && line.len() < LINE_MAX {
+        let left = PATIENCE.checked_sub(begun.elapsed());
+        let left = left.filter(|left| !left.is_zero());
+        stream.set_read_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            len => line.extend(&part[..len]),
+        }
+    }
+    Ok(line)
 }
 
 /// Asks the engine that listens at `path`.
@@ -206,6 +263,8 @@ mod tests {
                     "{line:?}: {answer}"
                 );
             }
+            // Whoever says nothing keeps nobody waiting.
+            let _silent = UnixStream::connect(&path).unwrap();
             let answer = ask(&path, &Request::Why { count: 3 }).unwrap();
             assert_eq!(answer["asked"], json!({"do": "why", "count": 3}));
             ended.store(true, SeqCst);

@@ -29,6 +29,8 @@ enum State {
     Free,
     Held,
     Retired,
+    /// The cache has shrunk.
+    Gone,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +58,17 @@ pub(crate) struct Found {
     pub slot: u32,
     pub piece: Piece,
     version: u32,
+}
+
+impl Found {
+    /// These lines of a slot that nobody reads.
+    pub(crate) fn imagined(piece: Piece) -> Found {
+        Found {
+            slot: 0,
+            piece,
+            version: 0,
+        }
+    }
 }
 
 /// What the bytes read from a slot are worth.
@@ -495,6 +508,70 @@ impl Directory {
         }
     }
 
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// From now on there are fewer slots; what the others held is let go. The caller keeps fills away.
+    pub(crate) fn shrink(&mut self, geometry: Geometry, journal: &Journal) {
+        self.geometry = geometry;
+        for number in geometry.slots..self.slots.len() as u32 {
+            let slot = self.slots[number as usize];
+            match slot.state {
+                State::Held => {
+                    self.policy.dropped(BlockNumber(slot.block));
+                    self.release(slot.block, State::Gone, journal);
+                }
+                State::Retired => self.retired -= 1,
+                State::Free | State::Gone => {}
+            }
+            self.slot(number).state = State::Gone;
+        }
+        self.free.retain(|number| *number < geometry.slots);
+        self.fit_policy();
+        let flights = &self.flights;
+        let mut victims = Vec::new();
+        while self.policy.resident() > self.policy.slots() {
+            let mut may_go = |block: BlockNumber| !flights.contains_key(&block.0);
+            match self.policy.evict(&mut may_go) {
+                Some(victim) => victims.push(victim),
+                // All are busy: fewer slots are kept back.
+                None => break,
+            }
+        }
+        for victim in victims {
+            self.release(victim.0, State::Free, journal);
+        }
+    }
+
+    /// From now on there are more slots, which the journal knows already. `false`: there is no memory for them.
+    pub(crate) fn grow(&mut self, geometry: Geometry) -> bool {
+        let (slots, lines) = (geometry.slots as usize, geometry.lines_per_slot() as usize);
+        let more = slots.saturating_sub(self.slots.len());
+        let reserved = self.slots.try_reserve_exact(more).is_ok()
+            && self.sums.try_reserve_exact(more * lines).is_ok();
+        if !reserved {
+            return false;
+        }
+        let gone = Slot {
+            state: State::Gone,
+            block: 0,
+            valid: 0,
+            durable: 0,
+            version: 0,
+            cleared: 0,
+        };
+        self.slots.extend(std::iter::repeat_n(gone, more));
+        self.sums.extend(std::iter::repeat_n(0, more * lines));
+        for number in self.geometry.slots..geometry.slots {
+            self.slot(number).state = State::Free;
+            self.free.push_back(number);
+        }
+        self.geometry = geometry;
+        self.fit_policy();
+        true
+    }
+
     /// Slots that hold more than is durable.
     pub(crate) fn volatile_slots(&self) -> u32 {
         self.volatile
@@ -527,6 +604,15 @@ impl Directory {
             sums: there.map(|(_, sum)| *sum).collect(),
         });
         self.change(candidate.slot, |slot| slot.durable = candidate.valid);
+    }
+
+    /// Every block that is held with its valid lines, in the policy's order.
+    pub(crate) fn in_order(&self) -> Vec<(u64, Lines)> {
+        let lines = |block: BlockNumber| {
+            let slot = self.slots[*self.held.get(&block.0)? as usize];
+            Some((block.0, slot.valid))
+        };
+        self.policy.order().into_iter().filter_map(lines).collect()
     }
 
     /// Every block that is held, with its valid lines.

@@ -24,12 +24,13 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use longshore_cache::model::{Nanos, Op};
 use longshore_cache::policy::{Choice, Ended, Outlook, Policy, Purpose, Read, Side, View, Write};
-use longshore_io::{Buffer, Clock, File, Pool, Via};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use longshore_io::{Buffer, Clock, File, FileKind, Pool, Via};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 use crate::directory::{Found, reserve};
 use crate::geometry::{Geometry, LINE};
 use crate::meter::{Counters, Entered, Gauge, Meter, Way, add};
+use crate::shadow::{Comparison, Done, Shadow};
 use crate::store::{Claims, Store};
 use crate::why::{Asked, Diary, Line};
 use crate::{Error, Status, Worth};
@@ -94,6 +95,10 @@ struct Shared {
     untold: AtomicBool,
     /// Stopped: set with `store` in hand.
     closed: AtomicBool,
+    /// About to be stopped.
+    ending: AtomicBool,
+    /// One at a time.
+    attaching: Mutex<()>,
     /// Held for reading by every request: whoever attaches or detaches waits until none is under way.
     store: RwLock<Option<Arc<Store>>>,
 }
@@ -130,6 +135,8 @@ impl Engine {
             syncs_failed: AtomicU64::new(0),
             untold: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            attaching: Mutex::new(()),
             store: RwLock::new(None),
         });
         let engine = Engine {
@@ -257,8 +264,11 @@ impl Engine {
         let Some(store) = store.as_ref() else {
             return Ok(());
         };
-        let many = (store.geometry.slots / VOLATILE_SHARE).max(1);
-        if !force && store.core().volatile_slots() < many {
+        let few = {
+            let core = store.core();
+            core.volatile_slots() < (core.geometry().slots / VOLATILE_SHARE).max(1)
+        };
+        if !force && few {
             return Ok(());
         }
         store.checkpoint(|| self.shared.sync_backend(Some(store)))
@@ -349,9 +359,10 @@ impl Engine {
             return shared.write_backend(None, &buffer[part], offset);
         };
         let begun = shared.clock.now();
+        let len = bytes.len() as u64;
+        let view = shared.view(store);
         let (held_bytes, plan) = {
             let mut core = store.core();
-            let view = shared.view(store);
             let found = core.look_up(store.touched(offset, bytes.len() as u64));
             let held_bytes = inside_of(store.geometry, &found, offset, bytes.len() as u64);
             let write = Write {
@@ -361,7 +372,11 @@ impl Engine {
             };
             (held_bytes, core.policy().write(&view, write))
         };
-        let writing = store.begin_write(offset, bytes.len() as u64)?;
+        store.tell(|shadow| {
+            let (touched, whole) = (store.touched(offset, len), store.whole(offset, len));
+            shadow.write(&view, (offset, len), touched, whole);
+        });
+        let writing = store.begin_write(offset, len)?;
         shared.write_backend(Some(store), &buffer[part], offset)?;
         let claims = writing.done(store, plan.admit);
         shared.diary.add(Line {
@@ -417,6 +432,9 @@ impl Engine {
         let (mut compared, mut differing) = (0, 0);
         let all = store.core().all();
         for found in all {
+            if self.shared.ending.load(SeqCst) {
+                return Err(Error::Ending);
+            }
             let piece = found.piece;
             let start = piece.at(store.geometry);
             let len = piece.bytes() as usize;
@@ -463,9 +481,37 @@ impl Engine {
         let mut settings = self.shared.settings.lock();
         settings.choice = choice;
         if let Some(store) = self.shared.store().as_ref() {
-            let policy = policy(&settings, store.geometry);
-            store.core().set_policy(policy);
+            let mut core = store.core();
+            let policy = policy(&settings, core.geometry());
+            core.set_policy(policy);
         }
+    }
+
+    /// Lets another policy watch the requests from now on, beginning with what is held; `None`: no more.
+    pub fn set_shadow(&self, choice: Option<Choice>) -> Result<(), Error> {
+        let settings = self.settings();
+        let store = self.shared.store();
+        let store = store.as_ref().filter(|store| !store.has_failed());
+        let store = store.ok_or(Error::Detached)?;
+        let shadow = choice.map(|choice| {
+            let (geometry, held) = {
+                let core = store.core();
+                (core.geometry(), core.in_order())
+            };
+            let settings = Settings { choice, ..settings };
+            let policy = policy(&settings, geometry);
+            Shadow::new(choice, policy, held.into_iter(), Done::of(&self.counters()))
+        });
+        store.set_shadow(shadow);
+        Ok(())
+    }
+
+    /// What the policy that watches would have done, beside what was done.
+    pub fn shadow(&self) -> Option<Comparison> {
+        let store = self.shared.store();
+        let shadow = store.as_ref()?.shadow.lock();
+        let now = Done::of(&self.counters());
+        shadow.as_ref().map(|shadow| shadow.comparison(now))
     }
 
     pub fn status(&self) -> Status {
@@ -513,6 +559,10 @@ impl Engine {
         store.as_ref().is_some_and(|store| !store.has_failed())
     }
 
+    pub(crate) fn attaching(&self) -> MutexGuard<'_, ()> {
+        self.shared.attaching.lock()
+    }
+
     /// Puts a cache in front, when no request is under way. `Err`: there is one already.
     pub(crate) fn put(&self, store: Store) -> Result<(), Error> {
         let mut place = self.shared.store.write();
@@ -521,6 +571,28 @@ impl Engine {
         }
         *place = Some(Arc::new(store));
         Ok(())
+    }
+
+    /// Gives the cache so many bytes of its device, a file's length with it, while it serves. What it holds stays, but for
+    /// what lay in the slots of the last bytes. Returns how many it can hold.
+    pub fn resize(&self, bytes: u64) -> Result<u64, Error> {
+        let _one = self.attaching();
+        let store = {
+            let store = self.shared.store();
+            let store = store.as_ref().filter(|store| !store.has_failed());
+            Arc::clone(store.ok_or(Error::Detached)?)
+        };
+        let geometry = store.resize(bytes)?;
+        // Whoever found something there before reads it to its end first; otherwise the file stays as long as it is.
+        if let Some(_nobody) = self.shared.store.try_write_for(LEAVE_WITHIN)
+            && let Ok(found) = store.file.stat()
+            && found.kind == FileKind::File
+            && found.len > geometry.end()
+            && let Err(error) = store.file.set_len(geometry.end())
+        {
+            tracing::warn!(%error, "the cache's file could not be cut");
+        }
+        Ok(geometry.capacity_bytes())
     }
 
     /// Serves from the backend alone from now on. What the cache held is not believed again: writes may follow that
@@ -543,6 +615,11 @@ impl Engine {
             *place = None;
         }
         Ok(())
+    }
+
+    /// Soon comes [`Engine::stop`]: what takes long and is no client's request ends now.
+    pub fn end_soon(&self) {
+        self.shared.ending.store(true, SeqCst);
     }
 
     /// Ends serving: everything held becomes durable, and the cache is marked as cleanly stopped.
@@ -752,8 +829,20 @@ impl Shared {
             len,
             held_bytes,
         };
-        let plan = core.policy().read(&self.view(store), read);
+        let view = self.view(store);
+        let plan = core.policy().read(&view, read);
         drop(core);
+        add(&self.meter.read_runs, 1);
+        store.tell(|shadow| {
+            let whole = store.whole(span.start, span.end - span.start);
+            let inside = |found: &[Found]| inside_of(geometry, found, offset, len);
+            let by_fast = |mut found: Vec<Found>, fast_bytes| {
+                divide(geometry, &mut found, span, fast_bytes);
+                inside(&found)
+            };
+            let touched = store.touched(offset, len);
+            shadow.read(&view, (offset, len), touched, whole, inside, by_fast);
+        });
         let claims = (plan.admit && held_bytes < len)
             .then(|| store.claim(span.start, span.end - span.start));
         let slow = divide(geometry, &mut fast, span, plan.fast_bytes);
@@ -890,8 +979,7 @@ impl Shared {
         len: u64,
         took: Duration,
     ) {
-        let mut core = store.core();
-        core.policy().ended(&Ended {
+        store.ended(&Ended {
             now: self.now(),
             side,
             op,
@@ -941,8 +1029,7 @@ impl Shared {
         let entered = store.gauge.load();
         let len = job.claims.bytes();
         store.fill(|| self.view(&store), job.claims, &job.bytes, job.start);
-        let mut core = store.core();
-        core.policy().ended(&Ended {
+        store.ended(&Ended {
             now: self.now(),
             side: Side::Fast,
             op: Op::Write,

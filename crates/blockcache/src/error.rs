@@ -13,8 +13,8 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// Somebody else has it.
-    #[error("{path} is in use by another process")]
+    /// Somebody else has it: a process, or the system, with a mount for example.
+    #[error("{path} is in use")]
     InUse { path: PathBuf },
 
     #[error("{path} holds no cache that this version knows")]
@@ -30,14 +30,25 @@ pub enum Error {
     #[error("a cache needs more than {device_bytes} bytes")]
     TooSmall { device_bytes: u64 },
 
+    /// The new log would lie where the old one still counts.
+    #[error("a change of size is at least {bytes} bytes here")]
+    SmallStep { bytes: u64 },
+
     #[error("no memory for the cache's buffers and table")]
     Memory { source: io::Error },
 
     #[error("there is no policy {name:?}")]
     Policy { name: String },
 
+    /// A block device, beside which nothing lasts.
+    #[error("{path} is a device: where its guard is must be said")]
+    NoGuard { path: PathBuf },
+
     #[error("no cache is attached")]
     Detached,
+
+    #[error("serving ends")]
+    Ending,
 
     #[error("a cache is attached already")]
     Attached,
@@ -49,14 +60,19 @@ impl Error {
         match self {
             Error::Io { .. } => "look at the cause; the backend is untouched by it",
             Error::InUse { .. } => {
-                "one process serves a backend or a cache at a time; stop the other one first"
+                "one process serves a backend or a cache at a time, and none what is mounted; stop the other one first"
             }
             Error::NoCache { .. } => "make one with `longshore cache create`",
             Error::NotEmpty { .. } => "give a path that holds nothing, or --force to overwrite it",
             Error::SlotSize { .. } => "a slot has 4, 8, 16, 32 or 64 KiB",
             Error::TooSmall { .. } => "give the cache 16 MiB or more",
+            Error::SmallStep { .. } => "give a size that differs more",
             Error::Memory { .. } => "give fewer threads, or a smaller cache",
             Error::Policy { .. } => "`longshore cache simulate --help` names them",
+            Error::NoGuard { .. } => {
+                "name a file for it with --guard, always the same one, on a disk that is neither this one nor the cache's"
+            }
+            Error::Ending => "ask again when it serves",
             Error::Detached => "attach one with `longshore cache attach`",
             Error::Attached => "detach it first with `longshore cache detach`",
         }

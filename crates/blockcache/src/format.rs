@@ -1,27 +1,32 @@
 //! The bytes of a cache device's metadata: superblock, log blocks, records. All numbers are little-endian.
 //!
-//! Superblock, 96 bytes at the start of its 4 KiB (less than a sector, so a cut write leaves it old or new):
+//! Superblock, 100 bytes at the start of its 4 KiB (less than a sector, so a cut write leaves it old or new). Both
+//! copies are written one after the other, each synced:
 //!
 //! | at | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | `LSCACHE2` |
+//! | 0 | 8 | `LSCACHE3` |
 //! | 8 | 4 | slot bytes |
 //! | 12 | 4 | slots |
-//! | 16 | 4 | log blocks |
+//! | 16 | 4 | log blocks: room in each log |
 //! | 20 | 4 | 1: stopped cleanly |
-//! | 24 | 8 | sequence: of the two copies, the higher one counts |
+//! | 24 | 8 | sequence: of two copies, the higher one counts |
 //! | 32 | 8 | log generation; the log's half is its remainder by 2 |
 //! | 40 | 8 | session |
 //! | 48 | 8 | backend: bytes |
-//! | 56 | 8 | backend: inode, 0 of a block device |
+//! | 56 | 8 | backend: inode; of a block device, FNV-1a of what the system knows it by, or 0 |
 //! | 64 | 8 | backend: time of its last change (ctime) at a clean stop, ns; 0 of a block device |
 //! | 72 | 16 | tie: what the guard beside the backend names, too |
-//! | 88 | 4 | 0 |
-//! | 92 | 4 | CRC-32C of the 92 bytes before |
+//! | 88 | 4 | blocks that the live log had when this was written; after a clean stop, all |
+//! | 92 | 4 | slots that it was made with |
+//! | 96 | 4 | CRC-32C of the 96 bytes before |
 //!
 //! Log block, 4 KiB: `LSLB`, CRC-32C of all that follows in the block, first 8 bytes of the tie (8), generation (8),
-//! session (8), index in the log (4), bytes of records (4), records, zeros. The session is there because a generation
-//! may recur: a rewrite that a crash cut off leaves its blocks, and the next session counts on from the same superblock.
+//! session (8), index in the log (4), index at which its commit began (4), bytes of records (4), records, zeros. The
+//! session is there because a generation may recur: a rewrite that a crash cut off leaves its blocks, and the next session
+//! counts on from the same superblock. A block of a later commit proves that all before that commit were once there.
+//!
+//! Each log is there twice, far apart; a block that is unsound in one copy counts from the other.
 //!
 //! Record: `1`, slot (4), block (8), lines (2), CRC-32C of each line there is (4 each): the slot holds these lines.
 //! `2`, slot (4): the slot holds nothing.
@@ -30,11 +35,11 @@ use longshore_io::crc32c;
 
 use crate::geometry::{Geometry, LINE, Lines};
 
-const MAGIC: &[u8; 8] = b"LSCACHE2";
+const MAGIC: &[u8; 8] = b"LSCACHE3";
 const BLOCK_MAGIC: &[u8; 4] = b"LSLB";
-pub(crate) const SUPER_LEN: usize = 96;
+pub(crate) const SUPER_LEN: usize = 100;
 /// Bytes of a log block before its records.
-pub(crate) const BLOCK_HEAD: usize = 40;
+pub(crate) const BLOCK_HEAD: usize = 44;
 const SET: u8 = 1;
 const CLEAR: u8 = 2;
 const SET_HEAD: usize = 15;
@@ -60,6 +65,8 @@ pub struct Superblock {
     pub session: u64,
     pub backend: BackendMark,
     pub tie: Tie,
+    /// Blocks that the live log had when this was written: with fewer it is damaged.
+    pub log_len: u32,
 }
 
 impl Superblock {
@@ -77,7 +84,8 @@ impl Superblock {
         out.extend(self.backend.inode.to_le_bytes());
         out.extend(self.backend.changed_ns.to_le_bytes());
         out.extend(self.tie);
-        out.extend([0; 4]);
+        out.extend(self.log_len.to_le_bytes());
+        out.extend(self.geometry.made_slots.to_le_bytes());
         out.extend(crc32c(&out).to_le_bytes());
         let mut bytes = [0; SUPER_LEN];
         bytes.copy_from_slice(&out);
@@ -89,10 +97,13 @@ impl Superblock {
         let bytes = bytes.get(..SUPER_LEN)?;
         let mut cursor = Cursor(bytes);
         let magic = cursor.take(8)?;
+        let (slot_bytes, slots, log_blocks) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
+        let made_slots = Cursor(bytes.get(92..)?).u32()?;
         let geometry = Geometry {
-            slot_bytes: cursor.u32()?,
-            slots: cursor.u32()?,
-            log_blocks: cursor.u32()?,
+            slot_bytes,
+            slots,
+            log_blocks,
+            made_slots,
         };
         let clean = cursor.u32()?;
         let superblock = Superblock {
@@ -107,8 +118,9 @@ impl Superblock {
                 changed_ns: cursor.u64()? as i64,
             },
             tie: cursor.take(16)?.try_into().ok()?,
+            log_len: cursor.u32()?,
         };
-        let zero = cursor.u32()?;
+        let _made_slots = cursor.u32()?;
         let sum = cursor.u32()?;
         // Counters that could run over were not counted up by us.
         let counters = [
@@ -117,7 +129,8 @@ impl Superblock {
             superblock.session,
         ];
         let sane = counters.iter().all(|counter| *counter < u64::MAX / 2);
-        let sound = magic == MAGIC && clean <= 1 && zero == 0 && sane;
+        let fits = superblock.log_len <= superblock.geometry.log_blocks;
+        let sound = magic == MAGIC && clean <= 1 && fits && sane;
         (sound && sum == crc32c(&bytes[..SUPER_LEN - 4])).then_some(superblock)
     }
 }
@@ -164,6 +177,12 @@ impl Record {
         }
     }
 
+    pub(crate) fn slot(&self) -> u32 {
+        match self {
+            Record::Set { slot, .. } | Record::Clear { slot } => *slot,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Record::Set { sums, .. } => set_len(sums.len() as u32),
@@ -202,13 +221,15 @@ pub struct Place {
     pub index: u32,
 }
 
-/// One block of a log, [`LINE`] bytes; `records` are at most `LINE - BLOCK_HEAD` bytes.
-pub(crate) fn encode_block(place: &Place, records: &[u8], out: &mut [u8]) {
+/// One block of a log, [`LINE`] bytes, of a commit that `began` at that index; `records` are at most
+/// `LINE - BLOCK_HEAD` bytes.
+pub(crate) fn encode_block(place: &Place, began: u32, records: &[u8], out: &mut [u8]) {
     let mut body = Vec::with_capacity(LINE as usize);
     body.extend(&place.tie[..8]);
     body.extend(place.generation.to_le_bytes());
     body.extend(place.session.to_le_bytes());
     body.extend(place.index.to_le_bytes());
+    body.extend(began.to_le_bytes());
     body.extend((records.len() as u32).to_le_bytes());
     body.extend(records);
     body.resize(LINE as usize - 8, 0);
@@ -217,8 +238,16 @@ pub(crate) fn encode_block(place: &Place, records: &[u8], out: &mut [u8]) {
     out[8..LINE as usize].copy_from_slice(&body);
 }
 
-/// The records of the block at `place`; `None` when something else lies there.
-pub fn decode_block(place: &Place, bytes: &[u8]) -> Option<Vec<Record>> {
+/// What a block of a log says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// Where the commit that wrote it began: all blocks before that were durable.
+    pub began: u32,
+    pub records: Vec<Record>,
+}
+
+/// The block at `place`; `None` when something else lies there.
+pub fn decode_block(place: &Place, bytes: &[u8]) -> Option<Block> {
     let bytes = bytes.get(..LINE as usize)?;
     let mut cursor = Cursor(bytes);
     let sound = cursor.take(4)? == BLOCK_MAGIC && cursor.u32()? == crc32c(&bytes[8..]);
@@ -226,8 +255,9 @@ pub fn decode_block(place: &Place, bytes: &[u8]) -> Option<Vec<Record>> {
         && cursor.u64()? == place.generation
         && cursor.u64()? == place.session
         && cursor.u32()? == place.index;
+    let began = cursor.u32()?;
     let len = cursor.u32()? as usize;
-    if !sound || !here {
+    if !sound || !here || began > place.index {
         return None;
     }
     let mut cursor = Cursor(cursor.0.get(..len)?);
@@ -235,7 +265,7 @@ pub fn decode_block(place: &Place, bytes: &[u8]) -> Option<Vec<Record>> {
     while !cursor.0.is_empty() {
         records.push(Record::decode(&mut cursor)?);
     }
-    Some(records)
+    Some(Block { began, records })
 }
 
 struct Cursor<'a>(&'a [u8]);
@@ -273,6 +303,7 @@ mod tests {
                 changed_ns: -5,
             },
             tie: [6; 16],
+            log_len: 5,
         }
     }
 
@@ -285,7 +316,7 @@ mod tests {
             other[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Superblock::decode(&other), None, "bit {bit}");
         }
-        assert_eq!(Superblock::decode(&bytes[..95]), None);
+        assert_eq!(Superblock::decode(&bytes[..SUPER_LEN - 1]), None);
     }
 
     #[test]
@@ -309,8 +340,9 @@ mod tests {
         records.iter().for_each(|r| r.encode(&mut body));
         assert_eq!(body.len(), records.iter().map(Record::len).sum::<usize>());
         let mut block = vec![0; LINE as usize];
-        encode_block(&place, &body, &mut block);
-        assert_eq!(decode_block(&place, &block), Some(records));
+        encode_block(&place, 1, &body, &mut block);
+        let expected = Block { began: 1, records };
+        assert_eq!(decode_block(&place, &block), Some(expected));
         let others = [
             Place { index: 3, ..place },
             Place {

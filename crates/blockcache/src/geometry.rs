@@ -1,9 +1,11 @@
 //! Where things lie on a cache device, and how a backend is cut into what is cached.
 //!
 //! ```text
-//! 0        4096     8192            + log        + log
-//! | super  | super  | log 0         | log 1      | slot 0 | slot 1 | …
+//! 0        4096     8192     + log    + log     + log     + log
+//! | super  | super  | log 0  | log 1  | log 0'  | log 1'  | slot 0 | slot 1 | …
 //! ```
+//!
+//! A cache that has grown beyond what it was made for has its logs behind its slots; the first slot never moves.
 //!
 //! The backend is cut into *blocks* of one slot's size. A block is held by at most one slot, in *lines* of 4 KiB
 //! that are each there or not. A line that the end of the backend cuts is never held.
@@ -17,21 +19,26 @@ pub type Lines = u16;
 
 /// Logs begin behind the two copies of the superblock.
 const LOGS_AT: u64 = 2 * LINE;
+/// Two logs, each twice.
+const LOGS: u64 = 4;
 /// Slots begin at a multiple of this.
 const SLOTS_ALIGN: u64 = 1 << 20;
 /// A cache of fewer slots is a mistake.
 const SLOTS_MIN: u64 = 4;
+const SLOTS_MAX: u32 = u32::MAX / 2;
 /// Blocks of a log beside a whole table: commits until the log is written anew.
 const LOG_ROOM: u64 = 64;
 
-/// The shape of a cache. Constant for its life.
+/// The shape of a cache. Only the number of its slots can change, and the logs with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes of a slot: a power of two from 4 KiB to 64 KiB.
     pub slot_bytes: u32,
     pub slots: u32,
-    /// Blocks of 4 KiB in each of the two logs.
+    /// Blocks of 4 KiB in each of the two logs, each of which is there twice.
     pub log_blocks: u32,
+    /// Slots that it was made with: before the first slot is room for the logs of so many.
+    pub made_slots: u32,
 }
 
 impl Geometry {
@@ -40,30 +47,52 @@ impl Geometry {
         if !valid_slot(slot_bytes) {
             return Err(Error::SlotSize { slot_bytes });
         }
-        let mut slots = (device_bytes / u64::from(slot_bytes)).min(u64::from(u32::MAX) / 2);
-        loop {
-            let geometry = Geometry {
-                slot_bytes,
-                slots: slots as u32,
-                log_blocks: log_blocks(slots, slot_bytes),
-            };
-            if slots < SLOTS_MIN {
-                return Err(Error::TooSmall { device_bytes });
+        largest(device_bytes, slot_bytes, SLOTS_MAX, |slots| Geometry {
+            slot_bytes,
+            slots,
+            log_blocks: log_blocks(slots, slot_bytes),
+            made_slots: slots,
+        })
+    }
+
+    /// The shape that this one can take of so many bytes. Its log may not lie where this one's is, so that it can be
+    /// written while that one counts.
+    pub(crate) fn resized(self, device_bytes: u64) -> Result<Geometry, Error> {
+        // More slots than it was made with need room for other logs, too.
+        let more = self.with_slots(self.made_slots + 1).end() <= device_bytes;
+        let most = if more { SLOTS_MAX } else { self.made_slots };
+        let shape = |slots| self.with_slots(slots);
+        let next = largest(device_bytes, self.slot_bytes, most, shape)?;
+        let apart = next.logs_at() == LOGS_AT
+            || self.logs_at() == LOGS_AT
+            || next.logs_at() >= self.end()
+            || next.end() <= self.logs_at();
+        match apart || next == self {
+            true => Ok(next),
+            false => {
+                // As long as the logs are, with a margin: those of a larger cache are longer.
+                let logs = self.end() - self.logs_at();
+                Err(Error::SmallStep {
+                    bytes: (logs + logs / 8 + SLOTS_ALIGN).next_multiple_of(SLOTS_ALIGN),
+                })
             }
-            let over = geometry.end().saturating_sub(device_bytes);
-            if over == 0 {
-                return Ok(geometry);
-            }
-            slots -= over.div_ceil(u64::from(slot_bytes)).min(slots);
         }
     }
 
-    /// Refuses what [`Geometry::fit`] cannot have made.
+    fn with_slots(self, slots: u32) -> Geometry {
+        Geometry {
+            slots,
+            log_blocks: log_blocks(slots.max(self.made_slots), self.slot_bytes),
+            ..self
+        }
+    }
+
+    /// Refuses what [`Geometry::fit`] cannot have made, nor a change of size.
     pub(crate) fn checked(self) -> Option<Geometry> {
         let valid = valid_slot(self.slot_bytes)
-            && u64::from(self.slots) >= SLOTS_MIN
-            && self.slots <= u32::MAX / 2
-            && self.log_blocks == log_blocks(self.slots.into(), self.slot_bytes);
+            && u64::from(self.slots.min(self.made_slots)) >= SLOTS_MIN
+            && self.slots.max(self.made_slots) <= SLOTS_MAX
+            && self == self.with_slots(self.slots);
         valid.then_some(self)
     }
 
@@ -76,8 +105,17 @@ impl Geometry {
         ones(self.lines_per_slot())
     }
 
-    pub(crate) fn log_at(self, half: u64) -> u64 {
-        LOGS_AT + half * u64::from(self.log_blocks) * LINE
+    /// Where a copy (0 or 1) of the log of a generation begins.
+    pub(crate) fn log_at(self, generation: u64, copy: u64) -> u64 {
+        let log = u64::from(self.log_blocks) * LINE;
+        self.logs_at() + (2 * copy + generation % 2) * log
+    }
+
+    fn logs_at(self) -> u64 {
+        match self.slots > self.made_slots {
+            true => self.slots_end(),
+            false => LOGS_AT,
+        }
     }
 
     /// Where a line of a slot lies on the cache device.
@@ -86,12 +124,18 @@ impl Geometry {
     }
 
     fn slots_at(self) -> u64 {
-        self.log_at(2).next_multiple_of(SLOTS_ALIGN)
+        let logs = LOGS * u64::from(log_blocks(self.made_slots, self.slot_bytes)) * LINE;
+        (LOGS_AT + logs).next_multiple_of(SLOTS_ALIGN)
+    }
+
+    fn slots_end(self) -> u64 {
+        self.slots_at() + self.capacity_bytes()
     }
 
     /// Bytes of the device that are used.
     pub fn end(self) -> u64 {
-        self.slots_at() + u64::from(self.slots) * u64::from(self.slot_bytes)
+        let logs_end = self.logs_at() + LOGS * u64::from(self.log_blocks) * LINE;
+        self.slots_end().max(logs_end)
     }
 
     /// Bytes that can be held.
@@ -100,16 +144,37 @@ impl Geometry {
     }
 }
 
+/// The largest of these shapes, by its slots, that fits.
+fn largest(
+    device_bytes: u64,
+    slot_bytes: u32,
+    most: u32,
+    shape: impl Fn(u32) -> Geometry,
+) -> Result<Geometry, Error> {
+    let mut slots = (device_bytes / u64::from(slot_bytes)).min(most.into());
+    loop {
+        if slots < SLOTS_MIN {
+            return Err(Error::TooSmall { device_bytes });
+        }
+        let geometry = shape(slots as u32);
+        let over = geometry.end().saturating_sub(device_bytes);
+        if over == 0 {
+            return Ok(geometry);
+        }
+        slots -= over.div_ceil(u64::from(slot_bytes)).min(slots);
+    }
+}
+
 fn valid_slot(slot_bytes: u32) -> bool {
     slot_bytes.is_power_of_two() && (LINE as u32..=64 << 10).contains(&slot_bytes)
 }
 
 /// Room for the records of a whole table, as much again for changes, and a margin.
-fn log_blocks(slots: u64, slot_bytes: u32) -> u32 {
+fn log_blocks(slots: u32, slot_bytes: u32) -> u32 {
     let lines = u64::from(slot_bytes) / LINE;
     let record = crate::format::set_len(lines as u32) as u64;
     let per_block = (LINE - crate::format::BLOCK_HEAD as u64) / record;
-    (2 * slots.div_ceil(per_block) + LOG_ROOM) as u32
+    (2 * u64::from(slots).div_ceil(per_block) + LOG_ROOM) as u32
 }
 
 pub(crate) fn ones(count: u32) -> Lines {
@@ -186,6 +251,44 @@ mod tests {
         assert!(Geometry::fit(1 << 20, 64 << 10).is_err());
         assert!(Geometry::fit(1 << 30, 5000).is_err());
         assert!(Geometry::fit(1 << 30, 128 << 10).is_err());
+    }
+
+    #[test]
+    fn a_shape_that_changes_keeps_its_slots_in_place_and_its_log_off_the_old_one() {
+        for slot_bytes in [4096, 64 << 10] {
+            let made = Geometry::fit(64 << 20, slot_bytes).unwrap();
+            let mut shape = made;
+            for mib in [1 << 10, 32, 64, 4 << 10, 128, 8 << 10] {
+                let next = shape.resized(mib << 20).unwrap();
+                assert!(next.end() <= mib << 20 && next.end() > (mib << 20) * 9 / 10);
+                assert_eq!(next.checked(), Some(next));
+                assert_eq!(next.line_at(3, 0), made.line_at(3, 0));
+                let log = |shape: Geometry, copy, generation| {
+                    let at = shape.log_at(generation, copy);
+                    at..at + u64::from(shape.log_blocks) * LINE
+                };
+                // The one that counts is of one parity, the one that is written then of the other.
+                for generation in [0, 1] {
+                    for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                        let (live, new) = (log(shape, a, generation), log(next, b, generation + 1));
+                        assert!(
+                            live.end <= new.start || new.end <= live.start,
+                            "{live:?} {new:?}"
+                        );
+                    }
+                }
+                let first = next.line_at(0, 0);
+                let slots = first..first + next.capacity_bytes();
+                assert!(log(next, 1, 1).end <= slots.start || log(next, 0, 0).start >= slots.end);
+                shape = next;
+            }
+            let least = match shape.resized((8 << 30) - (1 << 20)) {
+                Err(Error::SmallStep { bytes }) => bytes,
+                other => panic!("{other:?}"),
+            };
+            shape.resized((8 << 30) - least).unwrap();
+            assert_eq!(shape.resized(8 << 30).unwrap(), shape);
+        }
     }
 
     #[test]

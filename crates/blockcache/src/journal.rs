@@ -1,22 +1,30 @@
 //! The durable table of slots: two logs on the cache device, of which the superblock names the live one.
 //!
 //! A log begins with the whole table and goes on with changes. Commits take whole blocks, so that no block is written
-//! twice; several callers share one. A log that is full is written anew into the other half, which goes live when
+//! again; several callers share one. A log that is full is written anew into the other half, which goes live when
 //! everything in it is durable. A shadow of the table stands in memory, as a replay would give it.
 //!
+//! What a medium loses or spoils must not look like a log's end: an older table would count. So every block is there
+//! twice, in places far apart, and counts from either; the superblock says how many blocks there must be at least; and
+//! a block tells where its commit began, before which all were durable. A gap that these contradict is damage, and the
+//! whole table counts for nothing. The superblock is there twice, too, and each copy is durable before more is written.
+//!
 //! Invariants
-//! - What [`Journal::commit`] promised is in every table that a replay can give afterwards.
+//! - What [`Journal::commit`] promised is in every table that a replay can give afterwards, also when any one block of
+//!   4 KiB was spoiled, or never written though the device said so.
 //! - A replay gives the table as of some moment between the last commit and the last append, or nothing at all.
+//! - No lock is held during I/O: changes are noted while the log is written, also while it is written anew.
 //! - A block of another session, or of another rewrite of this one, is not of the live log.
 //! - After a failed write or sync nothing is promised any more: the journal stays broken.
 //! - Lock order: whoever holds a directory's lock may append; nobody appends and waits for a commit at once.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use longshore_io::{File, Via};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::format::{self, BLOCK_HEAD, Place, Record, SUPER_LEN, Superblock};
 use crate::geometry::{Geometry, LINE, Lines};
@@ -54,6 +62,21 @@ impl Table {
             held,
             sums,
         })
+    }
+
+    /// Slots come in empty, or go. `false`: there is no memory for more.
+    fn resize(&mut self, geometry: Geometry) -> bool {
+        let (slots, lines) = (geometry.slots as usize, geometry.lines_per_slot() as usize);
+        let more = slots.saturating_sub(self.held.len());
+        if self.held.try_reserve_exact(more).is_err()
+            || self.sums.try_reserve_exact(more * lines).is_err()
+        {
+            return false;
+        }
+        self.held.resize(slots, Held::default());
+        self.sums.resize(slots * lines, 0);
+        self.geometry = geometry;
+        true
     }
 
     pub fn held(&self, slot: u32) -> Held {
@@ -98,60 +121,139 @@ impl Table {
         true
     }
 
-    fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        let full = self.held.iter().enumerate().filter(|(_, h)| h.lines != 0);
-        full.map(|(slot, held)| {
-            let sums = self.sums(slot as u32).iter().enumerate();
-            let there = sums.filter(|(line, _)| held.lines >> line & 1 == 1);
-            Record::Set {
-                slot: slot as u32,
-                block: held.block,
-                lines: held.lines,
-                sums: there.map(|(_, sum)| *sum).collect(),
-            }
-        })
+    /// A record that makes a slot what it is.
+    fn record(&self, slot: u32) -> Record {
+        let held = self.held(slot);
+        if held.lines == 0 {
+            return Record::Clear { slot };
+        }
+        let sums = self.sums(slot).iter().enumerate();
+        let there = sums.filter(|(line, _)| held.lines >> line & 1 == 1);
+        Record::Set {
+            slot,
+            block: held.block,
+            lines: held.lines,
+            sums: there.map(|(_, sum)| *sum).collect(),
+        }
     }
+}
+
+/// What the two copies of a superblock give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblocks {
+    /// The one that counts.
+    pub newest: Superblock,
+    /// Both copies are sound. A power cut leaves them so: a sector is written whole or not at all.
+    pub sound: bool,
 }
 
 /// The superblock that counts; `None` when neither copy is one.
-pub fn read_superblock(file: &dyn File) -> io::Result<Option<Superblock>> {
-    let mut newest: Option<Superblock> = None;
-    for copy in 0..2 {
+pub fn read_superblock(file: &dyn File) -> io::Result<Option<Superblocks>> {
+    let mut found = [None; 2];
+    for (copy, found) in (0..).zip(&mut found) {
         let mut bytes = [0; SUPER_LEN];
-        if file.read_full_at(&mut bytes, copy * LINE, Via::Cache)? == SUPER_LEN
-            && let Some(found) = Superblock::decode(&bytes)
-            && newest.is_none_or(|n| n.sequence < found.sequence)
-        {
-            newest = Some(found);
-        }
+        let len = file.read_full_at(&mut bytes, copy * LINE, Via::Cache)?;
+        *found = Superblock::decode(&bytes[..len]);
     }
-    Ok(newest)
+    let sound = found.iter().all(Option::is_some);
+    let newest = found.into_iter().flatten().max_by_key(|s| s.sequence);
+    Ok(newest.map(|newest| Superblocks { newest, sound }))
 }
 
-/// The table that the live log gives. `None` when a record in it cannot be ours, or memory is short.
+/// The table that the live log gives. `None` when it is damaged: a record cannot be ours, or there is less of it than
+/// there was; and when memory is short.
 pub fn replay(file: &dyn File, superblock: &Superblock) -> io::Result<Option<Table>> {
     let geometry = superblock.geometry;
     let Some(mut table) = Table::empty(geometry) else {
         return Ok(None);
     };
-    let at = geometry.log_at(superblock.generation % 2);
-    let mut block = vec![0; LINE as usize];
-    for index in 0..geometry.log_blocks {
-        let len = file.read_full_at(&mut block, at + u64::from(index) * LINE, Via::Cache)?;
-        let place = Place {
-            tie: superblock.tie,
-            generation: superblock.generation,
-            session: superblock.session,
-            index,
-        };
-        let Some(records) = format::decode_block(&place, &block[..len]) else {
+    let mut log = LogReader::new(file, superblock);
+    let end = match superblock.clean {
+        true => superblock.log_len,
+        false => geometry.log_blocks,
+    };
+    let mut at = 0;
+    while at < end {
+        let Some(block) = (0..2).find_map(|copy| log.block(copy, at)) else {
             break;
         };
-        if !records.iter().all(|record| table.apply(record)) {
+        if !block.records.iter().all(|record| table.apply(record)) {
+            return Ok(None);
+        }
+        at += 1;
+    }
+    if at < superblock.log_len {
+        return Ok(None);
+    }
+    // A commit that was cut off leaves any of its blocks, but no later commit began before it was whole.
+    for index in at + 1..end {
+        let later = |copy| log.block(copy, index).is_some_and(|b| b.began > at);
+        if (0..2).any(later) {
             return Ok(None);
         }
     }
     Ok(Some(table))
+}
+
+/// Reads both copies of a log, many blocks at a time.
+struct LogReader<'a> {
+    file: &'a dyn File,
+    superblock: &'a Superblock,
+    /// Of each copy: the index of the first block at hand, and the bytes from there on.
+    at_hand: [(u32, Vec<u8>); 2],
+}
+
+impl<'a> LogReader<'a> {
+    fn new(file: &'a dyn File, superblock: &'a Superblock) -> LogReader<'a> {
+        LogReader {
+            file,
+            superblock,
+            at_hand: Default::default(),
+        }
+    }
+
+    /// A block of one copy of the log; `None` where it is not sound or cannot be read.
+    fn block(&mut self, copy: usize, index: u32) -> Option<format::Block> {
+        let whole = |(first, bytes): &(u32, Vec<u8>)| {
+            let at = index.checked_sub(*first)? as usize * LINE as usize;
+            (at + LINE as usize <= bytes.len()).then_some(at)
+        };
+        let at = match whole(&self.at_hand[copy]) {
+            Some(at) => at,
+            None => {
+                let run = (self.superblock.geometry.log_blocks - index).min(RUN as u32);
+                // A place that cannot be read shall not hide its neighbours.
+                self.fetch(copy, index, run)
+                    .or_else(|_| self.fetch(copy, index, 1))
+                    .ok()?;
+                whole(&self.at_hand[copy])?
+            }
+        };
+        let place = Place {
+            tie: self.superblock.tie,
+            generation: self.superblock.generation,
+            session: self.superblock.session,
+            index,
+        };
+        format::decode_block(&place, &self.at_hand[copy].1[at..])
+    }
+
+    fn fetch(&mut self, copy: usize, first: u32, blocks: u32) -> io::Result<()> {
+        let superblock = self.superblock;
+        let at = superblock
+            .geometry
+            .log_at(superblock.generation, copy as u64);
+        let (start, bytes) = &mut self.at_hand[copy];
+        *start = first;
+        bytes.clear();
+        let mut read = vec![0; blocks as usize * LINE as usize];
+        let len = self
+            .file
+            .read_full_at(&mut read, at + u64::from(first) * LINE, Via::Cache)?;
+        read.truncate(len);
+        *bytes = read;
+        Ok(())
+    }
 }
 
 pub(crate) struct Journal {
@@ -180,22 +282,22 @@ impl Journal {
         superblock: Superblock,
         table: Table,
     ) -> io::Result<Journal> {
-        let mut state = State {
-            table,
-            superblock,
-            pending: Vec::new(),
-            appended: 0,
-            next_index: 0,
-            committing: false,
-            broken: false,
-        };
-        state.write_anew(&*file)?;
-        Ok(Journal {
+        let journal = Journal {
             file,
-            state: Mutex::new(state),
+            state: Mutex::new(State {
+                table,
+                superblock,
+                pending: Vec::new(),
+                appended: 0,
+                next_index: 0,
+                committing: false,
+                broken: false,
+            }),
             ended: Condvar::new(),
             committed: AtomicU64::new(0),
-        })
+        };
+        journal.write_anew(&mut journal.state.lock())?;
+        Ok(journal)
     }
 
     /// Notes a change and gives its number, from 1; nothing is written yet.
@@ -234,121 +336,214 @@ impl Journal {
                 self.ended.wait(&mut state);
                 continue;
             }
-            let taken = state.appended;
-            let pending = std::mem::take(&mut state.pending);
-            let blocks = pack(pending.iter());
-            let written = match state.claim(blocks.len()) {
-                None => state.write_anew(&*self.file),
-                Some(first) => {
-                    state.committing = true;
-                    let superblock = state.superblock;
-                    drop(state);
-                    let written = write_blocks(&*self.file, &superblock, first, &blocks)
-                        .and_then(|()| self.file.sync());
-                    state = self.state.lock();
-                    state.committing = false;
-                    written
-                }
+            state.committing = true;
+            let written = match self.write_on(&mut state) {
+                Ok(None) => self.write_anew(&mut state),
+                Ok(Some(taken)) => Ok(taken),
+                Err(error) => Err(error),
             };
-            match written {
-                Ok(()) => self.committed.store(taken, SeqCst),
-                Err(_) => state.broken = true,
-            }
-            self.ended.notify_all();
-            written?;
+            self.finish(&mut state, written)?;
         }
         Ok(())
+    }
+
+    fn finish(&self, state: &mut State, written: io::Result<u64>) -> io::Result<()> {
+        state.committing = false;
+        match &written {
+            Ok(taken) => self.committed.store(*taken, SeqCst),
+            Err(_) => state.broken = true,
+        }
+        self.ended.notify_all();
+        written.map(drop)
+    }
+
+    /// Goes on in another shape of the same cache. Slots that it has no more hold nothing and come in no record any
+    /// more. `OutOfMemory`: nothing was changed; any other error breaks the journal.
+    pub(crate) fn resize(&self, geometry: Geometry) -> io::Result<()> {
+        let mut state = self.state.lock();
+        while state.committing {
+            self.ended.wait(&mut state);
+        }
+        if state.broken {
+            return Err(io::Error::other("the cache's log is broken"));
+        }
+        if !state.table.resize(geometry) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        state.superblock.geometry = geometry;
+        state.committing = true;
+        let written = self.write_anew(&mut state);
+        self.finish(&mut state, written)
+    }
+
+    /// Writes what is pending behind what is there, and gives the number of its last record; `None` when the log is
+    /// full.
+    fn write_on(&self, state: &mut MutexGuard<'_, State>) -> io::Result<Option<u64>> {
+        let taken = state.appended;
+        let pending = std::mem::take(&mut state.pending);
+        let mut log = LogWriter {
+            file: &*self.file,
+            superblock: state.superblock,
+            began: state.next_index,
+            next: state.next_index,
+        };
+        let fits = MutexGuard::unlocked(state, || {
+            let mut blocks = Blocks::default();
+            pending.iter().for_each(|record| blocks.push(record));
+            if !log.has_room(&blocks) {
+                return Ok(false);
+            }
+            log.write(&blocks.0)?;
+            log.file.sync()?;
+            io::Result::Ok(true)
+        })?;
+        state.next_index = log.next;
+        Ok(fits.then_some(taken))
+    }
+
+    /// Writes the table into the other half and switches to it; gives the number of the last record that is in it.
+    ///
+    /// The table changes meanwhile. So what a slot became is written once more behind it; until then nothing counts.
+    fn write_anew(&self, state: &mut MutexGuard<'_, State>) -> io::Result<u64> {
+        let mut superblock = state.superblock;
+        superblock.generation += 1;
+        let mut log = LogWriter {
+            file: &*self.file,
+            superblock,
+            began: 0,
+            next: 0,
+        };
+        state.pending.clear();
+        let mut blocks = Blocks::default();
+        let mut slots = 0..superblock.geometry.slots;
+        while !slots.is_empty() {
+            let filled = slots
+                .by_ref()
+                .filter(|slot| state.table.held(*slot).lines != 0);
+            for slot in filled {
+                blocks.push(&state.table.record(slot));
+                if blocks.0.len() > RUN {
+                    break;
+                }
+            }
+            // The last one may have room for more.
+            let open = blocks.0.pop();
+            MutexGuard::unlocked(state, || log.write(&blocks.0))?;
+            blocks.0 = open.into_iter().collect();
+        }
+        let taken = state.appended;
+        let pending = std::mem::take(&mut state.pending);
+        let changed: BTreeSet<u32> = pending.iter().map(Record::slot).collect();
+        for slot in changed {
+            blocks.push(&state.table.record(slot));
+        }
+        MutexGuard::unlocked(state, || {
+            log.write(&blocks.0)?;
+            log.file.sync()?;
+            superblock.log_len = log.next;
+            save_superblock(log.file, &mut superblock)
+        })?;
+        state.superblock = superblock;
+        state.next_index = log.next;
+        Ok(taken)
     }
 
     /// Notes a clean stop: everything appended is durable, and `backend_changed_ns` is what it was left with.
     pub(crate) fn close(&self, backend_changed_ns: i64) -> io::Result<()> {
         self.commit_all()?;
-        let mut state = self.state.lock();
-        state.superblock.clean = true;
-        state.superblock.backend.changed_ns = backend_changed_ns;
-        state.save_superblock(&*self.file)
+        let mut superblock = {
+            let state = self.state.lock();
+            Superblock {
+                log_len: state.next_index,
+                ..state.superblock
+            }
+        };
+        superblock.clean = true;
+        superblock.backend.changed_ns = backend_changed_ns;
+        save_superblock(&*self.file, &mut superblock)
     }
 }
 
-impl State {
-    /// The first of so many free blocks; `None` when the log is full.
-    fn claim(&mut self, blocks: usize) -> Option<u32> {
-        let first = self.next_index;
-        let end = first.checked_add(u32::try_from(blocks).ok()?)?;
-        if end > self.superblock.geometry.log_blocks {
-            return None;
-        }
-        self.next_index = end;
-        Some(first)
-    }
-
-    /// Writes the table into the other half and switches to it.
-    fn write_anew(&mut self, file: &dyn File) -> io::Result<()> {
-        let mut next = self.superblock;
-        next.generation += 1;
-        let records: Vec<Record> = self.table.records().collect();
-        let blocks = pack(records.iter());
-        write_blocks(file, &next, 0, &blocks)?;
-        file.sync()?;
-        self.superblock = next;
-        self.next_index = blocks.len() as u32;
-        self.save_superblock(file)
-    }
-
-    fn save_superblock(&mut self, file: &dyn File) -> io::Result<()> {
-        self.superblock.sequence += 1;
-        let mut block = vec![0; LINE as usize];
-        block[..SUPER_LEN].copy_from_slice(&self.superblock.encode());
-        let copy = self.superblock.sequence % 2;
+/// Makes it the one that counts, in both copies, one after the other.
+fn save_superblock(file: &dyn File, superblock: &mut Superblock) -> io::Result<()> {
+    superblock.sequence += 1;
+    let mut block = vec![0; LINE as usize];
+    block[..SUPER_LEN].copy_from_slice(&superblock.encode());
+    for copy in 0..2 {
         file.write_all_at(&block, copy * LINE, Via::Cache)?;
-        file.sync()
+        file.sync()?;
     }
+    Ok(())
 }
 
 /// Records in as few blocks as their order allows.
-fn pack<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<Vec<u8>> {
-    let mut blocks: Vec<Vec<u8>> = Vec::new();
-    for record in records {
-        match blocks.last_mut() {
+#[derive(Default)]
+struct Blocks(Vec<Vec<u8>>);
+
+impl Blocks {
+    fn push(&mut self, record: &Record) {
+        match self.0.last_mut() {
             Some(block) if block.len() + record.len() <= BODY => record.encode(block),
             _ => {
                 let mut block = Vec::with_capacity(BODY);
                 record.encode(&mut block);
-                blocks.push(block);
+                self.0.push(block);
             }
         }
     }
-    blocks
 }
 
-/// Blocks of a log written at once.
+/// Blocks of a log written or read at once.
 const RUN: usize = 64;
 
-fn write_blocks(
-    file: &dyn File,
-    superblock: &Superblock,
-    first: u32,
-    blocks: &[Vec<u8>],
-) -> io::Result<()> {
-    let geometry = superblock.geometry;
-    let at = geometry.log_at(superblock.generation % 2);
-    let mut index = first;
-    for run in blocks.chunks(RUN) {
-        let start = at + u64::from(index) * LINE;
-        let mut bytes = vec![0; run.len() * LINE as usize];
-        for (records, out) in run.iter().zip(bytes.chunks_mut(LINE as usize)) {
-            let place = Place {
-                tie: superblock.tie,
-                generation: superblock.generation,
-                session: superblock.session,
-                index,
-            };
-            format::encode_block(&place, records, out);
-            index += 1;
-        }
-        file.write_all_at(&bytes, start, Via::Cache)?;
+/// Where one commit writes.
+struct LogWriter<'a> {
+    file: &'a dyn File,
+    superblock: Superblock,
+    began: u32,
+    next: u32,
+}
+
+impl LogWriter<'_> {
+    fn has_room(&self, blocks: &Blocks) -> bool {
+        let end = u64::from(self.next) + blocks.0.len() as u64;
+        end <= u64::from(self.superblock.geometry.log_blocks)
     }
-    Ok(())
+
+    /// Both copies of these blocks. They are not durable yet.
+    fn write(&mut self, blocks: &[Vec<u8>]) -> io::Result<()> {
+        let Superblock {
+            geometry,
+            generation,
+            session,
+            tie,
+            ..
+        } = self.superblock;
+        for run in blocks.chunks(RUN) {
+            let end = self.next + run.len() as u32;
+            if end > geometry.log_blocks {
+                // A table and its changes always fit, as the geometry has it.
+                return Err(io::Error::other("the cache's log is too short"));
+            }
+            let mut bytes = vec![0; run.len() * LINE as usize];
+            let parts = bytes.chunks_mut(LINE as usize);
+            for ((records, out), index) in run.iter().zip(parts).zip(self.next..) {
+                let place = Place {
+                    tie,
+                    generation,
+                    session,
+                    index,
+                };
+                format::encode_block(&place, self.began, records, out);
+            }
+            for copy in 0..2 {
+                let at = geometry.log_at(generation, copy) + u64::from(self.next) * LINE;
+                self.file.write_all_at(&bytes, at, Via::Cache)?;
+            }
+            self.next = end;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

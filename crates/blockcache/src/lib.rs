@@ -4,15 +4,19 @@
 //! backend has it. So the cache can be lost at any moment, and must never be believed when it may be stale. What is
 //! held and where it is served is decided by a policy of `longshore_cache`.
 //!
-//! Four parts, each with its invariants in its head: `directory` (which lines are valid, what is under way; no I/O),
+//! Its parts, each with its invariants in its head: `directory` (which lines are valid, what is under way; no I/O),
 //! `journal` (the durable table of slots), `store` (one attached cache and how it fails), `engine` (requests). `guard`
 //! keeps, beside the backend, which cache may be believed; `open` comes back to one.
 //!
 //! Assumptions about storage: a sync makes durable what was written before it; a sector of 512 bytes is written whole
 //! or not at all; the cache device's and the backend's syncs know nothing of each other.
 //!
+//! Of the cache device nothing else is assumed: bits that rot and writes that it confirmed and lost are found by sums, by
+//! a second copy of the table, or by gaps in it (`journal`).
+//!
 //! What is not noticed: changes of the backend by others while it is served, or after a crash before the next start,
-//! unless its size or identity changed; a cache device put back to an earlier state of the same session.
+//! unless its size or identity changed; a cache device put back, as a whole, to an earlier state of the same session;
+//! both copies of the very last commit lost before a crash.
 
 pub mod control;
 mod directory;
@@ -24,6 +28,7 @@ pub mod guard;
 pub mod journal;
 mod meter;
 mod open;
+mod shadow;
 mod status;
 mod store;
 mod why;
@@ -34,5 +39,6 @@ pub use error::Error;
 pub use geometry::{Geometry, LINE, Lines};
 pub use meter::{Counters, Latency};
 pub use open::{Backend, Opened, Start, attach, create, open};
+pub use shadow::{Comparison, Done};
 pub use status::Status;
 pub use why::{Asked, Line};

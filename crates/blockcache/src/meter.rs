@@ -157,6 +157,8 @@ counters! {
     reads,
     /// Bytes of clients' reads.
     read_bytes,
+    /// Reads that met the cache, in runs of up to 1 MiB.
+    read_runs,
     /// Reads that the cache held whole.
     hits,
     /// Reads that the cache held in part.

@@ -1,8 +1,8 @@
 //! Making a cache, and coming back to one.
 //!
-//! A cache is believed when its superblock is sound, the guard beside the backend names its tie and session, and the
-//! backend is as long as it was and the same file; after a clean stop, also unchanged since. All else makes it start
-//! empty, which is never wrong. What was found is said ([`Start`]).
+//! A cache is believed when both copies of its superblock and its log are sound, the guard beside the backend names its
+//! tie and session, and the backend is as long as it was and the same file or device; after a clean stop, a file also
+//! unchanged since. All else makes it start empty, which is never wrong. What was found is said ([`Start`]).
 //!
 //! The order of a start: the guard says *starting*; the table goes to the cache device as the log of the new session;
 //! the superblock; the guard says *running*. The power may go at any moment of it and costs nothing.
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use serde::Serialize;
 
 use crate::Error;
@@ -23,7 +23,7 @@ use crate::engine::{Engine, Settings, policy};
 use crate::format::{BackendMark, Superblock};
 use crate::geometry::{Geometry, LINE};
 use crate::guard::{Guard, Word};
-use crate::journal::{self, Journal, Table};
+use crate::journal::{self, Journal, Superblocks, Table};
 use crate::meter::Gauge;
 use crate::store::Store;
 
@@ -41,7 +41,7 @@ pub enum Start {
     NotVouched,
     /// The backend changed since the clean stop, or is another file or size.
     BackendChanged,
-    /// Its table cannot be ours.
+    /// Its superblock or its table is not what was written.
     Damaged,
 }
 
@@ -49,13 +49,13 @@ pub enum Start {
 #[derive(Debug, Clone)]
 pub struct Backend {
     pub path: PathBuf,
-    /// Beside the backend when not named.
+    /// Beside the backend when not named, which only a file may leave out.
     pub guard: Option<PathBuf>,
 }
 
 impl Backend {
     /// The guard's path: unless named, `PATH.longshore-guard` beside what `path` leads to, so that all names of one
-    /// backend have one guard.
+    /// backend have one guard. Beside a device there is no place that outlives a reboot.
     fn guard_path(&self, storage: &dyn Storage) -> Result<PathBuf, Error> {
         match &self.guard {
             Some(path) => Ok(path.clone()),
@@ -63,11 +63,30 @@ impl Backend {
                 let path = storage
                     .canonical(&self.path)
                     .map_err(failed("find", &self.path))?;
+                let found = storage.stat(&path).map_err(failed("look at", &path))?;
+                if found.kind != FileKind::File {
+                    return Err(Error::NoGuard { path });
+                }
                 let mut path = path.into_os_string();
                 path.push(".longshore-guard");
                 Ok(path.into())
             }
         }
+    }
+}
+
+/// Opens a file or device that nobody else uses, and keeps others from it.
+fn take(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>, Error> {
+    let in_use = || Error::InUse {
+        path: path.to_owned(),
+    };
+    let file = storage.disk(path).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => in_use(),
+        _ => failed("open", path)(error),
+    })?;
+    match file.try_lock().map_err(failed("lock", path))? {
+        true => Ok(file),
+        false => Err(in_use()),
     }
 }
 
@@ -89,11 +108,11 @@ pub fn create(
     slot_bytes: u32,
     force: bool,
 ) -> Result<Geometry, Error> {
-    let file = match storage.disk(path) {
+    match storage.stat(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => create_file(storage, path, len)?,
-        opened => opened.map_err(failed("open", path))?,
-    };
-    lock(&*file, path)?;
+        _ => {}
+    }
+    let file = take(storage, path)?;
     let found = file.stat().map_err(failed("look at", path))?;
     let device = found.kind != FileKind::File;
     if !force && !holds_nothing(&*file, &found).map_err(failed("read", path))? {
@@ -125,8 +144,9 @@ pub fn create(
         session: 0,
         backend: BackendMark::default(),
         tie: *uuid::Uuid::new_v4().as_bytes(),
+        log_len: 0,
     };
-    // Both copies, so that none is left of a cache that was here before.
+    // Whatever happens next, nothing is left of a cache that was here before.
     file.write_all_at(&[0; 2 * LINE as usize], 0, Via::Cache)
         .map_err(failed("write", path))?;
     Journal::begin(file, superblock, table).map_err(failed("write", path))?;
@@ -169,11 +189,7 @@ fn is_zero(file: &dyn File, range: Range<u64>) -> io::Result<bool> {
     Ok(true)
 }
 
-fn create_file(
-    storage: &dyn Storage,
-    path: &Path,
-    len: Option<u64>,
-) -> Result<Arc<dyn File>, Error> {
+fn create_file(storage: &dyn Storage, path: &Path, len: Option<u64>) -> Result<(), Error> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     let dir = storage
         .dir(parent.unwrap_or(Path::new(".")))
@@ -182,26 +198,15 @@ fn create_file(
     if len.is_none() {
         return Err(Error::TooSmall { device_bytes: 0 });
     }
-    let file = dir
-        .open(name, OpenHow::CreateNew)
+    dir.open(name, OpenHow::CreateNew)
         .map_err(failed("create", path))?;
-    Dir::sync(&*dir, Path::new("")).map_err(failed("create", path))?;
-    Ok(file)
+    Dir::sync(&*dir, Path::new("")).map_err(failed("create", path))
 }
 
 fn empty(geometry: Geometry) -> Result<Table, Error> {
     Table::empty(geometry).ok_or(Error::Memory {
         source: io::ErrorKind::OutOfMemory.into(),
     })
-}
-
-fn lock(file: &dyn File, path: &Path) -> Result<(), Error> {
-    match file.try_lock().map_err(failed("lock", path))? {
-        true => Ok(()),
-        false => Err(Error::InUse {
-            path: path.to_owned(),
-        }),
-    }
 }
 
 /// A backend that is ready to be served.
@@ -225,8 +230,7 @@ pub fn open(
     clock: Arc<dyn Clock>,
 ) -> Result<Opened, Error> {
     let path = &*backend.path;
-    let file = storage.disk(path).map_err(failed("open", path))?;
-    lock(&*file, path)?;
+    let file = take(storage, path)?;
     let len = file.stat().map_err(failed("look at", path))?.len;
     let engine = Engine::new(file, len, settings, clock)?;
     let cache = cache.map(|cache| attach(storage, &engine, backend, cache, false));
@@ -234,8 +238,9 @@ pub fn open(
         let path = backend.guard_path(storage)?;
         let guard = Guard::at(storage, &path).map_err(failed("open the directory of", &path))?;
         // Where no guard is, nobody is believed already.
-        if storage.stat(&path).is_ok() {
-            guard.void().map_err(failed("write", &path))?;
+        match storage.stat(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            _ => guard.void().map_err(failed("write", &path))?,
         }
     }
     Ok(Opened { engine, cache })
@@ -252,13 +257,16 @@ pub fn attach(
     path: &Path,
     online: bool,
 ) -> Result<Start, Error> {
+    let _one = engine.attaching();
     if engine.is_attached() {
         return Err(Error::Attached);
     }
-    let file = storage.disk(path).map_err(failed("open", path))?;
-    lock(&*file, path)?;
-    let superblock = journal::read_superblock(&*file).map_err(failed("read", path))?;
-    let superblock = superblock.ok_or_else(|| Error::NoCache {
+    let file = take(storage, path)?;
+    let found = journal::read_superblock(&*file).map_err(failed("read", path))?;
+    let Superblocks {
+        newest: superblock,
+        sound,
+    } = found.ok_or_else(|| Error::NoCache {
         path: path.to_owned(),
     })?;
     let len = file.stat().map_err(failed("look at", path))?.len;
@@ -283,7 +291,11 @@ pub fn attach(
     if superblock.backend == BackendMark::default() {
         start = Start::Fresh;
     } else if !online && word.believes(&superblock) {
-        start = judge(&superblock, &mark);
+        // Of a copy that is spoiled nobody knows whether it was the newer one.
+        start = match sound {
+            true => judge(&superblock, &mark),
+            false => Start::Damaged,
+        };
         if matches!(start, Start::Warm | Start::AfterCrash) {
             let table = journal::replay(&*file, &superblock).map_err(failed("read", path))?;
             content = table.and_then(|table| load(&table).map(|directory| (table, directory)));
@@ -324,6 +336,9 @@ pub fn attach(
         detached: AtomicBool::new(false),
         giving_up: Mutex::new(()),
         checkpointing: Mutex::new(()),
+        filling: RwLock::new(()),
+        shadow: Mutex::new(None),
+        shadowed: AtomicBool::new(false),
     })?;
     Ok(start)
 }
@@ -348,13 +363,26 @@ fn next_session(superblock: &Superblock, mark: &BackendMark, believed: bool) -> 
 
 pub(crate) fn mark(backend: &dyn File) -> io::Result<BackendMark> {
     let stat = backend.stat()?;
-    let file = stat.kind == FileKind::File;
-    Ok(BackendMark {
-        len: stat.len,
-        inode: if file { stat.ino } else { 0 },
-        // A block device's times say nothing of its content.
-        changed_ns: if file { stat.ctime_ns } else { 0 },
+    let identity = || backend.identity().map_or(0, |names| hash(names.as_bytes()));
+    Ok(match stat.kind {
+        FileKind::File => BackendMark {
+            len: stat.len,
+            inode: stat.ino,
+            changed_ns: stat.ctime_ns,
+        },
+        _ => BackendMark {
+            len: stat.len,
+            inode: identity(),
+            // A block device's times say nothing of its content.
+            changed_ns: 0,
+        },
     })
+}
+
+/// FNV-1a, which the format names; never 0.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step).max(1)
 }
 
 /// Whether the backend is the one that the cache knows.

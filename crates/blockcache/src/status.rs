@@ -52,14 +52,14 @@ impl Status {
     ) -> Status {
         let fast = store.map_or(Load::default(), |store| store.gauge.load());
         Status {
-            policy: format!("{:?}+{}", choice.filter, choice.base.name()).to_lowercase(),
+            policy: name_of(choice),
             backend_bytes,
             cache: match store {
                 None => "detached",
                 Some(store) if store.has_failed() => "failed",
                 Some(_) => "attached",
             },
-            capacity_bytes: store.map_or(0, |store| store.geometry.capacity_bytes()),
+            capacity_bytes: store.map_or(0, |store| store.core().geometry().capacity_bytes()),
             slot_bytes: store.map_or(0, |store| store.geometry.slot_bytes),
             held_bytes: census.valid_lines * LINE,
             durable_bytes: census.durable_lines * LINE,
@@ -155,6 +155,10 @@ impl Status {
         );
         text
     }
+}
+
+pub(crate) fn name_of(choice: &Choice) -> String {
+    format!("{:?}+{}", choice.filter, choice.base.name()).to_lowercase()
 }
 
 fn histogram(text: &mut String, name: &str, of: &str, latency: &Latency) {

@@ -10,15 +10,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use longshore_cache::policy::{Gauges, View};
-use longshore_io::{Buffer, File, Via, crc32c};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use longshore_cache::policy::{Ended, Gauges, View};
+use longshore_io::{Buffer, File, FileKind, Via, crc32c};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
-use crate::directory::{Census, Claim, Directory, Found, Taken, Worth, runs};
+use crate::Error;
+use crate::directory::{Census, Claim, Directory, Found, Taken, Worth, reserve, runs};
 use crate::geometry::{Geometry, LINE, Piece};
 use crate::guard::Guard;
 use crate::journal::Journal;
 use crate::meter::{Gauge, Meter, Way, add};
+use crate::shadow::Shadow;
 
 /// Errors of the cache device in reads and writes after which it is given up.
 const ERRORS_MAX: u64 = 16;
@@ -28,6 +30,7 @@ const RUN_BYTES: u64 = 1 << 20;
 pub(crate) struct Store {
     pub file: Arc<dyn File>,
     pub via: Via,
+    /// As it was when it was attached. The number of slots may have changed since; where they lie never does.
     pub geometry: Geometry,
     /// Lines that the backend has whole.
     pub backend_lines: u64,
@@ -42,8 +45,14 @@ pub(crate) struct Store {
     /// Failed because it was asked to.
     pub detached: AtomicBool,
     pub giving_up: Mutex<()>,
-    /// One checkpoint at a time.
+    /// One checkpoint at a time, or a change of size.
     pub checkpointing: Mutex<()>,
+    /// Held for reading by every fill that writes to the device.
+    pub filling: RwLock<()>,
+    /// Told of what happens after it was decided.
+    pub shadow: Mutex<Option<Shadow>>,
+    /// Whether there is one, for those who have no time to look.
+    pub shadowed: AtomicBool,
 }
 
 impl Store {
@@ -211,6 +220,8 @@ impl Store {
         bytes: &Buffer,
         start: u64,
     ) -> Option<(u32, Vec<u32>)> {
+        // A slot that is given out stays one until it is written.
+        let _stays = self.filling.read();
         let spot = {
             let mut core = self.core();
             core.place(claim, &view(), &self.journal)?
@@ -312,6 +323,79 @@ impl Store {
         }
         add(&self.meter.checkpoints, 1);
         Ok(())
+    }
+
+    /// Goes on with so many bytes of the device. Of fewer slots, what the last ones held is let go; a file is cut by the
+    /// caller then, when nobody reads there any more.
+    pub(crate) fn resize(&self, bytes: u64) -> Result<Geometry, Error> {
+        let _one = self.checkpointing.lock();
+        let failed = |action| {
+            move |source| Error::Io {
+                action,
+                path: "the cache".into(),
+                source,
+            }
+        };
+        let before = self.core().geometry();
+        let next = before.resized(bytes)?;
+        let found = self.file.stat().map_err(failed("look at"))?;
+        match found.kind == FileKind::File {
+            true if found.len < next.end() => self
+                .file
+                .set_len(next.end())
+                .and_then(|()| self.file.allocate(0..next.end()))
+                .map_err(failed("extend"))?,
+            false if found.len < next.end() => {
+                return Err(Error::TooSmall {
+                    device_bytes: next.end(),
+                });
+            }
+            _ => {}
+        }
+        let _no_fill = self.filling.write();
+        if next.slots < before.slots {
+            self.core().shrink(next, &self.journal);
+        }
+        if let Err(error) = self.journal.resize(next) {
+            if error.kind() == io::ErrorKind::OutOfMemory {
+                return Err(Error::Memory { source: error });
+            }
+            add(&self.meter.cache_errors, 1);
+            self.give_up("its log cannot be written", &error)
+                .map_err(failed("give up"))?;
+            return Err(failed("write the log of")(error));
+        }
+        let mut core = self.core();
+        if next.slots > before.slots && !self.has_failed() && !core.grow(next) {
+            // The table on the device is larger than what is used of it, which is no harm.
+            return Err(Error::Memory {
+                source: io::ErrorKind::OutOfMemory.into(),
+            });
+        }
+        drop(core);
+        self.tell(|shadow| shadow.resize((next.slots - reserve(next)) as usize));
+        Ok(next)
+    }
+
+    /// Tells the policy, and the one that watches, how a request ended.
+    pub(crate) fn ended(&self, ended: &Ended) {
+        self.core().policy().ended(ended);
+        self.tell(|shadow| shadow.ended(ended));
+    }
+
+    /// Tells whoever watches, if somebody does.
+    pub(crate) fn tell(&self, what: impl FnOnce(&mut Shadow)) {
+        if self.shadowed.load(Relaxed)
+            && let Some(shadow) = self.shadow.lock().as_mut()
+        {
+            what(shadow);
+        }
+    }
+
+    pub(crate) fn set_shadow(&self, shadow: Option<Shadow>) {
+        let mut place = self.shadow.lock();
+        self.shadowed.store(shadow.is_some(), Relaxed);
+        *place = shadow;
     }
 
     pub(crate) fn census(&self) -> (Census, Gauges) {

@@ -96,7 +96,8 @@ pub trait Storage: Send + Sync + Debug {
     fn create_dir_all(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;
 
     /// Opens an existing regular file, or a block device where there are any, for reading and writing. Symbolic
-    /// links in `path` are followed: the caller chose it.
+    /// links in `path` are followed: the caller chose it. `ResourceBusy`: a block device that is mounted, or that
+    /// another one is made of, or that somebody else has opened by this.
     fn disk(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let path = self.canonical(path)?;
         match (path.parent(), path.file_name()) {
@@ -185,6 +186,12 @@ pub trait File: Send + Sync + Debug {
     fn write_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<usize>;
 
     fn stat(&self) -> io::Result<Stat>;
+
+    /// What the system knows a block device by, whatever its name is today; `None` of a file, and where it knows
+    /// nothing.
+    fn identity(&self) -> Option<String> {
+        None
+    }
 
     /// Cuts or extends (with zeros) to `len` bytes.
     fn set_len(&self, len: u64) -> io::Result<()>;

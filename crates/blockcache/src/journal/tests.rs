@@ -16,6 +16,7 @@ fn superblock(session: u64) -> Superblock {
         session,
         backend: BackendMark::default(),
         tie: [7; 16],
+        log_len: 0,
     }
 }
 
@@ -38,7 +39,7 @@ fn device() -> (SimDisk, Arc<dyn File>) {
 
 /// What a start finds: the superblock that counts, and the table.
 fn found(file: &dyn File) -> (Superblock, Option<Table>) {
-    let superblock = read_superblock(file).unwrap().unwrap();
+    let superblock = read_superblock(file).unwrap().unwrap().newest;
     (superblock, replay(file, &superblock).unwrap())
 }
 
@@ -78,4 +79,46 @@ fn blocks_of_a_rewrite_that_was_cut_off_are_not_of_the_next_sessions_log() {
     journal.append(change);
     journal.commit_all().unwrap();
     assert_eq!(found(&*file).1, Some(expected));
+}
+
+/// While the log is written anew, slots change that are written already, and some that are not: all of it is in it.
+#[test]
+fn what_changes_while_the_log_is_written_anew_is_in_it() {
+    let (disk, file) = device();
+    let first = superblock(1);
+    let table = Table::empty(first.geometry).unwrap();
+    let journal = Arc::new(Journal::begin(Arc::clone(&file), first, table).unwrap());
+    let mut expected = Table::empty(first.geometry).unwrap();
+    let slots = first.geometry.slots;
+    for round in 0..first.geometry.log_blocks * 60 / slots + 1 {
+        for slot in 0..slots {
+            let record = set(slot, (round * slots + slot).into());
+            expected.apply(&record);
+            journal.append(record);
+        }
+    }
+    let changes = [
+        Record::Clear { slot: 0 },
+        set(1, 1 << 30),
+        Record::Clear { slot: slots - 1 },
+        set(0, u64::from(slots) - 1),
+    ];
+    changes.iter().for_each(|change| {
+        expected.apply(change);
+    });
+    let noting = Arc::clone(&journal);
+    let deed = move || {
+        for change in &changes {
+            noting.append(change.clone());
+        }
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Write).times(1));
+    journal.commit_all().unwrap();
+    let (superblock, found) = found(&*file);
+    assert_eq!(superblock.generation, first.generation + 2);
+    assert_eq!(found.as_ref(), Some(&expected));
+    journal.append(set(5, 1 << 31));
+    expected.apply(&set(5, 1 << 31));
+    journal.commit_all().unwrap();
+    assert_eq!(self::found(&*file).1, Some(expected));
 }

@@ -6,7 +6,12 @@ use longshore_io::{Fault, Op, SimDisk};
 use crate::{BACKEND, CACHE, LINE, Random, differing, disk, settings, start};
 
 /// Reads and writes at random against a model, with checkpoints; no request may fail and no read be wrong.
-fn serves_rightly(disk: &SimDisk, engine: &longshore_blockcache::Engine, seed: u64, count: usize) {
+pub fn serves_rightly(
+    disk: &SimDisk,
+    engine: &longshore_blockcache::Engine,
+    seed: u64,
+    count: usize,
+) {
     let mut model = disk.read_file(BACKEND).unwrap();
     let mut random = Random(seed);
     for _ in 0..count {

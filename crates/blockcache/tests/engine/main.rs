@@ -2,16 +2,21 @@
 //! and a model of what was written.
 
 mod concurrent;
+mod device;
 mod faults;
 mod hostile;
 mod making;
 mod power;
+mod resize;
 mod restart;
+mod rot;
 mod scan;
+mod shadow;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longshore_blockcache::format::Superblock;
 use longshore_blockcache::{Backend, Engine, Error, Settings, Start, create, open};
 use longshore_cache::model::PROFILES;
 use longshore_cache::policy::Outlook;
@@ -92,6 +97,38 @@ fn differing(engine: &Engine, disk: &SimDisk) -> Vec<usize> {
         (out != chunk).then_some(number)
     };
     truth.chunks(LINE).enumerate().filter_map(differs).collect()
+}
+
+/// What lies on both disks at one moment.
+struct Image {
+    cache: Vec<u8>,
+    backend: Vec<u8>,
+    guard: Vec<u8>,
+}
+
+impl Image {
+    const GUARD: &str = "/slow/backend.longshore-guard";
+
+    fn of(disk: &SimDisk) -> Image {
+        Image {
+            cache: disk.read_file(CACHE).unwrap(),
+            backend: disk.read_file(BACKEND).unwrap(),
+            guard: disk.read_file(Self::GUARD).unwrap(),
+        }
+    }
+
+    /// Puts it on a disk, with these bytes for the cache; the times of the backend are those of now.
+    fn put(&self, disk: &SimDisk, cache: &[u8]) {
+        disk.write_file(CACHE, cache).unwrap();
+        disk.write_file(BACKEND, &self.backend).unwrap();
+        disk.write_file(Self::GUARD, &self.guard).unwrap();
+    }
+
+    /// Blocks of 4 KiB before the first slot.
+    fn metadata_blocks(&self) -> u64 {
+        let shape = Superblock::decode(&self.cache).unwrap().geometry;
+        (self.cache.len() as u64 - shape.capacity_bytes()) / LINE as u64
+    }
 }
 
 /// Numbers from a seed.

@@ -16,7 +16,7 @@ mod process;
 use std::io;
 
 pub use child::{Ended, run_to_end};
-pub use disk::{DiskStats, Mount, disk_stats, mount_of};
+pub use disk::{DiskStats, Mount, disk_identity, disk_stats, mount_of};
 pub use heat::{cpu_temperature_c, drive_temperature_c};
 pub use machine::{
     CpuTimes, boot_id, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, user_name,

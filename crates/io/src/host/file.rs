@@ -220,6 +220,16 @@ impl File for HostFile {
         Ok(stat)
     }
 
+    fn identity(&self) -> Option<String> {
+        let raw = rustix::fs::fstat(&self.fd).ok()?;
+        let (major, minor) = (
+            rustix::fs::major(raw.st_rdev),
+            rustix::fs::minor(raw.st_rdev),
+        );
+        let device = FileType::from_raw_mode(raw.st_mode) == FileType::BlockDevice;
+        device.then(|| crate::facts::disk_identity((major, minor)))?
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         Ok(rustix::io::retry_on_intr(|| {
             rustix::fs::ftruncate(&self.fd, len)

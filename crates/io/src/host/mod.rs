@@ -18,6 +18,7 @@ mod dir;
 mod file;
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,8 +85,12 @@ impl Storage for Host {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
-            FileType::RegularFile | FileType::BlockDevice => {
-                Ok(Arc::new(HostFile::new(fd, OpenHow::ReadWrite)))
+            FileType::RegularFile => Ok(Arc::new(HostFile::new(fd, OpenHow::ReadWrite))),
+            FileType::BlockDevice => {
+                // Once more, for itself alone; the name may lead elsewhere by now.
+                let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+                let alone = rustix::fs::open(path, flags | OFlags::EXCL, Mode::empty())?;
+                Ok(Arc::new(HostFile::new(alone, OpenHow::ReadWrite)))
             }
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,

@@ -62,6 +62,8 @@ pub fn run(options: &Cache, context: &Context) -> Result<Exit, Failure> {
         CacheAction::Policy(policy) => return cached::policy(policy, context),
         CacheAction::Attach(attach) => return cached::attach(attach, context),
         CacheAction::Detach(detach) => return cached::detach(detach, context),
+        CacheAction::Resize(resize) => return cached::resize(resize, context),
+        CacheAction::Shadow(shadow) => return cached::shadow(shadow, context),
         CacheAction::Verify(verify) => return cached::verify(verify, context),
         CacheAction::Grid(grid) => return cache_grid::run(grid, context),
         CacheAction::Simulate(simulate) => simulate,

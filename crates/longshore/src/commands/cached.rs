@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::Context;
 use crate::failure::{Exit, Failure};
 use crate::options::{
-    CacheAttach, CacheDetach, CachePolicy, CacheStatus, CacheVerify, CacheWhy, CreateCache,
-    ServeCache,
+    CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheVerify,
+    CacheWhy, CreateCache, ServeCache,
 };
 use crate::output::{self, Table};
 
@@ -46,10 +46,16 @@ pub fn create(options: &CreateCache, context: &Context) -> Result<Exit, Failure>
 fn exit(error: &longshore_blockcache::Error) -> Exit {
     use longshore_blockcache::Error;
     match error {
-        Error::SlotSize { .. } | Error::TooSmall { .. } | Error::Policy { .. } => Exit::Usage,
-        Error::NotEmpty { .. } | Error::InUse { .. } | Error::Attached | Error::Detached => {
-            Exit::Conflict
-        }
+        Error::SlotSize { .. }
+        | Error::TooSmall { .. }
+        | Error::SmallStep { .. }
+        | Error::Policy { .. }
+        | Error::NoGuard { .. } => Exit::Usage,
+        Error::NotEmpty { .. }
+        | Error::InUse { .. }
+        | Error::Attached
+        | Error::Detached
+        | Error::Ending => Exit::Conflict,
         Error::Io { .. } | Error::NoCache { .. } | Error::Memory { .. } => Exit::Media,
     }
 }
@@ -250,6 +256,50 @@ pub fn detach(options: &CacheDetach, context: &Context) -> Result<Exit, Failure>
         .output
         .say("detached; the backend serves everything\n");
     context.output.json(Exit::Done, answer);
+    Ok(Exit::Done)
+}
+
+pub fn resize(options: &CacheResize, context: &Context) -> Result<Exit, Failure> {
+    let bytes = options.size;
+    let answer = ask(&options.socket, &Request::Resize { bytes })?;
+    let capacity = answer.get("capacity_bytes").and_then(Value::as_u64);
+    context.output.say(&format!(
+        "it holds up to {}\n",
+        output::bytes(capacity.unwrap_or(0))
+    ));
+    context.output.json(Exit::Done, answer);
+    Ok(Exit::Done)
+}
+
+pub fn shadow(options: &CacheShadow, context: &Context) -> Result<Exit, Failure> {
+    let change = options.off || options.name.is_some();
+    let request = match change {
+        true => Request::Shadow {
+            name: options.name.clone(),
+        },
+        false => Request::Status,
+    };
+    let answer = ask(&options.socket, &request)?;
+    let shadow = answer.get("shadow").cloned().unwrap_or_default();
+    let policy = shadow.get("policy").and_then(Value::as_str);
+    match (policy, change) {
+        (None, _) => context.output.say("no policy watches\n"),
+        (Some(policy), true) => context.output.say(&format!("{policy} watches\n")),
+        (Some(policy), false) => {
+            let mut table = Table::new(&["", policy, "at work"]);
+            for name in ["reads", "hits", "fast_bytes", "fill_bytes"] {
+                let cell = |side: &str| match &shadow[side][name] {
+                    Value::Number(number) => shown(name, number),
+                    _ => String::new(),
+                };
+                table.row(vec![name.replace('_', " "), cell("would"), cell("did")]);
+            }
+            context.output.say(&table.to_string());
+        }
+    }
+    context
+        .output
+        .json(Exit::Done, serde_json::json!({"shadow": shadow}));
     Ok(Exit::Done)
 }
 

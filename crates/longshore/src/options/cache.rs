@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::cached::{
-    CacheAttach, CacheDetach, CachePolicy, CacheStatus, CacheVerify, CacheWhy, CreateCache,
-    ServeCache,
+    CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheVerify,
+    CacheWhy, CreateCache, ServeCache,
 };
 
 const TEACH: &str = "\
@@ -31,6 +31,8 @@ pub enum CacheAction {
     Policy(CachePolicy),
     Attach(CacheAttach),
     Detach(CacheDetach),
+    Resize(CacheResize),
+    Shadow(CacheShadow),
     Verify(CacheVerify),
     Simulate(Simulate),
     Grid(CacheGrid),

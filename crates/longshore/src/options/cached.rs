@@ -59,6 +59,25 @@ Example:
 
 Not for: every day: it reads all that is held from both devices.";
 
+const RESIZE: &str = "\
+Example:
+  longshore cache resize /run/shop.sock 40G
+
+What it holds stays; when it shrinks, but for what has no room. Clients notice nothing.
+
+Not for: a backend that has grown. Serve it anew.";
+
+const SHADOW: &str = "\
+Examples:
+  longshore cache shadow /run/shop.sock aware+s3-fifo
+  longshore cache shadow /run/shop.sock
+  longshore cache shadow /run/shop.sock --off
+
+The shadow sees the same requests and decides what it would keep and serve; it reads and writes nothing. It begins with
+what is held, so ask again after a while. It cannot see how loaded the devices would be under it.
+
+Not for: devices that you do not have yet: that is `longshore cache simulate`.";
+
 /// Makes an empty cache in a file or on a block device.
 #[derive(Debug, Args)]
 #[command(after_long_help = CREATE)]
@@ -178,6 +197,33 @@ pub struct CacheAttach {
 pub struct CacheDetach {
     /// The socket that it serves.
     pub socket: PathBuf,
+}
+
+/// Gives a cache at work more or less of its device.
+#[derive(Debug, Args)]
+#[command(after_long_help = RESIZE)]
+pub struct CacheResize {
+    /// The socket that it serves.
+    pub socket: PathBuf,
+
+    /// Bytes of the cache's file, table and all, or of its block device that are used.
+    #[arg(value_name = "SIZE", value_parser = values::positive_size)]
+    pub size: u64,
+}
+
+/// Lets another policy watch, and shows what it would have kept and served.
+#[derive(Debug, Args)]
+#[command(after_long_help = SHADOW)]
+pub struct CacheShadow {
+    /// The socket that it serves.
+    pub socket: PathBuf,
+
+    /// Watch from now on, as `longshore cache simulate` names it. Without it: what the one that watches would have done.
+    pub name: Option<String>,
+
+    /// Watch no more.
+    #[arg(long, conflicts_with = "name")]
+    pub off: bool,
 }
 
 /// Compares what a cache at work holds with the backend. Exit code 1 when something differs.

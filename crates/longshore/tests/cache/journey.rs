@@ -60,6 +60,27 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
     let fast_bytes = stage.status()["counters"]["fast_bytes"].as_u64().unwrap();
     assert!(fast_bytes >= held / 2, "{fast_bytes} of {held}");
 
+    let told = answer(&expect(0, ["cache", "shadow", &socket, "--json"]));
+    assert!(told["shadow"].is_null(), "{told}");
+    expect(7, ["cache", "shadow", &socket, "best"]);
+    expect(0, ["cache", "shadow", &socket, "slow"]);
+    let resized = answer(&expect(0, ["cache", "resize", &socket, "24M", "--json"]));
+    assert!(
+        resized["capacity_bytes"].as_u64().unwrap() > 20 << 20,
+        "{resized}"
+    );
+    assert!(fs::metadata(stage.path("cache")).unwrap().len() <= 24 << 20);
+    expect(7, ["cache", "resize", &socket, "1M"]);
+    stage.reads_as_the_backend();
+    let told = answer(&expect(0, ["cache", "shadow", &socket, "--json"]));
+    let (would, did) = (&told["shadow"]["would"], &told["shadow"]["did"]);
+    assert_eq!(
+        (&told["shadow"]["policy"], &would["fast_bytes"]),
+        (&"slow+lru".into(), &0.into())
+    );
+    assert!(did["fast_bytes"].as_u64().unwrap() > 1 << 20, "{told}");
+    expect(0, ["cache", "shadow", &socket, "--off"]);
+
     expect(0, ["cache", "detach", &socket]);
     assert_eq!(stage.status()["status"]["cache"], "detached");
     expect(7, ["cache", "detach", &socket]);
