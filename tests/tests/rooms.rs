@@ -32,7 +32,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
         ],
     ),
     (4, "nbd", &["io", "cache", "blockcache"]),
-    (5, "lab", &["io", "codec", "pipeline"]),
+    (5, "lab", &["io", "cache", "codec", "pipeline"]),
     (5, "tsql", &["io", "codec", "media", "catalog", "pipeline"]),
     (
         6,

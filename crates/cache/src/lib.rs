@@ -4,8 +4,10 @@
 //! units behind a wide link. What to keep, and where to serve what is kept, is therefore decided from the
 //! size of a request and from what is in flight.
 //!
-//! So far the room holds the [`model`] of a device, with the profiles that the decisions are tried on.
+//! The room holds the [`model`] of a device and how one is [`calibrate`]d, the [`policy`], which the daemon runs too, a
+//! simulator ([`sim`]) with recorded loads ([`trace`]), and the [`grid`] that judges a policy.
 
+pub mod calibrate;
 pub mod grid;
 pub mod model;
 pub mod policy;

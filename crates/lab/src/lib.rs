@@ -4,6 +4,7 @@
 //! files bare, to know what there is to reach. [`sample`] builds the databases, [`report`] shows what was found.
 
 pub mod bench;
+pub mod cache_figures;
 pub mod compare;
 pub mod device_check;
 pub mod offload;

@@ -15,4 +15,4 @@ mod verdict;
 
 pub use cell::{Cell, Extent, Kind, Loop, cells};
 pub use run::{Figures, Measured, Study, Wrong, measure, measure_all};
-pub use verdict::{Verdict, against_better, is_core, verdicts};
+pub use verdict::{Verdict, against_better, is_core, is_pure, verdicts};

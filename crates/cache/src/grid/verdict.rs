@@ -55,7 +55,7 @@ pub fn is_core(cell: &Cell) -> bool {
 }
 
 /// One kind of read, all resident, on the same pairs.
-fn is_pure(cell: &Cell) -> bool {
+pub fn is_pure(cell: &Cell) -> bool {
     let pair = matches!(cell.pair.slow, "samsung-970pro" | "ebs-gp3-max");
     let load = cell.kind != Kind::Mixed && cell.arrivals == Loop::Closed;
     pair && load && cell.resident_percent == 100 && cell.write_percent == 0

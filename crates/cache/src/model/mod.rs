@@ -16,9 +16,11 @@ mod device;
 mod estimate;
 mod profile;
 mod stations;
+mod steady;
 
 pub use device::{Completion, Device, Nanos, Op, Request};
 pub use profile::{PAIRS, PROFILES, Pair, Profile, Standing, Tail, WriteBuffer};
+pub use steady::Steady;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 //! The policy as its driver sees it: one filter and one replacement list behind one door.
 
+use std::ops::RangeInclusive;
+
 use super::filter::{self, Asked, Filter};
-use super::replace::Valued;
+use super::replace::{Fill, Valued};
 use super::streams::Streams;
 use super::{
     Choice, Ended, Gauges, Outlook, Place, Read, ReadPlan, Reason, Slot, View, Write, WritePlan,
@@ -14,6 +16,7 @@ pub struct Policy {
     streams: Streams,
     slot_bytes: u64,
     saved_us: f64,
+    missed: Missed,
 }
 
 impl Policy {
@@ -32,6 +35,7 @@ impl Policy {
             streams: Streams::default(),
             slot_bytes: slot_bytes.max(1),
             saved_us: 0.0,
+            missed: Missed::default(),
         }
     }
 
@@ -56,7 +60,16 @@ impl Policy {
         let plan = self.filter.read(view, &asked);
         let saved = self.filter.saved_us(view, &asked);
         let (first, last) = self.numbers_of(read.offset, read.len);
-        self.content.read(first..=last, saved);
+        let sides = self.filter.sides();
+        let slot = self.slot_bytes as f64;
+        let fill = Fill {
+            delay: (1000.0 * sides.slow.loaded_us(read.len, view.slow)) as u64,
+            us: (sides.fast.write_harm_us * slot) as f32,
+        };
+        self.content.read(first..=last, saved, view.now, fill);
+        if plan.admit {
+            self.missed.note(first..=last, saved);
+        }
         if plan.fast_bytes > 0 {
             self.saved_us += saved * plan.fast_bytes as f64 / read.len.max(1) as f64;
         }
@@ -88,7 +101,8 @@ impl Policy {
             held_bytes: 0,
             run_bytes: 0,
         };
-        let saved = self.filter.saved_us(view, &asked) as f32;
+        let own = || self.filter.saved_us(view, &asked) as f32;
+        let saved = self.missed.share_of(slot.0).unwrap_or_else(own);
         match self.content.place(slot, saved, may_go) {
             Ok(None) => Place::Here,
             Ok(Some(victim)) => Place::Evicting(victim),
@@ -154,5 +168,60 @@ impl Policy {
             true => Reason::Missed,
             false => Reason::NotAdmitted,
         }
+    }
+}
+
+/// Reads that are filled lately, and what a copy would have saved each of its slots: what a slot is worth depends on the
+/// read that it belongs to.
+struct Missed {
+    reads: [(u64, u64, f32); MISSED],
+    next: usize,
+}
+
+/// Fills follow their reads within about as many reads as there are clients.
+const MISSED: usize = 64;
+
+impl Default for Missed {
+    fn default() -> Missed {
+        Missed {
+            reads: [(1, 0, 0.0); MISSED],
+            next: 0,
+        }
+    }
+}
+
+impl Missed {
+    fn note(&mut self, slots: RangeInclusive<u64>, saved_us: f64) {
+        let (first, last) = (*slots.start(), *slots.end());
+        let each = saved_us / (last - first + 1) as f64;
+        self.reads[self.next] = (first, last, each as f32);
+        self.next = (self.next + 1) % MISSED;
+    }
+
+    /// The newest read's that had this slot.
+    fn share_of(&self, slot: u64) -> Option<f32> {
+        let (newer, older) = self.reads.split_at(self.next);
+        let mut newest_first = newer.iter().rev().chain(older.iter().rev());
+        let found = newest_first.find(|(first, last, _)| (*first..=*last).contains(&slot));
+        found.map(|(_, _, each)| *each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_worth_its_share_of_the_newest_read_that_missed_it() {
+        let mut missed = Missed::default();
+        assert_eq!(missed.share_of(0), None);
+        missed.note(0..=7, 80.0);
+        missed.note(4..=4, 3.0);
+        assert_eq!(
+            (missed.share_of(3), missed.share_of(4)),
+            (Some(10.0), Some(3.0))
+        );
+        (0..MISSED as u64 - 1).for_each(|n| missed.note(100 + n..=100 + n, 1.0));
+        assert_eq!((missed.share_of(3), missed.share_of(4)), (None, Some(3.0)));
     }
 }

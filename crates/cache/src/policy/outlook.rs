@@ -17,6 +17,10 @@ pub struct Outlook {
     pub rate: f64,
     /// By how much a byte that is written delays reads, in µs.
     pub write_harm_us: f64,
+    /// How long writes delay a read at most, in µs, however many wait.
+    pub write_stall_us: f64,
+    /// By how much a byte that is written delays the next read, in µs, up to that.
+    pub write_wait_us: f64,
     /// What must be in flight to keep the device busy.
     pub bandwidth_delay_bytes: f64,
     /// Reads of one chunk wait for each other, this long each.
@@ -42,6 +46,16 @@ impl Outlook {
             command_bytes: u64::from(profile.command_bytes),
             rate: profile.read_link,
             write_harm_us: write_harm_us(profile),
+            write_wait_us: match profile.shared_link {
+                true => write_harm_us(profile),
+                false => {
+                    profile.write_us / (f64::from(profile.units) * f64::from(profile.chunk_bytes))
+                }
+            },
+            write_stall_us: match profile.shared_link {
+                true => f64::INFINITY,
+                false => profile.write_us,
+            },
             bandwidth_delay_bytes: profile.bandwidth_delay_bytes(Op::Read),
             chunk_bytes: u64::from(profile.chunk_bytes),
             chunk_us: profile.read_us,
@@ -61,7 +75,16 @@ impl Outlook {
     /// What is in flight, as so many bytes of reads.
     pub fn read_bytes(&self, load: Load) -> f64 {
         let written = load.written_bytes as f64;
-        load.in_flight_bytes as f64 - written + written * (self.write_harm_us * self.rate).min(1.0)
+        let delays = (written * self.write_wait_us).min(self.write_stall_us) * self.rate;
+        load.in_flight_bytes as f64 - written + delays.min(written)
+    }
+
+    /// The same of what waits for the link that reads take: writes only where they share it.
+    pub fn link_bytes(&self, load: Load) -> f64 {
+        match self.write_stall_us.is_finite() {
+            true => load.in_flight_bytes.saturating_sub(load.written_bytes) as f64,
+            false => self.read_bytes(load),
+        }
     }
 
     /// Requests that wait for others.

@@ -11,6 +11,7 @@
 mod content;
 mod load;
 mod mix;
+mod phases;
 mod report;
 
 use std::ops::Range;
@@ -23,6 +24,7 @@ use content::Content;
 pub use content::SLOT_BYTES_MAX;
 pub use load::{Arrival, Closed, Open, Source};
 pub use mix::{Group, Mix};
+pub use phases::{Phases, settled};
 use report::Tally;
 pub use report::{Latencies, Outcome};
 

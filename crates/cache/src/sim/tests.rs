@@ -152,3 +152,59 @@ fn mixes_are_read_and_others_refused() {
         assert!(text.parse::<Mix>().is_err(), "{text}");
     }
 }
+
+/// Virtual time after a change from small reads alone to small reads and scans until 95 % of the steady state, in
+/// windows of 10 ms, over 50 ms of them.
+fn settling_ms(name: &str, seconds: u64) -> (f64, f64) {
+    let (fast, slow) = (
+        Profile::named(REVERSED.0).unwrap(),
+        Profile::named(REVERSED.1).unwrap(),
+    );
+    let scenario = Scenario {
+        fast,
+        slow,
+        slot_bytes: SLOT,
+        warm_bytes: GIB,
+        warm_up: 0,
+        measured: (1 + seconds) * 1000 * MS,
+        seed: 11,
+    };
+    let mix = |text: &str| text.parse::<Mix>().unwrap();
+    let (first, then) = (mix("8x4k"), mix("8x4k+6x512k"));
+    let mut load = Phases::new(&first, &then, 1000 * MS, 10 * MS, GIB, 11);
+    run(&scenario, &mut load, &mut policy(fast, slow, name, 2 * GIB));
+    let rates = load.rates();
+    let window = settled(&rates, 5, 0.95).unwrap();
+    let last = &rates[rates.len() * 2 / 3..];
+    (
+        10.0 * window as f64,
+        last.iter().sum::<f64>() / last.len() as f64,
+    )
+}
+
+#[test]
+fn after_a_change_of_the_load_aware_is_where_it_ends_within_a_second_and_long_before_orthus() {
+    let (aware_ms, aware_rate) = settling_ms("aware", 3);
+    let (orthus_ms, orthus_rate) = settling_ms("orthus", 12);
+    assert!(aware_ms <= 1000.0, "{aware_ms} ms");
+    assert!(
+        orthus_ms >= 5.0 * aware_ms.max(10.0),
+        "{orthus_ms} ms and {aware_ms} ms"
+    );
+    assert!(aware_rate > orthus_rate, "{aware_rate} {orthus_rate}");
+}
+
+/// Fact: a set of queries that spends 60 to 65 % of its time on I/O is up to 23 % slower with all data on the Optane, and
+/// never slower than the bandwidths allow.
+#[test]
+fn queries_that_wait_for_scans_are_a_fifth_slower_on_the_optane_and_no_more_than_the_bandwidths_say()
+ {
+    let rate = |name| simulate(PAPER, "8x512k", name).throughput_mb_s;
+    let (optane, flash) = (rate("none"), rate("slow"));
+    for waits in [0.60, 0.625, 0.65] {
+        // Of 1 on the flash, so much is I/O.
+        let slower = 1.0 - waits + waits * flash / optane;
+        assert!((slower - 1.23).abs() < 0.025, "{waits}: {slower}");
+    }
+    assert!(flash / optane <= 3500.0 / 2500.0, "{flash} {optane}");
+}

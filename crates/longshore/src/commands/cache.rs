@@ -11,7 +11,7 @@ use longshore_cache::trace::{self, Form, Pace, Replay, Trace, TraceError};
 use longshore_io::{File, OpenHow, Storage, Via};
 use serde::Serialize;
 
-use super::{Context, cache_grid, cached};
+use super::{Context, cache_calibrate, cache_grid, cached};
 use crate::failure::{Exit, Failure};
 use crate::options::{Cache, CacheAction, Simulate};
 use crate::output::Table;
@@ -66,6 +66,7 @@ pub fn run(options: &Cache, context: &Context) -> Result<Exit, Failure> {
         CacheAction::Shadow(shadow) => return cached::shadow(shadow, context),
         CacheAction::Verify(verify) => return cached::verify(verify, context),
         CacheAction::Grid(grid) => return cache_grid::run(grid, context),
+        CacheAction::Calibrate(calibrate) => return cache_calibrate::run(calibrate, context),
         CacheAction::Simulate(simulate) => simulate,
     };
     let study = study(simulate, context)?;
@@ -74,8 +75,8 @@ pub fn run(options: &Cache, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn profile(name: &str) -> Result<&'static Profile, Failure> {
-    Profile::named(name).ok_or_else(|| {
+fn profile(name: &str) -> Result<Profile, Failure> {
+    Profile::named(name).cloned().ok_or_else(|| {
         Failure::usage(
             format!("there is no profile {name:?}"),
             "`longshore cache simulate --help` names them",
@@ -128,7 +129,7 @@ fn load(options: &Simulate, context: &Context) -> Result<Load, Failure> {
 }
 
 /// Opens a file that a person named.
-fn open(storage: &dyn Storage, path: &Path) -> io::Result<Arc<dyn File>> {
+pub(super) fn open(storage: &dyn Storage, path: &Path) -> io::Result<Arc<dyn File>> {
     let path = storage.canonical(path)?;
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => storage.dir(parent)?.open(Path::new(name), OpenHow::Read),
@@ -157,7 +158,12 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
             "name two profiles: FAST/SLOW",
         )
     })?;
-    let (fast, slow) = (profile(fast)?, profile(slow)?);
+    let side = |name: &str, model: Option<&Path>| match model {
+        Some(path) => cache_calibrate::model(path, &*context.storage),
+        None => profile(name),
+    };
+    let fast = side(fast, options.fast_model.as_deref())?;
+    let slow = side(slow, options.slow_model.as_deref())?;
     let load = load(options, context)?;
     let measured = u64::from(options.seconds) * 1_000_000_000;
     let (touched_bytes, warm_bytes, warm_up, measured) = match &load {
@@ -167,8 +173,8 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
     };
     let slots = touched_bytes / SLOT_BYTES * u64::from(options.resident) / 100;
     let scenario = Scenario {
-        fast,
-        slow,
+        fast: &fast,
+        slow: &slow,
         slot_bytes: SLOT_BYTES,
         warm_bytes,
         warm_up,
@@ -182,7 +188,7 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
                 "`longshore cache simulate --help` names them",
             )
         })?;
-        let (fast, slow) = (Outlook::of(fast), Outlook::of(slow));
+        let (fast, slow) = (Outlook::of(&fast), Outlook::of(&slow));
         let mut policy = Policy::new(choice, fast, slow, slots as usize, SLOT_BYTES);
         let mut source: Box<dyn Source> = match &load {
             Load::Mix(mix) => Box::new(Closed::new(mix, REGION_BYTES, options.seed)),

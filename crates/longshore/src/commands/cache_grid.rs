@@ -1,7 +1,8 @@
 //! `longshore cache grid`: a policy over all loads, judged.
 
 use longshore_cache::grid::{
-    self, Extent, Figures, Measured, Study, Verdict, Wrong, against_better, is_core, verdicts,
+    self, Extent, Figures, Measured, Study, Verdict, Wrong, against_better, is_core, is_pure,
+    verdicts,
 };
 use longshore_cache::policy::{Choice, UnknownPolicy};
 use serde::Serialize;
@@ -43,7 +44,7 @@ struct CellResult {
 struct Report<'a> {
     simulated: bool,
     policy: &'a str,
-    seeds: u64,
+    seeds: Vec<u64>,
     told_wrong_percent: u32,
     goals: Vec<Goal>,
     cells: Vec<CellResult>,
@@ -81,6 +82,7 @@ pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, 
         cells.retain(|cell| format!("{}/{}", cell.pair.fast, cell.pair.slow) == *pair);
     }
     cells.retain(|cell| !options.core || is_core(cell));
+    cells.retain(|cell| !options.pure || is_pure(cell));
     let cells: Vec<_> = cells.into_iter().step_by(options.every as usize).collect();
     if cells.is_empty() {
         return Err(Failure::usage(
@@ -88,15 +90,16 @@ pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, 
             "pairs are in docs/cache.md",
         ));
     }
+    let seeds = options.first_seed..options.first_seed.saturating_add(options.seeds);
     let study = Study {
         choice,
-        seeds: (1..=options.seeds).collect(),
+        seeds: seeds.clone().collect(),
         wrong: match options.wrong {
             0 => Wrong::NOT,
             percent => Wrong::by(f64::from(percent) / 100.0, options.wrong_signs),
         },
         split: options.rivals,
-        orthus: options.rivals,
+        orthus: options.orthus || options.rivals,
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let all = grid::measure_all(&cells, &study, threads);
@@ -105,7 +108,7 @@ pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, 
     let report = Report {
         simulated: true,
         policy: &options.policy,
-        seeds: options.seeds,
+        seeds: seeds.collect(),
         told_wrong_percent: options.wrong,
         goals: goals.iter().map(goal).collect(),
         cells: all.iter().map(cell_result).collect(),
@@ -127,10 +130,11 @@ fn goal(verdict: &Verdict) -> Goal {
 /// The goals, and every cell that is more than 3 % below the better of no cache and classic, the worst first.
 fn text(options: &CacheGrid, all: &[Measured], goals: &[Verdict]) -> String {
     let mut text = format!(
-        "Simulated: policy {}, {} cells, {} seeds, told wrong by {} %\n\n",
+        "Simulated: policy {}, {} cells, {} seeds from {}, told wrong by {} %\n\n",
         options.policy,
         all.len(),
         options.seeds,
+        options.first_seed,
         options.wrong
     );
     let mut table = Table::new(&["Goal", "Cells", "Missed", "Found", "Wanted"]);

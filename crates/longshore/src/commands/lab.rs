@@ -8,6 +8,7 @@ use longshore_codec::nvcomp;
 use longshore_io::OpenHow;
 use longshore_io::Via;
 use longshore_lab::bench::{BenchSpec, bench};
+use longshore_lab::cache_figures::{FiguresSpec, cache_figures};
 use longshore_lab::compare::{CompareSpec, compare};
 use longshore_lab::device_check::{DeviceCheckSpec, device_check};
 use longshore_lab::offload::{OffloadSpec, offload};
@@ -21,7 +22,8 @@ use serde::Serialize;
 use super::Context;
 use crate::failure::{Exit, Failure};
 use crate::options::{
-    Bench, Compare, DeviceCheck, Lab, OffloadStudy, Sample, Stocked, Study, Sweep, Written,
+    Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, Sample, Stocked, Study, Sweep,
+    Written,
 };
 use crate::output::{bytes, moment};
 
@@ -44,6 +46,7 @@ pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
         Study::Bench(options) => run_bench(options, context),
         Study::DeviceCheck(options) => run_device_check(options, context),
         Study::Offload(options) => run_offload(options, context),
+        Study::CacheFigures(options) => run_cache_figures(options, context),
     }
 }
 
@@ -224,6 +227,16 @@ fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failur
     answer(Exit::Done, report, &options.written, context)
 }
 
+fn run_cache_figures(options: &CacheFigures, context: &Context) -> Result<Exit, Failure> {
+    let spec = FiguresSpec {
+        seed: options.seed,
+        quick: options.quick,
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = cache_figures(&spec, &step).map_err(failure)?;
+    answer(Exit::Done, report, &options.written, context)
+}
+
 /// What memory must not depend on: much data, and many names.
 fn large_sources(work: &Path, context: &Context) -> Result<Vec<(String, SourceSpec)>, Failure> {
     let storage = &*context.storage;
@@ -306,7 +319,7 @@ fn command_line() -> String {
 }
 
 /// Writes a small file whole or not at all; an existing one is replaced.
-fn write(path: &Path, text: &str, context: &Context) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, text: &str, context: &Context) -> Result<(), Failure> {
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

@@ -4,6 +4,7 @@ mod accelerator;
 mod archive;
 mod backup;
 mod cache;
+mod cache_calibrate;
 mod cache_grid;
 mod cached;
 mod catalog;

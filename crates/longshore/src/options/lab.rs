@@ -28,6 +28,7 @@ pub enum Study {
     Bench(Bench),
     DeviceCheck(DeviceCheck),
     Offload(OffloadStudy),
+    CacheFigures(CacheFigures),
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -304,6 +305,30 @@ pub struct OffloadStudy {
 
     #[command(flatten)]
     pub stocked: Stocked,
+
+    #[command(flatten)]
+    pub written: Written,
+}
+
+const TEACH_FIGURES: &str = "\
+Example:
+  longshore lab cache-figures --html cache.html
+
+Not for: facts about a device that you have. All of it is simulated; `longshore cache calibrate` measures one.";
+
+/// Draws the published study of device-aware caching from the model: latencies, queries, policies.
+///
+/// The same figures come out on any machine.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_FIGURES)]
+pub struct CacheFigures {
+    /// What decides all that is random; one seed is one report.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// A look only: short runs. The numbers mean little.
+    #[arg(long)]
+    pub quick: bool,
 
     #[command(flatten)]
     pub written: Written,

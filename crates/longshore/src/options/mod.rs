@@ -27,7 +27,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use accelerator::{Accelerator, AcceleratorAction, Doctor};
 pub use backup::Backup;
-pub use cache::{Cache, CacheAction, CacheGrid, Simulate};
+pub use cache::{Cache, CacheAction, CacheCalibrate, CacheGrid, Simulate};
 pub use cached::{
     CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheVerify,
     CacheWhy, CreateCache, ServeCache,
@@ -35,7 +35,8 @@ pub use cached::{
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{Bases, List, Media, Verify};
 pub use lab::{
-    Bench, Compare, DeviceCheck, Lab, OffloadStudy, Sample, Stocked, Study, Sweep, Written,
+    Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, Sample, Stocked, Study, Sweep,
+    Written,
 };
 pub use offload::Offloading;
 pub use project::{Completions, Config, ConfigAction, Man};

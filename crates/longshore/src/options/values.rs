@@ -59,6 +59,14 @@ pub fn rate(text: &str) -> Result<u64, String> {
     positive_size(text.trim().trim_end_matches("/s"))
 }
 
+/// Seconds above 0 up to a minute, such as `0.5`.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(s) if s > 0.0 && s <= 60.0 => Ok(s),
+        _ => Err("write seconds, above 0 and up to 60".to_owned()),
+    }
+}
+
 /// Percent of the machine, above 0 up to 100; a `%` may follow.
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim().trim_end_matches('%').trim_end().parse::<f64>() {

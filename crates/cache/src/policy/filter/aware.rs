@@ -9,7 +9,8 @@
 //! small, one that finds it busy that it may shrink.
 
 use super::belief::Belief;
-use super::steered::Balance;
+use super::shared::Shared;
+use super::steered::{Balance, balance};
 use super::watch::Watch;
 use super::{Asked, Filter, SMALL_BYTES, Sides, keep_what_was_held, plan};
 use crate::model::Nanos;
@@ -41,7 +42,8 @@ pub struct Aware {
     slow: Belief,
     watch: Watch,
     /// Decides while the devices are not what is believed of them.
-    fallback: Balance,
+    fallback: Shared<Balance>,
+    told: Sides,
     /// How often the fast side is found busy, 0 to 1.
     busy: f64,
     /// What reads find in flight on each side, on the average.
@@ -120,7 +122,8 @@ impl Aware {
             fast: Belief::new(sides.fast),
             slow: Belief::new(sides.slow),
             watch: Watch::new(sides.slow.lone_us(LINE_BYTES)),
-            fallback: Balance::new(sides),
+            fallback: balance(sides),
+            told: sides,
             busy: 0.0,
             usual: [Usual::default(); 2],
             small_share: 0.0,
@@ -168,7 +171,7 @@ impl Aware {
         let mut bytes = self.even_cut(view, asked.len);
         if self.small.about(view.now) {
             let busy = self.fast.told().bandwidth_delay_bytes;
-            let in_flight = self.fast.told().read_bytes(view.fast);
+            let in_flight = self.fast.told().link_bytes(view.fast);
             let step = match in_flight < BUSY * busy {
                 true => STEP,
                 false => -STEP * self.idle_share,
@@ -272,6 +275,10 @@ impl Filter for Aware {
             Side::Fast => self.fast.learn(ended),
             Side::Slow => self.slow.learn(ended),
         }
+    }
+
+    fn sides(&self) -> &Sides {
+        &self.told
     }
 
     fn saved_us(&self, view: &View, asked: &Asked) -> f64 {

@@ -1,8 +1,8 @@
 //! Filters that keep the fast side from being overrun, as products do it: bcache's and a throttle.
 
-use super::{Asked, Filter, Sides, keep_what_was_held, plan};
+use super::{Asked, Filter, Sides, plan};
 use crate::model::Nanos;
-use crate::policy::{Ended, Gauges, Purpose, ReadPlan, Reason, Side, View, Write, WritePlan};
+use crate::policy::{Ended, Purpose, ReadPlan, Reason, Side, View};
 
 /// bcache, with its defaults: long streams bypass the cache, and so does a share of all requests while a side is
 /// congested.
@@ -55,10 +55,6 @@ impl Filter for Bcache {
         }
     }
 
-    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
-        keep_what_was_held(write)
-    }
-
     fn ended(&mut self, ended: &Ended) {
         if ended.side != Side::Fast {
             return;
@@ -72,12 +68,8 @@ impl Filter for Bcache {
         }
     }
 
-    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
-        self.sides.saved_us(view, asked)
-    }
-
-    fn gauges(&self) -> Gauges {
-        Gauges::default()
+    fn sides(&self) -> &Sides {
+        &self.sides
     }
 }
 
@@ -144,17 +136,7 @@ impl Filter for Throttle {
         plan(asked, true, true, Reason::Hit)
     }
 
-    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
-        keep_what_was_held(write)
-    }
-
-    fn ended(&mut self, _ended: &Ended) {}
-
-    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
-        self.sides.saved_us(view, asked)
-    }
-
-    fn gauges(&self) -> Gauges {
-        Gauges::default()
+    fn sides(&self) -> &Sides {
+        &self.sides
     }
 }

@@ -1,7 +1,8 @@
 //! Filters that learn nothing: one side always, or a fixed share.
 
-use super::{Asked, Filter, Mixer, Sides, keep_what_was_held, plan};
-use crate::policy::{Ended, Gauges, ReadPlan, Reason, View, Write, WritePlan};
+use super::shared::Steer;
+use super::{Asked, Filter, Mixer, Sides, plan};
+use crate::policy::{Ended, ReadPlan, Reason, View, Write, WritePlan};
 
 /// Every hit from the fast side, every miss filled.
 pub struct Classic(pub Sides);
@@ -11,23 +12,13 @@ impl Filter for Classic {
         plan(asked, true, true, Reason::Always)
     }
 
-    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
-        keep_what_was_held(write)
-    }
-
-    fn ended(&mut self, _ended: &Ended) {}
-
-    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
-        self.0.saved_us(view, asked)
-    }
-
-    fn gauges(&self) -> Gauges {
-        Gauges::default()
+    fn sides(&self) -> &Sides {
+        &self.0
     }
 }
 
 /// As if there were no fast side.
-pub struct NoCache;
+pub struct NoCache(pub Sides);
 
 impl Filter for NoCache {
     fn read(&mut self, _view: &View, asked: &Asked) -> ReadPlan {
@@ -41,51 +32,18 @@ impl Filter for NoCache {
         }
     }
 
-    fn ended(&mut self, _ended: &Ended) {}
+    fn sides(&self) -> &Sides {
+        &self.0
+    }
 
     fn saved_us(&self, _view: &View, _asked: &Asked) -> f64 {
         0.0
     }
-
-    fn gauges(&self) -> Gauges {
-        Gauges::default()
-    }
 }
 
-/// A fixed share of the hits goes to the fast side.
-pub struct Split {
-    mixer: Mixer,
-    sides: Sides,
-}
+/// A share that stays as it is.
+pub struct Never;
 
-impl Split {
-    /// `share`: 0 to 1.
-    pub fn new(share: f64, sides: Sides) -> Split {
-        let mixer = Mixer::new(share);
-        Split { mixer, sides }
-    }
-}
-
-impl Filter for Split {
-    fn read(&mut self, _view: &View, asked: &Asked) -> ReadPlan {
-        let fast = asked.held_bytes > 0 && self.mixer.draw();
-        plan(asked, fast, true, Reason::Share)
-    }
-
-    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
-        keep_what_was_held(write)
-    }
-
-    fn ended(&mut self, _ended: &Ended) {}
-
-    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
-        self.sides.saved_us(view, asked)
-    }
-
-    fn gauges(&self) -> Gauges {
-        Gauges {
-            share: Some(self.mixer.share()),
-            ..Gauges::default()
-        }
-    }
+impl Steer for Never {
+    fn steer(&mut self, _ended: &Ended, _sides: &Sides, _mixer: &mut Mixer) {}
 }

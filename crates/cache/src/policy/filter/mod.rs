@@ -5,8 +5,11 @@ mod belief;
 mod capped;
 mod fixed;
 mod orthus;
+mod shared;
 mod steered;
 mod watch;
+
+use shared::Shared;
 
 use super::{
     Ended, FilterChoice, Gauges, Outlook, Policy, ReadPlan, Reason, View, Write, WritePlan,
@@ -23,34 +26,43 @@ pub struct Asked {
     pub run_bytes: u64,
 }
 
-/// Decides where hits are served and what is admitted.
+/// Decides where hits are served and what is admitted. What a filter does not say, it does as a classic cache does.
 pub trait Filter: Send {
     fn read(&mut self, view: &View, asked: &Asked) -> ReadPlan;
 
-    fn write(&mut self, view: &View, write: &Write) -> WritePlan;
+    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
+        keep_what_was_held(write)
+    }
 
-    fn ended(&mut self, ended: &Ended);
+    fn ended(&mut self, _ended: &Ended) {}
+
+    /// What is believed of both devices.
+    fn sides(&self) -> &Sides;
 
     /// By how much sooner, in µs, the fast side would answer this read now; 0 or more, and finite.
-    fn saved_us(&self, view: &View, asked: &Asked) -> f64;
+    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
+        self.sides().saved_us(view, asked)
+    }
 
-    fn gauges(&self) -> Gauges;
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
 }
 
 pub fn build(choice: FilterChoice, fast: Outlook, slow: Outlook) -> Box<dyn Filter> {
     let sides = Sides { fast, slow };
     match choice {
         FilterChoice::None => Box::new(fixed::Classic(sides)),
-        FilterChoice::Slow => Box::new(fixed::NoCache),
-        FilterChoice::Split(share) => Box::new(fixed::Split::new(share, sides)),
+        FilterChoice::Slow => Box::new(fixed::NoCache(sides)),
+        FilterChoice::Split(share) => Box::new(Shared::new(share, sides, fixed::Never)),
         FilterChoice::Bcache => Box::new(capped::Bcache::new(sides)),
         FilterChoice::Throttle {
             requests_per_s,
             mb_per_s,
         } => Box::new(capped::Throttle::new(requests_per_s, mb_per_s * 1e6, sides)),
-        FilterChoice::Profile => Box::new(steered::Profiled::new(sides)),
+        FilterChoice::Profile => Box::new(steered::profiled(sides)),
         FilterChoice::Orthus => Box::new(orthus::Orthus::new(sides)),
-        FilterChoice::Balance => Box::new(steered::Balance::new(sides)),
+        FilterChoice::Balance => Box::new(steered::balance(sides)),
         FilterChoice::Aware => Box::new(aware::Aware::new(sides)),
     }
 }

@@ -1,9 +1,9 @@
 //! Orthus (FAST 2021, "The Storage Hierarchy is Not a Hierarchy") with the constants of its code: fill until the
 //! miss ratio is steady, then stop admitting and climb along one serving ratio.
 
-use super::{Asked, Filter, Mixer, Sides, keep_what_was_held, plan};
+use super::{Asked, Filter, Mixer, Sides, plan};
 use crate::model::Nanos;
-use crate::policy::{Ended, Gauges, Purpose, ReadPlan, Reason, View, Write, WritePlan};
+use crate::policy::{Ended, Gauges, Purpose, ReadPlan, Reason, View};
 
 const MS: Nanos = 1_000_000;
 const SETTLE: Nanos = 100 * MS;
@@ -128,10 +128,6 @@ impl Filter for Orthus {
         }
     }
 
-    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
-        keep_what_was_held(write)
-    }
-
     fn ended(&mut self, ended: &Ended) {
         if ended.purpose == Purpose::Client {
             self.bytes += ended.len;
@@ -139,8 +135,8 @@ impl Filter for Orthus {
         self.tick(ended.now);
     }
 
-    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
-        self.sides.saved_us(view, asked)
+    fn sides(&self) -> &Sides {
+        &self.sides
     }
 
     fn gauges(&self) -> Gauges {

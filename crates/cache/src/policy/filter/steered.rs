@@ -1,16 +1,20 @@
-//! Filters that steer one share: by latencies as they come, or by a profile made beforehand.
+//! What moves a share: latencies as they come, or a profile made beforehand.
 
-use super::{Asked, Filter, Mixer, Sides, keep_what_was_held, plan};
+use super::shared::{Shared, Steer};
+use super::{Mixer, Sides};
 use crate::model::Op;
-use crate::policy::{Ended, Gauges, Purpose, ReadPlan, Reason, Side, View, Write, WritePlan};
+use crate::policy::{Ended, Purpose, Side};
 
 /// Moves the share towards the side whose reads took less time. Knows no model, so a wrong one cannot mislead it.
+#[derive(Default)]
 pub struct Balance {
-    mixer: Mixer,
-    sides: Sides,
     /// Mean latency of reads on each side, fast first; 0: none yet.
     mean_us: [f64; 2],
     seen: u32,
+}
+
+pub fn balance(sides: Sides) -> Shared<Balance> {
+    Shared::new(0.9, sides, Balance::default())
 }
 
 impl Balance {
@@ -18,28 +22,10 @@ impl Balance {
     const ROUND: u32 = 64;
     const STEP: f64 = 0.02;
     const LEAST: f64 = 0.02;
-
-    pub fn new(sides: Sides) -> Balance {
-        Balance {
-            mixer: Mixer::new(0.9),
-            sides,
-            mean_us: [0.0; 2],
-            seen: 0,
-        }
-    }
 }
 
-impl Filter for Balance {
-    fn read(&mut self, _view: &View, asked: &Asked) -> ReadPlan {
-        let fast = asked.held_bytes > 0 && self.mixer.draw();
-        plan(asked, fast, true, Reason::Share)
-    }
-
-    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
-        keep_what_was_held(write)
-    }
-
-    fn ended(&mut self, ended: &Ended) {
+impl Steer for Balance {
+    fn steer(&mut self, ended: &Ended, _sides: &Sides, mixer: &mut Mixer) {
         if ended.op != Op::Read || ended.purpose != Purpose::Client {
             return;
         }
@@ -58,19 +44,8 @@ impl Filter for Balance {
             true => Balance::STEP,
             false => -Balance::STEP,
         };
-        let share = (self.mixer.share() + step).clamp(Balance::LEAST, 1.0 - Balance::LEAST);
-        self.mixer.set_share(share);
-    }
-
-    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
-        self.sides.saved_us(view, asked)
-    }
-
-    fn gauges(&self) -> Gauges {
-        Gauges {
-            share: Some(self.mixer.share()),
-            ..Gauges::default()
-        }
+        let share = (mixer.share() + step).clamp(Balance::LEAST, 1.0 - Balance::LEAST);
+        mixer.set_share(share);
     }
 }
 
@@ -79,56 +54,27 @@ impl Filter for Balance {
 ///
 /// Source: the published scheme's rule, the share of the fast side's bandwidth in the sum; without its network counters.
 pub struct Profiled {
-    mixer: Mixer,
-    sides: Sides,
     /// The slow side's measured over its expected time, lately.
     slower: f64,
 }
 
-impl Profiled {
-    pub fn new(sides: Sides) -> Profiled {
-        let mut profiled = Profiled {
-            mixer: Mixer::new(1.0),
-            sides,
-            slower: 1.0,
-        };
-        profiled.steer();
-        profiled
-    }
-
-    fn steer(&mut self) {
-        let (fast, slow) = (self.sides.fast.rate, self.sides.slow.rate / self.slower);
-        self.mixer.set_share(fast / (fast + slow));
-    }
+pub fn profiled(sides: Sides) -> Shared<Profiled> {
+    let slower = 1.0;
+    Shared::new(promised(&sides, slower), sides, Profiled { slower })
 }
 
-impl Filter for Profiled {
-    fn read(&mut self, _view: &View, asked: &Asked) -> ReadPlan {
-        let fast = asked.held_bytes > 0 && self.mixer.draw();
-        plan(asked, fast, true, Reason::Share)
-    }
+fn promised(sides: &Sides, slower: f64) -> f64 {
+    let (fast, slow) = (sides.fast.rate, sides.slow.rate / slower);
+    fast / (fast + slow)
+}
 
-    fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
-        keep_what_was_held(write)
-    }
-
-    fn ended(&mut self, ended: &Ended) {
+impl Steer for Profiled {
+    fn steer(&mut self, ended: &Ended, sides: &Sides, mixer: &mut Mixer) {
         if ended.side == Side::Slow && ended.op == Op::Read {
-            let expected = self.sides.slow.loaded_us(ended.len, ended.before);
+            let expected = sides.slow.loaded_us(ended.len, ended.before);
             let ratio = (ended.took_us / expected.max(1e-3)).clamp(0.1, 10.0);
             self.slower += (ratio - self.slower) / 64.0;
-            self.steer();
-        }
-    }
-
-    fn saved_us(&self, view: &View, asked: &Asked) -> f64 {
-        self.sides.saved_us(view, asked)
-    }
-
-    fn gauges(&self) -> Gauges {
-        Gauges {
-            share: Some(self.mixer.share()),
-            ..Gauges::default()
+            mixer.set_share(promised(sides, self.slower));
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Source: Megiddo and Modha, FAST 2003, figure 4.
 
-use super::queue::Queue;
+use super::queue::{Queue, chained};
 use super::{Base, Slot};
 
 pub struct Arc {
@@ -89,8 +89,7 @@ impl Base for Arc {
             true => [&self.once, &self.again],
             false => [&self.again, &self.once],
         };
-        let all = lists.into_iter().flat_map(Queue::oldest_first);
-        out.extend(all.take(count).map(|(slot, _)| slot));
+        out.extend(chained(lists).take(count));
     }
 
     fn evict(&mut self, slot: Slot, incoming: Option<Slot>) {
@@ -131,7 +130,6 @@ impl Base for Arc {
     }
 
     fn order(&self) -> Vec<Slot> {
-        let all = self.once.oldest_first().chain(self.again.oldest_first());
-        all.map(|(slot, _)| slot).collect()
+        chained([&self.once, &self.again]).collect()
     }
 }

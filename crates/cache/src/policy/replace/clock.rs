@@ -2,8 +2,9 @@
 //!
 //! Source: Corbató, 1968; the queue is the clock's circle, its back the hand.
 
+use super::Slot;
 use super::queue::Queue;
-use super::{Base, Slot};
+use super::single::Single;
 
 #[derive(Default)]
 pub struct Clock {
@@ -11,26 +12,20 @@ pub struct Clock {
     queue: Queue,
 }
 
-impl Base for Clock {
-    fn len(&self) -> usize {
-        self.queue.len()
+impl Single for Clock {
+    fn queue(&self) -> &Queue {
+        &self.queue
     }
 
-    fn contains(&self, slot: Slot) -> bool {
-        self.queue.contains(slot)
+    fn queue_mut(&mut self) -> &mut Queue {
+        &mut self.queue
     }
 
-    fn touch(&mut self, slot: Slot) {
-        if let Some(mark) = self.queue.mark(slot) {
-            *mark = 1;
-        }
+    fn used(&mut self, slot: Slot) {
+        self.queue.set_mark(slot, 1);
     }
 
-    fn wants(&mut self, _slot: Slot) -> bool {
-        true
-    }
-
-    fn victims(&mut self, _incoming: Option<Slot>, count: usize, out: &mut Vec<Slot>) {
+    fn next_to_go(&mut self, count: usize, out: &mut Vec<Slot>) {
         // Ends after one round: every step clears a mark.
         while let Some(back) = self.queue.back() {
             match self.queue.mark(back) {
@@ -42,23 +37,5 @@ impl Base for Clock {
         let unused = self.queue.oldest_first().take(4 * count);
         let unused = unused.filter(|(_, mark)| *mark == 0).take(count);
         out.extend(unused.map(|(slot, _)| slot));
-    }
-
-    fn evict(&mut self, slot: Slot, _incoming: Option<Slot>) {
-        self.queue.remove(slot);
-    }
-
-    fn insert(&mut self, slot: Slot) {
-        self.queue.push_front(slot);
-    }
-
-    fn forget(&mut self, slot: Slot) {
-        self.queue.remove(slot);
-    }
-
-    fn resize(&mut self, _slots: usize) {}
-
-    fn order(&self) -> Vec<Slot> {
-        self.queue.oldest_first().map(|(slot, _)| slot).collect()
     }
 }

@@ -7,11 +7,14 @@
 //! Invariants
 //! - A slot is in the sample or not, for ever, and its neighbours with it: a long read is served quickly only where all
 //!   of it is held, and what is held of it in part counts half.
-//! - Fills cost, so frequencies decide unless admitting everything saves clearly more.
+//! - A copy is there only when it would have been read and written, and costs the fast side's time for that. Without
+//!   either, readers who follow each other closely make admitting everything look better than it is.
+//! - Every change of mind costs content, so frequencies decide unless admitting everything saves clearly more.
 
 use std::ops::RangeInclusive;
 
-use super::{Base, Slot, Valued};
+use super::{Base, Slot, SlotMap, Valued};
+use crate::model::Nanos;
 
 /// Slots that each of the two caches has at most.
 const SAMPLE_SLOTS: usize = 512;
@@ -30,11 +33,22 @@ fn samples(one_in: u64, slot: Slot) -> bool {
     (mixed >> 32).is_multiple_of(one_in)
 }
 
+/// What a copy costs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fill {
+    /// Until it can be used, in ns.
+    pub delay: Nanos,
+    /// Of the fast side's time for a slot, in µs.
+    pub us: f32,
+}
+
 pub struct Contest {
     /// One of so many slots is in the sample.
     one_in: u64,
     /// Every newcomer; by frequency.
     caches: [Valued; 2],
+    /// When what came in lately can be used.
+    coming: [SlotMap<Nanos>; 2],
     saved: [f64; 2],
     uses: u32,
     everything: bool,
@@ -51,6 +65,7 @@ impl Contest {
         Contest {
             one_in: one_in as u64,
             caches: [cache(false), cache(true)],
+            coming: Default::default(),
             saved: [0.0; 2],
             uses: 0,
             everything: false,
@@ -59,7 +74,7 @@ impl Contest {
     }
 
     /// A request used these slots; copies of all would have saved so much.
-    pub fn observe(&mut self, slots: RangeInclusive<u64>, saved_us: f32) {
+    pub fn observe(&mut self, slots: RangeInclusive<u64>, saved_us: f32, now: Nanos, fill: Fill) {
         let one_in = self.one_in;
         self.sampled.clear();
         self.sampled
@@ -67,17 +82,32 @@ impl Contest {
         if self.sampled.is_empty() {
             return;
         }
-        for (cache, saved) in self.caches.iter_mut().zip(&mut self.saved) {
-            let each = saved_us / self.sampled.len() as f32;
-            let hits = self.sampled.iter().filter(|slot| cache.contains(**slot));
-            let part = hits.count() as f64 / self.sampled.len() as f64;
+        let each = saved_us / self.sampled.len() as f32;
+        for ((cache, saved), coming) in self
+            .caches
+            .iter_mut()
+            .zip(&mut self.saved)
+            .zip(&mut self.coming)
+        {
+            let there = |slot: &&Slot| {
+                cache.contains(**slot) && coming.get(*slot).is_none_or(|at| *at <= now)
+            };
+            let hits = self.sampled.iter().filter(there).count();
+            let part = hits as f64 / self.sampled.len() as f64;
             let whole = if part == 1.0 { 1.0 } else { 0.0 };
             *saved += f64::from(saved_us) * (part + whole) / 2.0;
             for slot in &self.sampled {
                 cache.touch(*slot, each);
-                if !cache.contains(*slot) {
-                    // Refused or not, it was decided as the real cache would.
-                    let _ = cache.place(*slot, each, &mut |_| true);
+                if cache.contains(*slot) {
+                    continue;
+                }
+                // Refused or not, it was decided as the real cache would.
+                if let Ok(gone) = cache.place(*slot, each, &mut |_| true) {
+                    *saved -= f64::from(fill.us);
+                    if let Some(gone) = gone {
+                        coming.remove(&gone);
+                    }
+                    coming.insert(*slot, now.saturating_add(fill.delay));
                 }
             }
         }

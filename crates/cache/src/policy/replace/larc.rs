@@ -3,7 +3,7 @@
 //!
 //! Source: Huang et al., MSST 2013.
 
-use super::queue::Queue;
+use super::queue::{Queue, chained};
 use super::{Base, Slot};
 
 pub struct Larc {
@@ -60,7 +60,7 @@ impl Base for Larc {
     }
 
     fn victims(&mut self, _incoming: Option<Slot>, count: usize, out: &mut Vec<Slot>) {
-        out.extend(self.queue.oldest_first().take(count).map(|(slot, _)| slot));
+        out.extend(chained([&self.queue]).take(count));
     }
 
     fn evict(&mut self, slot: Slot, _incoming: Option<Slot>) {
@@ -82,6 +82,6 @@ impl Base for Larc {
     }
 
     fn order(&self) -> Vec<Slot> {
-        self.queue.oldest_first().map(|(slot, _)| slot).collect()
+        chained([&self.queue]).collect()
     }
 }

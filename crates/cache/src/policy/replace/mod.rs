@@ -12,6 +12,7 @@ mod lru;
 mod queue;
 mod s3_fifo;
 mod sieve;
+mod single;
 mod two_q;
 mod valued;
 
@@ -19,6 +20,7 @@ mod valued;
 mod tests;
 
 use super::Slot;
+pub use contest::Fill;
 pub use queue::SlotMap;
 pub use valued::Valued;
 

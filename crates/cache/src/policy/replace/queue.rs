@@ -142,6 +142,13 @@ impl Queue {
         Some(&mut self.nodes[at as usize].mark)
     }
 
+    /// Sets that number, if the slot is there.
+    pub fn set_mark(&mut self, slot: Slot, mark: u8) {
+        if let Some(place) = self.mark(slot) {
+            *place = mark;
+        }
+    }
+
     /// The next one towards the front; `None` at the front, or if the slot is not there.
     pub fn newer(&self, slot: Slot) -> Option<Slot> {
         let at = *self.index.get(&slot)?;
@@ -181,4 +188,10 @@ impl Queue {
             None => self.back = newer,
         }
     }
+}
+
+/// The slots of these queues, one queue after the other, each from its back.
+pub fn chained<const N: usize>(queues: [&Queue; N]) -> impl Iterator<Item = Slot> {
+    let all = queues.into_iter().flat_map(Queue::oldest_first);
+    all.map(|(slot, _)| slot)
 }

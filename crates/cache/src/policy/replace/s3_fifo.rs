@@ -2,7 +2,7 @@
 //!
 //! Source: Yang et al., SOSP 2023, with its 10 % and its counters up to 3.
 
-use super::queue::Queue;
+use super::queue::{Queue, chained};
 use super::{Base, Slot};
 
 /// Uses are counted up to here.
@@ -124,7 +124,6 @@ impl Base for S3Fifo {
     }
 
     fn order(&self) -> Vec<Slot> {
-        let all = self.small.oldest_first().chain(self.main.oldest_first());
-        all.map(|(slot, _)| slot).collect()
+        chained([&self.small, &self.main]).collect()
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! Source: Zhang et al., NSDI 2024.
 
+use super::Slot;
 use super::queue::Queue;
-use super::{Base, Slot};
+use super::single::Single;
 
 #[derive(Default)]
 pub struct Sieve {
@@ -14,36 +15,20 @@ pub struct Sieve {
     hand: Option<Slot>,
 }
 
-impl Sieve {
-    /// The hand leaves a slot that goes.
-    fn leave(&mut self, slot: Slot) {
-        if self.hand == Some(slot) {
-            self.hand = self.queue.newer(slot);
-        }
-        self.queue.remove(slot);
-    }
-}
-
-impl Base for Sieve {
-    fn len(&self) -> usize {
-        self.queue.len()
+impl Single for Sieve {
+    fn queue(&self) -> &Queue {
+        &self.queue
     }
 
-    fn contains(&self, slot: Slot) -> bool {
-        self.queue.contains(slot)
+    fn queue_mut(&mut self) -> &mut Queue {
+        &mut self.queue
     }
 
-    fn touch(&mut self, slot: Slot) {
-        if let Some(mark) = self.queue.mark(slot) {
-            *mark = 1;
-        }
+    fn used(&mut self, slot: Slot) {
+        self.queue.set_mark(slot, 1);
     }
 
-    fn wants(&mut self, _slot: Slot) -> bool {
-        true
-    }
-
-    fn victims(&mut self, _incoming: Option<Slot>, count: usize, out: &mut Vec<Slot>) {
+    fn next_to_go(&mut self, count: usize, out: &mut Vec<Slot>) {
         // Ends after two rounds: every step clears a mark.
         let mut at = self.hand.or(self.queue.back());
         while let Some(slot) = at {
@@ -66,21 +51,11 @@ impl Base for Sieve {
         }
     }
 
-    fn evict(&mut self, slot: Slot, _incoming: Option<Slot>) {
-        self.leave(slot);
-    }
-
-    fn insert(&mut self, slot: Slot) {
-        self.queue.push_front(slot);
-    }
-
-    fn forget(&mut self, slot: Slot) {
-        self.leave(slot);
-    }
-
-    fn resize(&mut self, _slots: usize) {}
-
-    fn order(&self) -> Vec<Slot> {
-        self.queue.oldest_first().map(|(slot, _)| slot).collect()
+    /// The hand leaves a slot that goes.
+    fn leave(&mut self, slot: Slot) {
+        if self.hand == Some(slot) {
+            self.hand = self.queue.newer(slot);
+        }
+        self.queue.remove(slot);
     }
 }

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 
+use super::contest::Contest;
 use super::*;
 
 /// A policy by the book: told of a use, it says whether that was a hit, and which slot went.
@@ -343,7 +344,9 @@ proptest! {
                 // Low numbers are used more often.
                 let slot = *a.min(b);
                 let expected = book.use_it(slot);
-                let is = use_it(&mut plain, Slot(slot), worth);
+                // A list without worth does not look at what a copy saves, however it differs.
+                let any = (step * 37 % 101) as f32;
+                let is = use_it(&mut plain, Slot(slot), any);
                 prop_assert_eq!(is, expected, "{} at step {}", kind.name(), step);
                 let is = use_it(&mut valued, Slot(slot), worth);
                 prop_assert_eq!(is, expected, "valued {} at step {}", kind.name(), step);
@@ -424,4 +427,48 @@ fn what_saves_less_goes_first_and_what_saves_little_does_not_come_in() {
         cache.contains(Slot(8))
     });
     assert!(comes.is_some_and(|tries| tries > 10), "{comes:?}");
+}
+
+#[test]
+fn a_queue_makes_nobody_worth_more_than_those_who_came_before_it() {
+    let mut cache = Valued::plain(BaseKind::Lru.build(4), 4, true, true);
+    for _ in 0..40 {
+        (0..4).for_each(|slot| _ = use_it(&mut cache, Slot(slot), 60.0));
+    }
+    // The slow side has a queue now: every access would save a hundred times as much, and newcomers are used alike.
+    for slot in (10..14).cycle().take(1000) {
+        (0..4).for_each(|slot| cache.touch(Slot(slot), 6000.0));
+        use_it(&mut cache, Slot(slot), 6000.0);
+    }
+    assert!((0..4).all(|slot| cache.contains(Slot(slot))));
+}
+
+#[test]
+fn what_was_kept_before_a_restart_does_not_go_for_what_is_read_a_few_times() {
+    let mut cache = Valued::plain(BaseKind::Lru.build(8), 8, true, true);
+    (0..8).for_each(|slot| assert!(cache.restore(Slot(slot))));
+    for slot in (100..108).chain(100..108).chain(100..108) {
+        assert_eq!(use_it(&mut cache, Slot(slot), 10.0), (false, None));
+    }
+    assert!((0..8).all(|slot| cache.contains(Slot(slot))));
+}
+
+/// Readers that follow each other at once: whoever admits everything seems to serve all but the first, if copies were
+/// there at once.
+#[test]
+fn a_copy_that_is_not_there_yet_speaks_for_no_admission() {
+    let follow = |delay: u64| {
+        let mut contest = Contest::new(64, &|slots| BaseKind::Lru.build(slots));
+        (0..64).for_each(|slot| contest.restore(Slot(slot)));
+        let mut now = 0;
+        for slot in (64..512).cycle().take(4000) {
+            for _ in 0..4 {
+                now += 10;
+                contest.observe(slot..=slot, 100.0, now, Fill { delay, us: 1.0 });
+            }
+        }
+        contest.everything()
+    };
+    assert!(follow(5), "three of four find it");
+    assert!(!follow(1000), "none does");
 }

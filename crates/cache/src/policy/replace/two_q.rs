@@ -2,7 +2,7 @@
 //!
 //! Source: Johnson and Shasha, VLDB 1994, the full version with its 25 % and 50 %.
 
-use super::queue::Queue;
+use super::queue::{Queue, chained};
 use super::{Base, Slot};
 
 pub struct TwoQ {
@@ -52,8 +52,7 @@ impl Base for TwoQ {
             true => [&self.new, &self.proven],
             false => [&self.proven, &self.new],
         };
-        let all = lists.into_iter().flat_map(Queue::oldest_first);
-        out.extend(all.take(count).map(|(slot, _)| slot));
+        out.extend(chained(lists).take(count));
     }
 
     fn evict(&mut self, slot: Slot, _incoming: Option<Slot>) {
@@ -87,7 +86,6 @@ impl Base for TwoQ {
     }
 
     fn order(&self) -> Vec<Slot> {
-        let all = self.new.oldest_first().chain(self.proven.oldest_first());
-        all.map(|(slot, _)| slot).collect()
+        chained([&self.new, &self.proven]).collect()
     }
 }

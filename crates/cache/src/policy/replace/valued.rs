@@ -2,9 +2,11 @@
 //! saves least.
 //!
 //! What a slot's copy saves is the time by which the fast side answered its accesses sooner than the slow one would
-//! have, averaged over its last accesses: its size and the parallelism around it in one number, in µs. How often and
-//! how lately a slot is used is the base's business. A slot that would replace one worth much more than itself stays
-//! out; the other then loses some of its worth, so that what is never used again does not stay for ever.
+//! have: its size and the parallelism around it in one number. Its worth is that over what accesses of any slot saved at
+//! that time, averaged over its last accesses: a queue makes every access worth more while it lasts, not those that
+//! happen to come then. How often and how lately a slot is used is the base's business. A slot that would replace one
+//! worth much more than itself stays out; the other then loses some of its worth, so that what is never used again does
+//! not stay for ever.
 //!
 //! Invariants
 //! - If all accesses are worth the same and frequencies are not looked at, this is the base list, decision by
@@ -13,9 +15,10 @@
 
 use std::ops::RangeInclusive;
 
-use super::contest::Contest;
+use super::contest::{Contest, Fill};
 use super::frequency::Frequency;
 use super::{Base, BaseKind, Slot, SlotMap};
+use crate::model::Nanos;
 
 /// Victims that are compared.
 const SAMPLE: usize = 16;
@@ -31,15 +34,17 @@ const CLEARLY: f32 = 2.0;
 const DOUBT: u8 = 3;
 /// Accesses whose worth differs by less than this factor are worth the same: a moment's queue says little.
 const ALIKE: f32 = 3.0;
+/// Savings below this, in µs, are none.
+const LEAST_US: f32 = 1e-3;
 /// What a slot keeps of its worth when it kept another out.
 const KEEP: f32 = 0.9;
 
 pub struct Valued {
     base: Box<dyn Base>,
     slots: usize,
-    /// Of each resident slot, in µs; `None`: the base alone decides.
+    /// Of each resident slot, 1 for what is usual; `None`: the base alone decides.
     worth: Option<SlotMap<f32>>,
-    /// Of a slot whose worth is not known, because it came back after a restart: that of accesses lately.
+    /// What accesses save lately, in µs.
     typical: Option<f32>,
     frequency: Option<Frequency>,
     contest: Option<Box<Contest>>,
@@ -89,16 +94,17 @@ impl Valued {
         let typical = self.typical.get_or_insert(saved_us);
         *typical += (saved_us - *typical) * SLOWLY;
         self.base.touch(slot);
+        let now = self.relative(saved_us);
         if let Some(all) = self.worth.as_mut().filter(|_| self.base.contains(slot)) {
-            let worth = all.entry(slot).or_insert(saved_us);
-            *worth += (saved_us - *worth) * ALPHA;
+            let worth = all.entry(slot).or_insert(now);
+            *worth += (now - *worth) * ALPHA;
         }
     }
 
     /// A request read these slots; copies of all of them saved so much, or would have.
-    pub fn read(&mut self, slots: RangeInclusive<u64>, saved_us: f64) {
+    pub fn read(&mut self, slots: RangeInclusive<u64>, saved_us: f64, now: Nanos, fill: Fill) {
         if let Some(contest) = &mut self.contest {
-            contest.observe(slots.clone(), saved_us as f32);
+            contest.observe(slots.clone(), saved_us as f32, now, fill);
         }
         let each = saved_us / (slots.end() - slots.start() + 1) as f64;
         for slot in slots.map(Slot) {
@@ -118,6 +124,9 @@ impl Valued {
         }
         let room = self.base.len() < self.slots;
         if room {
+            if let Some(frequency) = &mut self.frequency {
+                frequency.presume(slot);
+            }
             self.base.insert(slot);
         }
         room || self.base.contains(slot)
@@ -134,6 +143,7 @@ impl Valued {
         if !self.base.wants(slot) {
             return Err(Refused);
         }
+        let own = self.relative(saved_us);
         let mut gone = None;
         if self.base.len() >= self.slots {
             let victim = self.choose(Some(slot), may_go).ok_or(Refused)?;
@@ -141,13 +151,14 @@ impl Valued {
             let everything = self.contest.as_ref().is_some_and(|c| c.everything());
             let enough = match frequencies && !everything {
                 true => {
-                    let mut worth = saved_us / self.worth_of(victim).max(f32::MIN_POSITIVE);
+                    let mut worth = own / self.worth_of(victim).max(f32::MIN_POSITIVE);
                     if (1.0 / ALIKE..ALIKE).contains(&worth) {
                         worth = 1.0;
                     }
                     worth * self.uses(slot, 0) > CLEARLY * self.uses(victim, DOUBT)
                 }
-                false => saved_us >= TOLERANCE * self.worth_of(victim),
+                // A list whose slots have no worth takes in whatever comes.
+                false => self.worth.is_none() || own >= TOLERANCE * self.worth_of(victim),
             };
             if !enough {
                 if let Some(worth) = self.worth.as_mut().and_then(|all| all.get_mut(&victim)) {
@@ -160,7 +171,7 @@ impl Valued {
         }
         self.base.insert(slot);
         if let Some(worth) = &mut self.worth {
-            worth.insert(slot, saved_us);
+            worth.insert(slot, own);
         }
         Ok(gone)
     }
@@ -216,7 +227,13 @@ impl Valued {
     fn worth_of(&self, slot: Slot) -> f32 {
         let worth = self.worth.as_ref();
         let worth = worth.and_then(|all| all.get(&slot)).copied();
-        worth.or(self.typical).unwrap_or(0.0)
+        worth.unwrap_or(1.0)
+    }
+
+    /// What an access saves, over what accesses save at this time.
+    fn relative(&self, saved_us: f32) -> f32 {
+        let typical = self.typical.unwrap_or(saved_us);
+        (saved_us + LEAST_US) / (typical + LEAST_US)
     }
 
     /// Uses lately and some more; 1 without frequencies.

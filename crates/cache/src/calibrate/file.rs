@@ -1,0 +1,115 @@
+//! A model in a file: one `name = value` on each line, below a line that says what it is.
+
+use std::fmt::Write;
+
+use crate::model::{Profile, Standing};
+
+const HEAD: &str = "longshore device model 1";
+
+/// Why a file is no model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadModel {
+    #[error("the first line is not {HEAD:?}")]
+    NoModel,
+    #[error("line {line} is not a parameter of a model, or not within its bounds")]
+    Line { line: usize },
+    #[error("{name:?} is missing, or there twice")]
+    Missing { name: &'static str },
+}
+
+impl BadModel {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            BadModel::NoModel => "`longshore cache calibrate` writes such files",
+            BadModel::Line { .. } | BadModel::Missing { .. } => "calibrate again",
+        }
+    }
+}
+
+/// What a fitted profile has, in the order of the file.
+const NAMES: [&str; 8] = [
+    "units",
+    "chunk_bytes",
+    "read_us",
+    "fixed_us",
+    "read_mb_s",
+    "command_bytes",
+    "command_us",
+    "near_percent",
+];
+
+/// The file's text. `about` is one line for people; `near`: of the measured cells, how many were within 15 %.
+pub fn write_model(profile: &Profile, near: f64, about: &str) -> String {
+    let values = [
+        f64::from(profile.units),
+        f64::from(profile.chunk_bytes),
+        profile.read_us,
+        profile.fixed_us,
+        profile.read_link,
+        f64::from(profile.command_bytes),
+        profile.command_us,
+        near * 100.0,
+    ];
+    let about = about.replace(['\n', '\r'], " ");
+    let mut text = format!("{HEAD}\n# {about}\n");
+    for (name, value) in NAMES.iter().zip(values) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name} = {value}");
+    }
+    text
+}
+
+/// The profile in a file's text. Writes take what reads take.
+pub fn read_model(text: &str) -> Result<Profile, BadModel> {
+    let mut lines = text.lines();
+    if lines.next().map(str::trim) != Some(HEAD) {
+        return Err(BadModel::NoModel);
+    }
+    let mut values = [None; NAMES.len()];
+    for (line, content) in (2..).zip(lines) {
+        let content = content.trim();
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
+        let bad = BadModel::Line { line };
+        let (name, value) = content.split_once('=').ok_or_else(|| bad.clone())?;
+        let at = NAMES.iter().position(|known| *known == name.trim());
+        let value: f64 = value.trim().parse().map_err(|_| bad.clone())?;
+        let at = at.filter(|_| (0.0..=1e12).contains(&value)).ok_or(bad)?;
+        if values[at].replace(value).is_some() {
+            return Err(BadModel::Missing { name: NAMES[at] });
+        }
+    }
+    let value = |at: usize| values[at].ok_or(BadModel::Missing { name: NAMES[at] });
+    // Counts of nothing, or too large for their field, would make a device that cannot be run.
+    let whole = |at: usize, most: f64| {
+        let found = value(at)?;
+        match (1.0..=most).contains(&found) {
+            true => Ok(found as u32),
+            false => Err(BadModel::Missing { name: NAMES[at] }),
+        }
+    };
+    let positive = |at: usize| match value(at)? {
+        found if found > 0.0 => Ok(found),
+        _ => Err(BadModel::Missing { name: NAMES[at] }),
+    };
+    value(7)?;
+    Ok(Profile {
+        name: "calibrated",
+        standing: Standing::Calibrated,
+        units: whole(0, 4096.0)?,
+        chunk_bytes: whole(1, 1e9)?,
+        read_us: positive(2)?,
+        write_us: positive(2)?,
+        fixed_us: value(3)?,
+        read_link: positive(4)?,
+        write_link: positive(4)?,
+        shared_link: true,
+        command_bytes: whole(5, f64::from(u32::MAX))?.max(4096),
+        command_us: value(6)?,
+        jitter: 0.0,
+        tail: None,
+        write_buffer: None,
+    })
+}

@@ -1,0 +1,165 @@
+//! Reads at random places, several at a time.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use longshore_io::{Clock, File, Pool, Via};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+
+use super::Point;
+
+/// Which reads, and for how long.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Multiples of 4096.
+    pub lens: Vec<u64>,
+    pub depths: Vec<u32>,
+    /// Of each cell; some reads are made even if they take longer.
+    pub time: Duration,
+    /// More than this is not kept under way: it would only measure the link again.
+    pub in_flight_bytes_max: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            lens: vec![4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10, 2 << 20],
+            depths: vec![1, 4, 16, 64],
+            time: Duration::from_secs(2),
+            in_flight_bytes_max: 16 << 20,
+        }
+    }
+}
+
+impl Plan {
+    /// Sizes and depths that are measured.
+    pub fn cells(&self) -> Vec<(u64, u32)> {
+        let all = self
+            .lens
+            .iter()
+            .flat_map(|len| self.depths.iter().map(move |depth| (*len, *depth)));
+        all.filter(|(len, depth)| len * u64::from(*depth) <= self.in_flight_bytes_max)
+            .collect()
+    }
+}
+
+/// Why a path cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Unmeasured {
+    #[error("{have} bytes are too few to read at random places of; {least} are needed")]
+    TooSmall { have: u64, least: u64 },
+    #[error("no memory for {depth} reads of {len} bytes")]
+    Memory {
+        len: u64,
+        depth: u32,
+        #[source]
+        error: io::Error,
+    },
+    #[error("a read of {len} bytes at byte {offset} failed")]
+    Read {
+        offset: u64,
+        len: u64,
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl Unmeasured {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Unmeasured::TooSmall { .. } => "name a larger file on the same device, or the device",
+            Unmeasured::Memory { .. } => "free some memory",
+            Unmeasured::Read { .. } => "is the device in order? `dmesg` may say more",
+        }
+    }
+}
+
+/// So many of the longest reads must fit beside each other.
+const PLACES: u64 = 64;
+/// Each reader makes so many, however long they take.
+const READS_LEAST: u64 = 3;
+
+/// Measures all cells, past the page cache. `on_cell` hears of each as it is done.
+pub fn measure(
+    file: &dyn File,
+    len_bytes: u64,
+    plan: &Plan,
+    clock: &dyn Clock,
+    on_cell: &dyn Fn(&Point),
+) -> Result<Vec<Point>, Unmeasured> {
+    let longest = plan.lens.iter().copied().max().unwrap_or(0);
+    let least = longest.saturating_mul(PLACES);
+    if len_bytes < least || longest == 0 {
+        let have = len_bytes;
+        return Err(Unmeasured::TooSmall { have, least });
+    }
+    let mut points = Vec::new();
+    for (len, depth) in plan.cells() {
+        let point = cell(file, len_bytes, len, depth, plan.time, clock)?;
+        on_cell(&point);
+        points.push(point);
+    }
+    Ok(points)
+}
+
+/// `depth` readers, each with one read under way at a time.
+fn cell(
+    file: &dyn File,
+    len_bytes: u64,
+    len: u64,
+    depth: u32,
+    time: Duration,
+    clock: &dyn Clock,
+) -> Result<Point, Unmeasured> {
+    let pool = Pool::new(depth as usize, len as usize).map_err(|error| Unmeasured::Memory {
+        len,
+        depth,
+        error,
+    })?;
+    let (count, took_ns) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failed = AtomicBool::new(false);
+    let end = clock.now() + time;
+    let read = |reader: u32| -> Result<(), Unmeasured> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(u64::from(reader) << 32 | len);
+        let Some(mut buffer) = pool.take() else {
+            return Ok(());
+        };
+        let mut reads = 0;
+        while !failed.load(Ordering::Relaxed) && (reads < READS_LEAST || clock.now() < end) {
+            let offset = random.next_u64() % (len_bytes / len) * len;
+            let begun = clock.now();
+            let done = file.read_full_at(&mut buffer[..len as usize], offset, Via::Direct);
+            let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
+            let done = done.and_then(|n| (n as u64 == len).then_some(()).ok_or_else(short));
+            if let Err(error) = done {
+                failed.store(true, Ordering::Relaxed);
+                return Err(Unmeasured::Read { offset, len, error });
+            }
+            let ns = clock.now().saturating_sub(begun).as_nanos() as u64;
+            took_ns.fetch_add(ns, Ordering::Relaxed);
+            reads += 1;
+        }
+        count.fetch_add(reads, Ordering::Relaxed);
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..depth)
+            .map(|n| {
+                let read = &read;
+                scope.spawn(move || read(n))
+            })
+            .collect();
+        let ended = readers.into_iter().filter_map(|reader| reader.join().ok());
+        ended.collect::<Result<Vec<()>, Unmeasured>>()
+    })?;
+    let count = count.into_inner();
+    Ok(Point {
+        len,
+        depth,
+        mean_us: took_ns.into_inner() as f64 / 1000.0 / count.max(1) as f64,
+        count,
+    })
+}
