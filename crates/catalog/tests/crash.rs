@@ -125,7 +125,11 @@ fn a_writer_killed_while_it_creates_the_catalog_leaves_one_that_opens() {
             break;
         }
         // The machine may be quicker by now than when it was timed: then sooner.
-        let most = if round < 40 { 2 * whole_us } else { whole_us / 8 };
+        let most = if round < 40 {
+            2 * whole_us
+        } else {
+            whole_us / 8
+        };
         let path = dir.path().join(format!("{round}/catalog.db"));
         let mut child = writer(&path, 0);
         // From before the first file exists to after the first records.

@@ -375,7 +375,11 @@ mod tests {
         for (count, len) in [(1, HUGE_BYTES), (3, 1 << 20), (5, (1 << 20) + ALIGN_BYTES)] {
             let pool = Pool::new(count, len).unwrap();
             let mut taken: Vec<Buffer> = (0..count).map(|_| pool.take().unwrap()).collect();
-            assert_eq!(taken[0].as_ptr() as usize % HUGE_BYTES, 0, "{count} of {len}");
+            assert_eq!(
+                taken[0].as_ptr() as usize % HUGE_BYTES,
+                0,
+                "{count} of {len}"
+            );
             assert!(pool.len_bytes().is_multiple_of(HUGE_BYTES) && pool.len_bytes() >= count * len);
             for buffer in &mut taken {
                 assert!(buffer.iter().all(|byte| *byte == 0));

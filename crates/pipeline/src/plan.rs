@@ -132,7 +132,8 @@ impl Sizes {
             let bytes = count.saturating_mul(bytes);
             bytes.checked_next_multiple_of(HUGE_BYTES).unwrap_or(bytes)
         };
-        let pools = pool(buffer_count, buffer_bytes).saturating_add(pool(buffer_count, output_bytes));
+        let pools =
+            pool(buffer_count, buffer_bytes).saturating_add(pool(buffer_count, output_bytes));
         // Several stripes are several reads anyway.
         let read_ahead = match (buffer_bytes_of_media, streams) {
             (Some(_), 1..=READS) => (READS / streams).min(READ_AHEAD_MAX),

@@ -81,15 +81,13 @@ impl Matcher {
     ///
     /// `at` is not 0, and at least 8 bytes before the chunk's end.
     #[inline(always)]
-    fn find<const DEPTH: usize>(
-        &mut self,
-        window: &Window,
-        at: usize,
-        max: usize,
-    ) -> Match {
+    fn find<const DEPTH: usize>(&mut self, window: &Window, at: usize, max: usize) -> Match {
         let next = window.u64_at(at);
         let mut from = self.exchange8(next, at);
-        let from4 = std::mem::replace(&mut self.tables.latest4[hash4::<LATEST4_BITS>(next)], at as u16) as usize;
+        let from4 = std::mem::replace(
+            &mut self.tables.latest4[hash4::<LATEST4_BITS>(next)],
+            at as u16,
+        ) as usize;
         let from3 = std::mem::replace(&mut self.tables.latest3[hash3(next)], at as u16) as usize;
 
         for seen in 1..=DEPTH {
@@ -128,7 +126,10 @@ impl Matcher {
     ) {
         let next = window.u64_at(at);
         let mut from8 = self.exchange8(next, at);
-        let from4 = std::mem::replace(&mut self.tables.latest4[hash4::<LATEST4_BITS>(next)], at as u16) as usize;
+        let from4 = std::mem::replace(
+            &mut self.tables.latest4[hash4::<LATEST4_BITS>(next)],
+            at as u16,
+        ) as usize;
         let from3 = std::mem::replace(&mut self.tables.latest3[hash3(next)], at as u16) as usize;
 
         let mut longest = 2;
@@ -191,8 +192,12 @@ impl Matcher {
 /// The chunk and what was entered of it, at a level that looks at `DEPTH` positions of an 8-byte
 /// hash, enters up to `INSIDE_MAX` positions of a match, and with `SHORT_INSIDE` into the tables of
 /// short matches, too.
-pub(super) struct Searching<'a, const DEPTH: usize, const INSIDE_MAX: usize, const SHORT_INSIDE: bool>
-{
+pub(super) struct Searching<
+    'a,
+    const DEPTH: usize,
+    const INSIDE_MAX: usize,
+    const SHORT_INSIDE: bool,
+> {
     pub(super) window: &'a Window,
     pub(super) matcher: &'a mut Matcher,
 }

@@ -120,8 +120,16 @@ impl Encoder {
         self.sequences.clear();
         let (window, matcher, sequences) = (&self.window, &mut self.matcher, &mut self.sequences);
         match &mut self.level {
-            Level::Fast => parse(window, Searching::<1, 16, false> { window, matcher }, sequences),
-            Level::Normal => parse(window, Searching::<5, 32, true> { window, matcher }, sequences),
+            Level::Fast => parse(
+                window,
+                Searching::<1, 16, false> { window, matcher },
+                sequences,
+            ),
+            Level::Normal => parse(
+                window,
+                Searching::<5, 32, true> { window, matcher },
+                sequences,
+            ),
             Level::High(optimal) => optimal.parse(window, matcher, sequences),
         }
         self.stream.write(window, sequences, out)

@@ -204,7 +204,10 @@ fn a_second_interrupt_ends_a_run_that_hangs_in_its_end() {
         std::fs::create_dir(stage.path(dir)).unwrap();
     }
     let runs = [
-        ("backup tree --to media/a.bak --quiet --max-rate 2M", "media"),
+        (
+            "backup tree --to media/a.bak --quiet --max-rate 2M",
+            "media",
+        ),
         ("restore whole.bak --to out --quiet --max-rate 2M", "out"),
     ];
     for (line, dir) in runs {
@@ -213,7 +216,10 @@ fn a_second_interrupt_ends_a_run_that_hangs_in_its_end() {
         wait_until(&mut child, line, || !stage.names(dir).is_empty());
         send(&child, libc::SIGINT);
         wait_until(&mut child, line, || stage.names(dir).is_empty());
-        assert!(child.try_wait().unwrap().is_none(), "{line}: no need of a second");
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "{line}: no need of a second"
+        );
         send(&child, libc::SIGINT);
         assert_eq!(wait(&mut child, PATIENCE, line).code(), Some(130), "{line}");
     }
@@ -236,7 +242,11 @@ fn two_interrupts_at_once_end_a_run_without_tidying_and_leave_nothing_valid() {
             send(&child, signal);
         }
         assert_eq!(wait(&mut child, PATIENCE, line).code(), Some(130), "{line}");
-        assert_ne!(stage.names(dir), [""; 0], "{line}: it took the time to tidy up");
+        assert_ne!(
+            stage.names(dir),
+            [""; 0],
+            "{line}: it took the time to tidy up"
+        );
     };
     twice("backup tree --to media/a.bak --max-rate 2M", "media");
     stage.line("verify media/a.bak").exits(4);

@@ -420,7 +420,12 @@ fn a_backup_that_runs_is_not_taken_for_rubbish() {
     let mut run = stage.command(&["backup", "docs", "--max-rate", "1M"]);
     let mut child = run.spawn().unwrap();
     let began = std::time::Instant::now();
-    while !stage.line("list --database docs").exits(0).out.contains("writing") {
+    while !stage
+        .line("list --database docs")
+        .exits(0)
+        .out
+        .contains("writing")
+    {
         assert!(began.elapsed().as_secs() < 60, "it does not begin");
         assert!(child.try_wait().unwrap().is_none(), "it ended first");
     }

@@ -213,7 +213,11 @@ impl Walk {
             (FileKind::Symlink, _) => match dir.read_link(name) {
                 Ok(target) => {
                     self.notes.links.add(&host_path);
-                    Ok(Some(Entry::named(path, EntryKind::Symlink { target }, &stat)))
+                    Ok(Some(Entry::named(
+                        path,
+                        EntryKind::Symlink { target },
+                        &stat,
+                    )))
                 }
                 Err(e) if is_missing(&e) => Ok(None),
                 Err(e) => Err(io("read the link")(e)),

@@ -212,7 +212,11 @@ impl Stream {
             MemberKind::Symlink { .. } if super::rules::is_tablespace(&path) => return Ok(None),
             MemberKind::Symlink { target } => {
                 let target = target.clone();
-                return Ok(Some(Entry::named(path, EntryKind::Symlink { target }, &stat)));
+                return Ok(Some(Entry::named(
+                    path,
+                    EntryKind::Symlink { target },
+                    &stat,
+                )));
             }
             MemberKind::File => {}
         }
