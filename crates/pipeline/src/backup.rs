@@ -144,11 +144,11 @@ pub fn run(
             source,
         }
     };
-    let pool = |bytes: usize| {
-        Pool::new(sizes.buffer_count, bytes)
-            .map_err(memory(sizes.buffer_count.saturating_mul(bytes)))
+    let pool = |count: usize, bytes: usize| {
+        Pool::new(count, bytes).map_err(memory(count.saturating_mul(bytes)))
     };
-    let (inputs, outputs) = (pool(sizes.buffer_bytes)?, pool(sizes.output_bytes)?);
+    let inputs = pool(sizes.buffer_count, sizes.buffer_bytes)?;
+    let outputs = pool(sizes.output_count, sizes.output_bytes)?;
     let in_sequence = families.len() == 1 && !is_nul;
     let offloading = choice
         .start(house, &sizes, sizes.output_bytes, in_sequence)?

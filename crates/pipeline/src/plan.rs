@@ -21,6 +21,11 @@ pub const WORKER_SCRATCH_BYTES: usize = 2 << 20;
 /// The program itself, its thread stacks and SQLite's caches.
 const BASE_BYTES: usize = 24 << 20;
 
+/// Finished blocks that may wait behind one that is still being read, beside one for each buffer. One stripe takes blocks
+/// in their order, so a read past the cache holds up those that were cached: measured with 30 % of a database out of
+/// the cache, backups are 5 to 10 % faster than with none.
+const FINISHED_MAX: usize = 22;
+
 /// Workers that wait for devices, at least.
 const WAITING_MIN: usize = 6;
 /// Reads under way over all stripes, as far as stripes are few.
@@ -93,6 +98,8 @@ pub struct Sizes {
     /// How many of them accelerators may hold.
     pub lent: usize,
     pub buffer_bytes: usize,
+    /// Compressed blocks on their way out, at most.
+    pub output_count: usize,
     pub output_bytes: usize,
     pub workers: usize,
     pub cpus: usize,
@@ -128,12 +135,17 @@ impl Sizes {
         // One more alignment unit, so that NONE can place its payload on a boundary.
         let output_bytes =
             (head_len_max() + stored_max(buffer_bytes) + ALIGN).next_multiple_of(ALIGN);
+        let finished = match (buffer_bytes_of_media, tuning.buffer_count, devices) {
+            (None, None, 1) => FINISHED_MAX,
+            _ => 0,
+        };
+        let output_count = buffer_count + finished;
         let pool = |count: usize, bytes: usize| {
             let bytes = count.saturating_mul(bytes);
             bytes.checked_next_multiple_of(HUGE_BYTES).unwrap_or(bytes)
         };
         let pools =
-            pool(buffer_count, buffer_bytes).saturating_add(pool(buffer_count, output_bytes));
+            pool(buffer_count, buffer_bytes).saturating_add(pool(output_count, output_bytes));
         // Several stripes are several reads anyway.
         let read_ahead = match (buffer_bytes_of_media, streams) {
             (Some(_), 1..=READS) => (READS / streams).min(READ_AHEAD_MAX),
@@ -150,6 +162,7 @@ impl Sizes {
             buffer_count,
             lent: 0,
             buffer_bytes,
+            output_count,
             output_bytes,
             workers,
             cpus,
@@ -178,9 +191,36 @@ impl Sizes {
                 let more = wanted.saturating_mul(self.buffer_bytes + self.output_bytes);
                 self.lent = wanted;
                 self.buffer_count += wanted;
+                self.output_count += wanted;
                 self.memory_bytes = self.memory_bytes.saturating_add(more as u64);
             }
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backup_to(devices: usize, buffer_count: Option<usize>) -> Sizes {
+        let tuning = Tuning {
+            buffer_count,
+            buffer_bytes: None,
+        };
+        Sizes::decide(&tuning, &Limits::default(), devices, 1, None, devices)
+    }
+
+    #[test]
+    fn finished_blocks_may_wait_for_one_stripe_unless_a_count_was_asked_for() {
+        let free = backup_to(1, None);
+        let asked = backup_to(1, Some(free.buffer_count));
+        assert_eq!(asked.output_count, asked.buffer_count);
+        assert_eq!(free.output_count, free.buffer_count + FINISHED_MAX);
+        let more = (FINISHED_MAX * free.output_bytes) as u64;
+        let more = more..=more + HUGE_BYTES as u64;
+        assert!(more.contains(&(free.memory_bytes - asked.memory_bytes)));
+        let two = backup_to(2, None);
+        assert_eq!(two.output_count, two.buffer_count);
     }
 }
