@@ -253,7 +253,7 @@ pub fn write(
     let parent = target.parent().unwrap_or(std::path::Path::new("."));
     let name = std::path::Path::new(target.file_name().unwrap_or_default());
     let dir = storage.dir(parent)?;
-    // In a large page, as the pipeline's buffers are: from small ones the device takes a third less.
+    // In a large page, as the pipeline's buffers are: from small ones the device takes two fifths less.
     let pool = Pool::new(HUGE_BYTES / BLOCK_BYTES, BLOCK_BYTES)?;
     let mut buffer = pool.take().ok_or_else(|| anyhow::anyhow!("no buffer"))?;
     // Not zeros: a clever disk would not write them.
