@@ -60,6 +60,17 @@ impl Failure {
         }
     }
 
+    /// An answer that its file did not take.
+    pub fn unwritten(text: impl Into<String>, why: impl std::fmt::Display) -> Failure {
+        Failure {
+            exit: Exit::Target,
+            number: None,
+            text: text.into(),
+            causes: vec![why.to_string()],
+            hint: Some("look at the space that is left, and ask again".to_owned()),
+        }
+    }
+
     /// From an error of a lower room.
     pub fn of(
         exit: Exit,

@@ -46,11 +46,22 @@ fn run() -> Exit {
     };
     let result =
         Context::new(global, output).and_then(|context| commands::run(&cli.command, &context));
-    result.unwrap_or_else(|mut failure| {
+    let exit = result.unwrap_or_else(|mut failure| {
         failure.exit = told(failure.exit);
         output.fail(&failure);
         failure.exit
-    })
+    });
+    match output::lost() {
+        // What else went wrong weighs more.
+        Some(failure) if matches!(exit, Exit::Done | Exit::Warnings) => {
+            output::to_stderr(&failure.lines());
+            match commands::answers_by_its_exit_code(&cli.command) {
+                true => exit,
+                false => failure.exit,
+            }
+        }
+        _ => exit,
+    }
 }
 
 /// The exit code as the caller is told. PostgreSQL's recovery takes codes up to 125 from its restore_command for the

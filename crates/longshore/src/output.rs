@@ -1,9 +1,11 @@
 //! What people and scripts read: tables, sizes, and one JSON object.
 //!
 //! Standard output carries the answer, standard error everything else. Where a backup itself goes to
-//! standard output, the answer goes to standard error too. A reader that goes away (`| head`) is no error.
+//! standard output, the answer goes to standard error too. A reader that goes away (`| head`) is no error; an answer that
+//! has no space is ([`lost`]).
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
@@ -129,10 +131,31 @@ impl Output {
 
     /// Bytes that are the answer whatever `--json` and `--quiet` say.
     pub fn raw(&self, bytes: &[u8]) {
-        let mut out = io::stdout().lock();
-        // The reader may be gone; there is nobody left to tell.
-        let _gone = out.write_all(bytes).and_then(|()| out.flush());
+        // What it did not take is told at the end.
+        let _lost = to_stdout(bytes);
     }
+}
+
+/// Why standard output, of which a process has one, did not take an answer: the first time.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Writes a part of the answer at once. An error is kept for [`lost`], unless the reader is gone: then nobody is left to
+/// tell.
+pub fn to_stdout(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    if let Err(error) = &written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        LOST.get_or_init(|| error.to_string());
+    }
+    written
+}
+
+/// An answer that was not written as a whole, if there is one.
+pub fn lost() -> Option<Failure> {
+    LOST.get()
+        .map(|why| Failure::unwritten("the answer was not written to standard output", why))
 }
 
 /// See [`Output::json_stream`].
@@ -154,7 +177,7 @@ impl JsonStream<'_> {
     }
 }
 
-fn to_stderr(text: &str) {
+pub fn to_stderr(text: &str) {
     let _gone = io::stderr().lock().write_all(text.as_bytes());
 }
 

@@ -35,7 +35,7 @@ use longshore_pipeline::{House, Limits, Tuning};
 use crate::config::{Config, Defaults};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::options::{Command, Global, Moving};
+use crate::options::{Command, Global, Moving, WalAction};
 use crate::output::Output;
 
 /// What every command works with.
@@ -112,6 +112,14 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
 /// Whether the command writes a stripe to standard output.
 pub fn takes_stdout(command: &Command) -> bool {
     matches!(command, Command::Backup(b) if b.to.contains(&DeviceSpec::Pipe))
+}
+
+/// Whether the caller is PostgreSQL, which goes by the exit code alone: what is said beside must not hold up its log.
+pub fn answers_by_its_exit_code(command: &Command) -> bool {
+    let Command::Wal(wal) = command else {
+        return false;
+    };
+    matches!(wal.action, WalAction::Push(_) | WalAction::Get(_))
 }
 
 /// The options given, over the configuration's defaults.

@@ -54,7 +54,7 @@ Exit codes:
   3    the source cannot be read
   4    the media cannot be read or written
   5    done, with warnings: files changed meanwhile, or the history was not written
-  6    the restore target refused
+  6    the restore target refused, or the answer could not be written
   7    the WAL archive refused: it has other bytes under this name, or another cluster's log
   70   a mistake in this program
   130  interrupted; nothing half-valid was left

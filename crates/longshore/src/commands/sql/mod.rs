@@ -11,7 +11,7 @@ use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_io::{OpenHow, Storage, Via, facts};
+use longshore_io::{FileKind, OpenHow, Storage, Via, facts};
 use longshore_tsql::{Login, Server, Session, Sink};
 use serde::Serialize;
 
@@ -98,6 +98,12 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         None => Ok(()),
     };
     let ended = ended.and_then(|()| statements(options, &mut script, &mut terminal));
+    if let (Some(path), Some(file)) = (&options.output_file, &terminal.style.file)
+        && let Some(why) = file.lost()
+    {
+        let text = format!("-o {}: the results were not written whole", path.display());
+        return Err(Failure::unwritten(text, why));
+    }
     let interrupted = terminal.session.cancel_flag();
     let exit = match ended {
         _ if interrupted.load(std::sync::atomic::Ordering::Relaxed) => Exit::Interrupted,
@@ -150,7 +156,14 @@ fn output_file(context: &Context, path: &Path) -> Result<Arc<OutputFile>, Failur
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 dir.open(name, OpenHow::CreateNew)
             }
-            opened => opened.and_then(|file| file.set_len(0).map(|()| file)),
+            opened => {
+                let file = opened?;
+                // Devices have no length.
+                if file.stat()?.kind == FileKind::File {
+                    file.set_len(0)?;
+                }
+                Ok(file)
+            }
         }
     };
     match open() {
@@ -322,9 +335,8 @@ impl Client for Terminal<'_> {
         let output = &self.context.output;
         match &self.style.file {
             Some(file) => {
-                if let Err(error) = file.put(&format!("{text}\n")) {
-                    output.warn(&format!("the output file cannot be written: {error}"));
-                }
+                // The file keeps why it did not take it.
+                let _lost = file.put(&format!("{text}\n"));
             }
             None if output.json => output.warn(text),
             None => output.raw(format!("{text}\n").as_bytes()),

@@ -1,12 +1,13 @@
 //! Results as sqlcmd prints them: padded columns, a line of dashes, `(1 rows affected)`, errors as `Msg …, Level …`.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use longshore_io::{File, Via};
-
 use longshore_tsql::{Closed, Column, Done, Message, Sink, Type, Value};
+
+use crate::output::to_stdout;
 
 /// How results are to look.
 #[derive(Debug, Clone)]
@@ -36,6 +37,8 @@ pub struct OutputFile {
     file: Arc<dyn File>,
     /// Bytes written.
     len: AtomicU64,
+    /// Why something was not written, the first time.
+    lost: OnceLock<String>,
 }
 
 impl OutputFile {
@@ -44,14 +47,25 @@ impl OutputFile {
         OutputFile {
             file,
             len: AtomicU64::new(0),
+            lost: OnceLock::new(),
         }
     }
 
-    pub fn put(&self, text: &str) -> io::Result<()> {
+    /// What the file does not take is also kept for [`OutputFile::lost`].
+    pub fn put(&self, text: &str) -> Result<(), Closed> {
         let at = self.len.load(Ordering::Relaxed);
-        self.file.write_all_at(text.as_bytes(), at, Via::Cache)?;
+        let written = self.file.write_all_at(text.as_bytes(), at, Via::Cache);
+        written.map_err(|error| {
+            self.lost.get_or_init(|| error.to_string());
+            Closed
+        })?;
         self.len.store(at + text.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Why the file does not have all that was said.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
     }
 }
 
@@ -76,12 +90,9 @@ impl<'a> Show<'a> {
 
     fn put(&self, text: &str) -> Result<(), Closed> {
         if let Some(file) = &self.style.file {
-            return file.put(text).map_err(|_| Closed);
+            return file.put(text);
         }
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .map_err(|_| Closed)
+        to_stdout(text.as_bytes()).map_err(|_| Closed)
     }
 
     fn line(&self, cells: impl Iterator<Item = String>) -> Result<(), Closed> {
