@@ -182,6 +182,17 @@ install_clients() {
     fi
 }
 
+# install_jdbc DIR: Microsoft's driver for Java, and the program over it.
+install_jdbc() {
+    local version=12.10.0.jre11 name=com.microsoft.sqlserver:mssql-jdbc
+    mkdir -p "$1"
+    if [ ! -e "$1/mssql-jdbc.jar" ]; then
+        mvn -q -B dependency:copy -Dartifact="$name:$version" -DoutputDirectory="$1" >/dev/null 2>&1 &&
+            mv "$1/mssql-jdbc-$version.jar" "$1/mssql-jdbc.jar" || return 1
+    fi
+    javac -cp "$1/mssql-jdbc.jar" -d "$1" tests/clients/jdbc/Client.java >/dev/null 2>&1
+}
+
 # Drivers that other people wrote for SQL Server, and the small programs over them (tests/clients): .work/clients.
 install_clients_of_sql_server() {
     local clients=$PWD/.work/clients
@@ -195,6 +206,9 @@ install_clients_of_sql_server() {
     elif [ tests/clients/go/main.go -nt "$clients/go-client" ]; then
         (cd tests/clients/go && go build -o "$clients/go-client" .) >/dev/null 2>&1 ||
             echo "setup: cannot build tests/clients/go: cd tests/clients/go && go build"
+    fi
+    if [ tests/clients/jdbc/Client.java -nt "$clients/jdbc/Client.class" ]; then
+        install_jdbc "$clients/jdbc" || echo "setup: cannot build tests/clients/jdbc (a JDK and Maven are needed)"
     fi
     if command -v cargo >/dev/null && [ tests/clients/tiberius/src/main.rs -nt "$clients/tiberius-client" ]; then
         CARGO_TARGET_DIR="$clients/tiberius" cargo build -q --locked --manifest-path tests/clients/tiberius/Cargo.toml \

@@ -93,6 +93,12 @@ impl Catalog {
         Ok(())
     }
 
+    /// Forgets where a database is, by its exact name.
+    pub fn forget_database(&self, name: &str) -> Result<(), Error> {
+        self.write(|tx| tx.execute("DELETE FROM restoreddatabase WHERE name = ?1", [name]))?;
+        Ok(())
+    }
+
     /// Restores that wait for more, by their databases' names.
     pub fn sequences(&self) -> Result<Vec<RestoreSequence>, Error> {
         self.read(|db| {

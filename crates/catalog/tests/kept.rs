@@ -66,6 +66,9 @@ fn what_is_kept_outlives_the_connection() {
     catalog.end_sequence("main", Some(&main)).unwrap();
     assert_eq!(catalog.sequences().unwrap(), [sequence("other")]);
     assert_eq!(catalog.restored_databases().unwrap().len(), 2);
+    catalog.forget_database("main").unwrap();
+    let left = catalog.restored_databases().unwrap();
+    assert!(left.len() == 1 && left[0].name != "main", "{left:?}");
     assert!(catalog.drop_device("nightly").unwrap());
     assert!(!catalog.drop_device("nightly").unwrap());
 }
@@ -123,19 +126,44 @@ fn a_log_chain_stands_where_its_newest_sets_are() {
         }
         catalog.record_backup(&record).unwrap();
     }
-    let place = |timeline, lsn| {
-        Some(ChainPlace {
-            system,
-            timeline,
-            lsn,
-        })
+    let place = |timeline, lsn| ChainPlace {
+        system,
+        timeline,
+        lsn,
     };
     let expected = LogChain {
-        full: place(4, 250),
-        log: place(5, 200),
+        log: Some(place(5, 200)),
+        fulls: vec![place(4, 250)],
     };
     assert_eq!(catalog.log_chain("app").unwrap(), expected);
     assert_eq!(catalog.log_chain("App").unwrap(), LogChain::default());
+    // Every full backup since the last log backup, the oldest first; the last one even if log was backed up since.
+    let add = |n, kind, first, last| {
+        let record = of_cluster(n, kind, (system, 4, first, last), false);
+        catalog.record_backup(&record).unwrap();
+        catalog.log_chain("app").unwrap()
+    };
+    let fulls = add(10, BackupType::Database, 700, 710).fulls;
+    assert_eq!(fulls, [place(4, 250), place(4, 700)]);
+    let after = add(11, BackupType::Log, 200, 800);
+    assert_eq!(
+        (after.log, after.fulls),
+        (Some(place(5, 800)), vec![place(4, 700)])
+    );
+}
+
+#[test]
+fn a_log_chain_begins_with_the_first_full_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = open(&dir.path().join("catalog.db"));
+    for (n, first) in [(1, 100), (2, 200), (3, 300)] {
+        let log = (7, 1, first, first + 50);
+        let record = of_cluster(n, BackupType::Database, log, false);
+        catalog.record_backup(&record).unwrap();
+    }
+    let chain = catalog.log_chain("app").unwrap();
+    let lsns: Vec<_> = chain.fulls.iter().map(|place| place.lsn).collect();
+    assert_eq!((chain.log, lsns), (None, vec![100, 200, 300]));
 }
 
 #[test]

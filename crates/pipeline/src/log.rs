@@ -79,8 +79,8 @@ impl LogSource {
         let mut notices = Vec::new();
         if begins_anew {
             notices.push(
-                "the log since the last log backup is not in the archive: the log chain begins anew with the last \
-                 full backup"
+                "not all log since the last log backup, or since the first full one, is in the archive: the log chain \
+                 begins with a later full backup"
                     .to_owned(),
             );
         }

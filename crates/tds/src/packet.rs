@@ -102,6 +102,8 @@ pub struct Message {
     pub reset: Option<Reset>,
     /// The client has thought better of it: nothing is done, a failure is the answer.
     pub ignored: bool,
+    /// Its receiver had no room for it ([`Incoming::drop_body`]): the body is empty.
+    pub dropped: bool,
     pub body: Vec<u8>,
 }
 
@@ -110,6 +112,8 @@ pub struct Message {
 pub struct Incoming {
     bytes: Vec<u8>,
     message: Option<Message>,
+    /// Bytes of the message so far, also of one whose body is dropped.
+    message_len: usize,
     message_len_max: usize,
 }
 
@@ -119,7 +123,22 @@ impl Incoming {
         Incoming {
             bytes: Vec::new(),
             message: None,
+            message_len: 0,
             message_len_max,
+        }
+    }
+
+    /// Bytes that are kept.
+    pub fn held(&self) -> usize {
+        self.bytes.len() + self.message.as_ref().map_or(0, |m| m.body.len())
+    }
+
+    /// Keeps nothing of the message that was begun, nor of what will come of it: it can still be told from the next one,
+    /// and be answered.
+    pub fn drop_body(&mut self) {
+        if let Some(message) = &mut self.message {
+            message.dropped = true;
+            message.body = Vec::new();
         }
     }
 
@@ -171,12 +190,15 @@ impl Incoming {
     pub fn message(&mut self) -> Result<Option<Message>, Error> {
         while let Some(packet) = self.packet()? {
             let ends = packet.ends();
+            self.message_len += packet.body.len();
             match &mut self.message {
                 None => {
+                    self.message_len = packet.body.len();
                     self.message = Some(Message {
                         kind: packet.kind,
                         reset: Reset::of(packet.status),
                         ignored: false,
+                        dropped: false,
                         body: packet.body,
                     });
                 }
@@ -186,10 +208,11 @@ impl Incoming {
                         found: packet.kind,
                     });
                 }
+                Some(message) if message.dropped => {}
                 Some(message) => message.body.extend_from_slice(&packet.body),
             }
             let max = self.message_len_max;
-            if self.message.as_ref().is_some_and(|m| m.body.len() > max) {
+            if self.message_len > max {
                 return Err(Error::MessageTooLong { max });
             }
             if ends && let Some(mut message) = self.message.take() {
@@ -264,6 +287,30 @@ mod tests {
             assert_eq!(all[1].kind, Kind::Attention);
             assert!(all[2].ignored && !all[0].ignored);
         }
+    }
+
+    #[test]
+    fn a_message_without_room_is_told_from_the_next_one_and_keeps_nothing() {
+        let mut incoming = Incoming::new(10);
+        incoming.push(&packet(1, 0, b"abcd"));
+        assert!(incoming.message().unwrap().is_none());
+        assert_eq!(incoming.held(), 4);
+        incoming.drop_body();
+        incoming.push(&packet(1, 0, b"efgh"));
+        assert!(incoming.message().unwrap().is_none());
+        assert_eq!(incoming.held(), 0);
+        incoming.push(&packet(1, 1, b"ij"));
+        let message = incoming.message().unwrap().unwrap();
+        assert!(message.dropped && message.body.is_empty());
+        incoming.push(&packet(1, 1, b"next"));
+        let next = incoming.message().unwrap().unwrap();
+        assert!(!next.dropped && next.body == b"next");
+        // What is dropped has a longest length, too.
+        incoming.push(&packet(1, 0, b"abcdefgh"));
+        assert!(incoming.message().unwrap().is_none());
+        incoming.drop_body();
+        incoming.push(&packet(1, 1, b"ijk"));
+        assert_eq!(incoming.message(), Err(Error::MessageTooLong { max: 10 }));
     }
 
     #[test]

@@ -118,6 +118,8 @@ impl Check {
             Statement::HardwareOffload(_)
             | Statement::Reconfigure { .. }
             | Statement::Use(_)
+            | Statement::AlterAccess { .. }
+            | Statement::DropDatabase { .. }
             | Statement::SetOption(_)
             | Statement::Transaction(_)
             | Statement::Break

@@ -191,6 +191,18 @@ impl Server {
         Ok(())
     }
 
+    /// Forgets a database that no configuration names, by its exact name; says where it is.
+    pub(crate) fn forget_database(&self, name: &str) -> Result<Option<PathBuf>, Message> {
+        self.change((), |catalog| catalog.forget_database(name))?;
+        let mut kept = self.kept.lock();
+        kept.clusters.remove(name);
+        Ok(kept.restored.remove(name).and_then(|d| match d.source {
+            SourceSpec::Sqlite(path) => Some(path),
+            SourceSpec::Files(paths) => paths.into_iter().next(),
+            SourceSpec::Postgres(_) => None,
+        }))
+    }
+
     /// The data directory of a restored cluster.
     pub(crate) fn cluster(&self, name: &str) -> Option<PathBuf> {
         self.kept.lock().clusters.get(name).cloned()

@@ -21,6 +21,7 @@ mod check;
 mod convert;
 mod errorlog;
 mod kept;
+mod memory;
 pub mod message;
 mod moving;
 mod query;
@@ -34,6 +35,7 @@ mod value;
 mod variables;
 
 pub use errorlog::LOG_NAMES;
+pub use memory::{Claim, Memory};
 pub use message::Message;
 pub use query::{VIEWS, View};
 pub use server::{Database, Databases, Defaults, Prober, Server, Setup, Unusable};

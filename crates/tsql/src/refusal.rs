@@ -58,6 +58,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         Error::NotDifferential => {
             with_own(message::OPTION_UNSUPPORTED.with(&[&"differential"]), error)
         }
+        Error::Memory { .. } => with_own(message::NO_MEMORY.plain(), error),
         Error::LogBroken { .. } => with_own(message::NO_CURRENT_BACKUP.plain(), error),
         Error::Source(longshore_pipeline::SourceError::InUse { .. }) => {
             vec![message::SERIALIZED.plain()]
@@ -76,7 +77,6 @@ pub fn of(error: &Error) -> Vec<Message> {
         | Error::BaseOverwritten { .. }
         | Error::Codec(_)
         | Error::Cluster(_)
-        | Error::Memory { .. }
         | Error::PathTooLong { .. }
         | Error::EntryName { .. }
         | Error::Target { .. }

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::errorlog::ErrorLog;
 use crate::kept::Kept;
+use crate::memory::Memory;
 use crate::message::{self, Message, NO_CATALOG};
 use crate::value::DateTime;
 
@@ -90,6 +91,8 @@ pub struct Setup {
     /// Files and directories that no statement writes onto, beside the catalog and the databases' own.
     pub reserved: Vec<PathBuf>,
     pub prober: Arc<Prober>,
+    /// What all sessions may hold together.
+    pub memory: Memory,
 }
 
 /// What a session does at the moment: a row of `sys.dm_exec_requests`.

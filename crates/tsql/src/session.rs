@@ -11,6 +11,7 @@ use longshore_pipeline::House;
 
 use crate::check::check;
 use crate::convert::convert;
+use crate::memory::Claim;
 use crate::message::{self, Message};
 use crate::query;
 use crate::server::{Activity, Server, SessionNumber};
@@ -59,6 +60,10 @@ pub struct Argument {
     /// The procedure may change it.
     pub output: bool,
 }
+
+/// Bytes that statements take when they were read, for each byte of their text, at most: the shortest are the worst
+/// (`tests/memory.rs` measures it).
+const READ_FACTOR: usize = 128;
 
 /// Batches inside batches (`EXEC ('…')`), at most.
 const NESTING_MAX: usize = 32;
@@ -161,11 +166,15 @@ pub struct Session {
     pub(crate) caught: Option<Message>,
     /// `@@TRANCOUNT`
     pub(crate) transactions: u32,
+    /// `SET IMPLICIT_TRANSACTIONS ON`, as drivers without autocommit say it.
+    implicit: bool,
     /// `SET NOCOUNT ON`: clients show no row counts.
     pub(crate) nocount: bool,
     /// Those of [`HOLDING`] that are ON: nothing but SET runs.
     held: BTreeSet<&'static str>,
     cancel: Arc<AtomicBool>,
+    /// For what a call has given back to its caller, until the next one.
+    given: Claim,
     nesting: usize,
     tries: usize,
 }
@@ -202,9 +211,11 @@ impl Session {
             row_count: 0,
             caught: None,
             transactions: 0,
+            implicit: false,
             nocount: false,
             held: BTreeSet::new(),
             cancel: Arc::new(AtomicBool::new(false)),
+            given: Claim::default(),
             nesting: 0,
             tries: 0,
         }
@@ -234,6 +245,7 @@ impl Session {
         if !keep_transactions {
             self.transactions = 0;
         }
+        self.implicit = false;
         self.nocount = false;
         self.held.clear();
     }
@@ -286,7 +298,8 @@ impl Session {
         let outcome = self.outermost(variables.collect(), sink, |session, out| {
             statement::call(session, procedure, arguments, place, out)
         })?;
-        let mut after = std::mem::take(&mut self.variables).into_all();
+        let (mut after, claim) = std::mem::take(&mut self.variables).into_all();
+        self.given = claim;
         for (i, argument) in arguments.iter_mut().enumerate() {
             if let Some(variable) = after.remove(&place(i)) {
                 argument.variable = variable;
@@ -308,8 +321,11 @@ impl Session {
             outcome: Outcome::default(),
         };
         self.tries = 0;
+        self.rest();
         self.server.refresh();
-        let flow = match Variables::new(variables, 0) {
+        let claimed = self.server.setup.memory.claim(0);
+        let variables = claimed.and_then(|claim| Variables::new(variables, 0, claim));
+        let flow = match variables {
             Ok(variables) => {
                 self.variables = variables;
                 run(self, &mut out)
@@ -327,7 +343,20 @@ impl Session {
         }
     }
 
+    /// What the last call gave back was sent: its memory is free for others.
+    pub fn rest(&mut self) {
+        self.variables = Variables::default();
+        self.given = Claim::default();
+    }
+
+    /// Memory for what reading a text of statements makes of it. Errors: 701.
+    pub fn claim_for(&self, text: &str) -> Result<Claim, Message> {
+        let bytes = text.len().saturating_mul(READ_FACTOR);
+        self.server.setup.memory.claim(bytes)
+    }
+
     fn batch(&mut self, text: &str, out: &mut Out) -> Flow {
+        let _claim = self.claim_for(text)?;
         let batch = parse(text)?;
         check(&batch, self.variables.names())?;
         for located in &batch.statements {
@@ -350,7 +379,9 @@ impl Session {
         if self.nesting >= NESTING_MAX {
             return Err(message::NESTED_TOO_DEEPLY.plain().into());
         }
-        let variables = Variables::new(variables, self.variables.bytes() + text.len())?;
+        let claim = self.server.setup.memory.claim(0)?;
+        let outside = self.variables.bytes() + text.len();
+        let variables = Variables::new(variables, outside, claim)?;
         let outer = std::mem::replace(&mut self.variables, variables);
         let line = out.line;
         self.nesting += 1;
@@ -359,7 +390,7 @@ impl Session {
         out.line = line;
         let inner = std::mem::replace(&mut self.variables, outer);
         match flow {
-            Ok(()) | Err(Stop::Return) => Ok(inner.into_all()),
+            Ok(()) | Err(Stop::Return) => Ok(inner.into_all().0),
             Err(stop) => Err(stop),
         }
     }
@@ -440,14 +471,18 @@ impl Session {
 
     fn execute(&mut self, statement: &Statement, out: &mut Out) -> Flow {
         match statement {
-            Statement::Backup(_) | Statement::Restore(_) if self.transactions > 0 => {
-                Err(message::IN_TRANSACTION.plain().into())
-            }
             Statement::Backup(backup) => statement::backup(self, backup, out),
             Statement::Restore(restore) => statement::restore(self, restore, out),
             Statement::HardwareOffload(offload) => statement::hardware_offload(self, offload, out),
             Statement::Reconfigure { .. } => statement::reconfigure(self, out),
             Statement::Use(name) => self.use_database(name, out),
+            Statement::AlterAccess { database, .. } => self.alter_access(database, out),
+            Statement::DropDatabase { .. } if self.transactions > 0 => {
+                Err(message::NOT_IN_TRANSACTION.with(&[&"DROP DATABASE"]).into())
+            }
+            Statement::DropDatabase { if_exists, names } => {
+                statement::drop_databases(self, names, *if_exists, out)
+            }
             Statement::Declare(all) => all.iter().try_for_each(|d| self.declare(d)),
             Statement::Assign {
                 variable,
@@ -551,6 +586,20 @@ impl Session {
         Ok(out.done(Command::Other, None)?)
     }
 
+    /// Nobody is kept out: sessions here hold no database, and other programs have it from its own server. A restore
+    /// looks for itself whether it may go on. Errors: 5011, 5069.
+    fn alter_access(&self, name: &str, out: &mut Out) -> Flow {
+        let mut known = self.server.database_names().into_iter();
+        let is_current = name.eq_ignore_ascii_case("CURRENT");
+        if !is_current && !known.any(|known| known.eq_ignore_ascii_case(name)) {
+            let missing = message::ALTER_MISSING.with(&[&name]);
+            return Err(vec![missing, message::ALTER_FAILED.plain()].into());
+        }
+        let text = "who may use the database is its own server's to say: nothing was changed";
+        out.say(message::DETAIL.with(&[&text]))?;
+        Ok(out.done(Command::Other, None)?)
+    }
+
     fn declare(&mut self, declaration: &Declaration) -> Flow {
         let kind = statement::type_of(&declaration.kind)?;
         let value = match &declaration.value {
@@ -596,7 +645,8 @@ impl Session {
         }
     }
 
-    /// What clients set for a session; only row counts and what runs at all mean something here.
+    /// What clients set for a session; only row counts, transactions that begin unasked, and what runs at all mean
+    /// something here.
     fn set_option(&mut self, words: &[String]) -> Flow {
         let on = words.last().is_some_and(|w| w == "ON");
         self.hold(words);
@@ -608,11 +658,24 @@ impl Session {
         if words.iter().any(|w| w == "NOCOUNT") {
             self.nocount = on;
         }
-        match words.iter().any(|w| w == "IMPLICIT_TRANSACTIONS") && on {
-            true => Err(message::NOT_HERE
-                .with(&[&"SET IMPLICIT_TRANSACTIONS ON"])
-                .into()),
-            false => Ok(()),
+        if words.iter().any(|w| w == "IMPLICIT_TRANSACTIONS") {
+            self.implicit = on;
+        }
+        Ok(())
+    }
+
+    /// Errors: 3021.
+    pub(crate) fn check_no_transaction(&self) -> Result<(), Message> {
+        match self.transactions {
+            0 => Ok(()),
+            _ => Err(message::IN_TRANSACTION.plain()),
+        }
+    }
+
+    /// A query that reads tables begins a transaction where its client's driver has said so.
+    pub(crate) fn begin_implicitly(&mut self) {
+        if self.implicit && self.transactions == 0 {
+            self.transactions = 1;
         }
     }
 

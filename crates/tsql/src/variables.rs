@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::memory::Claim;
 use crate::message::{self, Message};
 use crate::session::Variable;
 use crate::value::Value;
@@ -67,21 +68,36 @@ pub struct Variables {
     own: usize,
     /// What the batches around this one take.
     outside: usize,
+    /// What is passed to the procedure that runs.
+    lent: usize,
+    /// For what they take, and for what is lent.
+    claim: Claim,
 }
 
 impl Variables {
-    /// Errors: they take too much beside `outside`.
-    pub fn new(all: BTreeMap<String, Variable>, outside: usize) -> Result<Variables, Message> {
+    /// `claim`: what all sessions hold, for what these take. Errors: they take too much beside `outside`; 701.
+    pub fn new(
+        all: BTreeMap<String, Variable>,
+        outside: usize,
+        mut claim: Claim,
+    ) -> Result<Variables, Message> {
         let mut sum = Sum::default();
         all.values().try_for_each(|v| sum.add(&v.value))?;
         let own = sum.bytes();
         sum.add_bytes(outside)?;
-        Ok(Variables { all, own, outside })
+        claim.resize(own)?;
+        Ok(Variables {
+            all,
+            own,
+            outside,
+            lent: 0,
+            claim,
+        })
     }
 
     /// What they and everything around them take.
     pub fn bytes(&self) -> usize {
-        self.own + self.outside
+        self.own + self.lent + self.outside
     }
 
     pub fn get(&self, name: &str) -> Option<&Variable> {
@@ -115,26 +131,29 @@ impl Variables {
 
     fn exchange(&mut self, before: usize, after: usize) -> Result<(), Message> {
         let own = self.own - before + after;
-        match own + self.outside > VALUES_MAX || after > VALUE_MAX {
-            true => Err(too_much()),
-            false => {
-                self.own = own;
-                Ok(())
-            }
+        if own + self.lent + self.outside > VALUES_MAX || after > VALUE_MAX {
+            return Err(too_much());
         }
+        self.claim.resize(own + self.lent)?;
+        self.own = own;
+        Ok(())
     }
 
     /// Counts what is passed to a procedure while it runs.
-    pub fn lend(&mut self, bytes: usize) {
-        self.outside += bytes;
+    pub fn lend(&mut self, bytes: usize) -> Result<(), Message> {
+        self.claim.resize(self.own + self.lent + bytes)?;
+        self.lent += bytes;
+        Ok(())
     }
 
     /// The opposite of [`Variables::lend`].
     pub fn give_back(&mut self, bytes: usize) {
-        self.outside -= bytes;
+        self.lent -= bytes;
+        // What is less always fits.
+        let _fits = self.claim.resize(self.own + self.lent);
     }
 
-    pub fn into_all(self) -> BTreeMap<String, Variable> {
-        self.all
+    pub fn into_all(self) -> (BTreeMap<String, Variable>, Claim) {
+        (self.all, self.claim)
     }
 }

@@ -149,3 +149,76 @@ fn a_set_that_ends_before_the_moment_waits_for_log_whatever_recovery_says() {
     let kept = "SELECT COUNT(*) FROM msdb.dbo.restorehistory WHERE recovery = 0";
     assert_eq!(value(&mut stage.session(), kept), "2");
 }
+
+/// All names below a directory.
+fn names_in(directory: &Path) -> Vec<String> {
+    let all = std::fs::read_dir(directory).unwrap();
+    all.map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_restore_that_waits_can_be_given_up_and_takes_its_files_along() {
+    let stage = stage();
+    let copy = stage.path("copy");
+    let said_to = |statement: &str| numbers(&run(&mut stage.session(), statement));
+    let full = format!(
+        "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH NORECOVERY, MOVE 'main' TO '{}'",
+        copy.display()
+    );
+    let states = "SELECT COUNT(*) FROM sys.databases WHERE name = 'copy'";
+    assert_eq!(said_to(&full).last(), Some(&3014));
+    said_to("RESTORE LOG copy FROM DISK = 'log.bak' WITH NORECOVERY");
+    assert_eq!(said_to("USE copy; DROP DATABASE copy").last(), Some(&3702));
+    assert_eq!(said_to("BEGIN TRAN DROP DATABASE copy"), [226]);
+    assert!(names_in(&copy).contains(&"longshore_log".to_owned()));
+    assert_eq!(said_to("drop database if exists COPY"), [0; 0]);
+    assert_eq!(names_in(&copy), [""; 0]);
+    assert_eq!(value(&mut stage.session(), states), "0");
+    // Its name and its place are free again.
+    assert_eq!(said_to("DROP DATABASE copy"), [3701]);
+    assert_eq!(said_to("DROP DATABASE IF EXISTS copy"), [0; 0]);
+    assert_eq!(said_to(&full).last(), Some(&3014));
+
+    // A step that was interrupted may have left what stood there before.
+    let again = "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH NORECOVERY, STATS = 100";
+    assert!(stage.session().run(again, &mut Leaver).is_err());
+    let before = names_in(&copy);
+    assert_eq!(said_to("DROP DATABASE copy"), [50005]);
+    assert_eq!(names_in(&copy), before);
+    assert_eq!(value(&mut stage.session(), states), "0");
+}
+
+#[test]
+fn what_is_no_waiting_restore_keeps_its_files_whatever_is_dropped() {
+    let stage = stage();
+    let said_to = |statement: &str| numbers(&run(&mut stage.session(), statement));
+    let restore = |name: &str, how: &str| {
+        let statement = format!(
+            "RESTORE DATABASE {name} FROM DISK = 'full.bak' WITH {how}MOVE 'main' TO '{}'",
+            stage.path(name).display()
+        );
+        assert!(said_to(&statement).contains(&3014));
+    };
+    // Configured, a system database, none at all: the others go.
+    restore("copy", "NORECOVERY, ");
+    let all = "DROP DATABASE shop, main, tempdb, nowhere, copy";
+    assert_eq!(said_to(all), [3701, 50005, 3701, 50005, 3708, 3701]);
+    assert_eq!(names_in(&stage.path("copy")), [""; 0]);
+    assert!(stage.path("shop.db").exists());
+
+    // A whole one: a server may run on it.
+    restore("ready", "");
+    let before = names_in(&stage.path("ready"));
+    assert_eq!(said_to("DROP DATABASE ready"), [50005]);
+    assert_eq!(names_in(&stage.path("ready")), before);
+    assert_eq!(said_to("DROP DATABASE ready"), [3701]);
+
+    // What somebody put in the place of what waits is not what was left there.
+    restore("other", "NORECOVERY, ");
+    std::fs::rename(stage.path("other"), stage.path("away")).unwrap();
+    std::fs::create_dir_all(stage.path("other/global")).unwrap();
+    std::fs::write(stage.path("other/global/pg_control"), cluster::control()).unwrap();
+    assert_eq!(said_to("DROP DATABASE other"), [50005]);
+    assert!(stage.path("other/global/pg_control").exists());
+}

@@ -340,7 +340,7 @@ fn transactions_are_counted_and_hold_no_backup() {
         &mut session,
         "BACKUP DATABASE shop TO DISK = 'NUL'; RESTORE HEADERONLY FROM DISK = 'a.bak'",
     );
-    assert_eq!(numbers(&held), [3021, 3021]);
+    assert_eq!(numbers(&held), [3021, 3013, 3021, 3013]);
     run(&mut session, "ROLLBACK WORK");
     assert_eq!(value(&mut session, "SELECT @@TRANCOUNT"), "0");
     let nothing = run(&mut session, "COMMIT TRAN; ROLLBACK TRANSACTION @name");
@@ -505,4 +505,44 @@ fn another_program_s_step_of_a_restore_keeps_this_one_away() {
             said(&record)
         );
     }
+}
+
+#[test]
+fn what_scripts_say_around_a_restore_does_not_stop_them() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let record = run(
+        &mut session,
+        "USE master; ALTER DATABASE shop SET SINGLE_USER WITH ROLLBACK IMMEDIATE;
+         RESTORE DATABASE shop FROM DISK = 'a.bak' WITH REPLACE;
+         ALTER DATABASE shop SET MULTI_USER",
+    );
+    assert_eq!(numbers(&record), [5701, 50005, 4035, 3014, 50005]);
+    let missing = run(&mut session, "ALTER DATABASE nowhere SET MULTI_USER");
+    assert_eq!(numbers(&missing), [5011, 5069]);
+    let other = run(&mut session, "ALTER DATABASE shop SET RECOVERY FULL");
+    assert_eq!(numbers(&other), [50002]);
+}
+
+#[test]
+fn a_driver_without_autocommit_has_a_transaction_from_its_first_query_on() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let open = |session: &mut Session| value(session, "SELECT @@TRANCOUNT");
+    run(&mut session, "SET IMPLICIT_TRANSACTIONS ON");
+    assert_eq!(open(&mut session), "0");
+    // No table, no transaction; a backup is not what begins one either.
+    let backup = "BACKUP DATABASE shop TO DISK = 'NUL'";
+    assert_eq!(numbers(&run(&mut session, backup)).last(), Some(&3014));
+    assert_eq!(open(&mut session), "0");
+    run(&mut session, "SELECT name FROM sys.databases");
+    run(&mut session, "SELECT name FROM sys.databases");
+    assert_eq!(open(&mut session), "1");
+    assert_eq!(numbers(&run(&mut session, backup)), [3021, 3013]);
+    run(&mut session, "IF @@TRANCOUNT > 0 COMMIT TRAN");
+    assert_eq!(open(&mut session), "0");
+    run(&mut session, "SET IMPLICIT_TRANSACTIONS OFF");
+    run(&mut session, "SELECT name FROM sys.databases");
+    assert_eq!(open(&mut session), "0");
 }

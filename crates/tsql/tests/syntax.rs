@@ -44,6 +44,10 @@ fn what_the_real_engine_rejects_is_rejected() {
         "DECLARE @a",
         "SET @a = ",
         "EXEC p @a = 1, 2",
+        "DROP DATABASE",
+        "DROP DATABASE IF a",
+        "DROP DATABASE a,",
+        "DROP TABLE a",
     ] {
         let (number, said) = mistake(text);
         assert!(matches!(number, 102 | 119 | 156), "{number} {said}: {text}");
@@ -98,6 +102,9 @@ fn what_the_real_engine_accepts_is_accepted_and_printed_without_loss() {
         "WITH a AS (SELECT 1 AS n) SELECT n FROM a UNION ALL SELECT 2 SELECT 3 RETURN",
         "SET NOCOUNT ON SET XACT_ABORT, ANSI_NULLS OFF SET LOCK_TIMEOUT 100 USE [master] RECONFIGURE WITH OVERRIDE",
         "EXEC (N'PRINT 1' + @x) EXECUTE sp_executesql N'PRINT @n', N'@n int', @n = 1",
+        "ALTER DATABASE [a b] SET SINGLE_USER WITH ROLLBACK IMMEDIATE ALTER DATABASE a SET MULTI_USER WITH NO_WAIT",
+        "ALTER DATABASE CURRENT SET RESTRICTED_USER WITH ROLLBACK AFTER 5 SECONDS; PRINT 1",
+        "DROP DATABASE a DROP DATABASE IF EXISTS [b]]c], \"d e\"; PRINT 1",
         "",
         " ;; -- nothing\n/* at all */",
     ] {

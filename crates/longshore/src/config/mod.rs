@@ -211,6 +211,9 @@ pub struct Serve {
     pub sessions: Option<NonZeroU16>,
     #[serde(default, deserialize_with = "positive_size")]
     pub batch_size: Option<u64>,
+    /// Bytes that all sessions may hold together.
+    #[serde(default, deserialize_with = "positive_size")]
+    pub memory: Option<u64>,
     /// Seconds.
     pub login_time: Option<NonZeroU16>,
     pub idle_time: Option<NonZeroU32>,
@@ -227,6 +230,7 @@ impl Serve {
         "backup_directory",
         "sessions",
         "batch_size",
+        "memory",
         "login_time",
         "idle_time",
     ];

@@ -2,15 +2,11 @@
 //!
 //! The clients are small programs over drivers (`tests/clients`), installed by `scripts/setup.sh`.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
 use serde_json::Value;
 
 use crate::answers::{is_some_percent, mask, scripts};
-use crate::common::text;
-use crate::stage::{PASSWORD, Server, Stage, USER};
+use crate::client::Client;
+use crate::stage::Stage;
 
 /// What one of a script's statements gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,101 +33,6 @@ const SCRIPTS: &[&[&str]] = &[
     &["maintenance"],
     &["negative"],
 ];
-
-struct Client {
-    program: PathBuf,
-    args: Vec<PathBuf>,
-}
-
-/// Below the repository.
-fn work(path: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.join(".work").join(path)
-}
-
-fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/clients")
-        .join(name)
-}
-
-impl Client {
-    /// `None`: it is not installed, and need not be.
-    fn find(program: PathBuf, args: Vec<PathBuf>, needs: &Path) -> Option<Client> {
-        if needs.exists() {
-            return Some(Client { program, args });
-        }
-        let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
-        assert!(
-            !required,
-            "{} is missing: run `make setup`",
-            needs.display()
-        );
-        println!("skipped: {} is missing", needs.display());
-        None
-    }
-
-    fn tedious() -> Option<Client> {
-        let needs = work("clients/node_modules/tedious");
-        Client::find("node".into(), vec![source("tedious.js")], &needs)
-    }
-
-    fn pymssql() -> Option<Client> {
-        let python = work("venv/bin/python3");
-        let has = Command::new(&python)
-            .args(["-c", "import pymssql"])
-            .stderr(Stdio::null())
-            .status();
-        let needs = match has {
-            Ok(status) if status.success() => python.clone(),
-            _ => work("venv/pymssql"),
-        };
-        Client::find(python, vec![source("pymssql_client.py")], &needs)
-    }
-
-    fn go() -> Option<Client> {
-        let program = work("clients/go-client");
-        Client::find(program.clone(), Vec::new(), &program)
-    }
-
-    fn tiberius() -> Option<Client> {
-        let program = work("clients/tiberius-client");
-        Client::find(program.clone(), Vec::new(), &program)
-    }
-
-    /// Its lines.
-    fn run(&self, server: &Server, env: &[(&str, &str)], input: &str) -> Vec<Value> {
-        let mut command = Command::new(&self.program);
-        let mut child = command
-            .args(&self.args)
-            .env("NODE_PATH", work("clients/node_modules"))
-            .env("NODE_NO_WARNINGS", "1")
-            .env("TDS_PORT", server.port.to_string())
-            .env("TDS_USER", USER)
-            .env("TDS_PASSWORD", PASSWORD)
-            .envs(env.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // A client that is refused does not read.
-        let _gone = child.stdin.take().unwrap().write_all(input.as_bytes());
-        let output = child.wait_with_output().unwrap();
-        let said = text(&output.stdout);
-        let lines: Vec<Value> = said
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        let refused = lines.iter().any(|l| l.get("refused").is_some());
-        assert!(
-            output.status.success() || refused,
-            "{said}{}",
-            text(&output.stderr)
-        );
-        lines
-    }
-}
 
 /// The batches of a script, with the variables that it sets.
 fn batches(script: &str) -> Vec<String> {
@@ -313,6 +214,16 @@ fn pymssql_hears_what_the_other_door_says() {
     });
 }
 
+#[test]
+fn mssql_jdbc_hears_what_the_other_door_says() {
+    let Some(client) = Client::jdbc() else {
+        return;
+    };
+    scripts_through(&client, "on", |script, expected, heard| {
+        same(script, &expected, &heard);
+    });
+}
+
 /// The driver keeps information to itself, and leaves a batch at its first error.
 #[test]
 fn tiberius_hears_what_the_other_door_says() {
@@ -352,6 +263,7 @@ fn parameters_become_variables_of_the_batch() {
         ("go", Client::go()),
         ("pymssql", Client::pymssql()),
         ("tiberius", Client::tiberius()),
+        ("jdbc", Client::jdbc()),
     ];
     for (name, client) in clients {
         let Some(client) = client else {
@@ -392,6 +304,16 @@ fn parameters_become_variables_of_the_batch() {
                 );
                 has(&lines, &json!({"row": ["1"]}));
             }
+            "jdbc" => {
+                let row = json!({"row": ["Ωmega", "42", "2026-03-01 22:15:04.120"]});
+                let prepared = lines.iter().filter(|l| **l == row).count();
+                assert_eq!(prepared, 3, "{lines:#?}");
+                has(
+                    &lines,
+                    &json!({"row": ["media retention", "0", "365", "0", "0"]}),
+                );
+                has(&lines, &json!({"row": ["1"]}));
+            }
             "pymssql" => {
                 has(&lines, &json!({"row": ["Ωmega", "42", "1", "shop"]}));
                 has(
@@ -412,7 +334,8 @@ fn parameters_become_variables_of_the_batch() {
 
 #[test]
 fn clients_cancel_a_backup_and_go_on() {
-    for client in [Client::tedious(), Client::go()].into_iter().flatten() {
+    let clients = [Client::tedious(), Client::go(), Client::jdbc()];
+    for client in clients.into_iter().flatten() {
         let stage = Stage::new();
         stage.grow();
         let server = stage.server(&[]);
@@ -436,10 +359,12 @@ fn clients_with_a_wrong_password_are_told_so() {
         Client::go(),
         Client::pymssql(),
         Client::tiberius(),
+        Client::jdbc(),
     ];
     let stage = Stage::new();
-    let server = stage.server(&[]);
     for client in clients.into_iter().flatten() {
+        // Failures of one address wait longer each time; each client has a server of its own.
+        let server = stage.server(&[]);
         let lines = client.run(&server, &[("TDS_PASSWORD", "wrong")], "[]");
         let refused = lines[0]["refused"].as_str().unwrap();
         assert!(refused.contains("Login failed for user 'ada'"), "{refused}");

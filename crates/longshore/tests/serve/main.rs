@@ -9,5 +9,9 @@ mod stage;
 
 #[path = "../sql/answers.rs"]
 mod answers;
+#[path = "../common/client.rs"]
+mod client;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/served.rs"]
+mod served;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::raw::{FAILED, Raw, end_of, says};
+use crate::raw::{ACKNOWLEDGED, ATTENTION, BATCH, FAILED, Raw, batch_body, end_of, says};
 use crate::stage::Stage;
 
 const SESSIONS: usize = 200;
@@ -54,6 +54,54 @@ fn two_hundred_sessions_work_at_once_and_idle_ones_cost_little() {
     assert_eq!(numbers.len(), SESSIONS, "each has a number of its own");
     let after = resident_bytes(server.pid()).saturating_sub(before) / SESSIONS;
     println!("after their work {after} bytes");
+}
+
+/// What one session holds another one cannot have; both are told so, and go on.
+#[test]
+fn sessions_share_a_bound_on_memory() {
+    let mut stage = Stage::new();
+    stage.env = vec![("LONGSHORE_SERVE_MEMORY", "3M".into())];
+    let server = stage.server(&[]);
+    let (mut first, mut second) = (Raw::login(server.port), Raw::login(server.port));
+    // A text of 2 MiB, held until the client wants no more of it.
+    let hold = "DECLARE @s nvarchar(max) = 'xxxxxxxx', @i int = 0; \
+        WHILE @i < 18 BEGIN SET @s = @s + @s; SET @i = @i + 1 END; \
+        PRINT 'there'; WHILE 1 = 1 SET @i = LEN(@s)";
+    let no_memory =
+        "There is insufficient system memory in resource pool 'default' to run this query.";
+    first.send(BATCH, 0, &batch_body(hold));
+    assert!(says(&first.packet().unwrap().0, "there"));
+    let refused = second.batch(&hold.replace("WHILE 1 = 1", "WHILE 1 = 0"));
+    assert!(says(&refused, no_memory));
+    assert!(says(&second.batch("PRINT 'on'"), "on"));
+    // A request has to be kept, too; one without room is told from the next.
+    let long = format!("PRINT 'on' -- {}", "x".repeat(700_000));
+    let refused = second.batch(&long);
+    assert!(says(&refused, no_memory) && end_of(&refused) & FAILED != 0);
+    assert!(says(&second.batch("PRINT 'on'"), "on"));
+    first.send(ATTENTION, 0, &[]);
+    while end_of(&first.message().unwrap()) & ACKNOWLEDGED == 0 {}
+    // It is free again.
+    let held = second.batch(&hold.replace("WHILE 1 = 1", "WHILE 1 = 0"));
+    assert!(says(&held, "there"));
+    assert!(says(&first.batch("PRINT 'on'"), "on"));
+}
+
+/// One descriptor for each connection: hundreds of them must not keep backups from opening files.
+#[test]
+fn a_connection_takes_one_descriptor() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let open = || {
+        let fds = std::fs::read_dir(format!("/proc/{}/fd", server.pid()));
+        fds.unwrap().count()
+    };
+    Raw::login(server.port).batch("SELECT 1");
+    let before = open();
+    let all: Vec<Raw> = (0..20).map(|_| Raw::login(server.port)).collect();
+    let after = open();
+    // The first client's may still be there, or have gone meanwhile.
+    assert!(after <= before + all.len(), "{before} {after}");
 }
 
 #[test]

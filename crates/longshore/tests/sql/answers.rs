@@ -8,7 +8,23 @@ pub fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sql/scripts")
 }
 
-pub fn fill(path: &Path, rows: u64) {
+/// A directory with the databases `shop` and `stock`, and the configuration that names them.
+pub fn shop() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, rows) in [("shop", 500), ("stock", 20)] {
+        fill(&dir.path().join(format!("{name}.db")), rows);
+    }
+    let url = |name: &str| format!("url = \"sqlite:{}/{name}.db\"\n", dir.path().display());
+    let config = format!(
+        "[database.shop]\n{}[database.stock]\n{}",
+        url("shop"),
+        url("stock")
+    );
+    std::fs::write(dir.path().join("longshore.toml"), config).unwrap();
+    dir
+}
+
+fn fill(path: &Path, rows: u64) {
     let db = rusqlite::Connection::open(path).unwrap();
     db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE ware (id INTEGER PRIMARY KEY, name TEXT, price REAL)")
         .unwrap();

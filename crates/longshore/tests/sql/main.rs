@@ -11,8 +11,8 @@ mod answers;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use answers::{fill, is_some_percent, mask, scripts};
-use common::{longshore, text};
+use answers::{is_some_percent, mask, scripts, shop};
+use common::{longshore, longshore_in, text};
 
 /// A directory with the databases `shop` and `stock`, and the configuration that names them.
 struct Stage {
@@ -21,18 +21,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, rows) in [("shop", 500), ("stock", 20)] {
-            fill(&dir.path().join(format!("{name}.db")), rows);
-        }
-        let url = |name: &str| format!("url = \"sqlite:{}/{name}.db\"\n", dir.path().display());
-        let config = format!(
-            "[database.shop]\n{}[database.stock]\n{}",
-            url("shop"),
-            url("stock")
-        );
-        std::fs::write(dir.path().join("longshore.toml"), config).unwrap();
-        Stage { dir }
+        Stage { dir: shop() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -40,12 +29,8 @@ impl Stage {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = longshore(["sql"]);
-        command
-            .args(args)
-            .current_dir(self.dir.path())
-            .env("LONGSHORE_CONFIG", self.path("longshore.toml"))
-            .env("LONGSHORE_CATALOG", self.path("state/catalog.db"));
+        let mut command = longshore_in(self.dir.path(), &["sql"]);
+        command.args(args);
         command
     }
 
@@ -158,6 +143,48 @@ fn exit_codes_and_streams_are_those_that_scripts_expect() {
         stage.sql(&["-v", "novalue", "-Q", "PRINT 1"]).status.code(),
         Some(2)
     );
+}
+
+/// `/dev/full` refuses every byte as a full disk does.
+#[test]
+fn an_answer_that_does_not_fit_where_it_goes_is_no_success() {
+    let stage = Stage::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full");
+    let told = |output: &Output, what: &str| {
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{what}: {said}");
+        assert!(said.contains("because: No space left on device"), "{said}");
+    };
+    let print = ["-Q", "PRINT 'here'"];
+    let into_file = stage.sql(&["-o", "/dev/full", print[0], print[1]]);
+    told(&into_file, "-o");
+    assert_eq!(text(&into_file.stdout), "");
+    let json = ["--json", print[0], print[1]];
+    for args in [&print[..], &json[..]] {
+        let mut command = stage.command(args);
+        let output = command.stdout(full().unwrap()).output().unwrap();
+        told(&output, &format!("{args:?}"));
+    }
+    // What sqlcmd's own mistakes are told in is an answer, too.
+    let missing = stage.sql(&["-o", "/dev/full", "-i", "missing.sql"]);
+    told(&missing, "a line of the program's own");
+    // Every command's.
+    let mut script = longshore(["completions", "bash"]);
+    let output = script.stdout(full().unwrap()).output().unwrap();
+    told(&output, "completions");
+    // Nobody's wish, and nobody who could be told.
+    assert_eq!(
+        stage
+            .sql(&["-o", "/dev/null", print[0], print[1]])
+            .status
+            .code(),
+        Some(0)
+    );
+    let mut command = stage.command(&print);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command.stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
 #[test]

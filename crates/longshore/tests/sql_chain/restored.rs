@@ -124,6 +124,46 @@ fn log_goes_on_over_a_change_of_timeline_and_only_on_its_own_way() {
     assert_eq!(markers(&stage.recovered("same")), "1 2 3 4 5 7 8");
 }
 
+/// SQL Server's log chain begins with the first full backup, and goes on through every other.
+#[test]
+fn the_first_log_backup_after_several_full_ones_leads_on_from_each() {
+    let all = installations();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let stage = Stage::new(installation);
+    for (i, device) in [(1, "full1.bak"), (2, "full2.bak"), (3, "full3.bak")] {
+        stage.done(&format!("BACKUP DATABASE main TO DISK = '{device}'"));
+        stage.mark(i);
+    }
+    stage.done("BACKUP LOG main TO DISK = 'log1.bak'");
+    stage.mark(4);
+    stage.done("BACKUP DATABASE main TO DISK = 'full4.bak'");
+    stage.mark(5);
+    stage.done("BACKUP LOG main TO DISK = 'log2.bak'");
+    stage.mark(6);
+    std::fs::rename(stage.path("wal"), stage.path("wal-away")).unwrap();
+    for (full, logs) in [
+        ("full1", &["log1", "log2"][..]),
+        ("full2", &["log1", "log2"]),
+        ("full3", &["log1", "log2"]),
+        ("full4", &["log2"]),
+    ] {
+        stage.done(&format!(
+            "RESTORE DATABASE {full} FROM DISK = '{full}.bak' WITH MOVE 'main' TO 'HERE/{full}', NORECOVERY"
+        ));
+        for log in logs {
+            stage.done(&format!(
+                "RESTORE LOG {full} FROM DISK = '{log}.bak' WITH NORECOVERY"
+            ));
+        }
+        stage.done(&format!("RESTORE DATABASE {full} WITH RECOVERY"));
+        let server = stage.recovered(full);
+        assert_eq!(markers(&server), "1 2 3 4 5", "from {full}");
+        server.stop(Stop::Fast);
+    }
+}
+
 #[test]
 fn what_log_sets_say_of_themselves() {
     let all = installations();

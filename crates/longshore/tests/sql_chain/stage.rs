@@ -1,11 +1,13 @@
 //! A server that archives its log, the configuration that names it, and `longshore sql`.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use longshore_test_servers::{Installation, Options, Server, User};
 
-use crate::common::{longshore, text};
+use crate::common::{longshore, longshore_in, text};
 use crate::judge::succeed;
+use crate::served;
 
 pub struct Stage {
     pub server: Server,
@@ -55,6 +57,19 @@ impl Stage {
         self.dir.path().join(name)
     }
 
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = longshore_in(self.dir.path(), args);
+        command.env("TZ", "UTC");
+        command
+    }
+
+    /// The other door to the same databases.
+    pub fn serve(&self) -> served::Server {
+        let mut login = self.command(&["serve", "--add-login", served::USER]);
+        served::add_login(&mut login, served::PASSWORD);
+        served::Server::start(&mut self.command(&["serve", "--listen", "127.0.0.1:0"]))
+    }
+
     /// A row, and a commit of its own.
     pub fn mark(&self, i: u32) {
         self.server
@@ -76,14 +91,8 @@ impl Stage {
         let script = self.path("script.sql");
         let here = self.dir.path().display().to_string();
         std::fs::write(&script, statements.replace("HERE/", &format!("{here}/"))).unwrap();
-        let output = longshore(["sql", "-W", "-s", "|", "-h", "-1", "-i"])
-            .arg(&script)
-            .current_dir(self.dir.path())
-            .env("LONGSHORE_CONFIG", self.path("longshore.toml"))
-            .env("LONGSHORE_CATALOG", self.path("state/catalog.db"))
-            .env("TZ", "UTC")
-            .output()
-            .unwrap();
+        let mut command = self.command(&["sql", "-W", "-s", "|", "-h", "-1", "-i"]);
+        let output = command.arg(&script).output().unwrap();
         let said = text(&output.stdout) + &text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         said

@@ -286,6 +286,33 @@ impl Held {
             .map_err(at("rename", &self.path.join(held)))
     }
 
+    /// Removes the cluster; the data directory stays, empty. What an interruption leaves is still held back, and can be
+    /// removed again. What lies outside, such as tablespaces, stays.
+    pub fn discard(self) -> Result<(), Error> {
+        let remove = at("remove what is in", &self.path);
+        let empty = || -> std::io::Result<()> {
+            let (global, held) = (Path::new(GLOBAL), Path::new(CONTROL_HELD));
+            for name in self.dir.list()? {
+                let name = PathBuf::from(name?);
+                if name != global {
+                    remove_tree(&*self.dir, &name)?;
+                }
+            }
+            for name in self.dir.dir(global)?.list()? {
+                let name = global.join(name?);
+                if name != held {
+                    remove_tree(&*self.dir, &name)?;
+                }
+            }
+            // What says that all of it is a restore's goes last.
+            self.dir.sync(global)?;
+            self.dir.sync(Path::new(""))?;
+            remove_tree(&*self.dir, global)?;
+            self.dir.sync(Path::new(""))
+        };
+        empty().map_err(remove)
+    }
+
     /// Writes the settings, and the file that asks for recovery.
     fn settle(&self, recovery: &Recovery, like: &Attributes) -> std::io::Result<()> {
         let (conf, new) = (Path::new(AUTO_CONF), Path::new(AUTO_CONF_NEW));

@@ -101,6 +101,9 @@ pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> 
     let database = session.database.clone();
     session.enter("SELECT", &database);
     let plan = translate::query(session, &parsed)?;
+    if !plan.views.is_empty() {
+        session.begin_implicitly();
+    }
     let engine = engine::Engine::open(session, &plan.views)?;
     if plan.assigns.is_empty() {
         out.sink.columns(&plan.columns)?;

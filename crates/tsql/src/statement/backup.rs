@@ -61,6 +61,7 @@ fn command_words(backup: &Backup) -> String {
 }
 
 fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
+    session.check_no_transaction()?;
     let (name, parts, statement) = match &backup.what {
         BackupWhat::Database { name, parts } => (name, parts.as_slice(), Applies::BACKUP_DATABASE),
         BackupWhat::Log { name } => (name, [].as_slice(), Applies::BACKUP_LOG),
@@ -241,8 +242,9 @@ fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> 
 /// How long a server may take to archive its last segment.
 const LOG_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the log chain goes on, by the history: behind the last log backup, or else with the last full one, whose log it
-/// begins with. Errors: 4214.
+/// Where the log chain goes on, by the history: behind the last log backup; before the first with the first full one, so
+/// that the chain leads on from every full backup since. What is missing in the archive moves the beginning to a later
+/// full one. Errors: 4214.
 fn log(session: &Session, database: &Database) -> Result<LogRequest, Message> {
     let missing = || message::NO_CURRENT_BACKUP.plain();
     let archive = database.wal.clone().ok_or_else(missing)?;
@@ -251,9 +253,9 @@ fn log(session: &Session, database: &Database) -> Result<LogRequest, Message> {
     }
     let chain = session.server.catalog()?.log_chain(&database.name);
     let chain = chain.map_err(|e| message::OWN.with(&[&e]))?;
-    let full = chain.full.ok_or_else(missing)?;
+    let system = chain.fulls.last().ok_or_else(missing)?.system;
     // A log chain is of the cluster that was backed up in full last.
-    let log = chain.log.filter(|log| log.system == full.system);
+    let places = chain.log.into_iter().chain(chain.fulls);
     let place = |at: ChainPlace| LogPlace {
         system: at.system,
         timeline: at.timeline,
@@ -261,7 +263,10 @@ fn log(session: &Session, database: &Database) -> Result<LogRequest, Message> {
     };
     Ok(LogRequest {
         archive,
-        since: log.into_iter().chain([full]).map(place).collect(),
+        since: places
+            .filter(|place| place.system == system)
+            .map(place)
+            .collect(),
         patience: LOG_PATIENCE,
     })
 }

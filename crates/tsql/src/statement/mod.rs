@@ -4,6 +4,7 @@ mod backup;
 mod configure;
 mod dbcc;
 mod device;
+mod drop;
 mod ground;
 mod media;
 mod options;
@@ -25,6 +26,7 @@ use crate::value::Type;
 pub(crate) use backup::backup;
 pub(crate) use configure::{hardware_offload, reconfigure, settings};
 pub(crate) use dbcc::dbcc;
+pub(crate) use drop::drop_databases;
 pub(crate) use procedure::{call, execute};
 pub(crate) use restore::restore;
 

@@ -127,7 +127,7 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
     if let Some(code) = &execute.code {
         session.variable(code)?;
     }
-    session.variables.lend(sum.bytes());
+    session.variables.lend(sum.bytes())?;
     let flow = run(session, &arguments, out);
     session.variables.give_back(sum.bytes());
     flow?;

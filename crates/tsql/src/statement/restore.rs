@@ -52,6 +52,7 @@ pub(crate) fn restore(session: &mut Session, restore: &Restore, out: &mut Out) -
 }
 
 fn one(session: &mut Session, restore: &Restore, out: &mut Out) -> Flow {
+    session.check_no_transaction()?;
     let from = devices(session, &restore.from)?;
     let options = |session: &Session, statement| Options::of(session, &restore.options, statement);
     match &restore.what {
@@ -247,7 +248,7 @@ fn is_family(session: &Session, name: &str, header: &SetHeader) -> bool {
     let backed_up = || {
         session.server.known_catalog()?;
         let chain = session.server.catalog().ok()?.log_chain(name).ok()?;
-        chain.full.map(|full| full.system)
+        chain.fulls.last().map(|full| full.system)
     };
     match waiting.or_else(restored).or_else(backed_up) {
         Some(system) => system == header.log.system,

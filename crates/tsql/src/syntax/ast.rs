@@ -32,6 +32,15 @@ pub enum Statement {
         with_override: bool,
     },
     Use(String),
+    /// `ALTER DATABASE … SET SINGLE_USER`; how others are to be sent away is not kept.
+    AlterAccess {
+        database: String,
+        access: String,
+    },
+    DropDatabase {
+        if_exists: bool,
+        names: Vec<String>,
+    },
     Declare(Vec<Declaration>),
     /// `SET @variable = expression`, and with `+=` and its kin.
     Assign {

@@ -315,6 +315,17 @@ impl Display for Statement {
                 with_override: false,
             } => f.write_str("RECONFIGURE"),
             Statement::Use(name) => write!(f, "USE {}", bracketed(name)),
+            Statement::AlterAccess { database, access } => {
+                write!(f, "ALTER DATABASE {} SET {access}", bracketed(database))
+            }
+            Statement::DropDatabase { if_exists, names } => {
+                f.write_str("DROP DATABASE ")?;
+                if *if_exists {
+                    f.write_str("IF EXISTS ")?;
+                }
+                let names: Vec<_> = names.iter().map(|name| bracketed(name)).collect();
+                joined(f, &names, ", ")
+            }
             Statement::Declare(all) => {
                 f.write_str("DECLARE ")?;
                 joined(f, all, ", ")

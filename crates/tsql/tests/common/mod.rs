@@ -10,7 +10,7 @@ use longshore_catalog::{Catalog, RestoreSequence};
 use longshore_io::{Host, HostClock};
 use longshore_pipeline::{House, Probe, SourceSpec};
 use longshore_tsql::{
-    Database, Databases, Defaults, Login, Record, Server, Session, Setup, Unusable,
+    Database, Databases, Defaults, Login, Memory, Record, Server, Session, Setup, Unusable,
 };
 
 pub struct Configured {
@@ -45,6 +45,8 @@ pub struct Stage {
     pub lost: Option<(String, PathBuf)>,
     /// What statements may name.
     pub directories: Option<Vec<PathBuf>>,
+    /// Of all sessions.
+    pub memory: Memory,
 }
 
 impl Stage {
@@ -57,6 +59,7 @@ impl Stage {
             more: Vec::new(),
             lost: None,
             directories: None,
+            memory: Memory::unbounded(),
         }
     }
 
@@ -78,6 +81,7 @@ impl Stage {
             .iter()
             .map(|(name, source)| database(name, source));
         Setup {
+            memory: self.memory.clone(),
             name: "HARBOUR".into(),
             house: House {
                 storage: Arc::new(Host::new()),

@@ -13,7 +13,7 @@ use longshore_tds::{
     Encryption, Greeting, Incoming, Kind, Login, Message, PreLogin, Reply, Transaction, batch_text,
     calls,
 };
-use longshore_tsql::{Closed, FIRST_DATABASE, Record, Session, message};
+use longshore_tsql::{Claim, Closed, FIRST_DATABASE, Record, Session, message};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::strikes::short;
@@ -29,8 +29,10 @@ const WORK_STACK_LEN: usize = 8 << 20;
 const READ_LEN: usize = 4096;
 /// From a request's first byte to its last, and for a client to take what it is sent.
 const MESSAGE_TIME: Duration = Duration::from_secs(60);
-/// Before a failed login is answered.
-const FAILED_DELAY: Duration = Duration::from_secs(1);
+/// Bytes of a request that are not claimed of the memory for all: as much as an idle session may take.
+const FREE_LEN: usize = 64 << 10;
+/// A text is kept as it came and as UTF-8 for a moment.
+const REQUEST_FACTOR: usize = 2;
 /// Bytes of the first message.
 const PRELOGIN_LEN_MAX: usize = 8192;
 
@@ -64,15 +66,17 @@ impl From<Closed> for End {
 
 struct Connection<'a> {
     door: &'a Arc<Door>,
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     from: SocketAddr,
     wire: Arc<Wire>,
     incoming: Incoming,
+    /// For the request that comes.
+    claim: Claim,
     cancel: Arc<AtomicBool>,
 }
 
 /// Serves a client to its end.
-pub fn serve(place: &Place, socket: TcpStream, from: SocketAddr, cancel: Arc<AtomicBool>) {
+pub fn serve(place: &Place, socket: Arc<TcpStream>, from: SocketAddr, cancel: Arc<AtomicBool>) {
     let door = place.door.clone();
     let met = Connection::new(&door, socket, from, cancel).and_then(|mut connection| {
         let greeted = connection.greet();
@@ -90,11 +94,11 @@ pub fn serve(place: &Place, socket: TcpStream, from: SocketAddr, cancel: Arc<Ato
 impl<'a> Connection<'a> {
     fn new(
         door: &'a Arc<Door>,
-        socket: TcpStream,
+        socket: Arc<TcpStream>,
         from: SocketAddr,
         cancel: Arc<AtomicBool>,
     ) -> Result<Connection<'a>, End> {
-        let prepare = || -> std::io::Result<TcpStream> {
+        let prepare = || -> std::io::Result<()> {
             socket.set_nodelay(true)?;
             socket.set_write_timeout(Some(MESSAGE_TIME))?;
             // A client that vanished is noticed even while nothing is said.
@@ -102,16 +106,16 @@ impl<'a> Connection<'a> {
                 .with_time(Duration::from_secs(60))
                 .with_interval(Duration::from_secs(10))
                 .with_retries(3);
-            SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
-            socket.try_clone()
+            SockRef::from(&*socket).set_tcp_keepalive(&keepalive)
         };
-        let sending = prepare().map_err(|_| End::Gone)?;
+        prepare().map_err(|_| End::Gone)?;
         Ok(Connection {
-            wire: Arc::new(Wire::new(sending, door.clock.clone())),
+            wire: Arc::new(Wire::new(socket.clone(), door.clock.clone())),
             door,
             socket,
             from,
             incoming: Incoming::new(PRELOGIN_LEN_MAX),
+            claim: Claim::default(),
             cancel,
         })
     }
@@ -128,7 +132,7 @@ impl<'a> Connection<'a> {
             self.socket
                 .set_read_timeout(Some(wait))
                 .map_err(|_| End::Gone)?;
-            match self.socket.read(bytes) {
+            match (&*self.socket).read(bytes) {
                 Ok(0) => return Err(End::Gone),
                 Ok(len) => return Ok(len),
                 Err(e) => match e.kind() {
@@ -236,7 +240,8 @@ impl<'a> Connection<'a> {
             .say(|reply| welcome(reply, login, &session, &door.name))?;
         self.incoming
             .set_message_len_max(door.settings.batch_len_max);
-        Ok(Worker::new(session, door.name.as_str().into()))
+        let claim = door.memory.claim(0).unwrap_or_default();
+        Ok(Worker::new(session, door.name.as_str().into(), claim))
     }
 
     fn refuse(&self, login: &Login, why: &[longshore_tsql::Message]) -> Result<Worker, End> {
@@ -245,7 +250,8 @@ impl<'a> Connection<'a> {
             let (user, ip) = (short(&login.user), self.from.ip());
             door.log_logon(&format!("Login failed for user '{user}'. [CLIENT: {ip}]"));
         }
-        door.clock.sleep(FAILED_DELAY);
+        door.clock
+            .sleep(door.strikes.delay(self.from.ip(), door.clock.now()));
         self.wire.say(|reply| {
             why.iter().for_each(|m| reply.notice(notice(m, &door.name)));
             reply.done(longshore_tds::Done {
@@ -283,6 +289,7 @@ impl<'a> Connection<'a> {
             if let Some(message) = self.incoming.message()? {
                 return Ok(message);
             }
+            self.claim_room();
             let until = match self.incoming.has_begun() {
                 true => *begun.get_or_insert_with(|| clock.now()) + MESSAGE_TIME,
                 false => self.wire.idle_until(self.door.settings.idle_time),
@@ -297,14 +304,36 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// For what has come of a request, unless that is little. What has no room is dropped, and refused at its end.
+    fn claim_room(&mut self) {
+        let held = self.incoming.held();
+        if held <= FREE_LEN {
+            return;
+        }
+        let bytes = held.saturating_mul(REQUEST_FACTOR);
+        let claimed = match self.claim.bytes() {
+            0 => self
+                .door
+                .memory
+                .claim(bytes)
+                .map(|claim| self.claim = claim),
+            _ => self.claim.resize(bytes),
+        };
+        if claimed.is_err() {
+            self.incoming.drop_body();
+            self.claim = Claim::default();
+        }
+    }
+
     /// Begins a request, or notes an Attention. Never waits for what runs: whoever waits here hears no client.
-    fn take(&self, message: Message, running: &mut Running) -> Result<(), End> {
+    fn take(&mut self, message: Message, running: &mut Running) -> Result<(), End> {
         if message.kind != Kind::Attention && self.wire.is_running() {
             return Err(malformed("a request before the answer to the one before"));
         }
         let work = match message.kind {
             Kind::Attention => return Ok(self.wire.attention(&self.cancel)?),
             _ if message.ignored => Work::Ignored,
+            _ if message.dropped => Work::NoRoom,
             Kind::SqlBatch => batch_text(&message.body).map_or_else(Work::Refused, Work::Batch),
             Kind::Rpc => calls(&message.body).map_or_else(Work::Refused, Work::Calls),
             Kind::Transaction => {
@@ -323,12 +352,14 @@ impl<'a> Connection<'a> {
         self.wire.begin();
         let wire = self.wire.clone();
         let reset = message.reset;
+        let claim = std::mem::take(&mut self.claim);
         let spawned = std::thread::Builder::new()
             .name("request".into())
             .stack_size(WORK_STACK_LEN)
             .spawn(move || {
                 let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     worker.run(work, reset, &wire);
+                    drop(claim);
                     // A client that is gone is noticed by the reader.
                     let _gone = wire.finish();
                     worker

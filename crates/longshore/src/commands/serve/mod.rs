@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use longshore_io::{Clock, Storage};
-use longshore_tsql::Server;
+use longshore_tsql::{Memory, Server};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -47,6 +47,8 @@ use crate::options::Serve;
 /// What all connections share.
 struct Door {
     server: Arc<Server>,
+    /// What all sessions hold.
+    memory: Memory,
     /// `@@SERVERNAME`, in messages.
     name: String,
     clock: Arc<dyn Clock>,
@@ -77,7 +79,7 @@ impl Door {
 
 struct Guest {
     cancel: Arc<AtomicBool>,
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     standing: Standing,
 }
 
@@ -134,8 +136,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that have not logged in, of all that may be; and those of them that were closed and have not ended.
 const STRANGERS_MAX: usize = 64;
 
-/// Descriptors of a connection: those that read, write and end it, and what a statement has open.
-const DESCRIPTORS_EACH: u64 = 6;
+/// Descriptors of a connection: its own, and what a statement has open.
+const DESCRIPTORS_EACH: u64 = 4;
 /// And beside connections: a backup's files, the catalog, the listener.
 const DESCRIPTORS_OWN: u64 = 256;
 
@@ -163,6 +165,8 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         configured::setup(&options.database, Some(&settings.backup_directory), context)?;
     setup.directories = Some(settings.directories.clone());
     setup.reserved.extend(settings.own_files(context));
+    let memory = Memory::new(settings.memory);
+    setup.memory = memory.clone();
     allow_descriptors(settings.sessions);
     let stop = setup.house.cancel.clone();
     let listener = listen(settings.listen)?;
@@ -170,6 +174,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     let door = Arc::new(Door {
         name: setup.name.clone(),
         server: Server::start(setup),
+        memory,
         clock: context.clock.clone(),
         storage: context.storage.clone(),
         tls: tls::config(&*context.storage, settings.identity.as_ref())?,
@@ -283,15 +288,15 @@ fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
         return;
     }
     let cancel = Arc::new(AtomicBool::new(false));
-    let guest = socket.set_nonblocking(false).and_then(|()| {
-        Ok(Guest {
-            cancel: cancel.clone(),
-            socket: socket.try_clone()?,
-            standing: Standing::Stranger,
-        })
-    });
-    let Ok(guest) = guest else {
+    if socket.set_nonblocking(false).is_err() {
         return;
+    }
+    // One descriptor for those that read, write and end it.
+    let socket = Arc::new(socket);
+    let guest = Guest {
+        cancel: cancel.clone(),
+        socket: socket.clone(),
+        standing: Standing::Stranger,
     };
     let place = Place::take(door, guest);
     let spawned = std::thread::Builder::new()

@@ -14,6 +14,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1433
 
 const SESSIONS: u16 = 256;
 const BATCH_LEN_MAX: u64 = 4 << 20;
+const MEMORY: u64 = 1 << 30;
 const LOGIN_TIME_S: u16 = 15;
 const IDLE_TIME_S: u32 = 8 * 3600;
 
@@ -30,6 +31,8 @@ pub struct Settings {
     pub sessions: usize,
     /// Bytes of one request.
     pub batch_len_max: usize,
+    /// Bytes that all sessions hold together.
+    pub memory: usize,
     /// From the connection to the end of the login.
     pub login_time: Duration,
     /// Between an answer and the next request.
@@ -124,6 +127,7 @@ impl Settings {
             backup_directory,
             sessions: configured.sessions.map_or(SESSIONS, |n| n.get()).into(),
             batch_len_max: usize::try_from(batch).unwrap_or(usize::MAX),
+            memory: usize::try_from(configured.memory.unwrap_or(MEMORY)).unwrap_or(usize::MAX),
             login_time: seconds(
                 configured
                     .login_time

@@ -1,8 +1,13 @@
-//! Failed logins in the log: a line each, until there are many.
+//! Failed logins: how long each waits for its answer, and a line each in the log, until there are many.
 //!
 //! Anybody may fail to log in, and the log keeps so much. Above [`LINES_MAX`] a minute failures are counted alone, and
 //! one line says how many there were, so that an attack does not drive out what it would hide.
+//!
+//! Whoever fails again from the same address waits twice as long each time. Only failures wait: nobody who knows a
+//! password is kept out by somebody who does not.
 
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,9 +17,25 @@ const SPAN: Duration = Duration::from_secs(60);
 /// Characters of a name as it is logged, escaped.
 const NAME_LEN_MAX: usize = 100;
 
+/// Before the first failure of an address is answered.
+const DELAY: Duration = Duration::from_secs(1);
+/// And before any: clients that wait no longer than 15 s for their login still hear why it failed.
+const DELAY_MAX: Duration = Duration::from_secs(8);
+/// An address that has not failed for so long begins anew.
+const FORGIVEN: Duration = Duration::from_secs(300);
+/// Addresses that are remembered.
+const ADDRESSES_MAX: usize = 1024;
+
 #[derive(Default)]
 pub struct Strikes {
     inner: Mutex<Window>,
+    addresses: Mutex<HashMap<IpAddr, Failures>>,
+}
+
+#[derive(Clone, Copy)]
+struct Failures {
+    count: u32,
+    last: Duration,
 }
 
 #[derive(Default)]
@@ -29,6 +50,32 @@ impl Strikes {
         let mut window = self.inner.lock();
         window.count = window.count.saturating_add(1);
         window.count <= LINES_MAX
+    }
+
+    /// How long this failure waits for its answer.
+    pub fn delay(&self, from: IpAddr, now: Duration) -> Duration {
+        let mut all = self.addresses.lock();
+        if all.len() >= ADDRESSES_MAX {
+            all.retain(|_, failures| now.saturating_sub(failures.last) < FORGIVEN);
+        }
+        if all.len() >= ADDRESSES_MAX {
+            let oldest = all.iter().min_by_key(|(_, failures)| failures.last);
+            if let Some(oldest) = oldest.map(|(address, _)| *address) {
+                all.remove(&oldest);
+            }
+        }
+        let begun = Failures {
+            count: 0,
+            last: now,
+        };
+        let failures = all.entry(network(from)).or_insert(begun);
+        if now.saturating_sub(failures.last) >= FORGIVEN {
+            *failures = begun;
+        }
+        let doublings = failures.count.min(16);
+        failures.count = failures.count.saturating_add(1);
+        failures.last = now;
+        (DELAY * (1 << doublings)).min(DELAY_MAX)
     }
 
     /// What to say of failures without a line when their minute is over, or when all ends. To be asked now and then.
@@ -46,6 +93,17 @@ impl Strikes {
     }
 }
 
+/// Of IPv6 the network: whoever has one address there has all of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => IpAddr::V4(v4),
+            None => IpAddr::V6(Ipv6Addr::from(u128::from(v6) >> 64 << 64)),
+        },
+    }
+}
+
 /// A name that anybody may have sent: on one line, and short.
 pub fn short(name: &str) -> String {
     let mut escaped = name.escape_debug();
@@ -59,6 +117,35 @@ pub fn short(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_waits_longer_each_time_and_others_do_not() {
+        let strikes = Strikes::default();
+        let at = |s| Duration::from_secs(s);
+        let wait = |from: &str, now| strikes.delay(from.parse().unwrap(), at(now)).as_secs();
+        let waits: Vec<_> = (0..6).map(|n| wait("10.0.0.1", 100 + n)).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 8, 8]);
+        assert_eq!(wait("10.0.0.2", 106), 1);
+        assert_eq!(wait("::ffff:10.0.0.2", 107), 2, "the same address");
+        assert_eq!(wait("2001:db8:1:2::1", 107), 1);
+        assert_eq!(wait("2001:db8:1:2:ffff::2", 107), 2, "the same network");
+        assert_eq!(wait("2001:db8:1:3::1", 107), 1);
+        assert_eq!(wait("10.0.0.1", 105 + 299), 8);
+        assert_eq!(wait("10.0.0.1", 404 + 300), 1, "forgiven");
+    }
+
+    #[test]
+    fn only_so_many_addresses_are_remembered() {
+        let strikes = Strikes::default();
+        for n in 0..5000_u32 {
+            let from = IpAddr::from(n.to_be_bytes());
+            strikes.delay(from, Duration::from_secs(u64::from(n) / 100));
+        }
+        assert_eq!(strikes.addresses.lock().len(), ADDRESSES_MAX);
+        // The newest of them.
+        let newest = IpAddr::from(4999_u32.to_be_bytes());
+        assert_eq!(strikes.delay(newest, Duration::from_secs(50)), DELAY * 2);
+    }
 
     #[test]
     fn a_flood_of_failures_has_few_lines_and_one_that_counts_the_rest() {

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
 
 pub struct Wire {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
 }
@@ -40,7 +40,7 @@ enum State {
 }
 
 impl Wire {
-    pub fn new(socket: TcpStream, clock: Arc<dyn Clock>) -> Wire {
+    pub fn new(socket: Arc<TcpStream>, clock: Arc<dyn Clock>) -> Wire {
         Wire {
             socket,
             inner: Mutex::new(Inner {
@@ -155,7 +155,7 @@ impl Wire {
         if !answer.is_empty() {
             reply.handshake(&answer);
             let bytes = std::mem::take(reply.ready());
-            *closed |= (&self.socket).write_all(&bytes).is_err();
+            *closed |= (&*self.socket).write_all(&bytes).is_err();
         }
         fed?;
         Ok(!tls.is_handshaking())

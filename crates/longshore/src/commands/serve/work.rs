@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longshore_tds::{Call, Notice, Parameter, Procedure, Reset, Transaction};
 use longshore_tsql::syntax::parse;
 use longshore_tsql::{
-    Argument, Closed, Column, Command, Done, Message, Record, Session, Sink, Type, Value, Variable,
-    message,
+    Argument, Claim, Closed, Column, Command, Done, Message, Record, Session, Sink, Type, Value,
+    Variable, message,
 };
 
 use super::convert;
@@ -20,6 +20,8 @@ pub enum Work {
     Transaction(Transaction),
     /// The client gave it up before it had said all.
     Ignored,
+    /// There was no memory for it.
+    NoRoom,
     /// It cannot be read, but what follows can.
     Refused(longshore_tds::Error),
 }
@@ -47,16 +49,20 @@ pub struct Worker {
     session: Session,
     server: Arc<str>,
     prepared: BTreeMap<i32, Prepared>,
+    /// For what is prepared.
+    claim: Claim,
     next_handle: i32,
 }
 
 impl Worker {
     /// `server`: its name, in messages.
-    pub fn new(session: Session, server: Arc<str>) -> Worker {
+    /// `claim`: of the memory of all sessions.
+    pub fn new(session: Session, server: Arc<str>, claim: Claim) -> Worker {
         Worker {
             session,
             server,
             prepared: BTreeMap::new(),
+            claim,
             next_handle: 1,
         }
     }
@@ -65,6 +71,7 @@ impl Worker {
     pub fn run(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) {
         // A client that is gone gets no more; what ran for it has been ended by then.
         let _gone = self.answer(work, reset, wire);
+        self.session.rest();
     }
 
     fn answer(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) -> Result<(), Closed> {
@@ -73,6 +80,7 @@ impl Worker {
             let from = self.session.database().to_owned();
             self.session.reset(reset == Reset::KeepTransaction);
             self.prepared.clear();
+            self.claim_prepared();
             let to = self.session.database();
             wire.say(|reply| {
                 reply.reset_done();
@@ -89,6 +97,10 @@ impl Worker {
                 .try_for_each(|call| self.call(call, wire, &server)),
             Work::Transaction(what) => self.transaction(what, wire, &mut sink),
             Work::Ignored => sink.failed(),
+            Work::NoRoom => {
+                sink.message(&message::NO_MEMORY.plain())?;
+                sink.failed()
+            }
             Work::Refused(error) => {
                 sink.message(&message::OWN.with(&[&format!("the request was refused: {error}")]))?;
                 sink.failed()
@@ -146,7 +158,10 @@ impl Worker {
             Procedure::Unprepare => {
                 let handle = handle_of(&arguments);
                 match self.prepared.remove(&handle) {
-                    Some(_) => false,
+                    Some(_) => {
+                        self.claim_prepared();
+                        false
+                    }
                     None => sink.refuse(message::NOT_PREPARED.with(&[&handle]))?,
                 }
             }
@@ -182,6 +197,16 @@ impl Worker {
         Ok(outcome.failed())
     }
 
+    fn prepared_len(&self) -> usize {
+        self.prepared.values().map(Prepared::len).sum()
+    }
+
+    /// After something of it has gone.
+    fn claim_prepared(&mut self) {
+        // What is less always fits.
+        let _fits = self.claim.resize(self.prepared_len());
+    }
+
     /// Handle (out), parameters, statement: keeps them under a new handle.
     fn prepare(&mut self, arguments: &mut [Argument], sink: &mut Answer) -> Result<bool, Closed> {
         let [handle, parameters, statement, ..] = arguments else {
@@ -192,7 +217,12 @@ impl Worker {
             let text = "a statement is prepared from texts: its parameters and itself";
             return sink.refuse(message::OWN.with(&[&text]));
         };
-        if let Err(wrong) = parse(statement.as_deref().unwrap_or_default()) {
+        let read = statement.as_deref().unwrap_or_default();
+        let read = self.session.claim_for(read).and_then(|claim| {
+            parse(read)?;
+            Ok(claim)
+        });
+        if let Err(wrong) = read {
             sink.message(&wrong)?;
             return sink.refuse(message::CANNOT_PREPARE.plain());
         }
@@ -200,10 +230,14 @@ impl Worker {
             parameters,
             statement,
         };
-        let held: usize = self.prepared.values().map(Prepared::len).sum();
+        let held = self.prepared_len();
         if self.prepared.len() >= PREPARED_MAX || held + prepared.len() > PREPARED_LEN_MAX {
             let text = "too many statements are prepared; unprepare some, or log in again";
             return sink.refuse(message::OWN.with(&[&text]));
+        }
+        if let Err(full) = self.claim.resize(held + prepared.len()) {
+            sink.message(&full)?;
+            return sink.refuse(message::CANNOT_PREPARE.plain());
         }
         self.prepared.insert(self.next_handle, prepared);
         handle.variable = Variable {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longshore_io::facts;
 use longshore_pipeline::{Configured as Offload, Limits, Probe, SourceSpec, Tuning};
-use longshore_tsql::{Database, Databases, Defaults, Setup, Unusable};
+use longshore_tsql::{Database, Databases, Defaults, Memory, Setup, Unusable};
 
 use crate::commands::archive::Place;
 use crate::commands::{Context, source};
@@ -123,6 +123,7 @@ pub fn setup(
         _ => Probe::look(),
     };
     Ok(Setup {
+        memory: Memory::unbounded(),
         name: facts::host_name(),
         house: context.house(),
         databases: Arc::new(named),

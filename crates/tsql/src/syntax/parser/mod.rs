@@ -49,6 +49,7 @@ const STATEMENTS: &[&str] = &[
     "CONTINUE",
     "DBCC",
     "DECLARE",
+    "DROP",
     "ELSE",
     "END",
     "EXEC",
@@ -313,6 +314,7 @@ impl<'a> Parser<'a> {
                 "CONTINUE" => return self.bare(Statement::Continue),
                 "DBCC" => return self.dbcc(),
                 "DECLARE" => return self.declare(),
+                "DROP" => return self.drop_database(),
                 "EXEC" | "EXECUTE" => return self.execute(),
                 "IF" => return self.if_else(depth),
                 "PRINT" => {

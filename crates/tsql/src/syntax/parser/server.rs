@@ -5,11 +5,13 @@ use crate::message::{Message, NOT_HERE};
 use crate::syntax::ast::{Dbcc, HardwareOffload, Operand, Statement};
 use crate::syntax::lexer::Kind;
 
+const ACCESS: [&str; 3] = ["SINGLE_USER", "RESTRICTED_USER", "MULTI_USER"];
+
 impl Parser<'_> {
     pub(super) fn alter(&mut self) -> Result<Statement, Message> {
         self.advance()?;
-        if self.is_word("DATABASE") {
-            return Err(self.wrong(NOT_HERE.with(&[&"ALTER DATABASE"])));
+        if self.take_word("DATABASE")? {
+            return self.alter_database();
         }
         for word in ["SERVER", "CONFIGURATION", "SET", "HARDWARE_OFFLOAD"] {
             self.expect_word(word)?;
@@ -38,6 +40,36 @@ impl Parser<'_> {
             accelerator,
             mode,
         }))
+    }
+
+    /// Who may use a database: what scripts say before and after a restore. Nothing else of a database is altered here.
+    fn alter_database(&mut self) -> Result<Statement, Message> {
+        let not_here = self.wrong(NOT_HERE.with(&[&"ALTER DATABASE"]));
+        let database = self.identifier()?;
+        if !self.take_word("SET")? || !ACCESS.iter().any(|word| self.is_word(word)) {
+            return Err(not_here);
+        }
+        let access = self.identifier()?.to_ascii_uppercase();
+        if self.take_word("WITH")? && !self.take_word("NO_WAIT")? {
+            self.expect_word("ROLLBACK")?;
+            if !self.take_word("IMMEDIATE")? {
+                self.expect_word("AFTER")?;
+                self.integer()?;
+                self.take_word("SECONDS")?;
+            }
+        }
+        Ok(Statement::AlterAccess { database, access })
+    }
+
+    pub(super) fn drop_database(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        self.expect_word("DATABASE")?;
+        let if_exists = self.take_word("IF")?;
+        if if_exists {
+            self.expect_word("EXISTS")?;
+        }
+        let names = self.list(Parser::identifier)?;
+        Ok(Statement::DropDatabase { if_exists, names })
     }
 
     pub(super) fn reconfigure(&mut self) -> Result<Statement, Message> {

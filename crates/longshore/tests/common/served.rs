@@ -1,0 +1,82 @@
+//! `longshore serve` as a process, and who may log in.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+pub const USER: &str = "ada";
+pub const PASSWORD: &str = "Harbour-7 'ü";
+
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    log: Option<std::thread::JoinHandle<Vec<String>>>,
+}
+
+/// `command`: adds a login.
+pub fn add_login(command: &mut Command, password: &str) {
+    let output = command.env("LONGSHORE_LOGIN_PASSWORD", password).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+impl Server {
+    /// `command`: `serve` on a port that the system chooses, on this machine.
+    pub fn start(command: &mut Command) -> Server {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        let port = loop {
+            let mut line = String::new();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "{said}");
+            let address = line
+                .trim()
+                .strip_prefix("longshore: listening on 127.0.0.1:");
+            if let Some(port) = address {
+                break port.parse().unwrap();
+            }
+            said += &line;
+        };
+        // What it logs is of no use here, but a full pipe would stop it.
+        let rest = std::thread::spawn(move || stderr.lines().map_while(Result::ok).collect());
+        Server {
+            child,
+            port,
+            log: Some(rest),
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The names of its threads.
+    pub fn threads(&self) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        // One that ends meanwhile has no name any more.
+        let names =
+            tasks.filter_map(|t| std::fs::read_to_string(t.unwrap().path().join("comm")).ok());
+        names.map(|name| name.trim_end().to_owned()).collect()
+    }
+
+    /// Asks it to end; its exit code and what it logged.
+    pub fn stop(mut self) -> (Option<i32>, Vec<String>) {
+        self.ask();
+        let code = self.child.wait().unwrap().code();
+        (code, self.log.take().unwrap().join().unwrap())
+    }
+
+    pub fn ask(&self) {
+        // SAFETY: plain system call; the child is waited for later.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.log.is_some() {
+            let _ended = self.child.kill();
+            let _ended = self.child.wait();
+        }
+    }
+}
