@@ -11,7 +11,7 @@ use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_io::{FileKind, OpenHow, Storage, Via, facts};
+use longshore_io::{OpenHow, Storage, Via, facts};
 use longshore_tsql::{Login, Server, Session, Sink};
 use serde::Serialize;
 
@@ -156,14 +156,7 @@ fn output_file(context: &Context, path: &Path) -> Result<Arc<OutputFile>, Failur
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 dir.open(name, OpenHow::CreateNew)
             }
-            opened => {
-                let file = opened?;
-                // Devices have no length.
-                if file.stat()?.kind == FileKind::File {
-                    file.set_len(0)?;
-                }
-                Ok(file)
-            }
+            opened => opened.and_then(|file| file.set_len(0).map(|()| file)),
         }
     };
     match open() {
