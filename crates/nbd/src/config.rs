@@ -7,6 +7,8 @@ use longshore_cache::model::Profile;
 use longshore_cache::policy::{Choice, Outlook};
 use longshore_io::Via;
 
+use crate::emulated::Emulation;
+
 pub const HELP: &str = "\
 backend=PATH    what is served: a file or block device (required)
 cache=PATH      the cache, made by `longshore cache create`; without it the backend is served as it is
@@ -16,7 +18,8 @@ pair=FAST/SLOW  profiles of the cache device and of the backend
 control=PATH    socket for `longshore cache status` and the like
 buffered=BOOL   through the page cache instead of past it [false]
 fillers=N       threads that fill the cache [2]
-clients=N       requests served at once [16]";
+clients=N       requests served at once [16]
+emulate=F/S@N   for measurements: answer as late as these profiles would, N times slower; - is the host";
 
 /// As the command line gives it, checked one by one.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +33,7 @@ pub struct Config {
     buffered: bool,
     fillers: Option<usize>,
     clients: Option<usize>,
+    emulation: Option<Emulation>,
 }
 
 /// Everything that serving needs.
@@ -38,6 +42,7 @@ pub struct Plan {
     pub cache: Option<PathBuf>,
     pub control: Option<PathBuf>,
     pub settings: Settings,
+    pub emulation: Option<Emulation>,
 }
 
 /// With nothing known of the devices, policies that need to know are not the default.
@@ -69,6 +74,7 @@ impl Config {
             }
             "fillers" => self.fillers = Some(number(key, value, 0, 64)?),
             "clients" => self.clients = Some(number(key, value, 1, 256)?),
+            "emulate" => self.emulation = Some(Emulation::parse(value)?),
             _ => return Err(format!("there is no setting {key:?}")),
         }
         Ok(())
@@ -98,6 +104,7 @@ impl Config {
             },
             cache: self.cache.clone(),
             control: self.control.clone(),
+            emulation: self.emulation.clone(),
             settings: Settings {
                 choice,
                 fast,

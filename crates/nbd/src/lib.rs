@@ -6,6 +6,7 @@
 //! Invariant: no panic crosses into nbdkit; what should never happen is `EIO` for one request.
 
 mod config;
+mod emulated;
 mod served;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

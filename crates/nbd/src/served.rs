@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use longshore_blockcache::{CHECKPOINT_EVERY, Engine, Opened, control, open};
-use longshore_io::{Clock, Host, HostClock};
+use longshore_io::{Clock, Host, HostClock, Storage};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Plan;
+use crate::emulated::{EmulatedHost, Stretched};
 
 /// How often is asked whether a checkpoint is due.
 const TICK: Duration = Duration::from_millis(200);
@@ -43,8 +44,15 @@ impl Served {
             .with_target(false)
             .with_ansi(false)
             .try_init();
-        let storage = Arc::new(Host::new());
-        let (cache, clock) = (plan.cache.as_deref(), Arc::new(HostClock));
+        let cache = plan.cache.as_deref();
+        let (storage, clock): (Arc<dyn Storage>, Arc<dyn Clock>) = match &plan.emulation {
+            None => (Arc::new(Host::new()), Arc::new(HostClock)),
+            Some(emulation) => {
+                let stretch = emulation.stretch;
+                let host = EmulatedHost::new(emulation, cache, &plan.backend.path);
+                (Arc::new(host), Arc::new(Stretched { stretch }))
+            }
+        };
         let opened = open(&*storage, &plan.backend, cache, plan.settings, clock);
         let Opened { engine, cache } = opened.map_err(|e| text(&e))?;
         match cache {

@@ -1,0 +1,310 @@
+//! Files that answer as late as devices of a profile would, for measurements where only one disk is at hand.
+//!
+//! The bytes are those of the file. A transfer is told to the model of the device when it begins, is done on the file,
+//! and answers when the model has it done, but not sooner than the file. All times of the model are stretched by a
+//! factor, so that what the host takes is little beside them; whoever watches the engine gives it a clock that is
+//! slower by the same factor ([`Stretched`]). Syncs are the file's own.
+//!
+//! What the host took is counted: of requests whose file was later than the model, the difference.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use longshore_cache::model::{Device, Nanos, Op, Profile, Request};
+use longshore_io::{Clock, Dir, File, Host, HostClock, Stat, Storage, Via};
+use parking_lot::{Condvar, Mutex};
+
+/// Which devices, and how much slower than they.
+#[derive(Debug, Clone)]
+pub struct Emulation {
+    /// `None`: as fast as the host has it.
+    pub fast: Option<&'static Profile>,
+    pub slow: Option<&'static Profile>,
+    pub stretch: u32,
+}
+
+impl Emulation {
+    /// `FAST/SLOW@STRETCH`, where `-` is a device that is not emulated.
+    pub fn parse(text: &str) -> Result<Emulation, String> {
+        let wrong = || format!("emulate: {text:?} is not FAST/SLOW@STRETCH");
+        let (pair, stretch) = text.split_once('@').ok_or_else(wrong)?;
+        let (fast, slow) = pair.split_once('/').ok_or_else(wrong)?;
+        let profile = |name: &str| match name {
+            "-" => Ok(None),
+            _ => Profile::named(name)
+                .map(Some)
+                .ok_or_else(|| format!("emulate: there is no profile {name:?}")),
+        };
+        let stretch = stretch.parse().ok().filter(|s| (1..=1000).contains(s));
+        Ok(Emulation {
+            fast: profile(fast)?,
+            slow: profile(slow)?,
+            stretch: stretch.ok_or_else(wrong)?,
+        })
+    }
+}
+
+/// The host's clock, slower.
+#[derive(Debug)]
+pub struct Stretched {
+    pub stretch: u32,
+}
+
+impl Clock for Stretched {
+    fn now(&self) -> Duration {
+        HostClock.now() / self.stretch
+    }
+
+    fn wall_ns(&self) -> i64 {
+        HostClock.wall_ns()
+    }
+
+    fn thread_cpu(&self) -> Duration {
+        HostClock.thread_cpu()
+    }
+
+    fn sleep(&self, how_long: Duration) {
+        HostClock.sleep(how_long * self.stretch);
+    }
+}
+
+/// The host's files, two of them on emulated devices.
+#[derive(Debug)]
+pub struct EmulatedHost {
+    host: Host,
+    devices: Vec<(PathBuf, &'static Profile)>,
+    stretch: u32,
+    late: Arc<Late>,
+}
+
+/// What the host took, of all requests together.
+#[derive(Debug, Default)]
+struct Late {
+    requests: AtomicU64,
+    served_ns: AtomicU64,
+    late_ns: AtomicU64,
+}
+
+impl EmulatedHost {
+    pub fn new(emulation: &Emulation, cache: Option<&Path>, backend: &Path) -> EmulatedHost {
+        let fast = cache.zip(emulation.fast);
+        let slow = emulation.slow.map(|profile| (backend, profile));
+        let both = fast.into_iter().chain(slow);
+        EmulatedHost {
+            host: Host::new(),
+            devices: both.map(|(path, p)| (path.to_owned(), p)).collect(),
+            stretch: emulation.stretch,
+            late: Arc::default(),
+        }
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let (served, late) = (self.served_ns.get_mut(), self.late_ns.get_mut());
+        let percent = 100.0 * *late as f64 / (*served).max(1) as f64;
+        tracing::info!(
+            requests = *self.requests.get_mut(),
+            host_percent = format!("{percent:.1}"),
+            "emulated devices: what the host added to their times"
+        );
+    }
+}
+
+impl Storage for EmulatedHost {
+    fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        self.host.dir(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        self.host.create_dir_all(path)
+    }
+
+    fn disk(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let file = self.host.disk(path)?;
+        let profile = self.devices.iter().find(|(device, _)| device == path);
+        Ok(match profile {
+            None => file,
+            Some((_, profile)) => Arc::new(Emulated {
+                file,
+                begun: Instant::now(),
+                stretch: self.stretch,
+                state: Mutex::new(State {
+                    device: Device::new(profile, 1),
+                    open: BTreeSet::new(),
+                    free: Vec::new(),
+                    last: 0,
+                }),
+                stepped: Condvar::new(),
+                late: Arc::clone(&self.late),
+            }),
+        })
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        self.host.stat(path)
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.host.canonical(path)
+    }
+}
+
+struct Emulated {
+    file: Arc<dyn File>,
+    begun: Instant,
+    stretch: u32,
+    state: Mutex<State>,
+    /// A request has begun or ended.
+    stepped: Condvar,
+    late: Arc<Late>,
+}
+
+struct State {
+    device: Device,
+    /// Requests that the device has not done.
+    open: BTreeSet<u64>,
+    /// Numbers to use again.
+    free: Vec<u64>,
+    last: u64,
+}
+
+impl Emulated {
+    /// The device's time.
+    fn now(&self) -> Nanos {
+        self.begun.elapsed().as_nanos() as Nanos / u64::from(self.stretch)
+    }
+
+    fn step(&self, state: &mut State) -> Nanos {
+        let now = self.now();
+        let done = state.device.advance(now);
+        for completion in &done {
+            state.open.remove(&completion.id);
+        }
+        if !done.is_empty() {
+            self.stepped.notify_all();
+        }
+        now
+    }
+
+    fn pass<T>(
+        &self,
+        op: Op,
+        offset: u64,
+        len: usize,
+        transfer: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let begun = Instant::now();
+        let id = {
+            let mut state = self.state.lock();
+            let now = self.step(&mut state);
+            let id = state.free.pop().unwrap_or_else(|| {
+                state.last += 1;
+                state.last - 1
+            });
+            let len = len.max(1) as u64;
+            state.device.submit(now, id, Request { op, offset, len });
+            state.open.insert(id);
+            // Whoever waits has another next step to wait for.
+            self.stepped.notify_all();
+            id
+        };
+        let done = transfer();
+        let transferred = begun.elapsed();
+        let mut state = self.state.lock();
+        self.step(&mut state);
+        let late = !state.open.contains(&id);
+        while state.open.contains(&id) {
+            let next = state.device.next_step().unwrap_or(0) + 1;
+            let at = self.begun + Duration::from_nanos(next * u64::from(self.stretch));
+            self.stepped.wait_until(&mut state, at);
+            self.step(&mut state);
+        }
+        state.free.push(id);
+        drop(state);
+        let add = |counter: &AtomicU64, ns: Duration| {
+            counter.fetch_add(ns.as_nanos() as u64, Relaxed);
+        };
+        self.late.requests.fetch_add(1, Relaxed);
+        add(&self.late.served_ns, begun.elapsed());
+        if late {
+            // At most: the model was done at some moment of it.
+            add(&self.late.late_ns, transferred);
+        }
+        done
+    }
+}
+
+impl fmt::Debug for Emulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Emulated")
+            .field("file", &self.file)
+            .field("stretch", &self.stretch)
+            .finish_non_exhaustive()
+    }
+}
+
+impl File for Emulated {
+    fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
+        let len = buf.len();
+        self.pass(Op::Read, offset, len, || {
+            self.file.read_full_at(buf, offset, via)
+        })
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<usize> {
+        self.pass(Op::Write, offset, buf.len(), || {
+            self.file.write_all_at(buf, offset, via).map(|()| buf.len())
+        })
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        self.file.stat()
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.file.identity()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.allocate(range)
+    }
+
+    fn free_unwritten(&self) -> io::Result<()> {
+        self.file.free_unwritten()
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<bool> {
+        self.file.punch(range)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn sync_with_times(&self) -> io::Result<()> {
+        self.file.sync_with_times()
+    }
+
+    fn is_cached(&self, range: Range<u64>) -> bool {
+        self.file.is_cached(range)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        self.file.next_data(offset)
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.file.try_lock()
+    }
+}

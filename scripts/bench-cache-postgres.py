@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+"""PostgreSQL on a cached disk whose devices are emulated: what a backup does to it, and what other caches make of it.
+
+usage: bench-cache-postgres.py prepare WORK --postgres BIN [--scale 30]
+       bench-cache-postgres.py run WORK SERVER --postgres BIN --plugin SO --longshore PROGRAM
+              [--emulate FAST/SLOW@N] [--seconds 12] [--warm 20] [--load backup|scans|none]
+       bench-cache-postgres.py kill WORK --postgres BIN --plugin SO --longshore PROGRAM [--rounds 3]
+
+SERVER: a policy of the cache (aware, none, ...), `bare` (no cache), or `filter` (nbdkit's own cache filter).
+
+The chain is nbdkit, nbdfuse, a loop device, ext4, PostgreSQL with debug_io_direct=data, so that each page that its
+shared buffers lack is read from the disk. Eight clients of pgbench, four selects to one update, rows drawn by Zipf's
+law and scattered over the table. Between `before` and `after` a physical backup reads everything (`backup`), or two
+sequential scans run all the time (`scans`). Devices answer as late as the model of their profile has it, N times
+slower; times are divided by N. The cache filter keeps its copies in a file that is not emulated: its hits cost nothing.
+
+`kill` ends the server with SIGKILL while pgbench inserts, starts all of it again on the same disk and cache, and counts:
+no client may have been told of more rows than are there, and nothing that is held may differ from the backend.
+
+Needs root, FUSE, loop devices and PostgreSQL 16 or later. Everything is removed at the end but what `prepare` made.
+"""
+import argparse, json, os, pathlib, pwd, shutil, signal, statistics, subprocess, sys, threading, time
+
+SELECT = """\\set r random_zipfian(1, 100000 * :scale, 1.1)
+\\set aid permute(:r, 100000 * :scale)
+SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+"""
+UPDATE = """\\set r random_zipfian(1, 100000 * :scale, 1.1)
+\\set aid permute(:r, 100000 * :scale)
+\\set delta random(-5000, 5000)
+UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+"""
+SETTINGS = """
+listen_addresses = ''
+shared_buffers = 32MB
+debug_io_direct = data
+checkpoint_timeout = 1h
+max_wal_size = 4GB
+autovacuum = off
+jit = off
+max_parallel_workers_per_gather = 0
+"""
+
+
+def sh(*argv, **how):
+    done = subprocess.run([str(word) for word in argv], text=True, capture_output=True, **how)
+    if done.returncode:
+        raise RuntimeError(f"{argv}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def unmount(path):
+    """Processes that were killed may hold it for a while."""
+    for last in [False] * 100 + [True]:
+        if subprocess.run(["umount", path], capture_output=not last).returncode == 0:
+            return
+        time.sleep(0.1)
+
+
+class Stage:
+    """What is mounted and running; all of it ends with this."""
+
+    def __init__(self, work, postgres):
+        self.work, self.bin = os.path.abspath(work), postgres
+        self.mnt = f"{self.work}/mnt"
+        self.user = pwd.getpwnam("postgres")
+        self.undo = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for step in reversed(self.undo):
+            try:
+                step()
+            except Exception as error:
+                print(f"cleaning up: {error}", file=sys.stderr)
+
+    def spawn(self, *argv, user=None, end=signal.SIGTERM, **how):
+        become = [] if user is None else ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+        log = open(f"{self.work}/log", "a")
+        process = subprocess.Popen([*become, *map(str, argv)], stdout=log, stderr=log, cwd=self.work, **how)
+        self.undo.append(lambda: (process.send_signal(end), process.wait(60)))
+        return process
+
+    def mount(self, disk, make=False):
+        loop = sh("losetup", "--find", "--show", "--direct-io=on", disk).strip()
+        self.undo.append(lambda: sh("losetup", "-d", loop))
+        if make:
+            sh("mkfs.ext4", "-q", loop)
+        os.makedirs(self.mnt, exist_ok=True)
+        sh("mount", loop, self.mnt)
+        self.undo.append(lambda: unmount(self.mnt))
+
+    def as_user(self, *argv):
+        return sh("setpriv", f"--reuid={self.user.pw_uid}", f"--regid={self.user.pw_gid}", "--clear-groups", *argv)
+
+    def start(self):
+        self.spawn(f"{self.bin}/postgres", "-D", f"{self.mnt}/data", "-k", self.work, user=self.user, end=signal.SIGINT)
+        for _ in range(600):
+            ready = subprocess.run([f"{self.bin}/pg_isready", "-q", "-h", self.work])
+            if ready.returncode == 0:
+                return
+            time.sleep(0.1)
+        sys.exit("PostgreSQL does not start: see the log")
+
+    def psql(self, sql):
+        return sh(f"{self.bin}/psql", "-XAtqc", sql, "-h", self.work, "-U", "postgres", "-d", "postgres").strip()
+
+
+def prepare(options):
+    os.makedirs(options.work, exist_ok=True)
+    os.chmod(options.work, 0o777)
+    with Stage(options.work, options.postgres) as stage:
+        image = f"{stage.work}/template"
+        with open(image, "wb") as file:
+            file.truncate((options.scale * 24 + 400) << 20)
+        stage.mount(image, make=True)
+        shutil.chown(stage.mnt, "postgres")
+        stage.as_user(f"{stage.bin}/initdb", "-U", "postgres", "-A", "trust", "-D", f"{stage.mnt}/data")
+        with open(f"{stage.mnt}/data/postgresql.conf", "a") as conf:
+            conf.write(SETTINGS)
+        stage.start()
+        sh(f"{stage.bin}/pgbench", "-q", "-i", "-s", options.scale, "-h", stage.work, "-U", "postgres", "-d", "postgres")
+        stage.psql("vacuum analyze")
+        stage.psql("checkpoint")
+
+
+class Watch(threading.Thread):
+    """Samples what single requests met: those of 16 KiB and less are the database's, larger ones are scans."""
+
+    def __init__(self, ask):
+        super().__init__(daemon=True)
+        self.ask, self.seen, self.ended = ask, {}, threading.Event()
+
+    def run(self):
+        while not self.ended.wait(0.5):
+            try:
+                lines = json.loads(self.ask("why", "--last", "4096", "--json"))["lines"]
+            except (ValueError, KeyError, RuntimeError):
+                continue
+            now = time.time()
+            for line in lines:
+                if line["asked"] == "read":
+                    key = (line["at_ns"], line["offset"])
+                    self.seen.setdefault(key, (now, line["len"], line["held_bytes"], line["fast_bytes"]))
+
+    def shares(self, start, end):
+        told = {}
+        for name, fits in [("small", lambda n: n <= 16384), ("large", lambda n: n > 16384)]:
+            there = [(n, held, fast) for at, n, held, fast in self.seen.values() if start <= at < end and fits(n)]
+            total = sum(n for n, _, _ in there) or 1
+            told[name] = (len(there), 100 * sum(h for _, h, _ in there) / total, 100 * sum(f for _, _, f in there) / total)
+        return told
+
+
+def transactions(stage):
+    """When each ended, and how long it took in us."""
+    for path in pathlib.Path(stage.work).glob("tx.*"):
+        for line in path.read_text().splitlines():
+            fields = line.split()
+            if len(fields) >= 6:
+                yield int(fields[4]) + int(fields[5]) / 1e6, int(fields[2])
+
+
+def serve(stage, options, server, fresh=True):
+    """The chain from nbdkit to PostgreSQL. With `fresh`, on a copy of the template and an empty cache."""
+    work = stage.work
+    backend, cache, socket = f"{work}/backend", f"{work}/cache", f"{work}/socket"
+    ours = server not in ("bare", "filter")
+    plugin = [os.path.abspath(options.plugin), f"backend={backend}", "buffered=true", f"emulate={options.emulate}"]
+    filters = []
+    if fresh:
+        sh("cp", "--sparse=always", f"{work}/template", backend)
+    if ours:
+        if fresh:
+            sh(options.longshore, "cache", "create", cache, "--size", options.cache, "--slot", "16K", "--force")
+        pair = options.emulate.split("@")[0]
+        plugin += [f"cache={cache}", f"policy={server}", f"control={socket}.control"]
+        plugin += [] if "-" in pair.split("/") else [f"pair={pair}"]
+    if server == "filter":
+        filters = ["--filter=cache"]
+        plugin += ["cache-on-read=true", f"cache-max-size={options.cache}", "cache=writethrough"]
+    for name in (socket, f"{socket}.control"):
+        if os.path.exists(name):
+            os.unlink(name)
+    nbdkit = stage.spawn("nbdkit", "--foreground", "--threads", "16", "--unix", socket, *filters, *plugin,
+                         env={**os.environ, "TMPDIR": work})
+    while not os.path.exists(socket) or ours and not os.path.exists(f"{socket}.control"):
+        if nbdkit.poll() is not None:
+            sys.exit(f"nbdkit ended: see {work}/log")
+        time.sleep(0.05)
+    fuse, disk = f"{work}/disk", f"{work}/disk/nbd"
+    os.makedirs(fuse, exist_ok=True)
+    stage.spawn("nbdfuse", "--connections=4", disk, f"nbd+unix:///?socket={socket}")
+    stage.undo[-1] = lambda: unmount(fuse)
+    while not (os.path.exists(disk) and os.path.getsize(disk)):
+        time.sleep(0.05)
+    stage.mount(disk)
+    stage.start()
+    return nbdkit
+
+
+def begin(stage):
+    """Forgets what an earlier run left, and sees to it that this one leaves nothing."""
+    open(f"{stage.work}/log", "w").close()
+    names = [f"{stage.work}/{name}" for name in ("backend", "cache", "socket", "socket.control", "backend.longshore-guard")]
+    stage.undo.append(lambda: [os.path.exists(name) and os.unlink(name) for name in names])
+    forget_transactions(stage)
+
+
+def forget_transactions(stage):
+    for old in pathlib.Path(stage.work).glob("tx.*"):
+        old.unlink()
+
+
+def kill(options):
+    options.emulate = "-/-@1"
+    with Stage(options.work, options.postgres) as outer:
+        begin(outer)
+        acknowledged = 0
+        script = f"{outer.work}/insert.sql"
+        pathlib.Path(script).write_text("INSERT INTO told VALUES (:client_id);\n")
+        for number in range(options.rounds + 1):
+            with Stage(options.work, options.postgres) as stage:
+                server = ["none", "aware", "balance"][number % 3]
+                nbdkit = serve(stage, options, server, fresh=number == 0)
+                stage.psql("create table if not exists told (client int)")
+                before = int(stage.psql("select count(*) from told"))
+                if before < acknowledged:
+                    sys.exit(f"{acknowledged} rows were acknowledged, {before} are there")
+                verified = json.loads(sh(options.longshore, "cache", "verify", f"{stage.work}/socket", "--json"))
+                status = json.loads(sh(options.longshore, "cache", "status", f"{stage.work}/socket", "--json"))
+                print(f"  start {number + 1}, {server}: {acknowledged} rows acknowledged, {before} there; "
+                      f"{verified['compared']} lines compared, {verified['differing']} differ; "
+                      f"{status['status']['durable_bytes'] >> 20} MiB durable, {status['counters']['damaged']} damaged")
+                if verified["differing"]:
+                    sys.exit("a line that is held differs from the backend")
+                if number == options.rounds:
+                    break
+                forget_transactions(stage)
+                bench = stage.spawn(f"{stage.bin}/pgbench", "-n", "-c", "8", "-j", "2", "-T", 600, "-l", "--log-prefix=tx",
+                                    "-h", stage.work, "-U", "postgres", "-d", "postgres", "-f", script)
+                stage.undo[-1] = lambda: bench.wait(60)
+                time.sleep(options.seconds)
+                nbdkit.kill()
+                # Its disk is gone: PostgreSQL fails, and pgbench with it.
+                nbdkit.wait()
+                time.sleep(2)
+                subprocess.run(["setpriv", f"--reuid={stage.user.pw_uid}", "kill", "-9", pathlib.Path(
+                    f"{stage.mnt}/data/postmaster.pid").read_text().split()[0]])
+                bench.terminate()
+                bench.wait(60)
+                acknowledged = before + sum(1 for _ in transactions(stage))
+        print(f"{options.rounds} kills: no acknowledged row was lost")
+
+
+def run(options):
+    stretch = int(options.emulate.split("@")[1])
+    with Stage(options.work, options.postgres) as stage:
+        work = stage.work
+        begin(stage)
+        socket = f"{work}/socket"
+        ours = options.server not in ("bare", "filter")
+        serve(stage, options, options.server)
+        scripts = []
+        for name, text, weight in [("select", SELECT, 4), ("update", UPDATE, 1)]:
+            pathlib.Path(f"{work}/{name}.sql").write_text(text)
+            scripts += ["-f", f"{work}/{name}.sql@{weight}"]
+        total = options.warm + 3 * options.seconds + 60
+        bench = stage.spawn(f"{stage.bin}/pgbench", "-n", "-c", "8", "-j", "2", "-T", total, "-l", "--log-prefix=tx",
+                            "-s", options.scale, "-h", work, "-U", "postgres", "-d", "postgres", *scripts)
+        stage.undo[-1] = lambda: (bench.kill(), bench.wait())
+
+        def ask(*words):
+            return sh(options.longshore, "cache", words[0], socket, *words[1:], timeout=20)
+
+        watch = Watch(ask) if ours else None
+        if watch:
+            watch.start()
+        time.sleep(options.warm)
+        marks = [time.time()]
+        time.sleep(options.seconds)
+        marks.append(time.time())
+        if options.load == "backup":
+            source = f"postgres:///postgres?host={work}&user=postgres"
+            begun = subprocess.Popen([options.longshore, "backup", source, "--to", "nul:"], cwd=work, text=True,
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                     env={**os.environ, "LONGSHORE_CATALOG": "none"})
+            try:
+                begun.wait(options.seconds * 3)
+                if begun.returncode:
+                    sys.exit(begun.communicate()[0])
+            except subprocess.TimeoutExpired:
+                begun.terminate()
+                begun.wait()
+                print("  the backup was ended before it was done")
+        elif options.load == "scans":
+            scans = [subprocess.Popen([f"{stage.bin}/psql", "-Xq", "-h", work, "-U", "postgres", "-d", "postgres", "-c",
+                                       "set enable_indexscan=off; set enable_bitmapscan=off; set synchronize_seqscans=off",
+                                       *["-c", "select sum(abalance) from pgbench_accounts"] * 50],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
+            time.sleep(options.seconds)
+            for scan in scans:
+                scan.kill()
+                scan.wait()
+        marks.append(time.time())
+        time.sleep(options.seconds)
+        marks.append(time.time())
+        if watch:
+            watch.ended.set()
+            watch.join()
+            status = json.loads(ask("status", "--json"))
+        all_of = sorted(transactions(stage))
+        print(f"{options.server}, {options.emulate}, load {options.load}; times divided by {stretch}")
+        print(f"  {'phase':7} {'s':>5} {'tx/s':>7} {'mean us':>8} {'p99 us':>8}  small reads: n, held %, fast %   large reads")
+        for name, start, end in zip(["before", "during", "after"], marks, marks[1:]):
+            took = sorted(us for at, us in all_of if start <= at < end)
+            if not took:
+                print(f"  {name:7} no transaction")
+                continue
+            mean, p99 = statistics.mean(took) / stretch, took[int(len(took) * 0.99)] / stretch
+            rate = len(took) / (end - start) * stretch
+            shares = watch.shares(start, end) if watch else {}
+            told = "   ".join(f"{n:6d} {held:5.1f} {fast:5.1f}" for n, held, fast in shares.values())
+            print(f"  {name:7} {end - start:5.1f} {rate:7.0f} {mean:8.0f} {p99:8.0f}  {told}")
+        if watch:
+            counters = status["counters"]
+            print("  " + ", ".join(f"{name} {counters[name]}" for name in
+                                   ["hits", "read_runs", "fills", "fills_dropped", "fills_refused", "damaged"]))
+        server_log = f"{work}/log"
+    host = [line for line in open(server_log) if "host_percent" in line]
+    print("  " + (host[-1].split("emulated devices", 1)[1].strip() if host else "no word of the host's share"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["prepare", "run", "kill"])
+    parser.add_argument("work")
+    parser.add_argument("server", nargs="?", default="aware")
+    parser.add_argument("--postgres", required=True)
+    parser.add_argument("--plugin")
+    parser.add_argument("--longshore")
+    parser.add_argument("--emulate", default="ec2-local-nvme/ebs-gp3-max@20")
+    parser.add_argument("--cache", default="160M")
+    parser.add_argument("--scale", type=int, default=30)
+    parser.add_argument("--seconds", type=int, default=12)
+    parser.add_argument("--warm", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--load", choices=["backup", "scans", "none"], default="backup")
+    options = parser.parse_args()
+    options.postgres = os.path.abspath(options.postgres)
+    options.longshore = options.longshore and os.path.abspath(options.longshore)
+    {"prepare": prepare, "run": run, "kill": kill}[options.what](options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
