@@ -20,7 +20,8 @@ fuzz_target!(|bytes: &[u8]| {
     let place = Place {
         tie,
         generation: number(16) | number(20) << 32,
-        index: number(24) as u32,
+        session: number(24) | number(28) << 32,
+        index: number(32) as u32,
     };
     decode_block(&place, &block);
 });

@@ -182,6 +182,16 @@ impl Shadow {
         }
     }
 
+    /// The cache has so many slots now.
+    pub(crate) fn resize(&mut self, slots: usize) {
+        self.policy.resize(slots);
+        while self.policy.resident() > self.policy.slots()
+            && let Some(victim) = self.policy.evict(&mut |_| true)
+        {
+            self.held.remove(&victim.0);
+        }
+    }
+
     pub(crate) fn ended(&mut self, ended: &Ended) {
         self.policy.ended(ended);
     }

@@ -15,7 +15,7 @@ use longshore_io::{Buffer, File, FileKind, Via, crc32c};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::Error;
-use crate::directory::{Census, Claim, Directory, Found, Taken, Worth, runs};
+use crate::directory::{Census, Claim, Directory, Found, Taken, Worth, reserve, runs};
 use crate::geometry::{Geometry, LINE, Piece};
 use crate::guard::Guard;
 use crate::journal::Journal;
@@ -357,6 +357,9 @@ impl Store {
             self.core().shrink(next, &self.journal);
         }
         if let Err(error) = self.journal.resize(next) {
+            if error.kind() == io::ErrorKind::OutOfMemory {
+                return Err(Error::Memory { source: error });
+            }
             add(&self.meter.cache_errors, 1);
             self.give_up("its log cannot be written", &error)
                 .map_err(failed("give up"))?;
@@ -369,6 +372,8 @@ impl Store {
                 source: io::ErrorKind::OutOfMemory.into(),
             });
         }
+        drop(core);
+        self.tell(|shadow| shadow.resize((next.slots - reserve(next)) as usize));
         Ok(next)
     }
 

@@ -1,15 +1,17 @@
 //! What a restart keeps, and what it must not.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use longshore_blockcache::{Error, Start, open};
+use longshore_blockcache::{Backend, Error, Start, open};
+use longshore_io::{HostClock, SimDisk};
 
-use crate::{BACKEND, CACHE, LINE, backend, differing, disk, settings, start};
+use crate::{BACKEND, CACHE, LINE, differing, disk, settings, start};
 
 const LINES: usize = 2000;
 
 /// A warm cache, and how many bytes it holds: everything fits.
-fn warm() -> (longshore_io::SimDisk, u64) {
+fn warm() -> (SimDisk, u64) {
     let disk = disk(1, LINES, 200, 64 << 10);
     let (engine, how) = start(&disk, settings("none")).unwrap();
     assert_eq!(how, Start::Fresh);
@@ -176,9 +178,7 @@ fn a_lost_guard_costs_the_content_and_no_byte() {
     disk.dir_of("/slow")
         .remove_file(Path::new("backend.longshore-guard"))
         .unwrap();
-    let (engine, how) = start(&disk, settings("none")).unwrap();
-    assert_eq!((how, engine.status().held_bytes), (Start::NotVouched, 0));
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    not_vouched(&disk);
 }
 
 #[test]
@@ -188,46 +188,45 @@ fn writes_without_the_cache_make_it_unbelievable() {
     engine.detach().unwrap();
     engine.write(&[9; LINE], 0, true).unwrap();
     drop(engine);
-    let (engine, how) = start(&disk, settings("none")).unwrap();
-    assert_eq!(how, Start::NotVouched);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    not_vouched(&disk);
 }
 
-/// It crashed, was served without its cache for a while, because that was away or not asked for, and crashed again.
+/// After a crash somebody serves the backend by this name, without its cache, writes, and crashes; what the cache is
+/// taken for then.
+fn served_without(name: &str, asked: Option<&Path>) {
+    let (disk, _) = warm();
+    drop(start(&disk, settings("none")).unwrap());
+    disk.dir_of("/slow")
+        .symlink(Path::new("backend"), Path::new("other"))
+        .unwrap();
+    let named = Backend {
+        path: name.into(),
+        guard: None,
+    };
+    let clock = Arc::new(HostClock);
+    let opened = open(&disk, &named, asked, settings("none"), clock).unwrap();
+    assert!(!matches!(opened.cache, Some(Ok(_))));
+    opened.engine.write(&[9; LINE], 0, true).unwrap();
+    drop(opened);
+    not_vouched(&disk);
+}
+
+/// The cache starts empty and serves what the backend has.
+fn not_vouched(disk: &SimDisk) {
+    let (engine, how) = start(disk, settings("none")).unwrap();
+    assert_eq!((how, engine.status().held_bytes), (Start::NotVouched, 0));
+    assert_eq!(differing(&engine, disk), Vec::<usize>::new());
+}
+
 #[test]
 fn a_session_without_the_cache_makes_it_unbelievable_after_crashes_too() {
-    for asked in [None, Some(Path::new("/fast/away"))] {
-        let (disk, _) = warm();
-        drop(start(&disk, settings("none")).unwrap());
-        let clock = std::sync::Arc::new(longshore_io::HostClock);
-        let opened = open(&disk, &backend(), asked, settings("none"), clock).unwrap();
-        assert!(!matches!(opened.cache, Some(Ok(_))));
-        opened.engine.write(&[9; LINE], 0, true).unwrap();
-        drop(opened);
-        let (engine, how) = start(&disk, settings("none")).unwrap();
-        assert_eq!(how, Start::NotVouched);
-        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-    }
+    served_without(BACKEND, None);
+    served_without(BACKEND, Some(Path::new("/fast/away")));
 }
 
 #[test]
 fn all_names_of_a_backend_have_one_guard() {
-    let (disk, _) = warm();
-    drop(start(&disk, settings("none")).unwrap());
-    let slow = disk.dir_of("/slow");
-    slow.symlink(Path::new("backend"), Path::new("other"))
-        .unwrap();
-    let other = longshore_blockcache::Backend {
-        path: "/slow/other".into(),
-        guard: None,
-    };
-    let clock = std::sync::Arc::new(longshore_io::HostClock);
-    let opened = open(&disk, &other, None, settings("none"), clock).unwrap();
-    opened.engine.write(&[9; LINE], 0, true).unwrap();
-    drop(opened);
-    let (engine, how) = start(&disk, settings("none")).unwrap();
-    assert_eq!(how, Start::NotVouched);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    served_without("/slow/other", None);
 }
 
 #[test]
@@ -243,11 +242,11 @@ fn a_backend_or_a_cache_is_served_by_one_engine_at_a_time() {
 }
 
 trait DirOf {
-    fn dir_of(&self, path: &str) -> std::sync::Arc<dyn longshore_io::Dir>;
+    fn dir_of(&self, path: &str) -> Arc<dyn longshore_io::Dir>;
 }
 
-impl DirOf for longshore_io::SimDisk {
-    fn dir_of(&self, path: &str) -> std::sync::Arc<dyn longshore_io::Dir> {
+impl DirOf for SimDisk {
+    fn dir_of(&self, path: &str) -> Arc<dyn longshore_io::Dir> {
         longshore_io::Storage::dir(self, Path::new(path)).unwrap()
     }
 }

@@ -286,7 +286,8 @@ pub fn shadow(options: &CacheShadow, context: &Context) -> Result<Exit, Failure>
         (None, _) => context.output.say("no policy watches\n"),
         (Some(policy), true) => context.output.say(&format!("{policy} watches\n")),
         (Some(policy), false) => {
-            let mut table = Table::new(&["", policy, "at work"]);
+            context.output.say(&format!("{policy} watches\n"));
+            let mut table = Table::new(&["", "Would", "Did"]);
             for name in ["reads", "hits", "fast_bytes", "fill_bytes"] {
                 let cell = |side: &str| match &shadow[side][name] {
                     Value::Number(number) => shown(name, number),
