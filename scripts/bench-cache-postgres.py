@@ -221,7 +221,7 @@ def kill(options):
         acknowledged = 0
         script = f"{outer.work}/insert.sql"
         pathlib.Path(script).write_text("INSERT INTO told VALUES (:client_id);\n")
-        for number in range(options.rounds):
+        for number in range(options.rounds + 1):
             with Stage(options.work, options.postgres) as stage:
                 server = ["none", "aware", "balance"][number % 3]
                 nbdkit = serve(stage, options, server, fresh=number == 0)
@@ -236,6 +236,8 @@ def kill(options):
                       f"{status['status']['durable_bytes'] >> 20} MiB durable, {status['counters']['damaged']} damaged")
                 if verified["differing"]:
                     sys.exit("a line that is held differs from the backend")
+                if number == options.rounds:
+                    break
                 forget_transactions(stage)
                 bench = stage.spawn(f"{stage.bin}/pgbench", "-n", "-c", "8", "-j", "2", "-T", 600, "-l", "--log-prefix=tx",
                                     "-h", stage.work, "-U", "postgres", "-d", "postgres", "-f", script)
