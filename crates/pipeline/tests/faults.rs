@@ -240,6 +240,9 @@ impl World {
                     assert_eq!(got, old, "{at}");
                 } else if tidy {
                     assert_eq!(left(), Vec::<PathBuf>::new(), "{at}: left behind");
+                } else if got == old {
+                    // It died among the last renames, and keeps the names that it has: the next run refuses them.
+                    return;
                 } else {
                     assert!(got.is_empty(), "{at}: half a restore: {:?}", got.keys());
                 }
