@@ -7,7 +7,8 @@
 #   scripts/offload-study.sh [SHARE [LATENCY_US [INSTANCES]]] [-- OPTIONS OF longshore lab offload]
 #
 # SHARE: the device's speed by that of the machine's CPUs, which is measured first (0.5). LATENCY_US: of each call (200).
-# INSTANCES: calls at a time (4). LONGSHORE_SOFTWARE_MB_S: the CPUs' speed, where it is known.
+# INSTANCES: calls at a time (4). LONGSHORE_SOFTWARE_MB_S: the CPUs' speed, where it is known. LONGSHORE_BUILT: a directory
+# with `longshore` and `libqatzip.so`, so that nothing is built; LONGSHORE_SOURCE: another file to back up.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,8 +18,12 @@ if [ $# -gt 0 ] && [ "$1" != -- ]; then latency=$1; shift; fi
 if [ $# -gt 0 ] && [ "$1" != -- ]; then instances=$1; shift; fi
 if [ $# -gt 0 ]; then shift; fi
 
-cargo build --quiet --release -p longshore -p longshore-double-qatzip
-longshore=${CARGO_TARGET_DIR:-target}/release/longshore
+built=${LONGSHORE_BUILT:-}
+if [ -z "$built" ]; then
+    cargo build --quiet --release -p longshore -p longshore-double-qatzip
+    built=${CARGO_TARGET_DIR:-target}/release
+fi
+longshore=$built/longshore
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT INT TERM
 
@@ -30,7 +35,8 @@ for pair in vendor=0x8086 device=0x4940 numa_node=0 qat/state=up qat/cfg_service
     echo "${pair#*=}" > "$device/${pair%%=*}"
 done
 
-source=.work/bench/offload-study.db
+source=${LONGSHORE_SOURCE:-.work/bench/offload-study.db}
+mkdir -p "$(dirname "$source")"
 [ -f "$source" ] || "$longshore" lab sample stae --size 1G "$source"
 cat "$source" > /dev/null
 
@@ -46,7 +52,7 @@ rate=$(awk -v s="$software" -v share="$share" -v n="$instances" 'BEGIN { r = int
 echo "software $software MB/s; device $instances x $rate MB/s, $latency us a call" >&2
 
 double=$stage/libqatzip.so.3
-cp "${CARGO_TARGET_DIR:-target}/release/libqatzip.so" "$double"
+cp "$built/libqatzip.so" "$double"
 printf 'prepared\ninstances %s\nrate %s\nlatency-us %s\n' "$instances" "$rate" "$latency" > "$double.script"
 LONGSHORE_SYSFS=$stage/sys LONGSHORE_QATZIP=$double LONGSHORE_CUDA=off \
     "$longshore" --catalog none lab offload --source "$source" "$@"

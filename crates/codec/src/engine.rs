@@ -136,6 +136,19 @@ pub struct Health {
     pub driver_version: Option<String>,
 }
 
+impl Health {
+    /// Of what is in this state, without more to say.
+    pub fn of(state: State) -> Health {
+        Health {
+            state,
+            reason: String::new(),
+            hardware: None,
+            library_version: None,
+            driver_version: None,
+        }
+    }
+}
+
 /// Something that compresses.
 pub trait Engine: Send + Sync {
     fn caps(&self) -> &Caps;

@@ -230,11 +230,8 @@ impl Engine for Scripted {
 
     fn health(&self) -> Health {
         Health {
-            state: State::Ready,
-            reason: String::new(),
             hardware: Some("a script".into()),
-            library_version: None,
-            driver_version: None,
+            ..Health::of(State::Ready)
         }
     }
 

@@ -106,13 +106,7 @@ impl Engine for Software {
     }
 
     fn health(&self) -> Health {
-        Health {
-            state: State::Ready,
-            reason: String::new(),
-            hardware: None,
-            library_version: None,
-            driver_version: None,
-        }
+        Health::of(State::Ready)
     }
 
     fn run(&self, mut batch: Vec<Job>) -> Vec<Job> {

@@ -4,8 +4,8 @@ use std::alloc::{self, Layout};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,9 @@ pub struct Device {
     script: Script,
     /// What the first `qzInit` answered.
     init: Mutex<Option<i32>>,
-    calls: AtomicU64,
+    /// Calls that have begun, and who waits for more of them.
+    calls: Mutex<u64>,
+    begun: Condvar,
     /// Members by the look of their plain bytes.
     prepared: Mutex<HashMap<Look, Arc<[u8]>>>,
     pinned: Mutex<HashMap<usize, Layout>>,
@@ -70,7 +72,8 @@ pub fn device() -> &'static Device {
     DEVICE.get_or_init(|| Device {
         script: script(),
         init: Mutex::new(None),
-        calls: AtomicU64::new(0),
+        calls: Mutex::new(0),
+        begun: Condvar::new(),
         prepared: Mutex::default(),
         pinned: Mutex::default(),
     })
@@ -155,6 +158,21 @@ impl Device {
         })
     }
 
+    /// Counts a call; its number.
+    fn begin(&self) -> u64 {
+        let mut calls = lock(&self.calls);
+        *calls += 1;
+        self.begun.notify_all();
+        *calls
+    }
+
+    /// Waits until so many calls have begun.
+    pub fn wait_until_begun(&self, calls: u64) {
+        let fewer = |begun: &mut u64| *begun < calls;
+        let waited = self.begun.wait_while(lock(&self.calls), fewer);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// One call: an instance, the time it takes, and what goes wrong with it.
     fn serve(
         &self,
@@ -163,7 +181,7 @@ impl Device {
         out: &mut [u8],
         work: impl FnOnce() -> Result<Arc<[u8]>, i32>,
     ) -> Answer {
-        let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        let call = self.begin();
         let faults: Vec<Fault> = self.script.faults(call).collect();
         let Some(_instance) = Instance::grab(self.script.instances) else {
             return Answer::refused(code::NOSW_NO_INST_ATTACH);
@@ -189,7 +207,7 @@ impl Device {
         let mut tail = 0;
         for fault in &faults {
             match *fault {
-                Fault::Late(time) => thread::sleep(time),
+                Fault::Late(calls) => self.wait_until_begun(calls),
                 Fault::Flip(at) => {
                     if let Some(byte) = Arc::make_mut(&mut bytes).get_mut(at) {
                         *byte ^= 0x10;

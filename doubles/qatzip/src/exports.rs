@@ -259,6 +259,12 @@ pub extern "C" fn qzSetLogLevel(level: c_uint) -> c_uint {
     level
 }
 
+/// For tests: waits until so many calls have begun.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_wait_until_begun(calls: u64) {
+    device().wait_until_begun(calls);
+}
+
 /// QATzip's destructor waits for its threads and frees what calls under way still use. Whoever lets it run then
 /// does not come back.
 extern "C" fn wait_for_calls() {

@@ -14,8 +14,8 @@
 //! | `exit waits` | the process does not end while calls are under way, as with QATzip's own destructor |
 //! | `call N FAULT`, `call N..M FAULT`, `call N.. FAULT` | the calls of that number, counted from 1 over all threads |
 //!
-//! Faults: `code N` (returns it) · `hang` (never returns) · `delay MS` · `late MS` (hangs so long, then writes and
-//! returns as if nothing had been) · `flip N` (one bit of output byte N) · `short-output N` and `short-input N`
+//! Faults: `code N` (returns it) · `hang` (never returns) · `delay MS` · `late N` (hangs until N calls have begun, then
+//! writes and returns as if nothing had been) · `flip N` (one bit of output byte N) · `short-output N` and `short-input N`
 //! (reports so many bytes less) · `lie N` (the first member's header says so many deflate bytes more) ·
 //! `tail N` (writes N bytes more than it says).
 //!
@@ -83,7 +83,7 @@ pub enum Fault {
     Code(i32),
     Hang,
     Delay(Duration),
-    Late(Duration),
+    Late(u64),
     Flip(usize),
     ShortOutput(u32),
     ShortInput(u32),
@@ -171,7 +171,7 @@ fn fault(words: &[&str]) -> Option<Fault> {
         ["code", n] => Fault::Code(n.parse().ok()?),
         ["hang"] => Fault::Hang,
         ["delay", n] => Fault::Delay(ms(n)?),
-        ["late", n] => Fault::Late(ms(n)?),
+        ["late", n] => Fault::Late(n.parse().ok()?),
         ["flip", n] => Fault::Flip(n.parse().ok()?),
         ["short-output", n] => Fault::ShortOutput(n.parse().ok()?),
         ["short-input", n] => Fault::ShortInput(n.parse().ok()?),
@@ -193,7 +193,7 @@ mod tests {
                 .unwrap();
         let of = |call| script.faults(call).collect::<Vec<_>>();
         assert_eq!(script.instances, 2);
-        assert_eq!(of(1), [Fault::Late(Duration::from_millis(7))]);
+        assert_eq!(of(1), [Fault::Late(7)]);
         assert_eq!(of(3), [Fault::Code(-2), Fault::Flip(9)]);
         assert_eq!(of(1_000_000), [Fault::Flip(9)]);
         assert_eq!("".parse(), Ok(Script::default()));

@@ -1,4 +1,4 @@
-//! What a server says about its accelerators when it starts: SQL Server's message numbers 17413 to 17437.
+//! What a server says about its accelerators when it starts: SQL Server's message numbers 17413 to 17438.
 //!
 //! | number | says |
 //! |---|---|
@@ -10,13 +10,19 @@
 //! | 17431, 17432 | it was initialised, or not |
 //! | 17433, 17434 | a session could be opened, or not |
 //! | 17435, 17437 | it will be used in hardware mode, or in software mode |
+//! | 17438 | at run time: it failed, or is out of service now ([`RUN_TIME`]) |
 //!
-//! 17436 (an edition allows software only) has no cause here, 17441 (libraries are needed for a restore) neither. SQL
-//! Server 2022 has messages with these numbers. 17435 to 17437 mean what they mean there; which of the others says
-//! what is not published, so their order is a guess and their words are ours.
+//! 17411 and 17412 (configuration unchanged, changed) come from whoever configures. 17415 and 17416 (components are
+//! missing or do not match) have no cause here, 17436 (an edition allows software only), 17439 and 17440 (a session cannot
+//! be torn down) and 17441 (libraries are needed for a restore) neither. SQL Server 2022 has messages with these numbers.
+//! 17435 to 17437 mean what they mean there; which of the others says what is not published, so their order is a
+//! guess and their words are ours.
 
 use super::{Found, Trouble};
 use crate::Health;
+
+/// The number of what is said while accelerators work.
+pub const RUN_TIME: u32 = 17438;
 
 /// One line of a server's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,11 +140,8 @@ mod tests {
             refusal: trouble.map(|trouble| Refusal::new(trouble, "because")),
         };
         let health = Health {
-            state: State::Ready,
-            reason: String::new(),
             hardware: hardware.then(|| "1 × QAT 4xxx".into()),
-            library_version: None,
-            driver_version: None,
+            ..Health::of(State::Ready)
         };
         messages(&found, &health).iter().map(|m| m.number).collect()
     }

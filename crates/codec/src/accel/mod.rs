@@ -10,7 +10,7 @@ pub mod qatzip;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-pub use messages::{Message, messages};
+pub use messages::{Message, RUN_TIME, messages};
 
 use crate::{Engine, State};
 use nvcomp::{Nvcomp, Options};
@@ -59,6 +59,16 @@ pub struct Refusal {
     pub trouble: Trouble,
     /// One sentence that names what to do.
     pub text: String,
+}
+
+/// Logs what a self-test found, where that changed: tests that are repeated while a device is away have nothing new to
+/// say.
+fn log_test(accelerator: &dyn Accelerator, before: Option<&Refusal>) {
+    let found = accelerator.found();
+    if found.refusal.as_ref() != before {
+        let lines = messages(&found, &accelerator.health());
+        lines.iter().for_each(Message::log);
+    }
 }
 
 impl Refusal {

@@ -173,7 +173,13 @@ fn library(probe: &Probe) -> Checkup {
             "dnf install qatzip (Fedora, RHEL 9 and later), or apt-get install libqatzip3 (Debian 13, Ubuntu 24.04); Debian \
              12 has no package: build github.com/intel/QATzip"
         }
-        Some(_) => "see docs/accelerators.md, Intel QAT",
+        Some(Trouble::InitializationFailed | Trouble::SessionFailed | Trouble::NoAnswer) => {
+            "systemctl restart qat; systemctl status qat and dmesg | grep -i qat say more"
+        }
+        Some(Trouble::EntryPointMissing | Trouble::VersionNotCompatible | Trouble::LoadFailed) => {
+            "install QATzip 1.1 to 1.3 as your system packages it: see docs/accelerators.md, Intel QAT"
+        }
+        Some(_) => "dmesg | grep -i qat; see docs/accelerators.md, Intel QAT",
     };
     Checkup::wanting(ABOUT, probe.reason.clone(), fix)
 }

@@ -95,6 +95,8 @@ impl CudaError {
             code if PEER_ACCESS.contains(&code) => false,
             // ECC, NVLink, lost or unavailable device, destroyed context, unknown.
             3 | 4 | 46 | 201 | 214 | 220 | 226 | 999 => true,
+            // The server of MPS has ended this client.
+            810 => true,
             code => (700..800).contains(&code),
         }
     }
@@ -614,7 +616,7 @@ mod tests {
     #[test]
     fn errors_that_end_a_context_are_told_from_those_that_do_not() {
         for code in [
-            700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 214, 46, 999,
+            700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 214, 46, 810, 999,
         ] {
             assert!(error(code).is_final(), "{code}");
         }

@@ -280,7 +280,7 @@ impl Nvcomp {
 impl Inner {
     /// Takes the device out of service.
     fn refuse(&mut self, trouble: super::Trouble, text: String) {
-        tracing::warn!(?trouble, text, "nvcomp is not in service");
+        tracing::debug!(?trouble, text, "nvcomp is not in service");
         self.device = None;
         self.refusal = Some(Refusal::new(trouble, text));
     }
@@ -451,10 +451,12 @@ impl Engine for Nvcomp {
     }
 
     fn self_test(&self) -> Health {
+        let before = self.inner.lock().refusal.clone();
         if let Some(_testing) = self.testing.try_lock() {
             let _under_way = UnderWay::begin();
             trial::run(self);
         }
+        super::log_test(self, before.as_ref());
         self.health()
     }
 }

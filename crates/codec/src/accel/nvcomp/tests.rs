@@ -60,6 +60,13 @@ impl Double {
         }
     }
 
+    /// Until a function was called so often.
+    fn wait_for_calls(&self, name: &str, calls: u64) {
+        while self.calls(name) < calls {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn used_bytes(&self) -> u64 {
         // SAFETY: the double's function of this type.
         unsafe {
@@ -180,13 +187,16 @@ fn calls_side_by_side_have_lanes_of_their_own_and_one_too_many_is_told_so() {
     });
     assert_eq!(done, 10 * LENS.len());
 
-    double.script("hang=cuEventSynchronize:100000 delay=cuEventSynchronize:300");
+    let n = double.calls("cuEventSynchronize");
+    let hang = |n: u64| format!("hang=cuEventSynchronize:{n} ");
+    double.script(&(hang(n + 1) + &hang(n + 2)));
     std::thread::scope(|scope| {
         let busy: Vec<_> = (0..2)
             .map(|_| scope.spawn(|| judged(&engine, &[MIB])))
             .collect();
-        std::thread::sleep(Duration::from_millis(100));
+        double.wait_for_calls("cuEventSynchronize", n + 2);
         assert_eq!(faults(&engine, &[MIB]), [Some(Fault::Busy)]);
+        double.release();
         assert!(busy.into_iter().all(|call| call.join().unwrap() == 1));
     });
     assert_eq!(engine.health().state, State::Ready, "busy is no fault");
@@ -446,11 +456,12 @@ fn a_call_that_hangs_keeps_its_lane_and_nothing_else() {
             sender.send(judged(&engine, &LENS)).unwrap();
         }
     });
-    assert!(receiver.recv_timeout(Duration::from_millis(200)).is_err());
+    double.wait_for_calls("cuEventSynchronize", n + 1);
     // Others go on in the other lane, and what only looks does not block.
     assert_eq!(judged(&engine, &LENS), LENS.len());
     assert_eq!(engine.health().state, State::Ready);
     assert_eq!(engine.facts().unwrap().lanes, 1);
+    assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Empty));
     double.release();
     assert_eq!(
         receiver.recv_timeout(Duration::from_secs(60)),

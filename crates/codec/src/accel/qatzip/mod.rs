@@ -297,16 +297,9 @@ impl Engine for Qatzip {
             }
             Err(refusal) => condition.refuse(refusal),
         }
-        let changed = condition.refusal != before;
         drop(condition);
-        let health = self.health();
-        // Tests that are repeated while a device is away have nothing new to say.
-        if changed {
-            super::messages(&self.found(), &health)
-                .iter()
-                .for_each(super::Message::log);
-        }
-        health
+        super::log_test(self, before.as_ref());
+        self.health()
     }
 }
 
@@ -326,7 +319,11 @@ impl Accelerator for Qatzip {
 impl Condition {
     fn look(&mut self, devices: &Devices) {
         self.hardware = devices.summary();
-        self.driver_version = devices.driver_version.clone();
+        // The kernel's own driver has no version but the kernel's.
+        let in_tree = |f: &&device::Function| f.family.in_tree && f.pci.driver.is_some();
+        let kernel = devices.functions.iter().find(in_tree);
+        let kernel = kernel.map(|_| format!("Linux {}", longshore_io::facts::kernel()));
+        self.driver_version = devices.driver_version.clone().or(kernel);
     }
 
     fn refuse(&mut self, refusal: Refusal) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use qatzip::members;
 use qatzip::stage;
@@ -52,6 +51,19 @@ impl Stage {
             .engine
             .run(compression_jobs(Algorithm::QatDeflate, &[len]));
         jobs.into_iter().next().unwrap().outcome
+    }
+
+    /// Until the library was called so often.
+    fn wait_until_begun(&self, calls: u64) {
+        let path = self.dir.path().join("libqatzip.so.3");
+        // SAFETY: the double, which the engine has loaded already.
+        let library = unsafe { libloading::Library::new(path) }.unwrap();
+        // SAFETY: the double's function of this type.
+        unsafe {
+            let wait: libloading::Symbol<unsafe extern "C" fn(u64)> =
+                library.get("double_wait_until_begun").unwrap();
+            wait(calls);
+        }
     }
 
     fn fault(&self, len: usize) -> Fault {
@@ -319,12 +331,8 @@ fn what_a_device_writes_beyond_its_result_stays_in_its_own_memory() {
 fn a_call_that_never_returns_leaves_the_others_in_service() {
     let stage = Stage::new("instances 4\ncall 3 hang").ready();
     let engine = stage.engine.clone();
-    let before = super::super::under_way();
     thread::spawn(move || engine.run(compression_jobs(Algorithm::QatDeflate, &[CHUNK])));
-    while super::super::under_way() <= before {
-        thread::sleep(Duration::from_millis(1));
-    }
-    thread::sleep(Duration::from_millis(50));
+    stage.wait_until_begun(3);
     for _ in 0..3 {
         let jobs = compression_jobs(Algorithm::QatDeflate, &LENS);
         assert_eq!(engine_contract(&*stage.engine, jobs, judge), LENS.len());
@@ -333,10 +341,10 @@ fn a_call_that_never_returns_leaves_the_others_in_service() {
 
 #[test]
 fn a_result_that_comes_late_is_written_to_memory_of_the_call_only() {
-    let stage = Stage::new("call 3 late 200").ready();
+    let stage = Stage::new("call 3 late 23").ready();
     let engine = stage.engine.clone();
     let late = thread::spawn(move || engine.run(compression_jobs(Algorithm::QatDeflate, &[CHUNK])));
-    thread::sleep(Duration::from_millis(50));
+    stage.wait_until_begun(3);
     let meanwhile: Vec<_> = (0..20).map(|_| stage.outcome(CHUNK)).collect();
     let jobs = late.join().unwrap();
     assert_eq!(jobs[0].outcome, meanwhile[0]);
