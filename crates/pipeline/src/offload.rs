@@ -198,18 +198,19 @@ impl Choice {
         if self.accelerators.is_empty() || sizes.lent == 0 {
             return Ok(None);
         }
-        let lent = match self.mode {
+        // What accelerators hold while CPUs compress besides.
+        let shared = match self.mode {
             Mode::Hardware => sizes.lent,
             Mode::Hybrid => sizes.lent.div_ceil(2),
         };
-        let slack_bytes = (sizes.buffer_count - lent) as u64 * sizes.buffer_bytes as u64;
+        let slack_bytes = (sizes.buffer_count - shared) as u64 * sizes.buffer_bytes as u64;
         let terms = Terms {
             algorithm: self.algorithm,
             mode: self.mode,
             verify: self.terms.verify,
             hang_bound: self.terms.hang_bound,
             buffer_bytes: sizes.buffer_bytes,
-            allowance_buffers: lent / self.accelerators.len(),
+            allowance_buffers: sizes.lent / self.accelerators.len(),
             cpus: sizes.cpus,
             slack_bytes: in_sequence.then_some(slack_bytes),
         };

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::desk::{Generation, Pulled, Returned, Undone};
 use super::{InService, Inner, MEASURED, Mode, Terms};
+use crate::accel::RUN_TIME;
 use crate::{Algorithm, Engine, Fault, Job, Outcome, State};
 
 /// Calls after which the depth is looked at again.
@@ -24,9 +25,13 @@ const NAP: Duration = Duration::from_millis(20);
 pub struct Lane {
     accelerator: Arc<InService>,
     pub budget: Budget,
+    /// It may hold so much while CPUs compress besides; and at the very most, which is as much again in hybrid mode.
+    shared_bytes: u64,
     allowance_bytes: u64,
     buffer_bytes: u64,
-    /// In flight, this keeps the device busy; more only lengthens its queue.
+    /// What all calls together may be expected to take: far below the bound at which one is given up.
+    calls_within_s: f64,
+    /// In flight beside CPUs that compress: this keeps the device busy, more only lengthens its queue.
     enough_bytes: AtomicU64,
     counts: Mutex<Counts>,
 }
@@ -114,12 +119,19 @@ impl InService {
 impl Lane {
     pub fn new(accelerator: Arc<InService>, terms: &Terms) -> Lane {
         accelerator.known().standing.begin_run();
-        let allowance = accelerator
-            .buffers_busy(terms.mode, terms.buffer_bytes, terms.cpus)
-            .min(terms.allowance_buffers);
+        let busy = accelerator.buffers_busy(terms.mode, terms.buffer_bytes, terms.cpus);
+        let (shared, most) = match terms.mode {
+            Mode::Hardware => (busy, busy),
+            Mode::Hybrid => (busy.min(terms.allowance_buffers.div_ceil(2)), 2 * busy),
+        };
+        let bytes = |buffers: usize| {
+            buffers.min(terms.allowance_buffers) as u64 * terms.buffer_bytes as u64
+        };
         let lane = Lane {
-            allowance_bytes: allowance as u64 * terms.buffer_bytes as u64,
+            shared_bytes: bytes(shared),
+            allowance_bytes: bytes(most),
             buffer_bytes: terms.buffer_bytes as u64,
+            calls_within_s: terms.hang_bound.as_secs_f64() / 2.0,
             enough_bytes: AtomicU64::new(0),
             accelerator,
             budget: Budget::new(0),
@@ -156,18 +168,31 @@ impl Lane {
     pub fn batch(&self) -> Range<u64> {
         let batch = &self.engine().caps().batch_bytes;
         // A small allowance, and the smallest budget, must still fill a batch.
-        let share = (self.allowance_bytes / (2 * self.calls_max() as u64)).max(1);
+        let share = (self.shared_bytes / (2 * self.calls_max() as u64)).max(1);
         // A device that nobody knows begins with one buffer: it may be slow, and the writer waits for its blocks.
-        let calls = self.accelerator.known().service.count().min(16);
+        let (calls, rate) = {
+            let known = self.accelerator.known();
+            (
+                known.service.count().min(16),
+                known.estimate.rate_bytes_per_s(),
+            )
+        };
         let trusted = self.buffer_bytes << calls;
-        let start = (batch.start as u64).min(share).min(trusted).max(1);
+        // A slow one is not to be taken for one that hangs, because its batches are large.
+        let ends = 2.0 * self.calls_max() as f64;
+        let in_time = rate.map_or(0, |rate| (rate * self.calls_within_s / ends) as u64);
+        let most = share.min(trusted).min(in_time.max(self.buffer_bytes));
+        let start = (batch.start as u64).min(most).max(1);
         start..(batch.end as u64).min(2 * start).max(start)
     }
 
-    /// Room for a block, `alone` up to all that the device may hold, else up to what keeps it busy.
+    /// Room for a block, `alone` up to all that the device may hold, for then no CPU's blocks wait behind; else up to
+    /// what keeps it busy.
     pub fn try_admit(&self, len_bytes: u64, alone: bool) -> Option<Permit> {
-        let enough = self.enough_bytes.load(Ordering::Relaxed);
-        let limit = if alone { u64::MAX } else { enough };
+        let limit = match alone {
+            true => u64::MAX,
+            false => self.enough_bytes.load(Ordering::Relaxed),
+        };
         self.budget.try_admit_within(len_bytes, limit)
     }
 
@@ -197,6 +222,11 @@ impl Lane {
         let in_flight = self.batch().end * self.calls_max() as u64;
         let known = self.accelerator.known();
         known.estimate.rate_with(in_flight).unwrap_or(0.0)
+    }
+
+    /// Whether any call has gone well.
+    pub fn is_measured(&self) -> bool {
+        self.accelerator.known().service.count() > 0
     }
 
     pub fn delivered_bytes(&self) -> u64 {
@@ -239,6 +269,8 @@ impl Lane {
         }
         let wanted = match terms.mode {
             Mode::Hardware => u64::MAX,
+            // CPUs compress meanwhile: one buffer shows what it is.
+            Mode::Hybrid if !self.is_measured() => 1,
             Mode::Hybrid => {
                 let bdp = self.accelerator.known().estimate.bdp_bytes().unwrap_or(0);
                 let steps = self.counts.lock().depth.as_ref().map_or(0, Depth::steps);
@@ -247,7 +279,7 @@ impl Lane {
                 // What the device does while all cores that could feed it compress, and half as much again.
                 let unfed = self.bytes_within(core_us.unwrap_or(0)).saturating_mul(3) / 2;
                 let busy = (bdp / 2).saturating_mul(2 + u64::from(steps));
-                least.max(unfed).max(busy)
+                least.max(unfed).max(busy).min(self.shared_bytes.min(left))
             }
         };
         self.enough_bytes.store(wanted, Ordering::Relaxed);
@@ -281,7 +313,12 @@ impl Lane {
             }
             _ => return,
         };
-        tracing::warn!(engine = name, fault = fault_name(fault), "{text}");
+        tracing::warn!(
+            number = RUN_TIME,
+            engine = name,
+            fault = fault_name(fault),
+            "{text}"
+        );
         if counts.alarms.len() < ALARMS_MAX {
             counts.alarms.push(text);
         }
@@ -345,7 +382,7 @@ impl Lane {
         {
             let name = self.engine().caps().name;
             let text = format!("{name} takes {:.1} times what it took", drifted.factor);
-            tracing::warn!(engine = name, "{text}");
+            tracing::warn!(number = RUN_TIME, engine = name, "{text}");
             counts.alarms.push(text);
         }
         let round = &mut counts.round;

@@ -68,7 +68,8 @@ pub struct Terms {
     pub hang_bound: Duration,
     /// Bytes of one buffer.
     pub buffer_bytes: usize,
-    /// Buffers of which an accelerator may hold one side, waiting, at work and in calls that hang together.
+    /// Buffers of which an accelerator may hold one side, waiting, at work and in calls that hang together. In hybrid
+    /// mode all of them only while it is alone, else half: the rest is for blocks of the CPUs that wait behind its own.
     pub allowance_buffers: usize,
     /// CPUs that compute beside.
     pub cpus: usize,
@@ -395,13 +396,18 @@ impl<T: Send + 'static> Inner<T> {
             return Admission::No;
         };
         let latest_us = self.lanes[lane].latest_us(len);
-        if self.terms.mode == Mode::Hybrid && self.comes_too_late(latest_us, len, remaining_bytes) {
+        let rest = remaining_bytes.map(|rest| rest.saturating_add(len));
+        // Only the CPUs' blocks need buffers behind one that comes late.
+        let slack = self.terms.slack_bytes.filter(|_| !device_alone);
+        if self.terms.mode == Mode::Hybrid && self.comes_too_late(latest_us, rest, slack) {
             return Admission::No;
         }
         match self.lanes[lane].try_admit(len, device_alone) {
             Some(permit) => Admission::Yes(Admitted { lane, permit }),
             None if self.lanes[lane].budget.limit_bytes() == 0 => Admission::No,
             None if device_alone => Admission::Full,
+            // Nobody waits for what may be slow.
+            None if !self.lanes[lane].is_measured() => Admission::No,
             // A core that compresses does not feed the device meanwhile: what waits there must last for so long.
             None if self.core_us(len).is_some_and(|us| loaded_us < us) => Admission::Full,
             None => Admission::No,
@@ -434,12 +440,11 @@ impl<T: Send + 'static> Inner<T> {
         us.map_or(0.0, |us| MUCH as f64 * 1e6 / us.max(1) as f64)
     }
 
-    /// Whether the CPUs would have to wait for a block that a device has done `loaded_us` from now.
-    fn comes_too_late(&self, loaded_us: u64, len: u64, remaining_bytes: Option<u64>) -> bool {
-        // At the end: they will have done the rest before.
-        let rest = remaining_bytes.map(|rest| rest.saturating_add(len));
-        // Before: no buffer is left but behind that block. A quarter is for estimates that are wrong.
-        let slack = self.terms.slack_bytes.map(|bytes| bytes / 4 * 3);
+    /// Whether the CPUs would have to wait for a block that a device has done `loaded_us` from now: at the end, because
+    /// they will have done the `rest` before; else because no buffer of the `slack` is left but behind that block.
+    fn comes_too_late(&self, loaded_us: u64, rest: Option<u64>, slack: Option<u64>) -> bool {
+        // A quarter is for estimates that are wrong.
+        let slack = slack.map(|bytes| bytes / 4 * 3);
         let bounds = rest.into_iter().chain(slack);
         let soonest_us = bounds.filter_map(|bytes| self.software_us(bytes)).min();
         soonest_us.is_some_and(|us| loaded_us > us)
@@ -521,7 +526,13 @@ impl<T: Send + 'static> Inner<T> {
         match (head, *waited) {
             (Some(head), Some((same, since))) if head == same => {
                 let patience = self.lanes.iter().filter_map(Lane::slow_call).max();
-                let bound = patience.map_or(self.terms.hang_bound, |p99| 4 * p99);
+                let measured = || self.lanes.iter().any(Lane::is_measured);
+                let bound = match (patience, self.terms.mode) {
+                    (Some(p99), _) => 4 * p99,
+                    // The first block of a device that may be slow.
+                    (None, Mode::Hybrid) if !measured() => HEDGE_LEAST,
+                    (None, _) => self.terms.hang_bound,
+                };
                 if now.saturating_sub(since) > bound.max(HEDGE_LEAST) && self.desk.hedge(head) {
                     tracing::debug!(sequence = head, "a block is done again: the writer waits");
                 }

@@ -120,13 +120,7 @@ impl Engine for Shape {
         &self.0
     }
     fn health(&self) -> Health {
-        Health {
-            state: State::Ready,
-            reason: String::new(),
-            hardware: None,
-            library_version: None,
-            driver_version: None,
-        }
+        Health::of(State::Ready)
     }
     fn run(&self, batch: Vec<Job>) -> Vec<Job> {
         batch
@@ -239,7 +233,10 @@ fn simulate(world: World, mode: Mode) -> Ran {
         verify: Verify::Sample,
         hang_bound: Duration::from_micros(world.hang_bound_us),
         buffer_bytes: BLOCK as usize,
-        allowance_buffers: busy as usize,
+        allowance_buffers: match mode {
+            Mode::Hardware => busy as usize,
+            Mode::Hybrid => 2 * busy as usize,
+        },
         cpus: world.cores,
         slack_bytes: world.in_sequence.then_some((buffers - busy) * BLOCK),
     };
@@ -504,7 +501,9 @@ impl Simulation {
             let hung = self.calls.iter().enumerate();
             let hung =
                 hung.filter_map(|(i, call)| Some((call.as_ref().filter(|c| c.hangs)?.began_us, i)));
-            let (began_us, number) = hung.min().expect("only what hangs is given up");
+            let (began_us, number) = hung
+                .min()
+                .unwrap_or_else(|| panic!("a call is slow and given up: {:?}", self.world));
             let call = self.calls[number].take().expect("it is there");
             if !call.jobs.is_empty() {
                 self.ran.given_up_after_us.push(self.now_us() - began_us);

@@ -86,6 +86,11 @@ impl Standing {
         due
     }
 
+    #[cfg(test)]
+    pub fn is_probing(&self) -> bool {
+        self.probing
+    }
+
     /// The self-test has answered.
     pub fn probed(&mut self, now: Duration, health: &Health) {
         if !std::mem::take(&mut self.probing) || self.state == State::Off {
@@ -175,18 +180,11 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    fn health(state: State) -> Health {
-        Health {
-            state,
-            reason: String::new(),
-            hardware: None,
-            library_version: None,
-            driver_version: None,
-        }
-    }
-
     fn ready() -> (Standing, Health) {
-        (Standing::new(&health(State::Ready)), health(State::Ready))
+        (
+            Standing::new(&Health::of(State::Ready)),
+            Health::of(State::Ready),
+        )
     }
 
     #[test]
@@ -200,7 +198,7 @@ mod tests {
             now += wait * S;
             assert!(standing.take_probe(now), "after {wait} s");
             assert!(!standing.take_probe(now), "two at a time");
-            standing.probed(now, &health(State::Suspended));
+            standing.probed(now, &Health::of(State::Suspended));
         }
         now += 60 * S;
         assert!(standing.take_probe(now));
@@ -274,7 +272,7 @@ mod tests {
     #[test]
     fn an_engine_that_calls_itself_off_is_believed() {
         let (mut standing, _) = ready();
-        standing.fault(S, Fault::Busy, &health(State::Off));
+        standing.fault(S, Fault::Busy, &Health::of(State::Off));
         assert_eq!(standing.state(), State::Off);
     }
 }

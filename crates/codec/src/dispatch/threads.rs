@@ -1,7 +1,7 @@
 //! Goal: a call that never returns is given up within its bound, not before; what it holds stays with it; its blocks are
 //! done once; and the device is tried again when its back-off is over.
 //! Method: the dispatcher with its threads, an engine that hangs as told, and a clock that only the test moves. Waiting
-//! for a thread is counted, never timed.
+//! for what a thread does is counted, never timed; that it does nothing is watched for a moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -267,8 +267,8 @@ fn a_device_is_tested_again_after_1_2_and_4_seconds_and_serves_when_it_is_well()
         assert_eq!(tests.load(Ordering::SeqCst), n, "before its time");
         desk.clock.advance(LOOK);
         until("a test", || tests.load(Ordering::SeqCst) == n + 1);
-        // The answer was drawn from, or is about to be.
-        thread::sleep(Duration::from_millis(20));
+        // The next back-off counts from when the answer was heard.
+        until("its answer", || !desk.device.known().standing.is_probing());
     }
     until("its service", || desk.is_ready());
     desk.put(1);
@@ -304,7 +304,8 @@ fn a_self_test_that_hangs_is_given_up_too_and_its_late_answer_is_not_heard() {
         "{took:?}"
     );
     go_on.store(1, Ordering::SeqCst);
-    thread::sleep(Duration::from_millis(100));
+    let lost = || desk.dispatcher.inner.desk.lost_calls(0);
+    until("its late return", || lost() == 0);
     assert!(!desk.is_ready(), "a late answer was heard");
     // Another thread took its place.
     desk.clock.advance(2 * S);
