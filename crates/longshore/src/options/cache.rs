@@ -102,7 +102,7 @@ pub struct CacheGrid {
 
     /// The first of the seeds.
     ///
-    /// A policy is judged with others than it was made with: 1 to 9 were looked at.
+    /// A policy is judged with others than it was made with; 1 to 3 were looked at.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub first_seed: u64,
 
