@@ -120,14 +120,23 @@ fn a_writer_killed_while_it_creates_the_catalog_leaves_one_that_opens() {
     let whole_us = start.elapsed().as_micros() as u64;
     let mut dice = Dice(2);
     let mut partial = 0;
-    for round in 0..40 {
+    for round in 0..400 {
+        if round >= 40 && partial >= 5 {
+            break;
+        }
+        // The machine may be quicker by now than when it was timed: then sooner.
+        let most = if round < 40 {
+            2 * whole_us
+        } else {
+            whole_us / 8
+        };
         let path = dir.path().join(format!("{round}/catalog.db"));
         let mut child = writer(&path, 0);
         // From before the first file exists to after the first records.
         while !path.exists() && child.try_wait().unwrap().is_none() {
             std::hint::spin_loop();
         }
-        std::thread::sleep(Duration::from_micros(dice.roll(2 * whole_us)));
+        std::thread::sleep(Duration::from_micros(dice.roll(most.max(1))));
         child.kill().unwrap();
         child.wait().unwrap();
         let catalog = open(&path);
@@ -143,7 +152,7 @@ fn a_writer_killed_while_it_creates_the_catalog_leaves_one_that_opens() {
     }
     assert!(
         partial >= 5,
-        "only {partial} of 40 kills came before the first record"
+        "only {partial} kills came before the first record"
     );
 }
 

@@ -34,13 +34,13 @@ fn use_it(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs it and asserts that it ended in the time one call may take. Twice that is allowed for, because
-/// tests share a machine.
+/// Runs it and asserts that it ended: a call that waits for ever is what is looked for. A minute more than one call may
+/// take is allowed for, because tests share a machine.
 fn in_time<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let out = what();
     let took = start.elapsed();
-    assert!(took < 2 * BUSY_MAX, "took {took:?}");
+    assert!(took < BUSY_MAX + Duration::from_secs(60), "took {took:?}");
     (out, took)
 }
 

@@ -32,6 +32,7 @@ mod engines;
 mod error;
 mod gzext;
 mod huffman;
+mod lazy;
 mod loaded;
 mod lz4;
 mod members;

@@ -71,3 +71,15 @@ impl<const SIZE: usize, const ROOM: usize> Window<SIZE, ROOM> {
 pub(crate) fn equal_bytes(differing: u64) -> usize {
     differing.trailing_zeros() as usize / 8
 }
+
+/// A hash of so many bits of the eight bytes in `next`.
+#[inline(always)]
+pub(crate) fn hash8<const BITS: u32>(next: u64) -> usize {
+    (next.wrapping_mul(0x9E37_79B1_85EB_CA87) >> (64 - BITS)) as usize
+}
+
+/// A hash of so many bits of the first four bytes in `next`.
+#[inline(always)]
+pub(crate) fn hash4<const BITS: u32>(next: u64) -> usize {
+    ((next as u32).wrapping_mul(0x9E37_79B1) >> (32 - BITS)) as usize
+}

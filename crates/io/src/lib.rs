@@ -26,7 +26,7 @@ pub use clock::{Clock, HostClock, SimClock};
 pub use copy::copy_nontemporal;
 pub use gate::{Gate, Pass};
 pub use host::{Host, drop_from_cache};
-pub use pool::{ALIGN_BYTES, Buffer, Pool};
+pub use pool::{ALIGN_BYTES, Buffer, HUGE_BYTES, Pool};
 pub use sim::{Fault, Op, SimDisk};
 pub use storage::{Attributes, Dir, File, FileKind, OpenHow, Stat, Storage, Via};
 pub use throttle::Throttle;

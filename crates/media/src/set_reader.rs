@@ -459,7 +459,7 @@ impl<'a> Row<'a> {
             {
                 return Err(i);
             }
-            if !agree_on_totals(first.get_or_insert(&seal.trailer), &seal.trailer) {
+            if !seal.trailer.agrees_with(first.get_or_insert(&seal.trailer)) {
                 return Err(i);
             }
             blocks = blocks.saturating_add(seal.trailer.blocks_here);
@@ -468,19 +468,6 @@ impl<'a> Row<'a> {
         let sums = |t: &&SetTrailer| blocks == t.blocks_total && stored == t.stored_bytes_total;
         first.filter(sums).ok_or(0)
     }
-}
-
-/// Whether two families' trailers are of one set and tell the same totals.
-fn agree_on_totals(a: &SetTrailer, b: &SetTrailer) -> bool {
-    a.set == b.set
-        && a.damaged == b.damaged
-        && a.log == b.log
-        && a.finish_us == b.finish_us
-        && a.blocks_total == b.blocks_total
-        && a.plain_bytes_total == b.plain_bytes_total
-        && a.stored_bytes_total == b.stored_bytes_total
-        && a.entries_total == b.entries_total
-        && a.files_total == b.files_total
 }
 
 fn agree(found: &[Result<Member, Error>]) -> bool {

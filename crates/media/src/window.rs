@@ -53,8 +53,12 @@ impl Window {
     /// From now on, reads up to so many fetches ahead, each into a buffer of its own. A pipe is not read ahead.
     pub fn read_ahead(&mut self, count: usize) -> Result<(), Error> {
         if let (1.., Some(end)) = (count, self.read.len_bytes()?) {
-            let buffer = |_| crate::device::buffer(&self.device, WINDOW_BYTES);
-            let buffers = (0..count).map(buffer).collect::<Result<_, _>>()?;
+            let mut buffers = crate::device::buffers(&self.device, count + 1, WINDOW_BYTES)?;
+            // Buffers go round: the window's becomes one of theirs.
+            if let Some(mut ours) = buffers.pop() {
+                ours[..self.len].copy_from_slice(&self.buffer[..self.len]);
+                self.buffer = ours;
+            }
             self.ahead = Some(ReadAhead::start(&self.device, &self.read, buffers, end)?);
         }
         Ok(())

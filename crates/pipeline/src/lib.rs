@@ -23,6 +23,7 @@ mod error;
 mod feed;
 mod fetch;
 mod gather;
+mod ground;
 mod handoff;
 mod history;
 mod load;

@@ -25,11 +25,10 @@ use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
 use longshore_media::{Entry, EntryKind, Extent};
 use parking_lot::Mutex;
 
+use crate::ground::{Ground, STAGING};
 use crate::history::moved;
 use crate::{Error, House};
 
-pub const STAGING: &str = ".longshore-restoring";
-const LOCK: &str = "lock";
 /// Stands in the staging directory from when everything of a replaced directory is in `old` until nothing of it is to go
 /// back any more: what stands in the target meanwhile is new.
 const DISPLACED: &str = "displaced";
@@ -109,8 +108,8 @@ pub enum Scope {
 pub struct Target {
     dir: Arc<dyn Dir>,
     path: PathBuf,
-    /// Holds the lock that keeps other restores away.
-    _lock: Arc<dyn File>,
+    /// Keeps other restores away.
+    ground: Ground,
     replace: bool,
     scope: Scope,
     moves: Vec<(PathBuf, PathBuf)>,
@@ -229,12 +228,13 @@ impl Target {
         moves: &[(PathBuf, PathBuf)],
     ) -> Result<Target, Error> {
         check_moves(moves)?;
-        let (dir, lock) = lock(house, path)?;
+        let ground = Ground::take(house, path)?;
+        let dir = ground.dir();
         let free = dir.free_bytes().unwrap_or(0);
         let target = Target {
             dir,
             path: path.into(),
-            _lock: lock,
+            ground,
             replace,
             scope,
             moves: moves.to_vec(),
@@ -689,8 +689,7 @@ impl Target {
             .map_err(self.at("sync", Path::new("")))
     }
 
-    /// Removes the staging directory, the lock last: whoever comes in after us must not find his files
-    /// removed.
+    /// Removes the staging directory, the lock last.
     fn remove_staging(&self) -> std::io::Result<()> {
         let staging = Path::new(STAGING);
         for part in ["new", "old"] {
@@ -699,12 +698,7 @@ impl Target {
         for own in [DISPLACED, DELTA, DELTA_CONTROL] {
             remove_tree(&*self.dir, &staging.join(own))?;
         }
-        self.dir.remove_file(&staging.join(LOCK))?;
-        match self.dir.remove_dir(staging) {
-            // The next restore is here already.
-            Err(e) if e.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
-            other => other,
-        }
+        self.ground.clear()
     }
 }
 
@@ -919,6 +913,7 @@ impl Root for Target {
     }
 
     fn stand(&mut self) {
+        self.ground.keep();
         self.fate = Fate::Standing;
     }
 }
@@ -968,57 +963,6 @@ impl Drop for Target {
             tracing::warn!(target = %self.path.display(), error, "the staging directory could not be removed");
         }
     }
-}
-
-/// A directory and its lock.
-type Locked = (Arc<dyn Dir>, Arc<dyn File>);
-
-/// Creates the target if needed and keeps other restores away while the file lives.
-pub fn lock(house: &House, path: &Path) -> Result<Locked, Error> {
-    let at = |action: &'static str, name: &Path| {
-        let path = path.join(name);
-        move |source| Error::Target {
-            action,
-            path,
-            source,
-        }
-    };
-    let dir = house
-        .storage
-        .create_dir_all(path)
-        .map_err(at("create", Path::new("")))?;
-    let lock_name = Path::new(STAGING).join(LOCK);
-    let is_first = match dir.create_dir(Path::new(STAGING)) {
-        Ok(()) => true,
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
-        Err(e) => return Err(at("create", Path::new(STAGING))(e)),
-    };
-    let lock = match dir.open(&lock_name, OpenHow::CreateNew) {
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            dir.open(&lock_name, OpenHow::ReadWrite)
-        }
-        other => other,
-    };
-    if let (Err(_), true) = (&lock, is_first)
-        && let Err(error) = dir.remove_dir(Path::new(STAGING))
-    {
-        tracing::warn!(target = %path.display(), %error, "the staging directory could not be removed");
-    }
-    let lock = lock.map_err(at("create", &lock_name))?;
-    let busy = || Error::TargetBusy { path: path.into() };
-    if !lock.try_lock().map_err(at("lock", &lock_name))? {
-        return Err(busy());
-    }
-    // A restore that just ended may have removed the file between our opening and locking it.
-    let ours = lock.stat().map_err(at("lock", &lock_name))?;
-    match dir.stat(&lock_name) {
-        Ok(named) if (named.dev, named.ino) == (ours.dev, ours.ino) => {}
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(at("lock", &lock_name)(e));
-        }
-        _ => return Err(busy()),
-    }
-    Ok((dir, lock))
 }
 
 pub fn attributes(entry: &Entry) -> Attributes {

@@ -5,6 +5,7 @@
 //! run when it is too small for all. Why 1 MiB: it fits one core's L2 cache; measured flat from 256 KiB to
 //! 2 MiB, slower at 4 MiB.
 
+use longshore_io::HUGE_BYTES;
 use longshore_media::block::head_len_max;
 use longshore_media::header::stored_max;
 use longshore_media::{MediaSet, SetHeader};
@@ -102,8 +103,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// `buffer_bytes_of_media`: the size the media demand (restore), or `None`. `streams` have 1 MiB of their own each, and
-    /// where stripes are read, one more for each read ahead.
+    /// `buffer_bytes_of_media`: the size the media demand (restore), or `None`. `streams` have 2 MiB of their own each to
+    /// be written, and 1 MiB to be read with one more for each read ahead.
     pub fn decide(
         tuning: &Tuning,
         limits: &Limits,
@@ -127,15 +128,20 @@ impl Sizes {
         // One more alignment unit, so that NONE can place its payload on a boundary.
         let output_bytes =
             (head_len_max() + stored_max(buffer_bytes) + ALIGN).next_multiple_of(ALIGN);
-        let pools = buffer_count.saturating_mul(buffer_bytes + output_bytes);
+        let pool = |count: usize, bytes: usize| {
+            let bytes = count.saturating_mul(bytes);
+            bytes.checked_next_multiple_of(HUGE_BYTES).unwrap_or(bytes)
+        };
+        let pools =
+            pool(buffer_count, buffer_bytes).saturating_add(pool(buffer_count, output_bytes));
         // Several stripes are several reads anyway.
         let read_ahead = match (buffer_bytes_of_media, streams) {
             (Some(_), 1..=READS) => (READS / streams).min(READ_AHEAD_MAX),
             _ => 0,
         };
         // Workers decode where no device reads.
-        let hots = buffer_bytes_of_media.map_or(0, |bytes| bytes * workers.min(cpus));
-        let own = streams * (1 + read_ahead) * (1 << 20)
+        let hots = buffer_bytes_of_media.map_or(0, |bytes| pool(workers.min(cpus), bytes));
+        let own = streams * pool(1 + read_ahead, 1 << 20)
             + workers * WORKER_SCRATCH_BYTES
             + hots
             + BASE_BYTES;

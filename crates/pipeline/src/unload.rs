@@ -542,17 +542,7 @@ impl Shared<'_> {
         };
         let blocks: u64 = trailers.iter().map(|t| t.blocks_here).sum();
         let first = &trailers[0];
-        let same = |t: &SetTrailer| {
-            t.blocks_total == first.blocks_total
-                && t.plain_bytes_total == first.plain_bytes_total
-                && t.stored_bytes_total == first.stored_bytes_total
-                && t.entries_total == first.entries_total
-                && t.files_total == first.files_total
-                && t.finish_us == first.finish_us
-                && t.damaged == first.damaged
-                && t.log == first.log
-        };
-        if !trailers.iter().all(same) {
+        if !trailers.iter().all(|t| t.agrees_with(first)) {
             self.sink
                 .damage(damaged("its trailers contradict each other"))?;
         } else if blocks != first.blocks_total {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longshore_io::Via;
+use longshore_io::{Stat, Via};
 use longshore_pg::{Lsn, Timeline};
 
 use crate::Error;
@@ -98,6 +98,23 @@ pub struct Entry {
     pub based: bool,
     /// Present for files with `len > 0`.
     pub content: Option<Arc<dyn Content>>,
+}
+
+impl Entry {
+    /// With the attributes of `stat`, and no bytes.
+    pub fn named(path: PathBuf, kind: EntryKind, stat: &Stat) -> Entry {
+        Entry {
+            path,
+            kind,
+            mode: stat.mode,
+            uid: stat.uid,
+            gid: stat.gid,
+            mtime_ns: stat.mtime_ns,
+            len: 0,
+            based: false,
+            content: None,
+        }
+    }
 }
 
 /// What a file did while it was read.

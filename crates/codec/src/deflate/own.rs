@@ -1,7 +1,7 @@
 //! Deflate of our own, for database pages: between ISA-L's fast levels and libdeflate's thorough
 //! ones, where neither has anything that is both faster and smaller than MS_XPRESS.
 //!
-//! Matches are looked for as for MS_XPRESS ([`matcher`], [`parse`]), in a window that slides;
+//! Matches are looked for as for MS_XPRESS ([`matcher`], [`lazy`]), in a window that slides;
 //! then each stretch of about 64 KiB becomes a block with codes of its own ([`blocks`]).
 //!
 //! Invariants
@@ -16,10 +16,9 @@
 mod bits;
 mod blocks;
 mod matcher;
-mod parse;
 
-use crate::window;
-use matcher::Matcher;
+use crate::{lazy, window};
+use matcher::{Matcher, Searching};
 
 pub(crate) const NAME: &str = "deflate";
 
@@ -78,7 +77,17 @@ impl Deflater {
             self.window.fill(part);
             self.matcher.clear();
             self.sequences.clear();
-            parse::parse(&self.window, &mut self.matcher, &mut self.sequences);
+            let mut searching = Searching {
+                window: &self.window,
+                matcher: &mut self.matcher,
+            };
+            lazy::parse(part.len(), &mut searching, |literals, found| {
+                self.sequences.push(Sequence {
+                    literals: literals as u32,
+                    match_len: found.len as u16,
+                    distance: found.distance as u16,
+                });
+            });
             let last = after.is_empty();
             blocks::write(
                 &self.window,

@@ -12,20 +12,8 @@
 use super::CHUNK_BYTES_MAX;
 use super::Window;
 use super::optimal::Candidate;
-use crate::window::equal_bytes;
-
-/// A match, or with length 0 none.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Match {
-    pub(super) len: usize,
-    pub(super) offset: usize,
-    /// What the match saves: about a quarter of a literal per unit, of which a literal's bits are
-    /// four and each bit of the offset costs one.
-    pub(super) score: i32,
-}
-
-/// How many bytes before the chunk's end a search must start.
-pub(super) const SEARCH_BYTES_MIN: usize = 8;
+use crate::lazy::{Match, Search};
+use crate::window::{equal_bytes, hash4, hash8};
 
 const LATEST8_BITS: u32 = 14;
 const LATEST4_BITS: u32 = 13;
@@ -70,19 +58,19 @@ impl Matcher {
     pub(super) fn insert(&mut self, window: &Window, at: usize) {
         let next = window.u64_at(at);
         self.exchange8(next, at);
-        self.tables.latest4[hash4(next)] = at as u16;
+        self.tables.latest4[hash4::<LATEST4_BITS>(next)] = at as u16;
         self.tables.latest3[hash3(next)] = at as u16;
     }
 
     /// Enters `at` as a place that matches of eight bytes or more may come from.
     #[inline(always)]
-    pub(super) fn insert_long(&mut self, window: &Window, at: usize) {
+    fn insert_long(&mut self, window: &Window, at: usize) {
         self.exchange8(window.u64_at(at), at);
     }
 
     #[inline(always)]
     fn exchange8(&mut self, next: u64, at: usize) -> usize {
-        let latest = &mut self.tables.latest8[hash8(next)];
+        let latest = &mut self.tables.latest8[hash8::<LATEST8_BITS>(next)];
         let earlier = std::mem::replace(latest, at as u16);
         self.tables.earlier8[at & (CHUNK_BYTES_MAX - 1)] = earlier;
         earlier as usize
@@ -93,15 +81,13 @@ impl Matcher {
     ///
     /// `at` is not 0, and at least 8 bytes before the chunk's end.
     #[inline(always)]
-    pub(super) fn find<const DEPTH: usize>(
-        &mut self,
-        window: &Window,
-        at: usize,
-        max: usize,
-    ) -> Match {
+    fn find<const DEPTH: usize>(&mut self, window: &Window, at: usize, max: usize) -> Match {
         let next = window.u64_at(at);
         let mut from = self.exchange8(next, at);
-        let from4 = std::mem::replace(&mut self.tables.latest4[hash4(next)], at as u16) as usize;
+        let from4 = std::mem::replace(
+            &mut self.tables.latest4[hash4::<LATEST4_BITS>(next)],
+            at as u16,
+        ) as usize;
         let from3 = std::mem::replace(&mut self.tables.latest3[hash3(next)], at as u16) as usize;
 
         for seen in 1..=DEPTH {
@@ -124,11 +110,7 @@ impl Matcher {
         if (len, offset) == (3, 1) {
             return Match::default();
         }
-        Match {
-            len,
-            offset,
-            score: score(len, offset),
-        }
+        Match::new(len, offset)
     }
 
     /// Enters `at` and appends the matches for it, of at most `max` bytes, to `candidates`: each
@@ -144,7 +126,10 @@ impl Matcher {
     ) {
         let next = window.u64_at(at);
         let mut from8 = self.exchange8(next, at);
-        let from4 = std::mem::replace(&mut self.tables.latest4[hash4(next)], at as u16) as usize;
+        let from4 = std::mem::replace(
+            &mut self.tables.latest4[hash4::<LATEST4_BITS>(next)],
+            at as u16,
+        ) as usize;
         let from3 = std::mem::replace(&mut self.tables.latest3[hash3(next)], at as u16) as usize;
 
         let mut longest = 2;
@@ -200,18 +185,42 @@ impl Matcher {
                 }
             }
         }
-        let offset = at - best;
-        Match {
-            len,
-            offset,
-            score: score(len, offset),
-        }
+        Match::new(len, at - best)
     }
 }
 
-#[inline(always)]
-fn score(len: usize, offset: usize) -> i32 {
-    4 * len as i32 - (offset as u32 | 1).ilog2() as i32
+/// The chunk and what was entered of it, at a level that looks at `DEPTH` positions of an 8-byte
+/// hash, enters up to `INSIDE_MAX` positions of a match, and with `SHORT_INSIDE` into the tables of
+/// short matches, too.
+pub(super) struct Searching<
+    'a,
+    const DEPTH: usize,
+    const INSIDE_MAX: usize,
+    const SHORT_INSIDE: bool,
+> {
+    pub(super) window: &'a Window,
+    pub(super) matcher: &'a mut Matcher,
+}
+
+impl<const DEPTH: usize, const INSIDE_MAX: usize, const SHORT_INSIDE: bool> Search
+    for Searching<'_, DEPTH, INSIDE_MAX, SHORT_INSIDE>
+{
+    const INSIDE_MAX: usize = INSIDE_MAX;
+
+    #[inline(always)]
+    fn find(&mut self, at: usize) -> Match {
+        let max = self.window.len() - at;
+        self.matcher.find::<DEPTH>(self.window, at, max)
+    }
+
+    #[inline(always)]
+    fn enter_inside(&mut self, at: usize) {
+        if SHORT_INSIDE {
+            self.matcher.insert(self.window, at);
+        } else {
+            self.matcher.insert_long(self.window, at);
+        }
+    }
 }
 
 /// A match from `from` of 3 to 8 bytes: score, length and offset, so that the greatest is best; 0
@@ -226,16 +235,6 @@ fn short_rank(window: &Window, at: usize, next: u64, from: usize) -> u32 {
     } else {
         score << 20 | len << 16 | offset
     }
-}
-
-#[inline(always)]
-fn hash8(next: u64) -> usize {
-    (next.wrapping_mul(0x9E37_79B1_85EB_CA87) >> (64 - LATEST8_BITS)) as usize
-}
-
-#[inline(always)]
-fn hash4(next: u64) -> usize {
-    ((next as u32).wrapping_mul(0x9E37_79B1) >> (32 - LATEST4_BITS)) as usize
 }
 
 #[inline(always)]

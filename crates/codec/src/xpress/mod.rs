@@ -16,16 +16,15 @@
 
 mod bits;
 mod decode;
-mod lazy;
 mod matcher;
 mod optimal;
 mod stream;
 
-use lazy::Policy;
-use matcher::Matcher;
+use matcher::{Matcher, Searching};
 use optimal::Optimal;
 use stream::StreamWriter;
 
+use crate::lazy::{self, Search};
 use crate::window;
 
 pub use decode::{Damaged, decompress};
@@ -121,10 +120,28 @@ impl Encoder {
         self.sequences.clear();
         let (window, matcher, sequences) = (&self.window, &mut self.matcher, &mut self.sequences);
         match &mut self.level {
-            Level::Fast => lazy::parse::<1>(window, matcher, Policy::FAST, sequences),
-            Level::Normal => lazy::parse::<5>(window, matcher, Policy::NORMAL, sequences),
+            Level::Fast => parse(
+                window,
+                Searching::<1, 16, false> { window, matcher },
+                sequences,
+            ),
+            Level::Normal => parse(
+                window,
+                Searching::<5, 32, true> { window, matcher },
+                sequences,
+            ),
             Level::High(optimal) => optimal.parse(window, matcher, sequences),
         }
         self.stream.write(window, sequences, out)
     }
+}
+
+fn parse(window: &Window, mut search: impl Search, sequences: &mut Vec<Sequence>) {
+    lazy::parse(window.len(), &mut search, |literals, found| {
+        sequences.push(Sequence {
+            literals: literals as u16,
+            match_len: found.len as u16,
+            offset: found.distance as u16,
+        });
+    });
 }

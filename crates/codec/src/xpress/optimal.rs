@@ -4,7 +4,7 @@
 //! first prices come from a greedy choice, and the next ones from the choice made with those.
 
 use super::Window;
-use super::matcher::{Matcher, SEARCH_BYTES_MIN};
+use super::matcher::Matcher;
 use super::{
     CHUNK_BYTES_MAX, CODE_BITS_MAX, END_OF_STREAM, LONG_LEN, MATCH_LEN_MIN, SYMBOLS, Sequence,
     VERY_LONG_LEN, match_symbol, offset_bits,
@@ -73,7 +73,7 @@ impl Optimal {
     /// Lists every position's candidates, and counts the symbols of a greedy choice among them.
     fn collect(&mut self, window: &Window, matcher: &mut Matcher) {
         let end = window.len();
-        let search_end = end.saturating_sub(SEARCH_BYTES_MIN);
+        let search_end = crate::lazy::search_end(end);
         self.candidates.clear();
         self.ends.clear();
         self.ends.push(0);

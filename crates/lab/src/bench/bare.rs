@@ -6,7 +6,7 @@
 
 use anyhow::{Result, ensure};
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
-use longshore_io::{Clock, OpenHow, Pool, Storage, Via, crc32c};
+use longshore_io::{Clock, HUGE_BYTES, OpenHow, Pool, Storage, Via, crc32c};
 
 use super::corpus::{BLOCK_BYTES, Corpus};
 
@@ -253,7 +253,8 @@ pub fn write(
     let parent = target.parent().unwrap_or(std::path::Path::new("."));
     let name = std::path::Path::new(target.file_name().unwrap_or_default());
     let dir = storage.dir(parent)?;
-    let pool = Pool::new(1, BLOCK_BYTES)?;
+    // In a large page, as the pipeline's buffers are: from small ones the device takes two fifths less.
+    let pool = Pool::new(HUGE_BYTES / BLOCK_BYTES, BLOCK_BYTES)?;
     let mut buffer = pool.take().ok_or_else(|| anyhow::anyhow!("no buffer"))?;
     // Not zeros: a clever disk would not write them.
     let mut x = 1u64;

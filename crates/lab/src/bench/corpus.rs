@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
-use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Pool, Storage, Via, drop_from_cache};
+use longshore_io::{
+    Clock, Dir, File, FileKind, HUGE_BYTES, OpenHow, Pool, Storage, Via, drop_from_cache,
+};
 use longshore_pipeline::SourceSpec;
 
 use super::bare::Part;
@@ -129,7 +131,8 @@ impl Corpus {
 
     /// Reads everything past the page cache with so many threads; bytes per wall time.
     pub fn read_direct(&self, clock: &dyn Clock, threads: usize) -> Result<Part> {
-        let pool = Pool::new(threads, BLOCK_BYTES)?;
+        // In large pages, as the pipeline's buffers are.
+        let pool = Pool::new(threads.max(HUGE_BYTES / BLOCK_BYTES), BLOCK_BYTES)?;
         let blocks: Vec<(&Member, u64)> = self
             .members
             .iter()

@@ -57,7 +57,7 @@ Exit codes:
   6    the restore target refused
   7    the WAL archive refused: it has other bytes under this name, or another cluster's log
   70   a mistake in this program
-  130  interrupted; nothing half-valid was left
+  130  interrupted; nothing half-valid was left (a second Ctrl-C ends at once, without tidying up)
   200  wal get: no answer; recovery must not go on";
 
 const EXAMPLES: &str = "\

@@ -5,19 +5,15 @@ use std::os::fd::AsRawFd;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::wait_for_handler;
+use crate::common::{wait, wait_for_handler};
 use crate::stage::Stage;
 
-/// Starts a run that lasts long, waits until it is at work, interrupts it, and returns its exit code.
-fn interrupted(stage: &Stage, line: &str, signal: i32, at_work: impl Fn() -> bool) -> Option<i32> {
-    let args: Vec<_> = line.split_whitespace().collect();
-    let mut child = stage
-        .command(&args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
+/// A run that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until a run is at work.
+fn wait_until(child: &mut Child, line: &str, at_work: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
     while !at_work() {
         assert!(Instant::now() < deadline, "{line}: never at work");
         assert!(
@@ -26,8 +22,24 @@ fn interrupted(stage: &Stage, line: &str, signal: i32, at_work: impl Fn() -> boo
         );
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Starts a run that lasts long, waits until it is at work, interrupts it, and returns its exit code.
+fn interrupted(stage: &Stage, line: &str, signal: i32, at_work: impl Fn() -> bool) -> Option<i32> {
+    let mut child = start(stage, line, Stdio::null());
+    wait_until(&mut child, line, at_work);
     send(&child, signal);
-    child.wait().unwrap().code()
+    wait(&mut child, PATIENCE, line).code()
+}
+
+fn start(stage: &Stage, line: &str, stderr: Stdio) -> Child {
+    let args: Vec<_> = line.split_whitespace().collect();
+    stage
+        .command(&args)
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .unwrap()
 }
 
 fn send(child: &Child, signal: i32) {
@@ -68,13 +80,13 @@ fn interrupted_at_a_pipe(
         .unwrap();
     child.stdin.as_mut().unwrap().write_all(feed).unwrap();
     wait_for_handler(&child, libc::SIGINT);
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     while !at_work(&child) {
         assert!(Instant::now() < deadline, "{line}: never at work");
         std::thread::sleep(Duration::from_millis(5));
     }
     send(&child, libc::SIGINT);
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     // `wait` would close our end of its input, which ends it too.
     while child.try_wait().unwrap().is_none() {
         assert!(
@@ -170,4 +182,78 @@ fn an_interrupted_restore_leaves_nothing_in_its_target() {
     });
     assert_eq!(code, Some(130));
     assert_eq!(stage.names("out"), [""; 0]);
+}
+
+/// A pipe that takes nothing more, with the end that nobody reads.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // SAFETY: plain system call on a descriptor that is open.
+    let size = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETPIPE_SZ) };
+    writer.write_all(&vec![0; size as usize]).unwrap();
+    (reader, writer)
+}
+
+/// Goal: who cannot wait for the end of an interrupted run interrupts it again.
+/// Method: the run has tidied up and hangs while it says why it ended, as at a terminal that was stopped.
+#[test]
+fn a_second_interrupt_ends_a_run_that_hangs_in_its_end() {
+    let stage = Stage::new();
+    stage.write("tree/file", &vec![3; 30 << 20]);
+    stage.line("backup tree --to whole.bak").exits(0);
+    for dir in ["media", "out"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let runs = [
+        (
+            "backup tree --to media/a.bak --quiet --max-rate 2M",
+            "media",
+        ),
+        ("restore whole.bak --to out --quiet --max-rate 2M", "out"),
+    ];
+    for (line, dir) in runs {
+        let (_nobody_reads, full) = full_pipe();
+        let mut child = start(&stage, line, full.into());
+        wait_until(&mut child, line, || !stage.names(dir).is_empty());
+        send(&child, libc::SIGINT);
+        wait_until(&mut child, line, || stage.names(dir).is_empty());
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "{line}: no need of a second"
+        );
+        send(&child, libc::SIGINT);
+        assert_eq!(wait(&mut child, PATIENCE, line).code(), Some(130), "{line}");
+    }
+}
+
+/// Goal: the second of two interrupts ends a run where it stands, and what stays is not valid.
+/// Method: both wait while the run is stopped, so that it does nothing between them.
+#[test]
+fn two_interrupts_at_once_end_a_run_without_tidying_and_leave_nothing_valid() {
+    let stage = Stage::new();
+    stage.write("tree/file", &vec![3; 30 << 20]);
+    stage.line("backup tree --to whole.bak").exits(0);
+    for dir in ["media", "out"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let twice = |line: &str, dir: &str| {
+        let mut child = start(&stage, line, Stdio::null());
+        wait_until(&mut child, line, || !stage.names(dir).is_empty());
+        for signal in [libc::SIGSTOP, libc::SIGINT, libc::SIGTERM, libc::SIGCONT] {
+            send(&child, signal);
+        }
+        assert_eq!(wait(&mut child, PATIENCE, line).code(), Some(130), "{line}");
+        assert_ne!(
+            stage.names(dir),
+            [""; 0],
+            "{line}: it took the time to tidy up"
+        );
+    };
+    twice("backup tree --to media/a.bak --max-rate 2M", "media");
+    stage.line("verify media/a.bak").exits(4);
+    stage.line("backup tree --to media/a.bak").exits(0);
+    stage.line("verify media/a.bak").exits(0);
+    twice("restore whole.bak --to out --max-rate 2M", "out");
+    assert_eq!(stage.names("out"), [".longshore-restoring"]);
+    stage.line("restore whole.bak --to out").exits(0);
+    assert_eq!(stage.names("out"), ["tree"]);
 }

@@ -417,16 +417,28 @@ fn a_backup_that_runs_is_not_taken_for_rubbish() {
     for _ in 0..2 {
         stage.line("backup docs").exits(0);
     }
-    let mut run = stage.command(&["backup", "docs", "--max-rate", "4M"]);
+    let mut run = stage.command(&["backup", "docs", "--max-rate", "1M"]);
     let mut child = run.spawn().unwrap();
     let began = std::time::Instant::now();
-    while labels(&stage, "docs").len() < 3 {
+    while !stage
+        .line("list --database docs")
+        .exits(0)
+        .out
+        .contains("writing")
+    {
         assert!(began.elapsed().as_secs() < 60, "it does not begin");
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(child.try_wait().unwrap().is_none(), "it ended first");
     }
+    // However long the others take, it runs meanwhile.
+    let send = |signal| {
+        // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+    };
+    send(libc::SIGSTOP);
     let told = stage.line("expire docs --keep-full 1").exits(0);
     assert!(told.out.contains("being written"), "{}", told.out);
     stage.line("list --database docs").exits(0).says("writing");
+    send(libc::SIGCONT);
     assert!(child.wait().unwrap().success());
     stage.line("verify --database docs").exits(0);
 }

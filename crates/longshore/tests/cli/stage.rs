@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+use crate::common::hears_interrupts;
+
 pub const BINARY: &str = env!("CARGO_BIN_EXE_longshore");
 
 pub struct Stage {
@@ -83,6 +85,7 @@ impl Stage {
             .env_remove("LONGSHORE_CONFIG")
             .env_remove("LONGSHORE_LOG")
             .stdin(Stdio::null());
+        hears_interrupts(&mut command);
         command
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -18,7 +19,20 @@ pub fn longshore<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command 
         .env("LONGSHORE_CATALOG", "none")
         .env_remove("LONGSHORE_CONFIG")
         .stdin(Stdio::null());
+    hears_interrupts(&mut command);
     command
+}
+
+/// Shells start what is in their background with SIGINT ignored, and the program keeps to that; a test that sends one
+/// must not depend on where it was started.
+pub fn hears_interrupts(command: &mut Command) {
+    // SAFETY: between fork and exec, the closure makes one system call and touches no memory of ours.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        })
+    };
 }
 
 /// Runs to the end. Panics when the exit code is another than `expected`.

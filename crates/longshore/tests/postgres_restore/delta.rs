@@ -87,16 +87,20 @@ fn only_the_right_cluster_is_touched() {
     other.server.stop(Stop::Fast);
     let said = refused(stage.restore(&media, others).arg("--delta"));
     assert!(said.contains("belongs to system"), "{said}");
+    let staging = others.join(".longshore-restoring");
+    assert!(!staging.exists(), "something was left in it");
     // Nor does the note of an interrupted delta make another's directory the right one.
     let system = "select system_identifier from pg_control_system()";
-    let note = others.join(".longshore-restoring/delta");
-    std::fs::write(&note, stage.server.psql(system)).unwrap();
+    std::fs::create_dir(&staging).unwrap();
+    std::fs::write(staging.join("delta"), stage.server.psql(system)).unwrap();
     let said = refused(stage.restore(&media, others).arg("--delta"));
     assert!(said.contains("belongs to system"), "{said}");
     other.server.start();
     assert_eq!(other.server.psql("select count(*) from small"), "20000");
-    let said = refused(stage.restore(&media, &stage.path("nothing")).arg("--delta"));
+    let nothing = stage.path("nothing");
+    let said = refused(stage.restore(&media, &nothing).arg("--delta"));
     assert!(said.contains("no global/pg_control"), "{said}");
+    assert!(!nothing.exists(), "the directory it made is left");
 }
 
 /// Goal: whichever tablespace's place is refused, neither the data directory nor another tablespace has changed.

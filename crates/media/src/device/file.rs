@@ -19,8 +19,8 @@ use longshore_io::{Buffer, Dir, File, OpenHow, Storage, Via, copy_nontemporal};
 use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite};
 use crate::Error;
 
-/// Bytes gathered before a write; the memory a stripe needs beside the pool.
-pub const STAGING_BYTES: usize = 1 << 20;
+/// Bytes gathered before a write; the memory a stripe needs beside the pool. One large page.
+pub const STAGING_BYTES: usize = longshore_io::HUGE_BYTES;
 const ALIGN: usize = 4096;
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
 use longshore_media::{Entry, EntryKind, Extent};
@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 
 use super::outline::{CONTROL, Kind, Names};
 use super::{ClusterError, at};
+use crate::ground::{Ground, STAGING};
 use crate::place::{
-    Closed, DELTA, DELTA_CONTROL, LOST_AND_FOUND, Piece, Root, STAGING, attributes, lock,
-    remove_tree,
+    Closed, DELTA, DELTA_CONTROL, LOST_AND_FOUND, Piece, Root, attributes, remove_tree,
 };
 use crate::{Error, House};
 
@@ -35,7 +35,10 @@ const NOTE_MAX: usize = 32;
 pub struct InPlace {
     dir: Arc<dyn Dir>,
     path: PathBuf,
-    lock: Option<Arc<dyn File>>,
+    /// Keeps other restores away, until the restore stands.
+    ground: Option<Ground>,
+    /// Whether it is no longer what it was when we came.
+    touched: AtomicBool,
     /// Whether it is the data directory, which has the control file; else a tablespace.
     is_data: bool,
     dirs: Mutex<Vec<(PathBuf, Attributes)>>,
@@ -52,6 +55,7 @@ impl InPlace {
 
     /// Makes the data directory of the cluster `system` unable to start.
     pub fn disable(&self, system: u64) -> Result<(), Error> {
+        self.touched.store(true, Ordering::Relaxed);
         let staging = Path::new(STAGING);
         let note = staging.join(DELTA);
         let write = || {
@@ -94,11 +98,12 @@ impl InPlace {
     }
 
     fn open(house: &House, path: &Path, is_data: bool) -> Result<InPlace, Error> {
-        let (dir, lock) = lock(house, path)?;
+        let ground = Ground::take(house, path)?;
         Ok(InPlace {
-            dir,
+            dir: ground.dir(),
             path: path.to_owned(),
-            lock: Some(lock),
+            ground: Some(ground),
+            touched: AtomicBool::new(false),
             is_data,
             dirs: Mutex::default(),
             rewritten: AtomicU64::new(0),
@@ -151,6 +156,7 @@ impl InPlace {
 
     /// Removes what the set does not have, or has as something else. `prefix` is the root's path in the set.
     pub fn clear(&self, names: &Names, prefix: &Path) -> Result<(), Error> {
+        self.touched.store(true, Ordering::Relaxed);
         let mut stack = vec![PathBuf::new()];
         while let Some(dir) = stack.pop() {
             for name in self.list(&dir)? {
@@ -413,10 +419,23 @@ impl Root for InPlace {
         {
             tracing::warn!(target = %self.path.display(), %error, "the staging directory could not be removed");
         }
-        self.lock = None;
+        if let Some(mut ground) = self.ground.take() {
+            ground.keep();
+        }
     }
 
     fn rewritten_bytes(&self) -> Option<u64> {
         Some(self.rewritten.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for InPlace {
+    fn drop(&mut self) {
+        // What was refused is left as it was; what was begun is gone on with by the next delta.
+        if let (Some(ground), false) = (&self.ground, *self.touched.get_mut())
+            && let Err(error) = ground.clear()
+        {
+            tracing::warn!(target = %self.path.display(), %error, "the staging directory could not be removed");
+        }
     }
 }

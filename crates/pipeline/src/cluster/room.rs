@@ -10,7 +10,8 @@ use longshore_io::{Dir, FileKind};
 use super::outline::{Outline, link};
 use super::spaces::Places;
 use super::{Error, House, at};
-use crate::place::{Root, STAGING};
+use crate::ground::STAGING;
+use crate::place::Root;
 
 /// A volume that receives something.
 struct Volume {

@@ -117,7 +117,7 @@ impl Walk {
                 if !self.enter(&*root.dir, &path, path.clone())? || entry.as_os_str().is_empty() {
                     return Ok(None);
                 }
-                Ok(Some(plain_entry(entry, EntryKind::Dir, &stat)))
+                Ok(Some(Entry::named(entry, EntryKind::Dir, &stat)))
             }
         }
     }
@@ -144,10 +144,10 @@ impl Walk {
             FileKind::Dir if root.elsewhere.contains(&path) => Ok(None),
             FileKind::Dir => {
                 let entered = self.enter(dir, name, path)?;
-                Ok(entered.then(|| plain_entry(entry, EntryKind::Dir, &stat)))
+                Ok(entered.then(|| Entry::named(entry, EntryKind::Dir, &stat)))
             }
             FileKind::Symlink => match dir.read_link(name) {
-                Ok(target) => Ok(Some(plain_entry(
+                Ok(target) => Ok(Some(Entry::named(
                     entry,
                     EntryKind::Symlink { target },
                     &stat,
@@ -172,7 +172,7 @@ impl Walk {
             match self.links.meet(stat, &entry) {
                 Met::First => {}
                 Met::Again(target) => {
-                    return plain_entry(entry, EntryKind::HardLink { target }, stat);
+                    return Entry::named(entry, EntryKind::HardLink { target }, stat);
                 }
                 Met::Full => self.notes.unlinked.add(&root.host_path(&path)),
             }
@@ -182,7 +182,7 @@ impl Walk {
         Entry {
             len: stat.len,
             content,
-            ..plain_entry(entry, EntryKind::File, stat)
+            ..Entry::named(entry, EntryKind::File, stat)
         }
     }
 
@@ -234,20 +234,6 @@ impl Walk {
 fn is_database_log(path: &Path) -> bool {
     let name = path.as_os_str().as_bytes();
     name.ends_with(b"-wal") || name.ends_with(b"-journal")
-}
-
-fn plain_entry(path: PathBuf, kind: EntryKind, stat: &Stat) -> Entry {
-    Entry {
-        path,
-        kind,
-        mode: stat.mode,
-        uid: stat.uid,
-        gid: stat.gid,
-        mtime_ns: stat.mtime_ns,
-        len: 0,
-        based: false,
-        content: None,
-    }
 }
 
 /// The first names of files that have several, until all their names were met.

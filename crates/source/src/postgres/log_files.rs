@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::cluster::Cluster;
 use super::content::{Kind, OnDisk, State};
-use super::tree::{entry, held};
+use super::tree::held;
 use crate::claims::Reading;
 use crate::files::is_missing;
 use crate::{Content, Entry, EntryKind, Error};
@@ -65,7 +65,7 @@ impl LogFiles {
         let segment = Entry {
             len: stat.len,
             content: Some(Arc::new(content) as Arc<dyn Content>),
-            ..entry(Path::new(WAL_DIR).join(file_name), EntryKind::File, &stat)
+            ..Entry::named(Path::new(WAL_DIR).join(file_name), EntryKind::File, &stat)
         };
         Ok([segment, mark(&name.to_string(), &stat)])
     }
@@ -109,5 +109,5 @@ impl LogFiles {
 /// Says of the file `name` that it is archived.
 fn mark(name: &str, stat: &Stat) -> Entry {
     let path = format!("{WAL_DIR}/archive_status/{name}.done");
-    entry(path.into(), EntryKind::File, stat)
+    Entry::named(path.into(), EntryKind::File, stat)
 }

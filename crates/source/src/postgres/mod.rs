@@ -56,7 +56,7 @@ use log_files::{LogFiles, WAL_DIR};
 use pages::Verifier;
 use remote::Remote;
 use session::{Database, Session, Stopped};
-use tree::{Start, Walk, entry, held};
+use tree::{Start, Walk, held};
 
 /// Majors that were tried on real servers.
 pub(crate) const MAJOR_MIN: u32 = 14;
@@ -353,7 +353,7 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
         if walks.len() <= volume {
             walks.resize_with(volume + 1, Walk::new);
         }
-        let found = entry(path.clone(), EntryKind::Symlink { target }, &stat);
+        let found = Entry::named(path.clone(), EntryKind::Symlink { target }, &stat);
         // Other majors may share the location.
         let version = Path::new(&prefix);
         match location.dir(version) {
@@ -364,7 +364,7 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
                 let path = path.join(version);
                 walks[volume]
                     .given
-                    .push(entry(path.clone(), EntryKind::Dir, &stat));
+                    .push(Entry::named(path.clone(), EntryKind::Dir, &stat));
                 walks[volume].starts.push(Start {
                     dir: inner,
                     host_path: at.join(version),
@@ -382,7 +382,7 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
     let stat = look(&links)?;
     walks[0]
         .given
-        .push(entry("pg_tblspc".into(), EntryKind::Dir, &stat));
+        .push(Entry::named("pg_tblspc".into(), EntryKind::Dir, &stat));
     walks[0].starts.push(Start {
         dir: cluster.dir.clone(),
         host_path: cluster.path.clone(),

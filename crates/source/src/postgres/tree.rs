@@ -194,7 +194,7 @@ impl Walk {
             (FileKind::Dir, _) => {
                 let is_elsewhere = elsewhere.contains(&host_path);
                 let entered = is_elsewhere || self.enter(&*dir, name, &path, &host_path)?;
-                Ok(entered.then(|| entry(path, EntryKind::Dir, &stat)))
+                Ok(entered.then(|| Entry::named(path, EntryKind::Dir, &stat)))
             }
             (FileKind::File, _) => {
                 let place = Place {
@@ -213,7 +213,11 @@ impl Walk {
             (FileKind::Symlink, _) => match dir.read_link(name) {
                 Ok(target) => {
                     self.notes.links.add(&host_path);
-                    Ok(Some(entry(path, EntryKind::Symlink { target }, &stat)))
+                    Ok(Some(Entry::named(
+                        path,
+                        EntryKind::Symlink { target },
+                        &stat,
+                    )))
                 }
                 Err(e) if is_missing(&e) => Ok(None),
                 Err(e) => Err(io("read the link")(e)),
@@ -239,10 +243,10 @@ impl Walk {
             };
             for name in inner {
                 self.given
-                    .push(entry(path.join(name), EntryKind::Dir, &stat));
+                    .push(Entry::named(path.join(name), EntryKind::Dir, &stat));
             }
         }
-        entry(path, EntryKind::Dir, &stat)
+        Entry::named(path, EntryKind::Dir, &stat)
     }
 
     /// Opens a directory and goes on inside it; false when it is gone.
@@ -320,7 +324,7 @@ impl Walk {
             return Ok(Some(Entry {
                 len: stat.len,
                 content: Some(Arc::new(content)),
-                ..entry(path, EntryKind::File, &stat)
+                ..Entry::named(path, EntryKind::File, &stat)
             }));
         }
         let mut bytes = vec![0; stat.len as usize];
@@ -365,7 +369,7 @@ pub(super) fn relation_file(
         len: stat.len,
         based: matches!(kind, Kind::Based { .. }),
         content,
-        ..entry(path, EntryKind::File, stat)
+        ..Entry::named(path, EntryKind::File, stat)
     }
 }
 
@@ -405,20 +409,6 @@ pub(super) fn held(path: PathBuf, bytes: Vec<u8>, stat: &Stat) -> Entry {
     Entry {
         len,
         content: (len > 0).then(|| Arc::new(Held(bytes)) as Arc<dyn Content>),
-        ..entry(path, EntryKind::File, stat)
-    }
-}
-
-pub(super) fn entry(path: PathBuf, kind: EntryKind, stat: &Stat) -> Entry {
-    Entry {
-        path,
-        kind,
-        mode: stat.mode,
-        uid: stat.uid,
-        gid: stat.gid,
-        mtime_ns: stat.mtime_ns,
-        len: 0,
-        based: false,
-        content: None,
+        ..Entry::named(path, EntryKind::File, stat)
     }
 }

@@ -122,15 +122,9 @@ fn entry(path: PathBuf, snapshot: &Arc<Snapshot>) -> Entry {
     let content = (snapshot.len() > 0)
         .then(|| Arc::new(SnapshotContent::new(snapshot.clone())) as Arc<dyn Content>);
     Entry {
-        path,
-        kind: EntryKind::File,
-        mode: stat.mode,
-        uid: stat.uid,
-        gid: stat.gid,
-        mtime_ns: stat.mtime_ns,
         len: snapshot.len(),
-        based: false,
         content,
+        ..Entry::named(path, EntryKind::File, stat)
     }
 }
 

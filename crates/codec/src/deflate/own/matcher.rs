@@ -10,21 +10,9 @@
 //! good a candidate as any. An empty entry says position 0 of the window, so no search may be
 //! made there.
 
-use super::{DISTANCE_MAX, MATCH_LEN_MIN, Window};
-use crate::window::equal_bytes;
-
-/// A match, or with a `score` of 0 or less none worth the name.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Match {
-    pub(super) len: usize,
-    pub(super) distance: usize,
-    /// What the match saves: about a quarter of a literal per unit, of which a literal's bits are
-    /// four and each bit of the distance costs one.
-    pub(super) score: i32,
-}
-
-/// How many bytes before the content's end a search must start.
-pub(super) const SEARCH_BYTES_MIN: usize = 8;
+use super::{DISTANCE_MAX, MATCH_LEN_MAX, MATCH_LEN_MIN, Window};
+use crate::lazy::{Match, Search};
+use crate::window::{equal_bytes, hash4, hash8};
 
 const LATEST8_BITS: u32 = 14;
 const LATEST4_BITS: u32 = 14;
@@ -55,21 +43,23 @@ impl Matcher {
         self.tables.latest8.fill(0);
         self.tables.latest4.fill(0);
     }
+}
 
-    /// Enters `at` as a place that matches of eight bytes or more may come from.
-    #[inline(always)]
-    pub(super) fn insert_long(&mut self, window: &Window, at: usize) {
-        self.tables.latest8[hash8(window.u64_at(at))] = at as u16;
-    }
+/// The window and what was entered of it.
+pub(super) struct Searching<'a> {
+    pub(super) window: &'a Window,
+    pub(super) matcher: &'a mut Matcher,
+}
 
-    /// Enters `at` and returns the best match for it, of at most `max` bytes.
-    ///
-    /// `at` is not 0, and at least 8 bytes before the content's end.
+impl Search for Searching<'_> {
+    const INSIDE_MAX: usize = 16;
+
     #[inline(always)]
-    pub(super) fn find(&mut self, window: &Window, at: usize, max: usize) -> Match {
+    fn find(&mut self, at: usize) -> Match {
+        let (window, tables) = (self.window, &mut self.matcher.tables);
         let next = window.u64_at(at);
-        let from8 = exchange(&mut self.tables.latest8[hash8(next)], at);
-        let from4 = exchange(&mut self.tables.latest4[hash4(next)], at);
+        let from8 = exchange(&mut tables.latest8[hash8::<LATEST8_BITS>(next)], at);
+        let from4 = exchange(&mut tables.latest4[hash4::<LATEST4_BITS>(next)], at);
         let mut from = from8;
         let mut len = equal_bytes(window.u64_at(from) ^ next);
         if len < 8 {
@@ -80,14 +70,17 @@ impl Matcher {
             return Match::default();
         }
         if len == 8 {
+            let max = (window.len() - at).min(MATCH_LEN_MAX);
             len = window.common(from, at, 8, max);
         }
-        let distance = at - from;
-        Match {
-            len,
-            distance,
-            score: 4 * len as i32 - (distance as u32 | 1).ilog2() as i32,
-        }
+        Match::new(len, at - from)
+    }
+
+    /// For matches of eight bytes or more.
+    #[inline(always)]
+    fn enter_inside(&mut self, at: usize) {
+        let next = self.window.u64_at(at);
+        self.matcher.tables.latest8[hash8::<LATEST8_BITS>(next)] = at as u16;
     }
 }
 
@@ -98,16 +91,6 @@ fn exchange(entry: &mut u16, at: usize) -> usize {
     const BEHIND: usize = DISTANCE_MAX - 1;
     let latest = usize::from(std::mem::replace(entry, at as u16));
     at - 1 - (at.wrapping_sub(latest + 1) & BEHIND)
-}
-
-#[inline(always)]
-fn hash8(next: u64) -> usize {
-    (next.wrapping_mul(0x9E37_79B1_85EB_CA87) >> (64 - LATEST8_BITS)) as usize
-}
-
-#[inline(always)]
-fn hash4(next: u64) -> usize {
-    ((next as u32).wrapping_mul(0x9E37_79B1) >> (32 - LATEST4_BITS)) as usize
 }
 
 #[cfg(test)]

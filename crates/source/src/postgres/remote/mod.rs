@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use super::cluster::CONTROL_FILE;
 use super::session::misread;
-use super::tree::{HELD_MAX, entry, held};
+use super::tree::{HELD_MAX, held};
 use super::{MAJOR_MAX, MAJOR_MIN, MEMORY_BYTES, PostgresOptions};
 use crate::volumes::Volumes;
 use crate::{
@@ -101,7 +101,7 @@ impl Remote {
             .map(|space| {
                 let target = space.location.clone();
                 let path = Path::new("pg_tblspc").join(space.oid.to_string());
-                entry(path, EntryKind::Symlink { target }, &NO_STAT)
+                Entry::named(path, EntryKind::Symlink { target }, &NO_STAT)
             })
             .collect();
         let mut volumes = Volumes::new(storage, &[])?;
@@ -207,12 +207,16 @@ impl Stream {
             ..NO_STAT
         };
         match &member.kind {
-            MemberKind::Dir => return Ok(Some(entry(path, EntryKind::Dir, &stat))),
+            MemberKind::Dir => return Ok(Some(Entry::named(path, EntryKind::Dir, &stat))),
             // Those came first of all.
             MemberKind::Symlink { .. } if super::rules::is_tablespace(&path) => return Ok(None),
             MemberKind::Symlink { target } => {
                 let target = target.clone();
-                return Ok(Some(entry(path, EntryKind::Symlink { target }, &stat)));
+                return Ok(Some(Entry::named(
+                    path,
+                    EntryKind::Symlink { target },
+                    &stat,
+                )));
             }
             MemberKind::File => {}
         }
@@ -225,7 +229,7 @@ impl Stream {
             return Ok(Some(Entry {
                 len: member.len,
                 content: Some(Arc::new(content)),
-                ..entry(path, EntryKind::File, &stat)
+                ..Entry::named(path, EntryKind::File, &stat)
             }));
         }
         let mut bytes = vec![0; member.len as usize];
