@@ -45,16 +45,6 @@ pub fn longshore_in(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// The program in a directory with a configuration, and with the history that lies there.
-pub fn longshore_in(dir: &Path, args: &[&str]) -> Command {
-    let mut command = longshore(args);
-    command
-        .current_dir(dir)
-        .env("LONGSHORE_CONFIG", dir.join("longshore.toml"))
-        .env("LONGSHORE_CATALOG", dir.join("state/catalog.db"));
-    command
-}
-
 /// Runs to the end. Panics when the exit code is another than `expected`.
 pub fn expect<S: AsRef<OsStr>>(expected: i32, args: impl IntoIterator<Item = S>) -> Output {
     let mut command = longshore(args);
