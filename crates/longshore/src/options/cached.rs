@@ -218,7 +218,7 @@ pub struct CacheShadow {
     /// The socket that it serves.
     pub socket: PathBuf,
 
-    /// Watch from now on, as `longshore cache simulate` names it. Without it: what the one that watches would have done.
+    /// The policy that watches from now on; without it, says what the one that watches would have done.
     pub name: Option<String>,
 
     /// Watch no more.

@@ -255,5 +255,5 @@ fn two_interrupts_at_once_end_a_run_without_tidying_and_leave_nothing_valid() {
     twice("restore whole.bak --to out --max-rate 2M", "out");
     assert_eq!(stage.names("out"), [".longshore-restoring"]);
     stage.line("restore whole.bak --to out").exits(0);
-    assert_eq!(stage.names("out"), ["tree"]);
+    assert_eq!(stage.names("out"), ["file"]);
 }
