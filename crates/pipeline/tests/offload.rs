@@ -149,7 +149,11 @@ fn every_fault_costs_blocks_of_the_device_and_none_of_the_backup() {
         // A call that carries one block has nothing to swap.
         if !matches!(act, Act::Swap) {
             assert_eq!(device.recomputed == 0, harmless, "{act:?}: {device:?}");
-            assert_eq!(device.faults_total() == 0, harmless, "{act:?}: {device:?}");
+            // What a hanging call holds is done again when the writer has waited long enough; a backup as short as this
+            // one may have ended before the call counts as one that hangs.
+            let noticed =
+                device.faults_total() + u64::from(matches!(act, Act::Hang)) * device.hedged;
+            assert_eq!(noticed == 0, harmless, "{act:?}: {device:?}");
         }
         assert!(device.blocks > 0, "{act:?}: call 0 went well");
     }
