@@ -268,17 +268,11 @@ impl LogSource {
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
+/// With a mode of its own: the archive's is not that of a data directory.
 fn entry(path: PathBuf, kind: EntryKind, stat: &Stat, mode: u32) -> Entry {
     Entry {
-        path,
-        kind,
         mode,
-        uid: stat.uid,
-        gid: stat.gid,
-        mtime_ns: stat.mtime_ns,
-        len: 0,
-        based: false,
-        content: None,
+        ..Entry::named(path, kind, stat)
     }
 }
 

@@ -150,12 +150,17 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_a_model_that_can_be_run_or_refused(
-        lines in proptest::collection::vec("(units|chunk_bytes|read_us|command_us|x)? ?=? ?[-0-9.e]{0,12}", 0..12),
+    fn a_model_of_which_any_line_was_changed_can_be_run_or_is_refused(
+        line in 2..10_usize,
+        value in "(-?[0-9]{1,3}(\\.[0-9]{1,3})?(e-?[0-9]{1,3})?|[-0-9.e]{0,12})",
     ) {
-        let text = format!("longshore device model 1\n{}\n", lines.join("\n"));
-        if let Ok(profile) = read_model(&text) {
+        let text = write_model(Profile::named("optane-905p").unwrap(), 0.95, "");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let name = lines[line].split_once('=').unwrap().0.to_owned();
+        lines[line] = format!("{name}={value}");
+        if let Ok(profile) = read_model(&lines.join("\n")) {
             prop_assert!(profile.units > 0 && profile.chunk_bytes > 0 && profile.read_link > 0.0);
+            prop_assert!(profile.steady(4096, 2, 8, 1).mean_us.is_finite());
         }
     }
 }
