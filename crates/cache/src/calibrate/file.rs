@@ -91,7 +91,8 @@ pub fn read_model(text: &str) -> Result<Profile, BadModel> {
         }
     };
     let positive = |at: usize| match value(at)? {
-        found if found > 0.0 => Ok(found),
+        // Less would make times that a clock cannot count.
+        found if found >= 1e-6 => Ok(found),
         _ => Err(BadModel::Missing { name: NAMES[at] }),
     };
     value(7)?;
