@@ -128,21 +128,18 @@ impl Lived {
         &self.end.cache[number as usize * LINE..][..LINE]
     }
 
-    /// Everything that can become of one block without forgery: a few of its bits, zeros, what it was before.
+    /// What becomes of one block without forgery: zeros, one bit of it, what it was before its last change.
     fn spoiled(&self, number: u64, random: &mut Random) -> Vec<(String, Vec<u8>)> {
         let block = self.block(number);
         let mut all = vec![("zeros".to_owned(), vec![0; LINE])];
+        // A superblock is short, and what follows it in its block is nobody's.
         let end = if number < 2 { 100 } else { LINE };
-        for _ in 0..1 {
-            let (at, bit) = (random.below(end as u64) as usize, random.below(8));
-            let mut other = block.to_vec();
-            other[at] ^= 1 << bit;
-            all.push((format!("bit {bit} of byte {at}"), other));
-        }
-        let older = self.older[&number].iter().rev().take(1).enumerate();
-        all.extend(
-            older.map(|(age, old)| (format!("as it was {} changes ago", age + 1), old.clone())),
-        );
+        let (at, bit) = (random.below(end as u64) as usize, random.below(8));
+        let mut other = block.to_vec();
+        other[at] ^= 1 << bit;
+        all.push((format!("bit {bit} of byte {at}"), other));
+        let older = self.older[&number].last();
+        all.extend(older.map(|old| ("as it was before its last change".to_owned(), old.clone())));
         all
     }
 }

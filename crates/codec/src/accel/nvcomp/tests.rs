@@ -60,9 +60,11 @@ impl Double {
         }
     }
 
-    /// Until a function was called so often.
+    /// Until a function was called so often; a minute at most.
     fn wait_for_calls(&self, name: &str, calls: u64) {
+        let began = std::time::Instant::now();
         while self.calls(name) < calls {
+            assert!(began.elapsed() < Duration::from_secs(60), "{name}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
