@@ -26,6 +26,7 @@ mod gather;
 mod ground;
 mod handoff;
 mod history;
+mod landing;
 mod load;
 mod log;
 mod measure;

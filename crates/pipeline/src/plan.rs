@@ -101,6 +101,8 @@ pub struct Sizes {
     /// Compressed blocks on their way out, at most.
     pub output_count: usize,
     pub output_bytes: usize,
+    /// Decoded blocks of a restore that may wait for a writer.
+    waiting: usize,
     pub workers: usize,
     pub cpus: usize,
     pub cpu_ceiling: Option<f64>,
@@ -135,6 +137,11 @@ impl Sizes {
         // One more alignment unit, so that NONE can place its payload on a boundary.
         let output_bytes =
             (head_len_max() + stored_max(buffer_bytes) + ALIGN).next_multiple_of(ALIGN);
+        // One for each writer: with as many buffers as threads, decoders wait whenever all writers do.
+        let waiting = match (buffer_bytes_of_media, tuning.buffer_count) {
+            (Some(_), None) => workers - workers.min(cpus),
+            _ => 0,
+        };
         let finished = match (buffer_bytes_of_media, tuning.buffer_count, devices) {
             (None, None, 1) => FINISHED_MAX,
             _ => 0,
@@ -144,8 +151,9 @@ impl Sizes {
             let bytes = count.saturating_mul(bytes);
             bytes.checked_next_multiple_of(HUGE_BYTES).unwrap_or(bytes)
         };
+        let plain_count = buffer_count.max(workers + waiting);
         let pools =
-            pool(buffer_count, buffer_bytes).saturating_add(pool(output_count, output_bytes));
+            pool(plain_count, buffer_bytes).saturating_add(pool(output_count, output_bytes));
         // Several stripes are several reads anyway.
         let read_ahead = match (buffer_bytes_of_media, streams) {
             (Some(_), 1..=READS) => (READS / streams).min(READ_AHEAD_MAX),
@@ -164,6 +172,7 @@ impl Sizes {
             buffer_bytes,
             output_count,
             output_bytes,
+            waiting,
             workers,
             cpus,
             cpu_ceiling,
@@ -175,6 +184,11 @@ impl Sizes {
     /// Of the workers of a restore, those who decode: no more than can compute, so that none ever waits for its turn.
     pub fn decoders(&self) -> usize {
         self.workers.min(self.cpus)
+    }
+
+    /// Buffers for what is decoded: being decoded, waiting, being written, or lent.
+    pub fn plains(&self) -> usize {
+        self.workers + self.waiting + self.lent
     }
 
     /// Those who wait for devices meanwhile.
@@ -209,6 +223,28 @@ mod tests {
             buffer_bytes: None,
         };
         Sizes::decide(&tuning, &Limits::default(), devices, 1, None, devices)
+    }
+
+    fn restore(buffer_count: Option<usize>) -> Sizes {
+        let tuning = Tuning {
+            buffer_count,
+            buffer_bytes: None,
+        };
+        Sizes::decide(&tuning, &Limits::default(), 1, 0, Some(1 << 20), 1)
+    }
+
+    #[test]
+    fn each_writer_of_a_restore_has_a_block_in_hand_and_one_that_waits() {
+        let free = restore(None);
+        assert_eq!(free.plains(), free.decoders() + 2 * free.writers());
+        let asked = restore(Some(free.buffer_count));
+        assert_eq!(asked.plains(), asked.workers);
+        let more = free.plains().saturating_sub(free.buffer_count) << 20;
+        let found = (free.memory_bytes - asked.memory_bytes) as usize;
+        assert!(
+            found.abs_diff(more) <= HUGE_BYTES,
+            "{found} bytes, not {more}"
+        );
     }
 
     #[test]

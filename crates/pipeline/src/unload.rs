@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 
 use crate::crew::{Crew, join};
 use crate::fetch::Fetching;
+use crate::landing::{Landing, Way};
 use crate::measure::{Counters, Sample, Sampler, lap};
 use crate::offload::Choice;
 use crate::plan::Sizes;
@@ -114,8 +115,9 @@ pub struct Shared<'a> {
     payloads: Pool,
     /// What sinks get, and with it devices.
     pub plains: Pool,
-    /// One for each worker to decode into.
+    /// One for each worker to decode into, where that is not done straight into what is written.
     hots: Pool,
+    landing: Landing,
     pub counters: &'a Counters,
     pub sink: &'a dyn Sink,
     pub tallies: Vec<Tally>,
@@ -194,7 +196,7 @@ pub fn unload(
         })
     };
     let payloads = pool(sizes.buffer_count, sizes.output_bytes)?;
-    let plains = pool(sizes.workers + sizes.lent, sizes.buffer_bytes)?;
+    let plains = pool(sizes.plains(), sizes.buffer_bytes)?;
     let workers = sizes.decoders();
     let hots = pool(workers, sizes.buffer_bytes)?;
     let fetching = choice.start(house, sizes, sizes.buffer_bytes, false)?;
@@ -212,6 +214,7 @@ pub fn unload(
         payloads,
         plains,
         hots,
+        landing: Landing::default(),
         counters,
         sink,
         tallies,
@@ -356,8 +359,8 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// One worker: decodes into a buffer of its own that no device touches, so that it stays in the core's cache. What is
-    /// to be written is copied to another, past the cache.
+    /// One worker: decodes what is to be written into a buffer that devices read, or into its own and copies it, as
+    /// [`Landing`] says; what is not to be written always into its own, which stays in the core's cache.
     fn decode_all(&self, receive: Receiver<Read>, send: Sender<Decoded>) -> Result<(), Error> {
         let clock = &*self.house.clock;
         let Some(mut hot) = self.hots.take() else {
@@ -422,9 +425,10 @@ impl Shared<'_> {
             let decoded = looked.and_then(|items| match items {
                 None => Ok(None),
                 Some(items) => {
-                    self.decode(&read, &mut decompressor, &mut hot)?;
                     if self.sink.writes() {
-                        copy_nontemporal(&hot[..plain_len], &mut plain[..plain_len]);
+                        self.land(&read, &mut decompressor, &mut hot, &mut plain)?;
+                    } else {
+                        self.decode(&read, &mut decompressor, &mut hot)?;
                     }
                     Ok(Some(items))
                 }
@@ -498,6 +502,30 @@ impl Shared<'_> {
             )));
         }
         Ok(Some(items))
+    }
+
+    /// Decodes one block into `plain`, which devices read next.
+    fn land(
+        &self,
+        read: &Read,
+        decompressor: &mut Decompressor,
+        hot: &mut [u8],
+        plain: &mut [u8],
+    ) -> Result<(), MediaError> {
+        let clock = &*self.house.clock;
+        let len = read.block.header.plain_len as usize;
+        let way = self.landing.choose();
+        let before = clock.thread_cpu();
+        match way {
+            Way::Straight => self.decode(read, decompressor, plain)?,
+            Way::Copied => {
+                self.decode(read, decompressor, hot)?;
+                copy_nontemporal(&hot[..len], &mut plain[..len]);
+            }
+        }
+        let cpu = clock.thread_cpu().saturating_sub(before);
+        self.landing.took(way, cpu, len);
+        Ok(())
     }
 
     /// Decodes one block and checks what came of it.

@@ -1,0 +1,149 @@
+//! Where a block that is to be written is decoded: straight into the buffer that the device reads, or into one that no
+//! device touches, from which it is copied past the cache.
+//!
+//! Which of them takes less CPU depends on the machine's caches and on the algorithm: a copy costs a pass over the
+//! plain bytes, and a buffer that comes back from a device may have left the core's cache, so that decoding into it
+//! is slower. Both are measured on the run's own blocks, and the cheaper one is used; the other one is tried again now
+//! and then.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Blocks that each way gets before one is preferred.
+const FIRST: u64 = 16;
+/// One block in so many tries the way that is not preferred.
+const AGAIN: u64 = 64;
+/// What is left of the weight of older blocks after another one.
+const FADE: f64 = 0.97;
+
+/// How a block gets into the buffer that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Decoded into it.
+    Straight,
+    /// Decoded into a buffer that stays in the core's cache, and copied.
+    Copied,
+}
+
+impl Way {
+    fn other(self) -> Way {
+        match self {
+            Way::Straight => Way::Copied,
+            Way::Copied => Way::Straight,
+        }
+    }
+}
+
+/// CPU time and bytes, both fading.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    seconds: f64,
+    bytes: f64,
+}
+
+/// Chooses between the ways, for all workers of a run.
+#[derive(Debug, Default)]
+pub struct Landing {
+    chosen: AtomicU64,
+    /// Of [`Way::Straight`] and [`Way::Copied`].
+    costs: Mutex<[Cost; 2]>,
+}
+
+impl Landing {
+    /// The way for the next block.
+    pub fn choose(&self) -> Way {
+        let n = self.chosen.fetch_add(1, Ordering::Relaxed);
+        if n < 2 * FIRST {
+            return if n.is_multiple_of(2) {
+                Way::Straight
+            } else {
+                Way::Copied
+            };
+        }
+        let preferred = self.preferred();
+        if n.is_multiple_of(AGAIN) {
+            preferred.other()
+        } else {
+            preferred
+        }
+    }
+
+    /// What a block of `bytes` plain bytes took one thread, by its CPU clock: decoding, checking, and the copy if there
+    /// was one.
+    pub fn took(&self, way: Way, cpu: Duration, bytes: usize) {
+        let cost = &mut self.costs.lock()[way as usize];
+        cost.seconds = cost.seconds * FADE + cpu.as_secs_f64();
+        cost.bytes = cost.bytes * FADE + bytes as f64;
+    }
+
+    fn preferred(&self) -> Way {
+        let [straight, copied] = *self.costs.lock();
+        // Seconds for a byte, without dividing by what may be nothing.
+        if straight.seconds * copied.bytes <= copied.seconds * straight.bytes {
+            Way::Straight
+        } else {
+            Way::Copied
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `blocks` blocks chose, where a block takes so many microseconds.
+    fn choices(landing: &Landing, blocks: u64, us: impl Fn(Way) -> u64) -> Vec<Way> {
+        let choose = |_| {
+            let way = landing.choose();
+            landing.took(way, Duration::from_micros(us(way)), 1 << 20);
+            way
+        };
+        (0..blocks).map(choose).collect()
+    }
+
+    fn share(ways: &[Way], way: Way) -> f64 {
+        ways.iter().filter(|w| **w == way).count() as f64 / ways.len() as f64
+    }
+
+    #[test]
+    fn both_ways_are_tried_and_the_cheaper_one_is_kept() {
+        for cheaper in [Way::Straight, Way::Copied] {
+            let landing = Landing::default();
+            let ways = choices(
+                &landing,
+                1032,
+                |way| if way == cheaper { 900 } else { 1000 },
+            );
+            assert_eq!(share(&ways[..32], cheaper), 0.5);
+            assert!(share(&ways[32..], cheaper) > 0.98, "{cheaper:?}");
+            assert!(
+                share(&ways[32..], cheaper) < 1.0,
+                "the other is tried again"
+            );
+        }
+    }
+
+    #[test]
+    fn what_changes_is_noticed() {
+        let landing = Landing::default();
+        choices(&landing, 1000, |way| {
+            if way == Way::Straight { 900 } else { 1000 }
+        });
+        // A neighbour takes the shared cache.
+        let later = choices(&landing, 1000, |way| {
+            if way == Way::Straight { 1200 } else { 1000 }
+        });
+        assert!(share(&later[500..], Way::Copied) > 0.95);
+    }
+
+    #[test]
+    fn blocks_of_nothing_decide_nothing_and_divide_by_nothing() {
+        let landing = Landing::default();
+        for _ in 0..100 {
+            landing.took(landing.choose(), Duration::ZERO, 0);
+        }
+        assert_eq!(landing.preferred(), Way::Straight);
+    }
+}
