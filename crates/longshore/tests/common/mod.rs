@@ -23,13 +23,15 @@ pub fn longshore<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command 
     command
 }
 
-/// Shells start what is in their background with SIGINT ignored, and the program keeps to that; a test that sends one
-/// must not depend on where it was started.
+/// Shells start what is in their background with SIGINT ignored, `nohup` with SIGHUP, and the program keeps to that; a
+/// test that sends one must not depend on where it was started.
 pub fn hears_interrupts(command: &mut Command) {
-    // SAFETY: between fork and exec, the closure makes one system call and touches no memory of ours.
+    // SAFETY: between fork and exec, the closure makes system calls only and touches no memory of ours.
     unsafe {
         command.pre_exec(|| {
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             Ok(())
         })
     };
