@@ -95,7 +95,7 @@ def main():
             print(f"not compared: {line}", file=sys.stderr)
         record.content["tools"].update({name: dict(version=tool.version, options=tool.options, checks=tool.checks)
                                         for name, tool in found.items()})
-        record.content["machine"] = dict(processor=machine.processor(), cpus=os.cpu_count(), kernel=platform.release(),
+        record.content["machine"] = dict(processor=machine.processor(), cpus=len(machine.cpus()), kernel=platform.release(),
                                          cluster=machine.size(f"{main_cluster.data}/base"))
         record.save()
     if wanted.prepare:

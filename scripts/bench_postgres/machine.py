@@ -5,21 +5,32 @@ import os, random, subprocess, time
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+def cpus():
+    """The CPUs that this program, and what it starts, may run on."""
+    return os.sched_getaffinity(0)
+
+
 def busy():
-    """CPU seconds that all processes and the kernel have used since boot."""
-    user, nice, system, _, _, irq, softirq = (int(n) for n in open("/proc/stat").readline().split()[1:8])
-    return (user + nice + system + irq + softirq) / TICKS
+    """CPU seconds that all processes and the kernel have used since boot, of our CPUs."""
+    ticks = 0
+    for line in open("/proc/stat"):
+        name, *fields = line.split()
+        if name.startswith("cpu") and name != "cpu" and int(name[3:]) in cpus():
+            user, nice, system, _, _, irq, softirq = (int(n) for n in fields[:7])
+            ticks += user + nice + system + irq + softirq
+    return ticks / TICKS
 
 
 def kernel():
-    """CPU seconds of the kernel's own threads, which write back what was written through the page cache."""
+    """CPU seconds of the kernel's own threads, which write back what was written through the page cache. A thread counts
+    where it ran last on one of our CPUs."""
     ticks = 0
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
             fields = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if fields[1] == "2":
+        if fields[1] == "2" and int(fields[36]) in cpus():
             ticks += int(fields[11]) + int(fields[12])
     return ticks / TICKS
 
