@@ -8,7 +8,7 @@
 #
 # SHARE: the device's speed by that of the machine's CPUs, which is measured first (0.5). LATENCY_US: of each call (200).
 # INSTANCES: calls at a time (4). LONGSHORE_SOFTWARE_MB_S: the CPUs' speed, where it is known. LONGSHORE_BUILT: a directory
-# with `longshore` and `libqatzip.so`, so that nothing is built; LONGSHORE_SOURCE: another file to back up.
+# with `longshore` and `libqatzip.so`, so that nothing is built; LONGSHORE_SOURCE: another file or directory to back up.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -37,8 +37,8 @@ done
 
 source=${LONGSHORE_SOURCE:-.work/bench/offload-study.db}
 mkdir -p "$(dirname "$source")"
-[ -f "$source" ] || "$longshore" lab sample stae --size 1G "$source"
-cat "$source" > /dev/null
+[ -e "$source" ] || "$longshore" lab sample stae --size 1G "$source"
+find "$source" -type f -exec cat {} + > /dev/null
 
 software=${LONGSHORE_SOFTWARE_MB_S:-}
 if [ -z "$software" ]; then
@@ -46,7 +46,8 @@ if [ -z "$software" ]; then
         "$longshore" --catalog none backup "$source" --to nul: --offload software --json |
             sed -n 's/.*"elapsed_s": *\([0-9.]*\).*/\1/p' | head -n 1
     done | sort -g | sed -n 2p)
-    software=$(awk -v bytes="$(wc -c < "$source")" -v s="$seconds" 'BEGIN { printf "%d", bytes / s / 1e6 }')
+    bytes=$(find "$source" -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum }')
+    software=$(awk -v bytes="$bytes" -v s="$seconds" 'BEGIN { printf "%d", bytes / s / 1e6 }')
 fi
 rate=$(awk -v s="$software" -v share="$share" -v n="$instances" 'BEGIN { r = int(s * share / n + 0.5); print r < 1 ? 1 : r }')
 echo "software $software MB/s; device $instances x $rate MB/s, $latency us a call" >&2
