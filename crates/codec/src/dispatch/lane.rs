@@ -19,6 +19,9 @@ use crate::{Algorithm, Engine, Fault, Job, Outcome, State};
 const ROUND: u64 = 16;
 /// Steps of the budget, halves of a bandwidth-delay product beyond the first: from 2 products to 6.
 const STEPS: Range<u32> = 2..10;
+/// While it is alone it may hold so many times what keeps it busy beside CPUs that compress: no block of theirs waits
+/// behind, and its calls can fall into step, each with all that waits. More only touches memory that was not needed.
+const ALONE: u64 = 2;
 /// How long a lane out of service waits before it looks again.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -186,12 +189,12 @@ impl Lane {
         start..(batch.end as u64).min(2 * start).max(start)
     }
 
-    /// Room for a block, `alone` up to all that the device may hold, for then no CPU's blocks wait behind; else up to
-    /// what keeps it busy.
+    /// Room for a block: up to what keeps the device busy while CPUs compress, or more where it is `alone`.
     pub fn try_admit(&self, len_bytes: u64, alone: bool) -> Option<Permit> {
+        let enough = self.enough_bytes.load(Ordering::Relaxed);
         let limit = match alone {
-            true => u64::MAX,
-            false => self.enough_bytes.load(Ordering::Relaxed),
+            true => enough.saturating_mul(ALONE),
+            false => enough,
         };
         self.budget.try_admit_within(len_bytes, limit)
     }
