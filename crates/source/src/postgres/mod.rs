@@ -173,7 +173,10 @@ impl Postgres {
     ) -> Result<Postgres, Error> {
         let wanted = &options.postgres;
         let (wal_dir, wal_path) = open_link(storage, &path.join(WAL_DIR))?;
-        let (databases, start, mut notices) = session.despite_replay(|| {
+        let (databases, start, mut notices) = session.despite_replay(|tries| {
+            if tries > 1 {
+                session.checkpoint();
+            }
             // Before the checkpoint: a database may be copied as soon as it is over.
             let databases = session.databases()?;
             let kept = if wanted.with_wal { session.keep_log() } else { Ok(()) };

@@ -21,7 +21,7 @@ const SLOT_PREFIX: &str = "longshore_backup_";
 /// How a standby cancels a statement that replay would have to wait for.
 const CANCELLED: &str = "40001";
 /// How often one that was cancelled is run.
-const TRIES_MAX: u32 = 5;
+const TRIES_MAX: u32 = 10;
 
 pub(super) struct Session {
     connection: Mutex<Connection>,
@@ -109,15 +109,15 @@ impl Session {
         self.answered_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Runs `attempt`, and again where a standby has cancelled a statement of it. Such an error also takes the session's
-    /// slot away; a backup that was begun goes on.
+    /// Runs `attempt`, and again where a standby has cancelled a statement of it; it is told which try it is, from 1. Such
+    /// an error also takes the session's slot away; a backup that was begun goes on.
     pub(super) fn despite_replay<T>(
         &self,
-        mut attempt: impl FnMut() -> Result<T, Error>,
+        mut attempt: impl FnMut(u32) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut tries = 1;
         loop {
-            match attempt() {
+            match attempt(tries) {
                 Err(Error::Server { action, source })
                     if source.sqlstate() == Some(CANCELLED) && tries < TRIES_MAX =>
                 {
@@ -146,7 +146,7 @@ impl Session {
     /// All databases, by OID.
     pub(super) fn databases(&self) -> Result<Vec<Database>, Error> {
         let sql = "select oid, datname, dattablespace, xmin from pg_database order by oid";
-        let rows = self.despite_replay(|| self.ask("list the databases of", sql))?;
+        let rows = self.despite_replay(|_| self.ask("list the databases of", sql))?;
         let database = |row| {
             Ok(Database {
                 oid: rows.value(row, 0)?,
@@ -160,6 +160,17 @@ impl Session {
             .map(database)
             .collect::<Result<_, _>>()
             .map_err(misread)
+    }
+
+    /// Makes a checkpoint, which takes no snapshot that replay could mind: the backup's own is short then. Where the role may
+    /// not, it is as long as before.
+    pub(super) fn checkpoint(&self) {
+        if let Err(error) = self.ask("make a checkpoint in", "checkpoint") {
+            tracing::info!(
+                error = crate::error::with_cause(&error),
+                "no checkpoint before the backup"
+            );
+        }
     }
 
     /// Begins the backup: waits for a checkpoint, a fast one unless `spread`. Gives the place where replay begins.
@@ -180,7 +191,7 @@ impl Session {
             ..=14 => "select lsn, labelfile, spcmapfile from pg_stop_backup(false, false)",
             _ => "select lsn, labelfile, spcmapfile from pg_backup_stop(false)",
         };
-        let rows = self.despite_replay(|| self.ask("end the backup", sql))?;
+        let rows = self.despite_replay(|_| self.ask("end the backup", sql))?;
         let label_text = rows.bytes(0, 1).unwrap_or_default().to_vec();
         let label = BackupLabel::parse(&label_text).ok_or_else(|| {
             let text = String::from_utf8_lossy(&label_text).into_owned();
@@ -223,7 +234,7 @@ impl Session {
             false => "select pg_current_wal_insert_lsn()",
             true => "select greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn())",
         };
-        self.despite_replay(|| self.ask("ask for the end of the log", sql))?
+        self.despite_replay(|_| self.ask("ask for the end of the log", sql))?
             .value(0, 0)
             .map_err(misread)
     }
