@@ -137,27 +137,29 @@ impl fmt::Display for Round {
 /// what the origin was at that place of the log. It makes no difference which sets are the primary's and which
 /// the standby's.
 /// Method: as for full backups (`live`), on every major and by both ways to find changed pages. `LONGSHORE_PG_CHAINS`
-/// rounds from `LONGSHORE_SEED` go over the majors in turn; without it one round for each way on few majors.
+/// rounds go over the majors in turn, the first with the seed `LONGSHORE_SEED`, each with the next; without it one round for
+/// each way on few majors.
 #[test]
 fn chains_taken_under_load_come_back_whole() {
-    let asked = from_env("LONGSHORE_PG_CHAINS", 0) as usize;
+    let asked = from_env("LONGSHORE_PG_CHAINS", 0);
     let majors = if asked == 0 { some() } else { installations() };
     let of_major = |i: &Installation| ways(i).into_iter().map(|conf| (i.clone(), conf)).collect();
     let rows: Vec<_> = majors.iter().flat_map::<Vec<_>, _>(of_major).collect();
-    let count = if asked == 0 { rows.len() } else { asked };
-    let seed = from_env("LONGSHORE_SEED", 4);
-    for number in 0..count {
-        let (installation, conf) = &rows[number % rows.len()];
-        let round = Round::of(&mut Random(seed.wrapping_add(number as u64)));
+    let count = if asked == 0 { rows.len() as u64 } else { asked };
+    if rows.is_empty() {
+        return;
+    }
+    let first = from_env("LONGSHORE_SEED", 4);
+    for seed in first..first + count {
+        let (installation, conf) = &rows[(seed % rows.len() as u64) as usize];
+        let round = Round::of(&mut Random(seed));
+        let method = match conf.is_empty() {
+            true => "page LSNs",
+            false => "WAL summaries",
+        };
         let what = format!(
-            "PostgreSQL {}, {}, seed {}: {round}",
-            installation.major,
-            if conf.is_empty() {
-                "page LSNs"
-            } else {
-                "WAL summaries"
-            },
-            seed.wrapping_add(number as u64),
+            "PostgreSQL {}, {method}, seed {seed}: {round}",
+            installation.major
         );
         print!("{what}");
         std::io::Write::flush(&mut std::io::stdout()).unwrap();
