@@ -38,11 +38,12 @@ bench: build ## Measures against the limits of this machine; report in .work/ben
 bench-postgres: build ## Backups, restores and archiving of a PostgreSQL cluster, beside pgBackRest, WAL-G and pg_basebackup where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres $(BENCH)
 
-soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100) of PostgreSQL, all majors
+soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100), PG_CHAINS (100) of PostgreSQL, all majors
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore --test sqlite_live --test kill -- --nocapture
 	LONGSHORE_PG_ROUNDS=$(or $(PG_ROUNDS),10) LONGSHORE_PG_SOAK=$(or $(PG_SOAK),100) LONGSHORE_SEED=$$(date +%s) \
-	LONGSHORE_PG_LARGE=$(or $(PG_LARGE),5) LONGSHORE_PG_FILES=$(or $(PG_FILES),300000) \
-	$(CARGO) test --release -p longshore --test postgres_backup -- live large many soak --nocapture --test-threads 1
+	LONGSHORE_PG_LARGE=$(or $(PG_LARGE),5) LONGSHORE_PG_FILES=$(or $(PG_FILES),1000000) \
+	LONGSHORE_PG_CHAINS=$(or $(PG_CHAINS),100) \
+	$(CARGO) test --release -p longshore --test postgres_backup -- live large many soak chains --nocapture --test-threads 1
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore-blockcache --test engine more_cuts -- --nocapture
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore --test cache killed -- --nocapture
 	LONGSHORE_ALL_MAJORS=1 $(CARGO) test --release -p longshore --test postgres_backup --test postgres_restore

@@ -10,8 +10,9 @@ Every round is recorded in WORK/record.json; one in which other programs took mo
 not count and is run again the next time. So a benchmark can be run in pieces, each while the machine is kept quiet.
 Rounds alternate between the tools, every other round in reverse order.
 
-Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving. docs/benchmarks-postgres.md
-says what each means and how to get the other tools. Run it as root: servers run as `postgres`, cold memory needs root.
+Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving, `chain` incremental backups
+and their restore (its rounds come last, as it changes the cluster). docs/benchmarks-postgres.md says what each means and
+how to get the other tools. Run it as root: servers run as `postgres`, cold memory needs root.
 """
 
 import argparse, json, os, platform, sys, time
@@ -71,13 +72,14 @@ class Record:
 
 
 def pending(found, record, wanted, rounds):
-    """What is to be measured, round after round; tools in reverse order in every other round."""
-    for number in range(rounds):
-        for row in wanted:
-            names = [name for name, tool in found.items() if row in tool.rows and (row != "wal" or tool.archive)]
-            for name in names if number % 2 == 0 else reversed(names):
-                if record.count(row, name) <= number:
-                    yield row, name
+    """What is to be measured, round after round; tools in reverse order in every other round. What changes the cluster is last."""
+    last = [(number, "chain") for number in range(rounds) if "chain" in wanted]
+    first = [(number, row) for number in range(rounds) for row in wanted if row != "chain"]
+    for number, row in first + last:
+        names = [name for name, tool in found.items() if row in tool.rows and (row != "wal" or tool.archive)]
+        for name in names if number % 2 == 0 else reversed(names):
+            if record.count(row, name) <= number:
+                yield row, name
 
 
 def main():

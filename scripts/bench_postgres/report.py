@@ -4,7 +4,7 @@ import statistics
 
 from .rows import disturbed
 
-ORDER = ("full", "cold", "load", "wal")
+ORDER = ("full", "cold", "load", "wal", "chain")
 
 
 def spread(values, digits=2):
@@ -32,7 +32,7 @@ class Report:
         return found
 
     def text(self):
-        parts = [self.tools(), self.full(), self.cold(), self.load(), self.wal()]
+        parts = [self.tools(), self.full(), self.cold(), self.load(), self.wal(), self.chain()]
         return "\n\n".join(part for part in parts if part)
 
     def tools(self):
@@ -75,3 +75,15 @@ class Report:
             rows.append((name, spread([run["rate"] for run in runs], 1), spread([run["machine"] for run in runs]),
                          f"{statistics.median(run['stored'] for run in runs) / 1e6:.0f}", len(runs)))
         return rows and table(("log, by the server's archiver", "segments/s", "machine CPU-s", "stored MB", "rounds"), rows)
+
+    def chain(self):
+        rows = []
+        for name, runs in self.rounds("chain").items():
+            each = [one for run in runs for one in run["incremental"]]
+            cells = [spread([one["s"] for one in each]), f"{statistics.median(one['stored'] for one in each) / 1e9:.3f}",
+                     spread([run["backup"]["s"] for run in runs]), f"{statistics.median(run['stored'] for run in runs) / 1e9:.3f}"]
+            for part in ("full", "chain"):
+                cells += [spread([run[part][key] for run in runs]) for key in ("s", "cpu")]
+            rows.append((name, *cells, len(runs)))
+        return rows and table(("chain of three", "incremental s", "stored GB", "full s", "stored GB", "restore of the full s", "CPU-s",
+                               "restore of the chain s", "CPU-s", "rounds"), rows)

@@ -26,7 +26,8 @@ class Meter:
 
 def disturbed(found):
     """Whether other programs took so much of the machine that a round says little."""
-    parts = [part for part in found.values() if isinstance(part, dict)] or [found]
+    parts = [part for value in found.values() for part in (value if isinstance(value, list) else [value]) if isinstance(part, dict)]
+    parts = parts or [found]
     return any(part.get("others", 0) > 0.5 + 0.15 * part["cpu"] for part in parts if "cpu" in part)
 
 
@@ -34,6 +35,7 @@ class Rows:
     def __init__(self, cluster, archive):
         self.cluster, self.archive = cluster, archive
         self.work = cluster.work
+        self.turn = True
 
     def timed(self, argv, durable, extra=None):
         """Wall seconds until all is durable, CPU seconds of tool and server, and those of the whole machine.
@@ -88,6 +90,36 @@ class Rows:
         self.cluster.empty("restored")
         if machine.cold_memory():
             found["memory"] = self.restore(tool)
+        self.cluster.empty("out", "restored")
+        return found
+
+    def chain(self, tool):
+        """Two backups, each of what differs from the one before; the restore of all beside that of a full one of that state."""
+        self.ready(tool)
+        self.cluster.run(*tool.backup, extra=tool.environment)
+        found = dict(incremental=[])
+        for number in (1, 2):
+            # Every tenth page of the largest table here and there, and where the new versions of their rows go.
+            self.cluster.psql(f"update pgbench_accounts set abalance = abalance + 1 where aid / 61 % 10 = {number}")
+            self.cluster.psql("vacuum pgbench_accounts")
+            self.cluster.psql("checkpoint")
+            machine.read(f"{self.cluster.data}/base")
+            before = machine.size(f"{self.work}/out")
+            done = self.timed(tool.differing(number), f"{self.work}/out", tool.environment)
+            found["incremental"].append(dict(stored=machine.size(f"{self.work}/out") - before, **done))
+        before = machine.size(f"{self.work}/out")
+        found["backup"] = self.timed(tool.again, f"{self.work}/out", tool.environment)
+        found["stored"] = machine.size(f"{self.work}/out") - before
+        self.cluster.stop()
+        # Which goes first alternates: the disk may be busier after one of them.
+        order = ["full", "chain"] if self.turn else ["chain", "full"]
+        self.turn = not self.turn
+        for name in order:
+            machine.fill_memory(f"{self.work}/holes")
+            machine.read(f"{self.work}/out")
+            self.cluster.empty("restored")
+            os.rmdir(f"{self.work}/restored")
+            found[name] = self.timed(tool.restores[name], self.work, tool.environment)
         self.cluster.empty("out", "restored")
         return found
 

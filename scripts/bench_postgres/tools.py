@@ -22,6 +22,12 @@ class Tool:
     """archive_command for a data directory, an archive directory and a scratch directory; None: not compared."""
     archive_prepare: Optional[Callable] = None
     """argv to run before the archive's first segment."""
+    differing: Optional[Callable] = None
+    """argv of the backup of this number, from 1, that differs from the one before."""
+    again: list = field(default_factory=list)
+    """argv of another full backup beside the first and those that differ."""
+    restores: dict = field(default_factory=dict)
+    """argv that makes `restored` from that one (`full`), and from the newest that differs (`chain`)."""
     into: bool = True
     rows: tuple = ("full", "cold", "load", "wal")
 
@@ -45,12 +51,19 @@ def all_tools(options, cluster):
     ours = os.path.abspath(options.longshore)
     url = f"postgres://postgres@/postgres?host={work}&port={cluster.port}"
     for algorithm, level in (("QAT_DEFLATE", "1"), ("ZSTD", "LOW"), ("ZSTD", "1"), ("LZ4", "1")):
+        def backup(name, algorithm=algorithm, level=level):
+            return [ours, "backup", url, "--to", f"{out}/{name}.bak", "--algorithm", algorithm, "--level", level]
+
         add(Tool(
             name=f"longshore {algorithm} {level}", version=version_of([ours, "--version"]), options="one stripe, software engines",
             checks="every page; CRC-32C of the plain and of the stored bytes of each block",
-            backup=[ours, "backup", url, "--to", f"{out}/a.bak", "--algorithm", algorithm, "--level", level],
-            restore=[ours, "restore", f"{out}/a.bak", "--to", restored], into=False,
-            rows=("full",) if (algorithm, level) == ("ZSTD", "1") else ("full", "cold", "load", "wal"),
+            backup=backup("a"), restore=[ours, "restore", f"{out}/a.bak", "--to", restored], into=False,
+            differing=lambda number, backup=backup:
+                backup("bc"[number - 1]) + ["--incremental", "--base", f"{out}/{'ab'[number - 1]}.bak"],
+            again=backup("again"),
+            restores=dict(full=[ours, "restore", f"{out}/again.bak", "--to", restored],
+                          chain=[ours, "restore", f"{out}/c.bak", "--base", f"{out}/b.bak", "--base", f"{out}/a.bak", "--to", restored]),
+            rows=("full",) if (algorithm, level) == ("ZSTD", "1") else ("full", "cold", "load", "wal", "chain"),
             archive=lambda data, archive, scratch, algorithm=algorithm, level=level:
                 f"{ours} wal push %p --archive {archive}/log --async --algorithm {algorithm} --level {level}",
             archive_prepare=lambda data, archive, scratch: [ours, "wal", "create", "--archive", f"{archive}/log"]))

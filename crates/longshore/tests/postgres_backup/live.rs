@@ -63,8 +63,21 @@ pub fn places_of(script: &str, major: u32) -> String {
 
 /// `pgbench` with a script, or with its own bank, until the test drops it.
 pub fn load(stage: &Stage, script: Option<(&str, &str)>, clients: u32) -> Guarded {
+    load_at(stage, script, clients, None)
+}
+
+/// The same, with so many transactions per second at most.
+pub fn load_at(
+    stage: &Stage,
+    script: Option<(&str, &str)>,
+    clients: u32,
+    rate: Option<&str>,
+) -> Guarded {
     let mut command = stage.server.command("pgbench");
     command.args(["-n", "-c", &clients.to_string(), "-T", "600"]);
+    if let Some(rate) = rate {
+        command.args(["-R", rate]);
+    }
     if let Some((name, text)) = script {
         let path = stage.path(name);
         std::fs::write(&path, text).unwrap();

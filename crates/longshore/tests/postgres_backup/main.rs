@@ -8,6 +8,7 @@ mod judge;
 
 mod archive;
 mod bases;
+mod chains;
 mod contents;
 mod copies;
 mod differential;

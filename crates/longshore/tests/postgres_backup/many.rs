@@ -1,6 +1,7 @@
 //! Very many relations: what a backup holds in memory does not grow with them.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use longshore_test_servers::{Stop, installations};
@@ -28,10 +29,27 @@ fn strew(stage: &Stage, count: u64) {
     server.user().own(&dir);
 }
 
-/// Goal: a million relations fit into the memory that the plan names.
-/// Method: the largest resident set of the program, as the system counted it, of a backup with very many files
-/// and of one without, against the printed bound; `LONGSHORE_PG_FILES` says how many. The two are not held against
-/// each other: how many of the pool's buffers are ever touched depends on who is scheduled when.
+/// Runs a command that answers in JSON, and holds the largest resident set of its process, as the system counted it,
+/// against the bound that it prints.
+fn within_bound(what: &str, command: &mut Command) {
+    let used = measure(command.arg("--json"), Duration::from_secs(3600));
+    assert_eq!(used.code, Some(0), "{what}: {}", used.stderr);
+    let bound = find(&used.answer(), "memory_bytes").unwrap();
+    println!(
+        "{what}: {:.1} MiB resident of {:.1} MiB planned, {:.1} s, {:.1} s of CPU",
+        used.resident_bytes as f64 / 1048576.0,
+        bound as f64 / 1048576.0,
+        used.wall.as_secs_f64(),
+        used.cpu.as_secs_f64()
+    );
+    assert!(used.resident_bytes > 1 << 20, "nothing was seen");
+    assert!(used.resident_bytes < bound, "{what}");
+}
+
+/// Goal: a million relations fit into the memory that the plan names: a full backup, one that differs from it, and the
+/// restores of both.
+/// Method: a backup with very many files and one without, seen from outside; `LONGSHORE_PG_FILES` says how many. The two
+/// are not held against each other: how many of the pool's buffers are ever touched depends on who is scheduled when.
 #[test]
 fn memory_does_not_grow_with_the_number_of_relations() {
     let Some(installation) = installations().pop() else {
@@ -39,47 +57,36 @@ fn memory_does_not_grow_with_the_number_of_relations() {
     };
     let count = from_env("LONGSHORE_PG_FILES", 20_000);
     let stage = Stage::new(&installation, &[]);
-    let patience = Duration::from_secs(3600);
-    let backup = |name: &str| {
-        let used = measure(stage.backup(name).arg("--json"), patience);
-        assert_eq!(used.code, Some(0), "{}", used.stderr);
-        let bound = find(&used.answer(), "memory_bytes").unwrap();
-        println!(
-            "{name}: {:.1} MiB resident of {:.1} MiB planned, {:.1} s, {:.1} s of CPU",
-            used.resident_bytes as f64 / 1048576.0,
-            bound as f64 / 1048576.0,
-            used.wall.as_secs_f64(),
-            used.cpu.as_secs_f64()
-        );
-        assert!(used.resident_bytes > 1 << 20, "nothing was seen");
-        assert!(used.resident_bytes < bound, "{name}");
-    };
-    backup("few.bak");
+    within_bound("a backup without them", &mut stage.backup("few"));
     strew(&stage, count);
-    backup("many.bak");
+    within_bound("a full backup", &mut stage.backup("many"));
+    let mut differing = stage.backup("diff");
+    differing
+        .args(["--differential", "--base"])
+        .arg(stage.path("many"));
+    within_bound("a differential one", &mut differing);
 
-    let (media, target) = (stage.path("many.bak"), stage.path("many"));
-    let mut restore = longshore(["restore"]);
-    restore.arg(&media).arg("--to").arg(&target).arg("--json");
-    let used = measure(&mut restore, patience);
-    assert_eq!(used.code, Some(0), "{}", used.stderr);
-    println!(
-        "restore: {:.1} MiB resident, {:.1} s",
-        used.resident_bytes as f64 / 1048576.0,
-        used.wall.as_secs_f64()
-    );
     let oid = stage
         .server
         .psql("select oid from pg_database where datname = 'many'");
-    let names = fs::read_dir(target.join("base").join(oid))
-        .unwrap()
-        .flatten();
-    let strewn = names.filter(|name| name.file_name().to_string_lossy().starts_with("300"));
-    // An unlogged one has its init fork only.
-    assert_eq!(strewn.count() as u64, count);
     stage.server.stop(Stop::Fast);
-    fs::remove_dir_all(&target).unwrap();
-    succeed(longshore(["verify"]).arg(&media));
+    for chain in [&["many"][..], &["diff", "many"]] {
+        let target = stage.path("restored");
+        let mut restore = longshore(["restore", "--to"]);
+        restore.arg(&target).arg(stage.path(chain[0]));
+        for base in &chain[1..] {
+            restore.arg("--base").arg(stage.path(base));
+        }
+        within_bound(&format!("a restore of {chain:?}"), &mut restore);
+        let names = fs::read_dir(target.join("base").join(&oid)).unwrap();
+        let strewn = names
+            .flatten()
+            .filter(|name| name.file_name().to_string_lossy().starts_with("300"));
+        // An unlogged one has its init fork only.
+        assert_eq!(strewn.count() as u64, count);
+        fs::remove_dir_all(&target).unwrap();
+    }
+    succeed(longshore(["verify"]).arg(stage.path("many")));
 }
 
 /// A number anywhere in an answer.

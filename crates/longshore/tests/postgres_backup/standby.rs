@@ -1,9 +1,12 @@
 //! Backups of standbys.
 
-use longshore_test_servers::{Installation, Server, installations, representatives};
+use std::process::{Command, Stdio};
 
-use crate::common::{Guarded, text, wait};
-use crate::stage::{Stage, check, succeed};
+use longshore_test_servers::{Installation, Options, Server, Stop, installations, representatives};
+
+use crate::common::{Guarded, answer, longshore, text, wait};
+use crate::differential::{BEFORE, change, differential, some, ways};
+use crate::stage::{Stage, check, dump, end, same, succeed};
 
 /// A standby that streams from `primary`; its directory lies in the primary's stage.
 fn standby(primary: &Stage, installation: &Installation) -> Stage {
@@ -20,11 +23,9 @@ fn standby(primary: &Stage, installation: &Installation) -> Stage {
     Stage::of(server)
 }
 
-fn caught_up(primary: &Stage, standby: &Stage) {
-    let end = primary.server.psql("select pg_current_wal_lsn()");
-    standby
-        .server
-        .wait_for(&format!("select pg_last_wal_replay_lsn() >= '{end}'"), "t");
+fn caught_up(primary: &Server, standby: &Server) {
+    let end = primary.psql("select pg_current_wal_lsn()");
+    standby.wait_for(&format!("select pg_last_wal_replay_lsn() >= '{end}'"), "t");
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn a_standby_can_be_backed_up_instead_of_its_primary() {
         primary
             .server
             .psql("insert into t select 0, 'x' from generate_series(1, 5000); checkpoint");
-        caught_up(&primary, &standby);
+        caught_up(&primary.server, &standby.server);
         succeed(&mut standby.backup("standby.bak"));
         let (target, restored) = standby.restored("standby.bak");
         assert_eq!(restored.psql("select count(*) from t"), "25000");
@@ -51,11 +52,11 @@ fn a_promotion_meanwhile_makes_the_backup_fail() {
     for installation in representatives() {
         let primary = Stage::new(&installation, &[]);
         let standby = standby(&primary, &installation);
-        caught_up(&primary, &standby);
+        caught_up(&primary.server, &standby.server);
         let mut command = standby.backup("promoted.bak");
         command.args(["--max-rate", "4MB"]);
-        command.stdout(std::process::Stdio::null());
-        command.stderr(std::process::Stdio::piped());
+        command.stdout(Stdio::null());
+        command.stderr(Stdio::piped());
         let mut child = Guarded(command.spawn().unwrap());
         standby.server.wait_for(
             "select count(*) from pg_stat_activity where application_name = 'longshore' \
@@ -68,5 +69,204 @@ fn a_promotion_meanwhile_makes_the_backup_fail() {
         std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();
         assert_eq!(status.code(), Some(3), "{}", text(&stderr));
         assert!(!standby.path("promoted.bak").exists());
+    }
+}
+
+/// A standby that streams, made of the restored set in the file `name`: its files have the times that the set names.
+fn restored_standby(primary: &Stage, name: &str, conf: &str) -> Server {
+    let data = primary.path("standby");
+    let mut restore = longshore(["restore", "--standby", "--to"]);
+    succeed(restore.arg(&data).arg(primary.path(name)));
+    let server = Server::adopt(primary.server.installation(), &data);
+    let (host, port) = (primary.server.socket_dir().display(), primary.server.port());
+    server.append_conf(&format!(
+        "primary_conninfo = 'host={host} port={port} user=postgres'\n{conf}"
+    ));
+    server.start();
+    server
+}
+
+/// A backup of `of` to the file `name` that differs from the newest set in the file `base`; files lie with the primary.
+fn differing(primary: &Stage, of: &Server, [name, how, base]: [&str; 3]) -> Command {
+    let mut command = longshore(["backup", "--json", "--algorithm", "LZ4"]);
+    command.arg(of.url()).arg("--to").arg(primary.path(name));
+    command.args([how, "--base"]).arg(primary.path(base));
+    command
+}
+
+/// Goal: it makes no difference which sets of a chain are the primary's and which a standby's, also when the standby is
+/// promoted; a base that a standby has not left behind, and one of the future that lost, are refused with advice.
+/// Method: the standby is the restored full backup, so that its files are known to be the base's. What is restored of
+/// each chain is dumped, held against the server that it is of (sequences run ahead in the log), and judged by its
+/// tools.
+#[test]
+fn chains_go_over_standbys_and_promotions() {
+    for installation in installations() {
+        for conf in ways(&installation) {
+            let keep = [("wal_keep_size", "512MB")];
+            let primary = Stage::new(&installation, &[conf, &keep].concat());
+            let server = &primary.server;
+            server.psql(BEFORE);
+            server.psql("create index bare_g on bare (g)");
+            let full = answer(&succeed(primary.backup("full").arg("--json")));
+            let full_bytes = full["plain_bytes"].as_u64().unwrap();
+            let standby = restored_standby(&primary, "full", "");
+            let method = match conf.is_empty() {
+                true => "page LSNs",
+                false => "WAL summaries",
+            };
+            let take = |of: &Server, set: [&str; 3]| {
+                let report = answer(&succeed(&mut differing(&primary, of, set)));
+                let what = format!("PostgreSQL {}, {set:?}: {report}", installation.major);
+                assert_eq!(differential(&report)["method"], method, "{what}");
+                // Its databases are known to be the base's.
+                assert!(
+                    report["plain_bytes"].as_u64().unwrap() < full_bytes / 2,
+                    "{what}"
+                );
+            };
+            let judged = |chain: &[&str], expected: &Server| {
+                let target = primary.tree(chain);
+                let copy = primary.serve(&target);
+                same(&dump(&copy), &dump(expected));
+                check(&copy, &target);
+            };
+            let restartpoint = || {
+                server.psql("checkpoint");
+                caught_up(server, &standby);
+            };
+
+            change(server, 1);
+            restartpoint();
+            take(&standby, ["diff", "--differential", "full"]);
+            judged(&["full", "diff"], &standby);
+
+            // Without another checkpoint this one would begin where the last one began.
+            let early = ["early", "--incremental", "diff"];
+            let output = end(&mut differing(&primary, &standby, early), 3);
+            let said = text(&output.stderr) + &text(&output.stdout);
+            assert!(said.contains("before the base ends"), "{said}");
+            assert!(said.contains("made a restartpoint"), "{said}");
+            let mut full = differing(&primary, &standby, early);
+            let report = answer(&succeed(full.arg("--or-full")));
+            assert!(differential(&report).is_null(), "{report}");
+
+            change(server, 2);
+            restartpoint();
+            take(&standby, ["inc", "--incremental", "diff"]);
+            judged(&["full", "diff", "inc"], &standby);
+            change(server, 3);
+            take(server, ["inc2", "--incremental", "inc"]);
+            judged(&["full", "diff", "inc", "inc2"], server);
+
+            caught_up(server, &standby);
+            standby.psql("select pg_promote()");
+            server.psql("create table lost (i int); checkpoint");
+            succeed(&mut primary.backup("lost"));
+            let lost = ["after", "--differential", "lost"];
+            let output = end(&mut differing(&primary, &standby, lost), 3);
+            let said = text(&output.stderr) + &text(&output.stdout);
+            assert!(
+                said.contains("came to its timeline 2 by another way"),
+                "{said}"
+            );
+
+            change(&standby, 5);
+            take(&standby, ["promoted", "--incremental", "inc2"]);
+            judged(&["full", "diff", "inc", "inc2", "promoted"], &standby);
+            take(&standby, ["again", "--incremental", "inc"]);
+            judged(&["full", "diff", "inc", "again"], &standby);
+        }
+    }
+}
+
+/// Goal: a standby's differential believes no visibility map that knows more than the base's pages, though its control
+/// file says that hints are logged, as that of the base did: the primary was restarted without for a while.
+/// Method: as for primaries (`differential`). The standby's own setting is off, which is allowed: so replay gives such
+/// a page no new place in the log.
+#[test]
+fn a_map_of_a_standby_whose_primary_did_not_log_hints_for_a_while_is_not_believed() {
+    for installation in some() {
+        let options = Options {
+            conf: &[("wal_log_hints", "on"), ("wal_keep_size", "512MB")],
+            wal_segment_mib: 1,
+            checksums: false,
+            ..Options::default()
+        };
+        let primary = Stage::of(Server::create(&installation, options));
+        let server = &primary.server;
+        server.start();
+        server.psql("create table t as select g from generate_series(1, 10000) g");
+        server.psql("create index on t (g)");
+        // Hints are set now: the VACUUM to come changes nothing else in the pages.
+        server.psql("select count(*) from t");
+        succeed(&mut primary.backup("full"));
+        let standby = restored_standby(&primary, "full", "wal_log_hints = off");
+        // The standby runs since before it.
+        succeed(&mut primary.backup("base"));
+        for (setting, sql) in [("off", "vacuum t"), ("on", "checkpoint")] {
+            server.psql(&format!("alter system set wal_log_hints = {setting}"));
+            server.stop(Stop::Fast);
+            server.start();
+            server.psql(sql);
+        }
+        caught_up(server, &standby);
+        let set = ["diff", "--differential", "base"];
+        let report = answer(&succeed(&mut differing(&primary, &standby, set)));
+        let warnings = report["run"]["warnings"].to_string();
+        let restored = primary.serve(&primary.tree(&["base", "diff"]));
+        restored.psql("delete from t where g <= 5000");
+        let found = restored.psql(
+            "set enable_seqscan = off; set enable_bitmapscan = off; select count(*) from t where g > 0",
+        );
+        assert!(
+            found.ends_with("5000"),
+            "PostgreSQL {}: {found}",
+            installation.major
+        );
+        assert!(
+            warnings.contains("visibility maps are left empty"),
+            "{warnings}"
+        );
+    }
+}
+
+/// Goal: a standby whose replay cancels what is in its way, as it may at any time, is backed up all the same.
+/// Method: it waits for no query; while its spread checkpoint is awaited with a snapshot, rows are vacuumed away that the
+/// snapshot sees.
+#[test]
+fn a_backup_that_replay_cancels_begins_again() {
+    for installation in representatives() {
+        let keep = [("wal_keep_size", "512MB"), ("checkpoint_timeout", "30s")];
+        let primary = Stage::new(&installation, &keep);
+        let server = &primary.server;
+        succeed(&mut primary.backup("full"));
+        let standby = restored_standby(&primary, "full", "max_standby_streaming_delay = 0");
+        server
+            .psql("create table t as select g, repeat('x', 300) from generate_series(1, 20000) g");
+        server.psql("create table seen as select g from generate_series(1, 1000) g; checkpoint");
+        caught_up(server, &standby);
+        let mut backup = longshore(["backup", "--spread-checkpoint"]);
+        backup
+            .arg(standby.url())
+            .arg("--to")
+            .arg(primary.path("standby.bak"));
+        backup.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = Guarded(backup.spawn().unwrap());
+        let waits = "select count(*) from pg_stat_activity where application_name = 'longshore' \
+             and state = 'active' and query ~ 'backup' and wait_event ~ 'Checkpoint'";
+        standby.wait_for(waits, "1");
+        server.psql("delete from seen");
+        server.psql("vacuum seen");
+        caught_up(server, &standby);
+        assert!(standby.log().contains("due to conflict with recovery"));
+        let status = wait(&mut child.0, longshore_test_servers::PATIENCE, "the backup");
+        let mut stderr = Vec::new();
+        std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();
+        assert_eq!(status.code(), Some(0), "{}", text(&stderr));
+        let target = primary.tree(&["standby.bak"]);
+        let copy = primary.serve(&target);
+        assert_eq!(copy.psql("select count(*) from t"), "20000");
+        check(&copy, &target);
     }
 }

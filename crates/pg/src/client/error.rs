@@ -145,6 +145,9 @@ impl ServerError {
             "57P01" | "57P02" | "57P03" => {
                 "the server is stopping or starting; try again when it runs"
             }
+            "40001" => {
+                "a standby's replay does not wait for this: raise its max_standby_streaming_delay, or back up in a quieter hour"
+            }
             "0A000" => "the server does not support this; check its version and settings",
             _ => "the server's log says more",
         }

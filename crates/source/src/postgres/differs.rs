@@ -22,7 +22,7 @@
 //! | a file's number used again after DROP | its pages are logged, so they are new; files of a database made by copying are not, see next |
 //! | a database dropped and made again under its OID, moved away and back | its PG_VERSION has another time than in the base: all of it is whole |
 //! | hint bits, checksums and `wal_log_hints` off | harmless: they only repeat what the transaction log says |
-//! | "all visible" in a heap page, without checksums, `wal_log_hints` off or perhaps off for a while | the same bit in the visibility map would be believed: the map's newer pages are left empty, see [`Differing::empties`] |
+//! | "all visible" in a heap page, without checksums, `wal_log_hints` off or perhaps off for a while ([`is_one_run`]) | the same bit in the visibility map would be believed: the map's newer pages are left empty, see [`Differing::empties`] |
 //! | the same before a base that is differential itself | what its own base holds is not known here: all of the map's pages are left empty, see [`believed_before`] |
 //! | checksums enabled since the base | refused: the base's pages have none |
 //! | `pg_rewind`, promotion, recovery to an earlier moment | the history of timelines must lead through the base's end, else refused |
@@ -107,10 +107,14 @@ impl Differing {
             }
             _ => (None, None),
         };
-        let started_us = now.session.about.started_s.saturating_mul(1_000_000);
         let differing = Differing {
             databases: same_databases(&base, now),
-            believed_before: believed_before(&base, now.control, started_us, changes.is_some()),
+            believed_before: believed_before(
+                &base,
+                now.control,
+                is_one_run(&base, now),
+                changes.is_some(),
+            ),
             base,
             changes,
             emptied: AtomicU64::new(0),
@@ -213,17 +217,20 @@ impl Differing {
     }
 }
 
+/// Whether all log since the base was begun is of one run of this very server, so that what needs a restart to be
+/// changed was what it is. A standby does not know when its primary was restarted, and one that was promoted did not.
+fn is_one_run(base: &Base, now: &Now) -> bool {
+    let about = &now.session.about;
+    let started_us = about.started_s.saturating_mul(1_000_000);
+    !about.in_recovery && base.end.0 == now.control.timeline && started_us <= base.begun_us
+}
+
 /// Where in the log a page of a visibility map must have its place before, to be believed beside the base's pages;
-/// `None`: it always is. `started_us` is when the server was, in microseconds since the Unix epoch.
+/// `None`: it always is.
 ///
 /// That a map's page was left empty is not a state of the cluster: the map goes on saying what it said. So a
 /// differential base, however it was made, does not tell which pages its own base holds without "all visible".
-fn believed_before(
-    base: &Base,
-    control: &Control,
-    started_us: i64,
-    summarized: bool,
-) -> Option<Lsn> {
+fn believed_before(base: &Base, control: &Control, one_run: bool, summarized: bool) -> Option<Lsn> {
     let has_checksums = |control: &Control| control.data_checksum_version != 0;
     if has_checksums(&base.control) && has_checksums(control) {
         return None;
@@ -232,8 +239,7 @@ fn believed_before(
         return Some(Lsn(0));
     }
     // `wal_log_hints` needs a restart to be changed.
-    let restarted = started_us > base.begun_us;
-    let hints_logged = base.control.logs_hints() && control.logs_hints() && !restarted;
+    let hints_logged = base.control.logs_hints() && control.logs_hints() && one_run;
     // Summaries name such a page together with the map's.
     (!summarized && !hints_logged).then_some(base.start.first)
 }
@@ -447,7 +453,7 @@ mod tests {
         let now = full.control;
         for summarized in [false, true] {
             assert_eq!(
-                believed_before(&chained, &now, -1, summarized),
+                believed_before(&chained, &now, true, summarized),
                 Some(Lsn(0))
             );
         }
@@ -455,12 +461,15 @@ mod tests {
         let (mut logging, mut logged) = (now, chained.clone());
         logging.wal_log_hints = true;
         logged.control = logging;
-        assert_eq!(believed_before(&logged, &logging, -1, false), Some(Lsn(0)));
+        assert_eq!(
+            believed_before(&logged, &logging, true, false),
+            Some(Lsn(0))
+        );
         let (mut checked, mut verified) = (now, chained);
         checked.data_checksum_version = 1;
         verified.control = checked;
-        assert_eq!(believed_before(&verified, &checked, 1, false), None);
-        assert_eq!(believed_before(&verified, &now, 1, false), Some(Lsn(0)));
+        assert_eq!(believed_before(&verified, &checked, false, false), None);
+        assert_eq!(believed_before(&verified, &now, false, false), Some(Lsn(0)));
 
         differing.believed_before = Some(Lsn(0));
         assert!(differing.empties(Path::new("base/5/7_vm")));
@@ -475,17 +484,17 @@ mod tests {
         let mut full = base();
         let now = full.control;
         let start = Some(full.start.first);
-        assert_eq!(believed_before(&full, &now, -1, false), start);
-        assert_eq!(believed_before(&full, &now, 1, true), None);
+        assert_eq!(believed_before(&full, &now, true, false), start);
+        assert_eq!(believed_before(&full, &now, false, true), None);
         let mut logging = now;
         logging.wal_log_hints = true;
-        assert_eq!(believed_before(&full, &logging, -1, false), start);
+        assert_eq!(believed_before(&full, &logging, true, false), start);
         full.control = logging;
-        assert_eq!(believed_before(&full, &logging, -1, false), None);
+        assert_eq!(believed_before(&full, &logging, true, false), None);
         assert_eq!(
-            believed_before(&full, &logging, 1, false),
+            believed_before(&full, &logging, false, false),
             start,
-            "restarted"
+            "restarted, or a standby"
         );
     }
 }

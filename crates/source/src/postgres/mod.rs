@@ -173,18 +173,22 @@ impl Postgres {
     ) -> Result<Postgres, Error> {
         let wanted = &options.postgres;
         let (wal_dir, wal_path) = open_link(storage, &path.join(WAL_DIR))?;
-        let mut notices = Vec::new();
-        if wanted.with_wal
-            && let Err(e) = session.keep_log()
-        {
-            notices.push(format!(
-                "the log is not kept for this backup, which fails if the server recycles it meanwhile: {}",
-                crate::error::with_cause(&e)
-            ));
-        }
-        // Before the checkpoint: a database may be copied as soon as it is over.
-        let databases = session.databases()?;
-        let start = session.begin(&wanted.label, wanted.spread_checkpoint)?;
+        let (databases, start, mut notices) = session.despite_replay(|tries| {
+            if tries > 1 {
+                session.checkpoint();
+            }
+            // Before the checkpoint: a database may be copied as soon as it is over.
+            let databases = session.databases()?;
+            let kept = if wanted.with_wal { session.keep_log() } else { Ok(()) };
+            let not_kept = kept.err().map(|e| {
+                format!(
+                    "the log is not kept for this backup, which fails if the server recycles it meanwhile: {}",
+                    crate::error::with_cause(&e)
+                )
+            });
+            let start = session.begin(&wanted.label, wanted.spread_checkpoint)?;
+            Ok((databases, start, Vec::from_iter(not_kept)))
+        })?;
         let (now, _) = read_control(&*dir, &path, &*clock)?;
         if now.redo < start {
             return Err(Error::DataDirectory {

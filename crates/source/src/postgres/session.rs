@@ -18,6 +18,10 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_PATIENCE: Duration = Duration::from_secs(60);
 /// The name of the slot that keeps the log, made unique by the session's process number.
 const SLOT_PREFIX: &str = "longshore_backup_";
+/// How a standby cancels a statement that replay would have to wait for.
+const CANCELLED: &str = "40001";
+/// How often one that was cancelled is run.
+const TRIES_MAX: u32 = 10;
 
 pub(super) struct Session {
     connection: Mutex<Connection>,
@@ -105,6 +109,26 @@ impl Session {
         self.answered_ms.store(now_ms, Ordering::Relaxed);
     }
 
+    /// Runs `attempt`, and again where a standby has cancelled a statement of it; it is told which try it is, from 1. Such
+    /// an error also takes the session's slot away; a backup that was begun goes on.
+    pub(super) fn despite_replay<T>(
+        &self,
+        mut attempt: impl FnMut(u32) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut tries = 1;
+        loop {
+            match attempt(tries) {
+                Err(Error::Server { action, source })
+                    if source.sqlstate() == Some(CANCELLED) && tries < TRIES_MAX =>
+                {
+                    tracing::info!(action, tries, "replay cancelled a statement of the backup");
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// Makes a slot that keeps every segment from the latest checkpoint on until the session ends.
     pub(super) fn keep_log(&self) -> Result<(), Error> {
         let sql = format!(
@@ -122,7 +146,7 @@ impl Session {
     /// All databases, by OID.
     pub(super) fn databases(&self) -> Result<Vec<Database>, Error> {
         let sql = "select oid, datname, dattablespace, xmin from pg_database order by oid";
-        let rows = self.ask("list the databases of", sql)?;
+        let rows = self.despite_replay(|_| self.ask("list the databases of", sql))?;
         let database = |row| {
             Ok(Database {
                 oid: rows.value(row, 0)?,
@@ -136,6 +160,17 @@ impl Session {
             .map(database)
             .collect::<Result<_, _>>()
             .map_err(misread)
+    }
+
+    /// Makes a checkpoint, which takes no snapshot that replay could mind: the backup's own is short then. Where the role may
+    /// not, it is as long as before.
+    pub(super) fn checkpoint(&self) {
+        if let Err(error) = self.ask("make a checkpoint in", "checkpoint") {
+            tracing::info!(
+                error = crate::error::with_cause(&error),
+                "no checkpoint before the backup"
+            );
+        }
     }
 
     /// Begins the backup: waits for a checkpoint, a fast one unless `spread`. Gives the place where replay begins.
@@ -156,7 +191,7 @@ impl Session {
             ..=14 => "select lsn, labelfile, spcmapfile from pg_stop_backup(false, false)",
             _ => "select lsn, labelfile, spcmapfile from pg_backup_stop(false)",
         };
-        let rows = self.ask("end the backup", sql)?;
+        let rows = self.despite_replay(|_| self.ask("end the backup", sql))?;
         let label_text = rows.bytes(0, 1).unwrap_or_default().to_vec();
         let label = BackupLabel::parse(&label_text).ok_or_else(|| {
             let text = String::from_utf8_lossy(&label_text).into_owned();
@@ -184,11 +219,13 @@ impl Session {
         let Some(mut connection) = self.connection.try_lock() else {
             return Ok(());
         };
-        connection
-            .query_within("select 1", PING_PATIENCE)
-            .map_err(|e| lost(&self.address, e))?;
-        self.note_answer();
-        Ok(())
+        match connection.query_within("select 1", PING_PATIENCE) {
+            Err(e) if e.sqlstate() != Some(CANCELLED) => Err(lost(&self.address, e)),
+            _ => {
+                self.note_answer();
+                Ok(())
+            }
+        }
     }
 
     /// How far the log has come: no page can be newer.
@@ -197,7 +234,7 @@ impl Session {
             false => "select pg_current_wal_insert_lsn()",
             true => "select greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn())",
         };
-        self.ask("ask for the end of the log", sql)?
+        self.despite_replay(|_| self.ask("ask for the end of the log", sql))?
             .value(0, 0)
             .map_err(misread)
     }
