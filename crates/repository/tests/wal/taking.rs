@@ -94,6 +94,7 @@ fn stock_tools_unpack_what_is_archived() {
             path: source.clone(),
             file: dir.open(Path::new("source"), OpenHow::Read).unwrap(),
             system: None,
+            history: None,
         };
         let below = Path::new(algorithm.name());
         let archive = WalArchive::create(&Host::new(), root.path(), below, &host_clock());
@@ -267,6 +268,7 @@ fn of_several_that_push_one_name_one_stores_and_the_bytes_decide_over_the_others
                             path: file.clone().into(),
                             file: sources.open(Path::new(&file), OpenHow::Read).unwrap(),
                             system: None,
+                            history: None,
                         };
                         let archive = WalArchive::open(&Host::new(), path).unwrap();
                         (
