@@ -207,22 +207,25 @@ mod tests {
 
     #[test]
     fn remarks_of_restores_tell_the_timelines_after_them_apart_and_not_those_before() {
-        let with = |restore: u32| {
-            let from = restored_from(WalName::History(timeline(2)), restore);
-            [SAMPLE, from.as_bytes(), b"\n\n2\t0/A000000\treason\n"].concat()
+        let second = "1\t0/5000110\treason\n".to_owned();
+        let restored = |by: u32| {
+            let from = WalName::History(timeline(2));
+            format!("{second}\n{}\n", restored_from(from, by))
         };
-        assert!(History::parse(timeline(4), &with(7)).is_ok());
-        assert!(is_same_history(timeline(4), &with(7), &with(7)));
-        assert!(!is_same_history(timeline(4), &with(7), &with(8)));
-        let plain = b"1\t0/5000110\treason\n";
-        let marked = [&plain[..], &with(7)[SAMPLE.len()..]].concat();
-        let marked = &marked[..marked.len() - b"\n2\t0/A000000\treason\n".len()];
-        assert!(is_same_history(timeline(2), plain, marked));
-        assert!(!is_same_history(timeline(3), plain, marked));
-        assert!(!is_same_history(timeline(2), plain, b"1\t0/5000110\tother\n"));
-        assert!(!is_same_history(timeline(2), plain, b"# 1\n1\t0/5000110\treason\n"));
+        // As a server writes it that was restored so and opens.
+        let third = |by| restored(by) + "\n2\t0/A000000\treason\n";
+        let same = |n, one: &str, other: &str| {
+            is_same_history(timeline(n), one.as_bytes(), other.as_bytes())
+        };
+        assert!(History::parse(timeline(3), third(7).as_bytes()).is_ok());
+        assert!(same(3, &third(7), &third(7)));
+        assert!(!same(3, &third(7), &third(8)));
+        assert!(same(2, &second, &restored(7)));
+        assert!(!same(3, &second, &restored(7)));
+        assert!(!same(2, &second, "1\t0/5000110\tother\n"));
+        assert!(!same(2, &second, &format!("# 1\n{second}")));
         // What does not end its last line is no other for that.
-        assert!(is_same_history(timeline(2), plain, &plain[..plain.len() - 1]));
+        assert!(same(2, &second, second.trim_end()));
     }
 
     proptest! {

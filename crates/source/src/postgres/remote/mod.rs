@@ -93,7 +93,7 @@ impl Remote {
                 .query(&slot)
                 .map_err(refused("make a slot that keeps the log of"))?;
         }
-        let timeline = rows.value(0, 1).ok().and_then(Timeline::new);
+        let timeline = rows.value(0, 1).ok().and_then(longshore_pg::Timeline::new);
         let history = match timeline {
             Some(timeline) if timeline.number() > 1 => connection
                 .query(&format!("TIMELINE_HISTORY {timeline}"))
