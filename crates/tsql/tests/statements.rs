@@ -548,6 +548,39 @@ fn a_driver_without_autocommit_has_a_transaction_from_its_first_query_on() {
 }
 
 #[test]
+fn a_verification_may_say_where_files_would_go() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let mut verify = |moves: &str| {
+        let batch = format!("RESTORE VERIFYONLY FROM DISK = 'a.bak' WITH {moves}");
+        numbers(&run(&mut session, &batch))
+    };
+    assert_eq!(verify("MOVE 'shop.db' TO '/nowhere/x.db'"), [3262]);
+    assert_eq!(verify("MOVE 'other' TO 'x.db'"), [3234, 3013]);
+    assert_eq!(
+        verify("MOVE 'shop' TO 'x.db', MOVE 'shop.db' TO 'y.db'"),
+        [4353, 3013]
+    );
+}
+
+#[test]
+fn a_device_that_cannot_be_made_and_one_that_is_not_there_differ_in_state() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let mut state = |batch: &str| {
+        let record = run(&mut session, batch);
+        let first = record.messages().next().unwrap();
+        (first.number, first.state)
+    };
+    let nowhere = stage.path("nowhere/a.bak").display().to_string();
+    let backup = format!("BACKUP DATABASE shop TO DISK = '{nowhere}'");
+    assert_eq!(state(&backup), (3201, 1));
+    let restore = format!("RESTORE HEADERONLY FROM DISK = '{nowhere}'");
+    assert_eq!(state(&restore), (3201, 2));
+}
+
+#[test]
 fn history_is_deleted_by_age_and_by_database_and_media_stay() {
     let stage = Stage::new();
     let mut session = stage.session();
