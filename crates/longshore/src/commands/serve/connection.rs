@@ -79,8 +79,7 @@ struct Connection<'a> {
 pub fn serve(place: &Place, socket: Arc<TcpStream>, from: SocketAddr, cancel: Arc<AtomicBool>) {
     let door = place.door.clone();
     let met = Connection::new(&door, socket, from, cancel).and_then(|mut connection| {
-        let greeted = connection.greet();
-        place.known();
+        let greeted = connection.greet(place);
         let ended = greeted.and_then(|worker| connection.requests(worker));
         connection.wire.close();
         ended
@@ -161,7 +160,7 @@ impl<'a> Connection<'a> {
     }
 
     /// From the first word to the login.
-    fn greet(&mut self) -> Result<Worker, End> {
+    fn greet(&mut self, place: &Place) -> Result<Worker, End> {
         let until = self.door.clock.now() + self.door.settings.login_time;
         let first = self.message_until(until)?;
         if first.kind != Kind::PreLogin {
@@ -184,7 +183,7 @@ impl<'a> Connection<'a> {
             self.wire.end_tls();
         }
         let login = Login::parse(&message.body)?;
-        self.admit(&login)
+        self.admit(&login, place)
     }
 
     /// The handshake, whose bytes travel in packets; what follows it does not.
@@ -209,7 +208,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Checks who it is and lets them in.
-    fn admit(&mut self, login: &Login) -> Result<Worker, End> {
+    fn admit(&mut self, login: &Login, place: &Place) -> Result<Worker, End> {
         let door = self.door;
         if login.integrated || login.federated {
             return self.refuse(login, &[message::LOGIN_INTEGRATED.plain()]);
@@ -236,6 +235,8 @@ impl<'a> Connection<'a> {
             }
             session.settle();
         }
+        // Before the client hears of it: one that knows that it is in must not have to go for the next one.
+        place.known();
         self.wire
             .say(|reply| welcome(reply, login, &session, &door.name))?;
         self.incoming

@@ -89,7 +89,7 @@ enum Standing {
     Stranger,
     /// Was a stranger, and was closed for somebody else; its thread is about to end.
     Closed,
-    /// Has logged in, or failed to.
+    /// Has logged in.
     Known,
 }
 
