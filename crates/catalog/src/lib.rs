@@ -21,6 +21,7 @@
 mod catalog;
 mod error;
 mod files;
+mod forget;
 mod kept;
 mod log_chain;
 mod place;
@@ -34,6 +35,7 @@ mod write;
 pub use catalog::{BUSY_MAX, Catalog};
 pub use error::Error;
 pub use files::{FileList, FileRecord};
+pub use forget::{Forget, Forgotten};
 pub use kept::{RestoreSequence, RestoredDatabase};
 pub use log_chain::{ChainPlace, LogChain};
 pub use place::default_path;

@@ -24,8 +24,8 @@ pub struct LogChain {
     pub fulls: Vec<ChainPlace>,
 }
 
-/// Sets of a database and a type that others may build upon.
-const SOUND: &str = "database_name = ?1 AND type = ?2 AND NOT is_copy_only AND first_recovery_fork_guid IS NOT NULL
+/// Sets that others may build upon.
+pub(crate) const SOUND: &str = "NOT is_copy_only AND first_recovery_fork_guid IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM backupmediafamily AS family
                     WHERE family.media_set_id = backupset.media_set_id AND family.media_family_id IS NULL)";
 
@@ -35,7 +35,8 @@ impl Catalog {
         self.read(|db| {
             let last_log = format!(
                 "SELECT last_recovery_fork_guid, last_lsn, longshore_finish_us FROM backupset
-                 WHERE {SOUND} ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT 1"
+                 WHERE database_name = ?1 AND type = ?2 AND {SOUND}
+                 ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT 1"
             );
             let last_log = db
                 .prepare_cached(&last_log)?
@@ -47,7 +48,7 @@ impl Catalog {
             let fulls = format!(
                 "SELECT first_recovery_fork_guid, first_lsn,
                         longshore_finish_us > ?3 OR row_number() OVER newest = 1
-                 FROM backupset WHERE {SOUND}
+                 FROM backupset WHERE database_name = ?1 AND type = ?2 AND {SOUND}
                  WINDOW newest AS (ORDER BY longshore_finish_us DESC, backup_set_id DESC)
                  ORDER BY longshore_finish_us, backup_set_id"
             );

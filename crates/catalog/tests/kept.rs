@@ -3,7 +3,9 @@
 mod common;
 
 use common::{backup, open};
-use longshore_catalog::{BackupRecord, ChainPlace, LogChain, RestoreSequence, RestoredDatabase};
+use longshore_catalog::{
+    BackupRecord, ChainPlace, Forget, Forgotten, LogChain, RestoreSequence, RestoredDatabase,
+};
 use longshore_media::device::DeviceClass;
 use longshore_media::{BackupType, LogEnd, LogStart};
 use uuid::Uuid;
@@ -184,4 +186,102 @@ fn a_catalog_from_before_gets_what_it_lacks() {
     catalog.keep_sequence(&sequence("main")).unwrap();
     assert_eq!(catalog.sequences().unwrap(), [sequence("main")]);
     assert_eq!(catalog.history(&Default::default()).unwrap().len(), 1);
+}
+
+/// `(sets, files, restores, media, families)` as plain SQLite counts them.
+fn counts(path: &std::path::Path) -> [i64; 5] {
+    let db = rusqlite::Connection::open(path).unwrap();
+    let count = |table| {
+        let sql = format!("SELECT count(*) FROM {table}");
+        db.query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    [
+        "backupset",
+        "backupfile",
+        "restorehistory",
+        "backupmediaset",
+        "backupmediafamily",
+    ]
+    .map(count)
+}
+
+fn is_consistent(path: &std::path::Path) {
+    let db = rusqlite::Connection::open(path).unwrap();
+    let mut broken = db.prepare("PRAGMA foreign_key_check").unwrap();
+    assert!(!broken.exists([]).unwrap());
+}
+
+#[test]
+fn what_is_forgotten_goes_with_all_that_is_about_it_and_media_with_their_last_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.db");
+    let catalog = open(&path);
+    // Sets end two seconds after the n-th minute of the year; 2 and 3 share media.
+    for n in 1..=4 {
+        let mut record = backup(n);
+        record.header.database = ["App", "app", "app", "other"][n as usize - 1].into();
+        if n == 3 {
+            record.media = backup(2).media;
+        }
+        catalog.record_backup(&record).unwrap();
+        if n % 2 == 0 {
+            catalog.record_restore(&common::restore(record)).unwrap();
+        }
+    }
+    assert_eq!(counts(&path), [4, 12, 2, 3, 6]);
+    let before = |at| catalog.forget(Forget::EndedBefore(at)).unwrap();
+    let none = Forgotten::default();
+    assert_eq!(before("2026-01-01T00:01:02.000"), none);
+    assert_eq!(before("2026-01-01T00:02:02.001").sets, 2);
+    // The media of 2 have 3 on them.
+    assert_eq!(counts(&path), [2, 6, 1, 2, 4]);
+    is_consistent(&path);
+    let of = |name| catalog.forget(Forget::Database(name)).unwrap();
+    assert_eq!(of("nobody"), none);
+    let gone = of("OTHER");
+    assert_eq!((gone.sets, gone.restores), (1, 1));
+    assert_eq!(of("app").sets, 1);
+    assert_eq!(counts(&path), [0; 5]);
+    is_consistent(&path);
+    catalog.check().unwrap();
+    // It can be learned again.
+    assert!(catalog.record_backup(&backup(2)).unwrap());
+}
+
+#[test]
+fn of_two_names_that_differ_in_case_only_the_one_that_was_meant_is_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = open(&dir.path().join("catalog.db"));
+    for n in 1..=2 {
+        let mut record = backup(n);
+        record.header.database = ["App", "app"][n as usize - 1].into();
+        catalog.record_backup(&record).unwrap();
+    }
+    assert_eq!(catalog.forget(Forget::Database("app")).unwrap().sets, 1);
+    let left = catalog.history(&Default::default()).unwrap();
+    assert!(left.len() == 1 && left[0].database == "App", "{left:?}");
+}
+
+#[test]
+fn age_does_not_take_what_later_backups_build_upon() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = open(&dir.path().join("catalog.db"));
+    for (n, kind, first, last, copy_only) in [
+        (2, BackupType::Database, 100, 150, false),
+        (3, BackupType::Log, 100, 200, false),
+        (4, BackupType::Database, 250, 260, false),
+        (5, BackupType::Log, 200, 300, false),
+        (6, BackupType::Database, 320, 330, true),
+    ] {
+        let record = of_cluster(n, kind, (7, 4, first, last), copy_only);
+        catalog.record_backup(&record).unwrap();
+    }
+    let chain = catalog.log_chain("app").unwrap();
+    let all = Forget::EndedBefore("2030-01-01T00:00:00.000");
+    let gone = catalog.forget(all).unwrap();
+    assert_eq!((gone.sets, gone.kept), (3, 2));
+    assert_eq!(catalog.log_chain("app").unwrap(), chain);
+    assert_eq!(catalog.forget(all).unwrap().sets, 0);
+    assert_eq!(catalog.forget(Forget::Database("app")).unwrap().sets, 2);
+    assert_eq!(catalog.log_chain("app").unwrap(), LogChain::default());
 }

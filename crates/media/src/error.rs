@@ -116,7 +116,7 @@ pub enum Error {
         count: u32,
     },
 
-    #[error("the media set is formatted for {is} sets; a {asked} set cannot be appended")]
+    #[error("the media set is formatted for {is} sets; {asked} sets cannot be appended")]
     ContainerMix { is: String, asked: String },
 
     #[error("device {device} is in use by another backup")]

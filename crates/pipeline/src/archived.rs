@@ -46,21 +46,22 @@ fn check_system(archive: &WalArchive, start: &LogStart) -> Result<(), Error> {
 }
 
 /// Waits until every segment from the backup's start to its end is in the archive. Blocks up to `proof.patience`.
+/// `history` is the server's.
 ///
 /// Errors: [`Error::LogMissing`] with the first segment that is not there; [`Error::Archive`] when the directory is no
-/// archive, or another cluster's; [`Error::Cancelled`].
+/// archive, another cluster's, or that of another restore of this one; [`Error::Cancelled`].
 pub fn wait_for_log(
     house: &House,
     proof: &WalProof,
-    start: &LogStart,
-    end: &LogEnd,
+    (start, end): (&LogStart, &LogEnd),
+    history: Option<&[u8]>,
 ) -> Result<(), Error> {
     let began = house.clock.now();
     loop {
         house.check_cancel()?;
         let is_late = house.clock.now() - began >= proof.patience;
         match first_missing(house, &proof.archive, start, end) {
-            Ok(None) => return Ok(()),
+            Ok(None) => return check_history(house, &proof.archive, end, history),
             Ok(Some((segment, count))) if is_late => {
                 return Err(Error::LogMissing {
                     archive: proof.archive.clone(),
@@ -75,6 +76,23 @@ pub fn wait_for_log(
             Err(e) => return Err(e),
         }
         house.clock.sleep(LOOK_EVERY);
+    }
+}
+
+/// Archives that the log came into after a promotion may lack its history.
+fn check_history(
+    house: &House,
+    path: &Path,
+    end: &LogEnd,
+    history: Option<&[u8]>,
+) -> Result<(), Error> {
+    let Some(theirs) = history else {
+        return Ok(());
+    };
+    let archive = WalArchive::existing(&*house.storage, path)?;
+    match archive.check_history(end.timeline, theirs, Path::new("the server")) {
+        Err(wal::Error::Missing { .. }) => Ok(()),
+        checked => Ok(checked?),
     }
 }
 

@@ -205,7 +205,7 @@ pub fn run(
         && !end.included
     {
         let proof = request.wal_proof.as_ref().ok_or(Error::LogUnproved)?;
-        wait_for_log(house, proof, start, end)?;
+        wait_for_log(house, proof, (start, end), about.history.as_deref())?;
     }
     let plain_bytes = shared.counters.plain_bytes.load(Ordering::Relaxed);
     let totals = Totals {

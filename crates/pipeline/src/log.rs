@@ -93,6 +93,7 @@ impl LogSource {
                 timeline: history.timeline_at(from),
                 first: from,
             }),
+            history: closed.history,
             page_bytes: 0,
             expected_bytes: Some(names.len() as u64 * size),
             memory_bytes: MEMORY_BYTES,
@@ -164,6 +165,9 @@ fn look(
         }));
     }
     let history = archive.history(closed.timeline)?;
+    if let Some(theirs) = &closed.history {
+        archive.check_history(closed.timeline, theirs, Path::new("the server"))?;
+    }
     let size = identity.segment_size.bytes();
     let floor = |lsn: u64| Lsn(lsn / size * size);
     let fits = |place: &&LogPlace| {

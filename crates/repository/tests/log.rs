@@ -112,6 +112,7 @@ fn archive(shelf: &Shelf, system: u64, timeline: u32, at: u64) {
         path,
         file,
         system: Some(system),
+        history: None,
     };
     let form = Form {
         algorithm: Algorithm::Lz4,

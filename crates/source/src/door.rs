@@ -51,6 +51,8 @@ pub struct Description {
     pub database: String,
     /// Where the database's log stands; `None` for sources without one.
     pub log: Option<LogStart>,
+    /// The server's history of the log's timeline; `None` on the first one, and where it cannot be read.
+    pub history: Option<Vec<u8>>,
     /// Page size in bytes, 0 where the source has none.
     pub page_bytes: u32,
     /// Bytes expected, for progress; `None` where only the walk will tell.

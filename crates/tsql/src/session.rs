@@ -17,7 +17,9 @@ use crate::query;
 use crate::server::{Activity, Server, SessionNumber};
 use crate::sink::{Closed, Command, Done, Sink};
 use crate::statement;
-use crate::syntax::{Declaration, Fragment, Located, Name, Operand, Statement, Transaction, parse};
+use crate::syntax::{
+    Declaration, Fragment, Located, Name, Operand, Statement, Transaction, parse, unheard_of,
+};
 use crate::value::{Type, Value};
 use crate::variables::Variables;
 
@@ -168,6 +170,8 @@ pub struct Session {
     pub(crate) transactions: u32,
     /// `SET IMPLICIT_TRANSACTIONS ON`, as drivers without autocommit say it.
     implicit: bool,
+    /// `SET XACT_ABORT ON`: an error ends its batch.
+    aborts: bool,
     /// `SET NOCOUNT ON`: clients show no row counts.
     pub(crate) nocount: bool,
     /// Those of [`HOLDING`] that are ON: nothing but SET runs.
@@ -212,6 +216,7 @@ impl Session {
             caught: None,
             transactions: 0,
             implicit: false,
+            aborts: false,
             nocount: false,
             held: BTreeSet::new(),
             cancel: Arc::new(AtomicBool::new(false)),
@@ -246,6 +251,7 @@ impl Session {
             self.transactions = 0;
         }
         self.implicit = false;
+        self.aborts = false;
         self.nocount = false;
         self.held.clear();
     }
@@ -425,7 +431,7 @@ impl Session {
                 match self.tries {
                     // A batch inside a batch that cannot be read does not end the one around it.
                     0 if is_call => match self.fail(said, out) {
-                        Err(Stop::EndBatch) if !self.is_cancelled() => Ok(()),
+                        Err(Stop::EndBatch) if !self.is_cancelled() && !self.aborts => Ok(()),
                         other => other,
                     },
                     0 => self.fail(said, out),
@@ -453,7 +459,8 @@ impl Session {
 
     /// Says why, and whether the batch goes on.
     fn fail(&mut self, messages: Vec<Message>, out: &mut Out) -> Flow {
-        let ends = messages.iter().any(ends_batch);
+        let aborts = self.aborts && messages.iter().any(Message::is_error);
+        let ends = aborts || messages.iter().any(ends_batch);
         for message in messages {
             out.outcome.severity_max = out.outcome.severity_max.max(message.severity);
             out.sink.message(&message)?;
@@ -645,8 +652,8 @@ impl Session {
         }
     }
 
-    /// What clients set for a session; only row counts, transactions that begin unasked, and what runs at all mean
-    /// something here.
+    /// What clients set for a session: row counts, transactions that begin unasked, whether an error ends its batch, and
+    /// what runs at all. Errors: 50002 for what would change answers, and does not here.
     fn set_option(&mut self, words: &[String]) -> Flow {
         let on = words.last().is_some_and(|w| w == "ON");
         self.hold(words);
@@ -654,6 +661,12 @@ impl Session {
         if let Some(word) = words.iter().find(shows).filter(|_| on) {
             let what = format!("SET {word} ON (nothing runs until it is OFF)");
             return Err(message::NOT_HERE.with(&[&what]).into());
+        }
+        if let Some(what) = unheard_of(words) {
+            return Err(message::NOT_HERE.with(&[&what]).into());
+        }
+        if words.iter().any(|w| w == "XACT_ABORT") {
+            self.aborts = on;
         }
         if words.iter().any(|w| w == "NOCOUNT") {
             self.nocount = on;

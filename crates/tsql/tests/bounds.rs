@@ -152,3 +152,52 @@ fn the_values_of_a_batch_and_those_inside_it_share_one_bound() {
     assert_eq!(ends(inner), [0]);
     assert_eq!(ends(&format!("{four}; {inner}")), [50000]);
 }
+
+#[test]
+fn options_of_a_session_are_honoured_or_refused_and_never_passed_over() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let mut said = |batch: &str| numbers(&run(&mut session, batch));
+    // As drivers and tools begin.
+    let usual = "SET ANSI_NULLS, ANSI_PADDING, CONCAT_NULL_YIELDS_NULL ON; SET QUOTED_IDENTIFIER OFF;
+        SET TEXTSIZE 2147483647 SET DATEFIRST 7 SET DATEFORMAT mdy SET LANGUAGE us_english SET ROWCOUNT 0
+        SET LOCK_TIMEOUT -1 SET DEADLOCK_PRIORITY LOW SET STATISTICS IO, TIME OFF
+        SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED SET XACT_ABORT OFF; PRINT 'on'";
+    assert_eq!(said(usual), [0]);
+    for other in [
+        "SET DATEFORMAT dmy",
+        "SET DATEFIRST 1",
+        "SET LANGUAGE Deutsch",
+        "SET ROWCOUNT 5",
+        "SET ANSI_NULLS OFF",
+        "SET ANSI_PADDING, CONCAT_NULL_YIELDS_NULL OFF",
+    ] {
+        assert_eq!(said(&format!("{other}; PRINT 'on'")), [50002, 0], "{other}");
+    }
+    for unknown in ["SET NONSENSE ON", "SET NOCOUNT, NONSENSE ON"] {
+        assert_eq!(said(&format!("PRINT 'never'; {unknown}")), [195]);
+    }
+    // An error ends its batch, also one of a batch inside it; the next batch runs.
+    let failing = "BACKUP DATABASE nowhere TO DISK = 'NUL'";
+    assert_eq!(said(&format!("{failing}; PRINT 'on'")), [911, 3013, 0]);
+    assert_eq!(said("SET XACT_ABORT ON"), [] as [u32; 0]);
+    assert_eq!(said(&format!("{failing}; PRINT 'never'")), [911, 3013]);
+    assert_eq!(
+        said(&format!(
+            "EXEC ('{}'); PRINT 'never'",
+            failing.replace('\'', "''")
+        )),
+        [911, 3013]
+    );
+    assert_eq!(said("EXEC sp_dropdevice 'none'; PRINT 'never'"), [15015]);
+    assert_eq!(
+        said(&format!(
+            "BEGIN TRY {failing} END TRY BEGIN CATCH PRINT 'caught' END CATCH; PRINT 'on'"
+        )),
+        [0, 0]
+    );
+    assert_eq!(
+        said(&format!("SET XACT_ABORT OFF; {failing}; PRINT 'on'")),
+        [911, 3013, 0]
+    );
+}

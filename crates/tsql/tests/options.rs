@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Stage, numbers, run, said};
-use longshore_tsql::syntax::{Applies, Fate, OPTIONS, Shape, Spec};
+use longshore_tsql::syntax::{Applies, Fate, OPTIONS, SET_OPTIONS, SetFate, Shape, Spec};
 
 const PAGE: &str = include_str!("../../../docs/tsql.md");
 const MARK: &str = "<!-- options -->";
@@ -182,4 +182,27 @@ fn what_is_honoured_can_be_seen() {
         "RETAINDAYS wins: {:?}",
         said(&again)
     );
+}
+
+#[test]
+fn the_documentation_says_of_every_option_of_set_what_becomes_of_it() {
+    let listed = PAGE.split("<!-- set -->").nth(1).unwrap();
+    let mut documented = Vec::new();
+    for item in listed.split("\n- ").skip(1) {
+        let kind = item.split([':', ',']).next().unwrap();
+        for word in item.split('`').skip(1).step_by(2) {
+            let (name, value) = word.split_once(' ').unwrap_or((word, ""));
+            documented.push(format!("{kind} {name} {}", value.to_uppercase()));
+        }
+    }
+    let known = SET_OPTIONS.iter().map(|(name, fate)| match fate {
+        SetFate::Honoured => format!("Honoured {name} "),
+        SetFate::Only(values) => format!("What happens anyway {name} {}", values[0]),
+        SetFate::Accepted | SetFate::Phrase => format!("Accepted {name} "),
+    });
+    let mut known: Vec<_> = known.collect();
+    known.sort();
+    documented.sort();
+    assert_eq!(documented, known);
+    assert!(SET_OPTIONS.is_sorted_by_key(|(name, _)| *name));
 }

@@ -546,3 +546,96 @@ fn a_driver_without_autocommit_has_a_transaction_from_its_first_query_on() {
     run(&mut session, "SELECT name FROM sys.databases");
     assert_eq!(open(&mut session), "0");
 }
+
+#[test]
+fn a_verification_may_say_where_files_would_go() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let mut verify = |moves: &str| {
+        let batch = format!("RESTORE VERIFYONLY FROM DISK = 'a.bak' WITH {moves}");
+        numbers(&run(&mut session, &batch))
+    };
+    assert_eq!(verify("MOVE 'shop.db' TO '/nowhere/x.db'"), [3262]);
+    assert_eq!(verify("MOVE 'other' TO 'x.db'"), [3234, 3013]);
+    assert_eq!(
+        verify("MOVE 'shop' TO 'x.db', MOVE 'shop.db' TO 'y.db'"),
+        [4353, 3013]
+    );
+}
+
+#[test]
+fn a_device_that_cannot_be_made_and_one_that_is_not_there_differ_in_state() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let mut state = |batch: &str| {
+        let record = run(&mut session, batch);
+        let first = record.messages().next().unwrap();
+        (first.number, first.state)
+    };
+    let nowhere = stage.path("nowhere/a.bak").display().to_string();
+    let backup = format!("BACKUP DATABASE shop TO DISK = '{nowhere}'");
+    assert_eq!(state(&backup), (3201, 1));
+    let restore = format!("RESTORE HEADERONLY FROM DISK = '{nowhere}'");
+    assert_eq!(state(&restore), (3201, 2));
+}
+
+#[test]
+fn history_is_deleted_by_age_and_by_database_and_media_stay() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for device in ["a.bak", "b.bak"] {
+        run(
+            &mut session,
+            &format!("BACKUP DATABASE shop TO DISK = '{device}'"),
+        );
+    }
+    let restored = format!(
+        "RESTORE DATABASE copy FROM DISK = 'a.bak' WITH MOVE 'shop.db' TO '{}'",
+        stage.path("copy.db").display()
+    );
+    assert!(!numbers(&run(&mut session, &restored)).contains(&3013));
+    let counts = |session: &mut Session| {
+        [
+            "backupset",
+            "backupfile",
+            "backupmediafamily",
+            "restorehistory",
+        ]
+        .map(|table| value(session, &format!("SELECT COUNT(*) FROM msdb.dbo.{table}")))
+        .join(" ")
+    };
+    assert_eq!(counts(&mut session), "2 2 2 1");
+    let said = |session: &mut Session, batch: &str| numbers(&run(session, batch));
+    let none: [u32; 0] = [];
+    for batch in [
+        "EXEC msdb.dbo.sp_delete_backuphistory '2001-01-01'",
+        "EXEC msdb..sp_delete_backuphistory @oldest_date = NULL",
+        "EXEC sp_delete_database_backuphistory 'nobody'",
+    ] {
+        assert_eq!(said(&mut session, batch), none, "{batch}");
+    }
+    assert_eq!(said(&mut session, "EXEC sp_delete_backuphistory"), [201]);
+    assert_eq!(
+        said(&mut session, "EXEC sp_delete_backuphistory 'long ago'"),
+        [8114]
+    );
+    let wrong = "EXEC sp_delete_backuphistory @before = '2001-01-01'";
+    assert_eq!(said(&mut session, wrong), [8145]);
+    // Nothing could be rolled back.
+    let inside = "BEGIN TRAN; EXEC sp_delete_database_backuphistory 'shop'; ROLLBACK";
+    assert_eq!(said(&mut session, inside), [50000]);
+    assert_eq!(counts(&mut session), "2 2 2 1");
+
+    let by_age = "DECLARE @d datetime = DATEADD(day, 1, GETDATE()), @r int;
+        EXEC @r = msdb.dbo.sp_delete_backuphistory @oldest_date = @d; PRINT @r";
+    assert_eq!(said(&mut session, by_age), [0]);
+    assert_eq!(counts(&mut session), "0 0 0 0");
+    // What stands on media is learned again.
+    let load = "RESTORE VERIFYONLY FROM DISK = 'b.bak' WITH LOADHISTORY";
+    run(&mut session, load);
+    assert_eq!(counts(&mut session), "1 1 1 0");
+    let by_name = "EXEC msdb.dbo.sp_delete_database_backuphistory @database_name = N'SHOP'";
+    assert_eq!(said(&mut session, by_name), none);
+    assert_eq!(counts(&mut session), "0 0 0 0");
+}

@@ -7,6 +7,7 @@ use longshore_pipeline::{
     ClusterOptions, Lsn, Recovery, RecoveryTarget, SpaceOptions, TargetAction, Timeline,
     TimelineChoice,
 };
+use uuid::Uuid;
 
 use super::values::{self, Pair};
 
@@ -168,13 +169,14 @@ impl ClusterArgs {
     }
 }
 
-/// How a restored server fetches its log from this archive. It runs the command in its data directory, so both paths
+/// How a restored server fetches its log from this archive, as a restore of its own. It runs the command in its data directory, so both paths
 /// are absolute.
 pub fn archive_command(archive: &Path) -> String {
     let archive = std::path::absolute(archive).unwrap_or_else(|_| archive.into());
     let program = std::env::current_exe().unwrap_or_else(|_| "longshore".into());
     let (program, archive) = (word(&program), word(&archive));
-    format!("{program} wal get %f %p --archive {archive} --async")
+    let restore = Uuid::new_v4();
+    format!("{program} wal get %f %p --archive {archive} --async --restore {restore}")
 }
 
 /// A path as one word of the shell, in a command in which the server replaces what follows a percent sign.

@@ -124,6 +124,15 @@ pub fn zoned_time(text: &str) -> Result<i64, String> {
 }
 
 /// The name of a restore point: PostgreSQL keeps 63 bytes.
+/// What a remark in a history may say of a restore: it stays one line of few bytes.
+pub fn restore_name(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    match (1..=64).contains(&text.len()) && text.chars().all(is_plain) {
+        true => Ok(text.to_owned()),
+        false => Err("a restore's name has 1 to 64 letters, digits, `-`, `_` and `.`".to_owned()),
+    }
+}
+
 pub fn restore_point(text: &str) -> Result<String, String> {
     match text.len() {
         1..=63 => Ok(text.to_owned()),

@@ -182,6 +182,13 @@ pub struct WalGet {
     #[arg(long)]
     pub partial: bool,
 
+    /// Put a remark that names this restore into the histories of timelines.
+    ///
+    /// The server copies it into the history of the timeline that it opens on. Two restores of one backup are told
+    /// apart by it; `longshore restore` writes the option with a name of its own for each.
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = values::restore_name)]
+    pub restore: Option<String>,
+
     #[command(flatten)]
     pub ahead: Ahead,
 }

@@ -79,6 +79,23 @@ impl Client {
         Client::find("java".into(), args.into(), &classes.join("Client.class"))
     }
 
+    /// Microsoft's own command, go-sqlcmd, where it is installed; nothing installs it by itself.
+    pub fn sqlcmd() -> Option<PathBuf> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut places: Vec<_> = std::env::split_paths(&path).collect();
+        places.insert(0, work("clients"));
+        let mut programs = places.into_iter().map(|place| place.join("sqlcmd"));
+        // Of the older one, over ODBC, `--version` is no option.
+        let found = programs.find(|program| {
+            let version = Command::new(program).arg("--version").output();
+            version.is_ok_and(|o| o.status.success() && text(&o.stdout).starts_with("sqlcmd:"))
+        });
+        if found.is_none() {
+            println!("skipped: there is no go-sqlcmd");
+        }
+        found
+    }
+
     /// Its lines.
     pub fn run(&self, server: &Server, env: &[(&str, &str)], input: &str) -> Vec<Value> {
         let mut command = Command::new(&self.program);

@@ -226,7 +226,10 @@ fn every_damage_to_a_restored_directory_is_found_by_its_manifest() {
             let mut whole = stage.server.command("pg_verifybackup");
             succeed(whole.arg(&cluster.data));
             let log = files_below(&cluster.data.join("pg_wal"));
-            let segment = log.iter().find(|path| path.metadata().unwrap().len() > 0);
+            // Beside it stands a history, of a line.
+            let segment = log
+                .iter()
+                .find(|path| path.metadata().unwrap().len() >= 1 << 20);
             let undo = taken(segment.unwrap().clone());
             let mut whole = stage.server.command("pg_verifybackup");
             let said = refused(whole.arg(&cluster.data));

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::answers::{is_some_percent, mask, scripts};
 use crate::client::Client;
-use crate::stage::Stage;
+use crate::stage::{PASSWORD, Stage, USER};
 
 /// What one of a script's statements gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,6 +168,61 @@ fn same(script: &str, expected: &[Item], heard: &[Item]) {
         assert_eq!(heard, expected, "{script}, answer {i}");
     }
     assert_eq!(heard.len(), expected.len(), "{script}");
+}
+
+/// A line of sqlcmd's and the same one of `longshore sql`: they count one row otherwise, and sqlcmd cuts long cells.
+fn is_same_line(sqlcmd: &str, ours: &str) -> bool {
+    let cell = |line: &str| line.rsplit('|').next().unwrap_or_default().chars().count();
+    match ours == "(1 rows affected)" {
+        true => sqlcmd == "(1 row affected)",
+        false => sqlcmd == ours || (ours.starts_with(sqlcmd) && cell(ours) > CELL_MAX),
+    }
+}
+
+/// Characters of a cell that sqlcmd shows of texts without a length.
+const CELL_MAX: usize = 256;
+
+#[test]
+fn sqlcmd_shows_what_the_other_door_shows() {
+    let Some(sqlcmd) = Client::sqlcmd() else {
+        return;
+    };
+    for parts in SCRIPTS {
+        let stage = Stage::new();
+        let here = stage.dir.path().display().to_string();
+        let host = longshore_io::facts::host_name();
+        for script in *parts {
+            let server = stage.server(&[]);
+            let output = std::process::Command::new(&sqlcmd)
+                .args(["-S", &format!("127.0.0.1,{}", server.port)])
+                .args(["-U", USER, "-P", PASSWORD, "-C", "-W", "-s", "|", "-i"])
+                .arg(scripts().join(format!("{script}.sql")))
+                .current_dir(stage.dir.path())
+                .env("HOME", stage.dir.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            let said = said + &String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{script}: {said}");
+            // Blank lines stand elsewhere around results that an error ends.
+            let lines = |text: &str| -> Vec<String> {
+                let lines = text.lines().map(str::trim_end);
+                lines
+                    .filter(|line| !line.is_empty() && !is_some_percent(line))
+                    .map(|line| {
+                        let line = line.replace(&format!("Server {host},"), "Server S,");
+                        mask(&line.replace(&here, "HERE"))
+                    })
+                    .collect()
+            };
+            let kept = std::fs::read_to_string(scripts().join(format!("{script}.out"))).unwrap();
+            let (kept, said) = (lines(&kept), lines(&said));
+            for (said, kept) in said.iter().zip(&kept) {
+                assert!(is_same_line(said, kept), "{script}:\n{said}\n{kept}");
+            }
+            assert_eq!(said.len(), kept.len(), "{script}: {said:#?}");
+        }
+    }
 }
 
 #[test]

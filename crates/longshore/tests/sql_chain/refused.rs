@@ -1,6 +1,6 @@
 //! What is refused, with SQL Server's numbers, and changes nothing.
 
-use longshore_test_servers::installations;
+use longshore_test_servers::{Stop, installations};
 
 use crate::stage::{Stage, markers};
 
@@ -139,4 +139,55 @@ fn an_interrupted_step_and_another_cluster_are_not_built_upon() {
     stage.mark(7);
     stage.done("BACKUP LOG main TO DISK = 'log7.bak'");
     stage.done("RESTORE DATABASE copy WITH RECOVERY");
+}
+
+/// Two restores of one chain, of which one has the archive: nothing but their histories tells their log apart.
+#[test]
+fn the_log_of_another_restore_is_no_log_of_this_one() {
+    let all = installations();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let stage = Stage::new(installation);
+    stage.history();
+    stage.server.stop(Stop::Fast);
+    for name in ["copy", "same"] {
+        stage.done(&format!(
+            "RESTORE DATABASE {name} FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/{name}', NORECOVERY;
+             RESTORE LOG {name} FROM DISK = 'log1.bak' WITH NORECOVERY;
+             RESTORE LOG {name} FROM DISK = 'logs.bak' WITH RECOVERY"
+        ));
+    }
+    let conf = stage.path("copy/postgresql.auto.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, text.replace("archive_mode = 'off'\n", "")).unwrap();
+    let copy = stage.recovered("copy");
+    stage.configure(&copy);
+    for i in 10..20 {
+        copy.psql(&format!(
+            "insert into marker values ({i}); select pg_switch_wal()"
+        ));
+    }
+    stage.done("BACKUP LOG main TO DISK = 'copy.bak'");
+    copy.stop(Stop::Fast);
+
+    let same = stage.recovered("same");
+    stage.configure(&same);
+    same.psql("insert into marker values (30)");
+    let (_, said) = stage.refused("BACKUP LOG main TO DISK = 'wrong.bak'");
+    assert!(said.contains("00000002.history"), "{said}");
+    assert!(!stage.path("wrong.bak").exists());
+    // A full backup whose log is to be in the archive has the same trouble.
+    let url = same.url();
+    let args = ["backup", &url, "--to", "wrong.bak", "--wal-wait", "5"];
+    let mut backup = stage.command(&args);
+    let output = backup
+        .arg("--wal-archive")
+        .arg(stage.path("wal"))
+        .output()
+        .unwrap();
+    let said = crate::common::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("00000002.history"), "{said}");
+    assert!(!stage.path("wrong.bak").exists());
 }

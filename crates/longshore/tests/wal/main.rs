@@ -3,4 +3,5 @@
 mod archiving;
 mod commands;
 mod receiving;
+mod restores;
 mod stage;

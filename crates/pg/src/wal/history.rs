@@ -2,8 +2,14 @@
 //!
 //! A line is timeline, place and reason, with tabs between; `#` begins a remark. The file of timeline 3 names 1
 //! and 2, never 3 itself; timeline 1 has no file. Source: PostgreSQL 18, `timeline.c`.
+//!
+//! Two restores of one backup open on timelines of the same number, from the same place, for the same reason. What
+//! tells them apart is a remark ([`restored_from`]): a server that opens on a new timeline copies the file of the one
+//! before, remarks too, and puts its own line behind. That file may be one of timeline 1, which nobody else reads.
 
 use crate::{Lsn, Timeline};
+
+use super::WalName;
 
 /// Longest file that is read: some ten thousand promotions.
 const LEN_MAX: usize = 1 << 20;
@@ -104,6 +110,37 @@ impl History {
     }
 }
 
+/// How the remark of a restore begins.
+const RESTORED: &str = "# longshore restore ";
+/// What comes before the name of the history that it goes on from.
+const GOES_ON: &str = " goes on from ";
+
+/// The line in the history `name` by which timelines that come from there after this restore are told from those of
+/// another; `name` may also be what stands for it in a server's command.
+pub fn restored_from(name: impl std::fmt::Display, restore: impl std::fmt::Display) -> String {
+    format!("{RESTORED}{restore}{GOES_ON}{name}")
+}
+
+/// Whether two texts are histories of one and the same `timeline`. Remarks of restores that go on from it are about
+/// those that come after: a server that was restored has them in its file, and the archive it was restored from has not.
+pub fn is_same_history(timeline: Timeline, one: &[u8], other: &[u8]) -> bool {
+    own_lines(timeline, one).eq(own_lines(timeline, other))
+}
+
+fn own_lines(timeline: Timeline, text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
+    lines.filter(move |line| !line.is_empty() && restored(line) != Some(timeline))
+}
+
+/// The timeline that a restore goes on from, if that is what the line says.
+fn restored(line: &[u8]) -> Option<Timeline> {
+    let line = std::str::from_utf8(line).ok()?.strip_prefix(RESTORED)?;
+    match line.split_once(GOES_ON)?.1.parse() {
+        Ok(WalName::History(timeline)) => Some(timeline),
+        _ => None,
+    }
+}
+
 fn fork(line: &[u8]) -> Option<Fork> {
     let mut fields = line
         .split(u8::is_ascii_whitespace)
@@ -166,6 +203,29 @@ mod tests {
         assert_eq!(parse(3, "0\t0/2\tx"), NotHistory::Line(1));
         assert_eq!(parse(3, "1\n"), NotHistory::Line(1));
         assert_eq!(parse(3, &" ".repeat(LEN_MAX + 1)), NotHistory::TooLong);
+    }
+
+    #[test]
+    fn remarks_of_restores_tell_the_timelines_after_them_apart_and_not_those_before() {
+        let second = "1\t0/5000110\treason\n".to_owned();
+        let restored = |by: u32| {
+            let from = WalName::History(timeline(2));
+            format!("{second}\n{}\n", restored_from(from, by))
+        };
+        // As a server writes it that was restored so and opens.
+        let third = |by| restored(by) + "\n2\t0/A000000\treason\n";
+        let same = |n, one: &str, other: &str| {
+            is_same_history(timeline(n), one.as_bytes(), other.as_bytes())
+        };
+        assert!(History::parse(timeline(3), third(7).as_bytes()).is_ok());
+        assert!(same(3, &third(7), &third(7)));
+        assert!(!same(3, &third(7), &third(8)));
+        assert!(same(2, &second, &restored(7)));
+        assert!(!same(3, &second, &restored(7)));
+        assert!(!same(2, &second, "1\t0/5000110\tother\n"));
+        assert!(!same(2, &second, &format!("# 1\n{second}")));
+        // What does not end its last line is no other for that.
+        assert!(same(2, &second, second.trim_end()));
     }
 
     proptest! {

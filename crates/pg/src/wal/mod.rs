@@ -7,7 +7,7 @@ mod page;
 mod records;
 pub mod summary;
 
-pub use history::{Fork, History, NotHistory};
+pub use history::{Fork, History, NotHistory, is_same_history, restored_from};
 pub use name::WalName;
 pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at};
 pub use records::{NotRecords, Record, Records};

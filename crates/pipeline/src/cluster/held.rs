@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
 use longshore_pg::recovery::ARCHIVING_OFF;
-use longshore_pg::wal::{History, WalName};
+use longshore_pg::wal::{History, WalName, restored_from};
 use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Recovery, Timeline};
+use uuid::Uuid;
 
 use super::{AUTO_CONF, AUTO_CONF_MAX, ClusterError, GLOBAL, at, file_like, refuse_running};
 use crate::cluster::outline::CONTROL;
@@ -235,9 +236,11 @@ impl Held {
     /// How a server fetches the restored log, with what it then removes.
     fn with_log(&self, recovery: &Recovery) -> Recovery {
         // Not there is 1; a file that is there and cannot be read must stop the server, not end its recovery.
+        // Histories get the remark of this restore.
+        let remark = restored_from("%f", Uuid::new_v4());
         let fetch = format!(
-            "for f in {LOG_DIR}/*/pg_wal/%f; do test -f \"$f\" || continue; cp \"$f\" \"%p\" && exit 0; exit 200; \
-             done; exit 1"
+            "for f in {LOG_DIR}/*/pg_wal/%f; do test -f \"$f\" || continue; cp \"$f\" \"%p\" || exit 200; \
+             case %f in *.history) printf \"\\n{remark}\\n\" >> \"%p\" || exit 200;; esac; exit 0; done; exit 1"
         );
         Recovery {
             restore_command: Some(fetch),

@@ -4,7 +4,8 @@
 //! - `global/pg_control` gets its name when all else is durable under its own, and whatever stood there before lost it
 //!   first. Without it no server starts, so nothing half restored, and no mixture of old and new, ever starts.
 //! - `backup_label` is written exactly as stored: without it a server would begin its replay in the wrong place.
-//! - A restored server recovers as from an archive, so that it opens on a timeline of its own.
+//! - A restored server recovers as from an archive, so that it opens on a timeline of its own, and has a remark in the
+//!   history of the one it comes from, by which that timeline is told from the one of another restore.
 //! - Nothing is written outside the data directory unless the operator named the place ([`spaces`]).
 //! - A data directory in which a server may run is left alone. So are tablespaces that hold something: `--replace`
 //!   keeps an old data directory until the new one is complete, and it needs its tablespaces for that.
@@ -27,7 +28,9 @@ use longshore_io::{Attributes, Dir, OpenHow, Via};
 use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
 use longshore_pg::recovery::NO_ARCHIVING;
+use longshore_pg::wal::{WalName, restored_from};
 use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
+use uuid::Uuid;
 
 use crate::place::{Piece, Place, Root, Scope, Target};
 use crate::{Error, House};
@@ -45,6 +48,7 @@ const AUTO_CONF: &str = "postgresql.auto.conf";
 /// Bytes; the server writes it, a line for each setting that was altered.
 const AUTO_CONF_MAX: usize = 1 << 20;
 const MANIFEST: &str = "backup_manifest";
+const WAL_DIR: &str = "pg_wal";
 const PID_FILE: &str = "postmaster.pid";
 /// Without this directory nothing starts: it holds the control file.
 const GLOBAL: &str = "global";
@@ -100,6 +104,8 @@ pub struct Cluster {
     hold: bool,
     range: Option<WalRange>,
     system: u64,
+    /// That of the set's log; `None` for sets without any.
+    timeline: Option<Timeline>,
 }
 
 impl Cluster {
@@ -158,6 +164,7 @@ impl Cluster {
             hold: options.hold,
             range: trailer.and_then(|trailer| wal_range(header, trailer)),
             system: header.log.system,
+            timeline: Timeline::new(header.log.timeline),
         })
     }
 
@@ -250,7 +257,28 @@ impl Cluster {
             file.set_len(text.len() as u64)
         };
         edit().map_err(at("edit", conf))?;
-        self.data.set_added(conf, &file_like(root))
+        self.data.set_added(conf, &file_like(root))?;
+        self.remark(root)
+    }
+
+    /// Tells what comes from this restore from what comes from another, in the history that the server copies when it
+    /// opens. Of the first timeline nobody else asks for one; where a later one's is not in the set, the archive has it.
+    fn remark(&self, root: &Attributes) -> Result<(), Error> {
+        let Some(timeline) = self.timeline else {
+            return Ok(());
+        };
+        let name = WalName::History(timeline);
+        let path = Path::new(WAL_DIR).join(name.to_string());
+        let file = match (self.data.holds(&path), timeline.number()) {
+            (true, _) => self.data.open_added(&path)?,
+            (false, 1) if self.data.holds(Path::new(WAL_DIR)) => self.data.add_file(&path)?,
+            (false, _) => return Ok(()),
+        };
+        let line = format!("\n{}\n", restored_from(name, Uuid::new_v4()));
+        let end = file.stat().map(|stat| stat.len);
+        end.and_then(|end| file.write_all_at(line.as_bytes(), end, Via::Cache))
+            .map_err(at("write", &path))?;
+        self.data.set_added(&path, &file_like(root))
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via};
-use longshore_pg::wal::{PAGE_HEADER_LEN, SegmentHeader, WalName};
+use longshore_pg::wal::{PAGE_HEADER_LEN, SegmentHeader, WalName, restored_from};
 use longshore_pg::{SegmentName, SegmentSize};
 use parking_lot::Mutex;
 
@@ -100,7 +100,24 @@ impl PgWal {
             file: open.map_err(Error::io("open", &path))?,
             path,
             system: self.system,
+            history: self.history_of(name)?,
         })
+    }
+
+    /// The history of the timeline that a file of the log is of. A server can do without the file once it has opened.
+    fn history_of(&self, name: WalName) -> Result<Option<Box<Outgoing>>, Error> {
+        let Some(timeline) = name.segment().map(|segment| segment.timeline) else {
+            return Ok(None);
+        };
+        if timeline.number() == 1 {
+            return Ok(None);
+        }
+        let name = WalName::History(timeline);
+        match self.outgoing(name, Path::new(&name.to_string())) {
+            Ok(out) => Ok(Some(Box::new(out))),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// The files that wait to be archived: histories first, then by place. Empty where the server keeps no marks.
@@ -214,6 +231,7 @@ impl PgWal {
     }
 
     /// Gives the file to the server as `to`: one that was fetched ahead if there is one, else from the archive.
+    /// A history is given the remark of the restore that asks for it ([`restored_from`]).
     ///
     /// Errors: as [`WalArchive::fetch`].
     pub fn take(
@@ -221,8 +239,15 @@ impl PgWal {
         archive: &WalArchive,
         name: WalName,
         to: &str,
+        restore: Option<&str>,
         clock: &dyn Clock,
     ) -> Result<(), Error> {
+        if let (WalName::History(_), Some(restore)) = (name, restore) {
+            archive.fetch(name, &self.dir, &self.path, to, clock)?;
+            return self
+                .remark(to, &restored_from(name, restore))
+                .map_err(Error::io("write", self.path.join(to)));
+        }
         let spooled = Path::new(PLACE).join(name.to_string());
         let fetched = wait(WAIT_MAX, name, clock, || {
             if self.is_of(archive, &spooled) {
@@ -240,6 +265,14 @@ impl PgWal {
             .rename(&spooled, Path::new(to))
             .and_then(|()| self.dir.sync(Path::new("")))
             .map_err(Error::io("store", self.path.join(to)))
+    }
+
+    /// Puts a line behind those of a history. The server asks again where it was not told of success.
+    fn remark(&self, to: &str, line: &str) -> io::Result<()> {
+        let file = self.dir.open(Path::new(to), OpenHow::ReadWrite)?;
+        let end = file.stat()?.len;
+        file.write_all_at(format!("\n{line}\n").as_bytes(), end, Via::Cache)?;
+        file.sync()
     }
 
     /// Gives the server the segment that a receiver is still filling; `false` when none is.

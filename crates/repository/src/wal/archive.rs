@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
 use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
-use longshore_pg::wal::{History, PAGE_HEADER_LEN, SegmentHeader, WalName, is_page_at};
+use longshore_pg::wal::{
+    History, PAGE_HEADER_LEN, SegmentHeader, WalName, is_page_at, is_same_history,
+};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
 use super::identity::Mark;
@@ -51,6 +53,9 @@ pub struct Outgoing {
     /// The system identifier of the cluster that hands it over, where it is known. Histories and backup marks do
     /// not tell it themselves.
     pub system: Option<u64>,
+    /// The history of the timeline that it is of, where the cluster has one: it must be the archive's, or become it
+    /// before. Two restores of one backup differ in nothing else.
+    pub history: Option<Box<Outgoing>>,
 }
 
 /// What became of a file.
@@ -259,6 +264,9 @@ impl WalArchive {
         if judged.segment_bytes != 0 {
             self.identify(out, &judged, clock)?;
         }
+        if let Some(history) = &out.history {
+            self.agree(patience, history, form, clock)?;
+        }
         let (place, parent) = self.place(out.name, true)?;
         let name = out.name.to_string();
         let staged = wait(patience, out.name, clock, || {
@@ -289,6 +297,20 @@ impl WalArchive {
             stored_bytes,
             unfinished: judged.unfinished,
         })
+    }
+
+    /// Has this history, or takes it. What is there needs no sync: the file that it is asked for syncs the directory.
+    fn agree(
+        &self,
+        patience: Duration,
+        history: &Outgoing,
+        form: &Form,
+        clock: &dyn Clock,
+    ) -> Result<(), Error> {
+        match self.find(history.name)? {
+            Some(object) => self.compare(&object, history, &self.judge(history)?),
+            None => self.push_within(patience, history, form, clock).map(drop),
+        }
     }
 
     fn sync_names(&self, parent: &dyn Dir) -> Result<(), Error> {
@@ -515,12 +537,41 @@ impl WalArchive {
         Ok(at + framed.len() as u64)
     }
 
-    /// Refuses a file whose bytes differ from those the archive has under its name.
+    /// Whether a server's history of a timeline is the archive's; `from` is the server, for messages.
+    ///
+    /// Errors: `OtherContent` where it is another; `Missing`, `Damaged`, `Newer`, `Io`.
+    pub fn check_history(
+        &self,
+        timeline: Timeline,
+        theirs: &[u8],
+        from: &Path,
+    ) -> Result<(), Error> {
+        let ours = self.object(WalName::History(timeline))?.text()?;
+        match is_same_history(timeline, &ours, theirs) {
+            true => Ok(()),
+            false => Err(Error::OtherContent {
+                name: WalName::History(timeline),
+                path: from.to_owned(),
+            }),
+        }
+    }
+
+    /// Refuses a file whose bytes differ from those the archive has under its name; a history that is another's.
     fn compare(&self, object: &Object, out: &Outgoing, judged: &Judged) -> Result<(), Error> {
         let other = || Error::OtherContent {
             name: out.name,
             path: out.path.clone(),
         };
+        if let WalName::History(timeline) = out.name {
+            let mut theirs = vec![0; judged.len as usize];
+            out.file
+                .read_exact_at(&mut theirs, 0, Via::Cache)
+                .map_err(Error::io("read", &out.path))?;
+            return match is_same_history(timeline, &object.text()?, &theirs) {
+                true => Ok(()),
+                false => Err(other()),
+            };
+        }
         let head = &object.head;
         if head.plain_len != judged.len {
             return Err(other());

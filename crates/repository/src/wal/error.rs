@@ -172,6 +172,13 @@ impl Error {
             Error::NotWal { .. } | Error::OtherSegment { .. } | Error::NotHistory { .. } => {
                 "do not remove it by hand: see whether the server's disk is sound and which major wrote it"
             }
+            Error::OtherContent {
+                name: WalName::History(_),
+                ..
+            } => {
+                "the archive holds the log of another restore or promotion: make an archive for this server with \
+                 `longshore wal create`, and begin there with a full backup"
+            }
             Error::OtherContent { .. } => {
                 "two servers archive to one place, or a restored one continues the same timeline: archive to \
                  another directory, and find out which of the two histories is the good one"

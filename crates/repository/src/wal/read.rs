@@ -67,6 +67,16 @@ impl Object {
         Ok(())
     }
 
+    /// All of it, checked: of histories, which are short.
+    pub(super) fn text(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        self.decode(|plain, _| {
+            bytes.extend_from_slice(plain);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
     /// Decodes and checks one block, whose payload stands `at`.
     fn decode_block<'b>(
         &self,
@@ -178,7 +188,7 @@ impl Archived {
 }
 
 impl WalArchive {
-    fn object(&self, name: WalName) -> Result<Object, Error> {
+    pub(super) fn object(&self, name: WalName) -> Result<Object, Error> {
         match self.find(name)? {
             Some(object) => Ok(object),
             None => Err(Error::Missing {
@@ -253,12 +263,7 @@ impl WalArchive {
             return Ok(History::first(timeline));
         }
         let object = self.object(name)?;
-        let mut bytes = Vec::new();
-        object.decode(|plain, _| {
-            bytes.extend_from_slice(plain);
-            Ok(())
-        })?;
-        History::parse(timeline, &bytes).map_err(|source| Error::NotHistory {
+        History::parse(timeline, &object.text()?).map_err(|source| Error::NotHistory {
             path: object.path.clone(),
             source,
         })

@@ -550,6 +550,7 @@ impl<'a> Receiver<'a> {
             path: filling.path.clone(),
             file: filling.file.clone(),
             system: None,
+            history: None,
         };
         self.archive.push(&out, &plan.form, clock)?;
         self.remove(filling)
@@ -628,6 +629,7 @@ impl<'a> Receiver<'a> {
                 path: filling.path.clone(),
                 file: filling.file.clone(),
                 system: None,
+                history: None,
             };
             match self.archive.push(&out, &plan.form, clock) {
                 // The server's own archive_command may have stored it, with other bytes behind the end.
@@ -711,6 +713,7 @@ impl<'a> Receiver<'a> {
             path: path.clone(),
             file: staged.file.clone(),
             system: None,
+            history: None,
         };
         if let Pushed::Stored { .. } = self.archive.push(&out, &plan.form, clock)? {
             watch(Event::History(timeline));

@@ -117,6 +117,7 @@ pub fn opened(storage: &dyn Storage, name: WalName) -> std::io::Result<Outgoing>
         path: Path::new(WAL).join(name.to_string()),
         file,
         system: None,
+        history: None,
     })
 }
 

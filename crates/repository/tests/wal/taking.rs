@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longshore_codec::Algorithm;
 use longshore_io::{Fault, Host, OpenHow, SimDisk, Storage};
-use longshore_pg::wal::{NotWal, WalName};
+use longshore_pg::wal::{NotWal, WalName, restored_from};
 use longshore_pg::{Lsn, Timeline};
 use longshore_repository::wal::{Error, Identity, Outgoing, Pushed, WalArchive};
 
@@ -94,6 +94,7 @@ fn stock_tools_unpack_what_is_archived() {
             path: source.clone(),
             file: dir.open(Path::new("source"), OpenHow::Read).unwrap(),
             system: None,
+            history: None,
         };
         let below = Path::new(algorithm.name());
         let archive = WalArchive::create(&Host::new(), root.path(), below, &host_clock());
@@ -146,10 +147,41 @@ fn the_same_again_is_success_and_other_bytes_are_refused() {
         push(&disk, history_name(), HISTORY).unwrap(),
         Pushed::Already
     );
-    let other = [HISTORY, b"\n"].concat();
+    let other = [b"# another\n", HISTORY].concat();
     let refused = push(&disk, history_name(), &other).unwrap_err();
     assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
     assert_eq!(fetch(&disk, history_name()).unwrap(), HISTORY);
+    // Remarks about what comes after it are not about it.
+    let remark = restored_from(history_name(), "x");
+    let restored = [HISTORY, b"\n", remark.as_bytes(), b"\n"].concat();
+    assert_eq!(
+        push(&disk, history_name(), &restored).unwrap(),
+        Pushed::Already
+    );
+}
+
+#[test]
+fn a_file_whose_timeline_the_archive_knows_otherwise_does_not_get_in() {
+    let disk = disk(1);
+    let add = |n, history: &[u8]| {
+        let mut out = outgoing(&disk, name(2, n), &segment(2, n, 3));
+        out.history = Some(Box::new(outgoing(&disk, history_name(), history)));
+        archive(&disk)
+            .unwrap()
+            .push(&out, &form(Algorithm::Zstd), &*clock())
+    };
+    add(3, HISTORY).unwrap();
+    // It came along: nobody had archived it.
+    assert_eq!(fetch(&disk, history_name()).unwrap(), HISTORY);
+    let remark = b"# longshore restore x goes on from 00000001.history\n";
+    let other = [&remark[..], HISTORY].concat();
+    let refused = add(4, &other).unwrap_err();
+    let named = matches!(&refused, Error::OtherContent { name, .. } if *name == history_name());
+    assert!(named, "{refused}");
+    // Not even what is there already.
+    assert!(add(3, &other).is_err());
+    assert!(fetch(&disk, name(2, 4)).is_err());
+    add(4, HISTORY).unwrap();
 }
 
 #[test]
@@ -267,6 +299,7 @@ fn of_several_that_push_one_name_one_stores_and_the_bytes_decide_over_the_others
                             path: file.clone().into(),
                             file: sources.open(Path::new(&file), OpenHow::Read).unwrap(),
                             system: None,
+                            history: None,
                         };
                         let archive = WalArchive::open(&Host::new(), path).unwrap();
                         (

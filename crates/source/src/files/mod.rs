@@ -51,6 +51,7 @@ impl Files {
             kind: SourceKind::Files,
             database: options.database.clone().unwrap_or(plan.name),
             log: None,
+            history: None,
             page_bytes: 0,
             expected_bytes: plan.len,
             memory_bytes: 0,

@@ -10,7 +10,7 @@ use super::session::Session;
 use crate::Error;
 
 /// A cluster's log up to a boundary of segments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClosedLog {
     /// PostgreSQL's system identifier.
     pub system: u64,
@@ -20,6 +20,8 @@ pub struct ClosedLog {
     /// By the server's clock, in microseconds since the Unix epoch: what was committed before lies before `end`, and
     /// another commit behind it, too.
     pub at_us: i64,
+    /// The server's history of the timeline; `None` on the first one, and where the role may not read it.
+    pub history: Option<Vec<u8>>,
 }
 
 /// Connects, writes an empty transaction and has the server hand over the segment it writes to.
@@ -51,5 +53,6 @@ pub fn close_log(storage: &dyn Storage, server: &Options) -> Result<ClosedLog, E
         timeline: name.timeline,
         end: Lsn(end.ok_or_else(|| said("the end of its log"))?),
         at_us: closed.at_us,
+        history: session.history(name.timeline)?,
     })
 }

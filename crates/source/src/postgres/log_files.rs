@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Dir, Stat, Via};
+use longshore_io::{Dir, OpenHow, Stat, Via};
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, Timeline};
 use parking_lot::Mutex;
@@ -104,6 +104,20 @@ impl LogFiles {
         }
         Ok(found)
     }
+}
+
+/// How the server came to its timeline, as it wrote it; `None` on the first one, and where the file is not there any
+/// more: a server that has opened does without.
+pub(super) fn history(dir: &dyn Dir, timeline: Timeline) -> Option<Vec<u8>> {
+    if timeline.number() == 1 {
+        return None;
+    }
+    let name = WalName::History(timeline).to_string();
+    let file = dir.open(Path::new(&name), OpenHow::Read).ok()?;
+    let len = file.stat().ok()?.len.min(HISTORY_MAX);
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, 0, Via::Cache).ok()?;
+    Some(bytes)
 }
 
 /// Says of the file `name` that it is archived.

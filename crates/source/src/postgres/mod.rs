@@ -222,6 +222,7 @@ impl Postgres {
             notices.extend(notice);
             differing
         });
+        let history = log_files::history(&*wal_dir, now.timeline);
         let base_bytes = differing.as_ref().map_or(0, Differing::memory_bytes);
         let system = control.system;
         let cluster_name = session.about.cluster_name.replace('/', "-");
@@ -247,6 +248,7 @@ impl Postgres {
                 timeline: now.timeline,
                 first: start,
             }),
+            history,
             page_bytes: control.page_bytes,
             expected_bytes: None,
             memory_bytes: MEMORY_BYTES + base_bytes,

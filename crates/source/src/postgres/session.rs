@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use longshore_io::{Clock, Storage};
 use longshore_pg::client::{self, Connection, Mode, Options};
-use longshore_pg::{BackupLabel, Lsn};
+use longshore_pg::wal::WalName;
+use longshore_pg::{BackupLabel, Lsn, Timeline};
 use parking_lot::Mutex;
 
 use crate::Error;
@@ -16,6 +17,8 @@ use crate::Error;
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// How long it may take to answer while the server is busy.
 const PING_PATIENCE: Duration = Duration::from_secs(60);
+/// Longest history that is read.
+const HISTORY_MAX: u64 = 1 << 20;
 /// The name of the slot that keeps the log, made unique by the session's process number.
 const SLOT_PREFIX: &str = "longshore_backup_";
 /// How a standby cancels a statement that replay would have to wait for.
@@ -258,6 +261,25 @@ impl Session {
             end: rows.value(0, 0).map_err(misread)?,
             segment: rows.text(0, 1).map_err(misread)?.to_owned(),
         })
+    }
+
+    /// How the server came to this timeline; `None` on the first one, and where the role may not read files.
+    pub(super) fn history(&self, timeline: Timeline) -> Result<Option<Vec<u8>>, Error> {
+        if timeline.number() == 1 {
+            return Ok(None);
+        }
+        let may = "select has_function_privilege('pg_read_binary_file(text, bigint, bigint, boolean)', 'execute')";
+        if self.ask("ask", may)?.text(0, 0).map_err(misread)? != "t" {
+            return Ok(None);
+        }
+        let name = WalName::History(timeline);
+        let read = format!(
+            "select encode(pg_read_binary_file('pg_wal/{name}', 0, {HISTORY_MAX}, true), 'hex')"
+        );
+        let rows = self.ask("read a history of", &read)?;
+        let hex = rows.bytes(0, 0).unwrap_or_default();
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        Ok((!hex.is_empty()).then(|| hex.chunks(2).filter_map(byte).collect()))
     }
 
     fn ask(&self, action: &'static str, sql: &str) -> Result<client::Rows, Error> {

@@ -97,6 +97,7 @@ impl Sqlite {
             kind: SourceKind::Sqlite,
             database: options.database.clone().unwrap_or_else(stem),
             log: None,
+            history: None,
             page_bytes: snapshot.page_bytes(),
             expected_bytes: Some(snapshot.len()),
             memory_bytes: snapshot.memory_bytes(),

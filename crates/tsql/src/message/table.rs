@@ -34,7 +34,7 @@ messages! {
     156 15 1 SYNTAX_KEYWORD "Incorrect syntax near the keyword '{}'."
     174 15 1 ARGUMENT_COUNT "The {} function requires {} argument(s)."
     191 15 1 NESTED_TOO_DEEPLY "Some part of your SQL statement is nested too deeply. Rewrite the query or break it up into smaller queries."
-    195 15 10 FUNCTION_UNKNOWN "'{}' is not a recognized built-in function name."
+    195 15 10 NOT_RECOGNIZED "'{}' is not a recognized {}."
     201 16 4 PARAMETER_MISSING "Procedure or function '{}' expects parameter '{}', which was not supplied."
     205 16 1 UNION_COLUMNS "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of expressions in their target lists."
     207 16 1 COLUMN_UNKNOWN "Invalid column name '{}'."

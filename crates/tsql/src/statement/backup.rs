@@ -34,6 +34,11 @@ pub(crate) fn backup(session: &mut Session, backup: &Backup, out: &mut Out) -> F
     session.leave();
     done.map_err(|stop| match stop {
         Stop::Failed(mut messages) => {
+            // A device that a backup cannot open is one that it cannot make, whatever is missing there.
+            let unopened = messages.iter_mut();
+            for message in unopened.filter(|m| m.number == message::CANNOT_OPEN.number) {
+                message.state = 1;
+            }
             // Mistakes of grammar have no such end.
             messages.push(message::TERMINATING.with(&[&statement]));
             let text = message::BACKUP_FAILED.with(&[&command_words(backup)]);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use longshore_catalog::Forget;
+
 use super::device::{device_path, named_path};
 use super::{configure, ground};
 use crate::convert::convert;
@@ -20,6 +22,11 @@ type Run = fn(&mut Session, &Arguments, &mut Out) -> Flow;
 const PROCEDURES: &[(&str, Run)] = &[
     ("sp_addumpdevice", sp_addumpdevice),
     ("sp_configure", configure::sp_configure),
+    ("sp_delete_backuphistory", sp_delete_backuphistory),
+    (
+        "sp_delete_database_backuphistory",
+        sp_delete_database_backuphistory,
+    ),
     ("sp_dropdevice", sp_dropdevice),
     ("sp_executesql", sp_executesql),
     ("sp_readerrorlog", sp_readerrorlog),
@@ -185,6 +192,62 @@ fn sp_addumpdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) 
     }
     let path = device_path(session, &physical)?;
     session.server.add_device(&logical, path)?;
+    Ok(out.done(Command::Execute, None)?)
+}
+
+/// Takes the history of sets that ended before a moment away.
+fn sp_delete_backuphistory(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [oldest] = arguments.of(["@oldest_date"])?;
+    let oldest = oldest.ok_or_else(|| arguments.missing("@oldest_date"))?;
+    match convert(&oldest, Type::DateTime).map_err(|_| not_a_date(&oldest))? {
+        Value::DateTime(oldest) => {
+            let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string();
+            forget(session, Forget::EndedBefore(&oldest), out)
+        }
+        // Nothing is older than NULL.
+        _ => Ok(out.done(Command::Execute, None)?),
+    }
+}
+
+fn not_a_date(value: &Value) -> Message {
+    let kind = match value {
+        Value::Text(_) => "nvarchar",
+        Value::Int(_) => "int",
+        _ => "sql_variant",
+    };
+    message::CANNOT_CONVERT.with(&[&kind, &"datetime"])
+}
+
+/// Takes a database's history away.
+fn sp_delete_database_backuphistory(
+    session: &mut Session,
+    arguments: &Arguments,
+    out: &mut Out,
+) -> Flow {
+    let [name] = arguments.of(["@database_name"])?;
+    let name = name.ok_or_else(|| arguments.missing("@database_name"))?;
+    match name {
+        Value::Null => Ok(out.done(Command::Execute, None)?),
+        name => forget(session, Forget::Database(&text(&name)), out),
+    }
+}
+
+/// Nothing takes it back, so that a transaction, which could end in ROLLBACK, is refused.
+fn forget(session: &mut Session, what: Forget<'_>, out: &mut Out) -> Flow {
+    if session.transactions > 0 {
+        let text = "the history is not changed inside a transaction: nothing could be rolled back";
+        return Err(message::OWN.with(&[&text]).into());
+    }
+    if session.server.known_catalog().is_some() {
+        let forgotten = session.server.catalog()?.forget(what);
+        let kept = forgotten.map_err(|e| message::OWN.with(&[&e]))?.kept;
+        if kept > 0 {
+            let text = format!(
+                "the history keeps {kept} older sets: differential or log backups go on from them"
+            );
+            out.say(message::DETAIL.with(&[&text]))?;
+        }
+    }
     Ok(out.done(Command::Execute, None)?)
 }
 

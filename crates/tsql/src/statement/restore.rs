@@ -323,6 +323,64 @@ fn roots(media: &MediaSet, position: u32) -> Result<(BTreeSet<PathBuf>, bool), V
     Ok((roots, is_file))
 }
 
+/// What a set restores, as MOVE knows it.
+struct Parts {
+    roots: BTreeSet<PathBuf>,
+    /// The only file, of a set that has no other.
+    single: Option<PathBuf>,
+    /// The name of what is moved as a whole.
+    logical: String,
+}
+
+impl Parts {
+    fn of(media: &MediaSet, header: &SetHeader) -> Result<Parts, Stop> {
+        let (roots, is_file) = roots(media, header.position)?;
+        // A directory that holds one file looks like a file, but for what it was called.
+        let original = Path::new(original(header)).file_name();
+        let whole = |root: &PathBuf| original == Some(root.as_os_str());
+        let single = match roots.first().filter(|_| roots.len() == 1) {
+            Some(root) if header.source_kind == SQLITE => Some(root.clone()),
+            Some(root) if header.source_kind == FILES && is_file && whole(root) => {
+                Some(root.clone())
+            }
+            _ => None,
+        };
+        let logical = single
+            .as_ref()
+            .map_or(header.database.clone(), |root| root.display().to_string());
+        Ok(Parts {
+            roots,
+            single,
+            logical,
+        })
+    }
+}
+
+/// Where the backup was made from.
+fn original(header: &SetHeader) -> &str {
+    header.origin.split_once(':').map_or("", |(_, path)| path)
+}
+
+/// Where MOVE says that it goes; `name` is the database, for messages. Errors: 3234, 4353.
+fn moved<'o>(
+    options: &'o Options,
+    logical: &str,
+    header: &SetHeader,
+    name: &str,
+) -> Result<Option<&'o str>, Message> {
+    let mut destination = None;
+    for (from, to) in &options.moves {
+        if from != logical && *from != header.database {
+            return Err(message::LOGICAL_FILE.with(&[from, &name]));
+        }
+        if destination.is_some() {
+            return Err(message::MOVED_TWICE.with(&[&logical]));
+        }
+        destination = Some(to.as_str());
+    }
+    Ok(destination)
+}
+
 /// A set of one file goes to one path, any other below a directory. MOVE says where, by the name of that root (as
 /// FILELISTONLY shows it) or by the database's name for the whole; without MOVE it is where the database of this name
 /// is, if that is of the set's kind. Where the backup was made never decides: media may come from anywhere.
@@ -334,29 +392,14 @@ fn place(
     options: &Options,
 ) -> Result<Place, Stop> {
     let (name, existing) = (known.name, known.database);
-    let (roots, is_file) = roots(media, header.position)?;
-    let original = header.origin.split_once(':').map_or("", |(_, path)| path);
-    // A directory that holds one file looks like a file, but for what it was called.
-    let whole = |root: &PathBuf| Path::new(original).file_name() == Some(root.as_os_str());
-    let single = match roots.first().filter(|_| roots.len() == 1) {
-        Some(root) if header.source_kind == SQLITE => Some(root.clone()),
-        Some(root) if header.source_kind == FILES && is_file && whole(root) => Some(root.clone()),
-        _ => None,
-    };
-    let logical = single
-        .as_ref()
-        .map_or(header.database.clone(), |root| root.display().to_string());
-    let mut destination = None;
-    for (from, to) in &options.moves {
-        if *from != logical && *from != header.database {
-            let known = message::LOGICAL_FILE.with(&[from, &name]);
-            return Err(known.into());
-        }
-        if destination.is_some() {
-            return Err(message::MOVED_TWICE.with(&[&logical]).into());
-        }
-        destination = Some(named_path(session, to)?);
-    }
+    let Parts {
+        roots,
+        single,
+        logical,
+    } = Parts::of(media, header)?;
+    let original = original(header);
+    let destination = moved(options, &logical, header, name)?;
+    let destination = destination.map(|to| named_path(session, to)).transpose()?;
     let storage = &*session.server.setup.house.storage;
     let own = match header.source_kind {
         POSTGRES => known.cluster.clone(),
@@ -596,8 +639,13 @@ pub(super) fn say_end(session: &Session, name: &str, said: &Said, out: &mut Out)
 }
 
 fn verify(session: &mut Session, from: Vec<DeviceSpec>, options: &Options, out: &mut Out) -> Flow {
-    media::media(session, &from, options)?;
+    let media = media::media(session, &from, options)?;
     let position = options.position.unwrap_or(1);
+    if !options.moves.is_empty() {
+        let header = media.set(position).map_err(|e| refusal::media(&e))?.header;
+        let logical = Parts::of(&media, &header)?.logical;
+        moved(options, &logical, &header, &header.database)?;
+    }
     let defaults = &session.server.setup.defaults;
     let request = VerifyRequest {
         devices: from.clone(),

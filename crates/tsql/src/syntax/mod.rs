@@ -17,10 +17,13 @@ mod lexer;
 mod option;
 mod parser;
 mod print;
+mod set;
 
 pub use ast::*;
 pub use option::{Applies, Fate, Key, OPTIONS, Shape, Spec, Verb};
 pub use parser::parse;
+pub(crate) use set::unheard_of;
+pub use set::{SET_OPTIONS, SetFate};
 
 /// Statements inside statements, and parentheses inside parentheses, at most.
 pub const DEPTH_MAX: usize = 64;

@@ -144,7 +144,7 @@ options! {
     MediaName "MEDIANAME" Text [BACKUP READ] YES, YES
     MediaPassword "MEDIAPASSWORD" Text [READ] NOT, Fate::Refused("no media have a password")
     MetadataOnly "METADATA_ONLY" Flag [BACKUP RESTORE] CLOUD, CLOUD
-    Move "MOVE" Move [RESTORE] NOT, YES
+    Move "MOVE" Move [RESTORE VERIFY_ONLY] NOT, YES
     Name "NAME" Text [BACKUP] YES, NOT
     NewBroker "NEW_BROKER" Flag [RESTORE_DATABASE] NOT, SERVICE
     NoChecksum "NO_CHECKSUM" Flag [BACKUP READ] Fate::Accepted("every set has checksums all the same"), Fate::Accepted("checksums are verified all the same")

@@ -79,9 +79,8 @@ struct Connection<'a> {
 pub fn serve(place: &Place, socket: Arc<TcpStream>, from: SocketAddr, cancel: Arc<AtomicBool>) {
     let door = place.door.clone();
     let met = Connection::new(&door, socket, from, cancel).and_then(|mut connection| {
-        let ended = connection
-            .greet(place)
-            .and_then(|worker| connection.requests(worker));
+        let greeted = connection.greet(place);
+        let ended = greeted.and_then(|worker| connection.requests(worker));
         connection.wire.close();
         ended
     });
@@ -236,7 +235,7 @@ impl<'a> Connection<'a> {
             }
             session.settle();
         }
-        // Before they hear it: whoever was let in is not sent away as a stranger.
+        // Before the client hears of it: one that knows that it is in must not have to go for the next one.
         place.known();
         self.wire
             .say(|reply| welcome(reply, login, &session, &door.name))?;

@@ -46,7 +46,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Done);
     }
-    let mut found = match pg_wal.take(&archive, name, to, clock) {
+    let mut found = match pg_wal.take(&archive, name, to, options.restore.as_deref(), clock) {
         Ok(()) => true,
         Err(Error::Missing { .. }) => false,
         Err(e) => return Err(e.into()),

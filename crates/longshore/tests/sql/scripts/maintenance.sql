@@ -74,3 +74,11 @@ BACKUP DATABASE shop TO Weekly
 GO
 EXEC sp_readerrorlog 0, 1, 'Database backed up', 'weekly'
 GO
+-- Old history goes; everything here is of today.
+EXECUTE msdb.dbo.sp_delete_backuphistory @oldest_date = '2000-01-01'
+SELECT COUNT(*) AS sets FROM msdb.dbo.backupset WHERE database_name = N'shop'
+EXEC msdb.dbo.sp_delete_database_backuphistory @database_name = N'shop'
+SELECT COUNT(*) AS sets FROM msdb.dbo.backupset WHERE database_name = N'shop'
+EXEC sp_delete_backuphistory
+EXEC sp_delete_backuphistory 'the day before'
+GO

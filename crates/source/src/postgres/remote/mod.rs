@@ -93,6 +93,14 @@ impl Remote {
                 .query(&slot)
                 .map_err(refused("make a slot that keeps the log of"))?;
         }
+        let timeline = rows.value(0, 1).ok().and_then(longshore_pg::Timeline::new);
+        let history = match timeline {
+            Some(timeline) if timeline.number() > 1 => connection
+                .query(&format!("TIMELINE_HISTORY {timeline}"))
+                .ok()
+                .and_then(|rows| rows.bytes(0, 1).map(<[u8]>::to_vec)),
+            _ => None,
+        };
         let address = connection.address().to_owned();
         let (archives, begun) = Archives::begin(connection, major, &command(major, wanted))?;
         let given = archives
@@ -117,6 +125,8 @@ impl Remote {
                 timeline: begun.timeline,
                 first: begun.start,
             }),
+            // A standby may have gone on to another meanwhile.
+            history: history.filter(|_| timeline == Some(begun.timeline)),
             page_bytes: page_bytes.parse().unwrap_or(0),
             expected_bytes: None,
             memory_bytes: MEMORY_BYTES,

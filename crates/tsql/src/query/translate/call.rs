@@ -15,6 +15,9 @@ use crate::value::{Type, Value};
 const TEXT: Type = Type::NVarChar(Some(4000));
 const NAME: Type = Type::nvarchar(128);
 
+/// What is not recognised here, in messages.
+const FUNCTION: &str = "built-in function name";
+
 /// Functions of which every argument is taken as it is: name, arguments at least and at most, ours, type.
 const SIMPLE: &[(&str, usize, usize, &str, Type)] = &[
     ("ABS", 1, 1, "abs", Type::SqlVariant),
@@ -57,7 +60,7 @@ impl Translator<'_> {
         let names = tables::parts(&function.name);
         let name = match names.as_slice() {
             [name] => name.to_ascii_uppercase(),
-            _ => return Err(message::FUNCTION_UNKNOWN.with(&[&names.join(".")])),
+            _ => return Err(message::NOT_RECOGNIZED.with(&[&names.join("."), &FUNCTION])),
         };
         if function.filter.is_some() || !function.within_group.is_empty() {
             return Err(not_here("FILTER or WITHIN GROUP"));
@@ -84,7 +87,7 @@ impl Translator<'_> {
     fn simple(&mut self, name: &str, arguments: &[&Expr]) -> Result<Typed, Message> {
         let found = SIMPLE.iter().find(|(known, ..)| *known == name);
         let Some((_, least, most, ours, kind)) = found else {
-            return Err(message::FUNCTION_UNKNOWN.with(&[&name]));
+            return Err(message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]));
         };
         if !(*least..=*most).contains(&arguments.len()) {
             let wanted = if least == most { least } else { most };
@@ -180,7 +183,7 @@ impl Translator<'_> {
             }
             _ => self
                 .aggregate(name, function)?
-                .ok_or_else(|| message::FUNCTION_UNKNOWN.with(&[&name]))?,
+                .ok_or_else(|| message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]))?,
         };
         let mut parts = Vec::new();
         let mut by = Vec::new();

@@ -91,7 +91,10 @@ impl Parser<'_> {
         }
         match words.len() {
             0 | 1 => Err(self.syntax()),
-            _ => Ok(Statement::SetOption(words)),
+            _ => {
+                crate::syntax::set::check(&words)?;
+                Ok(Statement::SetOption(words))
+            }
         }
     }
 

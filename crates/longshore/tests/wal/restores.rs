@@ -1,0 +1,175 @@
+//! Goal: of two restores of one backup the first that archives has the timeline; the other is told, whichever way its
+//! log comes. The two differ in nothing that PostgreSQL writes by itself.
+
+use longshore_test_servers::{Installation, Server, Stop, representatives};
+
+use super::stage::*;
+
+/// A backup of a server that is stopped then.
+fn backup(server: &Server, name: &str) -> String {
+    let set = beside(server, name);
+    let url = server.url();
+    let args = [
+        "--catalog",
+        "none",
+        "backup",
+        &url,
+        "--with-wal",
+        "--to",
+        &set,
+    ];
+    let output = run(server, &args);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    server.stop(Stop::Fast);
+    set
+}
+
+/// A restored server, open; `archive` is where it archives to.
+fn restored(
+    server: &Server,
+    (set, name): (&str, &str),
+    more: &[&str],
+    archive: Option<&str>,
+) -> Server {
+    let data = beside(server, name);
+    let mut args = vec!["--catalog", "none", "restore", set, "--to", &data];
+    args.extend(more);
+    let output = run(server, &args);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let conf = std::path::Path::new(&data).join("postgresql.auto.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let archiving = match archive {
+        None => "archive_mode = off".to_owned(),
+        Some(archive) => format!(
+            "archive_mode = on\narchive_command = '{SHELL} {BINARY} wal push %p --archive {archive} --async'"
+        ),
+    };
+    std::fs::write(&conf, format!("{text}\n{archiving}\n")).unwrap();
+    let restored = Server::adopt(server.installation(), std::path::Path::new(&data));
+    restored.start();
+    restored.wait_for("select pg_is_in_recovery()", "f");
+    restored
+}
+
+fn history(server: &Server, timeline: u32) -> String {
+    let name = format!("pg_wal/{timeline:08X}.history");
+    std::fs::read_to_string(server.data_dir().join(name)).unwrap()
+}
+
+/// What the server itself says of how it came to its timeline.
+fn without_remarks(history: &str) -> Vec<&str> {
+    let lines = history.lines();
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect()
+}
+
+fn push(server: &Server, name: &str, archive: &str, more: &[&str]) -> (i32, String) {
+    let file = format!("pg_wal/{name}");
+    let mut args = vec!["wal", "push", &file, "--archive", archive];
+    args.extend(more);
+    let output = run(server, &args);
+    (code(&output), text(&output))
+}
+
+fn receive(server: &Server, archive: &str) -> (i32, String) {
+    let until = server.psql("select pg_switch_wal(); select pg_current_wal_flush_lsn()");
+    let until = until.lines().last().unwrap();
+    let url = server.url();
+    let args = [
+        "wal",
+        "receive",
+        &url,
+        "--slot",
+        "s",
+        "--create-slot",
+        "--archive",
+        archive,
+        "--until",
+        until,
+        "--once",
+    ];
+    let output = run(server, &args);
+    (code(&output), text(&output))
+}
+
+fn every(installation: &Installation) {
+    let major = installation.major;
+    let server = server(installation, &[("wal_keep_size", "200MB")]);
+    server.start();
+    work(&server, 1);
+    let set = backup(&server, "full.bak");
+    let archive = new_archive(&server, "archive");
+
+    let first = restored(&server, (&set, "first"), &[], Some(&archive));
+    work(&first, 3);
+    archived(&first, &archive);
+    let second = restored(&server, (&set, "second"), &[], None);
+    let (one, other) = (history(&first, 2), history(&second, 2));
+    assert_ne!(one, other, "PostgreSQL {major}");
+    assert_eq!(
+        without_remarks(&one),
+        without_remarks(&other),
+        "PostgreSQL {major}: they differ anyway, and this shows nothing"
+    );
+
+    // Its log goes on where the archive has none yet: by its name and its place it would fit.
+    work(&second, 6);
+    let stored_before = segments(&archive);
+    let last = stored_before.last().unwrap();
+    let own = std::fs::read_dir(second.data_dir().join("pg_wal")).unwrap();
+    let mut own: Vec<_> = own
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.len() == 24 && name > last)
+        .collect();
+    own.sort();
+    for more in [&[][..], &["--async"]] {
+        for name in ["00000002.history", &own[0]] {
+            let (code, said) = push(&second, name, &archive, more);
+            assert_eq!(code, 7, "PostgreSQL {major}: {name}: {said}");
+            assert!(said.contains("00000002.history"), "{said}");
+            assert!(said.contains("longshore wal create"), "{said}");
+        }
+    }
+    let (code, said) = receive(&second, &archive);
+    assert_eq!(code, 7, "{said}");
+    assert_eq!(segments(&archive), stored_before);
+    // An archive of its own gets the history with the first segment: nobody archived it at the promotion.
+    let another = new_archive(&server, "another");
+    let (code, said) = push(&second, &own[0], &another, &[]);
+    assert_eq!(code, 0, "{said}");
+    let stored = std::path::Path::new(&another).join("00000002.history.gz");
+    assert!(stored.exists(), "PostgreSQL {major}");
+    second.stop(Stop::Fast);
+
+    // Recoveries from the archive know of its timelines, and open on the same new one.
+    let known = ["--wal-archive", &archive];
+    let third = restored(&server, (&set, "third"), &known, None);
+    third.stop(Stop::Fast);
+    let fourth = restored(&server, (&set, "fourth"), &known, None);
+    let (one, other) = (history(&third, 3), history(&fourth, 3));
+    assert_ne!(one, other, "PostgreSQL {major}");
+    assert_eq!(without_remarks(&one), without_remarks(&other));
+    fourth.stop(Stop::Fast);
+
+    // The one that has the timeline is restored from a backup of its own, and goes on in its archive: the remark that
+    // its history of that timeline has got is about what comes after.
+    let later = backup(&first, "later.bak");
+    let fifth = restored(&first, (&later, "fifth"), &[], Some(&archive));
+    work(&fifth, 2);
+    archived(&fifth, &archive);
+    assert_ne!(history(&fifth, 2), history(&first, 2));
+    let (code, said) = push(&fifth, "00000002.history", &archive, &[]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = receive(&fifth, &archive);
+    assert_eq!(code, 0, "PostgreSQL {major}: {said}");
+    let output = run(&fifth, &["wal", "list", "--verify", "--archive", &archive]);
+    assert_eq!(super::stage::code(&output), 0, "{}", text(&output));
+}
+
+#[test]
+fn two_restores_of_one_backup_are_told_apart_in_one_archive() {
+    for installation in &representatives() {
+        every(installation);
+    }
+}
