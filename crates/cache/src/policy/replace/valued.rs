@@ -209,22 +209,19 @@ impl Valued {
     ) -> Option<Slot> {
         self.victims.clear();
         self.base.victims(incoming, SAMPLE, &mut self.victims);
-        let mut least: Option<(Slot, f32)> = None;
+        let mut chosen: Option<(Slot, f32)> = None;
         for slot in self.victims.iter().copied() {
-            let worth = self.score_of(slot);
-            if least.is_none_or(|(_, best)| worth < best) && may_go(slot) {
-                least = Some((slot, worth));
+            let worth = self.worth_of(slot);
+            // The first that can go is the base's choice; another one must be worth clearly less.
+            if chosen.is_none_or(|(_, limit)| worth < limit) && may_go(slot) {
+                let limit = if chosen.is_none() { worth / ALIKE } else { worth };
+                chosen = Some((slot, limit));
                 if self.worth.is_none() {
                     break;
                 }
             }
         }
-        least.map(|(slot, _)| slot)
-    }
-
-    /// What a resident slot counts for.
-    fn score_of(&self, slot: Slot) -> f32 {
-        self.worth_of(slot) * self.uses(slot, 1)
+        chosen.map(|(slot, _)| slot)
     }
 
     fn worth_of(&self, slot: Slot) -> f32 {
