@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """PostgreSQL on a cached disk whose devices are emulated: what a backup does to it, and what other caches make of it.
 
-usage: bench-cache-postgres.py prepare WORK --postgres BIN [--scale 30]
+usage: bench-cache-postgres.py prepare WORK --postgres BIN [--scale 8]
        bench-cache-postgres.py run WORK SERVER --postgres BIN --plugin SO --longshore PROGRAM
-              [--emulate FAST/SLOW@N] [--seconds 12] [--warm 20] [--load backup|scans|none]
+              [--emulate FAST/SLOW@N] [--cache 48M] [--seconds 15] [--warm 90] [--load backup|scans|none]
        bench-cache-postgres.py kill WORK --postgres BIN --plugin SO --longshore PROGRAM [--rounds 3]
 
 SERVER: a policy of the cache (aware, none, ...), `bare` (no cache), or `filter` (nbdkit's own cache filter).
 
 The chain is nbdkit, nbdfuse, a loop device, ext4, PostgreSQL with debug_io_direct=data, so that each page that its
 shared buffers lack is read from the disk. Eight clients of pgbench, four selects to one update, rows drawn by Zipf's
-law and scattered over the table. Between `before` and `after` a physical backup reads everything (`backup`), or two
-sequential scans run all the time (`scans`). Devices answer as late as the model of their profile has it, N times
-slower; times are divided by N. The cache filter keeps its copies in a file that is not emulated: its hits cost nothing.
+law and scattered over the table; commits are not waited for, because the cache makes no write quicker. After `before`
+comes a checkpoint, a phase of its own, then `during`: a physical backup reads everything (`backup`), or two sequential
+scans run all the time (`scans`); then `after`. Devices answer as late as the model of their profile has it, N times
+slower; times are divided by N. The cache filter keeps its copies in a file that is not emulated: its hits cost
+nothing. `host` is what this machine adds: the plugin's own lateness, and what loop device, FUSE and NBD take besides,
+as shares of the time that reads take; beyond 10 % together the run fails.
 
 `kill` ends the server with SIGKILL while pgbench inserts, starts all of it again on the same disk and cache, and counts:
 no client may have been told of more rows than are there, and nothing that is held may differ from the backend.
@@ -32,7 +35,7 @@ UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
 """
 SETTINGS = """
 listen_addresses = ''
-shared_buffers = 32MB
+shared_buffers = 16MB
 debug_io_direct = data
 checkpoint_timeout = 1h
 max_wal_size = 4GB
@@ -85,6 +88,7 @@ class Stage:
 
     def mount(self, disk, make=False):
         loop = sh("losetup", "--find", "--show", "--direct-io=on", disk).strip()
+        self.loop = loop
         self.undo.append(lambda: sh("losetup", "-d", loop))
         if make:
             sh("mkfs.ext4", "-q", loop)
@@ -95,14 +99,18 @@ class Stage:
     def as_user(self, *argv):
         return sh("setpriv", f"--reuid={self.user.pw_uid}", f"--regid={self.user.pw_gid}", "--clear-groups", *argv)
 
-    def start(self):
-        self.spawn(f"{self.bin}/postgres", "-D", f"{self.mnt}/data", "-k", self.work, user=self.user, end=signal.SIGINT)
+    def start(self, end=signal.SIGINT):
+        self.spawn(f"{self.bin}/postgres", "-D", f"{self.mnt}/data", "-k", self.work, user=self.user, end=end)
         for _ in range(600):
-            ready = subprocess.run([f"{self.bin}/pg_isready", "-q", "-h", self.work])
+            ready = subprocess.run([f"{self.bin}/pg_isready", "-q", "-h", self.work, "-U", "postgres", "-d", "postgres"])
             if ready.returncode == 0:
                 return
             time.sleep(0.1)
         sys.exit("PostgreSQL does not start: see the log")
+
+    def read_ms(self):
+        """What reads of the mounted disk took so far, all together."""
+        return int(pathlib.Path(f"/sys/block/{os.path.basename(self.loop)}/stat").read_text().split()[3])
 
     def psql(self, sql):
         return sh(f"{self.bin}/psql", "-XAtqc", sql, "-h", self.work, "-U", "postgres", "-d", "postgres").strip()
@@ -137,7 +145,7 @@ class Watch(threading.Thread):
         while not self.ended.wait(0.5):
             try:
                 lines = json.loads(self.ask("why", "--last", "4096", "--json"))["lines"]
-            except (ValueError, KeyError, RuntimeError):
+            except (ValueError, KeyError, RuntimeError, subprocess.SubprocessError):
                 continue
             now = time.time()
             for line in lines:
@@ -160,15 +168,16 @@ def transactions(stage):
         for line in path.read_text().splitlines():
             fields = line.split()
             if len(fields) >= 6:
-                yield int(fields[4]) + int(fields[5]) / 1e6, int(fields[2])
+                yield int(fields[4]) + int(fields[5]) / 1e6, int(fields[2]), int(fields[3])
 
 
-def serve(stage, options, server, fresh=True):
-    """The chain from nbdkit to PostgreSQL. With `fresh`, on a copy of the template and an empty cache."""
+def serve(stage, options, server, fresh=True, end=signal.SIGINT):
+    """The chain from nbdkit to PostgreSQL, which `end` ends. With `fresh`, on a copy of the template and an empty cache."""
     work = stage.work
     backend, cache, socket = f"{work}/backend", f"{work}/cache", f"{work}/socket"
     ours = server not in ("bare", "filter")
-    plugin = [os.path.abspath(options.plugin), f"backend={backend}", "buffered=true", f"emulate={options.emulate}"]
+    plugin = [os.path.abspath(options.plugin), f"backend={backend}", "buffered=true", f"emulate={options.emulate}",
+              f"control={socket}.control"]
     filters = []
     if fresh:
         sh("cp", "--sparse=always", f"{work}/template", backend)
@@ -176,7 +185,7 @@ def serve(stage, options, server, fresh=True):
         if fresh:
             sh(options.longshore, "cache", "create", cache, "--size", options.cache, "--slot", "16K", "--force")
         pair = options.emulate.split("@")[0]
-        plugin += [f"cache={cache}", f"policy={server}", f"control={socket}.control"]
+        plugin += [f"cache={cache}", f"policy={server}"]
         plugin += [] if "-" in pair.split("/") else [f"pair={pair}"]
     if server == "filter":
         filters = ["--filter=cache"]
@@ -186,7 +195,7 @@ def serve(stage, options, server, fresh=True):
             os.unlink(name)
     nbdkit = stage.spawn("nbdkit", "--foreground", "--threads", "16", "--unix", socket, *filters, *plugin,
                          env={**os.environ, "TMPDIR": work})
-    while not os.path.exists(socket) or ours and not os.path.exists(f"{socket}.control"):
+    while not (os.path.exists(socket) and os.path.exists(f"{socket}.control")):
         if nbdkit.poll() is not None:
             sys.exit(f"nbdkit ended: see {work}/log")
         time.sleep(0.05)
@@ -197,7 +206,7 @@ def serve(stage, options, server, fresh=True):
     while not (os.path.exists(disk) and os.path.getsize(disk)):
         time.sleep(0.05)
     stage.mount(disk)
-    stage.start()
+    stage.start(end)
     return nbdkit
 
 
@@ -255,6 +264,33 @@ def kill(options):
         print(f"{options.rounds} kills: no acknowledged row was lost")
 
 
+def scans(stage, seconds):
+    """Two clients that scan the table all the time."""
+    script = "set enable_indexscan=off; set enable_bitmapscan=off; set synchronize_seqscans=off"
+    there = [subprocess.Popen([f"{stage.bin}/psql", "-Xq", "-h", stage.work, "-U", "postgres", "-d", "postgres", "-c", script,
+                               *["-c", "select sum(abalance) from pgbench_accounts"] * 1000],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
+    time.sleep(seconds)
+    for scan in there:
+        scan.kill()
+        scan.wait()
+
+
+def backup(stage, options):
+    source = f"postgres:///postgres?host={stage.work}&user=postgres"
+    begun = subprocess.Popen([options.longshore, "backup", source, "--to", "nul:"], cwd=stage.work, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             env={**os.environ, "LONGSHORE_CATALOG": "none"})
+    try:
+        told, _ = begun.communicate(timeout=600)
+    except BaseException:
+        begun.kill()
+        begun.wait()
+        raise
+    if begun.returncode:
+        sys.exit(told)
+
+
 def run(options):
     stretch = int(options.emulate.split("@")[1])
     with Stage(options.work, options.postgres) as stage:
@@ -262,75 +298,78 @@ def run(options):
         begin(stage)
         socket = f"{work}/socket"
         ours = options.server not in ("bare", "filter")
-        serve(stage, options, options.server)
+        # Nobody wants the data: PostgreSQL need not write it at the end.
+        serve(stage, options, options.server, end=signal.SIGQUIT)
         scripts = []
         for name, text, weight in [("select", SELECT, 4), ("update", UPDATE, 1)]:
             pathlib.Path(f"{work}/{name}.sql").write_text(text)
             scripts += ["-f", f"{work}/{name}.sql@{weight}"]
-        total = options.warm + 3 * options.seconds + 60
-        bench = stage.spawn(f"{stage.bin}/pgbench", "-n", "-c", "8", "-j", "2", "-T", total, "-l", "--log-prefix=tx",
-                            "-s", options.scale, "-h", work, "-U", "postgres", "-d", "postgres", *scripts)
+        bench = stage.spawn(f"{stage.bin}/pgbench", "-n", "-c", "8", "-j", "2", "-T", 86400, "-l", "--log-prefix=tx",
+                            "-s", options.scale, "-h", work, "-U", "postgres", "-d", "postgres", *scripts,
+                            env={**os.environ, "PGOPTIONS": "-c synchronous_commit=off"})
         stage.undo[-1] = lambda: (bench.kill(), bench.wait())
 
         def ask(*words):
             return sh(options.longshore, "cache", words[0], socket, *words[1:], timeout=20)
 
+        def counters():
+            return json.loads(ask("status", "--json"))["counters"]
+
         watch = Watch(ask) if ours else None
         if watch:
             watch.start()
         time.sleep(options.warm)
-        marks = [time.time()]
-        time.sleep(options.seconds)
-        marks.append(time.time())
-        if options.load == "backup":
-            source = f"postgres:///postgres?host={work}&user=postgres"
-            begun = subprocess.Popen([options.longshore, "backup", source, "--to", "nul:"], cwd=work, text=True,
-                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                     env={**os.environ, "LONGSHORE_CATALOG": "none"})
-            try:
-                begun.wait(options.seconds * 3)
-                if begun.returncode:
-                    sys.exit(begun.communicate()[0])
-            except subprocess.TimeoutExpired:
-                begun.terminate()
-                begun.wait()
-                print("  the backup was ended before it was done")
-        elif options.load == "scans":
-            scans = [subprocess.Popen([f"{stage.bin}/psql", "-Xq", "-h", work, "-U", "postgres", "-d", "postgres", "-c",
-                                       "set enable_indexscan=off; set enable_bitmapscan=off; set synchronize_seqscans=off",
-                                       *["-c", "select sum(abalance) from pgbench_accounts"] * 50],
-                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
-            time.sleep(options.seconds)
-            for scan in scans:
-                scan.kill()
-                scan.wait()
-        marks.append(time.time())
-        time.sleep(options.seconds)
-        marks.append(time.time())
+        seen = (stage.read_ms(), counters()["read_latency"]["sum_us"])
+        phases = []
+
+        def phase(name, what):
+            start = time.time()
+            what()
+            phases.append((name, start, time.time()))
+
+        phase("before", lambda: time.sleep(options.seconds))
+        if options.load != "none":
+            # A backup begins with one, too: with little to write then.
+            phase("checkp.", lambda: stage.psql("checkpoint"))
+            phase("during", (lambda: backup(stage, options)) if options.load == "backup"
+                  else (lambda: scans(stage, options.seconds)))
+            phase("after", lambda: time.sleep(options.seconds))
+        if bench.poll() is not None:
+            sys.exit(f"pgbench ended: see {work}/log")
+        counted = counters()
+        through_chain = stage.read_ms() - seen[0]
+        in_engine = (counted["read_latency"]["sum_us"] - seen[1]) * stretch / 1000
         if watch:
             watch.ended.set()
             watch.join()
-            status = json.loads(ask("status", "--json"))
         all_of = sorted(transactions(stage))
-        print(f"{options.server}, {options.emulate}, load {options.load}; times divided by {stretch}")
-        print(f"  {'phase':7} {'s':>5} {'tx/s':>7} {'mean us':>8} {'p99 us':>8}  small reads: n, held %, fast %   large reads")
-        for name, start, end in zip(["before", "during", "after"], marks, marks[1:]):
-            took = sorted(us for at, us in all_of if start <= at < end)
-            if not took:
+        print(f"{options.server}, {options.emulate}, cache {options.cache}, scale {options.scale}, load {options.load}; "
+              f"times divided by {stretch}")
+        print("  phase       s    tx/s   mean us   p99 us   select mean    p99   "
+              + ("small reads: n, held %, fast %    large reads" if watch else ""))
+        for name, start, end in phases:
+            both = sorted(us for at, us, _ in all_of if start <= at < end)
+            selects = sorted(us for at, us, script in all_of if start <= at < end and script == 0)
+            if not selects:
                 print(f"  {name:7} no transaction")
                 continue
-            mean, p99 = statistics.mean(took) / stretch, took[int(len(took) * 0.99)] / stretch
-            rate = len(took) / (end - start) * stretch
+            rate = len(both) / (end - start) * stretch
+            mean, p99 = (lambda took: statistics.mean(took) / stretch), (lambda took: took[int(len(took) * 0.99)] / stretch)
             shares = watch.shares(start, end) if watch else {}
             told = "   ".join(f"{n:6d} {held:5.1f} {fast:5.1f}" for n, held, fast in shares.values())
-            print(f"  {name:7} {end - start:5.1f} {rate:7.0f} {mean:8.0f} {p99:8.0f}  {told}")
+            print(f"  {name:7} {end - start:5.1f} {rate:7.0f}  {mean(both):8.0f} {p99(both):8.0f}      {mean(selects):8.0f} "
+                  f"{p99(selects):6.0f}   {told}")
         if watch:
-            counters = status["counters"]
-            print("  " + ", ".join(f"{name} {counters[name]}" for name in
+            print("  " + ", ".join(f"{name} {counted[name]}" for name in
                                    ["hits", "read_runs", "fills", "fills_dropped", "fills_refused", "damaged"]))
-        server_log = f"{work}/log"
-    host = [line for line in open(server_log) if "host_percent" in line]
-    print("  " + (host[-1].split("emulated devices", 1)[1].strip() if host else "no word of the host's share"))
+    late = [line for line in open(f"{work}/log") if "host_percent" in line]
+    if not late:
+        sys.exit("no word of the emulator's lateness")
+    late = float(late[-1].split("host_percent=")[1].split()[0].strip('"'))
+    chain = 100 * max(through_chain - in_engine, 0) / max(through_chain, 1)
+    print(f"  host: {late:.1f} % of the emulated devices' time, {chain:.1f} % of the time of reads in loop device, FUSE and NBD")
+    if late + chain > 10:
+        sys.exit("the host took more than a tenth: stretch further (--emulate FAST/SLOW@N)")
 
 
 def main():
@@ -342,10 +381,10 @@ def main():
     parser.add_argument("--plugin")
     parser.add_argument("--longshore")
     parser.add_argument("--emulate", default="ec2-local-nvme/ebs-gp3-max@20")
-    parser.add_argument("--cache", default="160M")
-    parser.add_argument("--scale", type=int, default=30)
-    parser.add_argument("--seconds", type=int, default=12)
-    parser.add_argument("--warm", type=int, default=20)
+    parser.add_argument("--cache", default="48M")
+    parser.add_argument("--scale", type=int, default=8)
+    parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--warm", type=int, default=90)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--load", choices=["backup", "scans", "none"], default="backup")
     options = parser.parse_args()

@@ -1,8 +1,10 @@
 //! What nbdkit is told on its command line: `key=value`.
 
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use longshore_blockcache::{Backend, Settings};
+use longshore_cache::calibrate::read_model;
 use longshore_cache::model::Profile;
 use longshore_cache::policy::{Choice, Outlook};
 use longshore_io::Via;
@@ -13,8 +15,10 @@ pub const HELP: &str = "\
 backend=PATH    what is served: a file or block device (required)
 cache=PATH      the cache, made by `longshore cache create`; without it the backend is served as it is
 guard=PATH      where the word about the cache is kept [backend's path + .longshore-guard]
-policy=NAME     where hits are served and what is kept [balance; with a pair: aware]
+policy=NAME     where hits are served and what is kept [balance; with both devices known: aware]
 pair=FAST/SLOW  profiles of the cache device and of the backend
+fast_model=PATH, slow_model=PATH
+                files of `longshore cache calibrate`, in place of the profiles
 control=PATH    socket for `longshore cache status` and the like
 buffered=BOOL   through the page cache instead of past it [false]
 fillers=N       threads that fill the cache [2]
@@ -29,6 +33,8 @@ pub struct Config {
     guard: Option<PathBuf>,
     policy: Option<Choice>,
     pair: Option<(Outlook, Outlook)>,
+    fast_model: Option<Outlook>,
+    slow_model: Option<Outlook>,
     pub control: Option<PathBuf>,
     buffered: bool,
     fillers: Option<usize>,
@@ -65,6 +71,8 @@ impl Config {
                 self.policy = Some(value.parse().map_err(|e| format!("policy: {e}"))?);
             }
             "pair" => self.pair = Some(pair(value)?),
+            "fast_model" => self.fast_model = Some(model(key, &path()?)?),
+            "slow_model" => self.slow_model = Some(model(key, &path()?)?),
             "buffered" => {
                 self.buffered = match value {
                     "true" | "yes" | "1" => true,
@@ -82,11 +90,15 @@ impl Config {
 
     pub fn plan(&self) -> Result<Plan, String> {
         let path = self.backend.clone().ok_or("backend=PATH is required")?;
-        let known = self.pair.is_some();
-        let (fast, slow) = match self.pair {
-            Some(pair) => pair,
-            None => (outlook(GUESS.0)?, outlook(GUESS.1)?),
-        };
+        let named = self.pair;
+        let fast = self.fast_model.or(named.map(|(fast, _)| fast));
+        let slow = self.slow_model.or(named.map(|(_, slow)| slow));
+        let known = fast.is_some() && slow.is_some();
+        if !known && (fast.is_some() || slow.is_some()) {
+            return Err("one model alone: name the other device's, too, or a pair".into());
+        }
+        let guess = |outlook: Option<Outlook>, name| outlook.map_or_else(|| profile(name), Ok);
+        let (fast, slow) = (guess(fast, GUESS.0)?, guess(slow, GUESS.1)?);
         let choice = match self.policy {
             Some(choice) => choice,
             None if known => KNOWN.parse().map_err(|e| format!("{e}"))?,
@@ -123,7 +135,7 @@ fn number(key: &str, value: &str, least: usize, most: usize) -> Result<usize, St
     parsed.ok_or_else(|| format!("{key}: {value:?} is no number from {least} to {most}"))
 }
 
-fn outlook(name: &str) -> Result<Outlook, String> {
+fn profile(name: &str) -> Result<Outlook, String> {
     let profile =
         Profile::named(name).ok_or_else(|| format!("pair: there is no profile {name:?}"))?;
     Ok(Outlook::of(profile))
@@ -133,5 +145,19 @@ fn pair(value: &str) -> Result<(Outlook, Outlook), String> {
     let (fast, slow) = value
         .split_once('/')
         .ok_or_else(|| format!("pair: {value:?} is not FAST/SLOW"))?;
-    Ok((outlook(fast)?, outlook(slow)?))
+    Ok((profile(fast)?, profile(slow)?))
+}
+
+/// Longer files are none of ours.
+const MODEL_BYTES_MAX: u64 = 64 << 10;
+
+fn model(key: &str, path: &Path) -> Result<Outlook, String> {
+    let mut text = String::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(MODEL_BYTES_MAX).read_to_string(&mut text));
+    let shown = path.display();
+    read.map_err(|e| format!("{key}: {shown} cannot be read: {e}"))?;
+    let profile =
+        read_model(&text).map_err(|e| format!("{key}: {shown} is no model: {e}; {}", e.hint()))?;
+    Ok(Outlook::of(&profile))
 }

@@ -5,9 +5,10 @@
 //! factor, so that what the host takes is little beside them; whoever watches the engine gives it a clock that is
 //! slower by the same factor ([`Stretched`]). Syncs are the file's own.
 //!
-//! What the host took is counted: of requests whose file was later than the model, the difference.
+//! What the host added is counted: by how much later than the model requests were answered, because the file was, or
+//! because the thread that waited woke up late.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -83,12 +84,39 @@ pub struct EmulatedHost {
     late: Arc<Late>,
 }
 
-/// What the host took, of all requests together.
+/// What the host added, of all requests together.
 #[derive(Debug, Default)]
-struct Late {
+pub struct Late {
     requests: AtomicU64,
     served_ns: AtomicU64,
     late_ns: AtomicU64,
+}
+
+impl Late {
+    /// A request was answered after `served`, that much later than the model has it.
+    fn add(&self, served: Duration, late: Duration) {
+        let add = |counter: &AtomicU64, time: Duration| {
+            counter.fetch_add(time.as_nanos() as u64, Relaxed);
+        };
+        self.requests.fetch_add(1, Relaxed);
+        add(&self.served_ns, served);
+        add(&self.late_ns, late);
+    }
+
+    /// Of the time that requests took, the host's part.
+    fn percent(&self) -> f64 {
+        let (served, late) = (self.served_ns.load(Relaxed), self.late_ns.load(Relaxed));
+        100.0 * late as f64 / served.max(1) as f64
+    }
+
+    /// Says so in the log.
+    pub fn report(&self) {
+        tracing::info!(
+            requests = self.requests.load(Relaxed),
+            host_percent = format!("{:.1}", self.percent()),
+            "emulated devices: what the host added to their times"
+        );
+    }
 }
 
 impl EmulatedHost {
@@ -103,17 +131,9 @@ impl EmulatedHost {
             late: Arc::default(),
         }
     }
-}
 
-impl Drop for Late {
-    fn drop(&mut self) {
-        let (served, late) = (self.served_ns.get_mut(), self.late_ns.get_mut());
-        let percent = 100.0 * *late as f64 / (*served).max(1) as f64;
-        tracing::info!(
-            requests = *self.requests.get_mut(),
-            host_percent = format!("{percent:.1}"),
-            "emulated devices: what the host added to their times"
-        );
+    pub fn late(&self) -> Arc<Late> {
+        Arc::clone(&self.late)
     }
 }
 
@@ -137,7 +157,7 @@ impl Storage for EmulatedHost {
                 stretch: self.stretch,
                 state: Mutex::new(State {
                     device: Device::new(profile, 1),
-                    open: BTreeSet::new(),
+                    open: BTreeMap::new(),
                     free: Vec::new(),
                     last: 0,
                 }),
@@ -168,8 +188,8 @@ struct Emulated {
 
 struct State {
     device: Device,
-    /// Requests that the device has not done.
-    open: BTreeSet<u64>,
+    /// When the device has done a request that is under way; `None`: not yet.
+    open: BTreeMap<u64, Option<Nanos>>,
     /// Numbers to use again.
     free: Vec<u64>,
     last: u64,
@@ -185,7 +205,7 @@ impl Emulated {
         let now = self.now();
         let done = state.device.advance(now);
         for completion in &done {
-            state.open.remove(&completion.id);
+            state.open.insert(completion.id, Some(completion.at));
         }
         if !done.is_empty() {
             self.stepped.notify_all();
@@ -210,33 +230,29 @@ impl Emulated {
             });
             let len = len.max(1) as u64;
             state.device.submit(now, id, Request { op, offset, len });
-            state.open.insert(id);
+            state.open.insert(id, None);
             // Whoever waits has another next step to wait for.
             self.stepped.notify_all();
             id
         };
         let done = transfer();
-        let transferred = begun.elapsed();
         let mut state = self.state.lock();
         self.step(&mut state);
-        let late = !state.open.contains(&id);
-        while state.open.contains(&id) {
+        let ended = loop {
+            if let Some(at) = state.open.get(&id).copied().flatten() {
+                break self.begun + Duration::from_nanos(at * u64::from(self.stretch));
+            }
             let next = state.device.next_step().unwrap_or(0) + 1;
             let at = self.begun + Duration::from_nanos(next * u64::from(self.stretch));
             self.stepped.wait_until(&mut state, at);
             self.step(&mut state);
-        }
+        };
+        state.open.remove(&id);
         state.free.push(id);
         drop(state);
-        let add = |counter: &AtomicU64, ns: Duration| {
-            counter.fetch_add(ns.as_nanos() as u64, Relaxed);
-        };
-        self.late.requests.fetch_add(1, Relaxed);
-        add(&self.late.served_ns, begun.elapsed());
-        if late {
-            // At most: the model was done at some moment of it.
-            add(&self.late.late_ns, transferred);
-        }
+        let now = Instant::now();
+        self.late
+            .add(now - begun, now.saturating_duration_since(ended));
         done
     }
 }

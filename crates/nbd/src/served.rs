@@ -13,7 +13,7 @@ use longshore_io::{Clock, Host, HostClock, Storage};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Plan;
-use crate::emulated::{EmulatedHost, Stretched};
+use crate::emulated::{EmulatedHost, Late, Stretched};
 
 /// How often is asked whether a checkpoint is due.
 const TICK: Duration = Duration::from_millis(200);
@@ -24,6 +24,7 @@ pub struct Served {
     /// Dropped: the keeper ends.
     ticking: Sender<()>,
     control: Option<Control>,
+    late: Option<Arc<Late>>,
 }
 
 struct Control {
@@ -45,11 +46,13 @@ impl Served {
             .with_ansi(false)
             .try_init();
         let cache = plan.cache.as_deref();
+        let mut late = None;
         let (storage, clock): (Arc<dyn Storage>, Arc<dyn Clock>) = match &plan.emulation {
             None => (Arc::new(Host::new()), Arc::new(HostClock)),
             Some(emulation) => {
                 let stretch = emulation.stretch;
                 let host = EmulatedHost::new(emulation, cache, &plan.backend.path);
+                late = Some(host.late());
                 (Arc::new(host), Arc::new(Stretched { stretch }))
             }
         };
@@ -109,6 +112,7 @@ impl Served {
             keeper,
             ticking,
             control,
+            late,
         })
     }
 
@@ -130,6 +134,9 @@ impl Served {
         match self.engine.stop() {
             Ok(()) => tracing::info!("stopped cleanly"),
             Err(error) => tracing::error!(%error, "the stop was not clean"),
+        }
+        if let Some(late) = self.late {
+            late.report();
         }
     }
 }

@@ -112,10 +112,13 @@ impl Outlook {
         self.loaded_us(len, Load::default())
     }
 
-    /// How long a read would take in µs with so much before it: by its bytes, or by the commands.
+    /// How long a read would take in µs with so much before it: its own time, and the longer of what every read needs
+    /// besides and what is queued, by bytes or by commands. Where the two are alike, part of the queue passes while the
+    /// read's own chunks are fetched and part does not: the root of the sum of squares is near what the model does.
     pub fn loaded_us(&self, len: u64, before: Load) -> f64 {
-        let moved = (self.read_bytes(before) + len as f64) / self.rate;
+        let own = self.commands(len) * self.command_us + len as f64 / self.rate;
+        let moved = self.read_bytes(before) / self.rate;
         let commanded = before.in_flight_requests as f64 * self.command_us;
-        self.base_us + self.commands(len) * self.command_us + moved.max(commanded)
+        own + self.base_us.hypot(moved.max(commanded))
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use longshore_blockcache::control::{self, Request};
 use serde_json::Value;
 
-use super::Context;
+use super::{Context, cache_calibrate};
 use crate::failure::{Exit, Failure};
 use crate::options::{
     CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheVerify,
@@ -67,6 +67,7 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
         std::path::absolute(path)
             .map_err(|e| Failure::of(Exit::Usage, &e, None, "give a path that exists"))
     };
+    let models = models(options, context)?;
     let socket = absolute(&options.socket)?;
     control::remove_dead(&socket);
     let mut command = Command::new("nbdkit");
@@ -95,6 +96,9 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
     if let Some(pair) = &options.pair {
         set("pair", pair.into());
     }
+    for (key, model) in models {
+        set(key, absolute(model)?.into());
+    }
     set("buffered", options.buffered.to_string().into());
     set("clients", options.threads.to_string().into());
     set("control", beside(&socket).into());
@@ -105,6 +109,31 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
         None,
         "install nbdkit: apt-get install nbdkit",
     ))
+}
+
+/// The plugin's settings that name models, each of which can be read.
+fn models<'a>(
+    options: &'a ServeCache,
+    context: &Context,
+) -> Result<Vec<(&'static str, &'a Path)>, Failure> {
+    let sides = [
+        ("fast_model", options.fast_model.as_deref()),
+        ("slow_model", options.slow_model.as_deref()),
+    ];
+    let named = sides.into_iter();
+    let named: Vec<_> = named
+        .filter_map(|(key, path)| Some((key, path?)))
+        .collect();
+    if named.len() == 1 && options.pair.is_none() {
+        return Err(Failure::usage(
+            "a model of one device says nothing of the other",
+            "give both --fast-model and --slow-model, or --pair with one of them",
+        ));
+    }
+    for (_, path) in &named {
+        cache_calibrate::model(path, &*context.storage)?;
+    }
+    Ok(named)
 }
 
 /// The control socket of what serves `socket`.

@@ -10,6 +10,8 @@ const SERVE: &str = "\
 Example:
   longshore cache create /fast/shop.cache --size 20G
   longshore cache serve /slow/shop.img --cache /fast/shop.cache --socket /run/shop.sock
+  longshore cache serve /slow/shop.img --cache /fast/shop.cache --socket /run/shop.sock \
+    --fast-model fast.model --slow-model slow.model
 
 Clients reach it as nbd+unix:///?socket=/run/shop.sock: nbdfuse, nbd-client, qemu. It runs until it is ended with
 SIGTERM or Ctrl-C, and is warm again the next time. Needs nbdkit.
@@ -118,13 +120,24 @@ pub struct ServeCache {
 
     /// Where hits are served and what is kept, as `longshore cache simulate` names it.
     ///
-    /// Default: `aware` with --pair, else `balance`, which needs to know nothing of the devices.
+    /// Default: `aware` where both devices are known, by --pair or by models, else `balance`, which needs to know
+    /// nothing of them.
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
 
     /// What the cache device and the backend are like, by the names of their profiles.
     #[arg(long, value_name = "FAST/SLOW")]
     pub pair: Option<String>,
+
+    /// A model of the cache device that `longshore cache calibrate` made, in place of the pair's.
+    ///
+    /// Both devices must be known, or none: by two models, or by one and --pair.
+    #[arg(long, value_name = "FILE")]
+    pub fast_model: Option<PathBuf>,
+
+    /// The same of the backend.
+    #[arg(long, value_name = "FILE")]
+    pub slow_model: Option<PathBuf>,
 
     /// Where the word about the cache is kept; it must not lie on the cache's device.
     ///

@@ -97,6 +97,64 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
     stage.stop();
 }
 
+/// A model file as `cache calibrate` writes them, of a device whose lone 4 KiB read takes about `read_us`.
+fn model(read_us: f64) -> String {
+    format!(
+        "longshore device model 1\nunits = 32\nchunk_bytes = 4096\nread_us = {read_us}\nfixed_us = 1\n\
+         read_mb_s = 2000\ncommand_bytes = 131072\ncommand_us = 0.2\nnear_percent = 100\n"
+    )
+}
+
+#[test]
+fn devices_are_known_by_model_files_and_half_a_pair_or_what_is_no_model_is_refused() {
+    if !have(&["nbdkit", "nbdcopy"]) {
+        return;
+    }
+    let mut stage = Stage::new(4, 20);
+    let (quick, idle, wrong) = (
+        stage.text("quick"),
+        stage.text("idle"),
+        stage.text("wrong"),
+    );
+    fs::write(&quick, model(1e-3)).unwrap();
+    fs::write(&idle, model(1e6)).unwrap();
+    fs::write(&wrong, "longshore device model 1\nunits = none\n").unwrap();
+    let (backend, socket) = (stage.text("backend"), stage.text("socket"));
+    let serve = ["cache", "serve", &backend, "--socket", &socket];
+    for more in [
+        &["--fast-model", &quick][..],
+        &["--slow-model", &quick],
+        &["--fast-model", &quick, "--slow-model", &wrong],
+        &["--fast-model", &quick, "--slow-model", "/nowhere"],
+    ] {
+        expect(2, [&serve[..], more].concat());
+    }
+
+    // Aware is the default, and believes the files: each hit comes from the side that its model has as the quicker one.
+    for (fast, slow, by_cache) in [(&quick, &idle, true), (&idle, &quick, false)] {
+        stage.serve(&["--fast-model", fast, "--slow-model", slow]);
+        assert_eq!(stage.status()["status"]["policy"], "aware+lru");
+        expect(0, ["cache", "policy", &socket, "none"]);
+        stage.reads_as_the_backend();
+        expect(0, ["cache", "policy", &socket, "aware"]);
+        let before = stage.status()["counters"].clone();
+        let read = "read 1M 4k";
+        run(Command::new("qemu-io")
+            .args(["-r", "-f", "raw", "-c", read])
+            .arg(stage.uri()));
+        let after = stage.status()["counters"].clone();
+        let more = |name: &str| after[name].as_u64().unwrap() - before[name].as_u64().unwrap();
+        assert!(more("hits") > 0, "{after}");
+        assert_eq!(more("fast_bytes") > 0, by_cache, "{after}");
+        assert_eq!(more("bypassed_bytes") > 0, !by_cache, "{after}");
+        stage.stop();
+    }
+    // With a pair, one model replaces its side.
+    stage.serve(&["--pair", "dram/ebs-gp3-base", "--fast-model", &idle]);
+    assert_eq!(stage.status()["status"]["policy"], "aware+lru");
+    stage.stop();
+}
+
 #[test]
 fn what_is_not_empty_or_too_small_is_no_place_for_a_cache() {
     let stage = Stage::new(4, 20);

@@ -147,15 +147,16 @@ impl Aware {
             fast.loaded_us(len, view.fast),
             slow.loaded_us(len, view.slow),
         );
-        // Of a busy side whose loaded time grows in a line from `lone`, one more request raises the throughput by
-        // lone / loaded²; of one that is busy seldom, or that long reads fill anyway, the sooner answer is the better.
+        // With n under way a side gets n / loaded done, and loaded² = lone² + queue² with a queue that grows with n. So one
+        // more raises that by lone² / loaded³: the side where this is more serves best, once the fast one is busy. While
+        // it is so seldom, or long reads fill it anyway, the sooner answer is the better.
         let crowded = match self.bulk.about(view.now) {
             true => 0.0,
             false => (2.0 * self.busy - 1.0).max(0.0),
         };
         let handicap = (slow.lone_us(len) / fast.lone_us(len))
             .max(1.0)
-            .powf(crowded / 2.0);
+            .powf(crowded * 2.0 / 3.0);
         let goes_fast = fast_us * handicap <= slow_us;
         let reason = if goes_fast {
             Reason::Hit

@@ -5,8 +5,8 @@
 //! have: its size and the parallelism around it in one number. Its worth is that over what accesses of any slot saved at
 //! that time, averaged over its last accesses: a queue makes every access worth more while it lasts, not those that
 //! happen to come then. How often and how lately a slot is used is the base's business. A slot that would replace one
-//! worth much more than itself stays out; the other then loses some of its worth, so that what is never used again does
-//! not stay for ever.
+//! worth much more than itself stays out. Where that is all that keeps it out, the other then loses some of its worth, so
+//! that what is never used again does not stay for ever; counts of uses age by themselves.
 //!
 //! Invariants
 //! - If all accesses are worth the same and frequencies are not looked at, this is the base list, decision by
@@ -149,7 +149,8 @@ impl Valued {
             let victim = self.choose(Some(slot), may_go).ok_or(Refused)?;
             let frequencies = self.frequency.is_some();
             let everything = self.contest.as_ref().is_some_and(|c| c.everything());
-            let enough = match frequencies && !everything {
+            let by_uses = frequencies && !everything;
+            let enough = match by_uses {
                 true => {
                     let mut worth = own / self.worth_of(victim).max(f32::MIN_POSITIVE);
                     if (1.0 / ALIKE..ALIKE).contains(&worth) {
@@ -161,7 +162,9 @@ impl Valued {
                 false => self.worth.is_none() || own >= TOLERANCE * self.worth_of(victim),
             };
             if !enough {
-                if let Some(worth) = self.worth.as_mut().and_then(|all| all.get_mut(&victim)) {
+                // Counts of uses age by themselves; worth does not.
+                let worth = self.worth.as_mut().filter(|_| !by_uses);
+                if let Some(worth) = worth.and_then(|all| all.get_mut(&victim)) {
                     *worth *= KEEP;
                 }
                 return Err(Refused);
@@ -206,22 +209,19 @@ impl Valued {
     ) -> Option<Slot> {
         self.victims.clear();
         self.base.victims(incoming, SAMPLE, &mut self.victims);
-        let mut least: Option<(Slot, f32)> = None;
+        let mut chosen: Option<(Slot, f32)> = None;
         for slot in self.victims.iter().copied() {
-            let worth = self.score_of(slot);
-            if least.is_none_or(|(_, best)| worth < best) && may_go(slot) {
-                least = Some((slot, worth));
+            let worth = self.worth_of(slot);
+            // The first that can go is the base's choice; another one must be worth clearly less.
+            if chosen.is_none_or(|(_, limit)| worth < limit) && may_go(slot) {
+                let limit = if chosen.is_none() { worth / ALIKE } else { worth };
+                chosen = Some((slot, limit));
                 if self.worth.is_none() {
                     break;
                 }
             }
         }
-        least.map(|(slot, _)| slot)
-    }
-
-    /// What a resident slot counts for.
-    fn score_of(&self, slot: Slot) -> f32 {
-        self.worth_of(slot) * self.uses(slot, 1)
+        chosen.map(|(slot, _)| slot)
     }
 
     fn worth_of(&self, slot: Slot) -> f32 {
