@@ -473,6 +473,19 @@ fn a_call_that_hangs_keeps_its_lane_and_nothing_else() {
 }
 
 #[test]
+fn a_machine_without_a_gpu_is_told_so_and_not_which_library_it_lacks() {
+    let engine = Nvcomp::open(Options::default());
+    let refusal = |engine: &Nvcomp| engine.found().refusal.map(|r| r.trouble);
+    let at_first = refusal(&engine);
+    engine.self_test();
+    if at_first == Some(accel::Trouble::HardwareNotFound) && !engine.found().hardware_detected {
+        assert_eq!(refusal(&engine), at_first);
+    } else {
+        eprintln!("left out: this machine has a GPU, or looks so");
+    }
+}
+
+#[test]
 fn what_is_missing_or_unknown_is_said_and_no_more_is_tried() {
     let double = Double::new("");
     for (options, trouble, why) in [

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::device::{CHUNK, Device, Trouble};
 use super::driver::{self, Context, Driver};
 use super::library::{Effort, Library};
-use super::{Nvcomp, Options, Plan, finish};
+use super::{Nvcomp, Options, Plan, at_first_sight, finish};
 use crate::accel::{self, Refusal};
 use crate::deflate::{Isal, isal, miniz};
 use crate::gzext::Member;
@@ -31,7 +31,15 @@ pub(super) fn run(engine: &Nvcomp) {
     // Every step from here may block for ever, so no lock is held meanwhile.
     let (library, context) = match find(engine) {
         Ok(found) => found,
-        Err(refusal) => return engine.inner.lock().refuse(refusal.trouble, refusal.text),
+        Err(refusal) => {
+            // A machine without a GPU lacks its libraries as well: what it lacks first is said.
+            let sight = at_first_sight(&engine.options);
+            let refusal = match sight.trouble {
+                accel::Trouble::HardwareNotFound => sight,
+                _ => refusal,
+            };
+            return engine.inner.lock().refuse(refusal.trouble, refusal.text);
+        }
     };
     let make = |options: &Options| {
         Device::new(
