@@ -4,7 +4,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 WORK := .work
-BINARY := target/release/longshore
+BINARY := $(or $(CARGO_TARGET_DIR),target)/release/longshore
 # Tests look for `python3` with the modules that setup installs.
 export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 

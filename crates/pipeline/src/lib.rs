@@ -32,8 +32,6 @@ mod log;
 mod measure;
 mod offload;
 mod place;
-#[cfg(test)]
-mod place_tests;
 mod plan;
 mod report;
 mod request;

@@ -13,40 +13,35 @@
 //! - Where a directory is replaced as a whole, the name without which nothing in it starts is the first to go and the
 //!   last to come, each with a sync between: at no moment can a mixture of old and new be started.
 
+mod growing;
+mod names;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
+use longshore_io::{Attributes, Dir, File, FileKind, OpenHow};
 use longshore_media::{Entry, EntryKind, Extent};
 use parking_lot::Mutex;
 
+use self::growing::Growing;
+use self::names::DISPLACED;
 use crate::ground::{Ground, STAGING};
 use crate::history::moved;
 use crate::{Error, House};
 
-/// Stands in the staging directory from when everything of a replaced directory is in `old` until nothing of it is to go
-/// back any more: what stands in the target meanwhile is new.
-const DISPLACED: &str = "displaced";
 /// Says which cluster a delta restore in the target was about, until it is complete; beside it the control file.
 pub const DELTA: &str = "delta";
 pub const DELTA_CONTROL: &str = "pg_control";
 /// What a file system puts into its root by itself.
 pub const LOST_AND_FOUND: &str = "lost+found";
-/// Files kept open between blocks; more are closed and opened again.
-const OPEN_MAX: usize = 256;
 /// Known directories and free names remembered; beyond that they are asked for again.
 const KNOWN_MAX: usize = 50_000;
-/// Buffers of this size or more are written past the page cache.
-const DIRECT_FROM: usize = 128 << 10;
-/// Files of this size or more get their length and their space before their bytes.
-const RESERVE_FROM: u64 = 4 << 20;
-/// Space that is reserved at a time, in bytes.
-const RESERVE_BYTES: u64 = 64 << 20;
 /// Space that may be reserved and not yet written, in bytes over all files: files with holes reserve too much.
 const RESERVED_MAX: u64 = 512 << 20;
 /// Permission bit.
@@ -56,36 +51,6 @@ const OPEN_TO_US: Attributes = Attributes {
     owner: None,
     mtime_ns: None,
 };
-const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
-
-/// A file that several blocks write to.
-struct Growing {
-    file: Option<Arc<dyn File>>,
-    written: u64,
-    /// The block that introduces the file has been here: workers may take blocks in another order.
-    introduced: bool,
-    entry: Entry,
-    /// Where the reserved space ends.
-    reserved_to: u64,
-    /// How much of it is not written yet.
-    reserved: u64,
-}
-
-impl Growing {
-    fn is_whole(&self) -> bool {
-        self.introduced && self.written >= self.entry.len
-    }
-
-    /// What to reserve before something is written up to `end`, if anything.
-    ///
-    /// On file systems where every write to new space waits for all others of the file (ext4), writing to
-    /// reserved space takes half the CPU and keeps the device busy from several threads.
-    fn reservation(&self, start: u64, end: u64) -> Option<Range<u64>> {
-        let wanted = self.entry.len >= RESERVE_FROM && end > self.reserved_to;
-        let from = self.reserved_to.max(start);
-        wanted.then(|| from..(from + RESERVE_BYTES).min(self.entry.len))
-    }
-}
 
 /// What must wait until all files are there.
 #[derive(Default)]
@@ -280,86 +245,6 @@ impl Target {
         self.dir.free_bytes().ok()
     }
 
-    /// After a crash in the middle of `finish`: what was displaced and has no successor goes back.
-    fn put_back_displaced(&self) -> Result<(), Error> {
-        let old = Path::new(STAGING).join("old");
-        let Ok(dir) = self.dir.dir(&old) else {
-            return Ok(());
-        };
-        if let Scope::Directory { last } = self.scope
-            && self.is_new(last)?
-        {
-            // It was complete: what its server removed since must not come back from the old one.
-            return remove_tree(&*self.dir, &old)
-                .and_then(|()| self.dir.sync(Path::new(STAGING)))
-                .map_err(self.at("remove", &old));
-        }
-        let mut names: Vec<_> = dir
-            .list()
-            .and_then(|l| l.collect())
-            .map_err(self.at("list", &old))?;
-        if let Scope::Directory { last } = self.scope {
-            names.sort_by_key(|name| name == last);
-        }
-        // A side file without its database must not return next to a new one.
-        let successor = |name: &OsString| {
-            let base = SIDE_FILES
-                .iter()
-                .find_map(|s| name.to_str()?.strip_suffix(s))
-                .map(OsString::from);
-            self.dir.stat(Path::new(name)).is_ok()
-                || base.is_some_and(|b| self.dir.stat(Path::new(&b)).is_ok() && !names.contains(&b))
-        };
-        let back: Vec<_> = names.iter().filter(|n| !successor(n)).cloned().collect();
-        for name in back {
-            if self.is_last(&name) {
-                self.sync_names()?;
-            }
-            self.dir
-                .rename(&old.join(&name), Path::new(&name))
-                .map_err(self.at("put back", Path::new(&name)))?;
-        }
-        self.sync_names()
-    }
-
-    /// After a crash when everything was displaced: whether what stands there is new and whole. Without `last` it is
-    /// new and not whole, and goes; then the marker, so that what goes back to its place is not taken for new.
-    fn is_new(&self, last: &str) -> Result<bool, Error> {
-        let is_there = |name: &Path| match self.dir.stat(name) {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(self.at("look at", name)(e)),
-        };
-        let marker = Path::new(STAGING).join(DISPLACED);
-        if !is_there(&marker)? {
-            return Ok(false);
-        }
-        if is_there(Path::new(last))? {
-            return Ok(true);
-        }
-        for name in self.standing()? {
-            let name = Path::new(&name);
-            remove_tree(&*self.dir, name).map_err(self.at("remove", name))?;
-        }
-        self.sync_names()?;
-        remove_tree(&*self.dir, &marker)
-            .and_then(|()| self.dir.sync(Path::new(STAGING)))
-            .map_err(self.at("remove", &marker))?;
-        Ok(false)
-    }
-
-    /// The target's own names.
-    fn standing(&self) -> Result<Vec<OsString>, Error> {
-        let list = self.dir.list().and_then(|l| l.collect());
-        let names: Vec<OsString> = list.map_err(self.at("list", Path::new("")))?;
-        let own = |name: &OsString| name != STAGING && name != LOST_AND_FOUND;
-        Ok(names.into_iter().filter(own).collect())
-    }
-
-    fn is_last(&self, name: &std::ffi::OsStr) -> bool {
-        matches!(self.scope, Scope::Directory { last } if name == last)
-    }
-
     /// The staged path of an entry; refuses names that stand in the target.
     fn staged(&self, path: &Path) -> Result<PathBuf, Error> {
         let path = moved(&self.moves, path);
@@ -400,18 +285,6 @@ impl Target {
         Ok(())
     }
 
-    fn side_files(&self, top: &std::ffi::OsStr) -> Vec<OsString> {
-        if self.scope != (Scope::Names { side_files: true }) {
-            return Vec::new();
-        }
-        let side = |s: &&str| {
-            let mut name = top.to_owned();
-            name.push(s);
-            name
-        };
-        SIDE_FILES.iter().map(side).collect()
-    }
-
     fn ensure_parents(&self, staged: &Path) -> Result<(), Error> {
         let Some(parent) = staged.parent() else {
             return Ok(());
@@ -442,80 +315,10 @@ impl Target {
         Ok(())
     }
 
-    fn reserve(
-        &self,
-        name: &Path,
-        file: &dyn File,
-        parts: &[(Extent, &[u8])],
-    ) -> Result<(), Error> {
-        let end = |(extent, bytes): &(Extent, &[u8])| extent.offset + bytes.len() as u64;
-        let start = parts.iter().map(|(extent, _)| extent.offset).min();
-        let (Some(start), Some(end)) = (start, parts.iter().map(end).max()) else {
-            return Ok(());
-        };
-        let (range, len) = {
-            let mut growing = self.growing.lock();
-            let Some(grown) = growing.get_mut(name) else {
-                return Ok(());
-            };
-            let Some(range) = grown.reservation(start, end) else {
-                return Ok(());
-            };
-            let bytes = range.end.saturating_sub(range.start);
-            let within = |used: u64| (used + bytes <= self.reserved_max).then_some(used + bytes);
-            if self
-                .reserved
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
-                .is_err()
-            {
-                return Ok(());
-            }
-            // The length first, and once.
-            let len = (grown.reserved_to == 0).then_some(grown.entry.len);
-            grown.reserved_to = range.end;
-            grown.reserved += bytes;
-            (range, len)
-        };
-        if let Some(len) = len {
-            file.set_len(len).map_err(self.at("extend", name))?;
-        }
-        // Only an attempt: whether it fits, writing will tell.
-        if let Err(error) = file.allocate(range) {
-            tracing::debug!(?name, %error, "no space was reserved");
-        }
-        Ok(())
-    }
-
     fn set_attributes(&self, name: &Path, entry: &Entry) -> Result<(), Error> {
         self.dir
             .set_attributes(name, &attributes(entry))
             .map_err(self.at("set attributes of", name))
-    }
-
-    /// Notes what a block brought to a file, and completes the file with its last one.
-    fn grown(&self, name: &Path, entry: &Entry, bytes: u64) -> Result<(), Error> {
-        let mut growing = self.growing.lock();
-        let whole = growing.get_mut(name).is_some_and(|g| {
-            g.written += bytes;
-            g.introduced |= entry.first;
-            let whole = g.is_whole();
-            let used = if whole {
-                g.reserved
-            } else {
-                g.reserved.min(bytes)
-            };
-            g.reserved -= used;
-            self.reserved.fetch_sub(used, Ordering::Relaxed);
-            whole
-        });
-        if whole {
-            growing.remove(name);
-        }
-        drop(growing);
-        match whole {
-            true => self.set_attributes(name, entry),
-            false => Ok(()),
-        }
     }
 
     fn create(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
@@ -523,182 +326,6 @@ impl Target {
         self.dir
             .open(name, OpenHow::CreateNew)
             .map_err(self.at("create", name))
-    }
-
-    fn write(&self, name: &Path, file: &dyn File, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
-        for (extent, bytes) in parts {
-            let via = if bytes.len() >= DIRECT_FROM {
-                Via::Direct
-            } else {
-                Via::Cache
-            };
-            file.write_all_at(bytes, extent.offset, via)
-                .map_err(self.at("write", name))?;
-        }
-        Ok(())
-    }
-
-    /// Opens a file that pieces go to. Who makes it gives it its length, which no piece changes.
-    fn sized(&self, name: &Path, len: u64) -> Result<Arc<dyn File>, Error> {
-        let open = |how| self.dir.open(name, how);
-        match open(OpenHow::ReadWrite) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            found => return found.map_err(self.at("open", name)),
-        }
-        self.ensure_parents(name)?;
-        match open(OpenHow::CreateNew) {
-            Ok(file) => {
-                file.set_len(len).map_err(self.at("extend", name))?;
-                Ok(file)
-            }
-            // Another worker was faster.
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                open(OpenHow::ReadWrite).map_err(self.at("open", name))
-            }
-            Err(e) => Err(self.at("create", name)(e)),
-        }
-    }
-
-    fn growing(&self, name: &Path, entry: &Entry) -> Result<Arc<dyn File>, Error> {
-        let mut growing = self.growing.lock();
-        if let Some(file) = growing.get(name).and_then(|g| g.file.clone()) {
-            return Ok(file);
-        }
-        if growing.values().filter(|g| g.file.is_some()).count() >= OPEN_MAX {
-            for idle in growing.values_mut() {
-                if idle
-                    .file
-                    .as_ref()
-                    .is_some_and(|f| Arc::strong_count(f) == 1)
-                {
-                    idle.file = None;
-                }
-            }
-        }
-        match growing.get_mut(name) {
-            Some(known) => {
-                let file = self
-                    .dir
-                    .open(name, OpenHow::ReadWrite)
-                    .map_err(self.at("open", name))?;
-                known.file = Some(file.clone());
-                Ok(file)
-            }
-            None => {
-                let file = self.create(name)?;
-                let known = Growing {
-                    file: Some(file.clone()),
-                    written: 0,
-                    introduced: false,
-                    entry: entry.clone(),
-                    reserved_to: 0,
-                    reserved: 0,
-                };
-                growing.insert(name.into(), known);
-                Ok(file)
-            }
-        }
-    }
-
-    /// Moves everything that stands in the target out of the way.
-    fn displace_all(&self, last: &str) -> Result<(), Error> {
-        let mut standing = self.standing()?;
-        let staging = Path::new(STAGING);
-        let old = staging.join("old");
-        standing.sort_by_key(|name| name != last);
-        for name in &standing {
-            let name = Path::new(name);
-            self.dir
-                .rename(name, &old.join(name))
-                .map_err(self.at("displace", name))?;
-            if name == Path::new(last) {
-                self.sync_names()?;
-            }
-        }
-        self.sync_names()?;
-        let marker = staging.join(DISPLACED);
-        self.dir.sync(&old).map_err(self.at("sync", &old))?;
-        match self.dir.open(&marker, OpenHow::CreateNew).map(drop) {
-            // It was done before the tablespaces got their names.
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        }
-        .and_then(|()| self.dir.sync(staging))
-        .map_err(self.at("create", &marker))
-    }
-
-    fn take_back(&mut self) {
-        while let Some(top) = self.moved.pop() {
-            let back = self.move_back(&top);
-            if let Err(error) = back {
-                tracing::warn!(target = %self.path.display(), ?top, %error, "a name of an unfinished restore stays");
-                self.fate = Fate::Stuck;
-            }
-        }
-    }
-
-    fn move_one(&self, top: &OsString) -> Result<(), Error> {
-        let (new, old) = (
-            Path::new(STAGING).join("new"),
-            Path::new(STAGING).join("old"),
-        );
-        // The database first: side files without it harm nobody.
-        for name in std::iter::once(top.clone()).chain(self.side_files(top)) {
-            match self.dir.stat(Path::new(&name)) {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(self.at("look at", Path::new(&name))(e)),
-                Ok(_) if !self.replace => {
-                    return Err(Error::TargetExists {
-                        path: self.path.join(name),
-                    });
-                }
-                Ok(_) => self
-                    .dir
-                    .rename(Path::new(&name), &old.join(&name))
-                    .map_err(self.at("displace", Path::new(&name)))?,
-            }
-            if name != *top {
-                // Old side files must be gone for good before the new database has its name.
-                self.sync_names()?;
-            }
-        }
-        self.dir
-            .rename(&new.join(top), Path::new(top))
-            .map_err(self.at("complete", Path::new(top)))
-    }
-
-    fn close(&self, top: &Path, attributes: &Attributes) -> Result<(), Error> {
-        self.dir
-            .set_attributes(top, attributes)
-            .and_then(|()| self.dir.sync(top))
-            .map_err(self.at("set attributes of", top))
-    }
-
-    fn move_back(&self, top: &OsString) -> std::io::Result<()> {
-        let top = Path::new(top);
-        if self.dir.stat(top)?.kind == FileKind::Dir {
-            self.dir.set_attributes(top, &OPEN_TO_US)?;
-        }
-        self.dir
-            .rename(top, &Path::new(STAGING).join("new").join(top))
-    }
-
-    fn sync_names(&self) -> Result<(), Error> {
-        self.dir
-            .sync(Path::new(""))
-            .map_err(self.at("sync", Path::new("")))
-    }
-
-    /// Removes the staging directory, the lock last.
-    fn remove_staging(&self) -> std::io::Result<()> {
-        let staging = Path::new(STAGING);
-        for part in ["new", "old"] {
-            remove_tree(&*self.dir, &staging.join(part))?;
-        }
-        for own in [DISPLACED, DELTA, DELTA_CONTROL] {
-            remove_tree(&*self.dir, &staging.join(own))?;
-        }
-        self.ground.clear()
     }
 }
 
