@@ -3,7 +3,7 @@
 //! CRC-32C is the Castagnoli polynomial as iSCSI (RFC 3720) uses it. The instructions are chosen at
 //! run time, carry-less multiplication on 512-bit registers where the processor has it.
 
-use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
+use crc_fast::{CrcAlgorithm, Digest};
 
 /// The CRC-32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -18,9 +18,37 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 }
 
 /// The CRC-32C of two runs of bytes joined, from their own, without looking at the bytes again: `b` is
-/// `b_len` bytes long. Costs about a microsecond.
+/// `b_len` bytes long. The cost grows with the ones among the binary digits of `b_len`.
 pub fn crc32c_join(a: u32, b: u32, b_len: u64) -> u32 {
-    checksum_combine(CrcAlgorithm::Crc32Iscsi, a.into(), b.into(), b_len) as u32
+    // To append a byte is to multiply the remainder by x^8.
+    let ones = (0..64).filter(|digit| b_len >> digit & 1 == 1);
+    ones.fold(a, |a, digit| multiplied(a, APPENDED[digit])) ^ b
+}
+
+/// The polynomial, its highest power left out. As in all remainders here the bit of x^0 is the highest.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+/// What a remainder is multiplied by where 2^n bytes are appended: x^(8 * 2^n).
+static APPENDED: [u32; 64] = {
+    let mut powers = [1 << (31 - 8); 64];
+    let mut n = 1;
+    while n < 64 {
+        powers[n] = multiplied(powers[n - 1], powers[n - 1]);
+        n += 1;
+    }
+    powers
+};
+
+/// The product of two remainders.
+const fn multiplied(a: u32, mut b: u32) -> u32 {
+    let (mut product, mut power) = (0, 0);
+    while power < 32 {
+        let has = a >> (31 - power) & 1;
+        product ^= b & has.wrapping_neg();
+        b = b >> 1 ^ POLYNOMIAL & (b & 1).wrapping_neg();
+        power += 1;
+    }
+    product
 }
 
 /// Whether all of `bytes` are zero. Stops at the first page that is not.
@@ -98,6 +126,13 @@ mod tests {
             assert_eq!(joined, crc32c(&bytes), "cut at {cut}");
         }
         assert_eq!(crc32c_join(0, crc32c(&bytes), 3000), crc32c(&bytes));
+        // Lengths that nobody can hold, as twice the half.
+        let half = |a| crc32c_join(a, 0, 1 << 40);
+        assert_eq!(crc32c_join(7, 0, 1 << 41), half(half(7)));
+        assert_eq!(
+            crc32c_join(7, 0, u64::MAX),
+            crc32c_join(crc32c_join(7, 0, 1 << 63), 0, (1 << 63) - 1)
+        );
     }
 
     #[test]
