@@ -5,6 +5,10 @@
 //! found it: where that was removed while the backup ran, recovery makes an empty or partial database and reports
 //! nothing. No base backup can repair that, so it is told; the cluster's other databases are sound.
 //!
+//! The server removes a directory's files first and writes the record about it then. So an origin may have been incomplete
+//! when it was read although its removal is logged behind the backup's end, or is still under way: the log is looked
+//! through up to where it is when the backup has ended, and databases that somebody removes or moves then count, too.
+//!
 //! The log is looked through only when the list of databases is not what it was before the backup began.
 //! Sources: PostgreSQL 14 to 18, `commands/dbcommands.c` and `commands/dbcommands_xlog.h`; documentation, "Continuous
 //! Archiving and Point-in-Time Recovery", caveats.
@@ -48,17 +52,33 @@ pub(super) struct Log<'a> {
     pub(super) end: Lsn,
 }
 
+/// What the server says once the backup has ended.
+pub(super) struct Since {
+    /// OIDs of the databases that somebody removes or moves at this moment; asked for first.
+    pub(super) going: Vec<u32>,
+    /// How far the log has come.
+    pub(super) log_end: Lsn,
+    pub(super) databases: Vec<Database>,
+}
+
 /// What a restore may not have, for the operator: nothing when all is well.
-pub(super) fn lost(log: &Log<'_>, before: &[Database], now: &[Database]) -> Vec<String> {
+pub(super) fn lost(log: &Log<'_>, before: &[Database], since: &Since) -> Vec<String> {
+    let now = &since.databases;
     if before == now {
         return Vec::new();
     }
-    match log.events() {
-        Ok(events) => {
-            let lost: BTreeSet<u32> = judge(&events).into_iter().map(|(oid, _)| oid).collect();
-            let there = now.iter().filter(|database| lost.contains(&database.oid));
-            there
-                .map(|database| told(&database.name, "its files were copied"))
+    match log.events(since.log_end) {
+        Ok((events, later)) => {
+            let is_going = |place: &Place| {
+                since.going.contains(&place.0) || later.contains(&Event::Dropped(*place))
+            };
+            let lost = judge(&events, is_going).into_iter().map(|(oid, _)| oid);
+            // One that was dropped right after the end is in the backup, too.
+            let known = |oid: u32| now.iter().chain(before).find(|d| d.oid == oid);
+            let name = |oid: u32| known(oid).map_or(format!("with OID {oid}"), |d| d.name.clone());
+            let lost: BTreeSet<u32> = lost.collect();
+            lost.into_iter()
+                .map(|oid| told(&name(oid), "its files were copied"))
                 .collect()
         }
         Err(reason) => {
@@ -83,7 +103,9 @@ fn told(name: &str, what: &str) -> String {
 }
 
 impl Log<'_> {
-    fn events(&self) -> Result<Vec<Event>, NotRecords> {
+    /// What happened up to the backup's end, and from there on up to `log_end` or as far as the log can be read: its
+    /// last record may not be on disk yet.
+    fn events(&self, log_end: Lsn) -> Result<(Vec<Event>, Vec<Event>), NotRecords> {
         let mut open: Option<(SegmentName, Arc<dyn File>)> = None;
         let read = |at: Lsn, buf: &mut [u8]| -> io::Result<()> {
             let name = SegmentName::holding(self.timeline, at, self.size);
@@ -100,18 +122,25 @@ impl Log<'_> {
         };
         let segment = SegmentName::holding(self.timeline, self.start, self.size).start(self.size);
         let mut records = Records::new(read, self.start, segment)?;
-        let mut events = Vec::new();
-        while let Some(record) = records.next(self.end, |manager, _| manager == RM_DBASE)? {
-            if record.manager == RM_DBASE {
-                let at = record.at;
-                let found = events_of(&record, self.major).ok_or(NotRecords::Broken {
-                    at,
-                    what: "record about a database that can be read",
-                })?;
-                events.extend(found);
-            }
+        let (mut events, mut later) = (Vec::new(), Vec::new());
+        let mut next = |end| records.next(end, |manager, _| manager == RM_DBASE);
+        while let Some(record) = next(self.end)? {
+            events.extend(self.of(&record)?);
         }
-        Ok(events)
+        while let Ok(Some(record)) = next(log_end) {
+            later.extend(self.of(&record)?);
+        }
+        Ok((events, later))
+    }
+
+    fn of(&self, record: &Record) -> Result<Vec<Event>, NotRecords> {
+        if record.manager != RM_DBASE {
+            return Ok(Vec::new());
+        }
+        events_of(record, self.major).ok_or(NotRecords::Broken {
+            at: record.at,
+            what: "record about a database that can be read",
+        })
     }
 }
 
@@ -141,8 +170,9 @@ fn events_of(record: &Record, major: u32) -> Option<Vec<Event>> {
     })
 }
 
-/// The places whose content replay makes from an origin that the backup need not have.
-fn judge(events: &[Event]) -> BTreeSet<Place> {
+/// The places whose content replay makes from an origin that the backup need not have. `is_going`: whether a place was or is
+/// being removed behind these events.
+fn judge(events: &[Event], is_going: impl Fn(&Place) -> bool) -> BTreeSet<Place> {
     let (mut made, mut lost) = (BTreeSet::new(), BTreeSet::new());
     for (i, event) in events.iter().enumerate() {
         match event {
@@ -151,7 +181,7 @@ fn judge(events: &[Event]) -> BTreeSet<Place> {
                 lost.remove(place);
             }
             Event::Copied { from, to } => {
-                let goes = || events[i..].contains(&Event::Dropped(*from));
+                let goes = || events[i..].contains(&Event::Dropped(*from)) || is_going(from);
                 if lost.contains(from) || (!made.contains(from) && goes()) {
                     made.remove(to);
                     lost.insert(*to);
@@ -200,7 +230,7 @@ mod tests {
             ],
         ];
         for events in whole {
-            assert!(judge(events).is_empty(), "{events:?}");
+            assert!(judge(events, |_| false).is_empty(), "{events:?}");
         }
         let lost: [(&[Event], Place); 4] = [
             (&[copied(A, B), Event::Dropped(A)], B),
@@ -228,7 +258,23 @@ mod tests {
             (&[copied(C, A), Event::Dropped(C)], A),
         ];
         for (events, place) in lost {
-            assert_eq!(judge(events), BTreeSet::from([place]), "{events:?}");
+            assert_eq!(
+                judge(events, |_| false),
+                BTreeSet::from([place]),
+                "{events:?}"
+            );
         }
+    }
+
+    /// The files go before their record: the backup may have ended in between.
+    #[test]
+    fn an_origin_that_is_removed_at_the_end_may_be_incomplete_already() {
+        let going = |place: &Place| *place == A;
+        assert_eq!(judge(&[copied(A, B)], going), BTreeSet::from([B]));
+        assert!(judge(&[copied(C, B)], going).is_empty());
+        // What the log holds itself needs no origin.
+        assert!(judge(&[Event::Made(A), copied(A, B)], going).is_empty());
+        // Only what is there at the end counts.
+        assert!(judge(&[copied(A, B), Event::Dropped(B)], going).is_empty());
     }
 }

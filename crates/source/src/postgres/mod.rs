@@ -469,7 +469,12 @@ impl Source for Postgres {
             start: self.start,
             end: stopped.stop,
         };
-        ending.lost = copies::lost(&log, &self.databases, &cluster.session.databases()?);
+        let since = copies::Since {
+            going: cluster.session.going()?,
+            log_end: cluster.session.log_end()?,
+            databases: cluster.session.databases()?,
+        };
+        ending.lost = copies::lost(&log, &self.databases, &since);
         ending.log = Some(LogEnd {
             timeline: label.timeline,
             last: stopped.stop,

@@ -176,6 +176,15 @@ impl Session {
         }
     }
 
+    /// OIDs of the databases that somebody removes or moves, or renames.
+    pub(super) fn going(&self) -> Result<Vec<u32>, Error> {
+        let sql = "select objid from pg_locks where locktype = 'object' \
+                   and classid = 'pg_database'::regclass and mode = 'AccessExclusiveLock' and granted";
+        let rows = self.despite_replay(|_| self.ask("ask", sql))?;
+        let oid = |row| rows.value(row, 0).map_err(misread);
+        (0..rows.len()).map(oid).collect()
+    }
+
     /// Begins the backup: waits for a checkpoint, a fast one unless `spread`. Gives the place where replay begins.
     pub(super) fn begin(&self, label: &str, spread: bool) -> Result<Lsn, Error> {
         let label = quote(label);
