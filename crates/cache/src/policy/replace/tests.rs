@@ -443,6 +443,19 @@ fn a_queue_makes_nobody_worth_more_than_those_who_came_before_it() {
     assert!((0..4).all(|slot| cache.contains(Slot(slot))));
 }
 
+/// All slots are used alike, and there is room for half of them: nobody gains by changing places.
+#[test]
+fn content_that_is_used_as_often_as_its_newcomers_stands_still() {
+    let mut cache = Valued::plain(BaseKind::Lru.build(64), 64, true, true);
+    let all = 0..128;
+    for round in 0..400 {
+        for slot in all.clone() {
+            let (_, gone) = use_it(&mut cache, Slot(slot), 60.0);
+            assert_eq!(gone, None, "{slot} came in for it in round {round}");
+        }
+    }
+}
+
 #[test]
 fn what_was_kept_before_a_restart_does_not_go_for_what_is_read_a_few_times() {
     let mut cache = Valued::plain(BaseKind::Lru.build(8), 8, true, true);
