@@ -9,7 +9,7 @@ use std::time::Duration;
 use longshore_blockcache::{Engine, attach};
 use longshore_io::{Fault, Op};
 
-use crate::{CACHE, LINE, backend, Random, differing, disk, settings, start};
+use crate::{CACHE, LINE, Random, backend, differing, disk, settings, start};
 
 /// Goal: no read is older than the last write before it, however fills, writes and evictions meet.
 /// Method: each thread owns some lines, all neighbours of others' in the same blocks; it writes numbers into them and

@@ -466,6 +466,19 @@ fn what_was_kept_before_a_restart_does_not_go_for_what_is_read_a_few_times() {
     assert!((0..8).all(|slot| cache.contains(Slot(slot))));
 }
 
+#[test]
+fn a_cache_that_has_grown_tells_as_many_slots_apart_as_it_has() {
+    let mut cache = Valued::new(BaseKind::Lru, 16, true, true);
+    cache.resize(1024);
+    for slot in (0..1024).cycle().take(2 * 1024) {
+        use_it(&mut cache, Slot(slot), 60.0);
+    }
+    assert_eq!(cache.len(), 1024);
+    let favourite = Slot(5000);
+    (0..100).for_each(|_| _ = use_it(&mut cache, favourite, 60.0));
+    assert!(cache.contains(favourite));
+}
+
 /// Readers that follow each other at once: whoever admits everything seems to serve all but the first, if copies were
 /// there at once.
 #[test]
