@@ -81,6 +81,8 @@ struct Job {
 struct Shared {
     backend: Arc<dyn File>,
     len: u64,
+    /// Locked after `store` or alone: whoever waits for `store` with it in hand waits for a writer that waits for
+    /// readers that wait for it.
     settings: Mutex<Settings>,
     slow_via: Via,
     pool: Pool,
@@ -478,9 +480,12 @@ impl Engine {
 
     /// Another policy from now on; what is held stays.
     pub fn set_policy(&self, choice: Choice) {
+        // Not while one is attached, which would keep the policy that it was made with.
+        let _one = self.attaching();
+        let store = self.shared.store();
         let mut settings = self.shared.settings.lock();
         settings.choice = choice;
-        if let Some(store) = self.shared.store().as_ref() {
+        if let Some(store) = store.as_ref() {
             let mut core = store.core();
             let policy = policy(&settings, core.geometry());
             core.set_policy(policy);

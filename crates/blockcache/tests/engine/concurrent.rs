@@ -1,14 +1,15 @@
 //! Many clients at once, with fills in threads of their own.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use longshore_blockcache::Engine;
+use longshore_blockcache::{Engine, attach};
 use longshore_io::{Fault, Op};
 
-use crate::{LINE, Random, differing, disk, settings, start};
+use crate::{CACHE, LINE, Random, backend, differing, disk, settings, start};
 
 /// Goal: no read is older than the last write before it, however fills, writes and evictions meet.
 /// Method: each thread owns some lines, all neighbours of others' in the same blocks; it writes numbers into them and
@@ -229,6 +230,44 @@ fn a_cache_device_that_hangs_can_be_detached() {
     disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
     engine.read(&mut [0; LINE], 0).unwrap();
     assert_eq!(over.recv().unwrap().unwrap(), "detached");
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// Whoever asks, sets a policy, attaches and detaches at the same time waits for nobody who waits for them.
+#[test]
+fn those_who_ask_and_those_who_change_things_do_not_wait_in_a_circle() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let over = Arc::new(AtomicBool::new(false));
+    let (ended, all) = std::sync::mpsc::channel();
+    let work = |deed: Box<dyn Fn(&Engine) + Send>| {
+        let (engine, over, ended) = (Arc::clone(&engine), Arc::clone(&over), ended.clone());
+        thread::spawn(move || {
+            while !over.load(SeqCst) {
+                deed(&engine);
+            }
+            let _ = ended.send(());
+        });
+    };
+    (0..2).for_each(|_| work(Box::new(|engine| drop(engine.status()))));
+    for policy in ["none", "balance"] {
+        let choice = policy.parse().unwrap();
+        work(Box::new(move |engine| engine.set_policy(choice)));
+    }
+    let again = disk.clone();
+    let attached = Arc::clone(&engine);
+    thread::spawn(move || {
+        for _ in 0..200 {
+            attached.detach().unwrap();
+            attach(&again, &attached, &backend(), Path::new(CACHE), true).unwrap();
+        }
+        over.store(true, SeqCst);
+        let _ = ended.send(());
+    });
+    for _ in 0..5 {
+        all.recv_timeout(Duration::from_secs(60))
+            .expect("nobody waits for ever");
+    }
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }
 

@@ -121,9 +121,7 @@ fn models<'a>(
         ("slow_model", options.slow_model.as_deref()),
     ];
     let named = sides.into_iter();
-    let named: Vec<_> = named
-        .filter_map(|(key, path)| Some((key, path?)))
-        .collect();
+    let named: Vec<_> = named.filter_map(|(key, path)| Some((key, path?))).collect();
     if named.len() == 1 && options.pair.is_none() {
         return Err(Failure::usage(
             "a model of one device says nothing of the other",

@@ -27,6 +27,12 @@ const KEEP: f64 = 0.75;
 /// What admitting everything must save more.
 const CLEARLY: f64 = 1.05;
 
+/// One of so many slots is in the sample of a cache of so many `slots`, and there is room for so many of them.
+fn sampled_of(slots: usize) -> (u64, usize) {
+    let one_in = slots.div_ceil(SAMPLE_SLOTS).max(1);
+    (one_in as u64, (slots / one_in).max(1))
+}
+
 fn samples(one_in: u64, slot: Slot) -> bool {
     let group = slot.0 / GROUP_SLOTS;
     let mixed = (group ^ group >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -59,11 +65,10 @@ pub struct Contest {
 impl Contest {
     /// `build` makes an empty base list for so many slots.
     pub fn new(slots: usize, build: &dyn Fn(usize) -> Box<dyn Base>) -> Contest {
-        let one_in = slots.div_ceil(SAMPLE_SLOTS).max(1);
-        let sample = (slots / one_in).max(1);
+        let (one_in, sample) = sampled_of(slots);
         let cache = |frequent| Valued::plain(build(sample), sample, true, frequent);
         Contest {
-            one_in: one_in as u64,
+            one_in,
             caches: [cache(false), cache(true)],
             coming: Default::default(),
             saved: [0.0; 2],
@@ -117,6 +122,20 @@ impl Contest {
             self.everything = all > frequent * CLEARLY;
             self.saved = self.saved.map(|saved| saved * KEEP);
             self.uses = 0;
+        }
+    }
+
+    /// The real cache may have so many slots now. What is no more in the sample goes as nobody uses it.
+    pub fn resize(&mut self, slots: usize) {
+        let (one_in, sample) = sampled_of(slots);
+        self.one_in = one_in;
+        for (cache, coming) in self.caches.iter_mut().zip(&mut self.coming) {
+            cache.resize(sample);
+            while cache.len() > sample
+                && let Some(gone) = cache.evict(&mut |_| true)
+            {
+                coming.remove(&gone);
+            }
         }
     }
 

@@ -443,6 +443,19 @@ fn a_queue_makes_nobody_worth_more_than_those_who_came_before_it() {
     assert!((0..4).all(|slot| cache.contains(Slot(slot))));
 }
 
+/// All slots are used alike, and there is room for half of them: nobody gains by changing places.
+#[test]
+fn content_that_is_used_as_often_as_its_newcomers_stands_still() {
+    let mut cache = Valued::plain(BaseKind::Lru.build(64), 64, true, true);
+    let all = 0..128;
+    for round in 0..400 {
+        for slot in all.clone() {
+            let (_, gone) = use_it(&mut cache, Slot(slot), 60.0);
+            assert_eq!(gone, None, "{slot} came in for it in round {round}");
+        }
+    }
+}
+
 #[test]
 fn what_was_kept_before_a_restart_does_not_go_for_what_is_read_a_few_times() {
     let mut cache = Valued::plain(BaseKind::Lru.build(8), 8, true, true);
@@ -451,6 +464,19 @@ fn what_was_kept_before_a_restart_does_not_go_for_what_is_read_a_few_times() {
         assert_eq!(use_it(&mut cache, Slot(slot), 10.0), (false, None));
     }
     assert!((0..8).all(|slot| cache.contains(Slot(slot))));
+}
+
+#[test]
+fn a_cache_that_has_grown_tells_as_many_slots_apart_as_it_has() {
+    let mut cache = Valued::new(BaseKind::Lru, 16, true, true);
+    cache.resize(1024);
+    for slot in (0..1024).cycle().take(2 * 1024) {
+        use_it(&mut cache, Slot(slot), 60.0);
+    }
+    assert_eq!(cache.len(), 1024);
+    let favourite = Slot(5000);
+    (0..100).for_each(|_| _ = use_it(&mut cache, favourite, 60.0));
+    assert!(cache.contains(favourite));
 }
 
 /// Readers that follow each other at once: whoever admits everything seems to serve all but the first, if copies were

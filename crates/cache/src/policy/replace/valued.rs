@@ -196,6 +196,17 @@ impl Valued {
     pub fn resize(&mut self, slots: usize) {
         self.slots = slots.max(1);
         self.base.resize(self.slots);
+        if let Some(contest) = &mut self.contest {
+            contest.resize(self.slots);
+        }
+        if self.frequency.is_some() {
+            let mut frequency = Frequency::new(self.slots);
+            let resident = self.base.order();
+            resident
+                .into_iter()
+                .for_each(|slot| frequency.presume(slot));
+            self.frequency = Some(frequency);
+        }
     }
 
     pub fn order(&self) -> Vec<Slot> {
@@ -214,7 +225,11 @@ impl Valued {
             let worth = self.worth_of(slot);
             // The first that can go is the base's choice; another one must be worth clearly less.
             if chosen.is_none_or(|(_, limit)| worth < limit) && may_go(slot) {
-                let limit = if chosen.is_none() { worth / ALIKE } else { worth };
+                let limit = if chosen.is_none() {
+                    worth / ALIKE
+                } else {
+                    worth
+                };
                 chosen = Some((slot, limit));
                 if self.worth.is_none() {
                     break;
