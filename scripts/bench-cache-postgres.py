@@ -22,7 +22,7 @@ no client may have been told of more rows than are there, and nothing that is he
 
 Needs root, FUSE, loop devices and PostgreSQL 16 or later. Everything is removed at the end but what `prepare` made.
 """
-import argparse, json, os, pathlib, pwd, shutil, signal, statistics, subprocess, sys, threading, time
+import argparse, ctypes, json, os, pathlib, pwd, shutil, signal, statistics, subprocess, sys, threading, time
 
 SELECT = """\\set r random_zipfian(1, 100000 * :scale, 1.1)
 \\set aid permute(:r, 100000 * :scale)
@@ -60,6 +60,15 @@ def unmount(path):
         time.sleep(0.1)
 
 
+def mounts_of_our_own():
+    """Whoever makes a mount namespace while ours is everybody's keeps a copy of our mounts in it, and the disk busy."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    clone_newns = 0x20000
+    if libc.unshare(clone_newns):
+        sys.exit(f"no mount namespace: {os.strerror(ctypes.get_errno())}")
+    sh("mount", "--make-rprivate", "/")
+
+
 class Stage:
     """What is mounted and running; all of it ends with this."""
 
@@ -83,7 +92,17 @@ class Stage:
         become = [] if user is None else ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
         log = open(f"{self.work}/log", "a")
         process = subprocess.Popen([*become, *map(str, argv)], stdout=log, stderr=log, cwd=self.work, **how)
-        self.undo.append(lambda: (process.send_signal(end), process.wait(60)))
+
+        def stop():
+            process.send_signal(end)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+
+        self.undo.append(stop)
         return process
 
     def mount(self, disk, make=False):
@@ -392,6 +411,7 @@ def main():
     options = parser.parse_args()
     options.postgres = os.path.abspath(options.postgres)
     options.longshore = options.longshore and os.path.abspath(options.longshore)
+    mounts_of_our_own()
     {"prepare": prepare, "run": run, "kill": kill}[options.what](options)
 
 
