@@ -22,15 +22,15 @@ def busy():
 
 
 def kernel():
-    """CPU seconds of the kernel's own threads, which write back what was written through the page cache. A thread counts
-    where it ran last on one of our CPUs."""
+    """CPU seconds of the kernel's own threads, which write back what was written through the page cache. On all CPUs:
+    where a thread ran is not told."""
     ticks = 0
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
             fields = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if fields[1] == "2" and int(fields[36]) in cpus():
+        if fields[1] == "2":
             ticks += int(fields[11]) + int(fields[12])
     return ticks / TICKS
 
