@@ -45,6 +45,7 @@ use zstd_safe::DCtx;
 use zstd_safe::zstd_sys::{self, ZSTD_CCtx, ZSTD_cParameter, ZSTD_cParameter::*};
 
 use crate::encoded::{Encoded, worth};
+use crate::pace::{Pace, Search};
 use crate::{Damaged, Level};
 
 pub(crate) const LEVELS: std::ops::RangeInclusive<i32> = -7..=22;
@@ -95,26 +96,17 @@ pub(crate) struct Compressor {
     pace: Option<Pace>,
 }
 
-/// How closely `LOW` looks for matches: where the last blocks hardly shrank there are few, and only every
-/// [`SPARSE`] + 1st position is tried.
-#[derive(Default)]
-struct Pace {
-    /// Blocks in a row that shrank little, up to [`POOR_IN_A_ROW`].
-    poor: u8,
+/// `targetLength`: the fast strategy tries one of so many positions and one more, and with 0 all
+/// that it would at level 1.
+fn target_length(search: Search) -> i32 {
+    match search {
+        Search::Close => 0,
+        Search::Sparse => 6,
+    }
 }
 
-/// A block in which zstd looks for matches sparsely only after as many: where good and poor ones alternate
-/// each is searched closely, and none twice.
-const POOR_IN_A_ROW: u8 = 2;
-/// `targetLength` of the fast strategy.
-const SPARSE: i32 = 6;
 /// Shorter blocks tell nothing of the next.
 const TELLING: usize = 128 << 10;
-
-/// Whether `plain_len` bytes shrank by less than 1.75 times.
-fn is_poor(len: Option<usize>, plain_len: usize) -> bool {
-    len.is_none_or(|len| len > plain_len / 7 * 4)
-}
 
 // SAFETY: a context belongs to no thread; it must only not be used by two at once, and whoever
 // uses it holds the compressor alone.
@@ -138,7 +130,7 @@ impl Compressor {
                 made.set(BLOCK_SPLITTER_LEVEL, NO_SPLITTING);
                 // Without it zstd gives up coding literals as soon as it searches sparsely.
                 made.set(LITERAL_COMPRESSION_MODE, ENABLED);
-                made.pace = Some(Pace::default());
+                made.pace = Some(Pace::new());
             }
             Level::Medium => made.set(ZSTD_c_compressionLevel, 3),
             Level::High => made.set(ZSTD_c_compressionLevel, 6),
@@ -159,25 +151,20 @@ impl Compressor {
 
     /// Writes the payload for `plain` into `out`, which holds it stored.
     pub(crate) fn compress(&mut self, plain: &[u8], out: &mut [u8]) -> Encoded {
-        let mut len = self.attempt(plain, out);
-        if let Some(pace) = &mut self.pace
-            && plain.len() >= TELLING
-        {
-            let before = pace.poor;
-            if is_poor(len, plain.len()) {
-                pace.poor = (before + 1).min(POOR_IN_A_ROW);
-                if before + 1 == POOR_IN_A_ROW {
-                    self.set(ZSTD_c_targetLength, SPARSE);
-                }
-            } else {
-                pace.poor = 0;
-                if before == POOR_IN_A_ROW {
-                    // This one is worth a closer look.
-                    self.set(ZSTD_c_targetLength, 0);
-                    len = self.attempt(plain, out);
-                }
+        let len = match self.pace.take() {
+            Some(mut pace) if plain.len() >= TELLING => {
+                let len = pace.compress(plain.len(), |search| {
+                    self.set(ZSTD_c_targetLength, target_length(search));
+                    self.attempt(plain, out)
+                });
+                self.pace = Some(pace);
+                len
             }
-        }
+            pace => {
+                self.pace = pace;
+                self.attempt(plain, out)
+            }
+        };
         match len {
             Some(len) => Encoded { len, stored: false },
             None => Encoded {
@@ -300,17 +287,14 @@ mod tests {
         let fresh = |plain: &[u8]| round_trip(&mut Compressor::new(Level::Low), plain);
         let (poor, good) = (letters(1), rows(3));
         let (poor_len, good_len) = (fresh(&poor), fresh(&good));
-        assert!(is_poor(Some(poor_len), MIB) && !is_poor(Some(good_len), MIB));
         let mut one = Compressor::new(Level::Low);
         for _ in 0..3 {
             for _ in 0..4 {
                 let len = round_trip(&mut one, &poor);
                 assert!(len < poor_len * 21 / 20, "{len} {poor_len}");
+                // Short ones are searched as they come.
+                round_trip(&mut one, &good[..1000]);
             }
-            assert_eq!(one.pace.as_ref().unwrap().poor, POOR_IN_A_ROW);
-            // Short ones neither are told from nor tell.
-            round_trip(&mut one, &good[..1000]);
-            assert_eq!(one.pace.as_ref().unwrap().poor, POOR_IN_A_ROW);
             assert_eq!(round_trip(&mut one, &good), good_len);
         }
     }
@@ -322,7 +306,6 @@ mod tests {
         for _ in 0..4 {
             assert!(round_trip(&mut one, &noise) <= stored_len(MIB));
         }
-        assert_eq!(one.pace.as_ref().unwrap().poor, POOR_IN_A_ROW);
     }
 
     #[test]
