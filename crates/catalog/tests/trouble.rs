@@ -286,7 +286,7 @@ fn places_where_no_catalog_can_be_are_refused_at_once() {
             "{}: {refused}",
             path.display()
         );
-        assert!(took < Duration::from_secs(1));
+        assert!(took < BUSY_MAX, "{}: waited for {took:?}", path.display());
         assert_eq!(refused.number(), Some(3009));
     }
     let nameless = Catalog::open(Path::new("/proc/catalog.db")).unwrap_err();

@@ -77,6 +77,25 @@ pub struct Job {
     pub plain_len: usize,
 }
 
+impl Piece {
+    pub fn is_cached(&self) -> bool {
+        let range = self.offset..self.offset + self.len as u64;
+        self.file.content.is_cached(range)
+    }
+}
+
+impl Job {
+    /// Whether its bytes lie in the page cache, by its first and last piece: to ask opens a file, and of small files a job
+    /// has thousands.
+    pub fn is_cached(&self) -> bool {
+        match &self.pieces[..] {
+            [] => true,
+            [piece] => piece.is_cached(),
+            [first, .., last] => first.is_cached() && last.is_cached(),
+        }
+    }
+}
+
 /// A run of a based file to be looked through.
 pub struct Scan {
     pub volume: usize,

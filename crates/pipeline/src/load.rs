@@ -233,7 +233,7 @@ impl Shared<'_> {
                     let at = self.read(&job, cached, plain, &mut turn)?;
                     let took = turn.as_ref().map_or(Duration::ZERO, |_| at - began);
                     feed.lock().done(job.volume);
-                    self.settle(&job)?;
+                    self.count(&job);
                     (job, place, took)
                 }
                 Work::Scan(scan) => {
@@ -294,10 +294,7 @@ impl Shared<'_> {
         turn: &mut Option<Pass<'a>>,
     ) -> Result<Option<(Work, bool)>, Error> {
         let is_cached = |work: &Work| match work {
-            Work::Job(job) => {
-                let mut pieces = job.pieces.iter();
-                pieces.all(|p| p.file.content.is_cached(p.offset..p.offset + p.len as u64))
-            }
+            Work::Job(job) => job.is_cached(),
             Work::Scan(scan) => scan.is_cached(),
         };
         self.next_of(Feed::next, is_cached, Feed::put_back, feed, turn)
@@ -449,8 +446,8 @@ impl Shared<'_> {
         Some((input, output))
     }
 
-    /// Fills `plain`; returns the time when it was done. Holds a turn afterwards only if it read
-    /// from the page cache.
+    /// Fills `plain`, and settles every file that ends here; returns the time when it was done. Holds a turn afterwards
+    /// only if it read from the page cache.
     fn read<'a>(
         &'a self,
         job: &Job,
@@ -466,24 +463,35 @@ impl Shared<'_> {
             lap(clock, at, &self.counters.cpu_wait_us);
         }
         let at = clock.now();
+        let (mut reads, mut cold_bytes) = (0, 0);
         for piece in &job.pieces {
+            // Of many pieces only the ends were asked.
+            let cached = match job.pieces.len() {
+                0..=2 => cached,
+                _ => piece.is_cached(),
+            };
             // What is not cached must not push out what is.
             let via = if cached { Via::Cache } else { Via::Direct };
-            piece
-                .file
-                .content
-                .read_at(&mut plain[piece.at..][..piece.len], piece.offset, via)?;
+            if !cached {
+                *turn = None;
+                reads += 1;
+                cold_bytes += piece.len as u64;
+            }
+            let plain = &mut plain[piece.at..][..piece.len];
+            piece.file.content.read_at(plain, piece.offset, via)?;
+            // That closes it: a block has more files than a process may have open.
+            if let Some(change) = piece.file.piece_done()? {
+                self.note_changes(vec![(piece.file.path.clone(), change)])?;
+            }
         }
-        if cached {
-            return Ok(lap(clock, at, &self.counters.compute_us));
-        }
-        self.counters
-            .reads
-            .fetch_add(job.pieces.len() as u64, Ordering::Relaxed);
-        self.counters
-            .cold_bytes
-            .fetch_add(job.plain_len as u64, Ordering::Relaxed);
-        Ok(lap(clock, at, &self.counters.read_us))
+        let counters = &self.counters;
+        counters.reads.fetch_add(reads, Ordering::Relaxed);
+        counters.cold_bytes.fetch_add(cold_bytes, Ordering::Relaxed);
+        let spent = match turn {
+            Some(_) => &counters.compute_us,
+            None => &counters.read_us,
+        };
+        Ok(lap(clock, at, spent))
     }
 
     fn count(&self, job: &Job) {
@@ -492,16 +500,6 @@ impl Shared<'_> {
         self.counters
             .plain_bytes
             .fetch_add(job.plain_len as u64, Ordering::Relaxed);
-    }
-
-    fn settle(&self, job: &Job) -> Result<(), Error> {
-        self.count(job);
-        for piece in &job.pieces {
-            if let Some(change) = piece.file.piece_done()? {
-                self.note_changes(vec![(piece.file.path.clone(), change)])?;
-            }
-        }
-        Ok(())
     }
 
     /// Where head and payload of a job's block go in the output buffer.

@@ -95,7 +95,8 @@ mod tests {
         let ended = run_to_end(command.stdout(Stdio::piped())).unwrap();
         assert_eq!(ended.status.code(), Some(3));
         assert_eq!(ended.stdout, b"100000\n");
-        assert!(ended.usage.cpu() >= Duration::from_millis(10));
+        // However fast the machine: that much work is more than nothing.
+        assert!(ended.usage.cpu() >= Duration::from_micros(500));
     }
 
     #[test]

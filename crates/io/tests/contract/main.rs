@@ -9,6 +9,7 @@ mod names;
 mod power;
 mod trees;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,8 +25,11 @@ struct Place {
 
 impl Place {
     fn on_the_host(host: Host) -> Self {
+        // The simulated disk's; whoever runs the tests may have another.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         let temporary = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let path = temporary.path().canonicalize().unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         let dir = host.dir(&path).unwrap();
         Self {
             storage: Box::new(host),
