@@ -348,8 +348,8 @@ impl Place for Cluster {
         // The old cluster cannot start from here on, nor the new one before the last rename.
         self.data.displace()?;
         for (space, closed) in self.spaces.values_mut().zip(&sealed) {
-            space.move_in(closed)?;
             space.set_root(&root)?;
+            space.move_in(closed)?;
         }
         self.data.set_root(&root)?;
         self.data.move_in(&data)?;

@@ -180,7 +180,7 @@ pub fn run(
         (&header, trailer),
         reading.merge(),
     )?;
-    let writer = Writer::new(house, target, reading.merge(), &request.only, &counters);
+    let writer = Writer::new(house, target, reading.merge(), request, &counters);
     let mut done = Unloaded::default();
     while let Some(wave) = waves.next() {
         let unloading = Unloading {
