@@ -19,11 +19,15 @@
 //!
 //! Source: PostgreSQL 14 to 18, `access/xlogrecord.h`, `access/xlog_internal.h`, `access/rmgrlist.h`.
 
-use longshore_io::crc32c_append;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_io::{Dir, File, OpenHow, Via, crc32c_append};
 
 use super::page::PAGE_HEADER_LEN;
 use super::{NotWal, SegmentHeader};
-use crate::Lsn;
+use crate::{Lsn, SegmentName, SegmentSize, Timeline};
 
 /// The most of a record's body that is kept, bytes. Those whose data is asked for are far shorter.
 const DATA_MAX: usize = 16 << 10;
@@ -59,7 +63,7 @@ pub struct Record {
 #[derive(Debug, thiserror::Error)]
 pub enum NotRecords {
     #[error("cannot read the log at {at}")]
-    Read { at: Lsn, source: std::io::Error },
+    Read { at: Lsn, source: io::Error },
     #[error("the log's segment at {at} is none")]
     Segment { at: Lsn, source: NotWal },
     #[error("the log at {at} has no {what}")]
@@ -79,13 +83,34 @@ pub struct Records<R> {
     page_at: Option<u64>,
 }
 
+/// Reads the log of a timeline from the segments in `dir`.
+pub fn segments_in(
+    dir: &dyn Dir,
+    timeline: Timeline,
+    size: SegmentSize,
+) -> impl FnMut(Lsn, &mut [u8]) -> io::Result<()> {
+    let mut open: Option<(SegmentName, Arc<dyn File>)> = None;
+    move |at, buf| {
+        let name = SegmentName::holding(timeline, at, size);
+        let file = match &open {
+            Some((known, file)) if *known == name => file.clone(),
+            _ => {
+                let file = dir.open(Path::new(&name.to_string()), OpenHow::Read)?;
+                open = Some((name, file.clone()));
+                file
+            }
+        };
+        file.read_exact_at(buf, at.0 % size.bytes(), Via::Cache)
+    }
+}
+
 enum Taken {
     All,
     /// The record was never finished; another begins at the reader's place.
     GivenUp,
 }
 
-impl<R: FnMut(Lsn, &mut [u8]) -> std::io::Result<()>> Records<R> {
+impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
     /// Begins with the first record that begins in the segment at `segment`.
     pub fn of_segment(read: R, segment: Lsn) -> Result<Records<R>, NotRecords> {
         let mut records = Records::new(read, segment, segment)?;
@@ -123,6 +148,11 @@ impl<R: FnMut(Lsn, &mut [u8]) -> std::io::Result<()>> Records<R> {
             page_at: None,
             segment: header,
         })
+    }
+
+    /// The major that wrote it.
+    pub fn major(&self) -> u16 {
+        self.segment.major
     }
 
     /// The next record that begins before `end`. Bodies are read of those that `wanted` (manager, kind) takes;

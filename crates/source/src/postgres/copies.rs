@@ -16,10 +16,9 @@
 use std::collections::BTreeSet;
 
 use longshore_io::Dir;
-use longshore_pg::wal::{NotRecords, Record, Records};
+use longshore_pg::wal::{NotRecords, Record, Records, segments_in};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
-use super::log_files::reader;
 use super::session::Database;
 
 /// The resource manager of databases.
@@ -104,7 +103,7 @@ impl Log<'_> {
     /// What happened up to the backup's end, and from there on up to `log_end` or as far as the log can be read: its
     /// last record may not be on disk yet.
     fn events(&self, log_end: Lsn) -> Result<(Vec<Event>, Vec<Event>), NotRecords> {
-        let read = reader(self.dir, self.timeline, self.size);
+        let read = segments_in(self.dir, self.timeline, self.size);
         let segment = SegmentName::holding(self.timeline, self.start, self.size).start(self.size);
         let mut records = Records::new(read, self.start, segment)?;
         let (mut events, mut later) = (Vec::new(), Vec::new());

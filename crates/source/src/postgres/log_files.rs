@@ -10,8 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Dir, File, OpenHow, Stat, Via};
-use longshore_pg::wal::{NotRecords, Records, WalName};
+use longshore_io::{Dir, OpenHow, Stat, Via};
+use longshore_pg::wal::{NotRecords, Records, WalName, segments_in};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 use parking_lot::Mutex;
 
@@ -37,7 +37,12 @@ impl LogFiles {
     /// checksum and leads to the next.
     ///
     /// Errors: [`Error::SegmentMissing`], [`Error::SegmentNotWhole`].
-    pub(super) fn prove(&self, name: SegmentName, size: SegmentSize, stop: Lsn) -> Result<(), Error> {
+    pub(super) fn prove(
+        &self,
+        name: SegmentName,
+        size: SegmentSize,
+        stop: Lsn,
+    ) -> Result<(), Error> {
         let path = || self.path.join(name.to_string());
         match self.dir.stat(Path::new(&name.to_string())) {
             Ok(stat) if stat.len == size.bytes() => {}
@@ -51,7 +56,7 @@ impl LogFiles {
             _ => return Err(Error::SegmentMissing { path: path() }),
         }
         let walk = || {
-            let read = reader(&*self.dir, name.timeline, size);
+            let read = segments_in(&*self.dir, name.timeline, size);
             let mut records = Records::of_segment(read, name.start(size))?;
             while records.next(stop, |_, _| false)?.is_some() {}
             Ok(())
@@ -151,27 +156,6 @@ impl LogFiles {
 /// Whether the file is not there, or no longer as long as it was.
 fn is_gone(error: &io::Error) -> bool {
     is_missing(error) || error.kind() == io::ErrorKind::UnexpectedEof
-}
-
-/// Reads the log of a timeline from the segments in `dir`.
-pub(super) fn reader(
-    dir: &dyn Dir,
-    timeline: Timeline,
-    size: SegmentSize,
-) -> impl FnMut(Lsn, &mut [u8]) -> io::Result<()> {
-    let mut open: Option<(SegmentName, Arc<dyn File>)> = None;
-    move |at, buf| {
-        let name = SegmentName::holding(timeline, at, size);
-        let file = match &open {
-            Some((known, file)) if *known == name => file.clone(),
-            _ => {
-                let file = dir.open(Path::new(&name.to_string()), OpenHow::Read)?;
-                open = Some((name, file.clone()));
-                file
-            }
-        };
-        file.read_exact_at(buf, at.0 % size.bytes(), Via::Cache)
-    }
 }
 
 /// How the server came to its timeline, as it wrote it; `None` on the first one, and where the file is not there any
