@@ -1,13 +1,13 @@
 //! A configured database: its server, a target of two directories, an archive of its log.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use longshore_test_servers::{Installation, Server};
+use longshore_test_servers::{Installation, PATIENCE, Server};
 use serde_json::Value;
 
-use crate::common::{answer, longshore};
+use crate::common::{Guarded, answer, longshore, text, wait};
 use crate::stage::{Stage, succeed};
 
 /// A configured database whose log goes to an archive of its own, and its server.
@@ -134,6 +134,34 @@ impl Main {
         assert!(path.exists(), "{}", path.display());
         path
     }
+}
+
+/// Runs a backup to its end, and `act` while it is under way: it stands still meanwhile.
+pub fn meanwhile(backup: &mut Command, act: impl FnOnce()) {
+    backup.args(["--max-rate", "4MB"]);
+    backup.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = Guarded(backup.spawn().unwrap());
+    // It reads relations: what it begins with, tablespaces among it, was looked at.
+    let has_read = || {
+        let counts = std::fs::read_to_string(format!("/proc/{}/io", child.0.id())).unwrap();
+        let bytes = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+        bytes.unwrap().parse::<u64>().unwrap() > 2 << 20
+    };
+    while !has_read() {
+        assert!(child.0.try_wait().unwrap().is_none(), "it is over already");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let signal = |signal| {
+        // SAFETY: `kill` takes two integers; the process is our child and was not waited for.
+        unsafe { libc::kill(child.0.id() as i32, signal) };
+    };
+    signal(libc::SIGSTOP);
+    act();
+    signal(libc::SIGCONT);
+    let status = wait(&mut child.0, PATIENCE, "the backup");
+    let mut stderr = Vec::new();
+    std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();
+    assert!(status.success(), "{}", text(&stderr));
 }
 
 pub fn markers(server: &Server) -> String {

@@ -166,6 +166,8 @@ fn a_target_before_the_backup_is_refused_and_the_right_set_is_chosen() {
         assert!(said.contains("no set on the media"), "{said}");
         let said = refused(&mut restore(&["--target-time", "2030-01-01 00:00:00"]));
         assert!(said.contains("zone"), "{said}");
+        let said = refused(&mut restore(&["--target-time", "2230-01-01 00:00:00+00"]));
+        assert!(said.contains("has not come yet"), "{said}");
         let said = refused(&mut restore(&["--target-immediate", "--target-xid", "7"]));
         assert!(said.contains("cannot be used with"), "{said}");
         assert!(!data.exists());
