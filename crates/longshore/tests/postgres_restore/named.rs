@@ -142,8 +142,9 @@ pub fn meanwhile(backup: &mut Command, act: impl FnOnce()) {
     backup.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = Guarded(backup.spawn().unwrap());
     // It reads relations: what it begins with, tablespaces among it, was looked at.
+    let id = child.0.id();
     let has_read = || {
-        let counts = std::fs::read_to_string(format!("/proc/{}/io", child.0.id())).unwrap();
+        let counts = std::fs::read_to_string(format!("/proc/{id}/io")).unwrap();
         let bytes = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
         bytes.unwrap().parse::<u64>().unwrap() > 2 << 20
     };
