@@ -19,7 +19,8 @@ use longshore_io::{Host, Storage};
 use longshore_media::{DeviceSpec, Disposition, Entry, EntryKind, Extent, Item};
 use uuid::Uuid;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A run that takes longer hangs. They take milliseconds; the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// No hostile media may make the program take more than a usual run does.
 const RESIDENT_MAX: u64 = 160 << 20;
 

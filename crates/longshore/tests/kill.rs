@@ -288,8 +288,14 @@ fn interrupted_at_any_moment_nothing_is_left_at_all() {
     for act in [Act::New, Act::Append, Act::Init, Act::Restore, Act::Replace] {
         let whole = duration(act);
         let mut interrupted = 0;
-        // Under load a run is over, or has not begun, at most of the moments: then there are more rounds.
-        let mut rounds = (0..16).flat_map(|_| moments(whole, 4, &mut random));
+        // A machine that is busier or quieter by now than when it was timed has not begun, or is over, at most of the
+        // moments: then there are more rounds, spread over more time and over less.
+        let spread = [1.0, 2.0, 0.5, 4.0, 1.0, 8.0, 0.25, 16.0]
+            .into_iter()
+            .cycle();
+        let mut rounds = spread
+            .take(32)
+            .flat_map(|times| moments(whole.mul_f64(times), 4, &mut random));
         for (i, after) in rounds.by_ref().enumerate() {
             if i >= 4 && interrupted > 0 {
                 break;
@@ -331,7 +337,7 @@ fn a_run_that_waits_for_its_limits_ends_when_interrupted() {
             .unwrap();
         wait_for_handler(&child, libc::SIGINT);
         send(&child, libc::SIGINT);
-        let status = wait(&mut child, Duration::from_secs(10), "interrupted");
+        let status = wait(&mut child, PATIENCE, "interrupted");
         assert_eq!(status.code(), Some(130), "{limit:?}");
         assert_eq!(world.left(), 0, "{limit:?}");
     }

@@ -67,6 +67,8 @@ impl Part {
 
 /// Bytes of a trailer that may differ from what they must be for it to be taken for that trailer, damaged.
 const TRAILER_DAMAGE_MAX: usize = 8;
+/// Of a disk: what a power cut leaves of a write is whole sectors. Larger ones begin where such ones do.
+const SECTOR: u64 = 512;
 
 /// A record's kind and body, and the offset behind it.
 type Record = (Kind, Vec<u8>, u64);
@@ -368,7 +370,8 @@ impl Member {
     }
 
     /// Where the stripe ends in what was this part's trailer before a few of its bytes were damaged. What a
-    /// crash leaves does not look like that: a trailer that was not written to its end lacks its checksums.
+    /// crash leaves does not look like that: a trailer that was not written to its end lacks its checksums, and one whose
+    /// first sector was not written begins with zeros up to the next.
     pub fn damaged_trailer(
         &self,
         part: &Part,
@@ -404,7 +407,10 @@ impl Member {
             .flatten()
             .filter(|i| found[*i] != expected[*i])
             .count();
-        let whole = found[body - 4..body] != [0; 4] && found[body + 108..body + 112] != [0; 4];
+        let in_first = ((SECTOR - offset % SECTOR) as usize).min(found.len());
+        let whole = found[..in_first].iter().any(|byte| *byte != 0)
+            && found[body - 4..body] != [0; 4]
+            && found[body + 108..body + 112] != [0; 4];
         Ok((whole && differing <= TRAILER_DAMAGE_MAX).then_some(offset))
     }
 

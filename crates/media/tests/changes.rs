@@ -457,6 +457,45 @@ fn a_set_whose_trailer_was_damaged_is_not_taken_for_a_crash_and_cut() {
     assert_eq!(place.stripes(), stripes);
 }
 
+/// A power cut may lose the sector that a trailer begins in and keep the one that it ends in.
+#[test]
+fn a_trailer_that_lacks_its_first_sector_is_what_a_crash_left_and_cut_by_the_next_append() {
+    const TRAILER_LEN: usize = 216;
+    let mut state = 1u32;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    })
+    .take(8000)
+    .collect();
+    for lost in 1..16 {
+        let place = Place::new(1);
+        place.write(NEW, "first").unwrap();
+        let one = place.stripes();
+        let second = |len: usize| {
+            place.put(&one);
+            let shape = Shape::new(APPEND, Algorithm::Zstd, 8000);
+            write_set(&place.devices(), &shape, &[file("f", &noise[..len])]).unwrap();
+            let stripe = place.stripes().remove(0);
+            let at = stripe.len() - TRAILER_LEN;
+            (stripe, at)
+        };
+        // As many bytes as it takes for the trailer to begin `lost` bytes before a sector does.
+        let mut len = 2000;
+        let (mut stripe, at) = loop {
+            let made = second(len);
+            match (1024 - lost - made.1 % 512) % 512 {
+                0 => break made,
+                short => len += short,
+            }
+        };
+        stripe[at..at + lost].fill(0);
+        place.put(&[stripe]);
+        place.write(APPEND, "third").unwrap();
+        assert_eq!(place.texts().unwrap(), ["first", "third"], "{lost}");
+    }
+}
+
 #[test]
 fn a_set_that_lacks_the_trailer_of_one_stripe_is_incomplete_and_named_after_it() {
     let place = Place::new(3);

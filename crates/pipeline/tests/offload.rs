@@ -105,17 +105,14 @@ fn in_hardware_mode_the_device_does_everything_that_is_worth_a_request() {
         let house = house_with(vec![engine.clone()]);
         let report = round_trip(&house, source.path(), stripes, |_| {});
         let device = share(&report, "scripted");
-        assert_eq!(
-            (device.blocks, device.plain_bytes),
-            (96, 6 << 20),
-            "{report:?}"
-        );
-        assert_eq!((device.recomputed, device.faults_total()), (0, 0));
-        assert!(device.verified == 96, "the first results are all decoded");
-        assert!(
-            engine.calls() < 96 && device.calls == engine.calls(),
-            "in batches"
-        );
+        // But for what the writer waited for while a busy machine kept the device's thread from running.
+        let (blocks, hedged) = (device.blocks, device.hedged);
+        assert_eq!(blocks + hedged, 96, "{report:?}");
+        assert_eq!(device.plain_bytes, blocks << 16);
+        assert_eq!((device.recomputed, device.faults_total()), (hedged, 0));
+        assert_eq!(device.verified, blocks, "the first results are all decoded");
+        assert!(engine.calls() < 96, "in batches");
+        assert!(hedged > 0 || device.calls == engine.calls());
     }
 }
 
@@ -148,7 +145,10 @@ fn every_fault_costs_blocks_of_the_device_and_none_of_the_backup() {
         let harmless = matches!(act, Act::Well | Act::Late(_) | Act::Reverse);
         // A call that carries one block has nothing to swap.
         if !matches!(act, Act::Swap) {
-            assert_eq!(device.recomputed == 0, harmless, "{act:?}: {device:?}");
+            // On a busy machine the writer may have waited for a call that went well, too.
+            let hedged = if harmless { device.hedged } else { 0 };
+            let recomputed = device.recomputed - hedged;
+            assert_eq!(recomputed == 0, harmless, "{act:?}: {device:?}");
             // What a hanging call holds is done again when the writer has waited long enough; a backup as short as this
             // one may have ended before the call counts as one that hangs.
             let noticed =

@@ -37,10 +37,13 @@ fn a_backup_evicts_nothing_that_was_cached_and_leaves_nothing_new() {
     let source = dir.path().join("source");
     std::fs::create_dir(&source).unwrap();
     let (warm, cold) = (source.join("warm"), source.join("cold"));
-    for (path, seed) in [(&warm, 1), (&cold, 2)] {
+    // Nobody backs it up: where it goes from the cache, memory is short, and the kernel chose.
+    let beside = dir.path().join("beside");
+    for (path, seed) in [(&warm, 1), (&cold, 2), (&beside, 3)] {
         std::fs::write(path, content(seed, LEN)).unwrap();
         evict(path);
     }
+    std::fs::read(&beside).unwrap();
     std::fs::read(&warm).unwrap();
     if !is_cached(&warm) || is_cached(&cold) {
         eprintln!("skipped: this file system does not tell what is cached");
@@ -52,6 +55,10 @@ fn a_backup_evicts_nothing_that_was_cached_and_leaves_nothing_new() {
         let mut request = backup_request(spec, devices.clone(), algorithm);
         request.disposition = longshore_pipeline::Disposition::Format;
         let report = backup(&house(), request).unwrap();
+        if !is_cached(&beside) {
+            eprintln!("skipped: this machine is short of memory");
+            return;
+        }
         assert_eq!(
             report.run.waits.cold_bytes, LEN as u64,
             "{algorithm}: only one file was cold"

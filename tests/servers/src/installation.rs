@@ -20,7 +20,10 @@ pub struct Installation {
 ///
 /// `LONGSHORE_TEST_MAJORS=15,18` limits them. When `LONGSHORE_REQUIRE_TOOLS` is set a missing major is a failure, else
 /// it is named on standard error.
+///
+/// From here on what this process makes may be read by the servers' user, whatever the umask was.
 pub fn installations() -> Vec<Installation> {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let asked = std::env::var("LONGSHORE_TEST_MAJORS").ok();
     let wanted = |major: &u32| {
         let Some(asked) = &asked else { return true };

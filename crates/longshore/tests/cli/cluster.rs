@@ -15,7 +15,7 @@ fn installation() -> Option<Installation> {
 }
 
 fn configured(server: &Server) -> Stage {
-    let stage = Stage::new();
+    let stage = Stage::beside_servers();
     for dir in ["disk1", "disk2", "work"] {
         std::fs::create_dir(stage.path(dir)).unwrap();
     }

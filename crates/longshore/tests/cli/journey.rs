@@ -105,6 +105,28 @@ fn a_tree_with_odd_names_comes_back_as_diff_sees_it() {
     assert!(stage.path(device).exists());
 }
 
+/// Goal: how many files a process may have open says nothing about how many small ones a backup takes.
+/// Method: a limit far below the number of files in one block, and a few for each worker.
+#[test]
+fn thousands_of_small_files_need_few_descriptors() {
+    let stage = Stage::new();
+    for i in 0..6000 {
+        stage.write(format!("tree/{i}"), format!("file {i}").as_bytes());
+    }
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let limit = 64 + 8 * cores;
+    for line in [
+        "backup tree --to a.bak",
+        "verify a.bak",
+        "restore a.bak --to out",
+    ] {
+        stage
+            .shell(&format!("ulimit -n {limit} && longshore {line}"))
+            .exits(0);
+    }
+    stage.shell("diff -r tree out").exits(0);
+}
+
 #[test]
 fn a_backup_through_a_pipe_puts_nothing_but_the_stripe_on_standard_output() {
     let stage = Stage::new();

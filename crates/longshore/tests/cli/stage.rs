@@ -62,6 +62,13 @@ impl Stage {
         }
     }
 
+    /// Where a server's user can enter, too: the system's temporary directory may be closed to it.
+    pub fn beside_servers() -> Stage {
+        Stage {
+            dir: TempDir::new_in("/tmp").unwrap(),
+        }
+    }
+
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.dir.path().join(name)
     }

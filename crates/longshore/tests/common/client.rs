@@ -103,6 +103,8 @@ impl Client {
             .args(&self.args)
             .env("NODE_PATH", work("clients/node_modules"))
             .env("NODE_NO_WARNINGS", "1")
+            // Java reads its environment, and so the password, in the locale's encoding.
+            .env("LC_ALL", "C.UTF-8")
             .env("TDS_PORT", server.port.to_string())
             .env("TDS_USER", USER)
             .env("TDS_PASSWORD", PASSWORD)

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use longshore_test_servers::{Options, Server, Stop, installations, representatives};
 
 use crate::common::{expect, longshore, text};
+use crate::session::send;
 use crate::stage::{Stage, check, dump, end, paths, same, succeed};
 
 /// A tablespace's place and the names of databases, relations and the cluster may be anything that PostgreSQL takes:
@@ -174,7 +175,7 @@ fn backups_may_run_at_once() {
         let running: Vec<_> = ["one.bak", "two.bak"]
             .map(|name| {
                 let mut backup = stage.backup(name);
-                backup.args(["--max-rate", "10MB"]);
+                backup.args(["--max-rate", "5MB"]);
                 (name, crate::common::Guarded(backup.spawn().unwrap()))
             })
             .into();
@@ -210,7 +211,10 @@ fn two_backups_into_one_media_set_do_not_mix() {
          and state = 'idle' and query like '%backup%(%'",
         "1",
     );
+    // However long the other takes here, this one has the media meanwhile.
+    send(&slow, libc::SIGSTOP);
     let refused = end(&mut stage.backup("one.bak"), 4);
+    send(&slow, libc::SIGCONT);
     assert!(!text(&refused.stderr).is_empty());
     assert!(slow.0.wait().unwrap().success());
     let media = stage.path("one.bak");

@@ -30,6 +30,12 @@ pub fn begun(stage: &Stage, command: &mut Command) -> Guarded {
     child
 }
 
+/// To a child that nobody has waited for yet.
+pub fn send(child: &Guarded, signal: i32) {
+    // SAFETY: plain system call; the id is still the child's own.
+    assert_eq!(unsafe { libc::kill(child.0.id() as i32, signal) }, 0);
+}
+
 pub fn said(mut child: Guarded, code: i32) -> String {
     let status = wait(&mut child.0, PATIENCE, "the backup");
     let mut stderr = String::new();
@@ -152,10 +158,13 @@ fn a_log_that_is_gone_fails_the_backup_and_a_slot_keeps_it() {
             command.args(["--max-rate", "10MB"]);
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
             let child = begun(&stage, &mut command);
+            // However long that takes here, the backup does not end meanwhile.
+            send(&child, libc::SIGSTOP);
             stage.server.psql(&age);
             stage
                 .server
                 .psql("checkpoint; select pg_switch_wal(); checkpoint;");
+            send(&child, libc::SIGCONT);
             let stderr = said(child, if keeps { 0 } else { 3 });
             assert_eq!(stderr.contains("0000000100000000"), !keeps, "{stderr}");
             assert_eq!(stage.path(name).exists(), keeps);

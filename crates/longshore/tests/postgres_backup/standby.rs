@@ -6,6 +6,7 @@ use longshore_test_servers::{Installation, Options, Server, Stop, installations,
 
 use crate::common::{Guarded, answer, longshore, text, wait};
 use crate::differential::{BEFORE, change, differential, some, ways};
+use crate::session::send;
 use crate::stage::{Stage, check, dump, end, same, succeed};
 
 /// A standby that streams from `primary`; its directory lies in the primary's stage.
@@ -63,7 +64,10 @@ fn a_promotion_meanwhile_makes_the_backup_fail() {
              and state = 'idle' and query like '%backup%(%'",
             "1",
         );
+        // However long that takes here, the backup does not end before.
+        send(&child, libc::SIGSTOP);
         standby.server.psql("select pg_promote()");
+        send(&child, libc::SIGCONT);
         let status = wait(&mut child.0, longshore_test_servers::PATIENCE, "the backup");
         let mut stderr = Vec::new();
         std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();

@@ -52,7 +52,8 @@ fn made(path: PathBuf) -> Undo {
 
 fn taken(path: PathBuf) -> Undo {
     let aside = path.with_extension("aside-of-the-tree");
-    let aside = std::env::temp_dir().join(format!(
+    // Where the stages are: a rename does not leave a file system.
+    let aside = Path::new("/tmp").join(format!(
         "lsaside{}-{}",
         std::process::id(),
         aside.file_name().unwrap().display()

@@ -65,7 +65,7 @@ pub fn batch_body(text: &str) -> Vec<u8> {
 impl Raw {
     pub fn connect(port: u16) -> Raw {
         let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        // A bound for a server that hangs; no answer is held against it.
+        // A server that says nothing for so long hangs.
         socket
             .set_read_timeout(Some(Duration::from_secs(100)))
             .unwrap();
@@ -104,16 +104,29 @@ impl Raw {
 
     pub fn packet(&mut self) -> Option<(Vec<u8>, bool)> {
         let mut header = [0; 8];
-        self.socket.read_exact(&mut header).ok()?;
+        self.read(&mut header)?;
         let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
         let mut body = vec![0; len - 8];
-        self.socket.read_exact(&mut body).ok()?;
+        self.read(&mut body)?;
         Some((body, header[1] & 1 != 0))
     }
 
-    pub fn greet(&mut self) {
+    /// `None`: the server has gone. One that is there and silent is none that has gone.
+    fn read(&mut self, out: &mut [u8]) -> Option<()> {
+        let read = self.socket.read_exact(out);
+        let hangs = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;
+        assert!(!read.as_ref().is_err_and(hangs), "the server hangs");
+        read.ok()
+    }
+
+    /// Whether the server answered.
+    pub fn try_greet(&mut self) -> bool {
         self.send(PRELOGIN, 0, &[1, 0, 6, 0, 1, 0xff, 2]);
-        assert!(self.message().is_some());
+        self.message().is_some()
+    }
+
+    pub fn greet(&mut self) {
+        assert!(self.try_greet());
     }
 
     pub fn login_as(port: u16, user: &str, password: &str) -> (Raw, Option<Vec<u8>>) {
