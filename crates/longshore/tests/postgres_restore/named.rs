@@ -141,28 +141,39 @@ pub fn meanwhile(backup: &mut Command, act: impl FnOnce()) {
     backup.args(["--max-rate", "4MB"]);
     backup.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = Guarded(backup.spawn().unwrap());
+    let pid = child.0.id();
     // It reads relations: what it begins with, tablespaces among it, was looked at.
     let id = child.0.id();
     let has_read = || {
-        let counts = std::fs::read_to_string(format!("/proc/{id}/io")).unwrap();
+        let counts = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
         let bytes = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
         bytes.unwrap().parse::<u64>().unwrap() > 2 << 20
     };
-    while !has_read() {
-        assert!(child.0.try_wait().unwrap().is_none(), "it is over already");
+    loop {
+        if child.0.try_wait().unwrap().is_some() {
+            panic!("it is over already: {}", said(&mut child));
+        }
+        if has_read() {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
     let signal = |signal| {
         // SAFETY: `kill` takes two integers; the process is our child and was not waited for.
-        unsafe { libc::kill(child.0.id() as i32, signal) };
+        unsafe { libc::kill(pid as i32, signal) };
     };
     signal(libc::SIGSTOP);
     act();
     signal(libc::SIGCONT);
     let status = wait(&mut child.0, PATIENCE, "the backup");
+    assert!(status.success(), "{}", said(&mut child));
+}
+
+/// What a process that has ended wrote to standard error.
+fn said(child: &mut Guarded) -> String {
     let mut stderr = Vec::new();
     std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();
-    assert!(status.success(), "{}", text(&stderr));
+    text(&stderr)
 }
 
 pub fn markers(server: &Server) -> String {
