@@ -6,7 +6,7 @@
 //!
 //! Its rooms, each with its invariants in its head: `read`, `write`, `flush` (what clients ask for, and checkpoints),
 //! `fill` (copies into the cache), `lifecycle` (threads; attach, resize, detach, stop), `insight` (what people ask for).
-//! Here is what all of them share.
+//! `together` lets who misses what is being read wait for that. Here is what all of them share.
 //!
 //! Invariants
 //! - Bytes that a client reads were the backend's, or were written to the backend, when the read was under way.
@@ -18,6 +18,7 @@ mod flush;
 mod insight;
 mod lifecycle;
 mod read;
+mod together;
 mod write;
 
 use std::fmt;
@@ -30,13 +31,13 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use longshore_cache::model::{Nanos, Op};
-use longshore_cache::policy::{Choice, Ended, Outlook, Policy, Purpose, Side, View};
+use longshore_cache::policy::{Choice, Ended, Load, Outlook, Policy, Purpose, Side, View};
 use longshore_io::{Buffer, Clock, File, Pool, Via};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::directory::{Found, reserve};
 use crate::geometry::{Geometry, LINE};
-use crate::meter::{Entered, Gauge, Meter, add};
+use crate::meter::{Gauge, Meter, add};
 use crate::store::Store;
 use crate::why::Diary;
 pub use flush::CHECKPOINT_EVERY;
@@ -79,6 +80,7 @@ struct Shared {
     gauge: Gauge,
     meter: Arc<Meter>,
     diary: Diary,
+    together: together::Together,
     /// Held during a sync of the backend and until its failure had all consequences.
     syncing: Mutex<()>,
     syncs_failed: AtomicU64,
@@ -215,7 +217,7 @@ impl Shared {
         side: Side,
         op: Op,
         purpose: Purpose,
-        entered: &Entered<'_>,
+        before: Load,
         len: u64,
         took: Duration,
     ) {
@@ -226,7 +228,7 @@ impl Shared {
             purpose,
             len,
             took_us: took.as_secs_f64() * 1e6,
-            before: entered.before,
+            before,
         });
     }
 }

@@ -5,6 +5,7 @@
 //! - Nobody waits for a second buffer with one in hand: then all might wait.
 
 use super::fill::Job;
+use super::together::Turn;
 use super::*;
 use crate::Worth;
 use crate::meter::Way;
@@ -20,6 +21,8 @@ struct Plan {
     fast: Vec<Found>,
     /// What the backend serves at the same time.
     slow: Option<Range<u64>>,
+    /// Whoever else reads what the backend serves may be waited for.
+    join: bool,
     claims: Option<Claims>,
     reason: longshore_cache::policy::Reason,
 }
@@ -63,6 +66,7 @@ impl Engine {
         );
 
         let mut served = plan.fast_bytes;
+        let mut joined = false;
         let fast = (!plan.fast.is_empty()).then_some(plan.fast.as_slice());
         let good = match (fast, plan.slow.clone()) {
             (None, _) => false,
@@ -75,7 +79,7 @@ impl Engine {
                     return Ok(());
                 };
                 let (good, read) = beside(
-                    || shared.read_backend(Some(store), &mut aside, slow.clone()),
+                    || shared.read_slow(store, &mut aside, slow.clone(), plan.join, &mut joined),
                     || shared.read_fast(store, fast, &mut buffer, &span),
                 );
                 read?;
@@ -86,7 +90,7 @@ impl Engine {
         };
         if !good {
             served = 0;
-            shared.read_backend(Some(store), &mut buffer, span.clone())?;
+            shared.read_slow(store, &mut buffer, span.clone(), plan.join, &mut joined)?;
         }
         give(&buffer, &span, out, offset);
         add(&meter.fast_bytes, served);
@@ -104,7 +108,8 @@ impl Engine {
             reason: plan.reason,
             took_us: (shared.clock.now() - begun).as_micros() as u64,
         });
-        if let Some(claims) = plan.claims {
+        // Who reads for both of them fills for both of them.
+        if let Some(claims) = plan.claims.filter(|_| !joined) {
             self.offer(Job {
                 claims,
                 bytes: buffer,
@@ -221,6 +226,7 @@ impl Shared {
             fast_bytes: inside_of(geometry, &fast, offset, len),
             fast,
             slow,
+            join: plan.join,
             claims: claims.filter(|claims| !claims.is_empty()),
             reason: plan.reason,
         }
@@ -261,11 +267,43 @@ impl Shared {
             Side::Fast,
             Op::Read,
             Purpose::Client,
-            &entered,
+            entered.before,
             len,
             took,
         );
         true
+    }
+
+    /// Reads `range` into the beginning of `buffer`, or waits for somebody who is reading it if it may; whether it did.
+    fn read_slow(
+        &self,
+        store: &Arc<Store>,
+        buffer: &mut Buffer,
+        range: Range<u64>,
+        join: bool,
+        joined: &mut bool,
+    ) -> io::Result<()> {
+        let len = range.end - range.start;
+        let own = match join.then(|| self.together.turn(&range)) {
+            Some(Turn::Join(reading)) => {
+                let (begun, before) = (self.clock.now(), self.gauge.load());
+                if reading.wait(&range, &mut buffer[..len as usize]) {
+                    add(&self.meter.joined, 1);
+                    let (took, of) = (self.clock.now() - begun, Purpose::Joined);
+                    self.ended(store, Side::Slow, Op::Read, of, before, len, took);
+                    *joined = true;
+                    return Ok(());
+                }
+                None
+            }
+            Some(Turn::Own(own)) => Some(own),
+            None => None,
+        };
+        self.read_backend(Some(store), buffer, range)?;
+        if let Some(own) = own {
+            own.read(&buffer[..len as usize]);
+        }
+        Ok(())
     }
 
     /// Reads `range` into the beginning of `buffer`.
@@ -288,7 +326,7 @@ impl Shared {
                 Side::Slow,
                 Op::Read,
                 Purpose::Client,
-                &entered,
+                entered.before,
                 len,
                 took,
             );

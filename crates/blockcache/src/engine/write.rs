@@ -44,6 +44,7 @@ impl Engine {
             Some(store) => Some(store.begin_write(offset, len)?),
             None => None,
         };
+        let _together = self.shared.together.write(offset..offset + len);
         let punched = may_trim && self.shared.backend.punch(offset..offset + len)?;
         if !punched {
             let zeros = vec![0; len.min(BUFFER_BYTES) as usize];
@@ -54,7 +55,7 @@ impl Engine {
                 self.shared.seen(written)?;
             }
         }
-        drop(_writing);
+        drop((_together, _writing));
         drop(store);
         match durable {
             true => self.flush_since(failures),
@@ -126,6 +127,7 @@ impl Shared {
     ) -> io::Result<()> {
         let len = bytes.len() as u64;
         let entered = self.gauge.enter(Way::Write, len);
+        let _together = self.together.write(offset..offset + len);
         let begun = self.clock.now();
         self.seen(self.backend.write_all_at(bytes, offset, self.slow_via))?;
         if let Some(store) = store {
@@ -135,7 +137,7 @@ impl Shared {
                 Side::Slow,
                 Op::Write,
                 Purpose::Client,
-                &entered,
+                entered.before,
                 len,
                 took,
             );
