@@ -143,7 +143,6 @@ pub fn meanwhile(backup: &mut Command, act: impl FnOnce()) {
     let mut child = Guarded(backup.spawn().unwrap());
     let pid = child.0.id();
     // It reads relations: what it begins with, tablespaces among it, was looked at.
-    let id = child.0.id();
     let has_read = || {
         let counts = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
         let bytes = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
