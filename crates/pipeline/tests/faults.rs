@@ -548,8 +548,7 @@ fn append_while_its_file_goes(rate_bytes_per_s: u64) -> Result<BackupReport, Err
     let before = written(&media);
     let mut again = request;
     again.disposition = Disposition::Append;
-    // The remover comes in time though the machine is busy.
-    again.limits.rate_bytes_per_s = Some(1 << 20);
+    again.limits.rate_bytes_per_s = Some(rate_bytes_per_s);
     let remover = std::thread::spawn(move || {
         let deadline = Instant::now() + Duration::from_secs(60);
         while written(&media) == before {
