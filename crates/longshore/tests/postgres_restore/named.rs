@@ -102,9 +102,7 @@ impl Main {
     }
 
     pub fn archived(&self, server: &Server) {
-        server.psql("select pg_switch_wal()");
-        let done = "select last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) from pg_stat_archiver";
-        server.wait_for(done, "t");
+        archived(server);
     }
 
     /// `restore --database main` into a new directory of this name.
@@ -173,6 +171,13 @@ fn said(child: &mut Guarded) -> String {
     let mut stderr = Vec::new();
     std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();
     text(&stderr)
+}
+
+/// Closes the log's segment and waits until it is archived. The server may go on writing meanwhile.
+pub fn archived(server: &Server) {
+    let last = server.psql("select pg_walfile_name(pg_switch_wal() - 1)");
+    let done = format!("select last_archived_wal >= '{last}' from pg_stat_archiver");
+    server.wait_for(&done, "t");
 }
 
 pub fn markers(server: &Server) -> String {

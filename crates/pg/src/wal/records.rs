@@ -13,8 +13,9 @@
 //! rest of the segment holds nothing. On a standby a page may say that the record before it was given up.
 //!
 //! Invariants
-//! - Every record names the place of the one before and has its checksum: a reader that lost the thread, or came to where
-//!   the log was not written or is damaged, says so and does not go on.
+//! - Every record names the place of the one before: a reader that lost the thread says so and does not go on.
+//! - The checksum of a record whose body is kept is compared, and of every record where that is asked for
+//!   ([`Records::verifying`]): for most of the log it costs more than all else.
 //! - Memory is bounded by [`DATA_MAX`]; nothing is allocated by a length that was read.
 //!
 //! Source: PostgreSQL 14 to 18, `access/xlogrecord.h`, `access/xlog_internal.h`, `access/rmgrlist.h`.
@@ -78,6 +79,7 @@ pub struct Records<R> {
     /// Of the record before; `None` before the first.
     before: Option<u64>,
     segment: SegmentHeader,
+    verify_all: bool,
     page: Vec<u8>,
     /// Where `page` lies; `None` before it is filled.
     page_at: Option<u64>,
@@ -147,7 +149,16 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
             page: vec![0; header.page_bytes as usize],
             page_at: None,
             segment: header,
+            verify_all: false,
         })
+    }
+
+    /// Compares the checksum of every record.
+    pub fn verifying(self) -> Records<R> {
+        Records {
+            verify_all: true,
+            ..self
+        }
     }
 
     /// The major that wrote it.
@@ -190,19 +201,20 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
                 });
             }
             let (mut body, mut crc) = (Vec::new(), 0);
-            let keep = match wanted(manager, kind) {
-                true => DATA_MAX,
-                false => 0,
-            };
+            let is_wanted = wanted(manager, kind);
+            let keep = if is_wanted { DATA_MAX } else { 0 };
+            let verify = is_wanted || self.verify_all;
             let taken = self.take(total - RECORD_HEADER_LEN as u64, |i, part| {
                 let room = keep.saturating_sub(i).min(part.len());
                 body.extend_from_slice(&part[..room]);
-                crc = crc32c_append(crc, part);
+                if verify {
+                    crc = crc32c_append(crc, part);
+                }
             })?;
             if let Taken::GivenUp = taken {
                 continue;
             }
-            if crc32c_append(crc, &header[..CRC_AT]).to_le_bytes() != header[CRC_AT..] {
+            if verify && crc32c_append(crc, &header[..CRC_AT]).to_le_bytes() != header[CRC_AT..] {
                 return Err(NotRecords::Broken {
                     at: Lsn(at),
                     what: "record whose checksum is right",
@@ -423,7 +435,7 @@ mod tests {
             buf[..to - from].copy_from_slice(&bytes[from..to]);
             Ok(())
         };
-        let mut records = Records::new(read, Lsn(start), Lsn(START))?;
+        let mut records = Records::new(read, Lsn(start), Lsn(START))?.verifying();
         let mut found = Vec::new();
         while let Some(record) = records.next(Lsn(end), |manager, _| manager != 9)? {
             let data = record.data().map(<[u8]>::to_vec).unwrap_or_default();

@@ -308,7 +308,7 @@ impl PgWal {
         let end = Lsn(name.start(size).0.saturating_add(size.bytes()));
         let walk = || {
             let read = segments_in(&*self.dir, name.timeline, size);
-            let mut records = Records::of_segment(read, name.start(size))?;
+            let mut records = Records::of_segment(read, name.start(size))?.verifying();
             while records.next(end, |_, _| false)?.is_some() {}
             Ok(())
         };

@@ -57,7 +57,7 @@ impl LogFiles {
         }
         let walk = || {
             let read = segments_in(&*self.dir, name.timeline, size);
-            let mut records = Records::of_segment(read, name.start(size))?;
+            let mut records = Records::of_segment(read, name.start(size))?.verifying();
             while records.next(stop, |_, _| false)?.is_some() {}
             Ok(())
         };
