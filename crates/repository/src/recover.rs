@@ -247,8 +247,9 @@ impl WalArchive {
     /// Proves that the log from a backup to where its recovery certainly gets is there. Returns what is missing beyond,
     /// where the target may or may not lie.
     ///
-    /// `included`: the backup holds the log up to its last place itself. It need not hold the rest of the segment that it
-    /// ends in, which a standby's has only in part: a replay that goes on takes that one from the archive.
+    /// `included`: the backup holds the log up to its last place itself. The segment that it ends in a primary's backup
+    /// has whole, a standby's in part, and no set says which it is: where the archive lacks that one, a replay that goes
+    /// on may stop there, loudly, and the operator is told so.
     ///
     /// Errors: `ReplayGap`, `EndsBefore`, `OtherWay`, `OtherCluster`, and as [`WalArchive::runs`] and
     /// [`WalArchive::history`].
@@ -279,10 +280,6 @@ impl WalArchive {
                 followed: history.timeline(),
             });
         }
-        let from = match included {
-            true => last,
-            false => Lsn(log.first_lsn),
-        };
         let end = self.end(&history)?.max(last);
         // A standby waits for what is not there yet, or streams it.
         let certain = match recovery.standby {
@@ -297,24 +294,35 @@ impl WalArchive {
             });
         }
         let known = certain.min(end);
-        let missing = match included && known <= last {
-            true => Vec::new(),
-            false => self.missing(&history, from, known)?,
+        let possible = reach.possible.min(end);
+        let furthest = known.max(possible);
+        let size = identity.segment_size.bytes();
+        let behind = Lsn(last.0.div_ceil(size).saturating_mul(size));
+        let from = match included {
+            true => behind,
+            false => Lsn(log.first_lsn),
         };
+        let missing_in = |from: Lsn, to: Lsn| match from < to {
+            true => self.missing(&history, from, to),
+            false => Ok(Vec::new()),
+        };
+        let own_last = match included {
+            true => missing_in(last, behind.min(furthest))?,
+            false => Vec::new(),
+        };
+        let missing = missing_in(from, known)?;
         if !missing.is_empty() {
             return Err(wal::Error::ReplayGap {
                 archive: self.path().to_owned(),
                 missing: texts(&missing),
             });
         }
-        let doubtful = match reach.possible.min(end) {
-            possible if possible <= known => Vec::new(),
-            possible => self.missing(&history, known.max(from), possible)?,
-        };
+        let doubtful = missing_in(known.max(from), possible)?;
         Ok(Proven {
             timeline: history.timeline(),
             end,
             doubtful: texts(&doubtful),
+            own_last: texts(&own_last),
         })
     }
 }
@@ -333,15 +341,27 @@ pub struct Proven {
     pub end: Lsn,
     /// Segments that are missing where the target may lie; empty: none.
     pub doubtful: String,
+    /// The segment that the backup ends in, where the archive lacks it and the backup's own is needed; empty: it has it.
+    pub own_last: String,
 }
 
 impl Proven {
     /// What the operator should know before the server is started.
     pub fn warning(&self) -> Option<String> {
-        let text = format!(
-            "the archive lacks {}: recovery stops there if its target lies behind",
-            self.doubtful
-        );
-        (!self.doubtful.is_empty()).then_some(text)
+        let mut warnings = Vec::new();
+        if !self.own_last.is_empty() {
+            warnings.push(format!(
+                "the archive lacks {}, in which the backup ends: recovery goes on with the backup's own, and stops there if \
+                 that is a part, as a standby's is",
+                self.own_last
+            ));
+        }
+        if !self.doubtful.is_empty() {
+            warnings.push(format!(
+                "the archive lacks {}: recovery stops there if its target lies behind",
+                self.doubtful
+            ));
+        }
+        (!warnings.is_empty()).then(|| warnings.join("; "))
     }
 }

@@ -251,19 +251,22 @@ fn what_lies_between_a_backup_and_its_target_is_proved_or_named() {
     assert!(prove(&archive, &log(1, 7, 9), false, &to(immediate.clone(), one)).is_err());
     assert!(prove(&archive, &log(1, 7, 9), true, &to(immediate.clone(), one)).is_ok());
 
-    // A backup that holds its log ends in segment 8, which it may have in part: whoever goes on needs all of it.
+    // A backup that holds its log ends in segment 8, which it may have in part: whoever goes on is told.
     let mut own = log(1, 5, 8);
     own.last_lsn += 100;
-    assert!(prove(&archive, &own, true, &to(immediate, one)).is_ok());
-    for target in [lsn(9), None, Some(RecoveryTarget::Lsn(Lsn(own.last_lsn)))] {
-        let error = prove(&archive, &own, true, &to(target, one)).unwrap_err();
-        assert!(
-            matches!(&error, Error::ReplayGap { missing, .. } if *missing == gap),
-            "{error}"
-        );
+    let own_last = |target: Option<RecoveryTarget>| {
+        let reach = Reach::of(target.as_ref(), Lsn(own.last_lsn));
+        let proven = archive.prove(&own, true, &to(target, one), reach).unwrap();
+        assert_eq!(proven.doubtful, "");
+        assert_eq!(proven.warning().is_some(), !proven.own_last.is_empty());
+        proven.own_last
+    };
+    assert_eq!(own_last(immediate), "");
+    let within = Some(RecoveryTarget::Lsn(Lsn(own.last_lsn)));
+    for target in [lsn(9), None, within, name_of.clone()] {
+        assert_eq!(own_last(target), gap);
     }
-    let (_, doubtful) = prove(&archive, &own, true, &to(name_of.clone(), one)).unwrap();
-    assert_eq!(doubtful, gap);
+    assert!(prove(&archive, &own, false, &to(None, one)).is_err());
     // The archive does not come as far: there is nothing to go on with.
     let mut behind = log(1, 20, 30);
     behind.last_lsn += 100;
