@@ -5,10 +5,12 @@
 //! *both*, *first* alone and *second* alone, and keeps to the best. It tries the others for a bounded share of
 //! the time, and only those that could come near the best by what the caller knows of their speed, so that trying
 //! costs little even where it finds nothing. What was tried and lost is tried again later, twice as late each time.
+//! Where one epoch is unlike the next whoever serves, a trial says little: it must be better by what epochs differ, too.
 //!
 //! Invariants
 //! - Epochs spent on other choices than the best known take at most [`SHARE`] of the time, plus [`CREDIT`] epochs.
-//! - A choice replaces the present one only if its progress was better by [`MARGIN`] in two trials.
+//! - A choice replaces the present one only if its progress was better by [`MARGIN`], and by the usual difference of
+//!   epochs under one choice, in two trials; but for *both*, which need only be better.
 
 /// Share of the time that may be spent on trying.
 pub const SHARE: f64 = 1.0 / 32.0;
@@ -48,6 +50,8 @@ pub struct Guard {
     started_us: Option<u64>,
     epoch_began: (u64, u64),
     tried_us: u64,
+    /// By what share an epoch under the best choice differs from those before it, lately.
+    unrest: f64,
     /// The first part of an epoch still sees the work of the choice before; it is not counted.
     settling: bool,
 }
@@ -73,6 +77,7 @@ impl Guard {
             started_us: None,
             epoch_began: (0, 0),
             tried_us: 0,
+            unrest: 0.0,
             settling: true,
         }
     }
@@ -107,7 +112,11 @@ impl Guard {
         let known = &mut self.rates[self.trial.unwrap_or(self.best)];
         known.rate = Some(match known.rate {
             // What is tried seldom is judged by its last epoch.
-            Some(old) if self.trial.is_none() => old + (rate - old) * ALPHA,
+            Some(old) if self.trial.is_none() => {
+                let differs = (rate - old).abs() / old.max(f64::MIN_POSITIVE);
+                self.unrest += (differs.min(1.0) - self.unrest) * ALPHA;
+                old + (rate - old) * ALPHA
+            }
             _ => rate,
         });
     }
@@ -118,7 +127,10 @@ impl Guard {
             let best = self.rates[self.best].rate.unwrap_or(0.0);
             let known = &mut self.rates[trial];
             // Both need not be better to come back: they can only win when conditions change.
-            let margin = if trial == 0 { 1.0 } else { MARGIN };
+            let margin = match trial {
+                0 => 1.0,
+                _ => MARGIN + self.unrest,
+            };
             let wins = known.rate.is_some_and(|rate| rate > best * margin);
             known.better = if wins { known.better + 1 } else { 0 };
             known.rest_us = match wins {

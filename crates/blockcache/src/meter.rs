@@ -167,6 +167,8 @@ counters! {
     fast_bytes,
     /// Bytes that the backend served though the cache held them, because the policy said so.
     bypassed_bytes,
+    /// Reads of the backend that were not made, because another client was reading the same.
+    joined,
     /// Clients' writes.
     writes,
     /// Bytes of clients' writes.

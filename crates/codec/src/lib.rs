@@ -37,6 +37,7 @@ mod lazy;
 mod loaded;
 mod lz4;
 mod members;
+mod pace;
 #[cfg(any(test, feature = "contract"))]
 pub mod scripted;
 mod software;

@@ -203,7 +203,7 @@ fn one_member_of_noise_among_pages_is_stored_by_itself() {
 }
 
 #[test]
-fn a_compressor_gives_the_same_payload_whatever_it_did_before() {
+fn what_a_compressor_did_before_does_not_matter_or_at_zstd_s_lowest_level_hardly() {
     let (data, noise) = (pages(90_000), Random::new(4).bytes(80_000));
     let (zeros, fewer_zeros) = (vec![0; 90_000], vec![0; 65_536]);
     let inputs = [
@@ -227,11 +227,16 @@ fn a_compressor_gives_the_same_payload_whatever_it_did_before() {
             let encoded = compressor.compress(plain, &mut out);
             let (fresh, fresh_encoded) = encode(algorithm, level, plain);
             let same = encoded == fresh_encoded && out[..encoded.len] == fresh;
+            let measures = level == Level::Low
+                && [Algorithm::QatDeflate, Algorithm::Zstd].contains(&algorithm);
             assert!(
-                same,
+                same || measures && encoded.len * 100 <= fresh.len() * 104,
                 "{algorithm} {level}: {encoded:?} instead of {fresh_encoded:?}"
             );
-            assert!(decode(algorithm, &fresh, plain.len()).is_ok_and(|found| found == *plain));
+            for payload in [&out[..encoded.len], &fresh] {
+                let found = decode(algorithm, payload, plain.len());
+                assert!(found.is_ok_and(|found| found == *plain));
+            }
         }
     }
 }

@@ -176,7 +176,7 @@ impl From<longshore_repository::wal::Error> for Failure {
             Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => Exit::Source,
             Wal::BadName { .. } | Wal::Codec(_) => Exit::Usage,
             Wal::Missing { .. } => Exit::No,
-            Wal::Gap { .. } => Exit::NoAnswer,
+            Wal::Gap { .. } | Wal::TablespaceTaken { .. } => Exit::NoAnswer,
         };
         Failure::of(exit, &error, None, error.hint())
     }

@@ -99,6 +99,11 @@ impl ReadAhead {
         })
     }
 
+    /// Whether anything was ordered that nobody has taken yet.
+    pub fn is_under_way(&self) -> bool {
+        !self.ordered.is_empty()
+    }
+
     /// The bytes at `offset`, into `buffer`, which may be exchanged for another; orders what comes next.
     pub fn read_at(&mut self, buffer: &mut Buffer, offset: u64) -> Result<usize, Error> {
         self.order(offset, buffer.len() as u64);

@@ -122,9 +122,12 @@ pub enum Error {
     #[error("device {device} is in use by another backup")]
     Busy { device: String },
 
-    /// A new media set was asked for where one stands.
-    #[error("device {device} already holds {what}")]
-    Exists { device: String, what: String },
+    #[error("device {device} is named twice")]
+    DeviceTwice { device: String },
+
+    /// A new media set was asked for where something stands.
+    #[error("device {device} already holds {}", if *is_media { "a media set" } else { "data that is not a media set" })]
+    Exists { device: String, is_media: bool },
 
     #[error("backup set {position} on device {device} does not expire before {until}")]
     NotExpired {
@@ -173,6 +176,27 @@ fn place(action: &str, offset: u64) -> String {
     }
 }
 
+/// What helps where the system refused a device.
+fn io_hint(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => {
+            "make the directory first, or correct the path; then run the command again"
+        }
+        io::ErrorKind::IsADirectory => "name a file in it, such as DIRECTORY/NAME.bak",
+        io::ErrorKind::ResourceBusy => "name another device",
+        io::ErrorKind::PermissionDenied => {
+            "run as a user who may use the device and its directory, or name another one"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "its file system is mounted read-only: mount it for writing, or name another device"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free space there, or name another device; then run the command again"
+        }
+        _ => "check the device, its free space and its permissions, then run the command again",
+    }
+}
+
 impl Error {
     /// SQL Server's message number for this refusal.
     pub fn number(&self) -> Option<u32> {
@@ -204,19 +228,14 @@ impl Error {
             Error::DeviceClass { .. } => 3011,
             Error::Unsupported { .. } => 3032,
             Error::Cancelled { .. } => 3204,
-            Error::Exists { .. } => return None,
+            Error::Exists { .. } | Error::DeviceTwice { .. } => return None,
         })
     }
 
     /// What the operator can do now, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                "make the directory first, or correct the path; then run the command again"
-            }
-            Error::Io { .. } => {
-                "check the device, its free space and its permissions, then run the command again"
-            }
+            Error::Io { source, .. } => io_hint(source.kind()),
             Error::Missing { .. } => "check the path; a restore needs every stripe of the backup",
             Error::Empty { .. } => "the file holds nothing; use the file the backup reported",
             Error::NotMedia { .. } => {
@@ -226,7 +245,9 @@ impl Error {
             Error::Damaged { .. } | Error::BlockDamaged { .. } | Error::SetDamaged { .. } => {
                 "use another copy of this stripe or another backup set; `longshore verify` lists all damage"
             }
-            Error::FamilyMissing { .. } => "name every stripe of the media set",
+            Error::FamilyMissing { .. } => {
+                "name every stripe of the media set; `longshore list --label-only STRIPE` shows what one of them belongs to"
+            }
             Error::FamilyTwice { .. } => "name each stripe once; one of these is a copy",
             Error::Foreign { .. } => {
                 "name only stripes of one media set; `longshore list` shows what a stripe belongs to"
@@ -245,7 +266,11 @@ impl Error {
                 "append with the algorithm of the media set, or start a new one with --format"
             }
             Error::Busy { .. } => "wait for the other backup to end, or choose other devices",
-            Error::Exists { .. } => {
+            Error::DeviceTwice { .. } => "name each device once: every stripe is a file of its own",
+            Error::Exists {
+                is_media: false, ..
+            } => "name another file; only --format overwrites what is no backup",
+            Error::Exists { is_media: true, .. } => {
                 "use --append to add a set, --init to replace its sets, or --format for a new media set"
             }
             Error::NotExpired { .. } => {

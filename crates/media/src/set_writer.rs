@@ -343,8 +343,18 @@ fn check_devices(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
     let class = devices[0].class();
     let mixed = devices.iter().find(|d| d.class() != class);
     let second_pipe = devices.get(1).filter(|_| class == DeviceClass::Pipe);
-    match mixed.or(second_pipe) {
-        Some(odd) => Err(Error::DeviceClass { device: odd.name() }),
+    if let Some(odd) = mixed.or(second_pipe) {
+        return Err(Error::DeviceClass { device: odd.name() });
+    }
+    let mut names = std::collections::HashSet::new();
+    let twice = devices
+        .iter()
+        .filter(|_| class == DeviceClass::File)
+        .find(|device| !names.insert(device.name()));
+    match twice {
+        Some(device) => Err(Error::DeviceTwice {
+            device: device.name(),
+        }),
         None => Ok(()),
     }
 }
@@ -378,13 +388,9 @@ fn existing_media(
         }
         here += 1;
         if plan.disposition == Disposition::New {
-            let what = match MediaSet::label(&**device) {
-                Ok(_) => "a media set",
-                Err(_) => "data that is not a media set",
-            };
             return Err(Error::Exists {
                 device: device.name(),
-                what: what.into(),
+                is_media: MediaSet::label(&**device).is_ok(),
             });
         }
     }

@@ -1,4 +1,5 @@
-//! Sequential reading of a stripe through one aligned buffer.
+//! Sequential reading of a stripe through one aligned buffer, and past it where a copy can be spared: long runs of bytes
+//! that lie in the page cache go straight to who wants them.
 
 use std::sync::Arc;
 
@@ -12,6 +13,10 @@ use crate::record::{Container, Kind, Malformed, PREFIX_MAX};
 /// Bytes fetched at a time.
 pub const WINDOW_BYTES: usize = 1 << 20;
 const ALIGN: u64 = 4096;
+/// Bytes that are wanted together, from which on they are not copied through the buffer.
+const STRAIGHT_FROM: usize = 128 << 10;
+/// Bytes fetched after a run that was not copied: a block's header and manifest, so that its payload is not, either.
+const SHORT_BYTES: usize = 16 << 10;
 
 /// A stripe read from front to back. Fetches at multiples of the alignment, so that reads may go
 /// past the page cache.
@@ -27,12 +32,17 @@ pub struct Window {
     at: usize,
     /// Nothing behind this offset is wanted.
     until: Option<u64>,
+    /// Whether it can be read from anywhere: a pipe cannot.
+    seekable: bool,
+    /// The last bytes went past the buffer.
+    went_straight: bool,
 }
 
 impl Window {
     pub fn new(device: String, read: Arc<dyn FamilyRead>, offset: u64) -> Result<Window, Error> {
         let buffer = crate::device::buffer(&device, WINDOW_BYTES)?;
         let start = offset - offset % ALIGN;
+        let seekable = read.len_bytes()?.is_some();
         let mut window = Window {
             device,
             read,
@@ -42,6 +52,8 @@ impl Window {
             len: 0,
             at: 0,
             until: None,
+            seekable,
+            went_straight: false,
         };
         if offset > start {
             window.fetch()?;
@@ -82,11 +94,39 @@ impl Window {
             None => WINDOW_BYTES as u64,
         };
         let wanted = wanted.clamp(ALIGN, WINDOW_BYTES as u64) as usize;
+        let short = std::mem::take(&mut self.went_straight) && self.is_at_hand(SHORT_BYTES);
         self.len = match &mut self.ahead {
+            _ if short => {
+                let wanted = wanted.min(SHORT_BYTES);
+                self.read.read_at(&mut self.buffer[..wanted], self.start)?
+            }
             Some(ahead) => ahead.read_at(&mut self.buffer, self.start)?,
             None => self.read.read_at(&mut self.buffer[..wanted], self.start)?,
         };
         Ok(self.len > 0)
+    }
+
+    /// Whether the next bytes cost no wait, and nothing that was ordered ahead brings them.
+    fn is_at_hand(&self, len: usize) -> bool {
+        let offset = self.offset();
+        let ordered = self.ahead.as_ref().is_some_and(ReadAhead::is_under_way);
+        !ordered
+            && self
+                .read
+                .is_at_hand(offset..offset.saturating_add(len as u64))
+    }
+
+    /// Fills `out` past the used-up buffer, where that spares a copy; says how many bytes it got.
+    fn read_straight(&mut self, out: &mut [u8]) -> Result<Option<usize>, Error> {
+        if out.len() < STRAIGHT_FROM || !self.seekable || !self.is_at_hand(out.len()) {
+            return Ok(None);
+        }
+        let offset = self.offset();
+        let got = self.read.read_at(out, offset)?;
+        let end = offset + got as u64;
+        (self.start, self.len, self.at) = (end - end % ALIGN, 0, (end % ALIGN) as usize);
+        self.went_straight = true;
+        Ok(Some(got))
     }
 
     /// Goes on at `offset`; of what stands behind `until`, no more than an alignment demands will be read.
@@ -104,8 +144,16 @@ impl Window {
     pub fn read(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         let mut done = 0;
         while done < out.len() {
-            if self.at >= self.len && !self.fetch()? {
-                break;
+            if self.at >= self.len {
+                match self.read_straight(&mut out[done..])? {
+                    Some(0) => break,
+                    Some(got) => {
+                        done += got;
+                        continue;
+                    }
+                    None if !self.fetch()? => break,
+                    None => {}
+                }
             }
             let n = (out.len() - done).min(self.len.saturating_sub(self.at));
             if n == 0 {
@@ -160,5 +208,104 @@ impl Window {
             .parse(framed)
             .map(Some)
             .map_err(|e| self.damaged(offset, e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Bytes of which every other megabyte may lie in the page cache, and how many were read of them.
+    #[derive(Debug)]
+    struct Bytes {
+        all: Vec<u8>,
+        cached: [bool; 2],
+        read: AtomicU64,
+        /// How often a length was asked for that no buffer of ours has.
+        straight: AtomicU64,
+    }
+
+    impl FamilyRead for Bytes {
+        fn len_bytes(&self) -> Result<Option<u64>, Error> {
+            Ok(Some(self.all.len() as u64))
+        }
+
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+            let rest = &self.all[self.all.len().min(offset as usize)..];
+            let n = rest.len().min(buf.len());
+            buf[..n].copy_from_slice(&rest[..n]);
+            self.read.fetch_add(n as u64, Ordering::Relaxed);
+            let straight = !buf.len().is_multiple_of(ALIGN as usize);
+            self.straight
+                .fetch_add(u64::from(straight), Ordering::Relaxed);
+            Ok(n)
+        }
+
+        fn is_at_hand(&self, range: Range<u64>) -> bool {
+            let end = range.end.min(self.all.len() as u64).max(range.start + 1);
+            (range.start >> 20..=(end - 1) >> 20).all(|mb| self.cached[mb as usize % 2])
+        }
+    }
+
+    /// Goal: however much is asked for at a time, and whatever is cached, the bytes come in order and once, and where
+    /// they are cached hardly more is read than they are.
+    #[test]
+    fn what_is_read_is_what_there_is_wherever_it_lies() {
+        let mut seed = 11u64;
+        let mut random = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for round in 0..48 {
+            let all: Vec<u8> = (0..9_000_000 + random(5000))
+                .map(|i| ((i * i) >> 7) as u8)
+                .collect();
+            let cached = [round % 2 == 0, round % 4 < 2];
+            let lanes = (round as usize / 4) % 3;
+            let payload = [3000, 150_000, 450_000, 1_300_000][round as usize / 12];
+            let read = Arc::new(Bytes {
+                all,
+                cached,
+                read: AtomicU64::new(0),
+                straight: AtomicU64::new(0),
+            });
+            let begin = random(10_000);
+            let mut window = Window::new("x".into(), read.clone(), begin).unwrap();
+            window.read_ahead(lanes).unwrap();
+            let mut at = begin as usize;
+            let mut is_header = true;
+            while at < read.all.len() {
+                let what = format!("round {round} at {at}");
+                assert_eq!(window.offset(), at as u64, "{what}");
+                let want = if is_header { 200 } else { payload } + random(300) as usize;
+                is_header = !is_header;
+                let mut out = vec![0; want];
+                if random(4) == 0 {
+                    let n = window.peek(&mut out[..12]).unwrap();
+                    assert_eq!(out[..n], read.all[at..at + n], "{what}");
+                }
+                let n = window.read(&mut out).unwrap();
+                assert_eq!(n, want.min(read.all.len() - at), "{what}");
+                assert!(out[..n] == read.all[at..at + n], "{what}");
+                at += n;
+            }
+            assert_eq!(window.read(&mut [0; 10]).unwrap(), 0);
+            if cached == [true; 2] {
+                let more = read.read.load(Ordering::Relaxed) - (read.all.len() as u64 - begin);
+                assert!(
+                    more < 2 << 20,
+                    "round {round}: {more} bytes more than there are"
+                );
+                let straight = read.straight.load(Ordering::Relaxed);
+                let payloads = (read.all.len() / (payload + 500)) as u64;
+                assert!(
+                    payload < 450_000 || straight + 2 >= payloads,
+                    "{straight} of {payloads}"
+                );
+            }
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longshore_media::{SetHeader, SetTrailer};
-use longshore_pg::wal::History;
-use longshore_pg::{Lsn, Recovery};
+use longshore_pg::wal::{History, WalName};
+use longshore_pg::{Lsn, Recovery, SegmentName};
 use longshore_repository::chain::LogRange;
 use longshore_repository::recover::Reach;
 use longshore_repository::wal::{self, WalArchive};
@@ -48,7 +48,7 @@ fn check_system(archive: &WalArchive, start: &LogStart) -> Result<(), Error> {
 /// Waits until every segment from the backup's start to its end is in the archive. Blocks up to `proof.patience`.
 /// `history` is the server's.
 ///
-/// Errors: [`Error::LogMissing`] with the first segment that is not there; [`Error::Archive`] when the directory is no
+/// Errors: [`Error::LogMissing`] with the first segment that is not there, or not all of it; [`Error::Archive`] when the directory is no
 /// archive, another cluster's, or that of another restore of this one; [`Error::Cancelled`].
 pub fn wait_for_log(
     house: &House,
@@ -108,7 +108,20 @@ fn first_missing(
     let history = History::first(end.timeline);
     let missing = archive.missing(&history, start.first, end.last)?;
     let count = missing.iter().map(|span| span.segments).sum();
-    Ok(missing.first().map(|span| (span.first.to_string(), count)))
+    if let Some(span) = missing.first() {
+        return Ok(Some((span.first.to_string(), count)));
+    }
+    let Some(identity) = archive.identity() else {
+        return Ok(None);
+    };
+    // One that was handed over before it was full may end before the backup does.
+    let last = Lsn(end.last.0.saturating_sub(1)).max(start.first);
+    let last = SegmentName::holding(end.timeline, last, identity.segment_size);
+    match archive.is_unfinished(WalName::Segment(last)) {
+        Ok(false) => Ok(None),
+        Ok(true) | Err(wal::Error::Missing { .. }) => Ok(Some((last.to_string(), 1))),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Proves that the archive has the log that a recovery from this set needs; returns a warning where that is open.

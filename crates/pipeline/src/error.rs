@@ -1,5 +1,6 @@
 //! Why a run failed.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +80,7 @@ pub enum Error {
     EntryName { path: PathBuf },
 
     /// The operating system refused at the restore target.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", plain(path))]
     Target {
         action: &'static str,
         path: PathBuf,
@@ -202,19 +203,43 @@ impl Error {
             Error::EntryName { .. } => {
                 "please report this with the source's kind; leave the entry out meanwhile"
             }
-            Error::Target { .. } => {
-                "check the target directory, its free space and its permissions"
-            }
+            Error::Target { source, .. } => target_hint(source.kind()),
             Error::TargetExists { .. } => "restore elsewhere, or use --replace to overwrite it",
             Error::TargetBusy { .. } => "wait for it to end, or restore elsewhere",
             Error::TargetFull { .. } => "free space there, or restore elsewhere",
             Error::NotInSet { .. } => "`longshore list --files` shows the names in the set",
-            Error::BadMove { .. } => "name both sides relative to the target, each side once",
+            Error::BadMove { .. } => {
+                "name both sides relative to the target, each once; `longshore list --files` shows the names in the set"
+            }
             Error::Chain(e) => e.hint(),
             Error::SourceKind { .. } => "use the version that made the backup, or a later one",
             Error::Panicked { .. } => "please report this with the lines above",
         }
     }
+}
+
+/// What helps where the system refused at a restore's target.
+fn target_hint(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotADirectory => {
+            "a file is in the way: name a directory, or a path where one can be made"
+        }
+        ErrorKind::PermissionDenied => {
+            "run as a user who may write there, or restore to another directory"
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            "its file system is mounted read-only: mount it for writing, or restore elsewhere"
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free space there, or restore elsewhere"
+        }
+        _ => "check the target directory, its free space and its permissions",
+    }
+}
+
+/// A path without a slash at its end.
+fn plain(path: &Path) -> String {
+    path.components().collect::<PathBuf>().display().to_string()
 }
 
 /// The first components of a path, enough to find it by.

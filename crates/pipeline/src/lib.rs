@@ -54,7 +54,9 @@ pub use accelerator::{
 };
 pub use archived::WalProof;
 pub use chain::ChainError;
-pub use cluster::{ClusterError, ClusterOptions, Held, HeldLock, SpaceOptions};
+pub use cluster::{
+    ClusterError, ClusterOptions, Held, HeldLock, SpaceOptions, taken_tablespaces, told_of_taken,
+};
 pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;
 use longshore_media::BackupDevice;

@@ -108,6 +108,8 @@ pub struct RestoreReport {
     /// In a delta restore: what was written because it differed.
     pub rewritten_bytes: Option<u64>,
     pub damaged: bool,
+    /// Of a cluster: tablespaces that its server would make where another one has files.
+    pub tablespaces_taken: u64,
     pub run: Run,
 }
 

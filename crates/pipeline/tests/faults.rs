@@ -18,7 +18,7 @@ use common::*;
 use longshore_codec::Algorithm;
 use longshore_io::{Fault, Op, SimDisk, Storage};
 use longshore_media::{DeviceSpec, Error as MediaError};
-use longshore_pipeline::{Disposition, Error, SourceSpec, Tuning};
+use longshore_pipeline::{BackupReport, Disposition, Error, SourceSpec, Tuning};
 
 /// A run that takes longer hangs. They take milliseconds; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -336,7 +336,6 @@ fn one_failing_call_of_any_kind_ends_a_run_cleanly_or_does_not_matter() {
                 RemoveDir,
                 SetAttributes,
                 SyncDir,
-                SyncAll,
             ] {
                 let what = format!("one EIO in {op:?}");
                 let fault = |n| Fault::errno(libc::EIO).on(op).nth(n).times(1);
@@ -352,7 +351,7 @@ fn one_failing_call_of_any_kind_ends_a_run_cleanly_or_does_not_matter() {
     }
     // The faults were met: otherwise this test would prove nothing.
     for op in [
-        "Open", "Read", "Write", "Create", "Sync", "SyncDir", "Rename", "SyncAll",
+        "Open", "Read", "Write", "Create", "Sync", "SyncDir", "Rename",
     ] {
         assert!(
             failed[op] >= 2,
@@ -436,7 +435,7 @@ fn a_target_that_fills_up_ends_a_restore_and_is_left_as_it_was() {
 #[test]
 fn a_restore_that_fails_removes_the_directories_made_for_it_and_no_others() {
     for target in ["/out/empty", "/out/empty/a/b", "/out/kept", "/out/kept/x"] {
-        for op in [Op::CreateDir, Op::Create, Op::Write, Op::SyncAll] {
+        for op in [Op::CreateDir, Op::Create, Op::Write, Op::Sync] {
             let mut failed = 0;
             for n in 1..6 {
                 let at = format!("{target}, time {n} of {op:?}");
@@ -521,6 +520,14 @@ fn a_media_directory_that_vanishes_is_never_a_success() {
 
 #[test]
 fn appending_to_a_file_that_was_removed_meanwhile_is_an_error() {
+    // On a busy machine the backup may end before the file is removed: then once more, and slower.
+    let rates = [3 << 20, 1 << 20, 1 << 18];
+    let mut results = rates.into_iter().map(append_while_its_file_goes);
+    let result = results.find(Result::is_err);
+    assert!(matches!(result, Some(Err(Error::Media(_)))), "{result:?}");
+}
+
+fn append_while_its_file_goes(rate_bytes_per_s: u64) -> Result<BackupReport, Error> {
     let dir = tempfile::tempdir().unwrap();
     let (source, media) = (dir.path().join("source"), dir.path().join("media"));
     std::fs::create_dir(&source).unwrap();
@@ -541,8 +548,7 @@ fn appending_to_a_file_that_was_removed_meanwhile_is_an_error() {
     let before = written(&media);
     let mut again = request;
     again.disposition = Disposition::Append;
-    // The remover comes in time though the machine is busy.
-    again.limits.rate_bytes_per_s = Some(1 << 20);
+    again.limits.rate_bytes_per_s = Some(rate_bytes_per_s);
     let remover = std::thread::spawn(move || {
         let deadline = Instant::now() + Duration::from_secs(60);
         while written(&media) == before {
@@ -553,7 +559,7 @@ fn appending_to_a_file_that_was_removed_meanwhile_is_an_error() {
     });
     let result = in_time("append", move || backup(&house(), again));
     remover.join().unwrap();
-    assert!(matches!(result, Err(Error::Media(_))), "{result:?}");
+    result
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use common::*;
 use longshore_codec::Algorithm;
-use longshore_io::SimDisk;
+use longshore_io::{Op, SimDisk};
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{Error, SourceSpec};
 
@@ -75,13 +75,14 @@ fn several_directories_come_back_side_by_side() {
     }
 }
 
+/// Goal: few names are synced by themselves, once each; many together, and moving them takes no further syncs.
 #[test]
-fn a_restore_syncs_a_few_times_however_many_names_it_moves() {
-    for replace in [false, true] {
+fn a_restore_syncs_a_file_at_most_once_and_many_together() {
+    for (files, replace) in [(500, false), (500, true), (4200, false), (4200, true)] {
         let disk = SimDisk::new(1);
         disk.write_file("/m/neighbour", b"").unwrap();
-        for i in 0..500 {
-            let bytes = content(i, 100);
+        for i in 0..files {
+            let bytes = content(i, 10);
             disk.write_file(format!("/src/f{i}"), &bytes).unwrap();
         }
         let house = house_on(Arc::new(disk.clone()));
@@ -99,11 +100,13 @@ fn a_restore_syncs_a_few_times_however_many_names_it_moves() {
         }
         let before = disk.steps();
         restore(&house, request).unwrap();
-        let syncs = disk.history()[before as usize..]
-            .iter()
-            .filter(|(op, _)| format!("{op:?}").starts_with("Sync"))
-            .count();
-        assert!(syncs < 10, "replace {replace}: {syncs} syncs");
+        let history = &disk.history()[before as usize..];
+        let syncs = |op| history.iter().filter(|(o, _)| *o == op).count() as u64;
+        let found = [syncs(Op::Sync), syncs(Op::SyncAll)];
+        let expected = if files == 500 { [500, 0] } else { [0, 1] };
+        assert_eq!(found, expected, "{files} files, replace {replace}");
+        let dirs = syncs(Op::SyncDir);
+        assert!(dirs < 10, "{files} files, replace {replace}: {dirs}");
     }
 }
 

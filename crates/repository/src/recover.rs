@@ -247,7 +247,8 @@ impl WalArchive {
     /// Proves that the log from a backup to where its recovery certainly gets is there. Returns what is missing beyond,
     /// where the target may or may not lie.
     ///
-    /// `included`: the backup holds the log up to its last place itself.
+    /// `included`: the backup holds the log up to its last place itself. It need not hold the rest of the segment that it
+    /// ends in, which a standby's has only in part: a replay that goes on takes that one from the archive.
     ///
     /// Errors: `ReplayGap`, `EndsBefore`, `OtherWay`, `OtherCluster`, and as [`WalArchive::runs`] and
     /// [`WalArchive::history`].
@@ -278,9 +279,8 @@ impl WalArchive {
                 followed: history.timeline(),
             });
         }
-        let size = identity.segment_size.bytes();
         let from = match included {
-            true => Lsn(last.0.div_ceil(size).saturating_mul(size)),
+            true => last,
             false => Lsn(log.first_lsn),
         };
         let end = self.end(&history)?.max(last);
@@ -297,14 +297,20 @@ impl WalArchive {
             });
         }
         let known = certain.min(end);
-        let missing = self.missing(&history, from, known)?;
+        let missing = match included && known <= last {
+            true => Vec::new(),
+            false => self.missing(&history, from, known)?,
+        };
         if !missing.is_empty() {
             return Err(wal::Error::ReplayGap {
                 archive: self.path().to_owned(),
                 missing: texts(&missing),
             });
         }
-        let doubtful = self.missing(&history, known.max(from), reach.possible.min(end))?;
+        let doubtful = match reach.possible.min(end) {
+            possible if possible <= known => Vec::new(),
+            possible => self.missing(&history, known.max(from), possible)?,
+        };
         Ok(Proven {
             timeline: history.timeline(),
             end,

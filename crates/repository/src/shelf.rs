@@ -785,6 +785,7 @@ fn broken(error: MediaError) -> State {
         | MediaError::MediaName { .. }
         | MediaError::DeviceCount { .. }
         | MediaError::DeviceClass { .. }
+        | MediaError::DeviceTwice { .. }
         | MediaError::Cancelled { .. }
         | MediaError::Unsupported { .. } => State::Unknown {
             what: error.to_string(),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use longshore_pg::wal::NotHistory;
+use longshore_pg::wal::{NotHistory, NotRecords};
 use longshore_pg::{ControlError, Lsn, client};
 
 use crate::postgres::{MAJOR_MAX, MAJOR_MIN};
@@ -169,6 +169,10 @@ pub enum Error {
     #[error("the log segment {} is missing, and without it the backup is worthless", path.display())]
     SegmentMissing { path: PathBuf },
 
+    /// A segment of the log that the backup needs does not hold it up to the backup's end.
+    #[error("the log segment {} is not whole, and without it the backup is worthless", path.display())]
+    SegmentNotWhole { path: PathBuf, source: NotRecords },
+
     /// The set that was to be the base of a differential backup cannot be it.
     #[error("the backup cannot differ from this base")]
     Base { source: BaseRefusal },
@@ -286,6 +290,9 @@ impl Error {
             Error::TimelineChanged { .. } => "run the backup again",
             Error::SegmentMissing { .. } => {
                 "let the role make replication slots (REPLICATION), or raise wal_keep_size"
+            }
+            Error::SegmentNotWhole { .. } => {
+                "back up again; if it comes again the log on the server's disk is damaged: look at it with pg_waldump"
             }
             Error::Base { source } => source.hint(),
             Error::Ended { .. } => "this is a mistake in the program: report it",

@@ -151,7 +151,7 @@ pub fn media(error: &Media) -> Vec<Message> {
         }
         Media::Busy { .. } => vec![message::SERIALIZED.plain()],
         Media::Cancelled { .. } => vec![message::ABORTED.plain()],
-        Media::Exists { .. } => vec![own(error, error.hint())],
+        Media::Exists { .. } | Media::DeviceTwice { .. } => vec![own(error, error.hint())],
         Media::NotExpired { device, until, .. } => {
             vec![message::NOT_EXPIRED.with(&[device, &expiry(until)])]
         }

@@ -1,3 +1,4 @@
+use super::read::beside_by;
 use super::*;
 
 #[test]

@@ -123,6 +123,61 @@ fn a_fill_that_a_write_overtook_is_void() {
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }
 
+/// Readers who miss what is being read wait for it, and get their own part of it.
+#[test]
+fn who_misses_what_another_one_is_reading_waits_for_that() {
+    // Whether they meet is chance: they try until they have.
+    loop {
+        let disk = disk(1, 64, 8, 16 << 10);
+        let (engine, _) = start(&disk, settings("aware")).unwrap();
+        let truth = disk.read_file(backend().path).unwrap();
+        let pause = Fault::delay(Duration::from_millis(5)).on(Op::Read);
+        disk.inject(pause.below("/slow"));
+        thread::scope(|scope| {
+            for (first, lines) in [(0, 8), (0, 8), (3, 2)] {
+                let (engine, truth) = (&engine, &truth);
+                scope.spawn(move || {
+                    let mut out = vec![0; lines * LINE];
+                    let at = first * LINE;
+                    engine.read(&mut out, at as u64).unwrap();
+                    assert!(out == truth[at..at + out.len()], "from line {first}");
+                });
+            }
+        });
+        if engine.counters().joined == 2 {
+            break;
+        }
+    }
+}
+
+/// A read is under way and may have the old bytes; a write comes and goes; who asks then reads for itself.
+#[test]
+fn who_comes_after_a_write_does_not_wait_for_a_read_from_before_it() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let (engine, _) = start(&disk, settings("aware")).unwrap();
+    let engine = Arc::new(engine);
+    let other = Arc::clone(&engine);
+    let (told, news) = std::sync::mpsc::channel();
+    let deed = move || {
+        let (engine, told) = (Arc::clone(&other), told.clone());
+        let (done, over) = std::sync::mpsc::channel::<()>();
+        thread::spawn(move || {
+            engine.write(&[9; LINE], 0, false).unwrap();
+            let mut out = [0; LINE];
+            engine.read(&mut out, 0).unwrap();
+            told.send(out).unwrap();
+            drop(done);
+        });
+        // Who waits for the read that waits here, and must not, is let go in the end.
+        let _ended = over.recv_timeout(Duration::from_secs(5));
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/slow").times(1));
+    engine.read(&mut [0; LINE], 0).unwrap();
+    assert!(news.recv().unwrap() == [9; LINE]);
+    assert_eq!(engine.counters().joined, 0);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
 /// A line of a block that is held, so that policies keep what is written there.
 fn held(disk: &longshore_io::SimDisk) -> Arc<Engine> {
     let (engine, _) = start(disk, settings("none")).unwrap();

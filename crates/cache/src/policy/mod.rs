@@ -89,6 +89,9 @@ pub struct ReadPlan {
     /// Of all other bytes, which are held, the first so many come from the fast side, the rest from the slow one
     /// too. All parts at the same time.
     pub fast_bytes: u64,
+    /// A part that another client's read of the slow side brings anyway, begun before and with no write to it since, is
+    /// waited for, not read again.
+    pub join: bool,
     /// Fill the cache with what it does not hold of this read: [`Policy::place`] each slot, then write.
     pub admit: bool,
     pub reason: Reason,
@@ -183,6 +186,8 @@ pub enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     Client,
+    /// A client's, who waited for another one's read: nothing ran.
+    Joined,
     /// A copy into the cache.
     Fill,
 }

@@ -3,6 +3,7 @@
 //! A read's held bytes are served as the policy says, the rest by the slow side, all parts at the same time; when
 //! all have ended, what was missed and is admitted is written into the cache. Writes go through: the slow side
 //! acknowledges, then the fast side may get its copy, and until that is done the slow side alone serves the range.
+//! Under a policy that says so, who misses what another one is reading waits for that read.
 //!
 //! Invariants
 //! - The policy is told what a daemon could know, when it could know it.
@@ -56,10 +57,14 @@ struct Asked {
 /// One request on one device.
 struct Part {
     op: Op,
+    offset: u64,
     len: u64,
     begun: Nanos,
     before: Load,
     of: Of,
+    /// Requests that wait for what this part reads, and for how much of it; no more may join when it was written meanwhile.
+    joined: Vec<(usize, u64)>,
+    written: bool,
 }
 
 enum Of {
@@ -77,6 +82,8 @@ struct Run<'a> {
     policy: &'a mut Policy,
     tally: Tally,
     runs: Vec<(bool, Range<u64>)>,
+    /// Clients whose requests have just ended.
+    answered: Vec<usize>,
 }
 
 /// Numbered places; a number is used again when what it named is gone.
@@ -104,6 +111,10 @@ impl<T> Slab<T> {
                 self.places.len() - 1
             }
         }
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().flatten()
     }
 
     fn get_mut(&mut self, at: usize) -> Option<&mut T> {
@@ -138,6 +149,7 @@ pub fn run(scenario: &Scenario, source: &mut dyn Source, policy: &mut Policy) ->
             u64::from(scenario.fast.command_bytes).min(SMALL_MAX),
         ),
         runs: Vec::new(),
+        answered: Vec::new(),
     };
     for slot in (0..scenario.warm_bytes / scenario.slot_bytes).map(Slot) {
         if !run.policy.restore(slot) {
@@ -158,9 +170,10 @@ pub fn run(scenario: &Scenario, source: &mut dyn Source, policy: &mut Policy) ->
         now = next.max(now);
         for side in [Side::Fast, Side::Slow] {
             for done in run.devices[index(side)].advance(now) {
-                if let Some(client) = run.ended(side, done.id as usize, now) {
-                    source.ended(client, now);
-                }
+                run.ended(side, done.id as usize, now);
+                run.answered
+                    .drain(..)
+                    .for_each(|client| source.ended(client, now));
             }
         }
     }
@@ -206,7 +219,10 @@ impl Run<'_> {
             true => outward(&bytes),
             false => inward(&bytes),
         };
-        self.content.void(bytes);
+        self.content.void(bytes.clone());
+        for read in self.parts[index(Side::Slow)].iter_mut() {
+            read.written |= read.offset < bytes.end && bytes.start < read.offset + read.len;
+        }
         let ask = self.asked.insert(Asked {
             arrival,
             begun: now,
@@ -262,20 +278,46 @@ impl Run<'_> {
         if let Some(asked) = self.asked.get_mut(ask) {
             asked.parts = parts.len() as u32;
         }
+        let mut reads = false;
         for (side, run) in parts {
             let (offset, len) = (run.start, run.end - run.start);
+            if plan.join && side == Side::Slow && self.join(&run, ask) {
+                continue;
+            }
+            reads |= side == Side::Slow;
             self.submit(now, side, Request { op, offset, len }, Of::Ask(ask));
         }
+        // Whoever reads nothing from the slow side has nothing new to copy.
+        if let Some(asked) = self.asked.get_mut(ask).filter(|_| !reads) {
+            asked.fill = None;
+        }
+    }
+
+    /// Has a request wait for a part under way that brings what it needs; false if there is none.
+    fn join(&mut self, run: &Range<u64>, ask: usize) -> bool {
+        let mut reads = self.parts[index(Side::Slow)].iter_mut();
+        let same = reads.find(|part| {
+            let brings = part.offset <= run.start && run.end <= part.offset + part.len;
+            part.op == Op::Read && brings && !part.written
+        });
+        match same {
+            Some(part) => part.joined.push((ask, run.end - run.start)),
+            None => return false,
+        }
+        true
     }
 
     fn submit(&mut self, now: Nanos, side: Side, request: Request, of: Of) {
         let i = index(side);
         let part = Part {
             op: request.op,
+            offset: request.offset,
             len: request.len,
             begun: now,
             before: self.loads[i],
             of,
+            joined: Vec::new(),
+            written: false,
         };
         self.loads[i].in_flight_bytes += request.len;
         self.loads[i].in_flight_requests += 1;
@@ -284,14 +326,16 @@ impl Run<'_> {
         self.devices[i].submit(now, id as u64, request);
     }
 
-    /// A device has done something; returns the client whose request that ended.
-    fn ended(&mut self, side: Side, id: usize, now: Nanos) -> Option<usize> {
+    /// A device has done something.
+    fn ended(&mut self, side: Side, id: usize, now: Nanos) {
         let i = index(side);
-        let part = self.parts[i].remove(id)?;
+        let Some(part) = self.parts[i].remove(id) else {
+            return;
+        };
         self.loads[i].in_flight_bytes -= part.len;
         self.loads[i].in_flight_requests -= 1;
         self.loads[i].written_bytes -= written(part.op, part.len);
-        self.policy.ended(&Ended {
+        let mut ended = Ended {
             now,
             side,
             op: part.op,
@@ -302,24 +346,38 @@ impl Run<'_> {
             len: part.len,
             took_us: (now - part.begun) as f64 / 1000.0,
             before: part.before,
-        });
-        let ask = match part.of {
+        };
+        self.policy.ended(&ended);
+        match part.of {
             Of::Fill(pieces) => {
                 for (slot, piece, version) in pieces {
                     self.content.fill(slot, &piece, version);
                 }
                 self.tally.filled(now, part.len);
-                return None;
             }
-            Of::Ask(ask) => ask,
+            Of::Ask(ask) => self.served(now, side, ask, part.len),
+        }
+        for (ask, len) in part.joined {
+            ended.purpose = Purpose::Joined;
+            ended.len = len;
+            self.policy.ended(&ended);
+            self.served(now, side, ask, len);
+        }
+    }
+
+    /// A part of a request is there.
+    fn served(&mut self, now: Nanos, side: Side, ask: usize, len: u64) {
+        self.tally.served(now, side, len);
+        let Some(asked) = self.asked.get_mut(ask) else {
+            return;
         };
-        self.tally.served(now, side, part.len);
-        let asked = self.asked.get_mut(ask)?;
         asked.parts -= 1;
         if asked.parts > 0 {
-            return None;
+            return;
         }
-        let asked = self.asked.remove(ask)?;
+        let Some(asked) = self.asked.remove(ask) else {
+            return;
+        };
         let Request { op, offset, len } = asked.arrival.request;
         let took_us = (now - asked.begun) as f64 / 1000.0;
         self.tally.ended(now, op, len, took_us);
@@ -329,7 +387,7 @@ impl Run<'_> {
         if let Some(bytes) = asked.fill {
             self.fill(now, bytes);
         }
-        Some(asked.arrival.client)
+        self.answered.push(asked.arrival.client);
     }
 
     /// Writes into the cache what it does not hold of a range, one request for each run.

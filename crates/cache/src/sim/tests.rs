@@ -208,3 +208,60 @@ fn queries_that_wait_for_scans_are_a_fifth_slower_on_the_optane_and_no_more_than
     }
     assert!(flash / optane <= 3500.0 / 2500.0, "{flash} {optane}");
 }
+
+/// Requests at their times.
+struct Listed(Vec<(Nanos, Request)>);
+
+impl Source for Listed {
+    fn due(&self) -> Option<Nanos> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    fn take(&mut self, now: Nanos) -> Option<Arrival> {
+        let due = self.due().is_some_and(|due| due <= now);
+        due.then(|| Arrival {
+            client: 0,
+            request: self.0.remove(0).1,
+        })
+    }
+
+    fn ended(&mut self, _client: usize, _now: Nanos) {}
+}
+
+#[test]
+fn who_misses_what_is_being_read_waits_for_that_and_who_comes_after_a_write_does_not() {
+    let (fast, slow) = (
+        Profile::named("nvme-pcie5").unwrap(),
+        Profile::named("ebs-gp3-base").unwrap(),
+    );
+    let (len, reads) = (512 << 10, 16);
+    let at = |ms: Nanos, op, offset| (ms * MS, Request { op, offset, len });
+    let outcome = |name: &str, list: Vec<(Nanos, Request)>| {
+        let scenario = Scenario {
+            fast,
+            slow,
+            slot_bytes: SLOT,
+            warm_bytes: 0,
+            warm_up: 0,
+            measured: Nanos::MAX,
+            seed: 7,
+        };
+        run(
+            &scenario,
+            &mut Listed(list),
+            &mut policy(fast, slow, name, GIB),
+        )
+    };
+    let mean = |name: &str, list| outcome(name, list).bulk_reads.mean;
+    let same: Vec<_> = (0..reads).map(|_| at(0, Op::Read, 0)).collect();
+    let lone = mean("aware", vec![at(0, Op::Read, 0)]);
+    assert!((mean("aware", same.clone()) - lone).abs() < 1e-6);
+    assert!(mean("none", same.clone()) > 3.0 * lone, "as bcache does");
+    // What they read is copied once.
+    assert!((outcome("aware", same).fill_ratio - 1.0 / f64::from(reads)).abs() < 1e-9);
+    let other = vec![at(0, Op::Read, 0), at(0, Op::Read, len)];
+    assert!(mean("aware", other) > 1.2 * lone);
+    // Two milliseconds later that write is done, and the first read may have what was there before.
+    let written = vec![at(0, Op::Read, 0), at(1, Op::Write, 0), at(2, Op::Read, 0)];
+    assert!(mean("aware", written) > 1.2 * lone);
+}

@@ -46,7 +46,7 @@ impl Place {
             .create_dir_all(parent)
             .with_context(|| format!("cannot open directory {}", parent.display()))?;
         if !replace && dir.stat(Path::new(name)).is_ok() {
-            bail!("{} exists: remove it or ask to replace it", path.display());
+            bail!("{} exists: remove it, or use --replace", path.display());
         }
         let part = with_suffix(Path::new(name), ".part");
         Ok(Place {

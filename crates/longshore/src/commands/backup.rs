@@ -392,13 +392,17 @@ fn source_failure(
     words: &[std::ffi::OsString],
 ) -> Failure {
     let is_word = words.len() == 1 && !words[0].as_encoded_bytes().contains(&b'/');
+    let is_missing = matches!(&error, longshore_source::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
     let mut failure = Failure::from(error);
-    if is_word && !context.config.database.is_empty() {
+    if is_word && is_missing {
         let known: Vec<_> = context.config.database.keys().map(String::as_str).collect();
-        failure.hint = Some(format!(
-            "it is no path here, and no configured database; those are: {}",
-            known.join(", ")
-        ));
+        failure.hint = Some(match known.as_slice() {
+            [] => "it is no path here, and no database is configured; `longshore config check` shows what is read".into(),
+            _ => format!(
+                "it is no path here, and no configured database; those are: {}",
+                known.join(", ")
+            ),
+        });
     }
     failure
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use longshore_media::{EntryKind, Item, MediaSet};
 use longshore_pipeline::{
-    Report, Request, RestoreReport, RestoreRequest, SourceSpec, run as run_pipeline,
+    Lsn, Report, Request, RestoreReport, RestoreRequest, SourceSpec, Timeline, run as run_pipeline,
+    taken_tablespaces, told_of_taken,
 };
 use longshore_source::SourceKind;
 use serde::Serialize;
@@ -101,17 +102,30 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
             if let Some(trailer) = &set.trailer {
                 proofs.extend(log::fetch(context, &shelf, &header, trailer, &data)?);
             }
+            let taken = Timeline::new(header.log.timeline).map(|timeline| {
+                let first = Lsn(header.log.first_lsn);
+                taken_tablespaces(&*context.storage, &data, timeline, first)
+            });
+            let taken: Vec<Proof> = taken
+                .iter()
+                .flatten()
+                .map(|made| Proof::of("tablespaces", false, told_of_taken(made)))
+                .collect();
+            let harmless = taken.is_empty();
+            proofs.extend(taken);
             let users = superusers(context, &options.database, &header.user);
             let cancel = &house.cancel;
-            postgres::prove(
-                context,
-                &scratch,
-                &data,
-                bin_dir,
-                &users,
-                cancel,
-                &mut proofs,
-            )?;
+            if harmless {
+                postgres::prove(
+                    context,
+                    &scratch,
+                    &data,
+                    bin_dir,
+                    &users,
+                    cancel,
+                    &mut proofs,
+                )?;
+            }
         }
         _ => {}
     }

@@ -55,10 +55,10 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     let Report::Restore(report) = result? else {
         return Err(wrong_report());
     };
-    let exit = if report.damaged || report.run.history_failed {
-        Exit::Warnings
-    } else {
-        Exit::Done
+    let doubtful = report.damaged || report.tablespaces_taken > 0 || report.run.history_failed;
+    let exit = match doubtful {
+        true => Exit::Warnings,
+        false => Exit::Done,
     };
     let message = closing_line("RESTORE DATABASE", report.plain_bytes, report.run.elapsed_s);
     context

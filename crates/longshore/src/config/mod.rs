@@ -299,10 +299,14 @@ impl Config {
                 }
                 Err(e) if named.is_none() && e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => {
-                    let mut failure = Failure::usage(
-                        format!("cannot read the configuration {}", path.display()),
-                        "check --config and LONGSHORE_CONFIG",
-                    );
+                    let hint = match named {
+                        Some(_) => "check --config and LONGSHORE_CONFIG",
+                        None => {
+                            "is HOME or XDG_CONFIG_HOME another user's? Correct it, or name a file with --config"
+                        }
+                    };
+                    let what = format!("cannot read the configuration {}", path.display());
+                    let mut failure = Failure::usage(what, hint);
                     failure.causes.push(e.to_string());
                     return Err(failure);
                 }

@@ -33,7 +33,7 @@ pub struct History {
     pub restores: bool,
 }
 
-/// Mends the history, and keeps server settings.
+/// Learns lost history from the media again, and keeps server settings.
 #[derive(Debug, Args)]
 pub struct Catalog {
     #[command(subcommand)]

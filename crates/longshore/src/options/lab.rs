@@ -60,6 +60,7 @@ Not for: benchmarks under the names TPC-C or TPC-E; only their kinds of content 
 /// Names and sizes can be repeated anywhere: equal options give equal files, with the same version of SQLite.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_SAMPLE,
+    override_usage = "longshore lab sample [OPTIONS] --size <SIZE> <KIND> <FILE|--dir <DIR>>",
     group = ArgGroup::new("place").required(true).args(["file", "dir"]))]
 pub struct Sample {
     /// What the database holds.

@@ -182,6 +182,14 @@ pub struct WalGet {
     #[arg(long)]
     pub partial: bool,
 
+    /// Let replay make tablespaces where the log says, also where a server has files.
+    ///
+    /// Replay links to the directory that the log names and writes into what lies there. So a copy that recovers on the
+    /// machine of its origin beyond the making of a tablespace writes into the origin's. Without this option a
+    /// segment that makes one where files of a server lie stops recovery (exit code 200).
+    #[arg(long)]
+    pub tablespaces_as_logged: bool,
+
     /// Put a remark that names this restore into the histories of timelines.
     ///
     /// The server copies it into the history of the timeline that it opens on. Two restores of one backup are told

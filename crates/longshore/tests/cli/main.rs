@@ -11,6 +11,7 @@ mod interrupt;
 mod journey;
 mod json;
 mod lab;
+mod mistakes;
 mod output;
 mod reader;
 mod readme;

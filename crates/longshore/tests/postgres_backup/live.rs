@@ -195,7 +195,7 @@ fn a_cluster_backed_up_under_load_comes_back_whole() {
 
 /// Closes the segment in use and waits until it is in the archive.
 pub fn archived(server: &Server) {
-    let segment = server.psql("select pg_walfile_name(pg_switch_wal())");
+    let segment = server.psql("select pg_walfile_name(pg_switch_wal() - 1)");
     server.wait_for(
         &format!("select last_archived_wal >= '{segment}' from pg_stat_archiver"),
         "t",

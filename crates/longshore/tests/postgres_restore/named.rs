@@ -1,13 +1,13 @@
 //! A configured database: its server, a target of two directories, an archive of its log.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use longshore_test_servers::{Installation, Server};
+use longshore_test_servers::{Installation, PATIENCE, Server};
 use serde_json::Value;
 
-use crate::common::{answer, longshore};
+use crate::common::{Guarded, answer, longshore, text, wait};
 use crate::stage::{Stage, succeed};
 
 /// A configured database whose log goes to an archive of its own, and its server.
@@ -102,9 +102,7 @@ impl Main {
     }
 
     pub fn archived(&self, server: &Server) {
-        server.psql("select pg_switch_wal()");
-        let done = "select last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) from pg_stat_archiver";
-        server.wait_for(done, "t");
+        archived(server);
     }
 
     /// `restore --database main` into a new directory of this name.
@@ -134,6 +132,52 @@ impl Main {
         assert!(path.exists(), "{}", path.display());
         path
     }
+}
+
+/// Runs a backup to its end, and `act` while it is under way: it stands still meanwhile.
+pub fn meanwhile(backup: &mut Command, act: impl FnOnce()) {
+    backup.args(["--max-rate", "4MB"]);
+    backup.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = Guarded(backup.spawn().unwrap());
+    let pid = child.0.id();
+    // It reads relations: what it begins with, tablespaces among it, was looked at.
+    let has_read = || {
+        let counts = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+        let bytes = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+        bytes.unwrap().parse::<u64>().unwrap() > 2 << 20
+    };
+    loop {
+        if child.0.try_wait().unwrap().is_some() {
+            panic!("it is over already: {}", said(&mut child));
+        }
+        if has_read() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let signal = |signal| {
+        // SAFETY: `kill` takes two integers; the process is our child and was not waited for.
+        unsafe { libc::kill(pid as i32, signal) };
+    };
+    signal(libc::SIGSTOP);
+    act();
+    signal(libc::SIGCONT);
+    let status = wait(&mut child.0, PATIENCE, "the backup");
+    assert!(status.success(), "{}", said(&mut child));
+}
+
+/// What a process that has ended wrote to standard error.
+fn said(child: &mut Guarded) -> String {
+    let mut stderr = Vec::new();
+    std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();
+    text(&stderr)
+}
+
+/// Closes the log's segment and waits until it is archived. The server may go on writing meanwhile.
+pub fn archived(server: &Server) {
+    let last = server.psql("select pg_walfile_name(pg_switch_wal() - 1)");
+    let done = format!("select last_archived_wal >= '{last}' from pg_stat_archiver");
+    server.wait_for(&done, "t");
 }
 
 pub fn markers(server: &Server) -> String {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use longshore_test_servers::{Installation, Server, installations};
 
 use crate::common::longshore;
+use crate::named::archived;
 use crate::stage::{Stage, check, refused, succeed};
 
 /// A server that archives its log, a backup, and markers 1 to 3 with a name for each moment.
@@ -42,8 +43,7 @@ impl History {
         let time = server.psql("select clock_timestamp() at time zone 'UTC'");
         let lsn = server.psql("select pg_current_wal_lsn()");
         server.psql("select pg_sleep(0.05); insert into marker values (3)");
-        server.psql("select pg_switch_wal()");
-        server.wait_for("select last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) from pg_stat_archiver", "t");
+        archived(server);
         History {
             archive: archive.join("wal").display().to_string(),
             stage,
@@ -166,6 +166,8 @@ fn a_target_before_the_backup_is_refused_and_the_right_set_is_chosen() {
         assert!(said.contains("no set on the media"), "{said}");
         let said = refused(&mut restore(&["--target-time", "2030-01-01 00:00:00"]));
         assert!(said.contains("zone"), "{said}");
+        let said = refused(&mut restore(&["--target-time", "2230-01-01 00:00:00+00"]));
+        assert!(said.contains("has not come yet"), "{said}");
         let said = refused(&mut restore(&["--target-immediate", "--target-xid", "7"]));
         assert!(said.contains("cannot be used with"), "{said}");
         assert!(!data.exists());

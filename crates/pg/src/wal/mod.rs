@@ -2,12 +2,14 @@
 //! timelines grew out of one another.
 
 mod history;
+mod made;
 mod name;
 mod page;
 mod records;
 pub mod summary;
 
 pub use history::{Fork, History, NotHistory, is_same_history, restored_from};
+pub use made::MadeTablespace;
 pub use name::WalName;
 pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at};
-pub use records::{NotRecords, Record, Records};
+pub use records::{NotRecords, Record, Records, segments_in};

@@ -6,6 +6,7 @@
 //! | 8 | 8 | place of the record before |
 //! | 16 | 1 | kind within the resource manager (high four bits) |
 //! | 17 | 1 | resource manager |
+//! | 20 | 4 | CRC-32C of what follows this header, then of the 20 bytes before |
 //! | 24 | | block references, then the record's own data |
 //!
 //! A record begins at a multiple of 8 and runs on over the headers of the pages that it crosses. After a switch the
@@ -13,17 +14,26 @@
 //!
 //! Invariants
 //! - Every record names the place of the one before: a reader that lost the thread says so and does not go on.
+//! - The checksum of a record whose body is kept is compared, and of every record where that is asked for
+//!   ([`Records::verifying`]): for most of the log it costs more than all else.
 //! - Memory is bounded by [`DATA_MAX`]; nothing is allocated by a length that was read.
 //!
 //! Source: PostgreSQL 14 to 18, `access/xlogrecord.h`, `access/xlog_internal.h`, `access/rmgrlist.h`.
 
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_io::{Dir, File, OpenHow, Via, crc32c_append};
+
 use super::page::PAGE_HEADER_LEN;
 use super::{NotWal, SegmentHeader};
-use crate::Lsn;
+use crate::{Lsn, SegmentName, SegmentSize, Timeline};
 
 /// The most of a record's body that is kept, bytes. Those whose data is asked for are far shorter.
 const DATA_MAX: usize = 16 << 10;
 const RECORD_HEADER_LEN: usize = 24;
+const CRC_AT: usize = 20;
 const PAGE_HEADER_SHORT: u64 = 24;
 const CONTINUES: u16 = 1;
 const BEFORE_GIVEN_UP: u16 = 8;
@@ -54,7 +64,7 @@ pub struct Record {
 #[derive(Debug, thiserror::Error)]
 pub enum NotRecords {
     #[error("cannot read the log at {at}")]
-    Read { at: Lsn, source: std::io::Error },
+    Read { at: Lsn, source: io::Error },
     #[error("the log's segment at {at} is none")]
     Segment { at: Lsn, source: NotWal },
     #[error("the log at {at} has no {what}")]
@@ -69,9 +79,31 @@ pub struct Records<R> {
     /// Of the record before; `None` before the first.
     before: Option<u64>,
     segment: SegmentHeader,
+    verify_all: bool,
     page: Vec<u8>,
     /// Where `page` lies; `None` before it is filled.
     page_at: Option<u64>,
+}
+
+/// Reads the log of a timeline from the segments in `dir`.
+pub fn segments_in(
+    dir: &dyn Dir,
+    timeline: Timeline,
+    size: SegmentSize,
+) -> impl FnMut(Lsn, &mut [u8]) -> io::Result<()> {
+    let mut open: Option<(SegmentName, Arc<dyn File>)> = None;
+    move |at, buf| {
+        let name = SegmentName::holding(timeline, at, size);
+        let file = match &open {
+            Some((known, file)) if *known == name => file.clone(),
+            _ => {
+                let file = dir.open(Path::new(&name.to_string()), OpenHow::Read)?;
+                open = Some((name, file.clone()));
+                file
+            }
+        };
+        file.read_exact_at(buf, at.0 % size.bytes(), Via::Cache)
+    }
 }
 
 enum Taken {
@@ -80,7 +112,19 @@ enum Taken {
     GivenUp,
 }
 
-impl<R: FnMut(Lsn, &mut [u8]) -> std::io::Result<()>> Records<R> {
+impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
+    /// Begins with the first record that begins in the segment at `segment`.
+    pub fn of_segment(read: R, segment: Lsn) -> Result<Records<R>, NotRecords> {
+        let mut records = Records::new(read, segment, segment)?;
+        records.load(segment.0)?;
+        if records.flags() & CONTINUES != 0 {
+            let left = u32::from_le_bytes(first(&records.page[16..20]));
+            // Given up or not: what comes next is a record.
+            records.take(left.into(), |_, _| {})?;
+        }
+        Ok(records)
+    }
+
     /// Begins at `start`, where a record must begin; `segment` is the start of its segment.
     pub fn new(mut read: R, start: Lsn, segment: Lsn) -> Result<Records<R>, NotRecords> {
         let mut bytes = [0; PAGE_HEADER_LEN];
@@ -105,7 +149,21 @@ impl<R: FnMut(Lsn, &mut [u8]) -> std::io::Result<()>> Records<R> {
             page: vec![0; header.page_bytes as usize],
             page_at: None,
             segment: header,
+            verify_all: false,
         })
+    }
+
+    /// Compares the checksum of every record.
+    pub fn verifying(self) -> Records<R> {
+        Records {
+            verify_all: true,
+            ..self
+        }
+    }
+
+    /// The major that wrote it.
+    pub fn major(&self) -> u16 {
+        self.segment.major
     }
 
     /// The next record that begins before `end`. Bodies are read of those that `wanted` (manager, kind) takes;
@@ -117,6 +175,10 @@ impl<R: FnMut(Lsn, &mut [u8]) -> std::io::Result<()>> Records<R> {
     ) -> Result<Option<Record>, NotRecords> {
         loop {
             self.at = self.at.next_multiple_of(8);
+            // Nothing behind the end is looked at.
+            if self.at >= end.0 {
+                return Ok(None);
+            }
             self.enter_page(false)?;
             let at = self.at;
             if at >= end.0 {
@@ -138,17 +200,25 @@ impl<R: FnMut(Lsn, &mut [u8]) -> std::io::Result<()>> Records<R> {
                     what: "record that follows the one before",
                 });
             }
-            let mut body = Vec::new();
-            let keep = match wanted(manager, kind) {
-                true => DATA_MAX,
-                false => 0,
-            };
+            let (mut body, mut crc) = (Vec::new(), 0);
+            let is_wanted = wanted(manager, kind);
+            let keep = if is_wanted { DATA_MAX } else { 0 };
+            let verify = is_wanted || self.verify_all;
             let taken = self.take(total - RECORD_HEADER_LEN as u64, |i, part| {
                 let room = keep.saturating_sub(i).min(part.len());
                 body.extend_from_slice(&part[..room]);
+                if verify {
+                    crc = crc32c_append(crc, part);
+                }
             })?;
             if let Taken::GivenUp = taken {
                 continue;
+            }
+            if verify && crc32c_append(crc, &header[..CRC_AT]).to_le_bytes() != header[CRC_AT..] {
+                return Err(NotRecords::Broken {
+                    at: Lsn(at),
+                    what: "record whose checksum is right",
+                });
             }
             self.before = Some(at);
             if (manager, kind) == (RM_XLOG, XLOG_SWITCH) {
@@ -180,21 +250,30 @@ impl<R: FnMut(Lsn, &mut [u8]) -> std::io::Result<()>> Records<R> {
         Ok(Taken::All)
     }
 
+    /// Has the page that begins at `start` at hand.
+    fn load(&mut self, start: u64) -> Result<(), NotRecords> {
+        if self.page_at != Some(start) {
+            let at = Lsn(start);
+            (self.read)(at, &mut self.page).map_err(|source| NotRecords::Read { at, source })?;
+            self.page_at = Some(start);
+        }
+        Ok(())
+    }
+
+    /// Of the page at hand.
+    fn flags(&self) -> u16 {
+        u16::from_le_bytes(first(&self.page[2..4]))
+    }
+
     /// Has the page of the next byte at hand, and steps over its header.
     fn enter_page(&mut self, within_record: bool) -> Result<Taken, NotRecords> {
         let page_bytes = self.page.len() as u64;
         let start = self.at - self.at % page_bytes;
-        if self.page_at != Some(start) {
-            (self.read)(Lsn(start), &mut self.page).map_err(|source| NotRecords::Read {
-                at: Lsn(start),
-                source,
-            })?;
-            self.page_at = Some(start);
-        }
+        self.load(start)?;
         if self.at != start {
             return Ok(Taken::All);
         }
-        let flags = u16::from_le_bytes(first(&self.page[2..4]));
+        let flags = self.flags();
         let magic = u16::from_le_bytes(first(&self.page[0..2]));
         let place = u64::from_le_bytes(first(&self.page[8..16]));
         if magic != self.segment.magic || place != start {
@@ -315,6 +394,8 @@ mod tests {
             record.extend_from_slice(&self.before.to_le_bytes());
             record.extend_from_slice(&[kind, manager, 0, 0, 0, 0, 0, 0]);
             record.extend_from_slice(&body);
+            let crc = crc32c_append(crc32c_append(0, &record[24..]), &record[..20]);
+            record[20..24].copy_from_slice(&crc.to_le_bytes());
             self.put(&record);
             self.before = at;
             if (manager, kind) == (RM_XLOG, XLOG_SWITCH) {
@@ -354,7 +435,7 @@ mod tests {
             buf[..to - from].copy_from_slice(&bytes[from..to]);
             Ok(())
         };
-        let mut records = Records::new(read, Lsn(start), Lsn(START))?;
+        let mut records = Records::new(read, Lsn(start), Lsn(START))?.verifying();
         let mut found = Vec::new();
         while let Some(record) = records.next(Lsn(end), |manager, _| manager != 9)? {
             let data = record.data().map(<[u8]>::to_vec).unwrap_or_default();
@@ -423,6 +504,62 @@ mod tests {
             found.last().unwrap(),
             &(last_at, 0, 0xd0, b"given up".to_vec())
         );
+    }
+
+    /// Whatever runs into a segment, its records are found from its first page on.
+    #[test]
+    fn a_segment_is_read_from_its_first_record_on() {
+        let tail = |len: usize| {
+            let mut log = Log::new();
+            // Up to the segment's last page.
+            let whole = vec![1; 1000];
+            while log.at() < START + SEGMENT - 2 * PAGE {
+                log.record(1, 0x10, &whole);
+            }
+            log.record(2, 0x20, &vec![2; len]);
+            let at = log.record(3, 0x30, b"first");
+            (log, at)
+        };
+        // Ends in the segment, in its first page, in a later one, and with a page.
+        for len in [3 * PAGE as usize, 9 * PAGE as usize, 20 * PAGE as usize] {
+            for more in 0..40 {
+                let (log, first_at) = tail(len + 32 * more);
+                let end = log.at();
+                let read = |at: Lsn, buf: &mut [u8]| {
+                    buf.fill(0);
+                    let from = ((at.0 - START) as usize).min(log.bytes.len());
+                    let to = (from + buf.len()).min(log.bytes.len());
+                    buf[..to - from].copy_from_slice(&log.bytes[from..to]);
+                    Ok(())
+                };
+                let mut records = Records::of_segment(read, Lsn(START + SEGMENT)).unwrap();
+                let found = records.next(Lsn(end), |_, _| true).unwrap().unwrap();
+                assert_eq!((found.at.0, found.manager), (first_at, 3));
+                assert!(records.next(Lsn(end), |_, _| true).unwrap().is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_with_another_byte_is_told_and_nothing_behind_the_end_is_read() {
+        let mut log = Log::new();
+        let first_at = log.record(1, 0, &[1; 500]);
+        // Ends with its page.
+        log.align();
+        let heads = RECORD_HEADER_LEN + 10;
+        log.record(1, 0, &vec![2; (PAGE - log.at() % PAGE) as usize - heads]);
+        let end = log.at();
+        assert!(end.is_multiple_of(PAGE), "{end}");
+        assert_eq!(read_all(&log.bytes, first_at, end).unwrap().len(), 2);
+        let mut other = log.bytes.clone();
+        other[600] ^= 1;
+        assert!(matches!(
+            read_all(&other, first_at, end),
+            Err(NotRecords::Broken {
+                what: "record whose checksum is right",
+                ..
+            })
+        ));
     }
 
     #[test]

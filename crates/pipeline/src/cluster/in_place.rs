@@ -9,6 +9,7 @@
 //!   every tablespace's directory to be its own.
 //! - The control file is gone, durably, before the first change, and comes back when all else is durable.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +23,8 @@ use super::outline::{CONTROL, Kind, Names};
 use super::{ClusterError, at};
 use crate::ground::{Ground, STAGING};
 use crate::place::{
-    Closed, DELTA, DELTA_CONTROL, LOST_AND_FOUND, Piece, Root, attributes, remove_tree,
+    Closed, DELTA, DELTA_CONTROL, EACH_MAX, LOST_AND_FOUND, Piece, Root, Synced, attributes,
+    make_durable, remove_tree,
 };
 use crate::{Error, House};
 
@@ -43,6 +45,8 @@ pub struct InPlace {
     is_data: bool,
     dirs: Mutex<Vec<(PathBuf, Attributes)>>,
     rewritten: AtomicU64,
+    /// Names that are made durable one by one.
+    each_max: usize,
 }
 
 impl InPlace {
@@ -107,6 +111,7 @@ impl InPlace {
             is_data,
             dirs: Mutex::default(),
             rewritten: AtomicU64::new(0),
+            each_max: EACH_MAX,
         })
     }
 
@@ -279,6 +284,19 @@ impl InPlace {
         Ok(file)
     }
 
+    /// The log, or something else of the set, may have a file system of its own that is mounted in its place.
+    fn sync_mounted(&self, dirs: &[(PathBuf, Attributes)]) -> Result<(), Error> {
+        let mut synced = BTreeSet::new();
+        for name in std::iter::once(Path::new("")).chain(dirs.iter().map(|(name, _)| &**name)) {
+            let device = self.dir.stat(name).map_err(self.fail("look at", name))?.dev;
+            if synced.insert(device) && synced.len() > 1 {
+                let mounted = self.dir.dir(name).and_then(|dir| dir.sync_all());
+                mounted.map_err(self.fail("sync", name))?;
+            }
+        }
+        Ok(())
+    }
+
     fn rewrite_all(
         &self,
         name: &Path,
@@ -378,7 +396,9 @@ impl Root for InPlace {
     }
 
     fn set_root(&self, attributes: &Attributes) -> Result<(), Error> {
-        self.set(Path::new(""), attributes)
+        let root = Path::new("");
+        self.set(root, attributes)?;
+        self.dir.sync(root).map_err(self.fail("sync", root))
     }
 
     fn volume(&self) -> Option<(u64, u64)> {
@@ -388,12 +408,14 @@ impl Root for InPlace {
     fn seal(&mut self) -> Result<Closed, Error> {
         let mut dirs = std::mem::take(&mut *self.dirs.lock());
         dirs.sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
-        for (name, attributes) in dirs {
-            self.set(&name, &attributes)?;
+        for (name, attributes) in &dirs {
+            self.set(name, attributes)?;
         }
-        self.dir
-            .sync_all()
-            .map_err(self.fail("sync", Path::new("")))?;
+        let synced = make_durable(&*self.dir, Path::new(""), self.each_max)
+            .map_err(|(name, e)| self.fail("sync", &name)(e))?;
+        if synced == Synced::Whole {
+            self.sync_mounted(&dirs)?;
+        }
         Ok(Closed::default())
     }
 
@@ -436,6 +458,76 @@ impl Drop for InPlace {
             && let Err(error) = ground.clear()
         {
             tracing::warn!(target = %self.path.display(), %error, "the staging directory could not be removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_io::{HostClock, Op, SimDisk};
+
+    use super::*;
+
+    /// Goal: what stands after a delta is durable, also what was found to be right and is in the page cache alone, and
+    /// what has a file system of its own.
+    #[test]
+    fn a_delta_makes_durable_what_it_wrote_and_what_it_found() {
+        for each_max in [EACH_MAX, 0] {
+            let disk = SimDisk::new(3);
+            disk.mount("/space").unwrap();
+            disk.mount("/space/PG_18/2").unwrap();
+            let house = House {
+                storage: Arc::new(disk.clone()),
+                clock: Arc::new(HostClock),
+                catalog: None,
+                cancel: Arc::new(AtomicBool::new(false)),
+                accelerators: Vec::new(),
+            };
+            // Written by somebody who did not sync.
+            let dir = house.storage.dir(Path::new("/space")).unwrap();
+            dir.create_dir(Path::new("PG_18/1")).unwrap();
+            let there = dir.open(Path::new("PG_18/1/a"), OpenHow::CreateNew);
+            there.unwrap().write_all_at(b"same", 0, Via::Cache).unwrap();
+            let link = Some(Path::new("/space"));
+            let mut space = InPlace::open_space(&house, 1, Path::new("/space"), link).unwrap();
+            space.each_max = each_max;
+            let entry = |path: &str, kind, len| Entry {
+                path: path.into(),
+                kind,
+                first: true,
+                based: false,
+                mode: 0o700,
+                uid: 0,
+                gid: 0,
+                mtime_ns: 0,
+                len,
+            };
+            for name in ["PG_18", "PG_18/1", "PG_18/2"] {
+                space.put_name(&entry(name, EntryKind::Dir, 0)).unwrap();
+            }
+            let files = [
+                ("PG_18/1/a", b"same"),
+                ("PG_18/1/b", b"more"),
+                ("PG_18/2/c", b"else"),
+            ];
+            for (name, bytes) in files {
+                let whole = Extent { offset: 0, len: 4 };
+                let file = entry(name, EntryKind::File, 4);
+                space.put_data(&file, &[(whole, bytes)]).unwrap();
+            }
+            space.seal().unwrap();
+            for image in disk.images(5) {
+                for (name, bytes) in files {
+                    let found = image.read_file(Path::new("/space").join(name));
+                    assert_eq!(found.unwrap(), bytes, "{name}, {each_max} synced each");
+                }
+            }
+            let all = disk
+                .history()
+                .iter()
+                .filter(|(op, _)| *op == Op::SyncAll)
+                .count();
+            assert_eq!(all, if each_max == 0 { 2 } else { 0 });
         }
     }
 }

@@ -17,6 +17,7 @@ mod choice;
 mod error;
 mod held;
 mod in_place;
+mod made;
 mod outline;
 mod room;
 mod spaces;
@@ -40,6 +41,7 @@ pub use choice::{check as check_recovery, position};
 pub use error::ClusterError;
 pub use held::{Held, HeldLock};
 use in_place::InPlace;
+pub use made::{taken_tablespaces, told as told_of_taken};
 pub use outline::Outline;
 use outline::{CONTROL, Route};
 use spaces::Places;
@@ -348,8 +350,8 @@ impl Place for Cluster {
         // The old cluster cannot start from here on, nor the new one before the last rename.
         self.data.displace()?;
         for (space, closed) in self.spaces.values_mut().zip(&sealed) {
-            space.move_in(closed)?;
             space.set_root(&root)?;
+            space.move_in(closed)?;
         }
         self.data.set_root(&root)?;
         self.data.move_in(&data)?;

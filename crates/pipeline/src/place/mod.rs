@@ -13,6 +13,7 @@
 //! - Where a directory is replaced as a whole, the name without which nothing in it starts is the first to go and the
 //!   last to come, each with a sync between: at no moment can a mixture of old and new be started.
 
+mod durable;
 mod growing;
 mod names;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use longshore_io::{Attributes, Dir, File, FileKind, OpenHow};
 use longshore_media::{Entry, EntryKind, Extent};
 use parking_lot::Mutex;
 
+pub use self::durable::{EACH_MAX, Synced, make_durable};
 use self::growing::Growing;
 use self::names::DISPLACED;
 use crate::ground::{Ground, STAGING};
@@ -88,6 +90,8 @@ pub struct Target {
     /// Names that were moved in; dropping takes them back unless the restore stands.
     moved: Vec<OsString>,
     fate: Fate,
+    /// Names that are made durable one by one.
+    each_max: usize,
 }
 
 /// Bytes of a file that several sets have parts of.
@@ -144,7 +148,7 @@ pub trait Root: Send + Sync {
     /// What a restored directory will have; nothing for one that was not among the entries.
     fn attributes_of(&self, dir: &Path) -> Attributes;
 
-    /// Sets attributes of the directory itself.
+    /// Sets attributes of the directory itself; durable with the names that `move_in` gives, at the latest.
     fn set_root(&self, attributes: &Attributes) -> Result<(), Error>;
 
     /// The file system that holds it, and its free bytes.
@@ -212,6 +216,7 @@ impl Target {
             later: Mutex::default(),
             moved: Vec::new(),
             fate: Fate::Unfinished,
+            each_max: EACH_MAX,
         };
         target.put_back_displaced()?;
         if let (Scope::Directory { .. }, false) = (scope, replace)
@@ -500,9 +505,8 @@ impl Root for Target {
                 .set_attributes(&name, &attributes)
                 .map_err(self.at("set attributes of", &name))?;
         }
-        self.dir
-            .sync_all()
-            .map_err(self.at("sync", Path::new("")))?;
+        make_durable(&*self.dir, &new, self.each_max)
+            .map_err(|(name, e)| self.at("sync", &name)(e))?;
         Ok(Closed(closed))
     }
 

@@ -9,6 +9,7 @@ mod writer;
 use std::sync::atomic::Ordering;
 
 use longshore_media::{BackupType, MediaSet, SetHeader, SetTrailer};
+use longshore_pg::{Lsn, Timeline};
 use longshore_source::SourceKind;
 
 use crate::archived::prove_replay;
@@ -180,7 +181,7 @@ pub fn run(
         (&header, trailer),
         reading.merge(),
     )?;
-    let writer = Writer::new(house, target, reading.merge(), &request.only, &counters);
+    let writer = Writer::new(house, target, reading.merge(), request, &counters);
     let mut done = Unloaded::default();
     while let Some(wave) = waves.next() {
         let unloading = Unloading {
@@ -223,6 +224,16 @@ pub fn run(
     let plain_bytes = done.sets.iter().map(|set| set.plain_bytes).sum();
     let engines = EngineShare::all("software", (blocks, plain_bytes), &done.used);
     warnings.extend(done.used.iter().flat_map(|u| u.alarms.clone()));
+    let mut tablespaces_taken = 0;
+    if let (SourceKind::Postgres, Some(trailer)) = (kind, trailer)
+        && trailer.log.included
+        && let Some(timeline) = Timeline::new(trailer.log.timeline)
+    {
+        let (storage, data) = (&*house.storage, &request.target);
+        let taken = cluster::taken_tablespaces(storage, data, timeline, Lsn(header.log.first_lsn));
+        tablespaces_taken = taken.len() as u64;
+        warnings.extend(taken.iter().map(cluster::told_of_taken));
+    }
     let trailers = || done.sets.iter().filter_map(|set| set.trailer.as_ref());
     let damaged = trailers().any(|t| t.damaged);
     if damaged {
@@ -268,6 +279,7 @@ pub fn run(
         totals,
         rewritten_bytes,
         damaged,
+        tablespaces_taken,
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
             cpu_s: process_cpu().saturating_sub(cpu_before).as_secs_f64(),

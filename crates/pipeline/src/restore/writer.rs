@@ -10,6 +10,7 @@ use crate::chain::{FileRow, Merge};
 use crate::measure::{Counters, lap};
 use crate::place::{Piece, Place};
 use crate::report::{CHANGED_MAX, FileTotals};
+use crate::request::RestoreRequest;
 use crate::unload::Sink;
 use crate::{ChainError, Error, House};
 
@@ -22,6 +23,9 @@ pub struct Writer<'a> {
     only: &'a [PathBuf],
     /// Which of `only` was found.
     found: Vec<AtomicBool>,
+    moves: &'a [(PathBuf, PathBuf)],
+    /// Which of `moves` was.
+    moved: Vec<AtomicBool>,
     counters: &'a Counters,
     entries: AtomicU64,
     files: AtomicU64,
@@ -34,15 +38,23 @@ impl<'a> Writer<'a> {
         house: &'a House,
         target: Box<dyn Place>,
         merge: Option<&'a Merge>,
-        only: &'a [PathBuf],
+        request: &'a RestoreRequest,
         counters: &'a Counters,
     ) -> Writer<'a> {
+        let (only, moves) = (&*request.only, &*request.moves);
+        let unseen = |count| {
+            std::iter::repeat_with(AtomicBool::default)
+                .take(count)
+                .collect()
+        };
         Writer {
             house,
             target,
             merge,
             only,
-            found: only.iter().map(|_| AtomicBool::new(false)).collect(),
+            found: unseen(only.len()),
+            moves,
+            moved: unseen(moves.len()),
             counters,
             entries: AtomicU64::new(0),
             files: AtomicU64::new(0),
@@ -71,6 +83,11 @@ impl<'a> Writer<'a> {
         }
         if !self.is_wanted(&entry.path) {
             return Ok(());
+        }
+        for ((from, _), moved) in self.moves.iter().zip(&self.moved) {
+            if entry.path.starts_with(from) {
+                moved.store(true, Ordering::Relaxed);
+            }
         }
         if entry.first {
             self.entries.fetch_add(1, Ordering::Relaxed);
@@ -137,13 +154,19 @@ impl<'a> Writer<'a> {
         Some((merge, merge.file(path)?))
     }
 
-    /// Refuses a restore of which something was wanted that the set does not have.
+    /// Refuses a restore of which something was wanted, or was to be moved, that the set does not have.
     pub fn check_found(&self) -> Result<(), Error> {
-        let missing = self.found.iter().position(|f| !f.load(Ordering::Relaxed));
-        match missing.map(|i| self.only[i].clone()) {
-            Some(path) => Err(Error::NotInSet { path }),
-            None => Ok(()),
+        let missing = |found: &[AtomicBool]| found.iter().position(|f| !f.load(Ordering::Relaxed));
+        if let Some(i) = missing(&self.found) {
+            let path = self.only[i].clone();
+            return Err(Error::NotInSet { path });
         }
+        if let Some(i) = missing(&self.moved) {
+            let (from, to) = self.moves[i].clone();
+            let what = "nothing of that name is restored";
+            return Err(Error::BadMove { from, to, what });
+        }
+        Ok(())
     }
 
     /// Everything was put. Says what, which marks there were, and how many bytes differed from what stood there.

@@ -17,8 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via};
-use longshore_pg::wal::{PAGE_HEADER_LEN, SegmentHeader, WalName, restored_from};
-use longshore_pg::{SegmentName, SegmentSize};
+use longshore_pg::wal::{
+    MadeTablespace, NotRecords, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, restored_from,
+    segments_in,
+};
+use longshore_pg::{Lsn, SegmentName, SegmentSize};
 use parking_lot::Mutex;
 
 use super::archive::{WAIT_MAX, wait};
@@ -46,6 +49,8 @@ pub struct PgWal {
     /// The cluster's system identifier, where the data directory around it can be read.
     system: Option<u64>,
     standby: bool,
+    /// The directory around it.
+    data: Option<Arc<dyn Dir>>,
 }
 
 /// Only one look-ahead of a kind works at a time. Ends with this value, or its process.
@@ -82,7 +87,10 @@ impl PgWal {
             dir: storage.dir(here).map_err(Error::io("open", here))?,
             path: here.to_owned(),
             system: data.as_deref().and_then(system),
-            standby: data.is_some_and(|d| d.stat(Path::new(STANDBY)).is_ok()),
+            standby: data
+                .as_ref()
+                .is_some_and(|d| d.stat(Path::new(STANDBY)).is_ok()),
+            data,
         })
     }
 
@@ -248,9 +256,13 @@ impl PgWal {
                 .remark(to, &restored_from(name, restore))
                 .map_err(Error::io("write", self.path.join(to)));
         }
+        let segment = match name {
+            WalName::Segment(segment) => Some(segment),
+            WalName::History(_) | WalName::Partial(_) | WalName::Backup(..) => None,
+        };
         let spooled = Path::new(PLACE).join(name.to_string());
         let fetched = wait(WAIT_MAX, name, clock, || {
-            if self.is_of(archive, &spooled) {
+            if segment.is_some_and(|segment| self.is_of(archive, segment, &spooled)) {
                 return Ok(Some(true));
             }
             let busy = staged::is_being_written(&*self.dir, &spooled)
@@ -286,10 +298,72 @@ impl PgWal {
         archive.fetch_partial(name, &self.dir, &self.path, to, clock)
     }
 
-    /// Whether a fetched segment is whole and of the archive's cluster: a directory that was copied together with
-    /// its pg_wal may have another's.
-    fn is_of(&self, archive: &WalArchive, spooled: &Path) -> bool {
-        let Ok(file) = self.dir.open(spooled, OpenHow::Read) else {
+    /// Whether the server has this segment itself, all of it: its records lead to its end.
+    pub fn holds(&self, archive: &WalArchive, name: SegmentName) -> bool {
+        let path = PathBuf::from(name.to_string());
+        let Some(identity) = archive.identity() else {
+            return false;
+        };
+        let size = identity.segment_size;
+        let end = Lsn(name.start(size).0.saturating_add(size.bytes()));
+        let walk = || {
+            let read = segments_in(&*self.dir, name.timeline, size);
+            let mut records = Records::of_segment(read, name.start(size))?.verifying();
+            while records.next(end, |_, _| false)?.is_some() {}
+            Ok(())
+        };
+        self.is_of(archive, name, &path)
+            && match walk() {
+                Ok(()) => true,
+                // The last one goes on in the next segment.
+                Err(NotRecords::Read { at, .. }) => at >= end,
+                Err(NotRecords::Segment { .. } | NotRecords::Broken { .. }) => false,
+            }
+    }
+
+    /// Refuses a segment, in the file `file`, whose replay would make a tablespace where another server has its files. A
+    /// server that has made it before links to it.
+    ///
+    /// Errors: `TablespaceTaken`.
+    pub fn check_tablespaces(
+        &self,
+        storage: &dyn Storage,
+        name: SegmentName,
+        file: &str,
+    ) -> Result<(), Error> {
+        let Ok(file) = self.dir.open(Path::new(file), OpenHow::Read) else {
+            return Ok(());
+        };
+        let Some(size) = file.stat().ok().and_then(|stat| SegmentSize::new(stat.len)) else {
+            return Ok(());
+        };
+        let start = name.start(size);
+        let read = |at: Lsn, buf: &mut [u8]| match at.0.checked_sub(start.0) {
+            Some(offset) => file.read_exact_at(buf, offset, Via::Cache),
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let Ok(mut records) = Records::of_segment(read, start) else {
+            return Ok(());
+        };
+        // As far as it can be read: the server judges the log itself.
+        while let Ok(Some(record)) = records.next(Lsn(u64::MAX), MadeTablespace::wanted) {
+            if let Some(made) = MadeTablespace::of(&record)
+                && made.is_taken(storage, self.data.as_deref(), records.major())
+            {
+                return Err(Error::TablespaceTaken {
+                    name: WalName::Segment(name),
+                    oid: made.oid,
+                    place: made.place,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the file is as long as a segment and this one of the archive's cluster: a directory that was copied
+    /// together with its pg_wal may have another's.
+    fn is_of(&self, archive: &WalArchive, name: SegmentName, file: &Path) -> bool {
+        let Ok(file) = self.dir.open(file, OpenHow::Read) else {
             return false;
         };
         let mut header = [0; PAGE_HEADER_LEN];
@@ -302,8 +376,9 @@ impl PgWal {
         ) else {
             return false;
         };
-        (header.system, header.segment_size) == (identity.system, identity.segment_size)
-            && stat.len == identity.segment_size.bytes()
+        let size = identity.segment_size;
+        (header.system, header.segment_size) == (identity.system, size)
+            && (header.start, stat.len) == (name.start(size), size.bytes())
     }
 
     /// Whether the segments behind `name` were fetched for less than half of the way.

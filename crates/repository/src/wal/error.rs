@@ -86,6 +86,15 @@ pub enum Error {
         archive: PathBuf,
     },
 
+    /// Replay would write into somebody's files.
+    #[error("{name} makes the tablespace {oid} in {}, where a server has files: this server would write into them",
+        place.display())]
+    TablespaceTaken {
+        name: WalName,
+        oid: u32,
+        place: PathBuf,
+    },
+
     /// Segments between a backup and where its recovery gets.
     #[error("the archive {} lacks log between the backup and the target: {missing}", archive.display())]
     ReplayGap { archive: PathBuf, missing: String },
@@ -187,6 +196,10 @@ impl Error {
             Error::Missing { .. } => "`longshore wal list` shows what there is",
             Error::Gap { .. } => {
                 "bring the missing segment, from the old server's pg_wal for instance; --to-gap ends recovery before it"
+            }
+            Error::TablespaceTaken { .. } => {
+                "recover to a moment before it, or on another machine; if no server uses these files, move them away. \
+                 `wal get --tablespaces-as-logged` in restore_command leaves it to you"
             }
             Error::ReplayGap { .. } => {
                 "choose a target before them, or --target-immediate; or bring the segments, from the old server's pg_wal \

@@ -254,6 +254,13 @@ impl WalArchive {
         Ok(object.head.plain_len.into())
     }
 
+    /// Whether a file was handed over before it was full.
+    ///
+    /// Errors: `Missing`, `Damaged`, `Newer`, `Io`.
+    pub fn is_unfinished(&self, name: WalName) -> Result<bool, Error> {
+        Ok(self.object(name)?.head.unfinished)
+    }
+
     /// The line of timelines that leads to `timeline`.
     ///
     /// Errors: `Missing` without its history file (the first has none); `NotHistory`, and as [`WalArchive::fetch`].

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longshore_io::{Dir, Stat, Via};
-use longshore_pg::Page;
+use longshore_pg::wal::SegmentHeader;
+use longshore_pg::{Lsn, Page};
 use parking_lot::Mutex;
 
 use super::cluster::Cluster;
@@ -74,8 +75,10 @@ pub(super) enum Kind {
     Map {
         number: u32,
     },
-    /// A segment of the log: it must be there, whole.
-    Log,
+    /// The segment of the log that begins at `start`: it must be there, whole, and its own.
+    Log {
+        start: Lsn,
+    },
     Other,
 }
 
@@ -119,7 +122,7 @@ impl OnDisk {
     ) -> Result<bool, Error> {
         self.cluster.session.check()?;
         let Some(reading) = self.open()? else {
-            if self.kind == Kind::Log {
+            if self.is_log() {
                 return Err(self.log_is_gone());
             }
             buf.fill(0);
@@ -129,13 +132,15 @@ impl OnDisk {
         let filled = file
             .read_full_at(buf, offset, via)
             .map_err(|e| self.read_error(offset, e))?;
-        if filled < buf.len() && self.kind == Kind::Log {
+        if let Kind::Log { start } = self.kind
+            && (filled < buf.len() || offset == 0 && !self.is_segment_at(start, buf))
+        {
             return Err(self.log_is_gone());
         }
         buf[filled..].fill(0);
         let number = match self.kind {
             Kind::Relation { number } | Kind::Based { number, .. } | Kind::Map { number } => number,
-            Kind::Log | Kind::Other => return Ok(true),
+            Kind::Log { .. } | Kind::Other => return Ok(true),
         };
         if let Some(verifier) = &self.cluster.verifier {
             let segment = Segment {
@@ -148,6 +153,21 @@ impl OnDisk {
             verifier.verify(session, clock, &segment, read, suspect)?;
         }
         Ok(true)
+    }
+
+    fn is_log(&self) -> bool {
+        matches!(self.kind, Kind::Log { .. })
+    }
+
+    /// Whether a file that begins with these bytes is this cluster's segment that begins at `start`: of those that it needs
+    /// no more a server makes later ones, which are what they were until it writes them.
+    fn is_segment_at(&self, start: Lsn, bytes: &[u8]) -> bool {
+        let control = &self.cluster.control;
+        SegmentHeader::parse(bytes).is_ok_and(|header| {
+            header.system == control.system
+                && header.segment_size == control.wal_segment
+                && header.start == start
+        })
     }
 
     fn page_bytes(&self) -> u64 {
@@ -239,8 +259,12 @@ impl Content for OnDisk {
         }
         let Some(reading) = self.open()? else {
             // Whoever reads it is told.
-            return Ok((self.kind == Kind::Log && offset < self.len).then_some(offset..self.len));
+            return Ok((self.is_log() && offset < self.len).then_some(offset..self.len));
         };
+        // Of a segment that begins with a hole that is read, too.
+        if self.is_log() && offset == 0 {
+            return Ok((self.len > 0).then_some(0..self.len));
+        }
         let data = reading
             .file()
             .next_data(offset)
@@ -256,7 +280,7 @@ impl Content for OnDisk {
 
     fn settle(&self) -> Result<Option<Change>, Error> {
         let read = std::mem::replace(&mut *self.state.lock(), State::Gone);
-        if let (Kind::Log, State::Open(reading)) = (self.kind, read) {
+        if let (Kind::Log { .. }, State::Open(reading)) = (self.kind, read) {
             self.still_there(&reading)?;
         }
         Ok(None)

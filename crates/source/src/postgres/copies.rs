@@ -14,12 +14,9 @@
 //! Archiving and Point-in-Time Recovery", caveats.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
 
-use longshore_io::{Dir, File, OpenHow, Via};
-use longshore_pg::wal::{NotRecords, Record, Records};
+use longshore_io::Dir;
+use longshore_pg::wal::{NotRecords, Record, Records, segments_in};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
 use super::session::Database;
@@ -106,20 +103,7 @@ impl Log<'_> {
     /// What happened up to the backup's end, and from there on up to `log_end` or as far as the log can be read: its
     /// last record may not be on disk yet.
     fn events(&self, log_end: Lsn) -> Result<(Vec<Event>, Vec<Event>), NotRecords> {
-        let mut open: Option<(SegmentName, Arc<dyn File>)> = None;
-        let read = |at: Lsn, buf: &mut [u8]| -> io::Result<()> {
-            let name = SegmentName::holding(self.timeline, at, self.size);
-            let file = match &open {
-                Some((known, file)) if *known == name => file.clone(),
-                _ => {
-                    let name_text = name.to_string();
-                    let file = self.dir.open(Path::new(&name_text), OpenHow::Read)?;
-                    open = Some((name, file.clone()));
-                    file
-                }
-            };
-            file.read_exact_at(buf, at.0 % self.size.bytes(), Via::Cache)
-        };
+        let read = segments_in(self.dir, self.timeline, self.size);
         let segment = SegmentName::holding(self.timeline, self.start, self.size).start(self.size);
         let mut records = Records::new(read, self.start, segment)?;
         let (mut events, mut later) = (Vec::new(), Vec::new());

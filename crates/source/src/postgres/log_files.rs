@@ -1,13 +1,18 @@
 //! The log's files that a backup holds: segments, and the histories of timelines.
 //!
 //! A restored server must not archive again what its origin has archived: beside each file goes a mark that says so.
+//!
+//! Segments before the last are whole when they are their own: a server syncs each before it begins the next. How far
+//! the last one is filled nobody but its records tells: a standby's was handed over by nobody, and may be anything
+//! behind the place that its primary has come to.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Dir, OpenHow, Stat, Via};
-use longshore_pg::wal::WalName;
-use longshore_pg::{SegmentName, Timeline};
+use longshore_pg::wal::{NotRecords, Records, WalName, segments_in};
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 use parking_lot::Mutex;
 
 use super::cluster::Cluster;
@@ -28,7 +33,46 @@ pub(super) struct LogFiles {
 }
 
 impl LogFiles {
-    /// A segment, which must be there whole, and its mark.
+    /// Proves that the segment holds the log up to `stop`, which lies in it or is its end: every record there has its
+    /// checksum and leads to the next.
+    ///
+    /// Errors: [`Error::SegmentMissing`], [`Error::SegmentNotWhole`].
+    pub(super) fn prove(
+        &self,
+        name: SegmentName,
+        size: SegmentSize,
+        stop: Lsn,
+    ) -> Result<(), Error> {
+        let path = || self.path.join(name.to_string());
+        match self.dir.stat(Path::new(&name.to_string())) {
+            Ok(stat) if stat.len == size.bytes() => {}
+            Err(source) if !is_missing(&source) => {
+                return Err(Error::Io {
+                    action: "look at",
+                    path: path(),
+                    source,
+                });
+            }
+            _ => return Err(Error::SegmentMissing { path: path() }),
+        }
+        let walk = || {
+            let read = segments_in(&*self.dir, name.timeline, size);
+            let mut records = Records::of_segment(read, name.start(size))?.verifying();
+            while records.next(stop, |_, _| false)?.is_some() {}
+            Ok(())
+        };
+        walk().map_err(|e| match e {
+            NotRecords::Read { source, .. } if is_gone(&source) => {
+                Error::SegmentMissing { path: path() }
+            }
+            source => Error::SegmentNotWhole {
+                path: path(),
+                source,
+            },
+        })
+    }
+
+    /// A segment, which must be there, and its mark. Whether it is its own is seen when it is read.
     pub(super) fn segment(
         &self,
         cluster: &Arc<Cluster>,
@@ -50,7 +94,8 @@ impl LogFiles {
                 });
             }
         };
-        if stat.len != cluster.control.wal_segment.bytes() {
+        let size = cluster.control.wal_segment;
+        if stat.len != size.bytes() {
             return Err(missing());
         }
         let content = OnDisk {
@@ -59,7 +104,9 @@ impl LogFiles {
             name: file_name.clone(),
             host_path,
             len: stat.len,
-            kind: Kind::Log,
+            kind: Kind::Log {
+                start: name.start(size),
+            },
             state: Mutex::new(State::Unopened),
         };
         let segment = Entry {
@@ -104,6 +151,11 @@ impl LogFiles {
         }
         Ok(found)
     }
+}
+
+/// Whether the file is not there, or no longer as long as it was.
+fn is_gone(error: &io::Error) -> bool {
+    is_missing(error) || error.kind() == io::ErrorKind::UnexpectedEof
 }
 
 /// How the server came to its timeline, as it wrote it; `None` on the first one, and where the file is not there any

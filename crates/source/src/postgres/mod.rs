@@ -481,7 +481,10 @@ impl Source for Postgres {
             included: self.with_wal,
         });
         if self.with_wal {
-            ending.segments = Some(self.segments(label.timeline, stopped.stop));
+            let (first, last) = self.segments(label.timeline, stopped.stop);
+            let size = cluster.control.wal_segment;
+            self.log_files.prove(last, size, stopped.stop)?;
+            ending.segments = Some((first, last));
             ending.histories = self.log_files.histories(label.timeline)?;
         }
         let databases = self.walks.iter();

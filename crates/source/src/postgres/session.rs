@@ -87,7 +87,7 @@ impl Session {
     ) -> Result<Session, Error> {
         let mut connection =
             Connection::open(storage, options, Mode::Sql).map_err(|e| Error::Server {
-                action: "connect",
+                action: "connect to",
                 source: Box::new(e),
             })?;
         let about = look(&mut connection)?;

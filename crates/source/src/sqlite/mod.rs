@@ -52,6 +52,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use longshore_io::Storage;
 use parking_lot::Mutex;
@@ -188,14 +189,17 @@ impl Source for Sqlite {
             ));
         }
         if matches!(self.snapshot.hold(), Hold::SharedLock | Hold::DeadWriter) {
-            warnings.push(format!(
-                "commits could wait for up to {:.1} seconds",
-                ending.held_for.as_secs_f64()
-            ));
+            warnings.extend(wait_warning(ending.held_for));
         }
         Ok(SourceSummary {
             warnings,
             ..SourceSummary::default()
         })
     }
+}
+
+/// What is said of commits that could wait for `held`; nothing of what nobody notices.
+fn wait_warning(held: Duration) -> Option<String> {
+    let seconds = held.as_secs_f64();
+    (seconds >= 0.1).then(|| format!("commits could wait for up to {seconds:.1} seconds"))
 }

@@ -77,13 +77,35 @@ impl Cluster {
         read(connect(&self.double, storage, &SourceOptions::default())?)
     }
 
-    /// The segments from [`START`] to [`END`], each of one byte's repetition.
+    /// The segments from [`START`] to [`END`].
     pub fn write_log(&self) {
         for number in START >> 20..END >> 20 {
             let path = self.path(&format!("pg_wal/00000001000000000000{number:04X}"));
-            fs::write(path, vec![number as u8; 1 << 20]).unwrap();
+            fs::write(path, segment(number)).unwrap();
         }
     }
+}
+
+/// A segment that was closed right after its beginning; behind its only record the same byte again and again.
+///
+/// Source: PostgreSQL 18, `access/xlog_internal.h` and `access/xlogrecord.h`.
+pub fn segment(number: u64) -> Vec<u8> {
+    let place = |number: u64| (number << 20).to_le_bytes();
+    let before = (number - 1) << 20 | 40;
+    let mut bytes = vec![number as u8; 1 << 20];
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(0, &[0x18, 0xd1, 2, 0, 1, 0, 0, 0]);
+    put(8, &place(number));
+    put(16, &[0; 8]);
+    put(24, &SYSTEM.to_le_bytes());
+    put(32, &(1u32 << 20).to_le_bytes());
+    put(36, &(PAGE as u32).to_le_bytes());
+    put(40, &[24, 0, 0, 0, 0, 0, 0, 0]);
+    put(48, &before.to_le_bytes());
+    put(56, &[0x40, 0, 0, 0]);
+    let crc = longshore_io::crc32c(&bytes[40..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    bytes
 }
 
 /// Begins a backup of the server that a script plays.

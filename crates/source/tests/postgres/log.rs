@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_source::Error;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, PAGE, segment};
 use crate::hooked::{Step, hooked};
 
 const FIRST: &str = "000000010000000000000020";
@@ -33,7 +33,7 @@ fn every_segment_from_start_to_end_is_there_with_its_mark_and_the_histories() {
         .collect();
     for number in 0x20..0x30u64 {
         let name = format!("pg_wal/00000001000000000000{number:04X}");
-        assert_eq!(copy.file(&name), Some(&vec![number as u8; 1 << 20]));
+        assert_eq!(copy.file(&name), Some(&segment(number)));
         let mark = name.replace("pg_wal/", "pg_wal/archive_status/") + ".done";
         assert_eq!(copy.file(&mark), Some(&Vec::new()));
         found.retain(|path| *path != Path::new(&name) && *path != Path::new(&mark));
@@ -88,6 +88,59 @@ fn a_segment_that_goes_ends_the_backup_and_is_named() {
                     other => panic!("{step:?}, act {i}, {name}: {other:?}"),
                 }
             }
+        }
+    }
+}
+
+/// Goal: a standby's last segment is there by name and length whatever is in it: the backup is told by its records
+/// whether it ends there.
+/// Method: the server says that the backup ends with the log. What is there ends earlier, in every way that a server or a
+/// disk could leave it; or is left over from an earlier use.
+#[test]
+fn a_last_segment_without_the_backups_end_ends_the_backup_and_is_named() {
+    let whole = || segment(0x2f);
+    let never_written = || vec![0; 1 << 20];
+    let earlier = || segment(0x1f);
+    let no_record = || {
+        let mut bytes = whole();
+        bytes[40..].fill(0);
+        bytes
+    };
+    let damaged = || {
+        let mut bytes = whole();
+        bytes[44] ^= 1;
+        bytes
+    };
+    // The first page is there, the next is of an earlier use.
+    let on_to_the_next = || {
+        let mut bytes = whole();
+        bytes[40..44].copy_from_slice(&(PAGE as u32).to_le_bytes());
+        bytes
+    };
+    let ends: [&dyn Fn() -> Vec<u8>; 5] = [
+        &never_written,
+        &earlier,
+        &no_record,
+        &damaged,
+        &on_to_the_next,
+    ];
+    for (i, bytes) in ends.into_iter().enumerate() {
+        let cluster = Cluster::new();
+        cluster.write_log();
+        fs::write(cluster.path(&format!("pg_wal/{LAST}")), bytes()).unwrap();
+        match cluster.back_up_with_log(&hooked(|_, _| Ok(()))).err() {
+            Some(Error::SegmentNotWhole { path, .. }) => assert!(path.ends_with(LAST)),
+            other => panic!("{i}: {other:?}"),
+        }
+    }
+    // Of those before it the first page tells.
+    for bytes in [earlier(), never_written()] {
+        let cluster = Cluster::new();
+        cluster.write_log();
+        fs::write(cluster.path(&format!("pg_wal/{MIDDLE}")), bytes).unwrap();
+        match cluster.back_up_with_log(&hooked(|_, _| Ok(()))).err() {
+            Some(Error::SegmentMissing { path }) => assert!(path.ends_with(MIDDLE)),
+            other => panic!("{other:?}"),
         }
     }
 }

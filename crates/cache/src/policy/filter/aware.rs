@@ -31,9 +31,9 @@ const BUSY: f64 = 1.4;
 const IDLE_SHARE: f64 = 0.7;
 /// By how much the allowance grows with each that does, in bandwidth-delay products.
 const STEP: f64 = 0.25;
-/// The most it grows to, in the fast side's shares of a typical long read over the slow side's share of the
-/// bandwidth: more keeps small reads waiting for little.
-const MOST: f64 = 0.65;
+/// The most it grows to, in the fast side's shares of a typical long read over the square of the slow side's share of
+/// the bandwidth: more keeps small reads waiting for little, less costs most where the slow side does little.
+const MOST: f64 = 0.42;
 /// How often a copy is used before it is void or evicted, for all that is known.
 const REUSE: f64 = 1.0;
 
@@ -129,7 +129,7 @@ impl Aware {
             small_share: 0.0,
             small: Seen::default(),
             bulk: Seen::default(),
-            allowance_most: 1.0 + MOST * typical / (1.0 - share),
+            allowance_most: 1.0 + MOST * typical / (1.0 - share).powi(2),
             idle_share: IDLE_SHARE * (1.0 - share).powi(2),
             allowance: 1.0 + typical,
         }
@@ -250,13 +250,18 @@ impl Filter for Aware {
             } else {
                 theirs.reason
             };
-            return ReadPlan { reason, ..theirs };
+            return ReadPlan {
+                reason,
+                join: true,
+                ..theirs
+            };
         }
         self.watch.read(asked);
-        match self.watch.only(view, &self.fast, &self.slow) {
+        let plan = match self.watch.only(view, &self.fast, &self.slow) {
             None => ours,
             Some(side) => plan(asked, side == Side::Fast, ours.admit, Reason::Guard),
-        }
+        };
+        ReadPlan { join: true, ..plan }
     }
 
     fn write(&mut self, view: &View, write: &Write) -> WritePlan {

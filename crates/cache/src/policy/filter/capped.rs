@@ -60,7 +60,7 @@ impl Filter for Bcache {
             return;
         }
         let limit = match ended.purpose {
-            Purpose::Client => CONGESTED_READ_US,
+            Purpose::Client | Purpose::Joined => CONGESTED_READ_US,
             Purpose::Fill => CONGESTED_WRITE_US,
         };
         if ended.took_us > limit {

@@ -96,6 +96,7 @@ fn plan(asked: &Asked, fast: bool, admit: bool, reason: Reason) -> ReadPlan {
     ReadPlan {
         join_bytes: 0,
         fast_bytes: if fast { asked.held_bytes } else { 0 },
+        join: false,
         admit: admit && !whole,
         reason: match asked.held_bytes {
             0 => Policy::filled(admit),

@@ -129,7 +129,7 @@ impl Filter for Orthus {
     }
 
     fn ended(&mut self, ended: &Ended) {
-        if ended.purpose == Purpose::Client {
+        if ended.purpose != Purpose::Fill {
             self.bytes += ended.len;
         }
         self.tick(ended.now);

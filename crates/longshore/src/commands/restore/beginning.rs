@@ -45,6 +45,9 @@ struct Passed {
 }
 
 pub fn of(options: &Restore, context: &Context) -> Result<Beginning, Failure> {
+    if let Some(recovery) = options.cluster.recovery() {
+        refuse_future(&recovery, context)?;
+    }
     let parts = !options.only.is_empty() || !options.moves.is_empty();
     match &options.media.database {
         Some(database) if !parts => of_database(database, options, context),
@@ -72,9 +75,6 @@ fn of_database(database: &str, options: &Restore, context: &Context) -> Result<B
         (None, None) => shelf.wal()?,
     };
     let asked = args.recovery();
-    if let Some(recovery) = &asked {
-        refuse_future(recovery, context)?;
-    }
     let label = media.label.as_deref().filter(|l| *l != "latest");
     let loan = match &asked {
         Some(recovery) => shelf.borrow_for(label, recovery, archive.as_ref())?,

@@ -53,6 +53,8 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
     };
     if let (false, Some(segment)) = (found, segment)
         && let Some(next) = archive.later(segment)?
+        // A backup that holds its log brought it along: the server looks there next.
+        && !pg_wal.holds(&archive, segment)
     {
         let gap = Error::Gap {
             name,
@@ -66,6 +68,9 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         context.output.warn(&gap.to_string());
     } else if let (false, true, Some(segment)) = (found, options.partial, segment) {
         found = pg_wal.take_partial(&archive, segment, to, clock)?;
+    }
+    if let (true, false, Some(segment)) = (found, options.tablespaces_as_logged, segment) {
+        pg_wal.check_tablespaces(&*context.storage, segment, to)?;
     }
     if let (true, true, Some(segment), Some(identity)) = (ahead, found, segment, archive.identity())
         && pg_wal.runs_short(segment, identity.segment_size, reach)

@@ -1,0 +1,153 @@
+//! What people ask a running engine for: another policy, one that watches, figures, reasons, a comparison of everything
+//! that is held with the backend. Requests go on meanwhile.
+
+use super::*;
+use crate::meter::Counters;
+use crate::shadow::{Comparison, Done, Shadow};
+use crate::why::Line;
+use crate::{Error, Status, Worth};
+
+impl Engine {
+    /// Compares everything that is held with the backend; with `repair`, drops what differs. Requests go on meanwhile.
+    /// Returns how many lines were compared, and how many differ.
+    pub fn verify(&self, repair: bool) -> Result<(u64, u64), Error> {
+        let store = self.shared.store();
+        let store = store.as_ref().ok_or(Error::Detached)?;
+        let failed = |source| Error::Io {
+            action: "read",
+            path: "the backend".into(),
+            source,
+        };
+        let pool =
+            Pool::new(2, BUFFER_BYTES as usize).map_err(|source| Error::Memory { source })?;
+        let (Some(mut held), Some(mut truth)) = (pool.take(), pool.take()) else {
+            return Ok((0, 0));
+        };
+        let (mut compared, mut differing) = (0, 0);
+        let all = store.core().all();
+        for found in all {
+            if self.shared.ending.load(SeqCst) {
+                return Err(Error::Ending);
+            }
+            let piece = found.piece;
+            let start = piece.at(store.geometry);
+            let len = piece.bytes() as usize;
+            if store.read(&[found], &mut held[..len]) != Worth::Good {
+                continue;
+            }
+            let range = start..start + piece.bytes();
+            let read = self.shared.read_backend(Some(store), &mut truth, range);
+            read.map_err(failed)?;
+            // A write since then makes the comparison worthless.
+            if !store.core().is_current(&found) {
+                continue;
+            }
+            compared += u64::from(piece.count);
+            let pairs = held[..len]
+                .chunks(LINE as usize)
+                .zip(truth[..len].chunks(LINE as usize));
+            let differ = pairs.filter(|(a, b)| a != b).count() as u64;
+            differing += differ;
+            if differ > 0 && repair {
+                store.core().drop_lines(&found, &store.journal);
+            }
+        }
+        add(&self.shared.meter.verify_differences, differing);
+        Ok((compared, differing))
+    }
+
+    /// The ranges of the backend that are held, in no order.
+    pub fn held(&self) -> Vec<Range<u64>> {
+        let store = self.shared.store();
+        let Some(store) = store.as_ref() else {
+            return Vec::new();
+        };
+        let all = store.core().all();
+        let range = |found: &Found| {
+            let start = found.piece.at(store.geometry);
+            start..start + found.piece.bytes()
+        };
+        all.iter().map(range).collect()
+    }
+
+    /// Another policy from now on; what is held stays.
+    pub fn set_policy(&self, choice: Choice) {
+        // Not while one is attached, which would keep the policy that it was made with.
+        let _one = self.attaching();
+        let store = self.shared.store();
+        let mut settings = self.shared.settings.lock();
+        settings.choice = choice;
+        if let Some(store) = store.as_ref() {
+            let mut core = store.core();
+            let policy = policy(&settings, core.geometry());
+            core.set_policy(policy);
+        }
+    }
+
+    /// Lets another policy watch the requests from now on, beginning with what is held; `None`: no more.
+    pub fn set_shadow(&self, choice: Option<Choice>) -> Result<(), Error> {
+        let settings = self.settings();
+        let store = self.shared.store();
+        let store = store.as_ref().filter(|store| !store.has_failed());
+        let store = store.ok_or(Error::Detached)?;
+        let shadow = choice.map(|choice| {
+            let (geometry, held) = {
+                let core = store.core();
+                (core.geometry(), core.in_order())
+            };
+            let settings = Settings { choice, ..settings };
+            let policy = policy(&settings, geometry);
+            Shadow::new(choice, policy, held.into_iter(), Done::of(&self.counters()))
+        });
+        store.set_shadow(shadow);
+        Ok(())
+    }
+
+    /// What the policy that watches would have done, beside what was done.
+    pub fn shadow(&self) -> Option<Comparison> {
+        let store = self.shared.store();
+        let shadow = store.as_ref()?.shadow.lock();
+        let now = Done::of(&self.counters());
+        shadow.as_ref().map(|shadow| shadow.comparison(now))
+    }
+
+    pub fn status(&self) -> Status {
+        let store = self.shared.store();
+        let store = store.as_ref().filter(|store| !store.was_detached());
+        let (census, gauges) = store.map_or_else(Default::default, |store| store.census());
+        Status::new(
+            &self.shared.settings.lock().choice,
+            self.shared.len,
+            store,
+            self.shared.gauge.load(),
+            census,
+            &gauges,
+        )
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.shared.meter.read()
+    }
+
+    /// The last requests, the newest first, and why they went where they went.
+    pub fn why(&self, count: usize) -> Vec<Line> {
+        self.shared.diary.last(count)
+    }
+
+    /// How many requests each reason decided.
+    pub fn reasons(&self) -> Vec<(&'static str, u64)> {
+        self.shared.diary.counts()
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.shared.settings.lock().clone()
+    }
+
+    pub(crate) fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.shared.meter)
+    }
+
+    pub(crate) fn backend(&self) -> &Arc<dyn File> {
+        &self.shared.backend
+    }
+}

@@ -1,0 +1,172 @@
+//! An engine's life: its threads, and the cache that is attached, resized, detached while it serves.
+//!
+//! Invariants
+//! - A cache is put in place or taken away when no request is under way; one that hangs in the cache device is waited
+//!   for no longer than [`LEAVE_WITHIN`].
+//! - A detached cache is not believed again: writes may follow that it does not see.
+//! - After [`Engine::stop`] everything held is durable, and the cache is marked as cleanly stopped; an engine that is only
+//!   dropped leaves what a crash leaves, but no thread.
+
+use super::*;
+use crate::Error;
+use crossbeam_channel::bounded;
+use longshore_io::FileKind;
+use parking_lot::MutexGuard;
+
+/// How long a detached cache device is waited for, to close it; all requests wait meanwhile.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
+impl Engine {
+    /// In front of `backend`, of `len` bytes; nothing is attached yet.
+    pub(crate) fn new(
+        backend: Arc<dyn File>,
+        len: u64,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Engine, Error> {
+        let pool = Pool::new(settings.buffers(), BUFFER_BYTES as usize)
+            .map_err(|source| Error::Memory { source })?;
+        let fillers = settings.fillers;
+        let shared = Arc::new(Shared {
+            backend,
+            len,
+            slow_via: settings.slow_via,
+            settings: Mutex::new(settings),
+            pool,
+            clock,
+            gauge: Gauge::default(),
+            meter: Arc::new(Meter::default()),
+            diary: Diary::default(),
+            together: together::Together::default(),
+            syncing: Mutex::new(()),
+            syncs_failed: AtomicU64::new(0),
+            untold: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            attaching: Mutex::new(()),
+            store: RwLock::new(None),
+        });
+        let engine = Engine {
+            shared,
+            jobs: RwLock::new(None),
+            fillers: Mutex::new(Vec::new()),
+        };
+        if fillers > 0 {
+            let (jobs, queue) = bounded(fill::queue(fillers));
+            *engine.jobs.write() = Some(jobs);
+            for _ in 0..fillers {
+                let (shared, queue) = (Arc::clone(&engine.shared), queue.clone());
+                engine
+                    .fillers
+                    .lock()
+                    .push(std::thread::spawn(move || shared.fill_all(&queue)));
+            }
+        }
+        Ok(engine)
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        let store = self.shared.store();
+        store.as_ref().is_some_and(|store| !store.has_failed())
+    }
+
+    pub(crate) fn attaching(&self) -> MutexGuard<'_, ()> {
+        self.shared.attaching.lock()
+    }
+
+    /// Puts a cache in front, when no request is under way. `Err`: there is one already.
+    pub(crate) fn put(&self, store: Store) -> Result<(), Error> {
+        let mut place = self.shared.store.write();
+        if place.as_ref().is_some_and(|old| !old.has_failed()) {
+            return Err(Error::Attached);
+        }
+        *place = Some(Arc::new(store));
+        Ok(())
+    }
+
+    /// Gives the cache so many bytes of its device, a file's length with it, while it serves. What it holds stays, but for
+    /// what lay in the slots of the last bytes. Returns how many it can hold.
+    pub fn resize(&self, bytes: u64) -> Result<u64, Error> {
+        let _one = self.attaching();
+        let store = {
+            let store = self.shared.store();
+            let store = store.as_ref().filter(|store| !store.has_failed());
+            Arc::clone(store.ok_or(Error::Detached)?)
+        };
+        let geometry = store.resize(bytes)?;
+        // Whoever found something there before reads it to its end first; otherwise the file stays as long as it is.
+        if let Some(_nobody) = self.shared.store.try_write_for(LEAVE_WITHIN)
+            && let Ok(found) = store.file.stat()
+            && found.kind == FileKind::File
+            && found.len > geometry.end()
+            && let Err(error) = store.file.set_len(geometry.end())
+        {
+            tracing::warn!(%error, "the cache's file could not be cut");
+        }
+        Ok(geometry.capacity_bytes())
+    }
+
+    /// Serves from the backend alone from now on. What the cache held is not believed again: writes may follow that
+    /// it does not see.
+    pub fn detach(&self) -> Result<(), Error> {
+        {
+            let store = self.shared.store();
+            let store = store.as_ref().filter(|store| !store.was_detached());
+            let store = store.ok_or(Error::Detached)?;
+            // Among the requests: one that hangs in the cache device must not keep this, or the others, waiting.
+            store.detach().map_err(|source| Error::Io {
+                action: "write the guard of",
+                path: "the backend".into(),
+                source,
+            })?;
+        }
+        if let Some(mut place) = self.shared.store.try_write_for(LEAVE_WITHIN)
+            && place.as_ref().is_some_and(|store| store.was_detached())
+        {
+            *place = None;
+        }
+        Ok(())
+    }
+
+    /// Soon comes [`Engine::stop`]: what takes long and is no client's request ends now.
+    pub fn end_soon(&self) {
+        self.shared.ending.store(true, SeqCst);
+    }
+
+    /// Ends serving: everything held becomes durable, and the cache is marked as cleanly stopped.
+    /// Whoever still asks to write is refused: nobody would see it.
+    pub fn stop(&self) -> io::Result<()> {
+        self.end_fillers();
+        let store = {
+            let mut place = self.shared.store.write();
+            self.shared.closed.store(true, SeqCst);
+            place.take()
+        };
+        // With its times: the next start compares them with the mark that is taken here.
+        let sync = |backend: &dyn File| backend.sync_with_times();
+        let synced = self.shared.sync_backend_by(sync, store.as_ref());
+        if let Some(store) = store.filter(|store| !store.has_failed()) {
+            store.checkpoint(|| self.shared.sync_backend(Some(&store)))?;
+            if !store.has_failed() {
+                let mark = crate::open::mark(&*self.shared.backend)?;
+                store.journal.close(mark.changed_ns)?;
+            }
+        }
+        synced
+    }
+
+    fn end_fillers(&self) {
+        *self.jobs.write() = None;
+        for filler in self.fillers.lock().drain(..) {
+            // A filler that panicked has said so; its claims were given up.
+            let _ended = filler.join();
+        }
+    }
+}
+
+impl Drop for Engine {
+    /// As a crash leaves it, but with no thread left.
+    fn drop(&mut self) {
+        self.end_fillers();
+    }
+}

@@ -1,0 +1,336 @@
+//! Reads: divided between the devices, and what happens when one of them fails.
+//!
+//! Invariants
+//! - Whatever the cache device does, the bytes that are given out are good: what it cannot give, the backend gives.
+//! - Nobody waits for a second buffer with one in hand: then all might wait.
+
+use super::fill::Job;
+use super::together::Turn;
+use super::*;
+use crate::Worth;
+use crate::meter::Way;
+use crate::store::Claims;
+use crate::why::{Asked, Line};
+use longshore_cache::policy::Read;
+
+/// How a read is served.
+struct Plan {
+    held_bytes: u64,
+    /// Of these, how many the cache device serves.
+    fast_bytes: u64,
+    fast: Vec<Found>,
+    /// What the backend serves at the same time.
+    slow: Option<Range<u64>>,
+    /// Whoever else reads what the backend serves may be waited for.
+    join: bool,
+    claims: Option<Claims>,
+    reason: longshore_cache::policy::Reason,
+}
+
+impl Engine {
+    /// Fills `out` from `offset`. `InvalidInput` beyond the end; else as the backend fails.
+    pub fn read(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        self.shared.inside(offset, out.len() as u64)?;
+        let begun = self.shared.clock.now();
+        let meter = &self.shared.meter;
+        add(&meter.reads, 1);
+        add(&meter.read_bytes, out.len() as u64);
+        for range in cut(offset, out.len() as u64) {
+            let (start, end) = (
+                (range.start - offset) as usize,
+                (range.end - offset) as usize,
+            );
+            self.read_run(&mut out[start..end], range.start)?;
+        }
+        meter.read_latency.add(self.shared.clock.now() - begun);
+        Ok(())
+    }
+
+    fn read_run(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        let shared = &*self.shared;
+        let span = shared.span(offset, out.len() as u64);
+        let mut buffer = shared.take()?;
+        let store = shared.store();
+        let Some(store) = store.as_ref().filter(|store| !store.has_failed()) else {
+            shared.read_backend(None, &mut buffer, span.clone())?;
+            give(&buffer, &span, out, offset);
+            return Ok(());
+        };
+        let begun = shared.clock.now();
+        let plan = shared.plan(store, &span, offset, out.len() as u64);
+        let meter = &shared.meter;
+        let whole = plan.held_bytes == out.len() as u64;
+        add(
+            if whole { &meter.hits } else { &meter.part_hits },
+            u64::from(plan.held_bytes > 0),
+        );
+
+        let mut served = plan.fast_bytes;
+        let mut joined = false;
+        let fast = (!plan.fast.is_empty()).then_some(plan.fast.as_slice());
+        let good = match (fast, plan.slow.clone()) {
+            (None, _) => false,
+            (Some(fast), None) => shared.read_fast(store, fast, &mut buffer, &span),
+            (Some(fast), Some(slow)) => {
+                // Never waited for with another one in hand: then all might wait.
+                let Some(mut aside) = shared.pool.try_take() else {
+                    shared.read_backend(Some(store), &mut buffer, span.clone())?;
+                    give(&buffer, &span, out, offset);
+                    return Ok(());
+                };
+                let (good, read) = beside(
+                    || shared.read_slow(store, &mut aside, slow.clone(), plan.join, &mut joined),
+                    || shared.read_fast(store, fast, &mut buffer, &span),
+                );
+                read?;
+                let len = (slow.end - slow.start) as usize;
+                buffer[(slow.start - span.start) as usize..][..len].copy_from_slice(&aside[..len]);
+                good
+            }
+        };
+        if !good {
+            served = 0;
+            shared.read_slow(store, &mut buffer, span.clone(), plan.join, &mut joined)?;
+        }
+        give(&buffer, &span, out, offset);
+        add(&meter.fast_bytes, served);
+        add(
+            &meter.bypassed_bytes,
+            plan.held_bytes.saturating_sub(served),
+        );
+        shared.diary.add(Line {
+            at_ns: begun.as_nanos() as u64,
+            asked: Asked::Read,
+            offset,
+            len: out.len() as u64,
+            held_bytes: plan.held_bytes,
+            fast_bytes: served,
+            reason: plan.reason,
+            took_us: (shared.clock.now() - begun).as_micros() as u64,
+        });
+        // Who reads for both of them fills for both of them.
+        if let Some(claims) = plan.claims.filter(|_| !joined) {
+            self.offer(Job {
+                claims,
+                bytes: buffer,
+                start: span.start,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Divides a span between the devices: of what is held, about `fast_bytes` stay in `found`, and the rest is one run of
+/// the backend's. What is held inside that run goes with it: one transfer is worth more than its length.
+fn divide(
+    geometry: Geometry,
+    found: &mut Vec<Found>,
+    span: &Range<u64>,
+    fast_bytes: u64,
+) -> Option<Range<u64>> {
+    let mut left = fast_bytes.next_multiple_of(LINE);
+    found.retain_mut(|found| {
+        let lines = (left / LINE).min(u64::from(found.piece.count)) as u32;
+        found.piece.count = lines;
+        left -= u64::from(lines) * LINE;
+        lines > 0
+    });
+    let ends = |found: &Found| {
+        let start = found.piece.at(geometry);
+        start..start + found.piece.bytes()
+    };
+    let mut slow: Option<Range<u64>> = None;
+    let mut at = span.start;
+    let held = found
+        .iter()
+        .map(ends)
+        .chain(std::iter::once(span.end..span.end));
+    for held in held {
+        if at < held.start {
+            let start = slow.as_ref().map_or(at, |slow| slow.start);
+            slow = Some(start..held.start);
+        }
+        at = held.end.max(at);
+    }
+    if let Some(slow) = &slow {
+        found.retain(|found| ends(found).end <= slow.start || ends(found).start >= slow.end);
+    }
+    slow
+}
+
+/// Does both at the same time; one after the other where the system has no thread to give.
+fn beside<T>(
+    aside: impl FnOnce() -> io::Result<()> + Send,
+    here: impl FnOnce() -> T,
+) -> (T, io::Result<()>) {
+    beside_by(std::thread::Builder::new(), aside, here)
+}
+
+pub(super) fn beside_by<T>(
+    thread: std::thread::Builder,
+    aside: impl FnOnce() -> io::Result<()> + Send,
+    here: impl FnOnce() -> T,
+) -> (T, io::Result<()>) {
+    // Whoever takes it does it: the thread, or, when there is none, this one.
+    let aside = Mutex::new(Some(aside));
+    let take = || aside.lock().take().map_or(Ok(()), |aside| aside());
+    std::thread::scope(|scope| match thread.spawn_scoped(scope, take) {
+        Ok(thread) => {
+            let done = here();
+            let panicked = |_| Err(io::Error::other("a read panicked"));
+            (done, thread.join().unwrap_or_else(panicked))
+        }
+        Err(_no_thread) => {
+            let taken = take();
+            (here(), taken)
+        }
+    })
+}
+
+/// Copies what was asked for from a buffer that holds `span`.
+fn give(buffer: &Buffer, span: &Range<u64>, out: &mut [u8], offset: u64) {
+    let from = (offset - span.start) as usize;
+    out.copy_from_slice(&buffer[from..from + out.len()]);
+}
+
+impl Shared {
+    fn plan(&self, store: &Arc<Store>, span: &Range<u64>, offset: u64, len: u64) -> Plan {
+        let geometry = store.geometry;
+        let mut core = store.core();
+        let mut fast = core.look_up(store.touched(offset, len));
+        let held_bytes = inside_of(geometry, &fast, offset, len);
+        let read = Read {
+            offset,
+            len,
+            held_bytes,
+        };
+        let view = self.view(store);
+        let plan = core.policy().read(&view, read);
+        drop(core);
+        add(&self.meter.read_runs, 1);
+        store.tell(|shadow| {
+            let whole = store.whole(span.start, span.end - span.start);
+            let inside = |found: &[Found]| inside_of(geometry, found, offset, len);
+            let by_fast = |mut found: Vec<Found>, fast_bytes| {
+                divide(geometry, &mut found, span, fast_bytes);
+                inside(&found)
+            };
+            let touched = store.touched(offset, len);
+            shadow.read(&view, (offset, len), touched, whole, inside, by_fast);
+        });
+        let claims = (plan.admit && held_bytes < len)
+            .then(|| store.claim(span.start, span.end - span.start));
+        let slow = divide(geometry, &mut fast, span, plan.fast_bytes);
+        Plan {
+            held_bytes,
+            fast_bytes: inside_of(geometry, &fast, offset, len),
+            fast,
+            slow,
+            join: plan.join,
+            claims: claims.filter(|claims| !claims.is_empty()),
+            reason: plan.reason,
+        }
+    }
+
+    /// Whether `found` could be read into its places in `buffer`, which holds `span`.
+    fn read_fast(
+        &self,
+        store: &Store,
+        found: &[Found],
+        buffer: &mut Buffer,
+        span: &Range<u64>,
+    ) -> bool {
+        let len: u64 = found.iter().map(|found| found.piece.bytes()).sum();
+        let entered = store.gauge.enter(Way::Read, len);
+        let begun = self.clock.now();
+        // Runs that touch are read together; of runs that do not there are two at most.
+        let mut rest = found;
+        while let Some(first) = rest.first() {
+            let start = first.piece.at(store.geometry);
+            let mut end = start;
+            let touching = rest.iter().take_while(|next| {
+                let touches = next.piece.at(store.geometry) == end;
+                end += if touches { next.piece.bytes() } else { 0 };
+                touches
+            });
+            let count = touching.count();
+            let part = (start - span.start) as usize..(end - span.start) as usize;
+            if store.read(&rest[..count], &mut buffer[part]) != Worth::Good {
+                return false;
+            }
+            rest = &rest[count..];
+        }
+        let took = self.clock.now() - begun;
+        self.meter.fast_latency.add(took);
+        self.ended(
+            store,
+            Side::Fast,
+            Op::Read,
+            Purpose::Client,
+            entered.before,
+            len,
+            took,
+        );
+        true
+    }
+
+    /// Reads `range` into the beginning of `buffer`, or waits for somebody who is reading it if it may; whether it did.
+    fn read_slow(
+        &self,
+        store: &Arc<Store>,
+        buffer: &mut Buffer,
+        range: Range<u64>,
+        join: bool,
+        joined: &mut bool,
+    ) -> io::Result<()> {
+        let len = range.end - range.start;
+        let own = match join.then(|| self.together.turn(&range)) {
+            Some(Turn::Join(reading)) => {
+                let (begun, before) = (self.clock.now(), self.gauge.load());
+                if reading.wait(&range, &mut buffer[..len as usize]) {
+                    add(&self.meter.joined, 1);
+                    let (took, of) = (self.clock.now() - begun, Purpose::Joined);
+                    self.ended(store, Side::Slow, Op::Read, of, before, len, took);
+                    *joined = true;
+                    return Ok(());
+                }
+                None
+            }
+            Some(Turn::Own(own)) => Some(own),
+            None => None,
+        };
+        self.read_backend(Some(store), buffer, range)?;
+        if let Some(own) = own {
+            own.read(&buffer[..len as usize]);
+        }
+        Ok(())
+    }
+
+    /// Reads `range` into the beginning of `buffer`.
+    pub(super) fn read_backend(
+        &self,
+        store: Option<&Arc<Store>>,
+        buffer: &mut Buffer,
+        range: Range<u64>,
+    ) -> io::Result<()> {
+        let len = range.end - range.start;
+        let entered = self.gauge.enter(Way::Read, len);
+        let begun = self.clock.now();
+        let part = &mut buffer[..len as usize];
+        self.seen(self.backend.read_exact_at(part, range.start, self.slow_via))?;
+        let took = self.clock.now() - begun;
+        self.meter.slow_latency.add(took);
+        if let Some(store) = store {
+            self.ended(
+                store,
+                Side::Slow,
+                Op::Read,
+                Purpose::Client,
+                entered.before,
+                len,
+                took,
+            );
+        }
+        Ok(())
+    }
+}

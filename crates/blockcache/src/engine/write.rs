@@ -1,0 +1,147 @@
+//! Writes, and making zero: through to the backend, with what the cache held of the range void before.
+//!
+//! Invariants
+//! - The backend is written only while the lines of the range are taken, so that nothing older is held afterwards.
+//! - After [`Engine::stop`] nothing is written.
+
+use super::fill::Job;
+use super::*;
+use crate::meter::Way;
+use crate::why::{Asked, Line};
+use longshore_cache::policy::Write;
+
+impl Engine {
+    /// Writes `bytes` at `offset`; with `durable` they are on the backend's medium when it returns.
+    pub fn write(&self, bytes: &[u8], offset: u64, durable: bool) -> io::Result<()> {
+        self.shared.inside(offset, bytes.len() as u64)?;
+        let begun = self.shared.clock.now();
+        let failures = self.shared.syncs_failed.load(SeqCst);
+        let meter = &self.shared.meter;
+        add(&meter.writes, 1);
+        add(&meter.write_bytes, bytes.len() as u64);
+        for range in cut(offset, bytes.len() as u64) {
+            let (start, end) = (
+                (range.start - offset) as usize,
+                (range.end - offset) as usize,
+            );
+            self.write_run(&bytes[start..end], range.start)?;
+        }
+        if durable {
+            self.flush_since(failures)?;
+        }
+        meter.write_latency.add(self.shared.clock.now() - begun);
+        Ok(())
+    }
+
+    /// Makes a range read as zeros. `may_trim`: its space may be given back.
+    pub fn zero(&self, offset: u64, len: u64, may_trim: bool, durable: bool) -> io::Result<()> {
+        self.shared.inside(offset, len)?;
+        add(&self.shared.meter.zeroed, 1);
+        let failures = self.shared.syncs_failed.load(SeqCst);
+        let store = self.shared.store();
+        self.shared.writable()?;
+        let _writing = match store.as_ref() {
+            Some(store) => Some(store.begin_write(offset, len)?),
+            None => None,
+        };
+        let _together = self.shared.together.write(offset..offset + len);
+        let punched = may_trim && self.shared.backend.punch(offset..offset + len)?;
+        if !punched {
+            let zeros = vec![0; len.min(BUFFER_BYTES) as usize];
+            for range in cut(offset, len) {
+                let part = &zeros[..(range.end - range.start) as usize];
+                let backend = &self.shared.backend;
+                let written = backend.write_all_at(part, range.start, self.shared.slow_via);
+                self.shared.seen(written)?;
+            }
+        }
+        drop((_together, _writing));
+        drop(store);
+        match durable {
+            true => self.flush_since(failures),
+            false => Ok(()),
+        }
+    }
+
+    fn write_run(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let shared = &*self.shared;
+        let mut buffer = shared.take()?;
+        // At the same place within a line as on the backend, so that lines can be filled from here.
+        let start = offset / LINE * LINE;
+        let head = (offset - start) as usize;
+        let part = head..head + bytes.len();
+        buffer[part.clone()].copy_from_slice(bytes);
+        let store = shared.store();
+        shared.writable()?;
+        let Some(store) = store.as_ref().filter(|store| !store.has_failed()) else {
+            return shared.write_backend(None, &buffer[part], offset);
+        };
+        let begun = shared.clock.now();
+        let len = bytes.len() as u64;
+        let view = shared.view(store);
+        let (held_bytes, plan) = {
+            let mut core = store.core();
+            let found = core.look_up(store.touched(offset, bytes.len() as u64));
+            let held_bytes = inside_of(store.geometry, &found, offset, bytes.len() as u64);
+            let write = Write {
+                offset,
+                len: bytes.len() as u64,
+                held_bytes,
+            };
+            (held_bytes, core.policy().write(&view, write))
+        };
+        store.tell(|shadow| {
+            let (touched, whole) = (store.touched(offset, len), store.whole(offset, len));
+            shadow.write(&view, (offset, len), touched, whole);
+        });
+        let writing = store.begin_write(offset, len)?;
+        shared.write_backend(Some(store), &buffer[part], offset)?;
+        let claims = writing.done(store, plan.admit);
+        shared.diary.add(Line {
+            at_ns: begun.as_nanos() as u64,
+            asked: Asked::Write,
+            offset,
+            len: bytes.len() as u64,
+            held_bytes,
+            fast_bytes: 0,
+            reason: plan.reason,
+            took_us: (shared.clock.now() - begun).as_micros() as u64,
+        });
+        if !claims.is_empty() {
+            self.offer(Job {
+                claims,
+                bytes: buffer,
+                start,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn write_backend(
+        &self,
+        store: Option<&Arc<Store>>,
+        bytes: &[u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        let len = bytes.len() as u64;
+        let entered = self.gauge.enter(Way::Write, len);
+        let _together = self.together.write(offset..offset + len);
+        let begun = self.clock.now();
+        self.seen(self.backend.write_all_at(bytes, offset, self.slow_via))?;
+        if let Some(store) = store {
+            let took = self.clock.now() - begun;
+            self.ended(
+                store,
+                Side::Slow,
+                Op::Write,
+                Purpose::Client,
+                entered.before,
+                len,
+                took,
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Likely mistakes: what is said then names what is wrong and what to do, and nothing is left behind.
+
+use crate::stage::Stage;
+
+/// A command, its exit code, and what it has to say.
+type Mistake = (&'static str, i32, &'static [&'static str]);
+
+const MISTAKES: [Mistake; 12] = [
+    // A directory where a file belongs, and the other way round.
+    (
+        "backup app.db --to dir",
+        4,
+        &["3201", "device dir", "is a directory", "name a file in it"],
+    ),
+    (
+        "restore dir --to out",
+        4,
+        &["3201", "is a directory", "name a file in it"],
+    ),
+    (
+        "restore app.bak --to plain",
+        6,
+        &["cannot create plain\n", "a file is in the way"],
+    ),
+    (
+        "restore app.bak --to plain/below",
+        6,
+        &["cannot create plain/below\n", "a file is in the way"],
+    ),
+    // One stripe twice.
+    (
+        "backup app.db --to x.bak --to x.bak",
+        4,
+        &["x.bak is named twice", "a file of its own"],
+    ),
+    (
+        "backup app.db --to app.bak --to app.bak --format",
+        4,
+        &["app.bak is named twice"],
+    ),
+    // What stands there is no backup: nothing is recommended that would overwrite it.
+    (
+        "backup app.db --to plain",
+        4,
+        &[
+            "plain already holds data that is not a media set",
+            "name another file",
+        ],
+    ),
+    (
+        "backup app.db --to app.db --format",
+        4,
+        &["it is what is to be backed up", "name another device"],
+    ),
+    // Names that mean nothing here.
+    (
+        "backup shop --to x.bak",
+        3,
+        &["cannot find shop", "no database is configured"],
+    ),
+    (
+        "restore app.bak --to out --move ap.db=b.db",
+        2,
+        &["3156", "cannot move ap.db to b.db", "list --files"],
+    ),
+    (
+        "restore app.bak --to out --only app.db --move x=b",
+        2,
+        &["3156", "cannot move x to b"],
+    ),
+    (
+        "backup postgres://127.0.0.1:1/x --to x.bak",
+        3,
+        &["cannot connect to the PostgreSQL server"],
+    ),
+];
+
+/// What stands there beside the history.
+fn names(stage: &Stage) -> Vec<String> {
+    let mut names = stage.names(".");
+    names.retain(|name| !name.starts_with("history.db"));
+    names
+}
+
+#[test]
+fn a_mistake_is_named_with_what_helps_and_leaves_nothing() {
+    let stage = Stage::new();
+    stage.database("app.db", 3);
+    stage.line("backup app.db --to app.bak").exits(0);
+    stage.write("plain", b"somebody's notes");
+    stage.write("dir/other", b"");
+    let before = names(&stage);
+    for (line, exit, says) in MISTAKES {
+        let ran = stage.line(line).exits(exit);
+        for text in says {
+            assert!(
+                ran.err.contains(text),
+                "{line}: {text:?} is missing:\n{}",
+                ran.err
+            );
+        }
+        assert!(ran.err.contains("hint: "), "{line}:\n{}", ran.err);
+        assert_eq!(names(&stage), before, "{line}");
+    }
+    assert_eq!(
+        std::fs::read(stage.path("plain")).unwrap(),
+        b"somebody's notes"
+    );
+}
+
+#[test]
+fn one_stripe_of_several_is_told_how_to_find_the_others() {
+    let stage = Stage::new();
+    stage.database("app.db", 3);
+    stage.line("backup app.db --to a.bak --to b.bak").exits(0);
+    stage
+        .line("restore a.bak --to out")
+        .exits(4)
+        .says("3132")
+        .says("missing: family 2")
+        .says("longshore list --label-only");
+    stage.line("list --label-only a.bak").exits(0);
+}

@@ -1,0 +1,70 @@
+//! Copies beside their origin, and tablespaces that the log makes where the origin has its files.
+
+use longshore_test_servers::representatives;
+
+use crate::common::{longshore, text};
+use crate::named::{Main, markers, meanwhile};
+use crate::stage::{end, succeed};
+
+/// Goal: no server that a restore or a drill sets up on the origin's machine writes into the origin's files. Replay would
+/// do so where a tablespace was made during the backup or after it: it links to the directory that the log names.
+/// Method: one is made during a backup that holds its log and during one that does not. When the origin has dropped both,
+/// all is as ever.
+#[test]
+fn a_copy_does_not_replay_into_its_origins_tablespace() {
+    for installation in representatives() {
+        let main = Main::new(&installation);
+        let stage = &main.stage;
+        let server = &stage.server;
+        let made = |name: &str| {
+            stage.tablespace(name);
+            server.psql(&format!(
+                "create table in_{name} tablespace {name} as select generate_series(1, 1000) g"
+            ));
+        };
+        let own = stage.path("own.bak");
+        let mut backup = longshore(["backup", "--algorithm", "LZ4"]);
+        backup.arg(server.url()).arg("--to").arg(&own);
+        meanwhile(&mut backup, || made("first"));
+        meanwhile(&mut main.command("backup main"), || made("second"));
+        main.mark(1);
+        main.archived(server);
+
+        let restore = |name: &str| {
+            let data = stage.path(name);
+            let mut command = longshore(["restore", "--no-archiving"]);
+            command.arg(&own).arg("--to").arg(&data);
+            (data, command)
+        };
+        let (_, mut restored) = restore("warned");
+        let said = text(&end(&mut restored, 5).stderr);
+        assert!(said.contains("makes the tablespace"), "{said}");
+        let work = stage.path("drill");
+        std::fs::create_dir(&work).unwrap();
+        let mut drill = main.command("drill main --work");
+        drill.arg(&work);
+        let output = end(&mut drill, 1);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(said.contains("BAD  tablespaces"), "{said}");
+        let first = server.socket_dir().join("first");
+        let map = format!("{}={}", first.display(), stage.path("moved").display());
+        let (data, mut command) =
+            main.restore("stopped", &["--no-archiving", "--tablespace-map", &map]);
+        succeed(&mut command);
+        let stopped = stage.adopt(&data);
+        let log = stopped.try_start().unwrap_err();
+        assert!(log.contains("would write into them"), "{log}");
+
+        for name in ["first", "second"] {
+            server.psql(&format!("drop table in_{name}"));
+            server.psql(&format!("drop tablespace {name}"));
+        }
+        let (data, mut restored) = restore("fine");
+        succeed(&mut restored);
+        let fine = stage.adopt(&data);
+        fine.start();
+        assert_eq!(fine.psql("select count(*) from in_first"), "1000");
+        stopped.start();
+        assert_eq!(markers(&stopped), "1");
+    }
+}

@@ -1,0 +1,137 @@
+//! Backups that hold their log, restored with an archive that has only what comes after, or not even that.
+
+use std::path::{Path, PathBuf};
+
+use longshore_test_servers::{Server, representatives};
+
+use crate::common::{answer, expect, longshore};
+use crate::named::{Main, markers, meanwhile};
+use crate::stage::{check, refused, succeed};
+
+/// The names of the segments that a set holds, ascending.
+fn segments(media: &Path) -> Vec<String> {
+    let output = expect(0, ["list", "--files", "--json", media.to_str().unwrap()]);
+    let files = answer(&output)["files"].clone();
+    let names = files.as_array().into_iter().flatten();
+    let mut names: Vec<String> = names
+        .filter_map(|file| file["path"].as_str()?.strip_prefix("pg_wal/"))
+        .filter(|name| name.len() == 24)
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names
+}
+
+/// A backup of `server` with its log, during which the primary begins more segments.
+fn backed_up(main: &Main, server: &Server, name: &str) -> PathBuf {
+    let primary = &main.stage.server;
+    let media = main.stage.path(&format!("{name}.bak"));
+    let mut backup = longshore(["backup", "--algorithm", "LZ4"]);
+    backup.arg(server.url()).arg("--to").arg(&media);
+    meanwhile(&mut backup, || {
+        for _ in 0..3 {
+            primary.psql("create table if not exists more (i int); insert into more values (1)");
+            primary.psql("select pg_switch_wal()");
+        }
+        primary.psql("insert into more select generate_series(1, 100); checkpoint");
+        let end = primary.psql("select pg_current_wal_lsn()");
+        if server.psql("select pg_is_in_recovery()") == "t" {
+            let caught_up = format!("select pg_last_wal_replay_lsn() >= '{end}'");
+            server.wait_for(&caught_up, "t");
+            // A backup of a standby ends no earlier than at this: in the midst of a segment.
+            server.psql("checkpoint");
+        }
+    });
+    media
+}
+
+/// Goal: a set with its log is consistent by itself. What comes after is the archive's, from the segment on that the set
+/// ends in: a standby's set holds that one in part, and a server that replayed the part alone would stop there.
+/// Method: all of the set's segments but the last go from the archive, then the last.
+#[test]
+fn the_log_in_a_set_and_the_archives_behind_it_are_one() {
+    for installation in representatives() {
+        let main = Main::new(&installation);
+        let stage = &main.stage;
+        let primary = &stage.server;
+        primary.psql("alter system set wal_keep_size = '512MB'; select pg_reload_conf()");
+        let data = stage.path("standby");
+        succeed(
+            primary
+                .command("pg_basebackup")
+                .args(["--checkpoint=fast", "--write-recovery-conf", "-D"])
+                .arg(&data),
+        );
+        let standby = stage.adopt(&data);
+        standby.start();
+        for (server, name) in [(primary, "primary"), (&standby, "standby")] {
+            let what = format!("PostgreSQL {}, {name}", installation.major);
+            let media = backed_up(&main, server, name);
+            let held = segments(&media);
+            let (last, before) = held.split_last().unwrap();
+            assert!(before.len() >= 2, "{what}: {held:?}");
+            let moment = main.mark(1);
+            main.archived(primary);
+            primary.psql("delete from marker");
+            main.archived(primary);
+
+            let restore = |name: &str, more: &[&str]| {
+                let data = stage.path(name);
+                let mut command = stage.restore(std::slice::from_ref(&media), &data);
+                command.arg("--no-archiving").args(more);
+                (data, command)
+            };
+            let (data, mut alone) = restore("alone", &[]);
+            succeed(&mut alone);
+            let fetched = stage.path("fetched");
+            let mut get = main.command("wal get");
+            succeed(get.arg(last).arg(&fetched).args(["--database", "main"]));
+            let same = std::fs::read(data.join("pg_wal").join(last)).unwrap()
+                == std::fs::read(&fetched).unwrap();
+            assert_eq!(same, name == "primary", "{what}");
+            let server = stage.adopt(&data);
+            server.start();
+            assert_eq!(markers(&server), "", "{what}");
+            check(&server, &data);
+
+            let gone = |name: &str| {
+                let dir = stage.path("log/main").join(&name[..16]);
+                std::fs::rename(dir.join(format!("{name}.zst")), stage.path("aside"))
+            };
+            for name in before {
+                // Some went with those of the set before.
+                drop(gone(name));
+            }
+            let archive = stage.path("log/main");
+            let archive = archive.to_str().unwrap();
+            let target = ["--wal-archive", archive, "--target-lsn", &moment.lsn];
+            let (data, mut on) = restore("on", &target);
+            succeed(&mut on);
+            let server = stage.adopt(&data);
+            server.start();
+            server.wait_for("select pg_get_wal_replay_pause_state()", "paused");
+            assert_eq!(markers(&server), "1", "{what}");
+
+            gone(last).unwrap();
+            let (data, mut on) = restore("not", &target);
+            let said = refused(&mut on);
+            assert!(said.contains(last.as_str()), "{what}: {said}");
+            assert!(!data.exists());
+            // Its own moment needs nothing of the archive.
+            let immediate = ["--wal-archive", archive, "--target-immediate"];
+            let (data, mut own) = restore("own", &immediate);
+            succeed(&mut own);
+            let server = stage.adopt(&data);
+            let started = server.try_start();
+            match started {
+                Ok(()) => assert_eq!(name, "primary"),
+                // A part is no segment: where the log ends nobody knows.
+                Err(log) => assert!(name == "standby" && log.contains(last.as_str()), "{log}"),
+            }
+            std::fs::remove_dir_all(stage.path("alone")).unwrap();
+            for name in ["on", "own"] {
+                drop(std::fs::remove_dir_all(stage.path(name)));
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Tablespaces that replay makes: where the log says, outside of the data directory.
+//!
+//! A server that replays the making of a tablespace links to the directory that the log names, whoever else has files of
+//! his there, and then replays into those files. A copy that recovers on its origin's machine so writes into the
+//! origin's tablespace: seen with PostgreSQL 14 and 15, whose origin had other rows afterwards.
+//!
+//! Source: PostgreSQL 14 to 18, `commands/tablespace.c` and `commands/tablespace.h`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use longshore_io::{Dir, Storage};
+
+use super::Record;
+
+/// The resource manager of tablespaces, and its record that makes one.
+const RM_TABLESPACE: u8 = 5;
+const CREATE: u8 = 0x00;
+
+/// A tablespace that a record makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeTablespace {
+    pub oid: u32,
+    /// Its directory, absolute.
+    pub place: PathBuf,
+}
+
+impl MadeTablespace {
+    /// Whether records like this one make tablespaces.
+    pub fn wanted(manager: u8, kind: u8) -> bool {
+        (manager, kind) == (RM_TABLESPACE, CREATE)
+    }
+
+    /// `None` for other records, and for tablespaces inside of the data directory.
+    pub fn of(record: &Record) -> Option<MadeTablespace> {
+        if !MadeTablespace::wanted(record.manager, record.kind) {
+            return None;
+        }
+        let (oid, place) = record.data()?.split_first_chunk()?;
+        let place = place.split(|byte| *byte == 0).next()?;
+        (!place.is_empty()).then(|| MadeTablespace {
+            oid: u32::from_le_bytes(*oid),
+            place: OsStr::from_bytes(place).into(),
+        })
+    }
+
+    /// Whether replay would write into files of a server of this major that are not those of the cluster in `data`: its
+    /// own are where its link leads already.
+    pub fn is_taken(&self, storage: &dyn Storage, data: Option<&dyn Dir>, major: u16) -> bool {
+        let link = PathBuf::from(format!("pg_tblspc/{}", self.oid));
+        let own = data.and_then(|data| data.read_link(&link).ok());
+        let prefix = format!("PG_{major}_");
+        let is_servers = |name: &OsStr| name.as_bytes().starts_with(prefix.as_bytes());
+        let names = storage.dir(&self.place).and_then(|dir| dir.list());
+        own.as_ref() != Some(&self.place)
+            && names.is_ok_and(|names| names.flatten().any(|name| is_servers(&name)))
+    }
+}
