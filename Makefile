@@ -29,7 +29,7 @@ demo-cache: build ## Runs SQLite on a disk with the cache: nbdkit, nbdfuse, loop
 test: setup ## Formatting, lints and all tests; tools that are missing are failures here
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	LONGSHORE_REQUIRE_TOOLS=1 $(CARGO) test --workspace --all-targets --no-fail-fast
+	umask 022 && LONGSHORE_REQUIRE_TOOLS=1 $(CARGO) test --workspace --all-targets --no-fail-fast
 
 bench: build ## Measures against the limits of this machine; report in .work/bench
 	$(BINARY) lab bench --catalog none --work $(WORK)/bench --html $(WORK)/bench/report.html --markdown $(WORK)/bench/report.md

@@ -6,6 +6,8 @@
 # each. Exit status 1 only when the build itself cannot work: without a test
 # tool the tests that need it fail and say so.
 set -u
+# Servers run what is installed here as another user.
+umask 022
 cd "$(dirname "$0")/.."
 
 # command or file that shows the package is there : package

@@ -212,6 +212,11 @@ fn two_backups_into_one_media_set_do_not_mix() {
         "1",
     );
     // However long the other takes here, this one has the media meanwhile.
+    let pending = stage.path("one.bak.longshore-new");
+    while !pending.metadata().is_ok_and(|meta| meta.len() > 0) {
+        assert!(slow.0.try_wait().unwrap().is_none(), "it ended first");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     send(&slow, libc::SIGSTOP);
     let refused = end(&mut stage.backup("one.bak"), 4);
     send(&slow, libc::SIGCONT);
