@@ -261,7 +261,7 @@ mod tests {
         };
         for round in 0..48 {
             let all: Vec<u8> = (0..9_000_000 + random(5000))
-                .map(|i| (i * i >> 7) as u8)
+                .map(|i| ((i * i) >> 7) as u8)
                 .collect();
             let cached = [round % 2 == 0, round % 4 < 2];
             let lanes = (round as usize / 4) % 3;
