@@ -116,14 +116,18 @@ pub enum Error {
         count: u32,
     },
 
-    #[error("the media set is formatted for {is} sets; {asked} sets cannot be appended")]
-    ContainerMix { is: String, asked: String },
+    /// Algorithms whose sets may stand on one media set, by name.
+    #[error("the media set is formatted for {is}; a set of {asked} cannot be appended")]
+    ContainerMix {
+        is: &'static str,
+        asked: &'static str,
+    },
 
     #[error("device {device} is in use by another backup")]
     Busy { device: String },
 
     #[error("device {device} is named twice")]
-    DeviceTwice { device: String },
+    DeviceTwice { device: String, family: u16 },
 
     /// A new media set was asked for where something stands.
     #[error("device {device} already holds {}", if *is_media { "a media set" } else { "data that is not a media set" })]
@@ -215,7 +219,7 @@ impl Error {
             | Error::SetDamaged { .. }
             | Error::TrailerDamaged { .. } => 3189,
             Error::FamilyMissing { .. } => 3132,
-            Error::FamilyTwice { .. } => 3227,
+            Error::FamilyTwice { .. } | Error::DeviceTwice { .. } => 3227,
             Error::Foreign { .. } => 3258,
             Error::FamilyCount { .. } => 3231,
             Error::Incomplete { .. } => 3256,
@@ -228,7 +232,7 @@ impl Error {
             Error::DeviceClass { .. } => 3011,
             Error::Unsupported { .. } => 3032,
             Error::Cancelled { .. } => 3204,
-            Error::Exists { .. } | Error::DeviceTwice { .. } => return None,
+            Error::Exists { .. } => return None,
         })
     }
 

@@ -186,8 +186,11 @@ impl MediaSet {
         if header.container == container && header.compressed == compressed {
             return Ok(());
         }
-        let kind = |c: Container, z: bool| {
-            format!("{} {c:?}", if z { "compressed" } else { "uncompressed" })
+        let kind = |container, compressed| match (container, compressed) {
+            (_, false) => "NONE",
+            (Container::Gzip, true) => "QAT_DEFLATE",
+            (Container::Zstd, true) => "ZSTD",
+            (Container::Lz4, true) => "MS_XPRESS or LZ4",
         };
         Err(Error::ContainerMix {
             is: kind(header.container, header.compressed),

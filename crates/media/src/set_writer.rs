@@ -343,18 +343,8 @@ fn check_devices(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
     let class = devices[0].class();
     let mixed = devices.iter().find(|d| d.class() != class);
     let second_pipe = devices.get(1).filter(|_| class == DeviceClass::Pipe);
-    if let Some(odd) = mixed.or(second_pipe) {
-        return Err(Error::DeviceClass { device: odd.name() });
-    }
-    let mut names = std::collections::HashSet::new();
-    let twice = devices
-        .iter()
-        .filter(|_| class == DeviceClass::File)
-        .find(|device| !names.insert(device.name()));
-    match twice {
-        Some(device) => Err(Error::DeviceTwice {
-            device: device.name(),
-        }),
+    match mixed.or(second_pipe) {
+        Some(odd) => Err(Error::DeviceClass { device: odd.name() }),
         None => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! Backup: opens source and devices, plans, lets [`crate::load`] move the bytes, seals the set and reports.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,6 +62,20 @@ fn refuse_own_files(house: &House, request: &BackupRequest) -> Result<(), Error>
     Ok(())
 }
 
+/// The lock of a device that is named twice would tell of another backup.
+fn refuse_twice(devices: &[DeviceSpec]) -> Result<(), Error> {
+    let mut families = HashMap::new();
+    for (device, family) in devices.iter().zip(1..) {
+        if let DeviceSpec::File(path) = device
+            && let Some(family) = families.insert(path, family)
+        {
+            let device = path.display().to_string();
+            return Err(longshore_media::Error::DeviceTwice { device, family }.into());
+        }
+    }
+    Ok(())
+}
+
 pub fn run(
     house: &House,
     request: &BackupRequest,
@@ -68,6 +83,7 @@ pub fn run(
 ) -> Result<BackupReport, Error> {
     request.tuning.check()?;
     request.limits.check()?;
+    refuse_twice(&request.devices)?;
     let engine = Compressor::new(request.algorithm, request.level)?.engine();
     let devices = house.devices(&request.devices);
     let mut options = SourceOptions {

@@ -125,6 +125,9 @@ pub fn media(error: &Media) -> Vec<Message> {
             second,
             family,
         } => vec![message::FAMILY_TWICE.with(&[second, family, first])],
+        Media::DeviceTwice { device, family } => {
+            vec![message::FAMILY_TWICE.with(&[device, family, device])]
+        }
         Media::Foreign { device, .. } => with_own(message::FOREIGN_VOLUME.with(&[device]), error),
         Media::FamilyCount {
             device,
@@ -136,13 +139,13 @@ pub fn media(error: &Media) -> Vec<Message> {
             device, position, ..
         } => vec![message::POSITION_MISSING.with(&[position, device])],
         Media::ContainerMix { asked, .. } => {
-            let option = match asked.starts_with("compressed") {
-                true => "WITH COMPRESSION",
-                false => "WITH NO_COMPRESSION",
+            let option = match *asked {
+                "NONE" => "WITH NO_COMPRESSION",
+                _ => "WITH COMPRESSION",
             };
-            let other = match asked.starts_with("compressed") {
-                true => "WITH NO_COMPRESSION",
-                false => "WITH COMPRESSION",
+            let other = match *asked {
+                "NONE" => "WITH COMPRESSION",
+                _ => "WITH NO_COMPRESSION",
             };
             with_own(
                 message::COMPRESSION_MIX.with(&[&option, &option, &other]),
@@ -151,7 +154,7 @@ pub fn media(error: &Media) -> Vec<Message> {
         }
         Media::Busy { .. } => vec![message::SERIALIZED.plain()],
         Media::Cancelled { .. } => vec![message::ABORTED.plain()],
-        Media::Exists { .. } | Media::DeviceTwice { .. } => vec![own(error, error.hint())],
+        Media::Exists { .. } => vec![own(error, error.hint())],
         Media::NotExpired { device, until, .. } => {
             vec![message::NOT_EXPIRED.with(&[device, &expiry(until)])]
         }

@@ -5,7 +5,7 @@ use crate::stage::Stage;
 /// A command, its exit code, and what it has to say.
 type Mistake = (&'static str, i32, &'static [&'static str]);
 
-const MISTAKES: [Mistake; 12] = [
+const MISTAKES: [Mistake; 13] = [
     // A directory where a file belongs, and the other way round.
     (
         "backup app.db --to dir",
@@ -36,7 +36,7 @@ const MISTAKES: [Mistake; 12] = [
     (
         "backup app.db --to app.bak --to app.bak --format",
         4,
-        &["app.bak is named twice"],
+        &["3227", "app.bak is named twice"],
     ),
     // What stands there is no backup: nothing is recommended that would overwrite it.
     (
@@ -51,6 +51,12 @@ const MISTAKES: [Mistake; 12] = [
         "backup app.db --to app.db --format",
         4,
         &["it is what is to be backed up", "name another device"],
+    ),
+    // Another algorithm behind what is there.
+    (
+        "backup app.db --to app.bak --append -a LZ4",
+        4,
+        &["3098", "formatted for QAT_DEFLATE", "MS_XPRESS or LZ4"],
     ),
     // Names that mean nothing here.
     (
