@@ -220,7 +220,7 @@ impl Aware {
     fn even_cut(&self, view: &View, len: u64) -> f64 {
         // What is learnt of a side is learnt of reads as long as those it gets: the parts, not the whole.
         let fast = self.cut_for(view, len, [len, len]) as u64;
-        self.cut_for(view, len, [fast.max(1), (len - fast).max(1)])
+        self.cut_for(view, len, [fast.max(1), len.saturating_sub(fast).max(1)])
     }
 
     /// The same, by what is believed of reads of these lengths.
