@@ -220,7 +220,8 @@ def serve(stage, options, server, fresh=True, end=signal.SIGINT):
         time.sleep(0.05)
     fuse, disk = f"{work}/disk", f"{work}/disk/nbd"
     os.makedirs(fuse, exist_ok=True)
-    stage.spawn("nbdfuse", "--connections=4", disk, f"nbd+unix:///?socket={socket}")
+    # A connection carries one request at a time, and so does each of libfuse's ten threads.
+    stage.spawn("nbdfuse", "--connections=16", disk, f"nbd+unix:///?socket={socket}")
     stage.undo[-1] = lambda: unmount(fuse)
     while not (os.path.exists(disk) and os.path.getsize(disk)):
         time.sleep(0.05)

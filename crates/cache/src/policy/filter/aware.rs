@@ -218,8 +218,18 @@ impl Aware {
 
     /// Bytes for the fast side so that both sides end together.
     fn even_cut(&self, view: &View, len: u64) -> f64 {
+        // What is learnt of a side is learnt of reads as long as those it gets: the parts, not the whole.
+        let fast = self.cut_for(view, len, [len, len]) as u64;
+        self.cut_for(view, len, [fast.max(1), len.saturating_sub(fast).max(1)])
+    }
+
+    /// The same, by what is believed of reads of these lengths.
+    fn cut_for(&self, view: &View, len: u64, parts: [u64; 2]) -> f64 {
         let (fast, slow) = (&self.fast, &self.slow);
-        let (fast, slow) = (fast.outlook(len, view.fast), slow.outlook(len, view.slow));
+        let (fast, slow) = (
+            fast.outlook(parts[0], view.fast),
+            slow.outlook(parts[1], view.slow),
+        );
         let (fast_us, slow_us) = (fast.loaded_us(0, view.fast), slow.loaded_us(0, view.slow));
         let share = fast.rate / (fast.rate + slow.rate);
         let cut = share * (len as f64 + (slow_us - fast_us) * slow.rate);
