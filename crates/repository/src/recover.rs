@@ -247,8 +247,9 @@ impl WalArchive {
     /// Proves that the log from a backup to where its recovery certainly gets is there. Returns what is missing beyond,
     /// where the target may or may not lie.
     ///
-    /// `included`: the backup holds the log up to its last place itself. It need not hold the rest of the segment that it
-    /// ends in, which a standby's has only in part: a replay that goes on takes that one from the archive.
+    /// `included`: the backup holds the log up to its last place itself. A primary's holds all of the segment that this lies
+    /// in; a standby's does not, and a replay that goes on takes that one from the archive. Nobody knows here whose
+    /// it is.
     ///
     /// Errors: `ReplayGap`, `EndsBefore`, `OtherWay`, `OtherCluster`, and as [`WalArchive::runs`] and
     /// [`WalArchive::history`].
@@ -279,8 +280,10 @@ impl WalArchive {
                 followed: history.timeline(),
             });
         }
+        let size = identity.segment_size.bytes();
+        let behind = Lsn(last.0.div_ceil(size).saturating_mul(size));
         let from = match included {
-            true => last,
+            true => behind,
             false => Lsn(log.first_lsn),
         };
         let end = self.end(&history)?.max(last);
@@ -297,24 +300,24 @@ impl WalArchive {
             });
         }
         let known = certain.min(end);
-        let missing = match included && known <= last {
-            true => Vec::new(),
-            false => self.missing(&history, from, known)?,
-        };
+        let missing = self.missing(&history, from, known)?;
         if !missing.is_empty() {
             return Err(wal::Error::ReplayGap {
                 archive: self.path().to_owned(),
                 missing: texts(&missing),
             });
         }
-        let doubtful = match reach.possible.min(end) {
-            possible if possible <= known => Vec::new(),
-            possible => self.missing(&history, known.max(from), possible)?,
+        let possible = reach.possible.min(end);
+        let doubtful = self.missing(&history, known.max(from), possible)?;
+        let in_part = match included && known.max(possible) > last {
+            true => self.missing(&history, last, behind)?,
+            false => Vec::new(),
         };
         Ok(Proven {
             timeline: history.timeline(),
             end,
             doubtful: texts(&doubtful),
+            in_part: texts(&in_part),
         })
     }
 }
@@ -333,15 +336,27 @@ pub struct Proven {
     pub end: Lsn,
     /// Segments that are missing where the target may lie; empty: none.
     pub doubtful: String,
+    /// The segment in which a backup that holds its log ends, where that may go on beyond it and the archive lacks it.
+    pub in_part: String,
 }
 
 impl Proven {
     /// What the operator should know before the server is started.
     pub fn warning(&self) -> Option<String> {
-        let text = format!(
-            "the archive lacks {}: recovery stops there if its target lies behind",
-            self.doubtful
-        );
-        (!self.doubtful.is_empty()).then_some(text)
+        let mut texts = Vec::new();
+        if !self.in_part.is_empty() {
+            texts.push(format!(
+                "the archive lacks {}, in which the backup ends: recovery goes on beyond it if the backup was a primary's, \
+                 which has all of it, and does not begin if it was a standby's",
+                self.in_part
+            ));
+        }
+        if !self.doubtful.is_empty() {
+            texts.push(format!(
+                "the archive lacks {}: recovery stops there if its target lies behind",
+                self.doubtful
+            ));
+        }
+        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
