@@ -247,9 +247,9 @@ impl WalArchive {
     /// Proves that the log from a backup to where its recovery certainly gets is there. Returns what is missing beyond,
     /// where the target may or may not lie.
     ///
-    /// `included`: the backup holds the log up to its last place itself. The segment that it ends in a primary's backup
-    /// has whole, a standby's in part, and no set says which it is: where the archive lacks that one, a replay that goes
-    /// on may stop there, loudly, and the operator is told so.
+    /// `included`: the backup holds the log up to its last place itself. A primary's holds all of the segment that this lies
+    /// in; a standby's does not, and a replay that goes on takes that one from the archive. Nobody knows here whose
+    /// it is.
     ///
     /// Errors: `ReplayGap`, `EndsBefore`, `OtherWay`, `OtherCluster`, and as [`WalArchive::runs`] and
     /// [`WalArchive::history`].
@@ -280,6 +280,12 @@ impl WalArchive {
                 followed: history.timeline(),
             });
         }
+        let size = identity.segment_size.bytes();
+        let behind = Lsn(last.0.div_ceil(size).saturating_mul(size));
+        let from = match included {
+            true => behind,
+            false => Lsn(log.first_lsn),
+        };
         let end = self.end(&history)?.max(last);
         // A standby waits for what is not there yet, or streams it.
         let certain = match recovery.standby {
@@ -294,35 +300,24 @@ impl WalArchive {
             });
         }
         let known = certain.min(end);
-        let possible = reach.possible.min(end);
-        let furthest = known.max(possible);
-        let size = identity.segment_size.bytes();
-        let behind = Lsn(last.0.div_ceil(size).saturating_mul(size));
-        let from = match included {
-            true => behind,
-            false => Lsn(log.first_lsn),
-        };
-        let missing_in = |from: Lsn, to: Lsn| match from < to {
-            true => self.missing(&history, from, to),
-            false => Ok(Vec::new()),
-        };
-        let own_last = match included {
-            true => missing_in(last, behind.min(furthest))?,
-            false => Vec::new(),
-        };
-        let missing = missing_in(from, known)?;
+        let missing = self.missing(&history, from, known)?;
         if !missing.is_empty() {
             return Err(wal::Error::ReplayGap {
                 archive: self.path().to_owned(),
                 missing: texts(&missing),
             });
         }
-        let doubtful = missing_in(known.max(from), possible)?;
+        let possible = reach.possible.min(end);
+        let doubtful = self.missing(&history, known.max(from), possible)?;
+        let in_part = match included && known.max(possible) > last {
+            true => self.missing(&history, last, behind)?,
+            false => Vec::new(),
+        };
         Ok(Proven {
             timeline: history.timeline(),
             end,
             doubtful: texts(&doubtful),
-            own_last: texts(&own_last),
+            in_part: texts(&in_part),
         })
     }
 }
@@ -341,27 +336,27 @@ pub struct Proven {
     pub end: Lsn,
     /// Segments that are missing where the target may lie; empty: none.
     pub doubtful: String,
-    /// The segment that the backup ends in, where the archive lacks it and the backup's own is needed; empty: it has it.
-    pub own_last: String,
+    /// The segment in which a backup that holds its log ends, where that may go on beyond it and the archive lacks it.
+    pub in_part: String,
 }
 
 impl Proven {
     /// What the operator should know before the server is started.
     pub fn warning(&self) -> Option<String> {
-        let mut warnings = Vec::new();
-        if !self.own_last.is_empty() {
-            warnings.push(format!(
-                "the archive lacks {}, in which the backup ends: recovery goes on with the backup's own, and stops there if \
-                 that is a part, as a standby's is",
-                self.own_last
+        let mut texts = Vec::new();
+        if !self.in_part.is_empty() {
+            texts.push(format!(
+                "the archive lacks {}, in which the backup ends: recovery goes on beyond it if the backup was a primary's, \
+                 which has all of it, and does not begin if it was a standby's",
+                self.in_part
             ));
         }
         if !self.doubtful.is_empty() {
-            warnings.push(format!(
+            texts.push(format!(
                 "the archive lacks {}: recovery stops there if its target lies behind",
                 self.doubtful
             ));
         }
-        (!warnings.is_empty()).then(|| warnings.join("; "))
+        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }

@@ -21,29 +21,27 @@ pub struct Replay {
 
 impl WalArchive {
     /// How far a backup that needs this log can be replayed. One that holds its own log (`included`) needs the archive
-    /// only beyond its last place, from the segment on that this lies in: it may hold that one in part.
+    /// only from the segment behind its last place on.
     ///
     /// Errors: as [`WalArchive::runs`] and [`WalArchive::history`].
     pub fn replay(&self, log: &LogRange, included: bool) -> Result<Option<Replay>, Error> {
-        let (Some(_), Some(first)) = (self.identity(), Timeline::new(log.first_timeline)) else {
+        let (Some(identity), Some(first)) = (self.identity(), Timeline::new(log.first_timeline))
+        else {
             return Ok(None);
         };
         let history = self.followed(first, Lsn(log.first_lsn.max(log.last_lsn)))?;
         let end = self.end(&history)?;
         let last = Lsn(log.last_lsn);
-        let missing = |from: Lsn, to: Lsn| match included && to <= last {
-            true => Ok(Vec::new()),
-            false => self.missing(&history, from, to),
-        };
+        let size = identity.segment_size.bytes();
         let from = match included {
-            true => last,
+            true => Lsn(last.0.div_ceil(size).saturating_mul(size)),
             false => Lsn(log.first_lsn),
         };
         Ok(Some(Replay {
             timeline: history.timeline(),
             end,
-            missing_to_consistency: missing(from, last)?,
-            missing_to_end: missing(from, end.max(last))?,
+            missing_to_consistency: self.missing(&history, from, last)?,
+            missing_to_end: self.missing(&history, from, end.max(last))?,
         }))
     }
 

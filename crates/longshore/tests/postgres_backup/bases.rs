@@ -3,8 +3,9 @@
 use longshore_test_servers::{Server, Stop};
 
 use crate::common::{answer, longshore, text};
-use crate::differential::{differential, some};
-use crate::stage::{Stage, dump, end, succeed};
+use crate::differential::{differential, some, ways};
+use crate::stage::{Stage, check, dump, end, same, succeed};
+use crate::standby::{caught_up, standby};
 
 fn said(command: &mut std::process::Command, code: i32) -> String {
     let output = end(command, code);
@@ -113,6 +114,63 @@ fn a_base_of_an_abandoned_future_is_refused() {
         refused(&other, &again.path("wednesday"), why);
         succeed(&mut other.backup("friday"));
         succeed(&mut other.differing("saturday", "--differential", "friday"));
+    }
+}
+
+/// Goal: a primary that was rewound to its promoted standby goes on from a base that both had, and takes none of the
+/// future that it lost.
+/// Method: both write to the same pages before; `pg_rewind` puts the standby's in their place, whose places in the log
+/// may be older than those that they replace.
+#[test]
+fn a_rewound_cluster_goes_on_from_a_base_before_the_fork_alone() {
+    for installation in some() {
+        for conf in ways(&installation) {
+            let keep = [("wal_keep_size", "512MB")];
+            let stage = Stage::new(&installation, &[conf, &keep].concat());
+            let server = &stage.server;
+            server.psql(
+                "create table t as select g, repeat('x', 100) p from generate_series(1, 10000) g;
+                 create index on t (g); create table u as select g from generate_series(1, 10000) g",
+            );
+            server.psql("vacuum");
+            let other = standby(&stage, &installation);
+            succeed(&mut stage.backup("full"));
+            server.psql("update t set p = 'y' where g % 77 = 0; checkpoint");
+            caught_up(server, &other.server);
+            other.server.psql("select pg_promote()");
+            other.server.psql("checkpoint");
+            server.psql("update t set p = 'lost' where g % 3 = 0; truncate u");
+            server.psql("vacuum; insert into u select generate_series(1, 50); checkpoint");
+            succeed(&mut stage.backup("lost"));
+            let won = &other.server;
+            won.psql(
+                "update t set p = 'won' where g % 500 = 0; insert into u values (0); checkpoint",
+            );
+            server.stop(Stop::Fast);
+            let mut rewind = server.command("pg_rewind");
+            rewind.arg("--no-sync").arg("-D").arg(server.data_dir());
+            let (host, port) = (won.socket_dir().display(), won.port());
+            let source = format!("host={host} port={port} user=postgres dbname=postgres");
+            succeed(rewind.arg("--source-server").arg(source));
+            won.stop(Stop::Fast);
+            let signal = server.data_dir().join("recovery.signal");
+            std::fs::write(&signal, "").unwrap();
+            server.user().own(&signal);
+            let log = won.data_dir().join("pg_wal");
+            server.append_conf(&format!("restore_command = 'cp {}/%f %p'", log.display()));
+            server.start();
+            server.psql("update t set p = 'after' where g % 999 = 0; checkpoint");
+
+            let lost = &mut stage.differing("no", "--incremental", "lost");
+            let text = said(lost, 3);
+            assert!(text.contains("by another way"), "{text}");
+            succeed(&mut stage.differing("inc", "--incremental", "full"));
+            let target = stage.tree(&["full", "inc"]);
+            let copy = stage.serve(&target);
+            same(&dump(&copy), &dump(server));
+            assert_eq!(copy.psql("select count(*) from t where p = 'lost'"), "0");
+            check(&copy, &target);
+        }
     }
 }
 

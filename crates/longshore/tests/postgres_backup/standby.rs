@@ -10,7 +10,7 @@ use crate::session::send;
 use crate::stage::{Stage, check, dump, end, same, succeed};
 
 /// A standby that streams from `primary`; its directory lies in the primary's stage.
-fn standby(primary: &Stage, installation: &Installation) -> Stage {
+pub fn standby(primary: &Stage, installation: &Installation) -> Stage {
     let data = primary.path("standby");
     succeed(
         primary
@@ -24,7 +24,7 @@ fn standby(primary: &Stage, installation: &Installation) -> Stage {
     Stage::of(server)
 }
 
-fn caught_up(primary: &Server, standby: &Server) {
+pub fn caught_up(primary: &Server, standby: &Server) {
     let end = primary.psql("select pg_current_wal_lsn()");
     standby.wait_for(&format!("select pg_last_wal_replay_lsn() >= '{end}'"), "t");
 }

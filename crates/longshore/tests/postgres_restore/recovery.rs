@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use longshore_test_servers::{Installation, Server, installations};
+use longshore_test_servers::{Installation, Server, installations, representatives};
 
 use crate::common::longshore;
 use crate::named::archived;
@@ -176,5 +176,38 @@ fn a_target_before_the_backup_is_refused_and_the_right_set_is_chosen() {
         server.start();
         server.wait_for("select pg_get_wal_replay_pause_state()", "paused");
         assert_eq!(markers(&server), "1 2");
+    }
+}
+
+/// Goal: the earliest place that a backup can be recovered to is its end, not a byte before.
+/// Method: where it ends is what the refusal of a place long before tells.
+#[test]
+fn a_backup_serves_targets_from_its_very_end_on() {
+    for installation in representatives() {
+        let history = History::new(&installation);
+        let stage = &history.stage;
+        let restore = |name: &str, lsn: &str, more: &[&str]| {
+            let mut command = stage.restore(&history.media, &stage.path(name));
+            command.args(["--wal-archive", &history.archive, "--position", "1"]);
+            command
+                .args(["--no-archiving", "--target-lsn", lsn])
+                .args(more);
+            command
+        };
+        let said = refused(&mut restore("none", "0/1", &[]));
+        let (_, end) = said.split_once("consistent from ").unwrap();
+        let end = end.split_whitespace().next().unwrap();
+        let (high, low) = end.split_once('/').unwrap();
+        let low = u32::from_str_radix(low, 16).unwrap();
+        let early = format!("{high}/{:X}", low - 1);
+        assert!(refused(&mut restore("none", &early, &[])).contains("lies before that"));
+        assert!(!stage.path("none").exists());
+        for (name, more) in [("at", &[][..]), ("up-to", &["--target-exclusive"])] {
+            succeed(&mut restore(name, end, more));
+            let server = stage.adopt(&stage.path(name));
+            server.start();
+            server.wait_for("select pg_get_wal_replay_pause_state()", "paused");
+            assert_eq!(markers(&server), "", "{} {name}", installation.major);
+        }
     }
 }

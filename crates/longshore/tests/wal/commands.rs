@@ -106,9 +106,8 @@ fn the_commands_answer_with_codes_that_the_server_understands() {
     assert_eq!(get("00000002.history"), 1, "the probe of every recovery");
     assert_eq!(get("0000000100000000000000FF"), 1, "the end of the log");
     assert_eq!(get(&names[2]), 1, "the server has it itself");
-    let (there, aside) = (path(&names[2]), format!("{}.aside", path(&names[2])));
-    let in_data = |name: &str| server.data_dir().join(name);
-    std::fs::rename(in_data(&there), in_data(&aside)).unwrap();
+    let own = server.data_dir().join(path(&names[2]));
+    std::fs::rename(&own, own.with_extension("aside")).unwrap();
     assert_eq!(get(&names[2]), NO_ANSWER, "a gap is not the end");
     std::fs::write(server.data_dir().join("standby.signal"), "").unwrap();
     assert_eq!(get(&names[2]), 1, "a standby asks its primary");
