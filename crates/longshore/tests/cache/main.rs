@@ -131,6 +131,20 @@ impl Stage {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
+    /// Bytes held once the fills that still wait are done: they go on behind the reads that caused them.
+    fn held_at_rest(&self) -> u64 {
+        let since = Instant::now();
+        let (mut held, mut same) = (None, 0);
+        while same < 10 {
+            let found = self.status()["status"]["held_bytes"].as_u64();
+            same = if found == held { same + 1 } else { 0 };
+            held = found;
+            assert!(since.elapsed() < Duration::from_secs(120), "{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        held.unwrap()
+    }
+
     fn status(&self) -> Value {
         let socket = self.text("socket");
         answer(&expect(0, ["cache", "status", socket.as_str(), "--json"]))
