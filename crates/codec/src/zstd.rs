@@ -300,6 +300,20 @@ mod tests {
     }
 
     #[test]
+    fn what_hardly_shrinks_is_searched_sparsely_after_a_while() {
+        // Words that come again, too seldom and too short for every seventh position to find them all.
+        let mut poor = letters(5);
+        for at in (4096..MIB - 64).step_by(512) {
+            poor.copy_within(at - 4000..at - 3984, at);
+        }
+        let mut one = Compressor::new(Level::Low);
+        let lens: Vec<usize> = (0..4).map(|_| round_trip(&mut one, &poor)).collect();
+        assert_eq!(lens[0], round_trip(&mut Compressor::new(Level::Low), &poor));
+        // The second was compressed both ways, and the sparse one was kept.
+        assert!(lens[1] > lens[0] && lens[1..] == [lens[1]; 3], "{lens:?}");
+    }
+
+    #[test]
     fn what_does_not_shrink_is_stored_at_either_pace() {
         let noise: Vec<u8> = noise(7).take(MIB).collect();
         let mut one = Compressor::new(Level::Low);

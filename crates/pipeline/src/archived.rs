@@ -48,8 +48,8 @@ fn check_system(archive: &WalArchive, start: &LogStart) -> Result<(), Error> {
 /// Waits until every segment from the backup's start to its end is in the archive. Blocks up to `proof.patience`.
 /// `history` is the server's.
 ///
-/// Errors: [`Error::LogMissing`] with the first segment that is not there, or not all of it; [`Error::Archive`] when the directory is no
-/// archive, another cluster's, or that of another restore of this one; [`Error::Cancelled`].
+/// Errors: [`Error::LogMissing`] with the first segment that is not there, or not all of it; [`Error::Archive`] when the
+/// directory is no archive, another cluster's, or that of another restore of this one; [`Error::Cancelled`].
 pub fn wait_for_log(
     house: &House,
     proof: &WalProof,

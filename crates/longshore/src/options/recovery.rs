@@ -169,8 +169,8 @@ impl ClusterArgs {
     }
 }
 
-/// How a restored server fetches its log from this archive, as a restore of its own. It runs the command in its data directory, so both paths
-/// are absolute.
+/// How a restored server fetches its log from this archive, as a restore of its own. It runs the command in its data
+/// directory, so both paths are absolute.
 pub fn archive_command(archive: &Path) -> String {
     let archive = std::path::absolute(archive).unwrap_or_else(|_| archive.into());
     let program = std::env::current_exe().unwrap_or_else(|_| "longshore".into());

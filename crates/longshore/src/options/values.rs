@@ -123,7 +123,6 @@ pub fn zoned_time(text: &str) -> Result<i64, String> {
         .map_err(|_| "write a time with its zone, such as 2027-01-31 06:00:00+01".to_owned())
 }
 
-/// The name of a restore point: PostgreSQL keeps 63 bytes.
 /// What a remark in a history may say of a restore: it stays one line of few bytes.
 pub fn restore_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -133,6 +132,7 @@ pub fn restore_name(text: &str) -> Result<String, String> {
     }
 }
 
+/// The name of a restore point: PostgreSQL keeps 63 bytes.
 pub fn restore_point(text: &str) -> Result<String, String> {
     match text.len() {
         1..=63 => Ok(text.to_owned()),
