@@ -145,3 +145,64 @@ pub fn prove_replay(
     let proven = archive.prove(&log, trailer.log.included, recovery, reach)?;
     Ok(proven.warning())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longshore_pg::Timeline;
+
+    use super::support::{ARCHIVE, PAGE, SEGMENT, SYSTEM, disk, name, push, segment};
+    use super::*;
+    use crate::place::tests::house;
+
+    /// Goal: a backup is proved only by a last segment that holds the log to the backup's end. One that was handed over
+    /// before it was full may end before, though it is there by name and length.
+    #[test]
+    fn a_last_segment_that_was_handed_over_too_early_proves_nothing() {
+        for early in [false, true] {
+            let disk = disk(1);
+            push(&disk, name(1, 3), &segment(1, 3, 3)).unwrap();
+            let mut last = segment(1, 4, 4);
+            if early {
+                // What an earlier use of the file left there.
+                last[SEGMENT - PAGE..].copy_from_slice(&segment(1, 1, 1)[..PAGE]);
+            }
+            push(&disk, name(1, 4), &last).unwrap();
+            let proof = WalProof {
+                archive: ARCHIVE.into(),
+                patience: Duration::ZERO,
+            };
+            let timeline = Timeline::new(1).unwrap();
+            let start = LogStart {
+                system: SYSTEM,
+                timeline,
+                first: Lsn(3 * SEGMENT as u64 + 40),
+            };
+            // In it, and at its very end.
+            for last in [4 * SEGMENT as u64 + 100, 5 * SEGMENT as u64] {
+                let end = LogEnd {
+                    timeline,
+                    last: Lsn(last),
+                    included: false,
+                };
+                let proved = wait_for_log(&house(&disk), &proof, (&start, &end), None);
+                match proved {
+                    Ok(()) => assert!(!early, "{last}"),
+                    Err(Error::LogMissing {
+                        archive, segment, ..
+                    }) => {
+                        assert!(early && archive == Path::new(ARCHIVE), "{last}");
+                        assert_eq!(segment, name(1, 4).to_string());
+                    }
+                    Err(e) => panic!("{e}"),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../repository/tests/wal/support.rs"]
+mod support;

@@ -11,8 +11,8 @@ use crate::{Lsn, Timeline};
 
 use super::WalName;
 
-/// Longest file that is read: some ten thousand promotions.
-const LEN_MAX: usize = 1 << 20;
+/// Longest file that is read, bytes: some ten thousand promotions.
+pub const HISTORY_LEN_MAX: usize = 1 << 20;
 
 /// Where a timeline was left for the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct History {
 /// Why bytes are no history of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotHistory {
-    #[error("it has more than {LEN_MAX} bytes")]
+    #[error("it has more than {HISTORY_LEN_MAX} bytes")]
     TooLong,
     #[error("line {0} is not timeline, place and reason")]
     Line(usize),
@@ -53,7 +53,7 @@ impl History {
 
     /// Reads the history file of `timeline`.
     pub fn parse(timeline: Timeline, bytes: &[u8]) -> Result<History, NotHistory> {
-        if bytes.len() > LEN_MAX {
+        if bytes.len() > HISTORY_LEN_MAX {
             return Err(NotHistory::TooLong);
         }
         let mut forks: Vec<Fork> = Vec::new();
@@ -202,7 +202,10 @@ mod tests {
         assert_eq!(parse(3, "1\t0/2\tx\n2\t0/1\tx"), NotHistory::Order(2));
         assert_eq!(parse(3, "0\t0/2\tx"), NotHistory::Line(1));
         assert_eq!(parse(3, "1\n"), NotHistory::Line(1));
-        assert_eq!(parse(3, &" ".repeat(LEN_MAX + 1)), NotHistory::TooLong);
+        assert_eq!(
+            parse(3, &" ".repeat(HISTORY_LEN_MAX + 1)),
+            NotHistory::TooLong
+        );
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //! Source: PostgreSQL 14 to 18, `commands/tablespace.c` and `commands/tablespace.h`.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use longshore_io::{Dir, Storage};
 
-use super::Record;
+use super::{Record, Records};
+use crate::Lsn;
 
 /// The resource manager of tablespaces, and its record that makes one.
 const RM_TABLESPACE: u8 = 5;
@@ -27,13 +29,28 @@ pub struct MadeTablespace {
 }
 
 impl MadeTablespace {
+    /// Those that replay of these records would make in files of another server than that of the cluster in `data`. As far
+    /// as the log can be read: the server judges it itself.
+    pub fn taken<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
+        mut records: Records<R>,
+        storage: &dyn Storage,
+        data: Option<&dyn Dir>,
+    ) -> Vec<MadeTablespace> {
+        let mut taken = Vec::new();
+        while let Ok(Some(record)) = records.next(Lsn(u64::MAX), MadeTablespace::wanted) {
+            let made = MadeTablespace::of(&record);
+            taken.extend(made.filter(|made| made.is_taken(storage, data, records.major())));
+        }
+        taken
+    }
+
     /// Whether records like this one make tablespaces.
-    pub fn wanted(manager: u8, kind: u8) -> bool {
+    fn wanted(manager: u8, kind: u8) -> bool {
         (manager, kind) == (RM_TABLESPACE, CREATE)
     }
 
     /// `None` for other records, and for tablespaces inside of the data directory.
-    pub fn of(record: &Record) -> Option<MadeTablespace> {
+    fn of(record: &Record) -> Option<MadeTablespace> {
         if !MadeTablespace::wanted(record.manager, record.kind) {
             return None;
         }
@@ -47,7 +64,7 @@ impl MadeTablespace {
 
     /// Whether replay would write into files of a server of this major that are not those of the cluster in `data`: its
     /// own are where its link leads already.
-    pub fn is_taken(&self, storage: &dyn Storage, data: Option<&dyn Dir>, major: u16) -> bool {
+    fn is_taken(&self, storage: &dyn Storage, data: Option<&dyn Dir>, major: u16) -> bool {
         let link = PathBuf::from(format!("pg_tblspc/{}", self.oid));
         let own = data.and_then(|data| data.read_link(&link).ok());
         let prefix = format!("PG_{major}_");

@@ -8,7 +8,7 @@ mod page;
 mod records;
 pub mod summary;
 
-pub use history::{Fork, History, NotHistory, is_same_history, restored_from};
+pub use history::{Fork, HISTORY_LEN_MAX, History, NotHistory, is_same_history, restored_from};
 pub use made::MadeTablespace;
 pub use name::WalName;
 pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at};

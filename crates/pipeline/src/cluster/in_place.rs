@@ -464,9 +464,10 @@ impl Drop for InPlace {
 
 #[cfg(test)]
 mod tests {
-    use longshore_io::{HostClock, Op, SimDisk};
+    use longshore_io::{Op, SimDisk};
 
     use super::*;
+    use crate::place::tests::{entry, house};
 
     /// Goal: what stands after a delta is durable, also what was found to be right and is in the page cache alone, and
     /// what has a file system of its own.
@@ -476,13 +477,7 @@ mod tests {
             let disk = SimDisk::new(3);
             disk.mount("/space").unwrap();
             disk.mount("/space/PG_18/2").unwrap();
-            let house = House {
-                storage: Arc::new(disk.clone()),
-                clock: Arc::new(HostClock),
-                catalog: None,
-                cancel: Arc::new(AtomicBool::new(false)),
-                accelerators: Vec::new(),
-            };
+            let house = house(&disk);
             // Written by somebody who did not sync.
             let dir = house.storage.dir(Path::new("/space")).unwrap();
             dir.create_dir(Path::new("PG_18/1")).unwrap();
@@ -491,17 +486,6 @@ mod tests {
             let link = Some(Path::new("/space"));
             let mut space = InPlace::open_space(&house, 1, Path::new("/space"), link).unwrap();
             space.each_max = each_max;
-            let entry = |path: &str, kind, len| Entry {
-                path: path.into(),
-                kind,
-                first: true,
-                based: false,
-                mode: 0o700,
-                uid: 0,
-                gid: 0,
-                mtime_ns: 0,
-                len,
-            };
             for name in ["PG_18", "PG_18/1", "PG_18/2"] {
                 space.put_name(&entry(name, EntryKind::Dir, 0)).unwrap();
             }

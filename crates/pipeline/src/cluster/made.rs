@@ -10,29 +10,23 @@ use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, SegmentName, Timeline};
 use super::WAL_DIR;
 use super::outline::CONTROL;
 
-/// Those of the cluster in `data`, whose log of `timeline` is there from `first` on. As far as the log can be read: the
-/// server judges it itself.
+/// Those of the cluster in `data`, whose log of `timeline` is there from `first` on.
 pub fn taken_tablespaces(
     storage: &dyn Storage,
     data: &Path,
     timeline: Timeline,
     first: Lsn,
 ) -> Vec<MadeTablespace> {
-    let mut taken = Vec::new();
     let Ok((dir, log, control)) = open(storage, data) else {
-        return taken;
+        return Vec::new();
     };
     let size = control.wal_segment;
     let read = segments_in(&*log, timeline, size);
     let segment = SegmentName::holding(timeline, first, size).start(size);
-    let Ok(mut records) = Records::new(read, first, segment) else {
-        return taken;
-    };
-    while let Ok(Some(record)) = records.next(Lsn(u64::MAX), MadeTablespace::wanted) {
-        let made = MadeTablespace::of(&record);
-        taken.extend(made.filter(|made| made.is_taken(storage, Some(&*dir), records.major())));
+    match Records::new(read, first, segment) {
+        Ok(records) => MadeTablespace::taken(records, storage, Some(&*dir)),
+        Err(_) => Vec::new(),
     }
-    taken
 }
 
 type Opened = (std::sync::Arc<dyn Dir>, std::sync::Arc<dyn Dir>, Control);

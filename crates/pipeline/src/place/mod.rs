@@ -17,7 +17,7 @@ mod durable;
 mod growing;
 mod names;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;

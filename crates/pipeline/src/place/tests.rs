@@ -22,7 +22,7 @@ const NAMES: [&str; 5] = [
     "PG_VERSION",
 ];
 
-fn house(disk: &SimDisk) -> House {
+pub fn house(disk: &SimDisk) -> House {
     House {
         storage: Arc::new(disk.clone()),
         clock: Arc::new(HostClock),
@@ -32,7 +32,7 @@ fn house(disk: &SimDisk) -> House {
     }
 }
 
-fn entry(path: &str, kind: EntryKind, len: u64) -> Entry {
+pub fn entry(path: &str, kind: EntryKind, len: u64) -> Entry {
     Entry {
         path: path.into(),
         kind,

@@ -308,9 +308,7 @@ impl PgWal {
         let end = Lsn(name.start(size).0.saturating_add(size.bytes()));
         let walk = || {
             let read = segments_in(&*self.dir, name.timeline, size);
-            let mut records = Records::of_segment(read, name.start(size))?.verifying();
-            while records.next(end, |_, _| false)?.is_some() {}
-            Ok(())
+            Records::of_segment(read, name.start(size))?.verify_to(end)
         };
         self.is_of(archive, name, &path)
             && match walk() {
@@ -342,22 +340,18 @@ impl PgWal {
             Some(offset) => file.read_exact_at(buf, offset, Via::Cache),
             None => Err(io::ErrorKind::InvalidInput.into()),
         };
-        let Ok(mut records) = Records::of_segment(read, start) else {
+        let Ok(records) = Records::of_segment(read, start) else {
             return Ok(());
         };
-        // As far as it can be read: the server judges the log itself.
-        while let Ok(Some(record)) = records.next(Lsn(u64::MAX), MadeTablespace::wanted) {
-            if let Some(made) = MadeTablespace::of(&record)
-                && made.is_taken(storage, self.data.as_deref(), records.major())
-            {
-                return Err(Error::TablespaceTaken {
-                    name: WalName::Segment(name),
-                    oid: made.oid,
-                    place: made.place,
-                });
-            }
+        let taken = MadeTablespace::taken(records, storage, self.data.as_deref());
+        match taken.into_iter().next() {
+            None => Ok(()),
+            Some(made) => Err(Error::TablespaceTaken {
+                name: WalName::Segment(name),
+                oid: made.oid,
+                place: made.place,
+            }),
         }
-        Ok(())
     }
 
     /// Whether the file is as long as a segment and this one of the archive's cluster: a directory that was copied

@@ -43,7 +43,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longshore_io::{Clock, Dir, OpenHow, Storage, Via};
 use longshore_pg::wal::summary::Summary;
-use longshore_pg::wal::{History, WalName};
+use longshore_pg::wal::{HISTORY_LEN_MAX, History, WalName};
 use longshore_pg::{Control, Fork, Lsn, Page, Timeline};
 
 use super::base::{Base, Segment};
@@ -57,7 +57,6 @@ use crate::{BaseRefusal, Error};
 const PLACE_MIN: Lsn = Lsn(40);
 /// The first major that sums up its log.
 const SUMMARIES_SINCE: u32 = 17;
-const HISTORY_MAX: usize = 1 << 20;
 
 /// How a backup differs from its base.
 pub(super) struct Differing {
@@ -337,7 +336,7 @@ fn history(now: &Now) -> Result<History, Error> {
     let path = now.path.join("pg_wal").join(&name);
     let read = || {
         let file = now.wal_dir.open(&name, OpenHow::Read)?;
-        let mut bytes = vec![0; HISTORY_MAX];
+        let mut bytes = vec![0; HISTORY_LEN_MAX];
         let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
         bytes.truncate(len);
         Ok(bytes)

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Dir, OpenHow, Stat, Via};
-use longshore_pg::wal::{NotRecords, Records, WalName, segments_in};
+use longshore_pg::wal::{HISTORY_LEN_MAX, NotRecords, Records, WalName, segments_in};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 use parking_lot::Mutex;
 
@@ -23,8 +23,6 @@ use crate::files::is_missing;
 use crate::{Content, Entry, EntryKind, Error};
 
 pub(super) const WAL_DIR: &str = "pg_wal";
-/// A history has a line for each promotion of the cluster's life.
-const HISTORY_MAX: u64 = 1 << 20;
 
 pub(super) struct LogFiles {
     pub(super) dir: Arc<dyn Dir>,
@@ -57,9 +55,7 @@ impl LogFiles {
         }
         let walk = || {
             let read = segments_in(&*self.dir, name.timeline, size);
-            let mut records = Records::of_segment(read, name.start(size))?.verifying();
-            while records.next(stop, |_, _| false)?.is_some() {}
-            Ok(())
+            Records::of_segment(read, name.start(size))?.verify_to(stop)
         };
         walk().map_err(|e| match e {
             NotRecords::Read { source, .. } if is_gone(&source) => {
@@ -137,7 +133,7 @@ impl LogFiles {
             let host_path = self.path.join(&name);
             let reading = Reading::open(&*self.dir, &name, &host_path)?;
             let stat = reading.stat();
-            let mut bytes = vec![0; stat.len.min(HISTORY_MAX) as usize];
+            let mut bytes = vec![0; stat.len.min(HISTORY_LEN_MAX as u64) as usize];
             reading
                 .file()
                 .read_exact_at(&mut bytes, 0, Via::Cache)
@@ -166,7 +162,7 @@ pub(super) fn history(dir: &dyn Dir, timeline: Timeline) -> Option<Vec<u8>> {
     }
     let name = WalName::History(timeline).to_string();
     let file = dir.open(Path::new(&name), OpenHow::Read).ok()?;
-    let len = file.stat().ok()?.len.min(HISTORY_MAX);
+    let len = file.stat().ok()?.len.min(HISTORY_LEN_MAX as u64);
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, 0, Via::Cache).ok()?;
     Some(bytes)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longshore_io::{Clock, Storage};
 use longshore_pg::client::{self, Connection, Mode, Options};
-use longshore_pg::wal::WalName;
+use longshore_pg::wal::{HISTORY_LEN_MAX, WalName};
 use longshore_pg::{BackupLabel, Lsn, Timeline};
 use parking_lot::Mutex;
 
@@ -17,8 +17,6 @@ use crate::Error;
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// How long it may take to answer while the server is busy.
 const PING_PATIENCE: Duration = Duration::from_secs(60);
-/// Longest history that is read.
-const HISTORY_MAX: u64 = 1 << 20;
 /// The name of the slot that keeps the log, made unique by the session's process number.
 const SLOT_PREFIX: &str = "longshore_backup_";
 /// How a standby cancels a statement that replay would have to wait for.
@@ -283,7 +281,7 @@ impl Session {
         }
         let name = WalName::History(timeline);
         let read = format!(
-            "select encode(pg_read_binary_file('pg_wal/{name}', 0, {HISTORY_MAX}, true), 'hex')"
+            "select encode(pg_read_binary_file('pg_wal/{name}', 0, {HISTORY_LEN_MAX}, true), 'hex')"
         );
         let rows = self.ask("read a history of", &read)?;
         let hex = rows.bytes(0, 0).unwrap_or_default();
