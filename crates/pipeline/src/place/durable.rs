@@ -2,7 +2,7 @@
 //!
 //! A tree of up to [`EACH_MAX`] names is synced name by name: files with their attributes, and every directory. One of
 //! more names, or one that this user may not walk, is synced with the whole file system, where the dirty pages of every
-//! other program are waited for, too: on the machine of a busy database that can take minutes.
+//! other program are waited for, too.
 //!
 //! Invariant: afterwards everything that stands below the root survives a power cut, whoever wrote it. What a delta
 //! restore found to be right may lie in the page cache alone.
