@@ -88,6 +88,7 @@ impl MediaSet {
             return Err(Error::DeviceCount { given: 0 });
         };
         let expected = identity(&first.header);
+        let kind = |header: &MediaHeader| (header.container, header.compressed);
         let count = first.header.family_count;
         for member in &members[1..] {
             let found = identity(&member.header);
@@ -98,6 +99,11 @@ impl MediaSet {
                     found: spell(found),
                     expected: spell(expected),
                 });
+            }
+            // What may be appended is decided by the first family's header, for all of them.
+            if kind(&member.header) != kind(&first.header) {
+                let offset = member.header.container.preamble().len() as u64;
+                return Err(member.damaged(offset, Malformed::Field));
             }
         }
         members.sort_by_key(|m| m.header.family);

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use longshore_codec::Algorithm;
 use longshore_media::header::{PLAIN_MAX, SETS_MAX, stored_max};
 use longshore_media::record::{Container, Kind};
-use longshore_media::{BackupDevice, Disposition, Error, MediaSet, SetHeader, SetTrailer, index};
+use longshore_media::{
+    BackupDevice, Disposition, Error, MediaHeader, MediaSet, SetHeader, SetTrailer, index,
+};
 use support::alloc::{self, Counting};
 use support::forge::*;
 use support::*;
@@ -331,6 +333,24 @@ fn an_append_behind_hostile_media_is_refused_or_leaves_a_good_set() {
             );
         }
     }
+}
+
+/// A set appended by what the first stripe says could not be read from the second.
+#[test]
+fn stripes_that_contradict_each_other_about_what_fits_on_them_are_no_media_set() {
+    let _alone = alone();
+    let shape = Shape::new(Disposition::New, Algorithm::Zstd, 50);
+    let mut stripes = media(2, &[(shape, small_tree())]);
+    let mut pieces = take_apart(ZSTD, &stripes[1]);
+    let mut header = MediaHeader::decode(&pieces[0].body).unwrap();
+    header.compressed = !header.compressed;
+    pieces[0].body = header.encode();
+    stripes[1] = put_together(ZSTD, &pieces);
+    let refused = MediaSet::open(&devices(&stripes)).err().unwrap();
+    assert!(
+        matches!(&refused, Error::Damaged { device, .. } if *device == devices(&stripes)[1].name()),
+        "{refused}"
+    );
 }
 
 #[test]
