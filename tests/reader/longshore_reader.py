@@ -800,6 +800,8 @@ def open_media(paths):
         same = (media.media_set, media.generation, media.family_count)
         if same != (first.media_set, first.generation, first.family_count):
             raise Damage(stripe.path, 0, f"foreign: it belongs to media set {media.media_set} generation {media.generation}")
+        if (media.container, media.compressed) != (first.container, first.compressed):
+            raise Damage(stripe.path, 0, "its media header contradicts another stripe's about container or compression")
     stripes.sort(key=lambda s: s.media.family)
     for a, b in zip(stripes, stripes[1:]):
         if a.media.family == b.media.family:

@@ -133,6 +133,7 @@ impl From<Error> for Failure {
             | Error::LogBroken { .. }
             | Error::NoLog
             | Error::NotDifferential
+            | Error::DeviceInside { .. }
             | Error::BaseOverwritten { .. } => Exit::Usage,
             Error::Cancelled => Exit::Interrupted,
             Error::Archive(_)

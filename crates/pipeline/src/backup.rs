@@ -1,7 +1,7 @@
 //! Backup: opens source and devices, plans, lets [`crate::load`] move the bytes, seals the set and reports.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,6 +57,30 @@ fn refuse_own_files(house: &House, request: &BackupRequest) -> Result<(), Error>
                 source: std::io::Error::new(std::io::ErrorKind::ResourceBusy, what),
             }
             .into());
+        }
+    }
+    Ok(())
+}
+
+/// Errors: [`Error::DeviceInside`].
+fn refuse_inside(house: &House, devices: &[DeviceSpec], trees: &[PathBuf]) -> Result<(), Error> {
+    for device in devices {
+        let DeviceSpec::File(path) = device else {
+            continue;
+        };
+        let parent = path.parent().map(|parent| match parent.as_os_str() {
+            here if here.is_empty() => Path::new("."),
+            _ => parent,
+        });
+        // What cannot be found is told when the device is opened.
+        let Some(Ok(dir)) = parent.map(|parent| house.storage.canonical(parent)) else {
+            continue;
+        };
+        if let Some(tree) = trees.iter().find(|tree| dir.starts_with(tree)) {
+            return Err(Error::DeviceInside {
+                device: path.clone(),
+                tree: tree.clone(),
+            });
         }
     }
     Ok(())
@@ -124,6 +148,7 @@ pub fn run(
         (Some(_), SourceSpec::Sqlite(_) | SourceSpec::Files(_)) => return Err(Error::NoLog),
     };
     let about = source.description().clone();
+    refuse_inside(house, &request.devices, &about.trees)?;
     if let (Some(proof), Some(start)) = (&request.wal_proof, &about.log) {
         check_archive(house, proof, start)?;
     }

@@ -46,6 +46,10 @@ pub enum Error {
     #[error("none of the media's backup sets can be the base of a differential one: {reasons}")]
     NoBase { reasons: String },
 
+    /// A stripe would be part of every later backup, and lost together with what it is to bring back.
+    #[error("device {} lies in {}, which is what is backed up", device.display(), tree.display())]
+    DeviceInside { device: PathBuf, tree: PathBuf },
+
     /// INIT or FORMAT of the media set that holds the base.
     #[error("the media on device {device} hold the base of this backup and would be overwritten")]
     BaseOverwritten { device: String },
@@ -158,6 +162,7 @@ impl Error {
             | Error::NotDifferential
             | Error::NoLog
             | Error::BaseOverwritten { .. }
+            | Error::DeviceInside { .. }
             | Error::Codec(_)
             | Error::Memory { .. }
             | Error::Changed { .. }
@@ -182,6 +187,9 @@ impl Error {
             Error::LogUnproved => "use --with-wal, or name the archive with --wal-archive",
             Error::NoBase { .. } => {
                 "make a full backup, on which later ones can build; --or-full does so by itself"
+            }
+            Error::DeviceInside { .. } => {
+                "choose a directory outside of it, best on another disk: what lies inside is lost with it, and is part of every later backup"
             }
             Error::BaseOverwritten { .. } => "use --append, or write to other devices",
             Error::LogBroken { .. } => "make a full backup, with which a log chain begins",

@@ -98,6 +98,7 @@ impl LogSource {
             expected_bytes: Some(names.len() as u64 * size),
             memory_bytes: MEMORY_BYTES,
             differing: None,
+            trees: Vec::new(),
             volumes: vec![Volume {
                 path: archive.path().to_owned(),
             }],

@@ -61,6 +61,8 @@ pub struct Description {
     pub memory_bytes: u64,
     /// How it is told what differs from the base; `None` where everything is stored.
     pub differing: Option<&'static str>,
+    /// Canonical paths of directories here, everything below which belongs to the source.
+    pub trees: Vec<PathBuf>,
     /// At least one. `Source::next` takes an index into it.
     pub volumes: Vec<Volume>,
     /// Things the operator should know now, e.g. that commits wait during this backup.

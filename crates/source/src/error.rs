@@ -34,6 +34,10 @@ pub enum Error {
     #[error("{} is neither a file nor a directory", path.display())]
     NotAFile { path: PathBuf },
 
+    /// A path alone that is the data directory of a server at work.
+    #[error("a PostgreSQL server runs in {}, or was killed there: a copy of its files would be no backup", path.display())]
+    RunningServer { path: PathBuf },
+
     /// Two roots would be restored to the same name.
     #[error("{} and {} would both be backed up as {}", first.display(), second.display(), name.display())]
     RootsCollide {
@@ -241,6 +245,9 @@ impl Error {
                 "write sqlite:FILE, files:PATH..., postgres://..., or just a path"
             }
             Error::NotAFile { .. } => "name a regular file or a directory",
+            Error::RunningServer { .. } => {
+                "name the server, as in postgres:///postgres?host=/var/run/postgresql; once it is stopped, or for a snapshot of its file system: files:PATH"
+            }
             Error::RootsCollide { .. } => {
                 "back them up separately, or name the directory that holds both"
             }

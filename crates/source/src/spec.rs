@@ -14,6 +14,9 @@ use crate::claims::Reading;
 /// The first bytes of every SQLite 3 database (SQLite file format, section 1.3).
 pub(crate) const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
+/// What a PostgreSQL server leaves in its data directory while it runs.
+pub(crate) const POSTMASTER_PID: &str = "postmaster.pid";
+
 /// Which adaptor is to read what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceSpec {
@@ -27,12 +30,14 @@ pub enum SourceSpec {
 
 impl SourceSpec {
     /// Reads `sqlite:FILE`, `files:PATH PATH...` (the prefix once or on each), or paths alone. One
-    /// path alone is looked at: a file with SQLite's magic is a database, everything else is files.
+    /// path alone is looked at: a file with SQLite's magic is a database, everything else is files, but for the data
+    /// directory of a PostgreSQL server that runs.
     /// A path that looks like a prefix is written `./sqlite:x`. A `postgres://` URL or `key=value` pairs that begin with
     /// a key of libpq's are a server; the environment's PG variables stand in for what they leave out.
     ///
-    /// Errors: [`Error::Spec`] for what cannot be meant, [`Error::Server`] for a connection string that is not understood, [`Error::Io`] for a path alone that is not
-    /// there, [`Error::InUse`] when a backup of it runs in this process.
+    /// Errors: [`Error::Spec`] for what cannot be meant, [`Error::Server`] for a connection string that is not understood;
+    /// for a path alone [`Error::Io`] when it is not there, [`Error::InUse`] when a backup of it runs in this process,
+    /// [`Error::RunningServer`].
     pub fn parse(storage: &dyn Storage, words: &[OsString]) -> Result<Self, Error> {
         let bad = |word: &OsStr, reason| {
             Err(Error::Spec {
@@ -71,6 +76,9 @@ impl SourceSpec {
         match paths.as_slice() {
             [] => bad(OsStr::new(""), "nothing is given"),
             [path] if !files && has_magic(storage, path)? => Ok(Self::Sqlite(path.clone())),
+            [path] if !files && has_server(storage, path) => {
+                Err(Error::RunningServer { path: path.clone() })
+            }
             _ => Ok(Self::Files(paths)),
         }
     }
@@ -137,6 +145,17 @@ fn has_magic(storage: &dyn Storage, path: &Path) -> Result<bool, Error> {
             source,
         })?;
     Ok(len == magic.len() && magic == *SQLITE_MAGIC)
+}
+
+/// Whether it is the data directory of a PostgreSQL server that runs, or was killed.
+fn has_server(storage: &dyn Storage, path: &Path) -> bool {
+    storage.dir(path).is_ok_and(|dir| {
+        let is_file = |name: &str| {
+            dir.stat(Path::new(name))
+                .is_ok_and(|stat| stat.kind == FileKind::File)
+        };
+        is_file("PG_VERSION") && is_file(POSTMASTER_PID)
+    })
 }
 
 #[cfg(test)]

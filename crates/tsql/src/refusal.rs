@@ -75,6 +75,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         | Error::NoLog
         | Error::LogUnproved
         | Error::BaseOverwritten { .. }
+        | Error::DeviceInside { .. }
         | Error::Codec(_)
         | Error::Cluster(_)
         | Error::PathTooLong { .. }

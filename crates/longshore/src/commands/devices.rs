@@ -112,6 +112,7 @@ pub fn of(context: &Context, media: &Media) -> Result<Chosen, Failure> {
                 "name it with --database; `longshore list --target` shows what is there",
             ));
         }
+        refuse_database(context, media)?;
         return Ok(Chosen {
             devices: media.devices.clone(),
             loan: None,
@@ -125,6 +126,26 @@ pub fn of(context: &Context, media: &Media) -> Result<Chosen, Failure> {
         devices: loan.devices.clone(),
         loan: Some(loan),
     })
+}
+
+/// Where a backup is made by its database's name, its media may be looked for by that name, too.
+fn refuse_database(context: &Context, media: &Media) -> Result<(), Failure> {
+    let [DeviceSpec::File(path)] = media.devices.as_slice() else {
+        return Ok(());
+    };
+    let Some(name) = path
+        .to_str()
+        .filter(|_| context.storage.stat(path).is_err())
+    else {
+        return Ok(());
+    };
+    match context.config.database.contains_key(name) {
+        true => Err(Failure::usage(
+            format!("{name} is no file here, but a configured database"),
+            format!("for the newest backup at its target write --database {name}"),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Tells when a backup that is being read may be taken away meanwhile.

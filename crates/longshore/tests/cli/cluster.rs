@@ -63,10 +63,37 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
     }
     assert_eq!(stage.names("work"), Vec::<String>::new());
     // Nothing archives here.
+    server.psql("select pg_switch_wal()");
+    server.wait_for("select failed_count > 0 from pg_stat_archiver", "t");
     stage
         .line("check main --archive-wait 1")
         .exits(1)
-        .says("did not arrive");
+        .says("did not arrive")
+        .says("archive_command fails");
+    // A backup within what it is of.
+    let inside = server.data_dir().join("x.bak");
+    stage
+        .line(&format!("backup main --to {}", inside.display()))
+        .exits(2)
+        .says("is what is backed up");
+    assert!(!inside.exists());
+    let inside = space.join(format!("PG_{}", installation.major));
+    let versioned = std::fs::read_dir(&space)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .find(|p| p.to_str().unwrap().starts_with(inside.to_str().unwrap()))
+        .unwrap();
+    stage
+        .line(&format!("backup main --to {}/x.bak", versioned.display()))
+        .exits(2)
+        .says("is what is backed up");
+    stage
+        .line(&format!(
+            "backup {} --to x.bak",
+            server.data_dir().display()
+        ))
+        .exits(3)
+        .says("a PostgreSQL server runs in");
     // The server's user is not ours: what it archives goes by way of a directory that we empty.
     let config = stage.path("no-config/longshore/longshore.toml");
     let push = |name: &str| {
@@ -114,6 +141,30 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
     stage.line("expire main").exits(0).says("1 backups");
     stage.line("drill main --work work").exits(0);
     assert_eq!(stage.names("work"), Vec::<String>::new());
+}
+
+#[test]
+fn where_nothing_can_arrive_a_check_does_not_wait() {
+    let Some(installation) = installation() else {
+        return;
+    };
+    let server = Server::create(&installation, Options::default());
+    server.append_conf("archive_mode = off");
+    server.start();
+    let stage = configured(&server);
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let text = std::fs::read_to_string(&config).unwrap() + "[database.main.wal]\n";
+    std::fs::write(&config, text).unwrap();
+    // Were this waited for, the test would take an hour.
+    let check = || stage.line("check main --archive-wait 3600").exits(1);
+    check()
+        .says("is no archive: mount it, or make one")
+        .says("archive_mode is off, and nobody receives the log");
+    stage.line("wal create --database main").exits(0);
+    check()
+        .says("LOOK  log")
+        .says("nothing came into")
+        .says("archive_mode is off, and nobody receives the log");
 }
 
 /// The segment after this one, of 16 MiB.

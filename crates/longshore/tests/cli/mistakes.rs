@@ -5,7 +5,7 @@ use crate::stage::Stage;
 /// A command, its exit code, and what it has to say.
 type Mistake = (&'static str, i32, &'static [&'static str]);
 
-const MISTAKES: [Mistake; 13] = [
+const MISTAKES: [Mistake; 19] = [
     // A directory where a file belongs, and the other way round.
     (
         "backup app.db --to dir",
@@ -79,6 +79,35 @@ const MISTAKES: [Mistake; 13] = [
         3,
         &["cannot connect to the PostgreSQL server"],
     ),
+    // What a server writes is no backup as it lies there.
+    (
+        "backup cluster --to x.bak",
+        3,
+        &["a PostgreSQL server runs in cluster", "postgres:///"],
+    ),
+    // A backup within what it is to bring back.
+    (
+        "backup dir --to dir/x.bak",
+        2,
+        &[
+            "device dir/x.bak lies in ",
+            "is what is backed up",
+            "outside",
+        ],
+    ),
+    ("backup files:. --to x.bak", 2, &["device x.bak lies in "]),
+    (
+        "backup dir app.db --to nowhere/../dir/sub/x.bak",
+        4,
+        &["cannot open the directory"],
+    ),
+    (
+        "wal create --archive cluster/pg_wal/archive",
+        2,
+        &["a PostgreSQL data directory", "outside of it"],
+    ),
+    // By the name that `backup` takes.
+    ("verify shop", 4, &["3201", "shop: nothing is there"]),
 ];
 
 /// What stands there beside the history.
@@ -95,6 +124,14 @@ fn a_mistake_is_named_with_what_helps_and_leaves_nothing() {
     stage.line("backup app.db --to app.bak").exits(0);
     stage.write("plain", b"somebody's notes");
     stage.write("dir/other", b"");
+    for name in [
+        "PG_VERSION",
+        "postmaster.pid",
+        "global/pg_control",
+        "pg_wal/x",
+    ] {
+        stage.write(format!("cluster/{name}"), b"17\n");
+    }
     let before = names(&stage);
     for (line, exit, says) in MISTAKES {
         let ran = stage.line(line).exits(exit);
@@ -112,6 +149,47 @@ fn a_mistake_is_named_with_what_helps_and_leaves_nothing() {
         std::fs::read(stage.path("plain")).unwrap(),
         b"somebody's notes"
     );
+}
+
+/// As files, because that was asked for; a snapshot of the file system may be meant.
+#[test]
+fn the_files_of_a_server_at_work_are_copied_with_a_warning() {
+    let stage = Stage::new();
+    stage.write("srv/cluster/PG_VERSION", b"17\n");
+    stage.write("srv/cluster/postmaster.pid", b"1\n");
+    for source in ["files:srv/cluster", "srv"] {
+        stage
+            .line(&format!("backup {source} --to x.bak --format"))
+            .exits(0)
+            .says("1 PostgreSQL servers run there or were killed")
+            .says("cluster/postmaster.pid");
+    }
+    std::fs::remove_file(stage.path("srv/cluster/postmaster.pid")).unwrap();
+    let ran = stage
+        .line("backup srv/cluster --to x.bak --format")
+        .exits(0);
+    assert!(!ran.err.contains("server"), "{}", ran.err);
+}
+
+#[test]
+fn a_databases_name_in_place_of_a_device_is_told_the_option() {
+    let stage = Stage::new();
+    stage.write("tree/file", b"x");
+    let text = format!(
+        "[database.shop]\nurl = \"files:{}\"\n",
+        stage.path("tree").display()
+    );
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    for command in ["verify shop", "list shop", "restore shop --to out"] {
+        stage
+            .line(command)
+            .exits(2)
+            .says("shop is no file here, but a configured database")
+            .says("--database shop");
+    }
+    // A file of that name is a device.
+    stage.line("backup shop --to shop").exits(0);
+    stage.line("verify shop").exits(0);
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl ClusterError {
                 "restore it again WITH NORECOVERY, from its full backup on"
             }
             ClusterError::LogNotIncluded { .. } => {
-                "name the log archive with --restore-command, or make backups that hold their log"
+                "name the log archive with --wal-archive, or a --restore-command; or make backups that hold their log"
             }
         }
     }

@@ -56,6 +56,7 @@ impl Files {
             expected_bytes: plan.len,
             memory_bytes: 0,
             differing: None,
+            trees: plan.trees,
             volumes: plan.volumes,
             notices: Vec::new(),
         };
@@ -88,6 +89,7 @@ impl Source for Files {
             all.vanished.merge(notes.vanished);
             all.unlinked.merge(notes.unlinked);
             all.logs.merge(notes.logs);
+            all.servers.merge(notes.servers);
         }
         let warnings = [
             all.special
@@ -98,6 +100,9 @@ impl Source for Files {
                 .warning("names of hard-linked files were backed up as files of their own"),
             all.logs.warning(
                 "SQLite logs show databases in use, which are consistent only as sqlite:FILE",
+            ),
+            all.servers.warning(
+                "PostgreSQL servers run there or were killed; of one that runs only postgres://... makes a backup",
             ),
         ];
         Ok(SourceSummary {

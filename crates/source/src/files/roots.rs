@@ -57,6 +57,8 @@ pub(super) enum Start {
 pub(super) struct Plan {
     pub(super) volumes: Vec<Volume>,
     pub(super) starts: Vec<Vec<Start>>,
+    /// The canonical paths of roots that are directories.
+    pub(super) trees: Vec<PathBuf>,
     /// The first root's name for people.
     pub(super) name: String,
     /// The length of a single file that is the only root.
@@ -142,9 +144,11 @@ pub(super) fn plan(
         [only] if only.stat.kind == FileKind::File => Some(only.stat.len),
         _ => None,
     };
+    let trees = given.iter().filter(|root| root.stat.kind == FileKind::Dir);
     Ok(Plan {
         volumes,
         starts,
+        trees: trees.map(|root| root.canonical.clone()).collect(),
         name: name.unwrap_or_default(),
         len,
     })

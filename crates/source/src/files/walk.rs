@@ -12,6 +12,7 @@ use longshore_io::{Dir, FileKind, Stat};
 
 use super::content::{FileContent, is_missing};
 use super::roots::{Root, Start};
+use crate::spec::POSTMASTER_PID;
 use crate::tally::Tally;
 use crate::{Content, Entry, EntryKind, Error};
 
@@ -45,6 +46,8 @@ pub(super) struct Notes {
     pub(super) vanished: Tally,
     pub(super) unlinked: Tally,
     pub(super) logs: Tally,
+    /// Data directories of PostgreSQL servers, by the file that each keeps while it runs.
+    pub(super) servers: Tally,
 }
 
 impl Walk {
@@ -167,6 +170,9 @@ impl Walk {
     fn file(&mut self, root: &Arc<Root>, path: PathBuf, entry: PathBuf, stat: &Stat) -> Entry {
         if stat.len > 0 && is_database_log(&path) {
             self.notes.logs.add(&root.host_path(&path));
+        }
+        if path.file_name().is_some_and(|name| name == POSTMASTER_PID) {
+            self.notes.servers.add(&root.host_path(&path));
         }
         if stat.links > 1 {
             match self.links.meet(stat, &entry) {

@@ -253,6 +253,7 @@ impl Postgres {
             expected_bytes: None,
             memory_bytes: MEMORY_BYTES + base_bytes,
             differing: cluster.differing.as_ref().map(Differing::method),
+            trees: plan.trees().map(Path::to_owned).collect(),
             volumes: volumes.into_vec(),
             notices,
         };
@@ -320,6 +321,16 @@ struct Plan {
     /// One for each volume.
     walks: Vec<Walk>,
     elsewhere: Vec<PathBuf>,
+}
+
+impl Plan {
+    /// Where what is walked lies.
+    fn trees(&self) -> impl Iterator<Item = &Path> {
+        self.walks
+            .iter()
+            .flat_map(|walk| &walk.starts)
+            .map(|start| start.host_path.as_path())
+    }
 }
 
 /// Divides the data directory and the tablespaces among volumes. The data directory is on the first.

@@ -103,6 +103,7 @@ impl Sqlite {
             expected_bytes: Some(snapshot.len()),
             memory_bytes: snapshot.memory_bytes(),
             differing: None,
+            trees: Vec::new(),
             volumes: volumes.into_vec(),
             notices: notices(&snapshot),
         };

@@ -47,18 +47,23 @@ impl<'a> Archive<'a> {
 
     /// Whether segments are there without a break, where no backups tell which are needed.
     fn look(&self, notes: &mut Notes) {
-        let runs = match self.open() {
-            Ok(Some(archive)) => archive.runs(),
-            Ok(None) if self.wal.is_some() => {
-                let path = self.path.display();
-                return notes.bad(
-                    "log",
-                    format!(
-                        "{path} is no archive or nothing came into it: mount it, or see `longshore wal create`"
-                    ),
-                );
+        let path = self.path.display();
+        let runs = match WalArchive::existing(&*self.context.storage, &self.path) {
+            Ok(archive) => archive.runs(),
+            Err(WalError::NotAnArchive { .. } | WalError::NothingYet { .. })
+                if self.wal.is_none() =>
+            {
+                return;
             }
-            Ok(None) => return,
+            Err(WalError::NotAnArchive { .. }) => {
+                let text = format!(
+                    "{path} is no archive: mount it, or make one with `longshore wal create`"
+                );
+                return notes.bad("log", text);
+            }
+            Err(WalError::NothingYet { .. }) => {
+                return notes.look("log", format!("nothing came into {path} until now"));
+            }
             Err(e) => Err(e),
         };
         match runs {
@@ -160,10 +165,44 @@ pub fn look(
     let Some(archive) = archive else {
         return;
     };
+    match nobody_archives(&mut connection, &archive_mode) {
+        Ok(false) => {}
+        Ok(true) => {
+            return notes.bad(
+                "archive",
+                "archive_mode is off, and nobody receives the log: set archive_mode = on, which needs a restart, \
+                 and archive_command; or run `longshore wal receive`",
+            );
+        }
+        Err(e) => return notes.bad("archive", e.to_string()),
+    }
     match round_trip(&mut connection, archive, options.archive_wait) {
         Ok(text) => notes.good("archive", text),
         Err(text) => notes.bad("archive", text),
     }
+}
+
+/// Nothing can arrive, so that nothing needs to be waited for.
+fn nobody_archives(
+    connection: &mut Connection,
+    archive_mode: &str,
+) -> Result<bool, longshore_pg::client::Error> {
+    if archive_mode != "off" {
+        return Ok(false);
+    }
+    let rows = connection.query("SELECT NOT EXISTS (SELECT FROM pg_stat_replication)")?;
+    rows.is_true(0, 0)
+}
+
+/// What the server knows of an archive_command that fails.
+fn failing(connection: &mut Connection) -> Option<String> {
+    let sql = "SELECT last_failed_wal, failed_count FROM pg_stat_archiver \
+               WHERE last_failed_time > coalesce(last_archived_time, '-infinity')";
+    let rows = connection.query(sql).ok().filter(|rows| !rows.is_empty())?;
+    let (wal, count) = (rows.text(0, 0).ok()?, rows.text(0, 1).ok()?);
+    Some(format!(
+        "; archive_command fails, with {wal} last, {count} times in all: the server's log says why"
+    ))
 }
 
 /// Ends a segment of the log and waits until it has arrived.
@@ -192,9 +231,11 @@ fn round_trip(
             return Ok(format!("{name} arrived"));
         }
         if clock.now() >= until {
+            let why = failing(connection).unwrap_or_else(|| {
+                "; archive_command, or `longshore wal receive`, is to bring it".into()
+            });
             return Err(format!(
-                "{name} did not arrive at {} within {wait_s} s; archive_command, or `longshore wal receive`, \
-                 is to bring it",
+                "{name} did not arrive at {} within {wait_s} s{why}",
                 archive.path.display()
             ));
         }

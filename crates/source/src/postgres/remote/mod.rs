@@ -131,6 +131,7 @@ impl Remote {
             expected_bytes: None,
             memory_bytes: MEMORY_BYTES,
             differing: None,
+            trees: Vec::new(),
             volumes: volumes.into_vec(),
             notices,
         };
