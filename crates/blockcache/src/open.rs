@@ -108,10 +108,26 @@ pub fn create(
     slot_bytes: u32,
     force: bool,
 ) -> Result<Geometry, Error> {
-    match storage.stat(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => create_file(storage, path, len)?,
-        _ => {}
+    let made = match storage.stat(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Some(create_file(storage, path, len)?),
+        _ => None,
+    };
+    let created = fill(storage, path, len, slot_bytes, force);
+    if let (Err(_), Some((dir, name))) = (&created, made) {
+        // An empty file is what is left where this fails, too.
+        let _stays = dir.remove_file(name);
     }
+    created
+}
+
+/// Makes an empty cache of what is there.
+fn fill(
+    storage: &dyn Storage,
+    path: &Path,
+    len: Option<u64>,
+    slot_bytes: u32,
+    force: bool,
+) -> Result<Geometry, Error> {
     let file = take(storage, path)?;
     let found = file.stat().map_err(failed("look at", path))?;
     let device = found.kind != FileKind::File;
@@ -189,7 +205,11 @@ fn is_zero(file: &dyn File, range: Range<u64>) -> io::Result<bool> {
     Ok(true)
 }
 
-fn create_file(storage: &dyn Storage, path: &Path, len: Option<u64>) -> Result<(), Error> {
+fn create_file<'a>(
+    storage: &dyn Storage,
+    path: &'a Path,
+    len: Option<u64>,
+) -> Result<(Arc<dyn Dir>, &'a Path), Error> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     let dir = storage
         .dir(parent.unwrap_or(Path::new(".")))
@@ -200,7 +220,8 @@ fn create_file(storage: &dyn Storage, path: &Path, len: Option<u64>) -> Result<(
     }
     dir.open(name, OpenHow::CreateNew)
         .map_err(failed("create", path))?;
-    Dir::sync(&*dir, Path::new("")).map_err(failed("create", path))
+    Dir::sync(&*dir, Path::new("")).map_err(failed("create", path))?;
+    Ok((dir, name))
 }
 
 fn empty(geometry: Geometry) -> Result<Table, Error> {

@@ -269,23 +269,32 @@ impl Store {
 
     /// Stops using the device for good. The word of the guard comes first: from then on nothing on it is believed.
     fn give_up(&self, why: &'static str, error: &io::Error) -> io::Result<()> {
-        let _one = self.giving_up.lock();
-        if self.has_failed() {
-            return Ok(());
-        }
-        self.guard.void().inspect_err(|guard_error| {
+        let abandoned = self.abandon().inspect_err(|guard_error| {
             tracing::error!(why, %error, %guard_error, "neither the cache nor its guard can be written");
         })?;
+        if abandoned {
+            tracing::error!(why, %error, "the cache is given up; the backend serves everything");
+        }
+        Ok(())
+    }
+
+    /// Says whether it was this call that did it.
+    fn abandon(&self) -> io::Result<bool> {
+        let _one = self.giving_up.lock();
+        if self.has_failed() {
+            return Ok(false);
+        }
+        self.guard.void()?;
         self.failed.store(true, SeqCst);
         self.core().abandon();
-        tracing::error!(why, %error, "the cache is given up; the backend serves everything");
-        Ok(())
+        Ok(true)
     }
 
     /// Stops using the device on request.
     pub(crate) fn detach(&self) -> io::Result<()> {
-        self.give_up("asked to", &io::Error::other("no error"))?;
+        self.abandon()?;
         self.detached.store(true, SeqCst);
+        tracing::info!("the cache is detached; the backend serves everything");
         Ok(())
     }
 

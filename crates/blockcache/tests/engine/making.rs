@@ -1,9 +1,10 @@
 //! Making a cache where something is already.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use longshore_blockcache::{Error, create};
-use longshore_io::SimDisk;
+use longshore_io::{Fault, Op, SimDisk};
 
 const PATH: &str = "/fast/image";
 const LEN: usize = 32 << 20;
@@ -37,4 +38,19 @@ fn an_empty_file_is_extended_and_never_shortened() {
         create(&disk, Path::new(PATH), asked, 64 << 10, false).unwrap();
         assert_eq!(disk.read_file(PATH).unwrap().len(), then);
     }
+}
+
+#[test]
+fn what_cannot_be_made_leaves_no_file_behind_and_none_is_taken_away() {
+    let disk = SimDisk::new(1);
+    disk.write_file("/fast/other", b"x").unwrap();
+    disk.inject(Fault::errno(libc::ENOSPC).on(Op::Allocate));
+    let made = create(&disk, Path::new(PATH), Some(16 << 20), 64 << 10, false);
+    assert!(
+        matches!(made, Err(Error::Io { source, .. }) if source.kind() == ErrorKind::StorageFull)
+    );
+    assert!(disk.read_file(PATH).is_err());
+    disk.write_file(PATH, &[]).unwrap();
+    assert!(create(&disk, Path::new(PATH), Some(16 << 20), 64 << 10, false).is_err());
+    assert!(disk.read_file(PATH).is_ok(), "it was there before");
 }

@@ -69,7 +69,7 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
     };
     let models = models(options, context)?;
     let socket = absolute(&options.socket)?;
-    control::remove_dead(&socket);
+    free(&socket, context)?;
     let mut command = Command::new("nbdkit");
     command.args(["--foreground", "--threads"]);
     command
@@ -103,12 +103,43 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
     set("clients", options.threads.to_string().into());
     set("control", beside(&socket).into());
     let error = command.exec();
-    Err(Failure::of(
+    Err(failed(
         Exit::Usage,
+        "cannot start nbdkit",
         &error,
-        None,
-        "install nbdkit: apt-get install nbdkit",
+        "install it: apt-get install nbdkit",
     ))
+}
+
+fn failed(exit: Exit, text: impl Into<String>, error: &std::io::Error, hint: &str) -> Failure {
+    let mut failure = Failure::usage(text, hint);
+    failure.exit = exit;
+    failure.causes.push(error.to_string());
+    failure
+}
+
+/// Makes sure that a socket can be made there.
+fn free(socket: &Path, context: &Context) -> Result<(), Failure> {
+    let dir = socket.parent().unwrap_or(Path::new("/"));
+    context.storage.dir(dir).map_err(|error| {
+        let text = format!("cannot open the directory of {}", socket.display());
+        failed(
+            Exit::Usage,
+            text,
+            &error,
+            "make the directory first, or correct the path",
+        )
+    })?;
+    control::remove_dead(socket);
+    if context.storage.stat(socket).is_ok() {
+        let text = format!("{} is there already", socket.display());
+        let hint =
+            "if a cache serves there, `longshore cache status` shows it; else choose another path";
+        let mut failure = Failure::usage(text, hint);
+        failure.exit = Exit::Conflict;
+        return Err(failure);
+    }
+    Ok(())
 }
 
 /// The plugin's settings that name models, each of which can be read.
@@ -163,9 +194,11 @@ fn plugin(named: Option<&Path>, context: &Context) -> Result<PathBuf, Failure> {
 }
 
 fn ask(socket: &Path, request: &Request) -> Result<Value, Failure> {
-    let answer = control::ask(&beside(socket), request).map_err(|error| {
+    let control = beside(socket);
+    let answer = control::ask(&control, request).map_err(|error| {
+        let text = format!("cannot ask the cache at {}", control.display());
         let hint = "is it served? The socket is the one that `longshore cache serve` was given";
-        Failure::of(Exit::Target, &error, None, hint)
+        failed(Exit::Target, text, &error, hint)
     })?;
     match answer.get("error").and_then(Value::as_str) {
         None => Ok(answer),

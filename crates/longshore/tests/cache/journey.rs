@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::{answer, expect};
+use crate::common::{answer, expect, text};
 use crate::{Stage, have, run};
 
 #[test]
@@ -12,7 +12,15 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
         return;
     }
     let mut stage = Stage::new(16, 40);
+    let (socket, backend) = (stage.text("socket"), stage.text("backend"));
+    let told = expect(6, ["cache", "status", &socket]);
+    assert!(text(&told.stderr).contains(&format!("cannot ask the cache at {socket}.control")));
+    let nowhere = stage.text("nowhere/socket");
+    let told = expect(2, ["cache", "serve", &backend, "--socket", &nowhere]);
+    assert!(text(&told.stderr).contains("cannot open the directory of"));
     stage.serve(&["--policy", "none"]);
+    let told = expect(7, ["cache", "serve", &backend, "--socket", &socket]);
+    assert!(text(&told.stderr).contains("is there already"));
     stage.reads_as_the_backend();
     let pattern = "write -P 0x5a 3M 256k";
     run(Command::new("qemu-io")
@@ -32,7 +40,6 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
     // Half of it is holes, which the client skips, and fills may be dropped.
     assert!(held >= 2 << 20, "{held}");
     assert!(status["counters"]["hits"].as_u64().unwrap() > 0);
-    let socket = stage.text("socket");
     let prometheus = expect(0, ["cache", "status", &socket, "--prometheus"]);
     let prometheus = String::from_utf8(prometheus.stdout).unwrap();
     assert!(
