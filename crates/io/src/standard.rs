@@ -99,7 +99,8 @@ fn write(fd: BorrowedFd, buf: &[u8], way: Way, cancel: &AtomicBool) -> io::Resul
             Way::NoWait => {
                 let flags = ReadWriteFlags::NOWAIT;
                 match rustix::io::pwritev2(fd, &[IoSlice::new(buf)], HERE, flags) {
-                    Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    // A sandbox that does not know the call may say EPERM; the plain one repeats it if it is meant.
+                    Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
                         return write(fd, buf, Way::Pieces, cancel);
                     }
                     written => written,

@@ -148,17 +148,15 @@ fn inside_of(geometry: Geometry, found: &[Found], offset: u64, len: u64) -> u64 
     held.sum()
 }
 
-/// Cuts a request where a multiple of the buffers' length lies, so that each run fits with its lines.
-fn cut(offset: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
+/// Cuts a request where a multiple of the buffers' length lies, so that each run fits with its lines: where each run
+/// begins, and its part of the request's bytes.
+fn cut(offset: u64, len: u64) -> impl Iterator<Item = (u64, Range<usize>)> {
     let (mut at, end) = (offset, offset + len);
     std::iter::from_fn(move || {
-        if at >= end {
-            return None;
-        }
-        let stop = end.min((at / BUFFER_BYTES + 1) * BUFFER_BYTES);
-        let range = at..stop;
-        at = stop;
-        Some(range)
+        let start = at;
+        at = end.min((start / BUFFER_BYTES + 1) * BUFFER_BYTES);
+        let part = (start - offset) as usize..(at - offset) as usize;
+        (start < end).then_some((start, part))
     })
 }
 

@@ -35,12 +35,8 @@ impl Engine {
         let meter = &self.shared.meter;
         add(&meter.reads, 1);
         add(&meter.read_bytes, out.len() as u64);
-        for range in cut(offset, out.len() as u64) {
-            let (start, end) = (
-                (range.start - offset) as usize,
-                (range.end - offset) as usize,
-            );
-            self.read_run(&mut out[start..end], range.start)?;
+        for (at, part) in cut(offset, out.len() as u64) {
+            self.read_run(&mut out[part], at)?;
         }
         meter.read_latency.add(self.shared.clock.now() - begun);
         Ok(())

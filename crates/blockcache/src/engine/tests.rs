@@ -9,14 +9,14 @@ fn runs_of_a_request_fit_a_buffer_with_their_lines() {
         (BUFFER_BYTES - 1, 2),
         (5000, 5 * BUFFER_BYTES),
     ] {
-        let mut at = offset;
-        for run in cut(offset, len) {
-            assert_eq!(run.start, at);
-            let start = run.start / LINE * LINE;
-            assert!(run.end > run.start && run.end.next_multiple_of(LINE) - start <= BUFFER_BYTES);
-            at = run.end;
+        let (mut next, mut filled) = (offset, 0);
+        for (at, part) in cut(offset, len) {
+            assert_eq!((at, part.start), (next, filled));
+            let (start, end) = (at / LINE * LINE, at + part.len() as u64);
+            assert!(end > at && end.next_multiple_of(LINE) - start <= BUFFER_BYTES);
+            (next, filled) = (end, part.end);
         }
-        assert_eq!(at, offset + len);
+        assert_eq!((next, filled as u64), (offset + len, len));
     }
 }
 

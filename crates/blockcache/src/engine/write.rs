@@ -19,12 +19,8 @@ impl Engine {
         let meter = &self.shared.meter;
         add(&meter.writes, 1);
         add(&meter.write_bytes, bytes.len() as u64);
-        for range in cut(offset, bytes.len() as u64) {
-            let (start, end) = (
-                (range.start - offset) as usize,
-                (range.end - offset) as usize,
-            );
-            self.write_run(&bytes[start..end], range.start)?;
+        for (at, part) in cut(offset, bytes.len() as u64) {
+            self.write_run(&bytes[part], at)?;
         }
         if durable {
             self.flush_since(failures)?;
@@ -48,10 +44,9 @@ impl Engine {
         let punched = may_trim && self.shared.backend.punch(offset..offset + len)?;
         if !punched {
             let zeros = vec![0; len.min(BUFFER_BYTES) as usize];
-            for range in cut(offset, len) {
-                let part = &zeros[..(range.end - range.start) as usize];
-                let backend = &self.shared.backend;
-                let written = backend.write_all_at(part, range.start, self.shared.slow_via);
+            for (at, part) in cut(offset, len) {
+                let (backend, via) = (&self.shared.backend, self.shared.slow_via);
+                let written = backend.write_all_at(&zeros[..part.len()], at, via);
                 self.shared.seen(written)?;
             }
         }

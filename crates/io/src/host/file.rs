@@ -63,6 +63,12 @@ fn possible(offset: u64, len: usize) -> io::Result<()> {
     }
 }
 
+/// The system or a sandbox does not know the call, or the file system the flag. A sandbox may say EPERM: if that is
+/// meant, the plain call repeats it.
+fn is_unknown(e: Errno) -> bool {
+    matches!(e, Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM)
+}
+
 impl HostFile {
     pub(super) fn new(fd: OwnedFd, how: OpenHow) -> Self {
         Self {
@@ -147,7 +153,7 @@ impl HostFile {
     fn read_dontcache(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         if !self.dontcache_refused.load(Relaxed) {
             match rustix::io::preadv2(&self.fd, &mut [IoSliceMut::new(buf)], offset, DONTCACHE) {
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.dontcache_refused.store(true, Relaxed),
+                Err(e) if is_unknown(e) => self.dontcache_refused.store(true, Relaxed),
                 read => return Ok(read?),
             }
         }
@@ -157,7 +163,7 @@ impl HostFile {
     fn write_dontcache(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         if !self.dontcache_refused.load(Relaxed) {
             match rustix::io::pwritev2(&self.fd, &[IoSlice::new(buf)], offset, DONTCACHE) {
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.dontcache_refused.store(true, Relaxed),
+                Err(e) if is_unknown(e) => self.dontcache_refused.store(true, Relaxed),
                 written => return Ok(written?),
             }
         }

@@ -1,5 +1,6 @@
 //! The text of the door traits as tests, run by every implementation alike: the real file system
-//! with and without `openat2`, and the simulated disk. Beside them, what only one of them promises.
+//! with and without `openat2`, in sandboxes that refuse newer calls, and the simulated disk. Beside
+//! them, what only one of them promises.
 
 mod bytes;
 mod faults;
@@ -7,6 +8,7 @@ mod host;
 mod model;
 mod names;
 mod power;
+mod sandbox;
 mod trees;
 
 use std::os::unix::fs::PermissionsExt;
@@ -60,6 +62,11 @@ macro_rules! contract {
         })*)* }
         mod the_host_without_openat2 { $($(#[test] fn $promise() {
             crate::$room::$promise(&crate::Place::on_the_host(longshore_io::Host::without_openat2()));
+        })*)* }
+        mod the_host_in_a_sandbox { $($(#[test] fn $promise() {
+            let keep = || crate::$room::$promise(&crate::Place::on_the_host(longshore_io::Host::new()));
+            crate::sandbox::refusing(rustix::io::Errno::PERM, keep);
+            crate::sandbox::refusing(rustix::io::Errno::NOSYS, keep);
         })*)* }
         mod the_simulated_disk { $($(#[test] fn $promise() {
             crate::$room::$promise(&crate::Place::simulated());
