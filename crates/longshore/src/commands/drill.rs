@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_media::{EntryKind, Item, MediaSet};
 use longshore_pipeline::{
-    Lsn, Report, Request, RestoreReport, RestoreRequest, SourceSpec, Timeline, run as run_pipeline,
+    Report, Request, RestoreReport, RestoreRequest, SourceSpec, run as run_pipeline,
     taken_tablespaces, told_of_taken,
 };
 use longshore_source::SourceKind;
@@ -102,17 +102,10 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
             if let Some(trailer) = &set.trailer {
                 proofs.extend(log::fetch(context, &shelf, &header, trailer, &data)?);
             }
-            let taken = Timeline::new(header.log.timeline).map(|timeline| {
-                let first = Lsn(header.log.first_lsn);
-                taken_tablespaces(&*context.storage, &data, timeline, first)
-            });
-            let taken: Vec<Proof> = taken
-                .iter()
-                .flatten()
-                .map(|made| Proof::of("tablespaces", false, told_of_taken(made)))
-                .collect();
+            let taken = taken_tablespaces(&*context.storage, &data);
             let harmless = taken.is_empty();
-            proofs.extend(taken);
+            let told = taken.iter().map(told_of_taken);
+            proofs.extend(told.map(|text| Proof::of("tablespaces", false, text)));
             let users = superusers(context, &options.database, &header.user);
             let cancel = &house.cancel;
             if harmless {

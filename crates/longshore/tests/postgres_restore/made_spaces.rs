@@ -46,6 +46,12 @@ fn a_copy_does_not_replay_into_its_origins_tablespace() {
         let output = end(&mut drill, 1);
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(said.contains("BAD  tablespaces"), "{said}");
+        // All that a server would have had to be started for.
+        for proof in ["recovered", "amcheck", "stopped", "checksums"] {
+            assert!(!said.contains(proof), "{proof}: {said}");
+        }
+        let left: Vec<_> = std::fs::read_dir(&work).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
         let first = server.socket_dir().join("first");
         let map = format!("{}={}", first.display(), stage.path("moved").display());
         let (data, mut command) =

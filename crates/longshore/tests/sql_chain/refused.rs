@@ -1,6 +1,6 @@
 //! What is refused, with SQL Server's numbers, and changes nothing.
 
-use longshore_test_servers::{Stop, installations};
+use longshore_test_servers::{Server, Stop, installations, representatives};
 
 use crate::stage::{Stage, markers};
 
@@ -190,4 +190,50 @@ fn the_log_of_another_restore_is_no_log_of_this_one() {
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("00000002.history"), "{said}");
     assert!(!stage.path("wrong.bak").exists());
+}
+
+/// Goal: a copy that is restored beside its origin does not replay into the origin's tablespace: the step that would let
+/// it be started is refused. When the origin has dropped it, all is as ever.
+#[test]
+fn log_that_makes_a_tablespace_in_the_origins_files_is_not_let_go() {
+    for installation in &representatives() {
+        let stage = Stage::new(installation);
+        stage.done("BACKUP DATABASE main TO DISK = 'full.bak'");
+        let place = stage.path("space");
+        std::fs::create_dir(&place).unwrap();
+        stage.server.user().own(&place);
+        let sql = format!("create tablespace space location '{}'", place.display());
+        stage.server.psql(&sql);
+        stage
+            .server
+            .psql("create table inside tablespace space as select generate_series(1, 1000) i");
+        stage.done("BACKUP LOG main TO DISK = 'log1.bak'");
+        stage.mark(1);
+        stage.done("BACKUP LOG main TO DISK = 'log2.bak'");
+
+        stage.done(
+            "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/a', NORECOVERY",
+        );
+        stage.done("RESTORE LOG copy FROM DISK = 'log1.bak' WITH NORECOVERY");
+        let ends = [
+            "RESTORE LOG copy FROM DISK = 'log2.bak' WITH RECOVERY",
+            "RESTORE DATABASE copy WITH RECOVERY",
+        ];
+        for end in ends {
+            let (_, said) = stage.refused(end);
+            assert!(said.contains("makes the tablespace"), "{end}: {said}");
+            assert!(said.contains(&place.display().to_string()), "{said}");
+            let state = "SELECT state_desc FROM sys.databases WHERE name = 'copy'";
+            assert!(stage.done(state).contains("RESTORING"));
+            let copy = Server::adopt(stage.server.installation(), &stage.path("a"));
+            assert!(copy.try_start().is_err());
+        }
+
+        stage.server.psql("drop table inside");
+        stage.server.psql("drop tablespace space");
+        stage.done("RESTORE DATABASE copy WITH RECOVERY");
+        let copy = stage.recovered("a");
+        assert_eq!(copy.psql("select count(*) from inside"), "1000");
+        assert_eq!(markers(&copy), "1");
+    }
 }

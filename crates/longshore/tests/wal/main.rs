@@ -4,4 +4,5 @@ mod archiving;
 mod commands;
 mod receiving;
 mod restores;
+mod spaces;
 mod stage;

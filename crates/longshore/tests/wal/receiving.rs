@@ -9,20 +9,8 @@ use longshore_test_servers::{Server, Stop, installations};
 use super::stage::*;
 
 fn receiver(server: &Server, archive: &str) -> Child {
-    let url = server.url();
-    let args = [
-        "wal",
-        "receive",
-        &url,
-        "--slot",
-        "s",
-        "--create-slot",
-        "--archive",
-        archive,
-    ];
-    let mut command = longshore(server, &args);
+    let mut command = receive(server, archive, &["--status-interval=1"]);
     command
-        .arg("--status-interval=1")
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(server.socket_dir().join("receiver.log")).unwrap());
     command.spawn().unwrap()
@@ -138,24 +126,11 @@ fn a_history_of_another_branch_in_the_archive_ends_the_receiver() {
     assert_eq!(code(&output), 0, "{}", text(&output));
 
     let place = server.psql("select pg_current_wal_flush_lsn()");
-    let url = server.url();
-    let receive = || {
-        let args = [
-            "wal",
-            "receive",
-            &url,
-            "--slot",
-            "s",
-            "--create-slot",
-            "--archive",
-            &streamed,
-        ];
-        run(
-            &server,
-            &[&args[..], &["--once", "--until", &place]].concat(),
-        )
+    let received = || {
+        let mut command = receive(&server, &streamed, &["--once", "--until", &place]);
+        command.output().unwrap()
     };
-    let output = receive();
+    let output = received();
     assert_eq!(code(&output), 7, "{}", text(&output));
     assert!(text(&output).contains(history), "{}", text(&output));
     assert_eq!(segments(&streamed), [] as [&str; 0]);
@@ -163,7 +138,7 @@ fn a_history_of_another_branch_in_the_archive_ends_the_receiver() {
     let archived = std::path::Path::new(&streamed).join(format!("{history}.gz"));
     std::fs::remove_file(&archived).unwrap();
     for _ in 0..2 {
-        let output = receive();
+        let output = received();
         assert_eq!(code(&output), 0, "{}", text(&output));
     }
     let told = std::process::Command::new("gzip")

@@ -72,24 +72,11 @@ fn push(server: &Server, name: &str, archive: &str, more: &[&str]) -> (i32, Stri
     (code(&output), text(&output))
 }
 
-fn receive(server: &Server, archive: &str) -> (i32, String) {
+fn received(server: &Server, archive: &str) -> (i32, String) {
     let until = server.psql("select pg_switch_wal(); select pg_current_wal_flush_lsn()");
     let until = until.lines().last().unwrap();
-    let url = server.url();
-    let args = [
-        "wal",
-        "receive",
-        &url,
-        "--slot",
-        "s",
-        "--create-slot",
-        "--archive",
-        archive,
-        "--until",
-        until,
-        "--once",
-    ];
-    let output = run(server, &args);
+    let output = receive(server, archive, &["--once", "--until", until]).output();
+    let output = output.unwrap();
     (code(&output), text(&output))
 }
 
@@ -131,7 +118,7 @@ fn every(installation: &Installation) {
             assert!(said.contains("longshore wal create"), "{said}");
         }
     }
-    let (code, said) = receive(&second, &archive);
+    let (code, said) = received(&second, &archive);
     assert_eq!(code, 7, "{said}");
     assert_eq!(segments(&archive), stored_before);
     // An archive of its own gets the history with the first segment: nobody archived it at the promotion.
@@ -161,7 +148,7 @@ fn every(installation: &Installation) {
     assert_ne!(history(&fifth, 2), history(&first, 2));
     let (code, said) = push(&fifth, "00000002.history", &archive, &[]);
     assert_eq!(code, 0, "{said}");
-    let (code, said) = receive(&fifth, &archive);
+    let (code, said) = received(&fifth, &archive);
     assert_eq!(code, 0, "PostgreSQL {major}: {said}");
     let output = run(&fifth, &["wal", "list", "--verify", "--archive", &archive]);
     assert_eq!(super::stage::code(&output), 0, "{}", text(&output));

@@ -37,6 +37,15 @@ pub fn run(server: &Server, args: &[&str]) -> Output {
     longshore(server, args).output().unwrap()
 }
 
+/// `wal receive` from the server into the archive, by the slot `s`.
+pub fn receive(server: &Server, archive: &str, more: &[&str]) -> Command {
+    let url = server.url();
+    let mut command = longshore(server, &["wal", "receive", &url]);
+    command.args(["--slot", "s", "--create-slot", "--archive", archive]);
+    command.args(more);
+    command
+}
+
 pub fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or(-1)
 }

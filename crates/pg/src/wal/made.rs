@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 use longshore_io::{Dir, Storage};
 
-use super::{Record, Records};
+use super::page::continued;
+use super::{PAGE_HEADER_LEN, Record, Records, SegmentHeader};
 use crate::Lsn;
 
 /// The resource manager of tablespaces, and its record that makes one.
@@ -42,6 +43,45 @@ impl MadeTablespace {
             taken.extend(made.filter(|made| made.is_taken(storage, data, records.major())));
         }
         taken
+    }
+
+    /// The same of the one record that begins in the segment before the one at `segment` and ends in that one's first
+    /// page: whoever sees one segment at a time sees it in neither. `read` reads both segments.
+    pub fn taken_across(
+        mut read: impl FnMut(Lsn, &mut [u8]) -> io::Result<()>,
+        segment: Lsn,
+        storage: &dyn Storage,
+        data: Option<&dyn Dir>,
+    ) -> Option<MadeTablespace> {
+        let mut header = [0; PAGE_HEADER_LEN];
+        read(segment, &mut header).ok()?;
+        let left = u64::from(continued(&header)?);
+        let header = SegmentHeader::parse(&header).ok()?;
+        let page_bytes = u64::from(header.page_bytes);
+        if left > page_bytes - PAGE_HEADER_LEN as u64 {
+            // Longer than any of these.
+            return None;
+        }
+        let (from, size) = (
+            segment.0.checked_sub(page_bytes)?,
+            header.segment_size.bytes(),
+        );
+        let before = Lsn(segment.0.checked_sub(size)?);
+        let mut page = vec![0; header.page_bytes as usize];
+        read(Lsn(from), &mut page).ok()?;
+        (0..page.len()).step_by(8).find_map(|at| {
+            let part = page.len() - at;
+            let fits =
+                |total: &[u8; 4]| u64::from(u32::from_le_bytes(*total)) == part as u64 + left;
+            if !page[at..].first_chunk().is_some_and(fits) {
+                return None;
+            }
+            let place = Lsn(from + at as u64);
+            let mut records = Records::new(&mut read, place, before).ok()?;
+            let next = records.next(Lsn(place.0 + 1), MadeTablespace::wanted);
+            let made = MadeTablespace::of(&next.ok()??)?;
+            made.is_taken(storage, data, header.major).then_some(made)
+        })
     }
 
     /// Whether records like this one make tablespaces.

@@ -12,4 +12,4 @@ pub use history::{Fork, HISTORY_LEN_MAX, History, NotHistory, is_same_history, r
 pub use made::MadeTablespace;
 pub use name::WalName;
 pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at};
-pub use records::{NotRecords, Record, Records, segments_in};
+pub use records::{NotRecords, Record, Records, segments, segments_in};

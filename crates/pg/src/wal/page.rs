@@ -28,6 +28,8 @@ pub const WAL_MAGICS: [(u16, u16); 5] = [
 /// Bytes that [`SegmentHeader::parse`] needs.
 pub const PAGE_HEADER_LEN: usize = 40;
 
+/// The page begins with the rest of a record.
+pub(super) const CONTINUES: u16 = 1;
 const LONG_HEADER: u16 = 2;
 const FLAGS_ALL: u16 = 0xf;
 
@@ -104,6 +106,13 @@ impl SegmentHeader {
             page_bytes,
         })
     }
+}
+
+/// Bytes that a page holds, at its beginning, of a record that began before: `None` where it begins with a record.
+pub(super) fn continued(header: &[u8; PAGE_HEADER_LEN]) -> Option<u32> {
+    let flags = u16::from_le_bytes([header[2], header[3]]);
+    let left = [header[16], header[17], header[18], header[19]];
+    (flags & CONTINUES != 0).then(|| u32::from_le_bytes(left))
 }
 
 /// Whether `page` is the page at this place of a log with this magic, or was never written (zeros). A segment that

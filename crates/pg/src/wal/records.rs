@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use longshore_io::{Dir, File, OpenHow, Via, crc32c_append};
 
-use super::page::PAGE_HEADER_LEN;
+use super::page::{CONTINUES, PAGE_HEADER_LEN};
 use super::{NotWal, SegmentHeader};
 use crate::{Lsn, SegmentName, SegmentSize, Timeline};
 
@@ -35,7 +35,6 @@ const DATA_MAX: usize = 16 << 10;
 const RECORD_HEADER_LEN: usize = 24;
 const CRC_AT: usize = 20;
 const PAGE_HEADER_SHORT: u64 = 24;
-const CONTINUES: u16 = 1;
 const BEFORE_GIVEN_UP: u16 = 8;
 
 /// The log's own resource manager, and its record that ends a segment early.
@@ -91,14 +90,25 @@ pub fn segments_in(
     timeline: Timeline,
     size: SegmentSize,
 ) -> impl FnMut(Lsn, &mut [u8]) -> io::Result<()> {
-    let mut open: Option<(SegmentName, Arc<dyn File>)> = None;
+    segments(timeline, size, |name| {
+        dir.open(Path::new(&name.to_string()), OpenHow::Read)
+    })
+}
+
+/// Reads the log of a timeline from segments that `open` finds.
+pub fn segments(
+    timeline: Timeline,
+    size: SegmentSize,
+    mut open: impl FnMut(SegmentName) -> io::Result<Arc<dyn File>>,
+) -> impl FnMut(Lsn, &mut [u8]) -> io::Result<()> {
+    let mut last: Option<(SegmentName, Arc<dyn File>)> = None;
     move |at, buf| {
         let name = SegmentName::holding(timeline, at, size);
-        let file = match &open {
+        let file = match &last {
             Some((known, file)) if *known == name => file.clone(),
             _ => {
-                let file = dir.open(Path::new(&name.to_string()), OpenHow::Read)?;
-                open = Some((name, file.clone()));
+                let file = open(name)?;
+                last = Some((name, file.clone()));
                 file
             }
         };

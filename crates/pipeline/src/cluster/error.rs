@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use longshore_pg::Lsn;
+use longshore_pg::wal::MadeTablespace;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -55,6 +56,14 @@ pub enum ClusterError {
     #[error("the log that was restored to {} is not there any more", path.display())]
     RestoredLogLost { path: PathBuf },
 
+    #[error(
+        "the restored log makes the tablespace {} in {}, where a server has files: a server that replays it here would \
+         write into them",
+        made.oid,
+        made.place.display()
+    )]
+    TablespaceTaken { made: MadeTablespace },
+
     #[error("the set ends at {last} and does not hold its log")]
     LogNotIncluded { last: Lsn },
 }
@@ -97,6 +106,10 @@ impl ClusterError {
             ClusterError::NoSetBefore { .. } => "choose a later target, or older media",
             ClusterError::NotHeld { .. } | ClusterError::RestoredLogLost { .. } => {
                 "restore it again WITH NORECOVERY, from its full backup on"
+            }
+            ClusterError::TablespaceTaken { .. } => {
+                "move the directory away if no server uses it, and let the database be recovered then, or restore it on \
+                 another machine"
             }
             ClusterError::LogNotIncluded { .. } => {
                 "name the log archive with --wal-archive, or a --restore-command; or make backups that hold their log"

@@ -18,7 +18,10 @@ use longshore_pg::wal::{History, WalName, restored_from};
 use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Recovery, Timeline};
 use uuid::Uuid;
 
-use super::{AUTO_CONF, AUTO_CONF_MAX, ClusterError, GLOBAL, at, file_like, refuse_running};
+use super::made::taken_by;
+use super::{
+    AUTO_CONF, AUTO_CONF_MAX, ClusterError, GLOBAL, WAL_DIR, at, file_like, refuse_running,
+};
 use crate::cluster::outline::CONTROL;
 use crate::place::remove_tree;
 use crate::{Error, House};
@@ -250,8 +253,8 @@ impl Held {
     }
 
     /// Lets it be started. `recovery` says how far the log of `log_count` sets is replayed; it is not asked where there
-    /// are none. Errors: also [`ClusterError::RestoredLogLost`].
-    pub fn release(self, recovery: &Recovery, log_count: u32) -> Result<(), Error> {
+    /// are none. Errors: also [`ClusterError::RestoredLogLost`] and [`ClusterError::TablespaceTaken`].
+    pub fn release(self, house: &House, recovery: &Recovery, log_count: u32) -> Result<(), Error> {
         let global = Path::new(GLOBAL);
         let root = Path::new("");
         let log = self.path.join(LOG_DIR);
@@ -270,6 +273,7 @@ impl Held {
             }
         }
         self.clear_log(log_count).map_err(at("clear", &log))?;
+        self.check_tablespaces(house, log_count)?;
         if log_count > 0 {
             let recovery = self.with_log(recovery);
             let stat = self.dir.stat(global).map_err(at("look at", &self.path))?;
@@ -287,6 +291,18 @@ impl Held {
             .rename(held, control)
             .and_then(|()| self.dir.sync(global))
             .map_err(at("rename", &self.path.join(held)))
+    }
+
+    /// Refuses log whose replay would write into another server's files.
+    fn check_tablespaces(&self, house: &House, log_count: u32) -> Result<(), Error> {
+        let below = |number| Path::new(LOG_DIR).join(format!("{number:08}/{WAL_DIR}"));
+        // What is fetched comes before what is there.
+        let logs: Vec<PathBuf> = (1..=log_count).map(below).chain([WAL_DIR.into()]).collect();
+        let taken = taken_by(&*house.storage, &*self.dir, self.control.wal_segment, &logs);
+        match taken.map_err(at("read the log of", &self.path))?.pop() {
+            None => Ok(()),
+            Some(made) => Err(ClusterError::TablespaceTaken { made }.into()),
+        }
     }
 
     /// Removes the cluster; the data directory stays, empty. What an interruption leaves is still held back, and can be

@@ -1,44 +1,91 @@
-//! Tablespaces that a restored server makes when it replays the log in its `pg_wal`, where another server has files.
+//! Tablespaces that a restored server makes when it replays the log that was restored with it, where another server has
+//! files.
+//!
+//! Invariant: what is looked through is what replay reads: from the place that `backup_label` names, and of a segment
+//! that is there twice the one that the server takes.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longshore_io::{Dir, OpenHow, Storage, Via};
-use longshore_pg::wal::{MadeTablespace, Records, segments_in};
-use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, SegmentName, Timeline};
+use longshore_pg::wal::{MadeTablespace, Records, segments};
+use longshore_pg::{
+    BACKUP_LABEL, BackupLabel, CONTROL_FILE_LEN, Control, SegmentName, SegmentSize,
+};
 
 use super::WAL_DIR;
 use super::outline::CONTROL;
 
-/// Those of the cluster in `data`, whose log of `timeline` is there from `first` on.
-pub fn taken_tablespaces(
-    storage: &dyn Storage,
-    data: &Path,
-    timeline: Timeline,
-    first: Lsn,
-) -> Vec<MadeTablespace> {
-    let Ok((dir, log, control)) = open(storage, data) else {
-        return Vec::new();
+/// Longest `backup_label` that is read, bytes.
+const LABEL_MAX: usize = 64 << 10;
+
+/// Those of the cluster in `data`, which was restored and never started, by the log in its `pg_wal`.
+pub fn taken_tablespaces(storage: &dyn Storage, data: &Path) -> Vec<MadeTablespace> {
+    let taken = || {
+        let dir = storage.dir(data)?;
+        let mut bytes = [0; CONTROL_FILE_LEN];
+        let file = dir.open(Path::new(CONTROL), OpenHow::Read)?;
+        file.read_exact_at(&mut bytes, 0, Via::Cache)?;
+        let control = Control::parse(&bytes).map_err(io::Error::other)?;
+        taken_by(storage, &*dir, control.wal_segment, &[WAL_DIR.into()])
     };
-    let size = control.wal_segment;
-    let read = segments_in(&*log, timeline, size);
-    let segment = SegmentName::holding(timeline, first, size).start(size);
-    match Records::new(read, first, segment) {
-        Ok(records) => MadeTablespace::taken(records, storage, Some(&*dir)),
-        Err(_) => Vec::new(),
-    }
+    taken().unwrap_or_default()
 }
 
-type Opened = (std::sync::Arc<dyn Dir>, std::sync::Arc<dyn Dir>, Control);
+/// Those of the cluster in `data` by the log in these directories below it; the first that has a segment counts.
+pub(super) fn taken_by(
+    storage: &dyn Storage,
+    data: &dyn Dir,
+    size: SegmentSize,
+    logs: &[PathBuf],
+) -> io::Result<Vec<MadeTablespace>> {
+    let start = label(data)?.start;
+    let mut places: BTreeMap<SegmentName, &Path> = BTreeMap::new();
+    for log in logs {
+        for name in data.dir(log)?.list()? {
+            let name = name?;
+            let name = name.to_str().and_then(|n| n.parse::<SegmentName>().ok());
+            let begun = |name: &SegmentName| start.0 < name.start(size).0 + size.bytes();
+            if let Some(name) = name.filter(begun) {
+                places.entry(name).or_insert(log);
+            }
+        }
+    }
+    let mut taken: Vec<MadeTablespace> = Vec::new();
+    let mut follows = None;
+    for name in places.keys() {
+        // One reader goes through all that follow one another.
+        let is_first = follows != Some(*name);
+        follows = Some(name.next(size));
+        if !is_first {
+            continue;
+        }
+        let read = segments(name.timeline, size, |name| {
+            let place = places.get(&name).ok_or(io::ErrorKind::NotFound)?;
+            data.open(&place.join(name.to_string()), OpenHow::Read)
+        });
+        let segment = name.start(size);
+        let records = match segment < start {
+            true => Records::new(read, start, segment),
+            false => Records::of_segment(read, segment),
+        };
+        let Ok(records) = records else { continue };
+        for made in MadeTablespace::taken(records, storage, Some(data)) {
+            // The segment that a promotion fell into is there on both timelines.
+            if !taken.contains(&made) {
+                taken.push(made);
+            }
+        }
+    }
+    Ok(taken)
+}
 
-fn open(storage: &dyn Storage, data: &Path) -> io::Result<Opened> {
-    let dir = storage.dir(data)?;
-    let mut bytes = [0; CONTROL_FILE_LEN];
-    let file = dir.open(Path::new(CONTROL), OpenHow::Read)?;
-    file.read_exact_at(&mut bytes, 0, Via::Cache)?;
-    let control = Control::parse(&bytes).map_err(io::Error::other)?;
-    let log = dir.dir(Path::new(WAL_DIR))?;
-    Ok((dir, log, control))
+fn label(data: &dyn Dir) -> io::Result<BackupLabel> {
+    let file = data.open(Path::new(BACKUP_LABEL), OpenHow::Read)?;
+    let mut text = vec![0; LABEL_MAX];
+    let len = file.read_full_at(&mut text, 0, Via::Cache)?;
+    BackupLabel::parse(&text[..len]).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// What the operator should know before the server is started.

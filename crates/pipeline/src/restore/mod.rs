@@ -9,7 +9,6 @@ mod writer;
 use std::sync::atomic::Ordering;
 
 use longshore_media::{BackupType, MediaSet, SetHeader, SetTrailer};
-use longshore_pg::{Lsn, Timeline};
 use longshore_source::SourceKind;
 
 use crate::archived::prove_replay;
@@ -225,12 +224,8 @@ pub fn run(
     let engines = EngineShare::all("software", (blocks, plain_bytes), &done.used);
     warnings.extend(done.used.iter().flat_map(|u| u.alarms.clone()));
     let mut tablespaces_taken = 0;
-    if let (SourceKind::Postgres, Some(trailer)) = (kind, trailer)
-        && trailer.log.included
-        && let Some(timeline) = Timeline::new(trailer.log.timeline)
-    {
-        let (storage, data) = (&*house.storage, &request.target);
-        let taken = cluster::taken_tablespaces(storage, data, timeline, Lsn(header.log.first_lsn));
+    if kind == SourceKind::Postgres {
+        let taken = cluster::taken_tablespaces(&*house.storage, &request.target);
         tablespaces_taken = taken.len() as u64;
         warnings.extend(taken.iter().map(cluster::told_of_taken));
     }

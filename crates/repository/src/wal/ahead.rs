@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via};
 use longshore_pg::wal::{
     MadeTablespace, NotRecords, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, restored_from,
-    segments_in,
+    segments, segments_in,
 };
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
 use parking_lot::Mutex;
@@ -320,11 +320,13 @@ impl PgWal {
     }
 
     /// Refuses a segment, in the file `file`, whose replay would make a tablespace where another server has its files. A
-    /// server that has made it before links to it.
+    /// server that has made it before links to it. Of a record that begins in the segment before, that one is read in
+    /// pg_wal, where the server has put it.
     ///
     /// Errors: `TablespaceTaken`.
     pub fn check_tablespaces(
         &self,
+        archive: &WalArchive,
         storage: &dyn Storage,
         name: SegmentName,
         file: &str,
@@ -336,15 +338,22 @@ impl PgWal {
             return Ok(());
         };
         let start = name.start(size);
-        let read = |at: Lsn, buf: &mut [u8]| match at.0.checked_sub(start.0) {
-            Some(offset) => file.read_exact_at(buf, offset, Via::Cache),
-            None => Err(io::ErrorKind::InvalidInput.into()),
+        let data = self.data.as_deref();
+        let read = || {
+            segments(name.timeline, size, |asked| match asked == name {
+                true => Ok(file.clone()),
+                false if asked.start(size) < start => self.before(archive, name, start),
+                false => Err(io::ErrorKind::NotFound.into()),
+            })
         };
-        let Ok(records) = Records::of_segment(read, start) else {
-            return Ok(());
+        let across = MadeTablespace::taken_across(read(), start, storage, data);
+        let within = || {
+            let records = Records::of_segment(read(), start).ok()?;
+            MadeTablespace::taken(records, storage, data)
+                .into_iter()
+                .next()
         };
-        let taken = MadeTablespace::taken(records, storage, self.data.as_deref());
-        match taken.into_iter().next() {
+        match across.or_else(within) {
             None => Ok(()),
             Some(made) => Err(Error::TablespaceTaken {
                 name: WalName::Segment(name),
@@ -352,6 +361,27 @@ impl PgWal {
                 place: made.place,
             }),
         }
+    }
+
+    /// The segment before `name`, which begins at `start`, in pg_wal; it may be of an earlier timeline.
+    fn before(
+        &self,
+        archive: &WalArchive,
+        name: SegmentName,
+        start: Lsn,
+    ) -> io::Result<Arc<dyn File>> {
+        let size = archive.identity().map(|identity| identity.segment_size);
+        let (Some(size), Some(last)) = (size, start.0.checked_sub(1)) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let open = |timeline| {
+            let name = SegmentName::holding(timeline, Lsn(last), size);
+            self.dir.open(Path::new(&name.to_string()), OpenHow::Read)
+        };
+        open(name.timeline).or_else(|e| match archive.history(name.timeline) {
+            Ok(history) => open(history.timeline_at(Lsn(last))),
+            Err(_) => Err(e),
+        })
     }
 
     /// Whether the file is as long as a segment and this one of the archive's cluster: a directory that was copied

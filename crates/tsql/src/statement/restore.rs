@@ -8,7 +8,7 @@ use longshore_io::{FileKind, Storage, facts};
 use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader};
 use longshore_pipeline::{
     ClusterOptions, Held, Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec,
-    VerifyRequest, pages,
+    VerifyRequest, pages, taken_tablespaces, told_of_taken,
 };
 
 use super::backup::server_settings;
@@ -614,6 +614,12 @@ pub(super) fn say_end(session: &Session, name: &str, said: &Said, out: &mut Out)
     }
     if report.damaged {
         out.say(message::SET_DAMAGED.plain())?;
+    }
+    if report.tablespaces_taken > 0 {
+        let storage = &*session.server.setup.house.storage;
+        for made in taken_tablespaces(storage, &request.target) {
+            out.say(message::DETAIL.with(&[&told_of_taken(&made)]))?;
+        }
     }
     if report.run.history_failed {
         out.say(message::HISTORY_FAILED.plain())?;

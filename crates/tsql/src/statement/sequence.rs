@@ -464,6 +464,7 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
 }
 
 fn release(session: &Session, sequence: &RestoreSequence) -> Result<(), Stop> {
+    let house = &session.server.setup.house;
     let held = open_held(session, sequence)?;
     let stop = sequence.stop_at_us.filter(|s| *s <= sequence.reached_us);
     let recovery = Recovery {
@@ -473,5 +474,6 @@ fn release(session: &Session, sequence: &RestoreSequence) -> Result<(), Stop> {
         ..Recovery::default()
     };
     let logs = sequence.log_count;
-    Ok(held.release(&recovery, logs).map_err(|e| refusal::of(&e))?)
+    let released = held.release(house, &recovery, logs);
+    Ok(released.map_err(|e| refusal::of(&e))?)
 }

@@ -70,7 +70,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         found = pg_wal.take_partial(&archive, segment, to, clock)?;
     }
     if let (true, false, Some(segment)) = (found, options.tablespaces_as_logged, segment) {
-        pg_wal.check_tablespaces(&*context.storage, segment, to)?;
+        pg_wal.check_tablespaces(&archive, &*context.storage, segment, to)?;
     }
     if let (true, true, Some(segment), Some(identity)) = (ahead, found, segment, archive.identity())
         && pg_wal.runs_short(segment, identity.segment_size, reach)
