@@ -133,12 +133,14 @@ pub fn verdicts(all: &[Measured]) -> Vec<Verdict> {
 mod tests {
     use super::*;
     use crate::grid::{Extent, Study, Wrong, cells, measure};
+    use crate::policy::Sharing;
 
     /// Goal: the bound that matters most holds where it is cheap to look: all pairs and kinds, resident or not, written or
     /// not. The whole grid, with the cells that miss it, is docs/cache-results.md.
     fn sample(wrong: Wrong, least: f64, allowed: usize) -> f64 {
         let study = Study {
             choice: "aware".parse().unwrap(),
+            sharing: Sharing::Own,
             seeds: vec![1],
             wrong,
             split: false,

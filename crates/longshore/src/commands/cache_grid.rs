@@ -7,9 +7,9 @@ use longshore_cache::grid::{
 use longshore_cache::policy::{Choice, UnknownPolicy};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, cache};
 use crate::failure::{Exit, Failure};
-use crate::options::CacheGrid;
+use crate::options::{CacheGrid, WhoShares};
 use crate::output::Table;
 
 #[derive(Serialize)]
@@ -45,6 +45,7 @@ struct Report<'a> {
     simulated: bool,
     policy: &'a str,
     seeds: Vec<u64>,
+    sharing: WhoShares,
     told_wrong_percent: u32,
     goals: Vec<Goal>,
     cells: Vec<CellResult>,
@@ -93,6 +94,7 @@ pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, 
     let seeds = options.first_seed..options.first_seed.saturating_add(options.seeds);
     let study = Study {
         choice,
+        sharing: cache::sharing(options.sharing),
         seeds: seeds.clone().collect(),
         wrong: match options.wrong {
             0 => Wrong::NOT,
@@ -109,6 +111,7 @@ pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, 
         simulated: true,
         policy: &options.policy,
         seeds: seeds.collect(),
+        sharing: options.sharing,
         told_wrong_percent: options.wrong,
         goals: goals.iter().map(goal).collect(),
         cells: all.iter().map(cell_result).collect(),
@@ -130,12 +133,13 @@ fn goal(verdict: &Verdict) -> Goal {
 /// The goals, and every cell that is more than 3 % below the better of no cache and classic, the worst first.
 fn text(options: &CacheGrid, all: &[Measured], goals: &[Verdict]) -> String {
     let mut text = format!(
-        "Simulated: policy {}, {} cells, {} seeds from {}, told wrong by {} %\n\n",
+        "Simulated: policy {}, {} cells, {} seeds from {}, told wrong by {} %{}\n\n",
         options.policy,
         all.len(),
         options.seeds,
         options.first_seed,
-        options.wrong
+        options.wrong,
+        options.sharing.words()
     );
     let mut table = Table::new(&["Goal", "Cells", "Missed", "Found", "Wanted"]);
     for verdict in goals {
