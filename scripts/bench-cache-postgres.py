@@ -212,7 +212,7 @@ def serve(stage, options, server, fresh=True, end=signal.SIGINT):
     for name in (socket, f"{socket}.control"):
         if os.path.exists(name):
             os.unlink(name)
-    nbdkit = stage.spawn("nbdkit", "--foreground", "--threads", "16", "--unix", socket, *filters, *plugin,
+    nbdkit = stage.spawn("nbdkit", "--foreground", "--threads", "2", "--unix", socket, *filters, *plugin,
                          env={**os.environ, "TMPDIR": work})
     while not (os.path.exists(socket) and os.path.exists(f"{socket}.control")):
         if nbdkit.poll() is not None:
@@ -220,8 +220,9 @@ def serve(stage, options, server, fresh=True, end=signal.SIGINT):
         time.sleep(0.05)
     fuse, disk = f"{work}/disk", f"{work}/disk/nbd"
     os.makedirs(fuse, exist_ok=True)
-    # A connection carries one request at a time, and so does each of libfuse's ten threads.
-    stage.spawn("nbdfuse", "--connections=16", disk, f"nbd+unix:///?socket={socket}")
+    # nbdfuse holds a connection while it waits for an answer on it, and takes connections in turn, busy or not: with few
+    # of them requests wait for each other. Each of libfuse's ten threads has one request under way.
+    stage.spawn("nbdfuse", "--connections=128", disk, f"nbd+unix:///?socket={socket}")
     stage.undo[-1] = lambda: unmount(fuse)
     while not (os.path.exists(disk) and os.path.getsize(disk)):
         time.sleep(0.05)

@@ -5,6 +5,8 @@
 //! in every cell; the best fixed split, an oracle that knows the load beforehand, is the best of several. An open
 //! loop offers a share of what the better rival did in the closed one.
 //!
+//! Some of `aware`'s gain is that readers wait for each other's reads; a study can have all policies do so, or none.
+//!
 //! Invariants
 //! - All policies of a cell and seed see the same requests in a closed loop's order, or at the same times.
 //! - A cell's virtual time depends on its devices and load alone, not on a policy.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::cell::{Cell, Loop, REGION_BYTES};
 use super::verdict;
 use crate::model::{Nanos, Profile};
-use crate::policy::{Choice, FilterChoice, Outlook, Policy};
+use crate::policy::{Choice, FilterChoice, Outlook, Policy, Sharing};
 use crate::sim::{Closed, Open, Outcome, Scenario, run};
 
 /// Orthus steps by one percent in 75 ms: in the cells that it is compared in one by one, it has so long to climb.
@@ -16,6 +16,8 @@ const SLOT_BYTES: u64 = 64 << 10;
 #[derive(Debug, Clone)]
 pub struct Study {
     pub choice: Choice,
+    /// Of the policy under test and its rivals.
+    pub sharing: Sharing,
     pub seeds: Vec<u64>,
     /// What the policy is told of the devices is wrong by this factor: times of the fast side, rates of the slow side.
     pub wrong: Wrong,
@@ -167,7 +169,7 @@ fn figures(outcomes: &[Outcome]) -> Figures {
 /// Runs one cell; `None` if a profile is missing.
 pub fn measure(cell: &Cell, study: &Study) -> Option<Measured> {
     let (fast, slow) = cell.profiles()?;
-    let choice = Choice::of;
+    let choice = |filter| study.sharing.under(Choice::of(filter));
     let mut all: [Vec<Outcome>; 3] = Default::default();
     let (mut orthus, mut splits) = (Vec::new(), vec![Vec::new(); SPLITS.len()]);
     let mut worst = f64::INFINITY;
@@ -199,7 +201,7 @@ pub fn measure(cell: &Cell, study: &Study) -> Option<Measured> {
             wrong: study.wrong,
             ..setting
         };
-        let ours = simulate(&told, study.choice);
+        let ours = simulate(&told, study.sharing.under(study.choice));
         let better = without.throughput_mb_s.max(classic.throughput_mb_s);
         worst = worst.min(ours.throughput_mb_s / better.max(f64::MIN_POSITIVE));
         [ours, without, classic]

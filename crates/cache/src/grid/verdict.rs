@@ -133,12 +133,14 @@ pub fn verdicts(all: &[Measured]) -> Vec<Verdict> {
 mod tests {
     use super::*;
     use crate::grid::{Extent, Study, Wrong, cells, measure};
+    use crate::policy::Sharing;
 
     /// Goal: the bound that matters most holds where it is cheap to look: all pairs and kinds, resident or not, written or
     /// not. The whole grid, with the cells that miss it, is docs/cache-results.md.
     fn sample(wrong: Wrong, least: f64, allowed: usize) -> f64 {
         let study = Study {
             choice: "aware".parse().unwrap(),
+            sharing: Sharing::Own,
             seeds: vec![1],
             wrong,
             split: false,
@@ -167,5 +169,27 @@ mod tests {
             let misled = sample(Wrong::by(0.3, signs), 0.97, 10) - 1.0;
             assert!(misled > 0.75 * gain, "{misled} of {gain} with {signs:04b}");
         }
+    }
+
+    /// A client alone does some forty requests in an epoch, of which more or fewer read by chance.
+    #[test]
+    fn a_lucky_moment_does_not_make_a_lone_client_try_no_cache() {
+        let lone = |cell: &Cell| {
+            let pair = cell.pair.slow == "ebs-gp3-base" && cell.arrivals == Loop::Closed;
+            let load = cell.kind == Kind::Small && cell.depth == 1 && cell.write_percent == 50;
+            pair && load && cell.resident_percent == 100
+        };
+        let cells: Vec<Cell> = cells(Extent::Whole).into_iter().filter(lone).collect();
+        let study = Study {
+            choice: "aware".parse().unwrap(),
+            sharing: Sharing::Own,
+            seeds: (1..=20).collect(),
+            wrong: Wrong::NOT,
+            split: false,
+            orthus: false,
+        };
+        assert_eq!(cells.len(), 1);
+        let measured = measure(&cells[0], &study).unwrap();
+        assert!(measured.worst > 0.999, "{}", measured.worst);
     }
 }

@@ -52,6 +52,28 @@ pub struct Choice {
     pub valued: bool,
     /// Only what is used clearly more often than its victim comes in; the default with `aware` alone.
     pub frequent: bool,
+    /// Who misses what another client is reading waits for that read; the default with `aware` alone.
+    pub shares: bool,
+}
+
+/// Whose readers wait for each other's reads, in a study: so that policies can be compared without that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// As each policy does.
+    Own,
+    All,
+    Nobody,
+}
+
+impl Sharing {
+    pub fn under(self, choice: Choice) -> Choice {
+        let shares = match self {
+            Sharing::Own => choice.shares,
+            Sharing::All => true,
+            Sharing::Nobody => false,
+        };
+        Choice { shares, ..choice }
+    }
 }
 
 /// There is no policy of that name.
@@ -68,6 +90,7 @@ impl Choice {
             base: BaseKind::Lru,
             valued: filter == FilterChoice::Aware,
             frequent: filter == FilterChoice::Aware,
+            shares: filter == FilterChoice::Aware,
         }
     }
 }

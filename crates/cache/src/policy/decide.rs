@@ -15,6 +15,7 @@ pub struct Policy {
     content: Valued,
     streams: Streams,
     slot_bytes: u64,
+    shares: bool,
     saved_us: f64,
     missed: Missed,
 }
@@ -34,6 +35,7 @@ impl Policy {
             content: Valued::new(choice.base, slots, choice.valued, choice.frequent),
             streams: Streams::default(),
             slot_bytes: slot_bytes.max(1),
+            shares: choice.shares,
             saved_us: 0.0,
             missed: Missed::default(),
         }
@@ -57,7 +59,10 @@ impl Policy {
             held_bytes: read.held_bytes.min(read.len),
             run_bytes: self.streams.follow(read.offset, read.len),
         };
-        let plan = self.filter.read(view, &asked);
+        let plan = ReadPlan {
+            join: self.shares,
+            ..self.filter.read(view, &asked)
+        };
         let saved = self.filter.saved_us(view, &asked);
         let (first, last) = self.numbers_of(read.offset, read.len);
         let sides = self.filter.sides();

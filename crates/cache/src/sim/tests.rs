@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::Outlook;
+use crate::policy::{Choice, Outlook, Sharing};
 
 const GIB: u64 = 1 << 30;
 const SLOT: u64 = 64 << 10;
@@ -24,14 +24,12 @@ fn simulate(pair: (&str, &str), mix: &str, name: &str) -> Outcome {
 }
 
 fn policy(fast: &Profile, slow: &Profile, name: &str, cache_bytes: u64) -> Policy {
+    chosen(fast, slow, name.parse().unwrap(), cache_bytes)
+}
+
+fn chosen(fast: &Profile, slow: &Profile, choice: Choice, cache_bytes: u64) -> Policy {
     let (fast, slow) = (Outlook::of(fast), Outlook::of(slow));
-    Policy::new(
-        name.parse().unwrap(),
-        fast,
-        slow,
-        (cache_bytes / SLOT) as usize,
-        SLOT,
-    )
+    Policy::new(choice, fast, slow, (cache_bytes / SLOT) as usize, SLOT)
 }
 
 const PAPER: (&str, &str) = ("optane-905p", "samsung-970pro");
@@ -236,7 +234,7 @@ fn who_misses_what_is_being_read_waits_for_that_and_who_comes_after_a_write_does
     );
     let (len, reads) = (512 << 10, 16);
     let at = |ms: Nanos, op, offset| (ms * MS, Request { op, offset, len });
-    let outcome = |name: &str, list: Vec<(Nanos, Request)>| {
+    let under = |sharing: Sharing, name: &str, list: Vec<(Nanos, Request)>| {
         let scenario = Scenario {
             fast,
             slow,
@@ -246,17 +244,25 @@ fn who_misses_what_is_being_read_waits_for_that_and_who_comes_after_a_write_does
             measured: Nanos::MAX,
             seed: 7,
         };
-        run(
-            &scenario,
-            &mut Listed(list),
-            &mut policy(fast, slow, name, GIB),
-        )
+        let choice = sharing.under(name.parse().unwrap());
+        let mut policy = chosen(fast, slow, choice, GIB);
+        run(&scenario, &mut Listed(list), &mut policy)
     };
+    let outcome = |name: &str, list| under(Sharing::Own, name, list);
     let mean = |name: &str, list| outcome(name, list).bulk_reads.mean;
     let same: Vec<_> = (0..reads).map(|_| at(0, Op::Read, 0)).collect();
     let lone = mean("aware", vec![at(0, Op::Read, 0)]);
     assert!((mean("aware", same.clone()) - lone).abs() < 1e-6);
     assert!(mean("none", same.clone()) > 3.0 * lone, "as bcache does");
+    // A study can have it the other way round.
+    for (sharing, name, waits) in [
+        (Sharing::All, "none", true),
+        (Sharing::All, "slow", true),
+        (Sharing::Nobody, "aware", false),
+    ] {
+        let mean = under(sharing, name, same.clone()).bulk_reads.mean;
+        assert_eq!(mean < 1.5 * lone, waits, "{sharing:?} {name}: {mean}");
+    }
     // What they read is copied once.
     assert!((outcome("aware", same).fill_ratio - 1.0 / f64::from(reads)).abs() < 1e-9);
     let other = vec![at(0, Op::Read, 0), at(0, Op::Read, len)];

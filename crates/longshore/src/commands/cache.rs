@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_cache::model::Profile;
-use longshore_cache::policy::{Choice, Outlook, Policy, UnknownPolicy};
+use longshore_cache::policy::{Choice, Outlook, Policy, Sharing, UnknownPolicy};
 use longshore_cache::sim::{self, Closed, Latencies, Mix, Outcome, Scenario, Source};
 use longshore_cache::trace::{self, Form, Pace, Replay, Trace, TraceError};
 use longshore_io::{File, OpenHow, Storage, Via};
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{Context, cache_calibrate, cache_grid, cached};
 use crate::failure::{Exit, Failure};
-use crate::options::{Cache, CacheAction, Simulate};
+use crate::options::{Cache, CacheAction, Simulate, WhoShares};
 use crate::output::Table;
 
 /// Bytes that the clients touch: far more than is in flight, and still quick to fill.
@@ -47,6 +47,7 @@ struct Study<'a> {
     mix: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<&'a Path>,
+    sharing: WhoShares,
     resident_percent: u32,
     seconds: u32,
     seed: u64,
@@ -128,6 +129,14 @@ fn load(options: &Simulate, context: &Context) -> Result<Load, Failure> {
     Ok(Load::Trace(trace.map_err(failed)?, pace))
 }
 
+pub(super) fn sharing(options: WhoShares) -> Sharing {
+    match options {
+        WhoShares::Own => Sharing::Own,
+        WhoShares::All => Sharing::All,
+        WhoShares::Nobody => Sharing::Nobody,
+    }
+}
+
 /// Opens a file that a person named.
 pub(super) fn open(storage: &dyn Storage, path: &Path) -> io::Result<Arc<dyn File>> {
     let path = storage.canonical(path)?;
@@ -189,6 +198,7 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
             )
         })?;
         let (fast, slow) = (Outlook::of(&fast), Outlook::of(&slow));
+        let choice = sharing(options.sharing).under(choice);
         let mut policy = Policy::new(choice, fast, slow, slots as usize, SLOT_BYTES);
         let mut source: Box<dyn Source> = match &load {
             Load::Mix(mix) => Box::new(Closed::new(mix, REGION_BYTES, options.seed)),
@@ -208,6 +218,7 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
         simulated: true,
         mix: options.trace.is_none().then_some(options.mix.as_str()),
         trace: options.trace.as_deref(),
+        sharing: options.sharing,
         resident_percent: options.resident,
         seconds: options.seconds,
         seed: options.seed,
@@ -246,8 +257,12 @@ fn table(study: &Study) -> String {
         (None, mix) => format!("load {}, {} s", mix.unwrap_or_default(), study.seconds),
     };
     let mut text = format!(
-        "Simulated: {} in front of {}, {load}, {} % resident, seed {}\n\n",
-        study.fast, study.slow, study.resident_percent, study.seed
+        "Simulated: {} in front of {}, {load}, {} % resident, seed {}{}\n\n",
+        study.fast,
+        study.slow,
+        study.resident_percent,
+        study.seed,
+        study.sharing.words()
     );
     let mut table = Table::new(&[
         "Policy", "MB/s", "Small us", "p99 us", "Bulk us", "Write us", "Hits %", "Fast %",

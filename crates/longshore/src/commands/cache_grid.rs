@@ -7,9 +7,9 @@ use longshore_cache::grid::{
 use longshore_cache::policy::{Choice, UnknownPolicy};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, cache};
 use crate::failure::{Exit, Failure};
-use crate::options::CacheGrid;
+use crate::options::{CacheGrid, WhoShares};
 use crate::output::Table;
 
 #[derive(Serialize)]
@@ -33,6 +33,9 @@ struct Result {
 struct CellResult {
     cell: String,
     against_better: f64,
+    /// The same with other seeds, of a cell that is below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against_better_again: Option<f64>,
     ours: Result,
     slow: Result,
     classic: Result,
@@ -45,6 +48,7 @@ struct Report<'a> {
     simulated: bool,
     policy: &'a str,
     seeds: Vec<u64>,
+    sharing: WhoShares,
     told_wrong_percent: u32,
     goals: Vec<Goal>,
     cells: Vec<CellResult>,
@@ -58,16 +62,27 @@ fn result(figures: Figures) -> Result {
     }
 }
 
-fn cell_result(measured: &Measured) -> CellResult {
+fn cell_result(measured: &Measured, again: &[Measured]) -> CellResult {
     CellResult {
         cell: measured.cell.to_string(),
         against_better: against_better(measured),
+        against_better_again: of(again, measured).map(against_better),
         ours: result(measured.ours),
         slow: result(measured.slow),
         classic: result(measured.classic),
         orthus: measured.orthus.map(result),
         best_split: measured.split.map(result),
     }
+}
+
+fn is_below(measured: &Measured) -> bool {
+    against_better(measured) < 0.97
+}
+
+/// The same cell's results in another run.
+fn of<'a>(all: &'a [Measured], measured: &Measured) -> Option<&'a Measured> {
+    let name = measured.cell.to_string();
+    all.iter().find(|other| other.cell.to_string() == name)
 }
 
 pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, Failure> {
@@ -93,6 +108,7 @@ pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, 
     let seeds = options.first_seed..options.first_seed.saturating_add(options.seeds);
     let study = Study {
         choice,
+        sharing: cache::sharing(options.sharing),
         seeds: seeds.clone().collect(),
         wrong: match options.wrong {
             0 => Wrong::NOT,
@@ -103,15 +119,27 @@ pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, 
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let all = grid::measure_all(&cells, &study, threads);
+    let below: Vec<_> = all.iter().filter(|m| is_below(m)).map(|m| m.cell).collect();
+    let once_more = Study {
+        seeds: (seeds.end..seeds.end.saturating_add(options.again)).collect(),
+        split: false,
+        orthus: false,
+        ..study
+    };
+    let again = match options.again {
+        0 => Vec::new(),
+        _ => grid::measure_all(&below, &once_more, threads),
+    };
     let goals = verdicts(&all);
-    context.output.say(&text(options, &all, &goals));
+    context.output.say(&text(options, &all, &again, &goals));
     let report = Report {
         simulated: true,
         policy: &options.policy,
         seeds: seeds.collect(),
+        sharing: options.sharing,
         told_wrong_percent: options.wrong,
         goals: goals.iter().map(goal).collect(),
-        cells: all.iter().map(cell_result).collect(),
+        cells: all.iter().map(|m| cell_result(m, &again)).collect(),
     };
     context.output.json(Exit::Done, &report);
     Ok(Exit::Done)
@@ -128,14 +156,15 @@ fn goal(verdict: &Verdict) -> Goal {
 }
 
 /// The goals, and every cell that is more than 3 % below the better of no cache and classic, the worst first.
-fn text(options: &CacheGrid, all: &[Measured], goals: &[Verdict]) -> String {
+fn text(options: &CacheGrid, all: &[Measured], again: &[Measured], goals: &[Verdict]) -> String {
     let mut text = format!(
-        "Simulated: policy {}, {} cells, {} seeds from {}, told wrong by {} %\n\n",
+        "Simulated: policy {}, {} cells, {} seeds from {}, told wrong by {} %{}\n\n",
         options.policy,
         all.len(),
         options.seeds,
         options.first_seed,
-        options.wrong
+        options.wrong,
+        options.sharing.words()
     );
     let mut table = Table::new(&["Goal", "Cells", "Missed", "Found", "Wanted"]);
     for verdict in goals {
@@ -148,21 +177,30 @@ fn text(options: &CacheGrid, all: &[Measured], goals: &[Verdict]) -> String {
         ]);
     }
     text += &table.to_string();
-    let mut below: Vec<&Measured> = all.iter().filter(|m| against_better(m) < 0.97).collect();
+    let mut below: Vec<&Measured> = all.iter().filter(|m| is_below(m)).collect();
     below.sort_by(|a, b| against_better(a).total_cmp(&against_better(b)));
     if below.is_empty() {
         return text;
     }
     text += "\nBelow 0.97 of the better of no cache and classic (MB/s):\n\n";
-    let mut table = Table::new(&["Cell", "Ratio", "Ours", "No cache", "Classic"]);
+    let mut heads = vec!["Cell", "Ratio", "Ours", "No cache", "Classic"];
+    if options.again > 0 {
+        heads.push("Again");
+    }
+    let mut table = Table::new(&heads);
     for measured in below {
-        table.row(vec![
+        let mut row = vec![
             measured.cell.to_string(),
             format!("{:.3}", against_better(measured)),
             format!("{:.0}", measured.ours.throughput_mb_s),
             format!("{:.0}", measured.slow.throughput_mb_s),
             format!("{:.0}", measured.classic.throughput_mb_s),
-        ]);
+        ];
+        if options.again > 0 {
+            let ratio = of(again, measured).map(against_better);
+            row.push(ratio.map_or("–".into(), |ratio| format!("{ratio:.3}")));
+        }
+        table.row(row);
     }
     text += &table.to_string();
     text

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use super::cached::{
     CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheVerify,
@@ -100,6 +101,12 @@ pub struct CacheGrid {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: u64,
 
+    /// Run each cell that is more than 3 % below the better of no cache and classic again, with the N seeds that follow.
+    ///
+    /// Cells differ from seed to seed by up to a tenth: three runs of a thousand cells have a few below by chance.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub again: u64,
+
     /// The first of the seeds.
     ///
     /// A policy is judged with others than it was made with; 1 to 3 were looked at.
@@ -126,6 +133,12 @@ pub struct CacheGrid {
     #[arg(long)]
     pub rivals: bool,
 
+    /// Whose readers wait for another client's read of what they miss, instead of reading it again.
+    ///
+    /// `own`: as each policy does, which is `aware` alone. `all` and `nobody` compare the policies without that.
+    #[arg(long, value_enum, default_value_t = WhoShares::Own)]
+    pub sharing: WhoShares,
+
     /// Tell the policy wrong: every parameter of a device is off by so many percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=90))]
     pub wrong: u32,
@@ -135,6 +148,26 @@ pub struct CacheGrid {
     /// 1: the fast side's times, 2: its rates, 4 and 8: the slow side's.
     #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..16))]
     pub wrong_signs: u8,
+}
+
+/// Whose readers wait for each other's reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhoShares {
+    Own,
+    All,
+    Nobody,
+}
+
+impl WhoShares {
+    /// For a table's head; empty where nothing is out of the ordinary.
+    pub fn words(self) -> &'static str {
+        match self {
+            WhoShares::Own => "",
+            WhoShares::All => ", all share reads",
+            WhoShares::Nobody => ", nobody shares reads",
+        }
+    }
 }
 
 /// Runs a load against a modelled pair of devices, under one policy after the other.
@@ -192,6 +225,10 @@ pub struct Simulate {
     /// aware. Bases: lru, clock, 2q, arc, larc, s3-fifo, sieve.
     #[arg(long, value_delimiter = ',', default_value = "none,slow,orthus,aware")]
     pub policy: Vec<String>,
+
+    /// Whose readers wait for another client's read of what they miss: as each policy does (`aware` alone), all, nobody.
+    #[arg(long, value_enum, default_value_t = WhoShares::Own)]
+    pub sharing: WhoShares,
 
     /// Percent of the touched bytes that the cache has room for.
     #[arg(long, value_name = "PERCENT", default_value_t = 100,

@@ -27,7 +27,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use accelerator::{Accelerator, AcceleratorAction, Doctor};
 pub use backup::Backup;
-pub use cache::{Cache, CacheAction, CacheCalibrate, CacheGrid, Simulate};
+pub use cache::{Cache, CacheAction, CacheCalibrate, CacheGrid, Simulate, WhoShares};
 pub use cached::{
     CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheVerify,
     CacheWhy, CreateCache, ServeCache,

@@ -260,18 +260,13 @@ impl Filter for Aware {
             } else {
                 theirs.reason
             };
-            return ReadPlan {
-                reason,
-                join: true,
-                ..theirs
-            };
+            return ReadPlan { reason, ..theirs };
         }
         self.watch.read(asked);
-        let plan = match self.watch.only(view, &self.fast, &self.slow) {
+        match self.watch.only(view, &self.fast, &self.slow) {
             None => ours,
             Some(side) => plan(asked, side == Side::Fast, ours.admit, Reason::Guard),
-        };
-        ReadPlan { join: true, ..plan }
+        }
     }
 
     fn write(&mut self, view: &View, write: &Write) -> WritePlan {

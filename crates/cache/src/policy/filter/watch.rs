@@ -16,6 +16,9 @@ use crate::policy::{Ended, Load, Purpose, Side, View};
 /// An epoch, in lone reads of the slow side, and at least, in µs.
 const EPOCH_READS: f64 = 64.0;
 const EPOCH_LEAST_US: f64 = 5_000.0;
+/// Weight of new progress in what one side's is estimated from. What it is compared with is an average, too: with a few
+/// requests in an epoch, a lucky moment would look like a better side, and a trial costs.
+const ALPHA: f64 = 0.25;
 
 #[derive(Debug)]
 pub struct Watch {
@@ -29,7 +32,7 @@ pub struct Watch {
     writes: f64,
     read_us: f64,
     write_us: f64,
-    /// Bytes/s lately; when it was last taken, and what was done until then.
+    /// Bytes/s, averaged; when it was last taken, and what was done until then.
     rate: f64,
     counted: (u64, u64),
     epoch_us: u64,
@@ -114,7 +117,11 @@ impl Watch {
         let passed = now_us.saturating_sub(since);
         if passed >= self.epoch_us / 2 {
             let done = self.done_bytes.saturating_sub(before);
-            self.rate = done as f64 * 1e6 / passed as f64;
+            let rate = done as f64 * 1e6 / passed as f64;
+            self.rate = match self.rate {
+                0.0 => rate,
+                old => old + (rate - old) * ALPHA,
+            };
             self.counted = (now_us, self.done_bytes);
         }
     }
