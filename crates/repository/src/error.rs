@@ -119,7 +119,7 @@ impl Error {
             Error::Nothing { .. } => "`longshore info` shows what the target holds",
             Error::NoSuchLabel { .. } => "`longshore list --target` shows the labels there are",
             Error::NotWhole { .. } | Error::Chain(_) => {
-                "choose another backup; `longshore list --target` shows the state of each"
+                "choose another with --label; `longshore info` shows the state of each"
             }
             Error::NoneBefore { later: 0, .. } => {
                 "`longshore info` shows the state of each backup; --target-timeline chooses another history"

@@ -5,11 +5,14 @@
 //!
 //! What can be known of a target beforehand: a place in the log is known. A moment lies behind every backup that was
 //! complete before it, and before every one that was begun after it. A transaction or a named point may be anywhere.
+//! Whether the log goes on beyond a moment is told by the last transaction in it; as clocks may be set back that is
+//! a warning's reason, not a refusal's.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::num::NonZeroU32;
 
-use longshore_pg::wal::History;
+use longshore_pg::wal::{History, Records, WalName, latest_end};
 use longshore_pg::{Lsn, Recovery, RecoveryTarget, Timeline, recovery};
 
 use crate::chain::{LogRange, SetFacts, chain};
@@ -313,13 +316,63 @@ impl WalArchive {
             true => self.missing(&history, last, behind)?,
             false => Vec::new(),
         };
+        let not_reached = match recovery.target {
+            Some(RecoveryTarget::Time(us)) if !recovery.standby => {
+                let last_end = self.last_end(&history, known, end);
+                last_end.filter(|last_end| match (last_end, recovery.exclusive) {
+                    (LastEnd::None, _) => true,
+                    (LastEnd::At(moment), true) => *moment < us,
+                    (LastEnd::At(moment), false) => *moment <= us,
+                })
+            }
+            _ => None,
+        };
         Ok(Proven {
             timeline: history.timeline(),
             end,
             doubtful: texts(&doubtful),
             in_part: texts(&in_part),
+            not_reached,
         })
     }
+
+    /// When the last transaction of the log from `start` to `end` ended, on the way of `history`. `None` where too much of
+    /// it would have to be read to know, or it cannot be.
+    fn last_end(&self, history: &History, start: Lsn, end: Lsn) -> Option<LastEnd> {
+        let size = self.identified().ok()?.segment_size;
+        let last = Lsn(end.0.checked_sub(1)? / size.bytes() * size.bytes());
+        let places = (0..LOOK_MAX).map_while(|n| last.0.checked_sub(n * size.bytes()));
+        for at in places.map(Lsn) {
+            if at.0.saturating_add(size.bytes()) <= start.0 {
+                return Some(LastEnd::None);
+            }
+            let behind = Lsn(at.0.saturating_add(size.bytes())).min(end);
+            let name = *self.segments(history, at, behind).ok()?.first()?;
+            let file = self.open_file(WalName::Segment(name)).ok()?;
+            let read = |lsn: Lsn, buf: &mut [u8]| match lsn.0.checked_sub(at.0) {
+                Some(offset) if offset + buf.len() as u64 <= size.bytes() => {
+                    file.read_at(buf, offset).map_err(io::Error::other)
+                }
+                _ => Err(io::ErrorKind::UnexpectedEof.into()),
+            };
+            if let Some(moment) = latest_end(Records::of_segment(read, at).ok()?) {
+                return Some(LastEnd::At(moment));
+            }
+        }
+        None
+    }
+}
+
+/// The most segments at the end of the log that are read for the last transaction.
+const LOOK_MAX: u64 = 16;
+
+/// When the last transaction of some log ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastEnd {
+    /// Microseconds since 1970.
+    At(i64),
+    /// None did.
+    None,
 }
 
 fn texts(spans: &[wal::Span]) -> String {
@@ -338,6 +391,8 @@ pub struct Proven {
     pub doubtful: String,
     /// The segment in which a backup that holds its log ends, where that may go on beyond it and the archive lacks it.
     pub in_part: String,
+    /// How the archive ends, where it ends before the moment that is the target.
+    pub not_reached: Option<LastEnd>,
 }
 
 impl Proven {
@@ -355,6 +410,19 @@ impl Proven {
             texts.push(format!(
                 "the archive lacks {}: recovery stops there if its target lies behind",
                 self.doubtful
+            ));
+        }
+        if let Some(last_end) = self.not_reached {
+            let ends = match last_end {
+                LastEnd::At(moment) => {
+                    format!("with a transaction of {}", recovery::time(moment))
+                }
+                LastEnd::None => "without a transaction behind the backup".to_owned(),
+            };
+            texts.push(format!(
+                "the archive ends {ends}, before the target: a server that does not find the target ends recovery with an error. \
+                 Where the original still runs, have it archive the rest (select pg_switch_wal()); else recover to the end, \
+                 without a target"
             ));
         }
         (!texts.is_empty()).then(|| texts.join("; "))

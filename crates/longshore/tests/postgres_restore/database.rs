@@ -4,7 +4,7 @@
 use longshore_test_servers::{Stop, installations};
 use serde_json::Value;
 
-use crate::common::{answer, read, text};
+use crate::common::{answer, longshore, read, text};
 use crate::named::{Main, markers, reached};
 use crate::stage::{refused, succeed};
 
@@ -102,6 +102,106 @@ fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_wr
         assert!(said.contains("no archive"), "{said}");
         std::fs::rename(main.stage.path("away"), main.stage.path("log")).unwrap();
     }
+}
+
+/// The commonest disappointment: somebody's mistake is in the server's current segment, which is not archived yet. The
+/// server itself is the witness that such a recovery fails.
+#[test]
+fn a_moment_behind_the_last_archived_transaction_is_told() {
+    for installation in installations().iter().rev().take(2) {
+        let main = Main::new(installation);
+        main.mark(1);
+        main.back_up();
+        // Other records follow, but no transaction ends.
+        main.stage.server.psql("checkpoint");
+        main.archived(&main.stage.server);
+        let none = main
+            .stage
+            .server
+            .psql("select clock_timestamp() at time zone 'UTC'")
+            + "+00";
+        let warned = |name: &str, time: &str| {
+            let (data, mut command) = main.restore(name, &["--target-time", time]);
+            let told = answer(&succeed(&mut command))["chosen"]["warning"].to_string();
+            (data, told)
+        };
+        let (_, said) = warned("none", &none);
+        assert!(
+            said.contains("without a transaction behind the backup"),
+            "{said}"
+        );
+
+        let two = main.mark(2);
+        main.archived(&main.stage.server);
+        let (data, said) = warned("early", &two.time);
+        assert!(said.contains("ends with a transaction of"), "{said}");
+        assert!(said.contains("pg_switch_wal"), "{said}");
+        let server = main.stage.adopt(&data);
+        // It may open for readers before it finds out.
+        let _either_way = server.try_start();
+        server.wait_for_end();
+        let log = server.log();
+        assert!(
+            log.contains("recovery ended before configured recovery target was reached"),
+            "{log}"
+        );
+
+        // What ends replay has come.
+        main.mark(3);
+        main.archived(&main.stage.server);
+        let (told, server) = main.restored("reached", &["--target-time", &two.time]);
+        assert!(told["warning"].is_null(), "{told}");
+        assert_eq!(reached(&server), "1 2");
+    }
+}
+
+/// The machine is gone, with its configuration and history; the backup's disks hang at other places.
+#[test]
+fn the_targets_directories_alone_bring_a_database_back() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    main.mark(1);
+    let label = main.back_up();
+    main.mark(2);
+    main.archived(&main.stage.server);
+    main.stage.server.stop(Stop::Immediate);
+    let path = |name: &str| main.stage.path(name);
+    for (old, new) in [
+        ("disk1", "moved-a"),
+        ("disk2", "moved-b"),
+        ("log", "moved-c"),
+    ] {
+        std::fs::rename(path(old), path(new)).unwrap();
+    }
+    let config = format!(
+        "[database.main]\nurl = \"postgres:///postgres\"\ntarget = \"t\"\n\
+         [database.main.wal]\narchive = \"{}\"\n[target.t]\ndirectories = [\"{}\", \"{}\"]\n",
+        path("moved-c/main").display(),
+        path("moved-a").display(),
+        path("moved-b").display(),
+    );
+    std::fs::write(path("longshore.toml"), config).unwrap();
+    let (told, server) = main.restored("by name", &["--no-archiving"]);
+    assert_eq!(told["label"], label.as_str());
+    assert_eq!(reached(&server), "1 2");
+
+    // Stripe by stripe, without any configuration.
+    std::fs::remove_file(path("longshore.toml")).unwrap();
+    let data = path("by stripe");
+    let mut command = longshore(["restore", "--no-archiving", "--wal-archive"]);
+    command.arg(path("moved-c/main")).arg("--to").arg(&data);
+    for stripe in [
+        "moved-b/main/LABEL/family-2.bak",
+        "moved-a/main/LABEL/family-1.bak",
+    ] {
+        command.arg(path(&stripe.replace("LABEL", &label)));
+    }
+    succeed(&mut command);
+    let server = main.stage.adopt(&data);
+    server.start();
+    assert_eq!(reached(&server), "1 2");
 }
 
 /// A differential backup is a backup like others, as long as the full one below it is whole.

@@ -313,19 +313,32 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
 }
 
 impl Record {
-    /// The record's own data, of one without block references; `None` where it has some or is damaged.
+    /// The record's own data, of one without block references; `None` where it has some, is damaged or was not kept to
+    /// its end.
     pub fn data(&self) -> Option<&[u8]> {
+        let (len, kept) = self.own()?;
+        kept.get(..len)
+    }
+
+    /// As [`Record::data`], as much as was kept.
+    pub fn data_head(&self) -> Option<&[u8]> {
+        let (len, kept) = self.own()?;
+        Some(&kept[..len.min(kept.len())])
+    }
+
+    /// How long its own data is, and what was kept from where it begins.
+    fn own(&self) -> Option<(usize, &[u8])> {
         let mut rest = self.body.as_slice();
         loop {
             let (id, after) = rest.split_first()?;
             rest = match *id {
                 DATA_SHORT => {
                     let (len, data) = after.split_first()?;
-                    return data.get(..usize::from(*len));
+                    return Some((usize::from(*len), data));
                 }
                 DATA_LONG => {
                     let (len, data) = after.split_first_chunk()?;
-                    return data.get(..u32::from_le_bytes(*len) as usize);
+                    return Some((u32::from_le_bytes(*len) as usize, data));
                 }
                 ORIGIN => after.get(2..)?,
                 TOPLEVEL_XID => after.get(4..)?,
@@ -434,17 +447,21 @@ mod tests {
         }
     }
 
-    type Found = Vec<(u64, u8, u8, Vec<u8>)>;
-
-    fn read_all(bytes: &[u8], start: u64, end: u64) -> Result<Found, NotRecords> {
-        let read = |at: Lsn, buf: &mut [u8]| {
+    /// Reads from a log that ends with zeros.
+    fn reader(bytes: &[u8]) -> impl FnMut(Lsn, &mut [u8]) -> io::Result<()> + '_ {
+        |at: Lsn, buf: &mut [u8]| {
             buf.fill(0);
             let from = ((at.0 - START) as usize).min(bytes.len());
             let to = (from + buf.len()).min(bytes.len());
             buf[..to - from].copy_from_slice(&bytes[from..to]);
             Ok(())
-        };
-        let mut records = Records::new(read, Lsn(start), Lsn(START))?;
+        }
+    }
+
+    type Found = Vec<(u64, u8, u8, Vec<u8>)>;
+
+    fn read_all(bytes: &[u8], start: u64, end: u64) -> Result<Found, NotRecords> {
+        let mut records = Records::new(reader(bytes), Lsn(start), Lsn(START))?;
         records.verify_all = true;
         let mut found = Vec::new();
         while let Some(record) = records.next(Lsn(end), |manager, _| manager != 9)? {
@@ -452,6 +469,39 @@ mod tests {
             found.push((record.at.0, record.manager, record.kind, data));
         }
         Ok(found)
+    }
+
+    /// A commit with more invalidations than is kept of a record has its moment in front of them.
+    #[test]
+    fn the_latest_end_of_a_transaction_is_found_among_other_records() {
+        let end = |seconds: i64, more: usize| {
+            let mut data = (seconds * 1_000_000).to_le_bytes().to_vec();
+            data.resize(8 + more, 7);
+            data
+        };
+        let mut log = Log::new();
+        let latest = |log: &Log| {
+            let records = Records::new(reader(&log.bytes), Lsn(START), Lsn(START)).unwrap();
+            let latest = crate::wal::latest_end(records);
+            latest.map(|us| (us - crate::wal::EPOCH_US) / 1_000_000)
+        };
+        // Assigning a transaction, preparing one and another manager's record end none.
+        log.record(1, 0x50, &end(900, 0));
+        log.record(1, 0x10, &end(901, 0));
+        log.record(2, 0x00, &end(902, 0));
+        assert_eq!(latest(&log), None);
+        for (kind, seconds, more) in [
+            (0x80, 100, 40_000),
+            (0x20, 101, 0),
+            (0x30, 102, 8),
+            (0x40, 103, 8),
+        ] {
+            log.record(1, kind, &end(seconds, more));
+            assert_eq!(latest(&log), Some(seconds), "{kind:#x}");
+        }
+        // One whose clock was set back.
+        log.record(1, 0x00, &end(50, 0));
+        assert_eq!(latest(&log), Some(103));
     }
 
     proptest! {

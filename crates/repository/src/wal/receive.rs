@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via};
 use longshore_pg::client::{self, Connection, Mode, Reply, Rows};
-use longshore_pg::wal::{History, WalName};
+use longshore_pg::wal::{EPOCH_US, History, WalName};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
 use super::archive::{WAIT_MAX, wait};
@@ -33,8 +33,6 @@ use super::{Error, Form, Identity, Outgoing, Pushed, WalArchive};
 /// Below the archive: the segment being filled.
 const RECEIVING: &str = "receiving";
 const LOCK: &str = "lock";
-/// Microseconds from the Unix epoch to PostgreSQL's, 2000-01-01.
-const EPOCH_US: i64 = 946_684_800_000_000;
 /// The server has no file of this name.
 const NO_SUCH_FILE: &str = "58P01";
 /// How long the stream may be silent before what came is made durable.

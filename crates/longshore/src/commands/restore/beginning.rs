@@ -36,6 +36,8 @@ pub struct Told {
     /// Where that ends on the timeline that is followed.
     archive_end_lsn: Option<String>,
     timeline: Option<u32>,
+    /// What may keep recovery from its target.
+    warning: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -188,6 +190,7 @@ fn told(loan: &Loan, archive: Option<&WalArchive>, proven: Option<&Proven>) -> T
         archive: archive.map(|a| a.path().display().to_string()),
         archive_end_lsn: proven.map(|p| p.end.to_string()),
         timeline: proven.map(|p| p.timeline.number()),
+        warning: proven.and_then(Proven::warning),
     }
 }
 
