@@ -17,10 +17,11 @@ fn choose(env: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     if let Some(path) = set("LONGSHORE_CATALOG") {
         return path;
     }
-    // The XDG specification says to ignore a relative path.
-    let state = set("XDG_STATE_HOME").filter(|p| p.is_absolute());
+    // The XDG specification says to ignore a relative path; below a relative home it would be one.
+    let absolute = |name| set(name).filter(|p| p.is_absolute());
+    let state = absolute("XDG_STATE_HOME");
     let home = || {
-        set("HOME")
+        absolute("HOME")
             .filter(|_| !root)
             .map(|h| h.join(".local/state"))
     };
@@ -63,5 +64,6 @@ mod tests {
         let shared = PathBuf::from("/var/lib/longshore/catalog.db");
         assert_eq!(path(&[("HOME", "/root")], true), shared);
         assert_eq!(path(&[], false), shared);
+        assert_eq!(path(&[("HOME", "relative")], false), shared);
     }
 }

@@ -144,6 +144,7 @@ impl From<Error> for Failure {
             Error::Codec(_)
             | Error::OutOfRange { .. }
             | Error::Memory { .. }
+            | Error::Thread { .. }
             | Error::NotInSet { .. }
             | Error::BadMove { .. } => Exit::Usage,
             Error::Cluster(_)

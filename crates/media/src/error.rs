@@ -197,6 +197,9 @@ fn io_hint(kind: io::ErrorKind) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free space there, or name another device; then run the command again"
         }
+        io::ErrorKind::OutOfMemory => {
+            "lower --buffer-count or --max-transfer-size, or raise the limit on memory"
+        }
         _ => "check the device, its free space and its permissions, then run the command again",
     }
 }

@@ -71,7 +71,7 @@ impl Window {
                 ours[..self.len].copy_from_slice(&self.buffer[..self.len]);
                 self.buffer = ours;
             }
-            self.ahead = Some(ReadAhead::start(&self.device, &self.read, buffers, end)?);
+            self.ahead = Some(ReadAhead::start(&self.read, buffers, end));
         }
         Ok(())
     }

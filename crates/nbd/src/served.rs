@@ -75,7 +75,8 @@ impl Served {
         let engine = Arc::new(engine);
         let (ticking, ticks) = bounded::<()>(0);
         let kept = Arc::clone(&engine);
-        let keeper = thread::spawn(move || {
+        let no_thread = |e| format!("cannot start a thread: {e}; raise the limit on threads");
+        let keep = move || {
             let mut last = HostClock.now();
             while ticks.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let due = HostClock.now() - last >= CHECKPOINT_EVERY;
@@ -86,7 +87,8 @@ impl Served {
                     last = HostClock.now();
                 }
             }
-        });
+        };
+        let keeper = thread::Builder::new().spawn(keep).map_err(no_thread)?;
         let control = match plan.control {
             None => None,
             Some(path) => {
@@ -95,11 +97,12 @@ impl Served {
                 let ended = Arc::new(AtomicBool::new(false));
                 let (flag, engine, backend) =
                     (Arc::clone(&ended), Arc::clone(&engine), plan.backend);
-                let thread = thread::spawn(move || {
+                let serve = move || {
                     control::serve(&listener, &flag, |request| {
                         control::answer(&engine, &*storage, &backend, request)
                     });
-                });
+                };
+                let thread = thread::Builder::new().spawn(serve).map_err(no_thread)?;
                 Some(Control {
                     path,
                     ended,

@@ -1,7 +1,7 @@
 //! Threads that fail together: the first error wins, and nobody is left waiting.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ScopedJoinHandle;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use longshore_io::{Gate, Pool, Throttle};
 use parking_lot::Mutex;
@@ -51,6 +51,19 @@ impl Crew {
 
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
+    }
+
+    /// Starts a thread for work that the run cannot do without: where the system has none to give, the run fails, and
+    /// those who wait are woken.
+    pub fn start<'scope, T: Send + 'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> Option<ScopedJoinHandle<'scope, T>> {
+        let started = Builder::new().spawn_scoped(scope, work);
+        started
+            .map_err(|source| self.fail(Error::Thread { source }))
+            .ok()
     }
 
     /// Runs a thread's work; an error or a panic fails the run.

@@ -68,6 +68,10 @@ pub enum Error {
     #[error("cannot get {bytes} bytes of memory for buffers")]
     Memory { bytes: u64, source: std::io::Error },
 
+    /// A limit on processes or on memory.
+    #[error("cannot start a thread")]
+    Thread { source: std::io::Error },
+
     #[error("the backup or restore was aborted")]
     Cancelled,
 
@@ -165,6 +169,7 @@ impl Error {
             | Error::DeviceInside { .. }
             | Error::Codec(_)
             | Error::Memory { .. }
+            | Error::Thread { .. }
             | Error::Changed { .. }
             | Error::PathTooLong { .. }
             | Error::EntryName { .. }
@@ -201,6 +206,9 @@ impl Error {
             } => "use a multiple of 65536 up to 4194304",
             Error::OutOfRange { .. } => "`longshore backup --help` gives the ranges",
             Error::Memory { .. } => "lower --buffer-count or --max-transfer-size",
+            Error::Thread { .. } => {
+                "raise the limit on threads (ulimit -u, TasksMax=, a container's pids limit) or on memory (ulimit -v)"
+            }
             Error::Cancelled => "nothing was left behind; run the command again when it suits",
             Error::Changed { .. } => {
                 "stop whatever writes to it, or drop --on-change fail to mark the set instead"

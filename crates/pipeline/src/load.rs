@@ -90,7 +90,7 @@ pub fn move_bytes(
     let sampler = Sampler::new();
     let clock = &*shared.house.clock;
     std::thread::scope(|scope| {
-        let samples = scope.spawn(|| {
+        let samples = shared.crew.start(scope, || {
             let each_time = || {
                 shared.crew.heed(shared.house);
                 if let Some(offloading) = &shared.offloading {
@@ -101,18 +101,20 @@ pub fn move_bytes(
         });
         let writers: Vec<_> = families
             .into_iter()
-            .map(|family| scope.spawn(|| shared.crew.work("writer", || shared.write(family))))
+            .map_while(|family| {
+                let write = || shared.crew.work("writer", || shared.write(family));
+                shared.crew.start(scope, write)
+            })
             .collect();
         let finishers: Vec<_> = shared
             .offloading
             .iter()
             .flat_map(|offloading| std::iter::repeat_n(offloading, shared.cpus))
-            .map(|offloading| {
-                scope.spawn(|| {
-                    shared
-                        .crew
-                        .work("finisher", || offloading.finish_all(shared))
-                })
+            .map_while(|offloading| {
+                let finish = || offloading.finish_all(shared);
+                shared
+                    .crew
+                    .start(scope, move || shared.crew.work("finisher", finish))
             })
             .collect();
         let read = shared
@@ -132,7 +134,7 @@ pub fn move_bytes(
                 .work("writer", || Ok(family.lock().finish_data()?));
         }
         sampler.end();
-        let samples = samples.join().unwrap_or_default();
+        let samples = samples.and_then(|t| t.join().ok()).unwrap_or_default();
         let (totals, based_files, summary) = read.ok_or(Error::Cancelled)?;
         Ok(Moved {
             families,
@@ -156,7 +158,8 @@ impl Shared<'_> {
             loop {
                 std::thread::scope(|scope| {
                     let work = || self.crew.work("worker", || self.compress_all(&feed));
-                    let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+                    let start = |_| self.crew.start(scope, work);
+                    let threads: Vec<_> = (0..workers).map_while(start).collect();
                     threads.into_iter().for_each(|t| {
                         join(t);
                     });

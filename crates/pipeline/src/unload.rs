@@ -221,7 +221,7 @@ pub fn unload(
     };
     let sampler = Sampler::new();
     let samples = std::thread::scope(|scope| {
-        let samples = scope.spawn(|| {
+        let samples = shared.crew.start(scope, || {
             let each_time = || {
                 shared.crew.heed(house);
                 if let Some(fetching) = &shared.fetching {
@@ -234,22 +234,24 @@ pub fn unload(
         // Each block that waits here holds one of the buffers, so nobody waits to put one in.
         let (put, get) = bounded(shared.plains.count());
         let workers: Vec<_> = (0..workers)
-            .map(|_| {
+            .map_while(|_| {
                 let (receive, put) = (receive.clone(), put.clone());
                 let shared = &shared;
-                scope.spawn(move || {
-                    shared
-                        .crew
-                        .work("worker", || shared.decode_all(receive, put))
-                })
+                let decode = move || shared.decode_all(receive, put);
+                shared
+                    .crew
+                    .start(scope, move || shared.crew.work("worker", decode))
             })
             .collect();
         let writers: Vec<_> = (0..sizes.writers())
             .filter(|_| sink.writes())
-            .map(|_| {
+            .map_while(|_| {
                 let get = get.clone();
                 let shared = &shared;
-                scope.spawn(move || shared.crew.work("writer", || shared.write_all(get)))
+                let write = move || shared.write_all(get);
+                shared
+                    .crew
+                    .start(scope, move || shared.crew.work("writer", write))
             })
             .collect();
         // Only writers hold these, and only workers the others.
@@ -258,9 +260,12 @@ pub fn unload(
             .fetching
             .iter()
             .flat_map(|fetching| std::iter::repeat_n(fetching, sizes.cpus))
-            .map(|fetching| {
+            .map_while(|fetching| {
                 let shared = &shared;
-                scope.spawn(move || shared.crew.work("finisher", || fetching.finish_all(shared)))
+                let finish = move || fetching.finish_all(shared);
+                shared
+                    .crew
+                    .start(scope, move || shared.crew.work("finisher", finish))
             })
             .collect();
         // Only workers hold receivers: when they are gone, readers notice.
@@ -268,11 +273,13 @@ pub fn unload(
         let streams = sets.into_iter().enumerate();
         let readers: Vec<_> = streams
             .flat_map(|(set, streams)| streams.into_iter().map(move |stream| (set, stream)))
-            .map(|(set, stream)| {
+            .map_while(|(set, stream)| {
                 let send = send.clone();
                 let shared = &shared;
                 let read = move || shared.read_all(set, stream, send);
-                scope.spawn(move || shared.crew.work("reader", read))
+                shared
+                    .crew
+                    .start(scope, move || shared.crew.work("reader", read))
             })
             .collect();
         drop(send);
@@ -289,7 +296,7 @@ pub fn unload(
             join(t);
         });
         sampler.end();
-        samples.join().unwrap_or_default()
+        samples.and_then(|t| t.join().ok()).unwrap_or_default()
     });
     shared.crew.verdict()?;
     house.check_cancel()?;

@@ -67,7 +67,7 @@ pub fn watched(
             });
         let runner = match runner {
             Ok(runner) => runner,
-            Err(source) => return Ok(Err(Error::Memory { bytes: 0, source })),
+            Err(source) => return Ok(Err(Error::Thread { source })),
         };
         let mut closed = None;
         for news in receiver {

@@ -56,10 +56,15 @@ impl Engine {
             *engine.jobs.write() = Some(jobs);
             for _ in 0..fillers {
                 let (shared, queue) = (Arc::clone(&engine.shared), queue.clone());
-                engine
-                    .fillers
-                    .lock()
-                    .push(std::thread::spawn(move || shared.fill_all(&queue)));
+                let fill = move || shared.fill_all(&queue);
+                match std::thread::Builder::new().spawn(fill) {
+                    Ok(filler) => engine.fillers.lock().push(filler),
+                    // With none at all every fill is dropped, and counted.
+                    Err(error) => {
+                        tracing::warn!(%error, "no thread for fills; raise the limit on threads");
+                        break;
+                    }
+                }
             }
         }
         Ok(engine)

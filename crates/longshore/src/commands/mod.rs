@@ -76,9 +76,9 @@ impl Context {
 }
 
 fn catalog_path(global: &Global, config: &Config) -> Option<PathBuf> {
-    let path = global
-        .catalog
-        .as_ref()
+    // An empty variable of the environment is none.
+    let named = global.catalog.as_ref().filter(|named| !named.is_empty());
+    let path = named
         .map(PathBuf::from)
         .or_else(|| config.catalog.path.clone())
         .unwrap_or_else(longshore_catalog::default_path);

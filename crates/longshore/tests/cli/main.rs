@@ -11,6 +11,7 @@ mod interrupt;
 mod journey;
 mod json;
 mod lab;
+mod limits;
 mod mistakes;
 mod output;
 mod reader;

@@ -94,7 +94,8 @@ fn sync_each(dir: &dyn Dir, names: &[Name]) -> Result<(), Failed> {
     };
     std::thread::scope(|scope| {
         for _ in 1..AT_A_TIME.min(names.len()) {
-            scope.spawn(work);
+            // Where the system has no thread to give, those that there are do it all.
+            let _helps = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });

@@ -518,7 +518,8 @@ fn side_by_side(
     };
     std::thread::scope(|scope| {
         for _ in 1..workers.clamp(1, names.len().max(1)) {
-            scope.spawn(worker);
+            // Where the system has no thread to give, those that there are do it all.
+            let _helps = std::thread::Builder::new().spawn_scoped(scope, worker);
         }
         worker();
     });
