@@ -1,13 +1,14 @@
 //! Databases that replay makes from directories which are gone: no base backup holds them, and ours says so.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
-use longshore_test_servers::installations;
+use longshore_test_servers::{Server, installations, representatives};
 
-use crate::common::text;
+use crate::common::{Guarded, longshore, text};
 use crate::live::place;
-use crate::session::{begun, said, slow};
-use crate::stage::{Stage, end};
+use crate::session::{begun, said, send, slow};
+use crate::stage::{Stage, check, end, succeed};
 
 pub const NOT_WHOLE: &str = "may not be whole in this backup";
 /// Under a load that moves databases without pause, most backups are whole all the same.
@@ -101,5 +102,61 @@ fn a_database_moved_meanwhile_is_named_and_the_set_marked() {
         assert_eq!(found[3..], [true, true]);
         end(&mut stage.backup("next.bak"), 0);
         assert_eq!(restored("next.bak", 0), [true; 5]);
+    }
+}
+
+/// Goal: a database that goes while the backup begins, its map of relations just written, does not keep a restored server
+/// from starting: replay writes that map again, and does not make the directory for it.
+/// Method: a transaction has rewritten a mapped index when the backup's checkpoint begins. It ends, and the database is
+/// dropped, while the checkpoint goes on and the backup has looked at nothing.
+#[test]
+fn a_database_dropped_behind_its_map_leaves_a_server_that_starts() {
+    for installation in representatives() {
+        let stage = Stage::new(&installation, &[("checkpoint_timeout", "1h")]);
+        let server = &stage.server;
+        server.psql("create database gone");
+        server.psql("create table t as select repeat('x', 900) from generate_series(1, 20000) g");
+        let mut session = server.command("psql");
+        session.args(["-XAtq", "-d", "gone"]);
+        session.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut session = Guarded(session.spawn().unwrap());
+        let mut say = session.0.stdin.take().unwrap();
+        writeln!(
+            say,
+            "begin; reindex index pg_class_oid_index; select 'done';"
+        )
+        .unwrap();
+        let mut line = String::new();
+        let mut heard = BufReader::new(session.0.stdout.take().unwrap());
+        heard.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+
+        let mut command = stage.backup("gone.bak");
+        command.arg("--spread-checkpoint");
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let backup = Guarded(command.spawn().unwrap());
+        server.wait_for(
+            "select count(*) from pg_stat_activity where application_name = 'longshore' \
+             and wait_event = 'CheckpointDone'",
+            "1",
+        );
+        send(&backup, libc::SIGSTOP);
+        writeln!(say, "commit;").unwrap();
+        drop(say);
+        assert!(session.0.wait().unwrap().success());
+        server.psql("drop database gone");
+        send(&backup, libc::SIGCONT);
+        said(backup, 0);
+
+        let target = stage.path("gone.restored");
+        let mut restore = longshore(["restore"]);
+        restore.arg(stage.path("gone.bak")).arg("--to").arg(&target);
+        succeed(&mut restore);
+        let copy = Server::adopt(&installation, &target);
+        copy.start();
+        assert_eq!(copy.psql("select count(*) from t"), "20000");
+        let gone = "select count(*) from pg_database where datname = 'gone'";
+        assert_eq!(copy.psql(gone), "0", "PostgreSQL {}", installation.major);
+        check(&copy, &target);
     }
 }

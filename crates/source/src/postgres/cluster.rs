@@ -7,12 +7,16 @@ use std::time::Duration;
 use longshore_io::{Clock, Dir, OpenHow, Storage, Via};
 use longshore_pg::{CONTROL_FILE_LEN, ClusterState, Control, ControlError};
 
+use super::copies::Place;
 use super::differs::Differing;
 use super::pages::Verifier;
 use super::session::{About, Session};
 use crate::Error;
 
 pub(super) const CONTROL_FILE: &str = "global/pg_control";
+/// The tablespace of databases that name none.
+pub(super) const DEFAULT_SPACE: &str = "base";
+const DEFAULT_SPACE_OID: u32 = 1663;
 /// A control file being written is read torn for microseconds.
 const CONTROL_READINGS_MAX: usize = 50;
 const CONTROL_PAUSE: Duration = Duration::from_millis(10);
@@ -31,6 +35,25 @@ pub(super) struct Cluster {
     pub(super) dir: Arc<dyn Dir>,
     /// The data directory's canonical path.
     pub(super) path: PathBuf,
+}
+
+impl Cluster {
+    /// The directory of this major in a tablespace.
+    pub(super) fn version_dir(&self) -> String {
+        let major = self.session.about.major;
+        format!("PG_{major}_{}", self.control.catalog_version)
+    }
+
+    /// The directory of a database's part in a tablespace, in the backup.
+    pub(super) fn directory_of(&self, (database, space): Place) -> PathBuf {
+        let parent = match space {
+            DEFAULT_SPACE_OID => PathBuf::from(DEFAULT_SPACE),
+            _ => Path::new("pg_tblspc")
+                .join(space.to_string())
+                .join(self.version_dir()),
+        };
+        parent.join(database.to_string())
+    }
 }
 
 /// Opens the data directory and makes sure that it is the one of the server behind the session.

@@ -1,5 +1,6 @@
-//! Databases that a restore may lose, although nothing was overlooked.
+//! What replay makes of databases' directories that went while the backup ran.
 //!
+//! **Lost databases.**
 //! A database that is moved to another tablespace, or made with the strategy FILE_COPY, is a directory's copy, and of the
 //! log's record about it nothing but the two names is replayed. A copy is made again from its origin as the backup
 //! found it: where that was removed while the backup ran, recovery makes an empty or partial database and reports
@@ -9,9 +10,17 @@
 //! when it was read although its removal is logged behind the backup's end, or is still under way: the log is looked
 //! through up to where it is when the backup has ended, and databases that somebody removes or moves then count, too.
 //!
-//! The log is looked through only when the list of databases is not what it was before the backup began.
-//! Sources: PostgreSQL 14 to 18, `commands/dbcommands.c` and `commands/dbcommands_xlog.h`; documentation, "Continuous
-//! Archiving and Point-in-Time Recovery", caveats.
+//! **Missing directories.** Replay makes the directory that a record about a relation needs, but not the one that a map of
+//! relations is written to: there it stops, and the restored server never starts. The map's record may come behind the
+//! backup's start and that of the directory before: of a database that was just being made by its log, or whose mapped
+//! catalogs were being rewritten. When the database is dropped or moved before its directory is listed, the backup holds it
+//! empty. pg_basebackup's lacks it: seen with PostgreSQL 15 under `CREATE DATABASE`, `ALTER DATABASE … SET TABLESPACE` and
+//! `DROP DATABASE`.
+//!
+//! All the log is looked through only when the list of databases is not what it was before the backup began, else its
+//! beginning ([`LOOKED_MAX`]): a database that came after the list was asked for and went is in neither.
+//! Sources: PostgreSQL 14 to 18, `commands/dbcommands.c`, `commands/dbcommands_xlog.h`, `utils/cache/relmapper.c`;
+//! documentation, "Continuous Archiving and Point-in-Time Recovery", caveats.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +30,15 @@ use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
 use super::session::Database;
 
-/// The resource manager of databases.
+/// The resource managers of databases, and of the maps of relations.
 const RM_DBASE: u8 = 4;
+const RM_RELMAP: u8 = 7;
+
+/// Bytes of log that are looked through in any case.
+const LOOKED_MAX: u64 = 64 << 20;
 
 /// The part of a database in one tablespace: their OIDs.
-type Place = (u32, u32);
+pub(super) type Place = (u32, u32);
 
 /// What the log says of databases' directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +50,17 @@ enum Event {
         to: Place,
     },
     Dropped(Place),
+    /// Its map of relations is written.
+    Mapped(Place),
+}
+
+/// What the log was looked through for.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// What a restore may not have, for the operator: nothing when all is well.
+    pub(super) lost: Vec<String>,
+    /// The directories that replay needs and does not make.
+    pub(super) needed: BTreeSet<Place>,
 }
 
 /// The log that the backup needs, in the server's own directory.
@@ -58,11 +82,15 @@ pub(super) struct Since {
     pub(super) databases: Vec<Database>,
 }
 
-/// What a restore may not have, for the operator: nothing when all is well.
-pub(super) fn lost(log: &Log<'_>, before: &[Database], since: &Since) -> Vec<String> {
+pub(super) fn look(log: &Log<'_>, before: &[Database], since: &Since) -> Found {
     let now = &since.databases;
     if before == now {
-        return Vec::new();
+        let end = log.end.min(Lsn(log.start.0.saturating_add(LOOKED_MAX)));
+        let beginning = Log { end, ..*log }.events(end);
+        return Found {
+            lost: Vec::new(),
+            needed: beginning.map_or_else(|_| BTreeSet::new(), |(events, _)| needed(&events)),
+        };
     }
     match log.events(since.log_end) {
         Ok((events, later)) => {
@@ -74,9 +102,13 @@ pub(super) fn lost(log: &Log<'_>, before: &[Database], since: &Since) -> Vec<Str
             let known = |oid: u32| now.iter().chain(before).find(|d| d.oid == oid);
             let name = |oid: u32| known(oid).map_or(format!("with OID {oid}"), |d| d.name.clone());
             let lost: BTreeSet<u32> = lost.collect();
-            lost.into_iter()
-                .map(|oid| told(&name(oid), "its files were copied"))
-                .collect()
+            let lost = lost.into_iter();
+            Found {
+                lost: lost
+                    .map(|oid| told(&name(oid), "its files were copied"))
+                    .collect(),
+                needed: needed(&events),
+            }
         }
         Err(reason) => {
             tracing::info!(%reason, "the log cannot be looked through for copied databases");
@@ -85,9 +117,12 @@ pub(super) fn lost(log: &Log<'_>, before: &[Database], since: &Since) -> Vec<Str
                     .iter()
                     .any(|b| b.oid == database.oid && b.tablespace != database.tablespace)
             });
-            moved
-                .map(|database| told(&database.name, "it was moved to another tablespace"))
-                .collect()
+            Found {
+                lost: moved
+                    .map(|database| told(&database.name, "it was moved to another tablespace"))
+                    .collect(),
+                needed: BTreeSet::new(),
+            }
         }
     }
 }
@@ -99,6 +134,14 @@ fn told(name: &str, what: &str) -> String {
     )
 }
 
+/// Of a database whose directory cannot be put into the backup.
+pub(super) fn told_of_missing((database, space): Place) -> String {
+    format!(
+        "a server restored from this backup may not start: its replay needs the database with OID {database} in tablespace \
+         {space}, which was removed while the backup began; back up again"
+    )
+}
+
 impl Log<'_> {
     /// What happened up to the backup's end, and from there on up to `log_end` or as far as the log can be read: its
     /// last record may not be on disk yet.
@@ -107,7 +150,8 @@ impl Log<'_> {
         let segment = SegmentName::holding(self.timeline, self.start, self.size).start(self.size);
         let mut records = Records::new(read, self.start, segment)?;
         let (mut events, mut later) = (Vec::new(), Vec::new());
-        let mut next = |end| records.next(end, |manager, _| manager == RM_DBASE);
+        let mut next =
+            |end| records.next(end, |manager, _| matches!(manager, RM_DBASE | RM_RELMAP));
         while let Some(record) = next(self.end)? {
             events.extend(self.of(&record)?);
         }
@@ -118,14 +162,26 @@ impl Log<'_> {
     }
 
     fn of(&self, record: &Record) -> Result<Vec<Event>, NotRecords> {
-        if record.manager != RM_DBASE {
-            return Ok(Vec::new());
-        }
-        events_of(record, self.major).ok_or(NotRecords::Broken {
+        let events = match record.manager {
+            RM_DBASE => events_of(record, self.major),
+            RM_RELMAP => mapped(record).map(Vec::from_iter),
+            _ => Some(Vec::new()),
+        };
+        events.ok_or(NotRecords::Broken {
             at: record.at,
             what: "record about a database that can be read",
         })
     }
+}
+
+/// The database whose map is written; nothing of the one that all share, whose directory is always there.
+fn mapped(record: &Record) -> Option<Option<Event>> {
+    let (database, rest) = record.data()?.split_first_chunk()?;
+    let place = (
+        u32::from_le_bytes(*database),
+        u32::from_le_bytes(*rest.first_chunk()?),
+    );
+    Some((place.0 != 0).then_some(Event::Mapped(place)))
 }
 
 fn events_of(record: &Record, major: u32) -> Option<Vec<Event>> {
@@ -154,6 +210,23 @@ fn events_of(record: &Record, major: u32) -> Option<Vec<Event>> {
     })
 }
 
+/// The places whose map replay writes before it has made their directory.
+fn needed(events: &[Event]) -> BTreeSet<Place> {
+    let (mut made, mut needed) = (BTreeSet::new(), BTreeSet::new());
+    for event in events {
+        match event {
+            Event::Made(place) | Event::Copied { to: place, .. } => {
+                made.insert(*place);
+            }
+            Event::Mapped(place) if !made.contains(place) => {
+                needed.insert(*place);
+            }
+            Event::Mapped(_) | Event::Dropped(_) => {}
+        }
+    }
+    needed
+}
+
 /// The places whose content replay makes from an origin that the backup need not have. `is_going`: whether a place was or is
 /// being removed behind these events.
 fn judge(events: &[Event], is_going: impl Fn(&Place) -> bool) -> BTreeSet<Place> {
@@ -178,6 +251,7 @@ fn judge(events: &[Event], is_going: impl Fn(&Place) -> bool) -> BTreeSet<Place>
                 made.remove(place);
                 lost.remove(place);
             }
+            Event::Mapped(_) => {}
         }
     }
     lost
@@ -248,6 +322,17 @@ mod tests {
                 "{events:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_map_needs_the_directory_unless_replay_has_made_it() {
+        let needs = |events: &[Event]| needed(events).contains(&A);
+        assert!(needs(&[Event::Mapped(A)]));
+        assert!(needs(&[Event::Mapped(A), copied(A, B), Event::Dropped(A)]));
+        assert!(needs(&[Event::Made(B), Event::Mapped(A), Event::Made(A)]));
+        assert!(!needs(&[Event::Made(A), Event::Mapped(A)]));
+        assert!(!needs(&[copied(B, A), Event::Mapped(A), Event::Dropped(A)]));
+        assert!(!needs(&[]));
     }
 
     /// The files go before their record: the backup may have ended in between.

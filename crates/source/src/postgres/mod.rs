@@ -49,7 +49,7 @@ use crate::{
 };
 pub use base::Base;
 pub use close::{ClosedLog, close_log};
-use cluster::{CONTROL_FILE, Cluster, data_directory, read_control};
+use cluster::{CONTROL_FILE, Cluster, DEFAULT_SPACE, data_directory, read_control};
 use differs::{Differing, Now};
 use init_forks::InitForks;
 use log_files::{LogFiles, WAL_DIR};
@@ -138,6 +138,8 @@ struct Postgres {
     walks: Vec<Mutex<Walk>>,
     /// Canonical locations of tablespaces.
     elsewhere: Vec<PathBuf>,
+    /// Where databases' directories lie, in the backup.
+    spaces: Vec<PathBuf>,
     log_files: LogFiles,
     with_wal: bool,
     start: Lsn,
@@ -268,6 +270,7 @@ impl Postgres {
             cluster,
             walks: plan.walks.into_iter().map(Mutex::new).collect(),
             elsewhere: plan.elsewhere,
+            spaces: plan.spaces,
             log_files: LogFiles {
                 dir: wal_dir,
                 path: wal_path,
@@ -321,6 +324,7 @@ struct Plan {
     /// One for each volume.
     walks: Vec<Walk>,
     elsewhere: Vec<PathBuf>,
+    spaces: Vec<PathBuf>,
 }
 
 impl Plan {
@@ -344,6 +348,7 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
     volumes.of(&cluster.path, look(&cluster.path)?.dev);
     let mut walks = vec![Walk::new()];
     let mut elsewhere = Vec::new();
+    let mut spaces = vec![PathBuf::from(DEFAULT_SPACE)];
     let links = cluster.path.join("pg_tblspc");
     let dir = cluster
         .dir
@@ -362,10 +367,7 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
             .read_link(&name)
             .map_err(|e| io("read the link", &link, e))?;
         let (location, at) = open_link(storage, &link)?;
-        let prefix = format!(
-            "PG_{}_{}",
-            cluster.session.about.major, cluster.control.catalog_version
-        );
+        let prefix = cluster.version_dir();
         let volume = volumes.of(&at, look(&at)?.dev);
         if walks.len() <= volume {
             walks.resize_with(volume + 1, Walk::new);
@@ -379,6 +381,7 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
                     .stat(version)
                     .map_err(|e| io("look at", &at.join(version), e))?;
                 let path = path.join(version);
+                spaces.push(path.clone());
                 walks[volume]
                     .given
                     .push(Entry::named(path.clone(), EntryKind::Dir, &stat));
@@ -405,7 +408,11 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
         host_path: cluster.path.clone(),
         prefix: PathBuf::new(),
     });
-    Ok(Plan { walks, elsewhere })
+    Ok(Plan {
+        walks,
+        elsewhere,
+        spaces,
+    })
 }
 
 impl Source for Postgres {
@@ -485,7 +492,8 @@ impl Source for Postgres {
             log_end: cluster.session.log_end()?,
             databases: cluster.session.databases()?,
         };
-        ending.lost = copies::lost(&log, &self.databases, &since);
+        let found = copies::look(&log, &self.databases, &since);
+        ending.lost = found.lost;
         ending.log = Some(LogEnd {
             timeline: label.timeline,
             last: stopped.stop,
@@ -500,8 +508,28 @@ impl Source for Postgres {
         }
         let databases = self.walks.iter();
         let databases = databases.flat_map(|walk| std::mem::take(&mut walk.lock().databases));
-        ending.init_forks = InitForks::of(databases.collect());
+        let databases: Vec<_> = databases.collect();
         ending.last_entries = self.last_entries(stopped, bytes)?;
+        for place in found.needed {
+            let path = self.cluster.directory_of(place);
+            if databases.iter().any(|entered| entered.path == path) {
+                continue;
+            }
+            if !self.spaces.iter().any(|space| path.parent() == Some(space)) {
+                ending.lost.push(copies::told_of_missing(place));
+                continue;
+            }
+            // They are all alike.
+            let base = Path::new(DEFAULT_SPACE);
+            let stat = self.cluster.dir.stat(base).map_err(|source| Error::Io {
+                action: "look at",
+                path: self.cluster.path.join(base),
+                source,
+            })?;
+            let directory = Entry::named(path, EntryKind::Dir, &stat);
+            ending.last_entries.push(directory);
+        }
+        ending.init_forks = InitForks::of(databases);
         Ok(true)
     }
 
