@@ -58,9 +58,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         Error::NotDifferential => {
             with_own(message::OPTION_UNSUPPORTED.with(&[&"differential"]), error)
         }
-        Error::Memory { .. } | Error::Thread { .. } => {
-            with_own(message::NO_MEMORY.plain(), error)
-        }
+        Error::Memory { .. } | Error::Thread { .. } => with_own(message::NO_MEMORY.plain(), error),
         Error::LogBroken { .. } => with_own(message::NO_CURRENT_BACKUP.plain(), error),
         Error::Source(longshore_pipeline::SourceError::InUse { .. }) => {
             vec![message::SERIALIZED.plain()]
