@@ -71,6 +71,7 @@ pub struct Reach {
 /// What one look-ahead did.
 #[derive(Debug, Default)]
 pub struct Ahead {
+    /// Files that were pushed or fetched; those that were before do not count.
     pub files: usize,
     /// Why it ended early.
     pub error: Option<Error>,
@@ -178,7 +179,27 @@ impl PgWal {
         }
     }
 
-    /// Pushes files that wait, several at once, `_turn` in hand. Files that another process pushes are left to it.
+    /// Whether a look-ahead would find work among the files that wait: one other than `own`, which the call itself pushes,
+    /// that none has left a note of.
+    pub fn has_work_ahead(
+        &self,
+        archive: &WalArchive,
+        ready: &[WalName],
+        own: WalName,
+        reach: Reach,
+    ) -> bool {
+        let place = self.dir.dir(Path::new(PLACE)).ok();
+        let mut within = ready.iter().take(count_within(archive, reach));
+        within.any(|name| {
+            let noted = place
+                .as_ref()
+                .is_some_and(|place| note::is_there(&**place, name));
+            *name != own && !noted
+        })
+    }
+
+    /// Pushes files that wait, several at once, `_turn` in hand. Files that another process pushes are left to it, and those
+    /// that were pushed before are not looked at again.
     pub fn push_ahead(
         &self,
         _turn: &Turn,
@@ -189,21 +210,20 @@ impl PgWal {
     ) -> Result<Ahead, Error> {
         let mut names = self.ready()?;
         self.clear_notes(&names)?;
-        let bytes = archive.identity().map_or(1, |i| i.segment_size.bytes());
-        names.truncate(
-            usize::try_from(reach.bytes_max / bytes)
-                .unwrap_or(usize::MAX)
-                .max(1),
-        );
+        names.truncate(count_within(archive, reach));
         Ok(side_by_side(reach.workers, &names, |name| {
             let text = name.to_string();
             let out = self.outgoing(*name, Path::new(&text))?;
             let note = self.note(&out, archive)?;
-            if archive.push_unless_busy(&out, form, clock)? {
+            if note.is_left(&*self.dir, Path::new(PLACE), &text) {
+                return Ok(false);
+            }
+            let pushed = archive.push_unless_busy(&out, form, clock)?;
+            if pushed {
                 note.leave(&*self.dir, Path::new(PLACE), &text)
                     .map_err(Error::io("note", self.path.join(PLACE).join(&text)))?;
             }
-            Ok(())
+            Ok(pushed)
         }))
     }
 
@@ -437,15 +457,23 @@ impl PgWal {
         let mut ahead = side_by_side(reach.workers, &names, |name| {
             let text = name.to_string();
             if dir.stat(Path::new(&text)).is_ok() {
-                return Ok(());
+                return Ok(false);
             }
-            archive.fetch(*name, &dir, &path, &text, clock).map(drop)
+            archive.fetch(*name, &dir, &path, &text, clock)?;
+            Ok(true)
         });
         if let Some(Error::Missing { .. }) = ahead.error {
             ahead.error = None;
         }
         Ok(ahead)
     }
+}
+
+/// Files that wait and are within reach, the first ones.
+fn count_within(archive: &WalArchive, reach: Reach) -> usize {
+    let bytes = archive.identity().map_or(1, |i| i.segment_size.bytes());
+    let count = usize::try_from(reach.bytes_max / bytes);
+    count.unwrap_or(usize::MAX).max(1)
 }
 
 fn or_here(path: &Path) -> &Path {
@@ -489,11 +517,11 @@ fn clear(dir: &Arc<dyn Dir>, names: &[WalName]) -> io::Result<()> {
     Ok(())
 }
 
-/// Does the work for each name, in order of beginning, until all are done or one fails.
+/// Does the work for each name, in order of beginning, until all are done or one fails. `work` says whether there was any.
 fn side_by_side(
     workers: usize,
     names: &[WalName],
-    work: impl Fn(&WalName) -> Result<(), Error> + Sync,
+    work: impl Fn(&WalName) -> Result<bool, Error> + Sync,
 ) -> Ahead {
     let (next, done, stop) = (
         AtomicUsize::new(0),
@@ -506,8 +534,8 @@ fn side_by_side(
             && let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed))
         {
             match work(name) {
-                Ok(()) => {
-                    done.fetch_add(1, Ordering::Relaxed);
+                Ok(worked) => {
+                    done.fetch_add(usize::from(worked), Ordering::Relaxed);
                 }
                 Err(e) => {
                     stop.store(true, Ordering::Relaxed);

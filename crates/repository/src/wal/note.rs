@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use longshore_io::{Dir, OpenHow, Stat, Via, crc32c};
+use longshore_pg::wal::WalName;
 
 /// Ending of a note's name.
 pub(super) const ENDING: &str = ".pushed";
@@ -48,18 +49,27 @@ impl Note {
         file.write_all_at(&self.0, 0, Via::Cache)
     }
 
-    /// Whether this very note was left for the name. It is taken away.
-    pub(super) fn was_left(self, dir: &dyn Dir, place: &Path, name: &str) -> bool {
-        let path = path(place, name);
-        let Ok(file) = dir.open(&path, OpenHow::Read) else {
-            return false;
-        };
+    /// Whether this very note is there for the name.
+    pub(super) fn is_left(self, dir: &dyn Dir, place: &Path, name: &str) -> bool {
         let mut bytes = [0; LEN];
-        let read = file.read_exact_at(&mut bytes, 0, Via::Cache);
-        // What cannot be removed now is removed by the next look-ahead.
-        let _left = dir.remove_file(&path);
+        let read = dir
+            .open(&path(place, name), OpenHow::Read)
+            .and_then(|file| file.read_exact_at(&mut bytes, 0, Via::Cache));
         read.is_ok() && bytes == self.0
     }
+
+    /// The same; and it is taken away.
+    pub(super) fn was_left(self, dir: &dyn Dir, place: &Path, name: &str) -> bool {
+        let left = self.is_left(dir, place, name);
+        // What cannot be removed now is removed by the next look-ahead.
+        let _gone = dir.remove_file(&path(place, name));
+        left
+    }
+}
+
+/// Whether any note is in this place for the name.
+pub(super) fn is_there(place: &dyn Dir, name: &WalName) -> bool {
+    place.stat(&path(Path::new(""), &name.to_string())).is_ok()
 }
 
 fn path(place: &Path, name: &str) -> PathBuf {

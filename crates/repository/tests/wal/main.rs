@@ -1,5 +1,6 @@
 //! The WAL archive through its door.
 
+mod ahead;
 mod faults;
 mod hostile;
 mod listing;

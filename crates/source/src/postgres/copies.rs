@@ -14,8 +14,7 @@
 //! relations is written to: there it stops, and the restored server never starts. The map's record may come behind the
 //! backup's start and that of the directory before: of a database that was just being made by its log, or whose mapped
 //! catalogs were being rewritten. When the database is dropped or moved before its directory is listed, the backup holds it
-//! empty. pg_basebackup's lacks it: seen with PostgreSQL 15 under `CREATE DATABASE`, `ALTER DATABASE … SET TABLESPACE` and
-//! `DROP DATABASE`.
+//! empty. Seen with PostgreSQL 15 under `CREATE DATABASE`, `ALTER DATABASE … SET TABLESPACE` and `DROP DATABASE`.
 //!
 //! All the log is looked through only when the list of databases is not what it was before the backup began, else its
 //! beginning ([`LOOKED_MAX`]): a database that came after the list was asked for and went is in neither.

@@ -111,8 +111,8 @@ fn work_ahead(
             bytes(reach.bytes_max),
         ));
     }
-    let others = ready.iter().any(|name| *name != own);
-    if others && pg_wal.turn_to_push()?.is_some() {
+    let has_work = pg_wal.has_work_ahead(archive, &ready, own, reach);
+    if has_work && pg_wal.turn_to_push()?.is_some() {
         start_ahead(context);
     }
     Ok(ready.len())
