@@ -3,8 +3,8 @@
 //! [`longshore_balance::Guard`] compares progress under the three choices and tries only what could come near the
 //! best. What one side alone could do is the lesser of two estimates. One is Little's law: the bytes that are under way
 //! now, through the time that a mean request would take if all of them were there. The other takes into account that
-//! clients write, too, which no choice makes quicker: the present progress, times what a mean request takes now over
-//! what it would take.
+//! clients write, too, which no choice makes quicker: the present progress, or its average if that is less, times what
+//! a mean request takes now over what it would take.
 
 use longshore_balance::{Guard, Serve};
 
@@ -16,8 +16,8 @@ use crate::policy::{Ended, Load, Purpose, Side, View};
 /// An epoch, in lone reads of the slow side, and at least, in µs.
 const EPOCH_READS: f64 = 64.0;
 const EPOCH_LEAST_US: f64 = 5_000.0;
-/// Weight of new progress in what one side's is estimated from. What it is compared with is an average, too: with a few
-/// requests in an epoch, a lucky moment would look like a better side, and a trial costs.
+/// Weight of new progress in its average. What an estimate is compared with is an average, too: with a few requests in an
+/// epoch, a lucky moment alone would look like a better side, and a trial costs.
 const ALPHA: f64 = 0.25;
 
 #[derive(Debug)]
@@ -32,8 +32,9 @@ pub struct Watch {
     writes: f64,
     read_us: f64,
     write_us: f64,
-    /// Bytes/s, averaged; when it was last taken, and what was done until then.
+    /// Bytes/s lately, and averaged; when it was last taken, and what was done until then.
     rate: f64,
+    average: f64,
     counted: (u64, u64),
     epoch_us: u64,
 }
@@ -52,6 +53,7 @@ impl Watch {
             read_us: 0.0,
             write_us: 0.0,
             rate: 0.0,
+            average: 0.0,
             counted: (0, 0),
             epoch_us: epoch_us as u64,
         }
@@ -99,7 +101,7 @@ impl Watch {
         self.count(now_us);
         let instead = |us: f64| {
             let both = |read: f64| (1.0 - self.writes) * read + self.writes * self.write_us;
-            self.rate * both(self.read_us) / both(us).max(1e-3)
+            self.rate.min(self.average) * both(self.read_us) / both(us).max(1e-3)
         };
         // Either may be far off; what is tried for nothing costs, so both must say so.
         let could = |us| could(us).min(instead(us));
@@ -117,10 +119,10 @@ impl Watch {
         let passed = now_us.saturating_sub(since);
         if passed >= self.epoch_us / 2 {
             let done = self.done_bytes.saturating_sub(before);
-            let rate = done as f64 * 1e6 / passed as f64;
-            self.rate = match self.rate {
-                0.0 => rate,
-                old => old + (rate - old) * ALPHA,
+            self.rate = done as f64 * 1e6 / passed as f64;
+            self.average = match self.average {
+                0.0 => self.rate,
+                old => old + (self.rate - old) * ALPHA,
             };
             self.counted = (now_us, self.done_bytes);
         }
