@@ -7,6 +7,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure};
@@ -26,9 +27,25 @@ pub struct Output {
 struct Envelope<T> {
     status: &'static str,
     exit_code: u8,
+    /// Whatever was warned of, as people read it.
+    warnings: Vec<String>,
     #[serde(flatten)]
     body: T,
 }
+
+impl<T> Envelope<T> {
+    fn of(status: &'static str, exit: Exit, body: T) -> Envelope<T> {
+        Envelope {
+            status,
+            exit_code: exit.code(),
+            warnings: std::mem::take(&mut WARNED.lock()),
+            body,
+        }
+    }
+}
+
+/// Warnings on their way into the JSON answer, of which a process gives one.
+static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[derive(Serialize)]
 struct ErrorBody<'a> {
@@ -57,11 +74,7 @@ impl Output {
     /// The same where the answer no means something else than damage.
     pub fn json_as(&self, status: &'static str, exit: Exit, body: impl Serialize) {
         if self.json {
-            self.put_json(&Envelope {
-                status,
-                exit_code: exit.code(),
-                body,
-            });
+            self.put_json(&Envelope::of(status, exit, body));
         }
     }
 
@@ -73,7 +86,9 @@ impl Output {
     }
 
     pub fn warn(&self, text: &str) {
-        if !self.json {
+        if self.json {
+            WARNED.lock().push(text.to_owned());
+        } else {
             let lines: Vec<_> = text.lines().map(plain).collect();
             to_stderr(&format!("longshore: warning: {}\n", lines.join("\n")));
         }
@@ -81,11 +96,11 @@ impl Output {
 
     pub fn fail(&self, failure: &Failure) {
         if self.json {
-            self.put_json(&Envelope {
-                status: "error",
-                exit_code: failure.exit.code(),
-                body: ErrorBody { error: failure },
-            });
+            self.put_json(&Envelope::of(
+                "error",
+                failure.exit,
+                ErrorBody { error: failure },
+            ));
         } else {
             to_stderr(&failure.lines());
         }
@@ -100,11 +115,7 @@ impl Output {
 
     /// One JSON object whose last member, `files`, is written element by element.
     pub fn json_stream(&self, exit: Exit, head: &impl Serialize) -> JsonStream<'_> {
-        let envelope = Envelope {
-            status: "ok",
-            exit_code: exit.code(),
-            body: head,
-        };
+        let envelope = Envelope::of("ok", exit, head);
         let mut text = serde_json::to_string(&envelope).unwrap_or_else(|_| "{}".to_owned());
         text.pop();
         self.put(&(text + ",\"files\":["));

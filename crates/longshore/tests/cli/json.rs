@@ -44,6 +44,41 @@ fn every_command_answers_with_one_object() {
 }
 
 #[test]
+fn what_is_warned_of_is_in_every_object() {
+    let stage = Stage::new();
+    stage.database("app.db", 2);
+    let password = stage.write("password", b"secret\n");
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(password, readable).unwrap();
+    stage.write("srv/cluster/PG_VERSION", b"17\n");
+    stage.write("srv/cluster/postmaster.pid", b"1\n");
+    let warnings = |line: &str, code| object(&stage.line(line).exits(code))["warnings"].clone();
+    assert_eq!(
+        warnings("verify nowhere.bak --json", 4),
+        Value::Array(vec![])
+    );
+    let told = warnings("backup srv --to a.bak --json", 0);
+    assert!(
+        told[0]
+            .as_str()
+            .unwrap()
+            .contains("PostgreSQL servers run there"),
+        "{told}"
+    );
+    // Of the program's outer part, and of a run that fails.
+    let text = format!(
+        "[database.main]\nurl = \"postgres://127.0.0.1:1/x\"\npassword_file = \"{}\"\n",
+        stage.path("password").display()
+    );
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    let told = warnings("backup main --to b.bak --json", 3);
+    assert!(
+        told[0].as_str().unwrap().contains("can be read by others"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_backups_object_holds_the_facts_of_the_table_and_the_plan() {
     let stage = Stage::new();
     let source = stage.database("app.db", 2);
