@@ -165,7 +165,8 @@ proptest! {
     }
 }
 
-/// What is asked for changes from epoch to epoch, by up to a half up or down, whoever serves it; one alone does 8 % less.
+/// What is asked for changes from epoch to epoch, by up to a half up or down, whoever serves it; one alone does 8 %
+/// less.
 #[test]
 fn a_guard_is_not_led_astray_by_a_load_that_changes() {
     let (mut served, mut astray) = (0u32, 0u32);

@@ -3,12 +3,12 @@
 mod postgres;
 
 use longshore_pipeline::SourceSpec;
-use longshore_repository::{Listing, Shelf, State};
+use longshore_repository::{Kind, Listed, Listing, Shelf, State};
 use longshore_source::SourceOptions;
 use serde::Serialize;
 
 use super::info::{self, age_text};
-use super::{Context, devices, shelves, source};
+use super::{Context, devices, source};
 use crate::failure::{Exit, Failure};
 use crate::options::Check;
 use crate::output::{bytes, plain};
@@ -244,11 +244,23 @@ fn target(shelf: &Shelf, options: &Check, context: &Context, notes: &mut Notes) 
     }
 }
 
+/// How far a backup may be ahead of this machine's clock and still be one of just now, in seconds.
+const CLOCKS_DIFFER_S: i64 = 3600;
+
 fn age(told: &info::Database, options: &Check, notes: &mut Notes) {
     let (Some(label), Some(age)) = (&told.last_good, told.last_good_age_s) else {
         notes.bad("age", "there is no backup that is whole and clean");
         return;
     };
+    // Hosts' clocks differ.
+    if age < -CLOCKS_DIFFER_S {
+        let ahead = age_text(age.saturating_neg());
+        let text = format!(
+            "the last good backup, {label}, is dated {ahead} ahead of now: correct the clock, or remove it by hand"
+        );
+        notes.bad("age", text);
+        return;
+    }
     let text = format!("the last good backup, {label}, is {} old", age_text(age));
     match age > i64::from(options.max_age) * 3600 {
         true => notes.bad("age", text),
@@ -264,8 +276,11 @@ fn space(
     context: &Context,
     notes: &mut Notes,
 ) {
-    let last = shelves::last_good(listing).filter(|i| shelves::is_full(listing, *i));
-    let expected = last.and(told.last_good_stored_bytes);
+    let is_last = |set: &&Listed| told.last_good.as_deref() == Some(set.label.as_str());
+    let last = listing.sets.iter().find(is_last);
+    let expected = last
+        .filter(|last| last.facts().kind == Kind::Full)
+        .and(told.last_good_stored_bytes);
     let each = expected.map(|n| n / shelf.target.directories.len() as u64);
     for dir in &shelf.target.directories {
         let free = context.storage.dir(dir).and_then(|d| d.free_bytes());

@@ -98,14 +98,16 @@ pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
 pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<Database, Failure> {
     let now_us = context.clock.wall_ns() / 1000;
     let name = &shelf.database;
+    let facts = listing.facts();
     let retention = context.config.retention_of(name);
-    let decision = retention.map(|(_, r)| decide(&listing.facts(), &r.policy(), now_us));
+    let decision = retention.map(|(_, r)| decide(&facts, &r.policy(), now_us));
     let keeps_less = retention.is_some_and(|(_, r)| r.policy().keep_wal.is_some());
     // With `keep_wal` older backups keep only what makes them consistent: what is missing between them was removed.
     let unbroken = decision.as_ref().filter(|_| keeps_less);
     let unbroken = unbroken.map(|decision| &decision.log);
     let rows = shelves::rows(listing, decision.as_ref());
-    let good = shelves::last_good(listing).and_then(|i| Some((i, listing.sets[i].complete()?)));
+    let good = shelves::last_good(&facts, now_us);
+    let good = good.and_then(|i| Some((i, listing.sets[i].complete()?)));
     let configured = context.config.database.get(name);
     let remarks = shelves::remarks(listing, &rows);
     let seconds = |from: i64, to: i64| to.saturating_sub(from).max(0) as f64 / 1e6;
@@ -283,9 +285,15 @@ fn text(d: &Database) -> String {
     text += &d.remarks;
     text += &match (&d.last_good, d.last_good_finish_us, d.last_good_age_s) {
         (Some(label), Some(finish), Some(age)) => format!(
-            "last good backup  {label}, finished {} UTC, {} ago\n",
+            "last good backup  {label}, finished {} UTC, {}\n",
             moment(finish),
-            age_text(age)
+            match age < 0 {
+                true => format!(
+                    "{} ahead of now: a clock is or was wrong",
+                    age_text(age.saturating_neg())
+                ),
+                false => format!("{} ago", age_text(age)),
+            }
         ),
         _ => "last good backup  none\n".to_owned(),
     };

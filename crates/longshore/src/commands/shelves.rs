@@ -1,10 +1,10 @@
 //! What several commands tell of a database at a target.
 
 use longshore_pipeline::ratio;
-use longshore_repository::chain::chain;
+use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::lease::Holder;
 use longshore_repository::retention::{Decision, Keep, Remove, Verdict};
-use longshore_repository::{Kind, Listing, Shelf};
+use longshore_repository::{Listing, Shelf};
 use serde::Serialize;
 
 use super::{Context, devices};
@@ -260,17 +260,58 @@ fn remove(why: Remove) -> &'static str {
     }
 }
 
-/// The newest backup that can be restored and holds exactly what the source held.
-pub fn last_good(listing: &Listing) -> Option<usize> {
-    let facts = listing.facts();
+/// The newest backup that can be restored and holds exactly what the source held. One that a clock ahead has dated
+/// later than now is the newest only where there is no other: else it would hide for years that no more are made.
+pub fn last_good(facts: &[SetFacts], now_us: i64) -> Option<usize> {
     let good = |i: &usize| {
-        chain(&facts, *i).is_ok_and(|links| links.into_iter().all(|l| facts[l].is_clean()))
+        chain(facts, *i).is_ok_and(|links| links.into_iter().all(|l| facts[l].is_clean()))
     };
-    let order = |i: &usize| facts[*i].finish_us;
+    let order = |i: &usize| (facts[*i].start_us <= now_us, facts[*i].finish_us);
     (0..facts.len()).filter(good).max_by_key(order)
 }
 
-/// Whether a backup is a full one.
-pub fn is_full(listing: &Listing, index: usize) -> bool {
-    listing.sets[index].facts().kind == Kind::Full
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_repository::chain::Health;
+    use longshore_repository::{Kind, Label};
+
+    const HOUR_US: i64 = 3_600_000_000;
+
+    /// A full backup that took a minute.
+    fn full(start_us: i64, clean: bool) -> SetFacts {
+        SetFacts {
+            label: Label::new(start_us, Kind::Full),
+            health: Health::Whole { clean },
+            kind: Kind::Full,
+            id: None,
+            parent: None,
+            copy_only: false,
+            start_us,
+            finish_us: start_us + HOUR_US / 60,
+            expires_us: None,
+            log: None,
+            in_use: false,
+        }
+    }
+
+    #[test]
+    fn a_backup_of_the_future_is_the_last_good_one_only_where_there_is_no_other() {
+        let now_us = 100 * HOUR_US;
+        let ahead = || full(9000 * HOUR_US, true);
+        let sets = [
+            ahead(),
+            full(HOUR_US, true),
+            full(2 * HOUR_US, true),
+            full(3 * HOUR_US, false),
+        ];
+        assert_eq!(last_good(&sets, now_us), Some(2));
+        assert_eq!(last_good(&sets[..1], now_us), Some(0));
+        // Under way when this was asked.
+        assert_eq!(
+            last_good(&[full(now_us, true), full(0, true)], now_us),
+            Some(0)
+        );
+        assert_eq!(last_good(&[full(0, false)], now_us), None);
+    }
 }
