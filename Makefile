@@ -72,7 +72,7 @@ completions: build ## Completion scripts into target/completions
 
 install: man completions ## Installs below PREFIX (/usr/local); DESTDIR for packagers
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/longshore
-	install -Dm644 target/release/liblongshore_nbd.so $(DESTDIR)$(PREFIX)/lib/longshore/liblongshore_nbd.so
+	install -Dm644 $(dir $(BINARY))liblongshore_nbd.so $(DESTDIR)$(PREFIX)/lib/longshore/liblongshore_nbd.so
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -Dm644 target/completions/longshore.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longshore
