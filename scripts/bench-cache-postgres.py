@@ -220,8 +220,8 @@ def serve(stage, options, server, fresh=True, end=signal.SIGINT):
         time.sleep(0.05)
     fuse, disk = f"{work}/disk", f"{work}/disk/nbd"
     os.makedirs(fuse, exist_ok=True)
-    # nbdfuse holds a connection while it waits for an answer on it, and takes connections in turn, busy or not: with few
-    # of them requests wait for each other. Each of libfuse's ten threads has one request under way.
+    # Requests on one connection of nbdfuse wait for each other, and it takes connections in turn, busy or not: there must be
+    # many more than the ten requests that libfuse's threads have under way.
     stage.spawn("nbdfuse", "--connections=128", disk, f"nbd+unix:///?socket={socket}")
     stage.undo[-1] = lambda: unmount(fuse)
     while not (os.path.exists(disk) and os.path.getsize(disk)):
