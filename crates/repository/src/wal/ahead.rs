@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use super::archive::{WAIT_MAX, wait};
 use super::note::{self, Note};
 use super::staged::{self, remove_abandoned};
-use super::{Error, Form, Outgoing, WalArchive};
+use super::{Error, Form, Outgoing, Pushed, WalArchive};
 
 /// Below pg_wal: where look-aheads keep their locks and fetched segments.
 const PLACE: &str = "longshore";
@@ -218,13 +218,31 @@ impl PgWal {
             if note.is_left(&*self.dir, Path::new(PLACE), &text) {
                 return Ok(false);
             }
-            let pushed = archive.push_unless_busy(&out, form, clock)?;
+            let pushed = archive.push_unless_busy(&out, form, clock)?.is_some();
             if pushed {
                 note.leave(&*self.dir, Path::new(PLACE), &text)
                     .map_err(Error::io("note", self.path.join(PLACE).join(&text)))?;
             }
             Ok(pushed)
         }))
+    }
+
+    /// Pushes a file that a look-ahead may have pushed, or is pushing at the moment: its note saves comparing the bytes.
+    ///
+    /// Errors: as [`WalArchive::push`].
+    pub fn push(
+        &self,
+        out: &Outgoing,
+        archive: &WalArchive,
+        form: &Form,
+        clock: &dyn Clock,
+    ) -> Result<Pushed, Error> {
+        wait(WAIT_MAX, out.name, clock, || {
+            match self.was_pushed(out, archive)? {
+                true => Ok(Some(Pushed::Already)),
+                false => archive.push_unless_busy(out, form, clock),
+            }
+        })
     }
 
     /// Whether a look-ahead has pushed this very file to this archive, unchanged since. Told once.

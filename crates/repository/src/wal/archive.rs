@@ -240,16 +240,16 @@ impl WalArchive {
         self.push_within(WAIT_MAX, out, form, clock)
     }
 
-    /// As [`WalArchive::push`], but what another process writes is left to it: `false` then.
+    /// As [`WalArchive::push`], but what another process writes is left to it: `None` then.
     pub(super) fn push_unless_busy(
         &self,
         out: &Outgoing,
         form: &Form,
         clock: &dyn Clock,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<Pushed>, Error> {
         match self.push_within(Duration::ZERO, out, form, clock) {
-            Err(Error::Busy { .. }) => Ok(false),
-            done => done.map(|_| true),
+            Err(Error::Busy { .. }) => Ok(None),
+            done => done.map(Some),
         }
     }
 

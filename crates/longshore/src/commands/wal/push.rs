@@ -55,8 +55,8 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         true => Some(work_ahead(&pg_wal, &archive, name, working.reach, context)?),
     };
     let out = pg_wal.outgoing(name, file)?;
-    let pushed = match working.ahead && pg_wal.was_pushed(&out, &archive)? {
-        true => Pushed::Already,
+    let pushed = match working.ahead {
+        true => pg_wal.push(&out, &archive, &form, clock)?,
         false => archive.push(&out, &form, clock)?,
     };
     if new && let Some(identity) = archive.identity() {
