@@ -23,6 +23,17 @@ pub struct Rebuilt {
     pub unreadable: Vec<String>,
 }
 
+impl Rebuilt {
+    /// Adds what another media set added.
+    pub fn and(&mut self, other: Rebuilt) {
+        self.added += other.added;
+        self.known += other.known;
+        self.incomplete += other.incomplete;
+        self.without_files += other.without_files;
+        self.unreadable.extend(other.unreadable);
+    }
+}
+
 impl Catalog {
     /// Records every complete backup set of the media set that stands on `devices`. Reads headers,
     /// trailers and indexes, never the data.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use longshore_catalog::{
     Catalog, Effect, Error, HistoryQuery, HistoryRow, Rebuilt, RestoreRow, Setting, SettingRow,
 };
-use longshore_media::BackupDevice;
+use longshore_media::{BackupDevice, DeviceSpec};
 use serde::Serialize;
 
-use super::{Context, devices};
+use super::{Context, devices, shelves};
 use crate::failure::{Exit, Failure};
 use crate::options::{Catalog as Options, CatalogAction, History, Rebuild, Settings};
 use crate::output::{Table, bytes, plain};
@@ -172,12 +172,14 @@ pub fn run(options: &Options, context: &Context) -> Result<Exit, Failure> {
 
 fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
     let path = path(context)?;
-    let chosen = devices::of(context, &options.media)?;
-    let devices: Vec<Arc<dyn BackupDevice>> = chosen
-        .devices
-        .iter()
-        .map(|d| d.open(&context.storage))
-        .collect();
+    let media = &options.media;
+    let learn = match (&media.database, &media.target) {
+        (None, Some(target)) => all_at(target, context)?,
+        _ => Learn {
+            sets: vec![devices::of(context, media)?.devices],
+            unreadable: Vec::new(),
+        },
+    };
     let (catalog, aside) = Catalog::open_or_replace(path)?;
     if let Some(aside) = &aside {
         context.output.warn(&format!(
@@ -185,7 +187,20 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
             aside.display()
         ));
     }
-    let rebuilt = catalog.rebuild(&devices)?;
+    let mut rebuilt = Rebuilt {
+        unreadable: learn.unreadable,
+        ..Rebuilt::default()
+    };
+    for set in &learn.sets {
+        let devices: Vec<Arc<dyn BackupDevice>> =
+            set.iter().map(|d| d.open(&context.storage)).collect();
+        match catalog.rebuild(&devices) {
+            Ok(more) => rebuilt.and(more),
+            // Of several media sets the others are learned all the same.
+            Err(Error::Media(e)) if learn.sets.len() > 1 => rebuilt.unreadable.push(e.to_string()),
+            Err(e) => return Err(e.into()),
+        }
+    }
     context.output.say(&format!(
         "{} backup sets added, {} known already, {} incomplete\n",
         rebuilt.added, rebuilt.known, rebuilt.incomplete
@@ -213,6 +228,35 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+/// What is to be learned, and what cannot be.
+struct Learn {
+    /// The stripes of each media set.
+    sets: Vec<Vec<DeviceSpec>>,
+    unreadable: Vec<String>,
+}
+
+/// Every backup of every database at a target.
+fn all_at(target: &str, context: &Context) -> Result<Learn, Failure> {
+    let mut learn = Learn {
+        sets: Vec::new(),
+        unreadable: Vec::new(),
+    };
+    for shelf in shelves::shelves(context, &[], Some(target))? {
+        for set in shelf.list()?.sets {
+            match set.complete() {
+                Some(_) => learn.sets.push(set.devices),
+                None => learn.unreadable.push(format!(
+                    "{}: {}: {}",
+                    shelf.database,
+                    set.label,
+                    set.state.text()
+                )),
+            }
+        }
+    }
+    Ok(learn)
 }
 
 fn settings(options: &Settings, context: &Context) -> Result<Exit, Failure> {

@@ -101,9 +101,9 @@ pub struct CacheGrid {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: u64,
 
-    /// Run each cell that is more than 3 % below the better of no cache and classic again, with the N seeds that follow.
+    /// Run each cell that falls below the bound again, with the N seeds that follow.
     ///
-    /// Cells differ from seed to seed by up to a tenth: three runs of a thousand cells have a few below by chance.
+    /// The bound: 3 % below the better of no cache and classic. Cells differ from seed to seed by up to a tenth: three runs of a thousand cells have a few below by chance.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub again: u64,
 
@@ -226,7 +226,9 @@ pub struct Simulate {
     #[arg(long, value_delimiter = ',', default_value = "none,slow,orthus,aware")]
     pub policy: Vec<String>,
 
-    /// Whose readers wait for another client's read of what they miss: as each policy does (`aware` alone), all, nobody.
+    /// Whose readers wait for another client's read of what they miss.
+    ///
+    /// `own`: as each policy does, which is `aware` alone. `all` and `nobody` compare the policies without that.
     #[arg(long, value_enum, default_value_t = WhoShares::Own)]
     pub sharing: WhoShares,
 

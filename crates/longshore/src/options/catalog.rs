@@ -48,12 +48,13 @@ pub enum CatalogAction {
 
 /// Learns backups from their media again.
 ///
-/// Reads labels, headers and the index of one media set, not its data, and adds what the history lacks. A
-/// catalog that is damaged is moved aside first. Restores cannot be relearned: media do not know them.
+/// Reads labels, headers and the index of one media set, or of all at a target, not their data, and adds what the
+/// history lacks. A catalog that is damaged is moved aside first. Restores cannot be relearned: media do not know them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Example:
   longshore catalog rebuild /mnt/a/app.bak /mnt/b/app.bak
+  longshore catalog rebuild --target nightly
 
 Not for: proving that the media are whole; `longshore verify` does.")]
 pub struct Rebuild {

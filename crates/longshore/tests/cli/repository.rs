@@ -279,6 +279,43 @@ fn info_tells_states_sizes_and_the_outlook() {
 }
 
 #[test]
+fn the_history_of_a_whole_target_is_learned_again() {
+    let stage = configured();
+    for name in ["sales", "sales", "docs"] {
+        stage.line(&format!("backup {name}")).exits(0);
+    }
+    let label = &labels(&stage, "sales")[0];
+    std::fs::remove_file(stripe(&stage, 2, label)).unwrap();
+    std::fs::remove_file(stage.path("history.db")).unwrap();
+    let rebuild = || {
+        stage
+            .line("catalog rebuild --target nightly --json")
+            .exits(5)
+    };
+    let told = json(&rebuild());
+    assert_eq!(
+        (&told["added"], &told["known"]),
+        (&2.into(), &0.into()),
+        "{told}"
+    );
+    let unreadable = told["unreadable"][0].as_str().unwrap();
+    assert!(
+        unreadable.contains(label.as_str()) && unreadable.contains("family 2 of 2"),
+        "{told}"
+    );
+    assert_eq!(json(&rebuild())["known"], 2);
+    let rows = json(&stage.line("history --json").exits(0));
+    let mut names: Vec<_> = rows["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| &r["database"])
+        .collect();
+    names.sort_by_key(|name| name.to_string());
+    assert_eq!(names, ["docs", "sales"]);
+}
+
+#[test]
 fn check_answers_with_its_exit_code() {
     let stage = configured();
     stage
