@@ -8,7 +8,7 @@ use longshore_io::{Dir, Storage};
 use crate::Error;
 
 /// Most directories a target may have: one family goes into each.
-pub const DIRECTORIES_MAX: usize = 64;
+pub const DIRECTORIES_MAX: usize = longshore_media::header::FAMILIES_MAX as usize;
 
 /// What the WAL of a database lies in, beside its backups, in the target's first directory.
 pub const WAL: &str = "wal";

@@ -145,10 +145,6 @@ impl Policy {
         self.content.len()
     }
 
-    pub fn is_resident(&self, slot: Slot) -> bool {
-        self.content.contains(slot)
-    }
-
     /// All resident slots, roughly those first that would go first: what a warm restart, or another policy, is given
     /// one by one with [`Policy::restore`].
     pub fn order(&self) -> Vec<Slot> {

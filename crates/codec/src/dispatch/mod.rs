@@ -189,7 +189,6 @@ impl Looked {
 /// A kind of work of the CPUs.
 #[derive(Default)]
 struct Work {
-    blocks: AtomicU64,
     bytes: AtomicU64,
     us: AtomicU64,
 }
@@ -197,8 +196,6 @@ struct Work {
 impl Work {
     /// `len` of 0: more work on bytes that were counted already.
     fn add(&self, len: u64, took: Duration) {
-        let block = u64::from(len > 0);
-        self.blocks.fetch_add(block, Ordering::Relaxed);
         self.bytes.fetch_add(len, Ordering::Relaxed);
         let us = took.as_micros() as u64;
         self.us.fetch_add(us, Ordering::Relaxed);
@@ -327,13 +324,6 @@ impl<T: Send + 'static> Dispatcher<T> {
         lanes
             .map(|(i, lane)| lane.snapshot(inner.desk.queued_bytes(i)))
             .collect()
-    }
-
-    /// Blocks and bytes that the CPU compressed because they were not admitted.
-    pub fn software_use(&self) -> (u64, u64) {
-        let software = &self.inner.software;
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (load(&software.blocks), load(&software.bytes))
     }
 }
 

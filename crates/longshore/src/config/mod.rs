@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Storage, Via};
 use longshore_repository::retention::Policy;
-use longshore_repository::target::bad_name;
+use longshore_repository::target::{DIRECTORIES_MAX, bad_name};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::failure::Failure;
@@ -362,8 +362,10 @@ impl Config {
             ))
         };
         for (name, target) in &self.target {
-            if target.directories.is_empty() || target.directories.len() > 64 {
-                return wrong(format!("[target.{name}] needs 1 to 64 directories"));
+            if !(1..=DIRECTORIES_MAX).contains(&target.directories.len()) {
+                return wrong(format!(
+                    "[target.{name}] needs 1 to {DIRECTORIES_MAX} directories"
+                ));
             }
             let mut seen = HashSet::new();
             for dir in &target.directories {

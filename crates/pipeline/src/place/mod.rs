@@ -524,17 +524,18 @@ impl Root for Target {
             tops.sort_by_key(|top| top == last);
         }
         let result = tops
-            .iter()
+            .into_iter()
             .try_for_each(|top| {
-                if self.is_last(top) {
+                if self.is_last(&top) {
                     self.sync_names()?;
                 }
-                self.move_one(top)?;
-                self.moved.push(top.clone());
-                match closed.0.get(top) {
-                    Some(attributes) => self.close(Path::new(top), attributes),
+                self.move_one(&top)?;
+                let closed = match closed.0.get(&top) {
+                    Some(attributes) => self.close(Path::new(&top), attributes),
                     None => Ok(()),
-                }
+                };
+                self.moved.push(top);
+                closed
             })
             .and_then(|()| self.sync_names());
         if result.is_err() {
@@ -623,28 +624,43 @@ fn check_moves(moves: &[(PathBuf, PathBuf)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes a name and all below it; a name that is not there is fine. Follows no links.
+/// Removes a name and all below it; a name that is not there is fine. Follows no links. Only directories are remembered.
 pub fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
     // A stack instead of recursion: depth is the media's choice.
-    let mut stack = vec![(name.to_path_buf(), false)];
-    while let Some((name, emptied)) = stack.pop() {
-        let kind = match dir.stat(&name) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            other => other?.kind,
-        };
-        if kind != FileKind::Dir {
-            dir.remove_file(&name)?;
-        } else if emptied {
+    let mut stack = vec![name.to_path_buf()];
+    while let Some(name) = stack.pop() {
+        if remove_unless_dir(dir, &name)? {
+            continue;
+        }
+        // Its mode may keep us from listing or emptying it.
+        dir.set_attributes(&name, &OPEN_TO_US)?;
+        let (mut is_empty, mut inside) = (true, Vec::new());
+        for child in dir.dir(&name)?.list()? {
+            is_empty = false;
+            let child = name.join(child?);
+            if !remove_unless_dir(dir, &child)? {
+                inside.push(child);
+            }
+        }
+        // A name may be missed while others go, so it is listed again until there is none.
+        if is_empty {
             dir.remove_dir(&name)?;
         } else {
-            // Its mode may keep us from listing or emptying it.
-            dir.set_attributes(&name, &OPEN_TO_US)?;
-            let inside = dir.dir(&name)?.list()?;
-            stack.push((name.clone(), true));
-            for child in inside {
-                stack.push((name.join(child?), false));
-            }
+            stack.push(name);
+            stack.append(&mut inside);
         }
     }
     Ok(())
+}
+
+/// Whether the name is gone: all but directories are removed.
+fn remove_unless_dir(dir: &dyn Dir, name: &Path) -> std::io::Result<bool> {
+    let found = match dir.stat(name) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+        found => found?,
+    };
+    match found.kind {
+        FileKind::Dir => Ok(false),
+        _ => dir.remove_file(name).map(|()| true),
+    }
 }

@@ -527,7 +527,9 @@ impl<'a> Receiver<'a> {
                 .file
                 .write_all_at(now, offset, Via::Cache)
                 .map_err(Error::io("write", &filling.path))?;
-            self.received.0 += now.len() as u64;
+            let behind = self.received.0.checked_add(now.len() as u64);
+            let behind = behind.ok_or_else(|| stream("log behind the last place there can be"))?;
+            self.received = Lsn(behind);
             log = later;
             if self.received.0.is_multiple_of(self.size.bytes()) {
                 self.archive_full(&filling, plan, clock)?;
