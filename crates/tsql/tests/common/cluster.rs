@@ -68,7 +68,11 @@ fn header(kind: BackupType, start_us: i64, first_lsn: u64) -> SetHeader {
 /// A full set, whose log goes from 100 to 200.
 pub fn full(device: &Path) {
     let control = control();
-    let files: [(&str, &[u8]); 2] = [
+    let label = b"START WAL LOCATION: 0/64 (file 000000010000000000000000)\n\
+        CHECKPOINT LOCATION: 0/64\nBACKUP METHOD: streamed\nBACKUP FROM: primary\n\
+        START TIME: 2026-01-01 00:00:00 UTC\nLABEL: longshore\nSTART TIMELINE: 1\n";
+    let files: [(&str, &[u8]); 3] = [
+        ("backup_label", label),
         ("postgresql.auto.conf", b"work_mem = '4MB'\n"),
         ("global/pg_control", &control),
     ];
