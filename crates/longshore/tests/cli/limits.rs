@@ -101,3 +101,47 @@ fn a_limit_on_threads_ends_a_run_in_words_or_not_at_all() {
     }
     assert_eq!(stage.names("out"), ["app.db"]);
 }
+
+#[test]
+fn what_a_user_may_not_do_is_named_with_the_place_and_its_own_exit_code() {
+    let Some(guest) = Guest::new() else {
+        return;
+    };
+    let stage = &guest.stage;
+    stage.database("app.db", 1);
+    stage.write("tree/closed", b"root's");
+    stage.line("backup app.db --to a.bak").exits(0);
+    std::fs::create_dir(stage.path("roots")).unwrap();
+    let set = |name: &str, mode| {
+        std::fs::set_permissions(stage.path(name), PermissionsExt::from_mode(mode)).unwrap();
+    };
+    for (name, mode) in [("app.db", 0o644), ("a.bak", 0o644), ("tree/closed", 0o600)] {
+        set(name, mode);
+    }
+    for (name, mode) in [("tree", 0o755), ("roots", 0o755)] {
+        set(name, mode);
+    }
+    for (line, code, place) in [
+        ("backup tree --to x.bak", 3, "tree/closed"),
+        ("backup app.db --to roots/x.bak", 4, "roots/x.bak"),
+        ("restore a.bak --to roots", 6, "roots"),
+        ("restore a.bak --to roots/out", 6, "roots/out"),
+    ] {
+        let ran = guest.line_by(&[], line).exits(code);
+        let first = ran.err.lines().find(|l| l.contains("error")).unwrap();
+        assert!(first.contains(place), "{line}: {}", ran.err);
+        ran.says("Permission denied").says("hint: ");
+    }
+    assert!(stage.names("roots").is_empty() && !stage.path("x.bak").exists());
+    set("a.bak", 0o600);
+    for line in ["verify a.bak", "list a.bak", "restore a.bak --to out"] {
+        guest
+            .line_by(&[], line)
+            .exits(4)
+            .says("error 3201")
+            .says("a.bak");
+    }
+    set("app.db", 0o600);
+    let ran = guest.line_by(&[], "backup app.db --to x.bak").exits(3);
+    ran.says("app.db").says("Permission denied");
+}
