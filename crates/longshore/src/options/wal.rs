@@ -72,7 +72,7 @@ pub struct Ahead {
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::positive_size)]
     pub queue_max: Option<u64>,
 
-    /// Files that --async works on at a time; the default is the number of CPUs.
+    /// Files that --async works on at a time; the default is twice the number of CPUs.
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub workers: Option<u32>,
 

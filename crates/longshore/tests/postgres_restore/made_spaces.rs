@@ -1,8 +1,10 @@
 //! Copies beside their origin, and tablespaces that the log makes where the origin has its files.
 
+use std::process::{Command, Stdio};
+
 use longshore_test_servers::representatives;
 
-use crate::common::{longshore, text};
+use crate::common::{Guarded, longshore, text};
 use crate::named::{Main, markers, meanwhile};
 use crate::stage::{end, succeed};
 
@@ -39,6 +41,24 @@ fn a_copy_does_not_replay_into_its_origins_tablespace() {
         let (_, mut restored) = restore("warned");
         let said = text(&end(&mut restored, 5).stderr);
         assert!(said.contains("makes the tablespace"), "{said}");
+        let mut cat = Command::new("cat");
+        let mut cat = Guarded(cat.arg(&own).stdout(Stdio::piped()).spawn().unwrap());
+        let mut piped = longshore(["restore", "-", "--no-archiving", "--to"]);
+        piped
+            .arg(stage.path("piped"))
+            .stdin(cat.0.stdout.take().unwrap());
+        let said = text(&end(&mut piped, 5).stderr);
+        assert!(said.contains("makes the tablespace"), "{said}");
+        let told = stage.path("told");
+        let statement = format!(
+            "RESTORE DATABASE copy FROM DISK = '{}' WITH MOVE 'postgres' TO '{}'",
+            own.display(),
+            told.display()
+        );
+        let said = succeed(main.command("sql -W -Q").arg(&statement)).stdout;
+        let said = text(&said);
+        assert!(said.contains("makes the tablespace"), "{said}");
+        assert!(said.contains("successfully processed"), "{said}");
         let work = stage.path("drill");
         std::fs::create_dir(&work).unwrap();
         let mut drill = main.command("drill main --work");

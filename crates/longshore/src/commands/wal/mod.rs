@@ -41,7 +41,8 @@ struct Working {
 impl Working {
     /// `configured`: the bytes that the database's settings allow for this command.
     fn of(options: &Ahead, wal: Option<&config::Wal>, configured: Option<u64>) -> Working {
-        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        // Each waits for the disk, three times for a file, for about as long as it computes.
+        let twice = || 2 * std::thread::available_parallelism().map_or(1, usize::from);
         let own = wal
             .and_then(|wal| wal.workers)
             .map(|n| usize::from(n.get()));
@@ -53,7 +54,7 @@ impl Working {
                     .workers
                     .map(|n| n as usize)
                     .or(own)
-                    .unwrap_or_else(cpus),
+                    .unwrap_or_else(twice),
             },
         }
     }
