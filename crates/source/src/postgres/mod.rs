@@ -492,8 +492,6 @@ impl Source for Postgres {
             log_end: cluster.session.log_end()?,
             databases: cluster.session.databases()?,
         };
-        let found = copies::look(&log, &self.databases, &since);
-        ending.lost = found.lost;
         ending.log = Some(LogEnd {
             timeline: label.timeline,
             last: stopped.stop,
@@ -506,6 +504,8 @@ impl Source for Postgres {
             ending.segments = Some((first, last));
             ending.histories = self.log_files.histories(label.timeline)?;
         }
+        let found = copies::look(&log, &self.databases, &since);
+        ending.lost = found.lost;
         let databases = self.walks.iter();
         let databases = databases.flat_map(|walk| std::mem::take(&mut walk.lock().databases));
         let databases: Vec<_> = databases.collect();
