@@ -62,14 +62,14 @@ fn exit(error: &longshore_blockcache::Error) -> Exit {
 
 /// Becomes nbdkit, so that signals and exit codes are its own.
 pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
-    let plugin = plugin(options.plugin.as_deref(), context)?;
     let absolute = |path: &Path| {
         std::path::absolute(path)
             .map_err(|e| Failure::of(Exit::Usage, &e, None, "give a path that exists"))
     };
-    let models = models(options, context)?;
     let socket = absolute(&options.socket)?;
     free(&socket, context)?;
+    let plugin = plugin(options.plugin.as_deref(), context)?;
+    let models = models(options, context)?;
     let mut command = Command::new("nbdkit");
     command.args(["--foreground", "--threads"]);
     command
