@@ -332,7 +332,13 @@ fn a_backup_is_valid_only_with_its_log_in_the_configured_archive() {
         "{}",
         text(&said.stdout)
     );
-    assert!(read(&archive) == before, "log went");
+    let after = read(&archive);
+    assert!(
+        after == before,
+        "log went: {:?}, then {:?}",
+        before.keys(),
+        after.keys()
+    );
     let said = succeed(&mut main.command("expire main --keep-full 1"));
     assert!(
         text(&said.stdout).contains("files of log"),

@@ -178,6 +178,9 @@ pub fn archived(server: &Server) {
     let last = server.psql("select pg_walfile_name(pg_switch_wal() - 1)");
     let done = format!("select last_archived_wal >= '{last}' from pg_stat_archiver");
     server.wait_for(&done, "t");
+    // What tells of a backup may come behind the segments that it needs.
+    let waiting = "select count(*) from pg_ls_archive_statusdir() where name like '%.ready'";
+    server.wait_for(waiting, "0");
 }
 
 pub fn markers(server: &Server) -> String {
