@@ -10,6 +10,8 @@ use crate::stage::{BINARY, Ran, Stage};
 
 /// Nobody's: limits on a user count what all its processes have.
 const USER: u32 = 23_457;
+/// How `setpriv` is asked for it.
+const OTHER: [&str; 3] = ["--clear-groups", "--regid=23457", "--reuid=23457"];
 
 /// A stage whose commands another user runs, who owns what is in it.
 struct Guest {
@@ -25,6 +27,12 @@ impl Guest {
             eprintln!("skipped: only root can become somebody else");
             return None;
         }
+        // A container may know no such user.
+        let tried = Command::new("setpriv").args(OTHER).arg("true").status();
+        if !tried.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: nobody can become user {USER} here");
+            return None;
+        }
         let stage = Stage::beside_servers();
         let program = stage.path("longshore");
         std::fs::copy(BINARY, &program).unwrap();
@@ -38,8 +46,7 @@ impl Guest {
         let own = self.stage.command::<&str>(&[]);
         let mut command = Command::new("setpriv");
         command
-            .args(["--clear-groups", &format!("--regid={USER}")])
-            .arg(format!("--reuid={USER}"))
+            .args(OTHER)
             .args(by)
             .arg(&self.program)
             .args(["--catalog", "none"])
