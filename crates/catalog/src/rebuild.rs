@@ -25,7 +25,7 @@ pub struct Rebuilt {
 
 impl Rebuilt {
     /// Adds what another media set added.
-    pub fn and(&mut self, other: Rebuilt) {
+    pub fn merge(&mut self, other: Rebuilt) {
         self.added += other.added;
         self.known += other.known;
         self.incomplete += other.incomplete;

@@ -24,3 +24,6 @@ pub use page::Page;
 pub use recovery::{Recovery, RecoveryTarget, TargetAction, TimelineChoice};
 pub use relation::{Fork, RelationFile};
 pub use segment::{SegmentName, SegmentSize, Timeline};
+
+/// Name in the data directory of what a server leaves there while it runs; one that was killed leaves it for good.
+pub const PID_FILE: &str = "postmaster.pid";

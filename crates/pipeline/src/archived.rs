@@ -202,6 +202,7 @@ mod tests {
     }
 }
 
+// The archive's own tests use all of it, this module's a part.
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../repository/tests/wal/support.rs"]

@@ -68,12 +68,10 @@ fn refuse_inside(house: &House, devices: &[DeviceSpec], trees: &[PathBuf]) -> Re
         let DeviceSpec::File(path) = device else {
             continue;
         };
-        let parent = path.parent().map(|parent| match parent.as_os_str() {
-            here if here.is_empty() => Path::new("."),
-            _ => parent,
-        });
+        let absolute = std::path::absolute(path).unwrap_or_default();
         // What cannot be found is told when the device is opened.
-        let Some(Ok(dir)) = parent.map(|parent| house.storage.canonical(parent)) else {
+        let parent = absolute.parent().unwrap_or(Path::new("/"));
+        let Ok(dir) = house.storage.canonical(parent) else {
             continue;
         };
         if let Some(tree) = trees.iter().find(|tree| dir.starts_with(tree)) {

@@ -319,11 +319,7 @@ impl WalArchive {
         let not_reached = match recovery.target {
             Some(RecoveryTarget::Time(us)) if !recovery.standby => {
                 let last_end = self.last_end(&history, known, end);
-                last_end.filter(|last_end| match (last_end, recovery.exclusive) {
-                    (LastEnd::None, _) => true,
-                    (LastEnd::At(moment), true) => *moment < us,
-                    (LastEnd::At(moment), false) => *moment <= us,
-                })
+                last_end.filter(|last_end| !last_end.reaches(us, recovery.exclusive))
             }
             _ => None,
         };
@@ -373,6 +369,17 @@ pub enum LastEnd {
     At(i64),
     /// None did.
     None,
+}
+
+impl LastEnd {
+    /// Whether it ends a recovery to this moment: replay stops before the first transaction that ended behind the moment,
+    /// or at it where the moment itself is excluded.
+    fn reaches(self, us: i64, exclusive: bool) -> bool {
+        match self {
+            LastEnd::None => false,
+            LastEnd::At(moment) => moment > us || (exclusive && moment == us),
+        }
+    }
 }
 
 fn texts(spans: &[wal::Span]) -> String {
@@ -426,5 +433,25 @@ impl Proven {
             ));
         }
         (!texts.is_empty()).then(|| texts.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_at_the_very_moment_ends_only_a_recovery_that_excludes_it() {
+        for (moment, included, excluded) in
+            [(99, false, false), (100, false, true), (101, true, true)]
+        {
+            let end = LastEnd::At(moment);
+            assert_eq!(
+                (end.reaches(100, false), end.reaches(100, true)),
+                (included, excluded),
+                "{moment}"
+            );
+        }
+        assert!(!LastEnd::None.reaches(i64::MIN, true));
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use longshore_io::{FileKind, Storage, Via};
+use longshore_pg::PID_FILE;
 use longshore_pg::client::Options;
 
 use crate::Error;
@@ -13,9 +14,6 @@ use crate::claims::Reading;
 
 /// The first bytes of every SQLite 3 database (SQLite file format, section 1.3).
 pub(crate) const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
-
-/// What a PostgreSQL server leaves in its data directory while it runs.
-pub(crate) const POSTMASTER_PID: &str = "postmaster.pid";
 
 /// Which adaptor is to read what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +152,7 @@ fn has_server(storage: &dyn Storage, path: &Path) -> bool {
             dir.stat(Path::new(name))
                 .is_ok_and(|stat| stat.kind == FileKind::File)
         };
-        is_file("PG_VERSION") && is_file(POSTMASTER_PID)
+        is_file("PG_VERSION") && is_file(PID_FILE)
     })
 }
 

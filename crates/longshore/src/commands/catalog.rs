@@ -195,7 +195,7 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
         let devices: Vec<Arc<dyn BackupDevice>> =
             set.iter().map(|d| d.open(&context.storage)).collect();
         match catalog.rebuild(&devices) {
-            Ok(more) => rebuilt.and(more),
+            Ok(more) => rebuilt.merge(more),
             // Of several media sets the others are learned all the same.
             Err(Error::Media(e)) if learn.sets.len() > 1 => rebuilt.unreadable.push(e.to_string()),
             Err(e) => return Err(e.into()),

@@ -39,11 +39,8 @@ fn is_end(manager: u8, kind: u8) -> bool {
     manager == RM_XACT && ends.contains(&(kind & OPERATION))
 }
 
-/// Commits and aborts begin with their moment.
+/// Commits and aborts begin with their moment. Of other records no data was kept.
 fn ended(record: &Record) -> Option<i64> {
-    let (moment, _) = record
-        .data_head()
-        .filter(|_| is_end(record.manager, record.kind))?
-        .split_first_chunk()?;
+    let (moment, _) = record.data_head()?.split_first_chunk()?;
     i64::from_le_bytes(*moment).checked_add(EPOCH_US)
 }

@@ -30,7 +30,7 @@ use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
 use longshore_pg::recovery::NO_ARCHIVING;
 use longshore_pg::wal::{WalName, restored_from};
-use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
+use longshore_pg::{Lsn, PID_FILE, Recovery, TABLESPACE_MAP, Timeline};
 use uuid::Uuid;
 
 use crate::place::{Piece, Place, Root, Scope, Target};
@@ -51,7 +51,6 @@ const AUTO_CONF: &str = "postgresql.auto.conf";
 const AUTO_CONF_MAX: usize = 1 << 20;
 const MANIFEST: &str = "backup_manifest";
 const WAL_DIR: &str = "pg_wal";
-const PID_FILE: &str = "postmaster.pid";
 /// Without this directory nothing starts: it holds the control file.
 const GLOBAL: &str = "global";
 /// What a stored cluster may bring along and a restored one must not have.

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Dir, FileKind, Stat};
+use longshore_pg::PID_FILE;
 
 use super::content::{FileContent, is_missing};
 use super::roots::{Root, Start};
-use crate::spec::POSTMASTER_PID;
 use crate::tally::Tally;
 use crate::{Content, Entry, EntryKind, Error};
 
@@ -171,7 +171,7 @@ impl Walk {
         if stat.len > 0 && is_database_log(&path) {
             self.notes.logs.add(&root.host_path(&path));
         }
-        if path.file_name().is_some_and(|name| name == POSTMASTER_PID) {
+        if path.file_name().is_some_and(|name| name == PID_FILE) {
             self.notes.servers.add(&root.host_path(&path));
         }
         if stat.links > 1 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_io::{Clock, Dir, OpenHow, Storage, Via};
-use longshore_pg::{CONTROL_FILE_LEN, ClusterState, Control, ControlError};
+use longshore_pg::{CONTROL_FILE_LEN, ClusterState, Control, ControlError, PID_FILE};
 
 use super::copies::Place;
 use super::differs::Differing;
@@ -103,7 +103,7 @@ pub(super) fn data_directory(
 
 /// The third line of `postmaster.pid`: when the server was started.
 fn pid_file_start(dir: &dyn Dir) -> Option<i64> {
-    let file = dir.open(Path::new("postmaster.pid"), OpenHow::Read).ok()?;
+    let file = dir.open(Path::new(PID_FILE), OpenHow::Read).ok()?;
     let mut text = vec![0; PID_FILE_MAX];
     let len = file.read_full_at(&mut text, 0, Via::Cache).ok()?;
     let text = String::from_utf8_lossy(&text[..len]).into_owned();

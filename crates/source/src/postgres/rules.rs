@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use longshore_pg::RelationFile;
+use longshore_pg::{PID_FILE, RelationFile};
 
 /// What to do with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ const EMPTY_DIRS: &[&str] = &[
 
 /// Left out of the data directory itself.
 const LEFT_FILES: &[&str] = &[
-    "postmaster.pid",
+    PID_FILE,
     "postmaster.opts",
     "postgresql.auto.conf.tmp",
     "current_logfiles.tmp",
