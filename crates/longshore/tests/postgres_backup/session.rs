@@ -24,7 +24,7 @@ pub fn begun(stage: &Stage, command: &mut Command) -> Guarded {
     stage.server.wait_for(SESSIONS, "1");
     stage.server.wait_for(
         "select count(*) from pg_stat_activity where application_name = 'longshore' \
-         and state = 'idle' and query like '%backup%(%'",
+         and state = 'idle' and query like '%_lsn()%'",
         "1",
     );
     child
