@@ -190,6 +190,41 @@ fn a_full_file_system_is_an_ordinary_failure() {
     assert_eq!(code(&output), 0, "{}", text(&output));
 }
 
+/// Goal: an archive that may only be read takes nothing, says so, and still gives what it has.
+#[test]
+fn an_archive_that_may_only_be_read_gives_and_takes_nothing() {
+    let Some(server) = stopped() else { return };
+    let names = wal_files(&server);
+    let archive = new_archive(&server, "it's 5% \u{e9}");
+    let push = |name: &str| {
+        let file = format!("pg_wal/{name}");
+        run(&server, &["wal", "push", &file, "--archive", &archive])
+    };
+    assert_eq!(code(&push(&names[0])), 0);
+    let dirs = [
+        Path::new(&archive).to_owned(),
+        Path::new(&archive).join(&names[0][..16]),
+    ];
+    let allow = |mode: u32| {
+        for dir in &dirs {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(dir, mode).unwrap();
+        }
+    };
+    allow(0o555);
+    let output = push(&names[1]);
+    assert_eq!(code(&output), 4, "{}", text(&output));
+    assert_eq!(segments(&archive), names[..1]);
+    assert_eq!(code(&push(&names[0])), 0, "it is there already");
+    let get = |name: &str| {
+        let args = ["wal", "get", name, "pg_wal/R", "--archive", &archive];
+        code(&run(&server, &args))
+    };
+    assert_eq!((get(&names[0]), get("00000002.history")), (0, 1));
+    allow(0o755);
+    assert_eq!(code(&push(&names[1])), 0);
+}
+
 /// Marks files as the server does when they wait to be archived.
 fn mark_ready(server: &Server, names: &[String]) {
     let status = server.data_dir().join("pg_wal/archive_status");
