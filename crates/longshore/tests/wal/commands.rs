@@ -188,6 +188,25 @@ fn a_full_file_system_is_an_ordinary_failure() {
     let file = format!("pg_wal/{}", names[0]);
     let output = run(&server, &["wal", "push", &file, "--archive", &archive]);
     assert_eq!(code(&output), 0, "{}", text(&output));
+
+    // A recovering server that has no room must not take it for the end of the log.
+    let get = |limit: &str, how: &str| {
+        let script = format!(
+            "trap '' XFSZ; {limit}; exec {BINARY} wal get {} pg_wal/R --archive {archive} {how}",
+            names[0]
+        );
+        let mut command = server.command_at(Path::new("/bin/bash"));
+        command.current_dir(server.data_dir());
+        command.args(["-c", &script]).output().unwrap()
+    };
+    for how in ["", "--async"] {
+        let output = get("ulimit -f 100", how);
+        assert_eq!(code(&output), NO_ANSWER, "{how}: {}", text(&output));
+        assert!(!server.data_dir().join("pg_wal/R").exists(), "{how}");
+        let output = get("true", how);
+        assert_eq!(code(&output), 0, "{how}: {}", text(&output));
+        std::fs::remove_file(server.data_dir().join("pg_wal/R")).unwrap();
+    }
 }
 
 /// Goal: an archive that may only be read takes nothing, says so, and still gives what it has.
