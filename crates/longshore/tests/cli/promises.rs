@@ -34,7 +34,7 @@ fn has_test(code: &str, name: &str) -> bool {
 
 /// Whether a page has this heading, whatever its level and its marks.
 fn has_heading(page: &str, name: &str) -> bool {
-    let plain = |text: &str| text.replace(['`', '*'], "").trim().to_owned();
+    let plain = |text: &str| text.replace(['`', '*', '\\'], "").trim().to_owned();
     page.lines()
         .filter(|l| l.starts_with('#'))
         .any(|l| plain(l.trim_start_matches('#')) == plain(name))
