@@ -196,8 +196,8 @@ pub struct Moving {
 
     /// Let other programs' disk requests go first.
     ///
-    /// Sets the idle I/O class of this process. Only some kernel schedulers (BFQ) honour it; --max-rate works
-    /// everywhere.
+    /// The threads that move bytes get the last level of the best-effort class; one that is lower already stays. Only
+    /// some kernel schedulers (BFQ) honour it; --max-rate works everywhere.
     #[arg(long, hide_short_help = true)]
     pub low_io_priority: bool,
 }
