@@ -291,12 +291,14 @@ mod tests {
     use super::*;
     use crate::{Limits, Tuning};
 
+    /// Which counter, and seconds of each thread that there is.
+    type Spent = (fn(&Counters) -> &AtomicU64, f64);
+
     /// The limit of a run of ten seconds with so many seconds in one counter, or in several.
-    fn limit(work: Work, limits: Limits, spent: &[(fn(&Counters) -> &AtomicU64, f64)]) -> Limit {
+    fn limit(work: Work, limits: Limits, spent: &[Spent]) -> Limit {
         let sizes = Sizes::decide(&Tuning::default(), &limits, 1, 1, None, 1);
         let counters = Counters::default();
         for (counter, seconds) in spent {
-            // Of each thread that there is.
             let of_cpus = std::ptr::eq(counter(&counters), &raw const counters.compute_us);
             let threads = match work {
                 Work::Backup if !of_cpus => sizes.workers,
@@ -310,43 +312,41 @@ mod tests {
 
     #[test]
     fn the_limit_is_what_was_waited_for() {
-        let (compute, read): (fn(&Counters) -> &AtomicU64, fn(&Counters) -> &AtomicU64) =
-            (|c| &c.compute_us, |c| &c.read_us);
+        let compute = |seconds| -> Spent { (|c| &c.compute_us, seconds) };
+        let read = |seconds| -> Spent { (|c| &c.read_us, seconds) };
         let none = Limits::default();
-        let backup = |spent: &[_]| limit(Work::Backup, none, spent);
-        assert_eq!(backup(&[(compute, 9.0), (read, 4.0)]), Limit::Cpu);
-        assert_eq!(backup(&[(compute, 5.0), (read, 4.0)]), Limit::Source);
+        let backup = |spent: &[Spent]| limit(Work::Backup, none, spent);
+        assert_eq!(backup(&[compute(9.0), read(4.0)]), Limit::Cpu);
+        assert_eq!(backup(&[compute(5.0), read(4.0)]), Limit::Source);
         assert_eq!(
-            backup(&[(read, 3.0), (|c| &c.buffer_wait_us, 4.0)]),
+            backup(&[read(3.0), (|c| &c.buffer_wait_us, 4.0)]),
             Limit::Target
         );
         assert_eq!(
             backup(&[
-                (read, 3.0),
+                read(3.0),
                 (|c| &c.device_wait_us, 4.0),
                 (|c| &c.buffer_wait_us, 1.0)
             ]),
             Limit::Engine
         );
         assert_eq!(
-            backup(&[(read, 3.0), (|c| &c.rate_wait_us, 4.0)]),
+            backup(&[read(3.0), (|c| &c.rate_wait_us, 4.0)]),
             Limit::Rate
         );
         // A restore waits for its writes; who verifies writes nothing.
-        let writing: [(fn(&Counters) -> &AtomicU64, f64); 2] =
-            [(read, 3.0), (|c| &c.write_us, 4.0)];
+        let writing: [Spent; 2] = [read(3.0), (|c| &c.write_us, 4.0)];
         assert_eq!(limit(Work::Restore, none, &writing), Limit::Target);
         assert_eq!(limit(Work::Verify, none, &writing), Limit::Source);
         // Few decode, whatever else there is.
-        let held: [(fn(&Counters) -> &AtomicU64, f64); 2] =
-            [(read, 30.0), (|c| &c.rate_wait_us, 4.0)];
+        let held: [Spent; 2] = [read(30.0), (|c| &c.rate_wait_us, 4.0)];
         assert_eq!(limit(Work::Verify, none, &held), Limit::Rate);
         assert_eq!(limit(Work::Restore, none, &held), Limit::Rate);
         let half = Limits {
             cpu_percent: Some(50.0),
             ..Limits::default()
         };
-        let waiting: [(fn(&Counters) -> &AtomicU64, f64); 1] = [(|c| &c.cpu_wait_us, 4.0)];
+        let waiting: [Spent; 1] = [(|c| &c.cpu_wait_us, 4.0)];
         assert_eq!(limit(Work::Backup, half, &waiting), Limit::CpuCeiling);
     }
 
