@@ -110,6 +110,31 @@ fn a_limit_on_threads_ends_a_run_in_words_or_not_at_all() {
 }
 
 #[test]
+fn studies_end_in_words_where_no_thread_can_be_started() {
+    let Some(guest) = Guest::new() else {
+        return;
+    };
+    std::fs::File::create(guest.stage.path("device"))
+        .and_then(|file| file.set_len(129 << 20))
+        .unwrap();
+    let open = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(guest.stage.path("device"), open).unwrap();
+    for (line, code) in [
+        ("lab bench --quick --size 4M --work kept", 2..=6),
+        ("lab sweep --quick --size 4M --dir out", 2..=2),
+        ("cache calibrate device --model m --seconds 1", 3..=3),
+    ] {
+        for threads in 1..4 {
+            let limit = format!("--nproc={threads}");
+            let ran = guest.line_by(&["prlimit", &limit], line);
+            assert!(code.contains(&ran.code), "{threads}: {ran:?}");
+            assert!(!ran.err.contains("panicked"), "{}", ran.err);
+            ran.says("os error 11").says("hint: ");
+        }
+    }
+}
+
+#[test]
 fn what_a_user_may_not_do_is_named_with_the_place_and_its_own_exit_code() {
     let Some(guest) = Guest::new() else {
         return;
