@@ -170,12 +170,18 @@ impl Counters {
         } else if computing > 0.8 {
             Limit::Cpu
         } else {
-            let waited = [
+            // A backup's workers read, wait and compute in turn: a short one may have nothing to wait for.
+            let compute_us = match work {
+                Work::Backup => w.compute_us,
+                Work::Restore | Work::Verify => 0,
+            };
+            let spent = [
                 (w.device_wait_us, Limit::Engine),
                 (target_us, Limit::Target),
+                (compute_us, Limit::Cpu),
                 (w.read_us, Limit::Source),
             ];
-            let longest = waited.into_iter().max_by_key(|(us, _)| *us);
+            let longest = spent.into_iter().max_by_key(|(us, _)| *us);
             longest.map_or(Limit::Source, |(_, limit)| limit)
         }
     }
@@ -322,6 +328,8 @@ mod tests {
             backup(&[read(3.0), (|c| &c.buffer_wait_us, 4.0)]),
             Limit::Target
         );
+        let short = [compute(2.0), (|c: &Counters| &c.buffer_wait_us, 0.1)];
+        assert_eq!(backup(&short), Limit::Cpu);
         assert_eq!(
             backup(&[
                 read(3.0),

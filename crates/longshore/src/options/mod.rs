@@ -246,6 +246,9 @@ mod tests {
                 text.contains("Example") && text.contains("longshore "),
                 "{path} has no example"
             );
+            // What is longer is broken in the middle of its paragraph.
+            let long = text.lines().find(|l| l.chars().count() > 100);
+            assert_eq!(long, None, "{path}");
             assert!(
                 text.contains("Not for"),
                 "{path} does not say what it is not for"
