@@ -95,6 +95,15 @@ fn a_mode_that_is_chosen_shows_in_the_status_and_counts_for_the_next_backup() {
         accelerator["blocks"].as_u64().unwrap() > 0
     };
     assert!(["3M", "1M", "100K"].into_iter().any(is_used));
+    let newest = |name: &str| -> Value {
+        let answer = machine.answer("history --json", 0);
+        let engines = answer["rows"][0]["engines"].as_array().unwrap().clone();
+        let found = engines.iter().find(|e| e["name"] == name);
+        found.cloned().unwrap_or_default()
+    };
+    let kept = newest("qatzip");
+    assert_eq!(kept["accelerator"], true, "{kept}");
+    assert!(kept["blocks"].as_u64().unwrap() > 0, "{kept}");
 
     machine.answer("accelerator enable --mode hybrid --json", 0);
     assert_eq!(machine.qat()["mode_reason_desc"], "HYBRID_MODE_ENABLED");
@@ -113,6 +122,7 @@ fn a_mode_that_is_chosen_shows_in_the_status_and_counts_for_the_next_backup() {
             .any(|e| e["name"] == "qatzip"),
         "{used}"
     );
+    assert_eq!(newest("qatzip"), Value::Null);
     assert_eq!(machine.qat()["mode_reason"], 0);
     machine.line("verify a.bak").exits(0);
 }
