@@ -19,7 +19,7 @@ use longshore_lab::sweep::{self, BuffersSpec, StripesSpec};
 use longshore_pipeline::{Error, House, SourceSpec};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, command_line};
 use crate::failure::{Exit, Failure};
 use crate::options::{
     Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, Sample, Stocked, Study, Sweep,
@@ -295,7 +295,7 @@ fn answer(
 ) -> Result<Exit, Failure> {
     let now_us = context.clock.wall_ns() / 1000;
     let facts = [
-        ("Command", command_line()),
+        ("Command", command_line(std::env::args_os().skip(1))),
         ("Ended", moment(now_us) + " UTC"),
     ];
     report
@@ -310,16 +310,6 @@ fn answer(
     context.output.say(&report.to_text());
     context.output.json(exit, &report);
     Ok(exit)
-}
-
-/// This process's own, so that the study can be repeated.
-fn command_line() -> String {
-    let quoted = |arg: std::ffi::OsString| match arg.to_string_lossy() {
-        plain if plain.chars().all(|c| !c.is_whitespace() && c != '\'') => plain.into_owned(),
-        other => format!("'{}'", other.replace('\'', "'\\''")),
-    };
-    let args: Vec<_> = std::env::args_os().skip(1).map(quoted).collect();
-    format!("longshore {}", args.join(" "))
 }
 
 /// Writes a small file whole or not at all; an existing one is replaced.
