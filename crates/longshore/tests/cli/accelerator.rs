@@ -283,7 +283,7 @@ fn a_backup_that_ends_by_itself_is_not_shown_any_more() {
 }
 
 #[test]
-fn the_offload_study_measures_three_modes_and_says_when_there_is_no_device() {
+fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none() {
     let machine = Machine::new("prepared");
     let answer = machine.answer("lab offload --quick --size 8M --work work --json", 0);
     let rows = answer["sections"][0]["table"]["rows"].as_array().unwrap();
@@ -291,10 +291,24 @@ fn the_offload_study_measures_three_modes_and_says_when_there_is_no_device() {
     assert_eq!(names, ["software", "hardware", "hybrid"]);
     let share = |row: usize| rows[row][4].as_f64().unwrap();
     assert!(share(0) == 0.0 && share(1) > 90.0, "{answer}");
+    // The published study has them, too, where they are.
+    let sweep = "lab sweep --quick --size 8M --work work --dir out --json";
+    let rows_of = |answer: &Value, name: &str| {
+        let rows = answer["sections"][0]["table"]["rows"].as_array().unwrap();
+        rows.iter().filter(|row| row[0] == name).count()
+    };
+    let answer = machine.answer(sweep, 0);
+    let (software, hardware) = ("QAT_DEFLATE software", "QAT_DEFLATE hardware");
+    assert!(rows_of(&answer, hardware) > 1, "{answer}");
+    assert_eq!(rows_of(&answer, hardware), rows_of(&answer, software));
+    assert_eq!(answer["sections"].as_array().unwrap().len(), 3);
     std::fs::remove_dir_all(machine.0.path("sys")).unwrap();
     let ran = machine.line("lab offload --quick --size 8M --work work");
     assert_eq!(ran.code, 2, "{ran:?}");
     ran.says("no accelerator here");
+    let answer = machine.answer(sweep, 0);
+    assert_eq!(rows_of(&answer, hardware), 0);
+    assert_eq!(rows_of(&answer, "QAT_DEFLATE hardware: skipped"), 1);
 }
 
 #[test]
