@@ -12,6 +12,7 @@ mod restart;
 mod rot;
 mod scan;
 mod shadow;
+mod storm;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
