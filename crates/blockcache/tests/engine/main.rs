@@ -13,6 +13,7 @@ mod rot;
 mod scan;
 mod shadow;
 mod storm;
+mod told;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
