@@ -113,7 +113,7 @@ fn teller(context: &Context) -> impl Fn(sample::Progress) {
 fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
     let quick = options.stocked.quick;
     let (_, source) = source(&options.stocked, SampleKind::Stae, context)?;
-    let house = house(context);
+    let house = house_with_accelerators(context);
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = if options.buffers {
         let mut spec = BuffersSpec::new(source);
@@ -204,6 +204,13 @@ fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Fa
     answer(exit, found.report, &options.written, context)
 }
 
+fn house_with_accelerators(context: &Context) -> House {
+    House {
+        accelerators: InService::all(),
+        ..house(context)
+    }
+}
+
 fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failure> {
     let (name, source) = source(&options.stocked, SampleKind::Stae, context)?;
     let rounds = options.rounds.map(usize::from);
@@ -218,10 +225,7 @@ fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failur
             BENCH_ROUNDS
         }),
     };
-    let house = House {
-        accelerators: InService::all(),
-        ..house(context)
-    };
+    let house = house_with_accelerators(context);
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = offload(&house, &spec, &step).map_err(failure)?;
     answer(Exit::Done, report, &options.written, context)

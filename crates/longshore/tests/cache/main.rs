@@ -4,6 +4,7 @@
 mod clients;
 #[path = "../common/mod.rs"]
 mod common;
+mod demo;
 mod journey;
 mod kill;
 
