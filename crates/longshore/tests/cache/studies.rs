@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{answer, expect, text};
+use crate::common::{self, answer, expect, text};
 
 fn simulate(more: &[&str]) -> Value {
     let args = ["cache", "simulate", "--json", "--seconds", "1"];
@@ -131,5 +131,29 @@ fn what_cannot_be_simulated_is_refused_in_words() {
         let refused = expect(2, [&["cache", "simulate"], more].concat());
         let said = text(&refused.stderr);
         assert!(said.contains(says), "{more:?}: {said}");
+    }
+}
+
+/// Whether a busy machine's disk fits a model is chance; that nothing is written of one that does not is not.
+#[test]
+fn a_model_is_written_where_it_fits_and_nowhere_else() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (disk, model) = (dir.path().join("disk"), dir.path().join("model"));
+    let file = fs::File::create(&disk).unwrap();
+    file.set_len(128 << 20).unwrap();
+    let mut command = common::longshore(["cache", "calibrate", "--seconds", "0.01"]);
+    command.arg(&disk).arg("--model").arg(&model);
+    let output = command.output().unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    match output.status.code() {
+        Some(0) => {
+            let told = simulate(&["--fast-model", model.to_str().unwrap()]);
+            assert_eq!(told["fast"], "calibrated");
+        }
+        Some(1) => {
+            assert!(!model.exists(), "{said}");
+            assert!(said.contains('%'), "it says how far it is off: {said}");
+        }
+        other => panic!("{other:?}: {said}"),
     }
 }
