@@ -249,10 +249,12 @@ fn the_limit_on_the_rate_holds() {
             };
             let used = measure(&mut longshore(&args), PATIENCE);
             assert_eq!(used.code, Some(0), "{}", used.stderr);
-            used.wall.as_secs_f64()
+            (used.wall.as_secs_f64(), used.answer())
         };
-        let free = seconds("free", &[]);
-        let limited = seconds("limited", &["--max-rate", "20M"]);
+        let (free, _) = seconds("free", &[]);
+        let (limited, answer) = seconds("limited", &["--max-rate", "20M"]);
+        assert_eq!(find(&answer, "limit"), Some(&Value::from("rate")));
+        samples_show_the_rate(act, find(&answer, "samples").unwrap());
         // The first buffer is free.
         let rate = (40.0 - 1.0) / limited;
         println!("{act}: {rate:.1} MiB/s of 20; without a limit {free:.1} s");
@@ -261,6 +263,28 @@ fn the_limit_on_the_rate_holds() {
         let slowest = (40.0 - 1.0) / (20.0 * 0.11) + 10.0 * free;
         assert!(limited <= slowest, "{act}: {rate} MiB/s");
     }
+}
+
+/// The samples of 40 MiB at 20 MiB/s: one a second, together not more than there was.
+fn samples_show_the_rate(act: &str, samples: &Value) {
+    let number = |sample: &Value, name: &str| sample[name].as_f64().unwrap();
+    let mut before = 0.0;
+    let mut moved = 0.0;
+    for sample in samples.as_array().unwrap() {
+        let seconds = number(sample, "at_ms") / 1000.0 - before;
+        assert!(seconds > 0.0, "{act}: {samples}");
+        before += seconds;
+        let rate = number(sample, "read_bytes_per_s");
+        // The first buffer is free, and another may have waited long for a busy machine.
+        assert!(
+            rate * seconds <= 20.0 * 1048576.0 * seconds + 8e6,
+            "{act}: {samples}"
+        );
+        moved += rate * seconds;
+        assert!(number(sample, "cpu_percent") <= 100.0, "{act}: {samples}");
+    }
+    // Times are given in milliseconds.
+    assert!(moved > 0.0 && moved <= 41.0 * 1048576.0, "{act}: {samples}");
 }
 
 #[test]

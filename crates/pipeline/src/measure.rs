@@ -79,6 +79,8 @@ pub enum Limit {
     CpuCeiling,
     /// `--max-rate`.
     Rate,
+    /// The accelerator.
+    Engine,
     Target,
 }
 
@@ -89,6 +91,7 @@ impl Limit {
             Limit::Cpu => "the CPUs (compression and checksums)",
             Limit::CpuCeiling => "the CPU ceiling that was asked for",
             Limit::Rate => "the rate limit that was asked for",
+            Limit::Engine => "the accelerator",
             Limit::Target => "the target (writing)",
         }
     }
@@ -148,7 +151,11 @@ impl Counters {
         let wall = elapsed.as_micros().max(1) as f64;
         let w = self.waits();
         let computing = w.compute_us as f64 / (wall * sizes.cpus as f64);
-        let of_workers = |us: u64| us as f64 / (wall * sizes.workers as f64);
+        let workers = match work {
+            Work::Backup => sizes.workers,
+            Work::Restore | Work::Verify => sizes.decoders(),
+        };
+        let of_workers = |us: u64| us as f64 / (wall * workers as f64);
         let ceiling = sizes.cpu_ceiling.is_some();
         let target_us = match work {
             // A backup's workers run out of buffers when the stripes' writers are behind.
@@ -162,10 +169,20 @@ impl Counters {
             Limit::CpuCeiling
         } else if computing > 0.8 {
             Limit::Cpu
-        } else if target_us > w.read_us {
-            Limit::Target
         } else {
-            Limit::Source
+            // A backup's workers read, wait and compute in turn: a short one may have nothing to wait for.
+            let compute_us = match work {
+                Work::Backup => w.compute_us,
+                Work::Restore | Work::Verify => 0,
+            };
+            let spent = [
+                (w.device_wait_us, Limit::Engine),
+                (target_us, Limit::Target),
+                (compute_us, Limit::Cpu),
+                (w.read_us, Limit::Source),
+            ];
+            let longest = spent.into_iter().max_by_key(|(us, _)| *us);
+            longest.map_or(Limit::Source, |(_, limit)| limit)
         }
     }
 }
@@ -272,5 +289,98 @@ impl Snapshot {
             read_latency_us: mean(self.reads, now.reads),
             write_latency_us: mean(self.writes, now.writes),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, Tuning};
+
+    /// Which counter, and seconds of each thread that there is.
+    type Spent = (fn(&Counters) -> &AtomicU64, f64);
+
+    /// The limit of a run of ten seconds with so many seconds in one counter, or in several.
+    fn limit(work: Work, limits: Limits, spent: &[Spent]) -> Limit {
+        let sizes = Sizes::decide(&Tuning::default(), &limits, 1, 1, None, 1);
+        let counters = Counters::default();
+        for (counter, seconds) in spent {
+            let of_cpus = std::ptr::eq(counter(&counters), &raw const counters.compute_us);
+            let threads = match work {
+                Work::Backup if !of_cpus => sizes.workers,
+                _ => sizes.decoders(),
+            };
+            let us = seconds * 1e6 * threads as f64;
+            counter(&counters).store(us as u64, Ordering::Relaxed);
+        }
+        counters.limit(Duration::from_secs(10), &sizes, work)
+    }
+
+    #[test]
+    fn the_limit_is_what_was_waited_for() {
+        let compute = |seconds| -> Spent { (|c| &c.compute_us, seconds) };
+        let read = |seconds| -> Spent { (|c| &c.read_us, seconds) };
+        let none = Limits::default();
+        let backup = |spent: &[Spent]| limit(Work::Backup, none, spent);
+        assert_eq!(backup(&[compute(9.0), read(4.0)]), Limit::Cpu);
+        assert_eq!(backup(&[compute(5.0), read(4.0)]), Limit::Source);
+        assert_eq!(
+            backup(&[read(3.0), (|c| &c.buffer_wait_us, 4.0)]),
+            Limit::Target
+        );
+        let short = [compute(2.0), (|c: &Counters| &c.buffer_wait_us, 0.1)];
+        assert_eq!(backup(&short), Limit::Cpu);
+        assert_eq!(
+            backup(&[
+                read(3.0),
+                (|c| &c.device_wait_us, 4.0),
+                (|c| &c.buffer_wait_us, 1.0)
+            ]),
+            Limit::Engine
+        );
+        assert_eq!(
+            backup(&[read(3.0), (|c| &c.rate_wait_us, 4.0)]),
+            Limit::Rate
+        );
+        // A restore waits for its writes; who verifies writes nothing.
+        let writing: [Spent; 2] = [read(3.0), (|c| &c.write_us, 4.0)];
+        assert_eq!(limit(Work::Restore, none, &writing), Limit::Target);
+        assert_eq!(limit(Work::Verify, none, &writing), Limit::Source);
+        // Few decode, whatever else there is.
+        let held: [Spent; 2] = [read(30.0), (|c| &c.rate_wait_us, 4.0)];
+        assert_eq!(limit(Work::Verify, none, &held), Limit::Rate);
+        assert_eq!(limit(Work::Restore, none, &held), Limit::Rate);
+        let half = Limits {
+            cpu_percent: Some(50.0),
+            ..Limits::default()
+        };
+        let waiting: [Spent; 1] = [(|c| &c.cpu_wait_us, 4.0)];
+        assert_eq!(limit(Work::Backup, half, &waiting), Limit::CpuCeiling);
+    }
+
+    #[test]
+    fn a_sample_is_what_happened_since_the_one_before() {
+        let snapshot = |seconds: f64, bytes: (u64, u64), reads, writes| Snapshot {
+            at: Duration::from_secs_f64(seconds),
+            cpu: None,
+            plain: bytes.0,
+            stored: bytes.1,
+            reads,
+            writes,
+        };
+        let before = snapshot(10.0, (5000, 600), (10, 900), (7, 70));
+        let now = snapshot(12.0, (9000, 800), (14, 1100), (7, 70));
+        let sample = before.sample_to(&now, Duration::from_secs(9)).unwrap();
+        assert_eq!(sample.at_ms, 3000);
+        assert_eq!(
+            (sample.read_bytes_per_s, sample.write_bytes_per_s),
+            (2000, 100)
+        );
+        assert_eq!(
+            (sample.read_latency_us, sample.write_latency_us),
+            (Some(50), None)
+        );
+        let soon = snapshot(12.01, (9999, 999), (15, 1200), (8, 80));
+        assert!(now.sample_to(&soon, Duration::ZERO).is_none());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_codec::{Algorithm, Level};
-use longshore_io::facts::{self, IoPriority};
+use longshore_io::facts::LowIoPriority;
 use longshore_io::{Clock, Throttle};
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_source::{PostgresOptions, SourceSpec};
@@ -60,7 +60,7 @@ pub struct Limits {
     pub rate_bytes_per_s: Option<u64>,
     /// Percent of the whole machine's CPU, above 0 up to 100.
     pub cpu_percent: Option<f64>,
-    /// The lowest best-effort I/O priority: a small share beside other programs.
+    /// The lowest best-effort I/O priority: a small share beside other programs. Not above the one there is.
     pub low_io_priority: bool,
 }
 
@@ -76,17 +76,13 @@ impl Limits {
     }
 
     /// Lowers this thread's I/O priority, and that of threads started meanwhile, until the guard is dropped.
-    pub(crate) fn lower_io_priority(&self) -> Option<LowPriority> {
+    pub(crate) fn lower_io_priority(&self) -> Option<LowIoPriority> {
         if !self.low_io_priority {
             return None;
         }
-        match facts::set_io_priority(IoPriority::Low) {
-            Ok(()) => Some(LowPriority),
-            Err(error) => {
-                tracing::warn!(%error, "the I/O priority could not be lowered");
-                None
-            }
-        }
+        LowIoPriority::take()
+            .inspect_err(|error| tracing::warn!(%error, "the I/O priority could not be lowered"))
+            .ok()
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -96,17 +92,6 @@ impl Limits {
                 value: p.max(0.0) as u64,
             }),
             _ => Ok(()),
-        }
-    }
-}
-
-/// Sets the calling thread's I/O priority back when dropped.
-pub(crate) struct LowPriority;
-
-impl Drop for LowPriority {
-    fn drop(&mut self) {
-        if let Err(error) = facts::set_io_priority(IoPriority::Normal) {
-            tracing::warn!(%error, "the I/O priority could not be set back");
         }
     }
 }

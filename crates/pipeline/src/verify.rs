@@ -73,6 +73,7 @@ pub fn run(
 ) -> Result<VerifyReport, Error> {
     request.tuning.check()?;
     request.limits.check()?;
+    let _priority = request.limits.lower_io_priority();
     let devices = house.devices(&request.devices);
     let media = MediaSet::open(&devices)?;
     let inspector = Inspector {

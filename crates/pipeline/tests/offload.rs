@@ -17,7 +17,7 @@ use longshore_codec::{Algorithm, Fault, State};
 use longshore_io::HostClock;
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
-    BackupReport, EngineShare, House, Objective, Offload, OffloadMode, SourceSpec, Tuning,
+    BackupReport, EngineShare, House, Limit, Objective, Offload, OffloadMode, SourceSpec, Tuning,
     VerifyEngine,
 };
 use proptest::prelude::*;
@@ -114,6 +114,24 @@ fn in_hardware_mode_the_device_does_everything_that_is_worth_a_request() {
         assert!(engine.calls() < 96, "in batches");
         assert!(hedged > 0 || device.calls == engine.calls());
     }
+}
+
+#[test]
+fn a_device_that_everybody_waits_for_is_the_limit_that_is_named() {
+    let source = source(4 << 20);
+    let slow = Pace {
+        latency: 50 * MS,
+        bytes_per_s: 0,
+    };
+    let engine = Scripted::new(Arc::new(HostClock), QAT, slow, |_| Act::Well);
+    let engine = engine.with_caps(|caps| caps.batch_bytes = 64 << 10..64 << 10);
+    let report = round_trip(
+        &house_with(vec![Arc::new(engine)]),
+        source.path(),
+        1,
+        |_| {},
+    );
+    assert_eq!(report.run.limit, Limit::Engine, "{:?}", report.run);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use longshore_codec::Algorithm;
 use longshore_pipeline::{Disposition, Error, SourceSpec, Tuning};
 
 #[test]
-fn a_tree_comes_back_as_it_was_with_every_algorithm_and_stripe_count() {
+fn a_tree_comes_back_as_it_was_with_every_algorithm_and_one_stripe_or_several() {
     let source = tempfile::tempdir().unwrap();
     odd_tree(source.path());
     let before = describe(source.path());
@@ -35,6 +35,26 @@ fn a_tree_comes_back_as_it_was_with_every_algorithm_and_stripe_count() {
             assert_eq!(describe(source.path()), before, "the source was changed");
         }
     }
+}
+
+#[test]
+fn a_tree_comes_back_from_as_many_stripes_as_there_may_be() {
+    let source = tempfile::tempdir().unwrap();
+    odd_tree(source.path());
+    std::fs::write(source.path().join("large"), content(64, 9 << 20)).unwrap();
+    let before = describe(source.path());
+    let (media, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let devices = stripes(media.path(), 64);
+    let spec = SourceSpec::Files(vec![source.path().into()]);
+    let mut request = backup_request(spec, devices.clone(), Algorithm::Lz4);
+    // More blocks than stripes.
+    request.tuning.buffer_bytes = Some(64 << 10);
+    backup(&house(), request).unwrap();
+    assert!(verify(&house(), devices.clone()).unwrap().is_valid());
+    let mut any_order = devices;
+    any_order.rotate_left(23);
+    restore(&house(), restore_request(any_order, target.path())).unwrap();
+    assert_eq!(describe(target.path()), before);
 }
 
 #[test]

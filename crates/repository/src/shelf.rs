@@ -619,12 +619,6 @@ impl Shelf {
             return self.usable(listing, i).map(|()| i);
         }
         // What never was a backup cannot be the latest one; what was and is broken must be said, not passed over.
-        let was_backup = |s: &Listed| {
-            !matches!(
-                s.state,
-                State::Writing { .. } | State::Abandoned | State::Removing
-            )
-        };
         let Some(latest) = listing.sets.iter().rposition(was_backup) else {
             return Err(Error::Nothing {
                 target: self.target.name.clone(),
@@ -632,6 +626,23 @@ impl Shelf {
             });
         };
         self.usable(listing, latest).map(|()| latest)
+    }
+
+    /// The newest backup that looks whole, with all that it needs, and is not marked, of those before `label`; of those
+    /// before the latest, without it. Whether its blocks can be read shows only when they are.
+    pub fn sound_before(&self, label: Option<&str>) -> Result<Option<Label>, Error> {
+        let listing = self.list()?;
+        let end = match label {
+            Some(label) => listing.sets.iter().position(|s| s.label.as_str() == label),
+            None => listing.sets.iter().rposition(was_backup),
+        };
+        let facts = listing.facts();
+        let is_sound = |i: &usize| {
+            let complete = listing.sets[*i].complete();
+            complete.is_some_and(|c| !c.trailer.damaged) && chain(&facts, *i).is_ok()
+        };
+        let found = (0..end.unwrap_or(0)).rev().find(is_sound);
+        Ok(found.map(|i| listing.sets[i].label.clone()))
     }
 
     fn usable(&self, listing: &Listing, index: usize) -> Result<(), Error> {
@@ -646,6 +657,14 @@ impl Shelf {
             }),
         }
     }
+}
+
+/// Whether it was whole once.
+fn was_backup(set: &Listed) -> bool {
+    !matches!(
+        set.state,
+        State::Writing { .. } | State::Abandoned | State::Removing
+    )
 }
 
 impl State {

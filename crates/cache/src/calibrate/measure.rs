@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_io::{Clock, File, Pool, Via};
+use longshore_io::{Clock, File, Pool, Via, side_by_side};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
@@ -57,6 +57,12 @@ pub enum Unmeasured {
         #[source]
         error: io::Error,
     },
+    #[error("cannot start {depth} threads")]
+    Threads {
+        depth: u32,
+        #[source]
+        error: io::Error,
+    },
     #[error("a read of {len} bytes at byte {offset} failed")]
     Read {
         offset: u64,
@@ -72,6 +78,9 @@ impl Unmeasured {
         match self {
             Unmeasured::TooSmall { .. } => "name a larger file on the same device, or the device",
             Unmeasured::Memory { .. } => "free some memory",
+            Unmeasured::Threads { .. } => {
+                "allow this user more (`ulimit -u`; of a systemd unit TasksMax)"
+            }
             Unmeasured::Read { .. } => "is the device in order? `dmesg` may say more",
         }
     }
@@ -122,8 +131,10 @@ fn cell(
     let (count, took_ns) = (AtomicU64::new(0), AtomicU64::new(0));
     let failed = AtomicBool::new(false);
     let end = clock.now() + time;
-    let read = |reader: u32| -> Result<(), Unmeasured> {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(u64::from(reader) << 32 | len);
+    // Other places for each cell and each run: what was read before, something behind the device may have kept.
+    let seed = end.as_nanos() as u64 ^ len << 32 ^ u64::from(depth) << 16;
+    let read = |reader: usize| -> Result<(), Unmeasured> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ reader as u64);
         let Some(mut buffer) = pool.take() else {
             return Ok(());
         };
@@ -145,16 +156,10 @@ fn cell(
         count.fetch_add(reads, Ordering::Relaxed);
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..depth)
-            .map(|n| {
-                let read = &read;
-                scope.spawn(move || read(n))
-            })
-            .collect();
-        let ended = readers.into_iter().filter_map(|reader| reader.join().ok());
-        ended.collect::<Result<Vec<()>, Unmeasured>>()
-    })?;
+    side_by_side(depth as usize, read)
+        .map_err(|error| Unmeasured::Threads { depth, error })?
+        .into_iter()
+        .collect::<Result<(), _>>()?;
     let count = count.into_inner();
     Ok(Point {
         len,

@@ -1,6 +1,7 @@
 //! Running cells.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 
 use super::cell::{Cell, Loop, REGION_BYTES};
 use super::verdict;
@@ -256,9 +257,12 @@ pub fn measure_all(cells: &[Cell], study: &Study, threads: usize) -> Vec<Measure
         done
     };
     let mut all: Vec<(usize, Measured)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let joined = threads.into_iter().filter_map(|thread| thread.join().ok());
-        joined.flatten().collect()
+        // Where the system has no thread to give, those that there are do it all.
+        let start = |_| Builder::new().spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (1..threads).filter_map(start).collect();
+        let ours = work();
+        let theirs = others.into_iter().filter_map(|thread| thread.join().ok());
+        theirs.flatten().chain(ours).collect()
     });
     all.sort_by_key(|(at, _)| *at);
     all.into_iter().map(|(_, measured)| measured).collect()

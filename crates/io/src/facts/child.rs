@@ -32,7 +32,7 @@ pub fn run_to_end(command: &mut Command) -> io::Result<Ended> {
     let pipe = child.stdout.take();
     let (ended, peak) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        let watch = scope.spawn(|| {
+        let watch = thread::Builder::new().spawn_scoped(scope, || {
             // The kernel's own figure for a child that has ended, `ru_maxrss`, begins with what we had
             // resident when we started it: exec keeps that mark. This one belongs to the new program.
             while !ended.load(Relaxed) {
@@ -40,6 +40,14 @@ pub fn run_to_end(command: &mut Command) -> io::Result<Ended> {
                 thread::park_timeout(LOOK);
             }
         });
+        let watch = match watch {
+            Ok(watch) => watch,
+            Err(error) => {
+                child.kill()?;
+                child.wait()?;
+                return Err(error);
+            }
+        };
         let mut stdout = Vec::new();
         let heard = pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut stdout));
         let waited = wait(pid);

@@ -23,7 +23,7 @@ pub use machine::{
 };
 pub use others::process_started;
 pub use pci::{PciDevice, first_line, has_entries, pci_devices, small_text};
-pub use priority::{IoPriority, set_io_priority};
+pub use priority::LowIoPriority;
 pub use process::{ProcessUsage, process_usage};
 
 /// A line of a system file that does not look as it should.

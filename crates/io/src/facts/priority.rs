@@ -2,30 +2,56 @@
 //! mq-deadline heed it, `none` does not.
 
 use std::io;
+use std::marker::PhantomData;
 
 /// Constants of Linux, `ioprio.h`.
 const WHO_PROCESS: i32 = 1;
 const CLASS_SHIFT: i32 = 13;
+const IDLE: i32 = 3;
+/// Best effort, the last of its eight levels: a small share beside others.
+const LOW: i32 = 2 << CLASS_SHIFT | 7;
 
-/// How urgent the requests of a thread are to the I/O scheduler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IoPriority {
-    /// As the system has it: by the nice value.
-    Normal,
-    /// Best effort, the last of its eight levels: a small share beside others.
-    Low,
-    /// Only when nobody else wants the disk. May starve.
-    Idle,
+/// The thread that made it has a low I/O priority until it is dropped, and so have threads that it starts meanwhile.
+#[derive(Debug)]
+pub struct LowIoPriority {
+    before: i32,
+    /// It belongs to its thread.
+    here: PhantomData<*const ()>,
 }
 
-/// Sets the priority of the calling thread, and of threads it starts from now on.
-pub fn set_io_priority(priority: IoPriority) -> io::Result<()> {
-    let value = match priority {
-        IoPriority::Normal => 0,
-        IoPriority::Low => 2 << CLASS_SHIFT | 7,
-        IoPriority::Idle => 3 << CLASS_SHIFT,
-    };
+impl LowIoPriority {
+    /// The last of best effort's eight levels; who is served only when nobody else wants the disk stays so.
+    ///
+    /// # Errors
+    /// Systems that know of no such thing, or forbid it.
+    pub fn take() -> io::Result<LowIoPriority> {
+        let before = get()?;
+        if before >> CLASS_SHIFT != IDLE {
+            set(LOW)?;
+        }
+        let here = PhantomData;
+        Ok(LowIoPriority { before, here })
+    }
+}
+
+impl Drop for LowIoPriority {
+    fn drop(&mut self) {
+        if let Err(error) = set(self.before) {
+            tracing::warn!(%error, "the I/O priority could not be set back");
+        }
+    }
+}
+
+fn get() -> io::Result<i32> {
     // SAFETY: integers only; 0 is the calling thread.
+    match unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        value => Ok(value as i32),
+    }
+}
+
+fn set(value: i32) -> io::Result<()> {
+    // SAFETY: as above.
     match unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, value) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -37,25 +63,24 @@ mod tests {
     use super::*;
     use std::thread;
 
-    fn priority_of_this_thread() -> i64 {
-        // SAFETY: integers only.
-        unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) }
-    }
-
     #[test]
-    fn a_thread_and_those_it_starts_later_get_the_priority() {
+    fn a_thread_and_those_it_starts_meanwhile_get_the_priority_and_then_the_old_one_again() {
         // In a thread of its own, for it leaves its mark.
         let ours = || {
-            set_io_priority(IoPriority::Low).unwrap();
-            assert_eq!(priority_of_this_thread(), 2 << 13 | 7);
-            assert_eq!(
-                thread::spawn(priority_of_this_thread).join().unwrap(),
-                2 << 13 | 7
-            );
-            set_io_priority(IoPriority::Idle).unwrap();
-            assert_eq!(priority_of_this_thread(), 3 << 13);
-            set_io_priority(IoPriority::Normal).unwrap();
-            assert_ne!(priority_of_this_thread() >> 13, 3);
+            // As the system has it, or as this test was started; another level; and idle, which is lower already.
+            for (before, meanwhile) in [
+                (get().unwrap(), LOW),
+                (2 << CLASS_SHIFT | 2, LOW),
+                (IDLE << CLASS_SHIFT, IDLE << CLASS_SHIFT),
+            ] {
+                set(before).unwrap();
+                let before = get().unwrap();
+                let low = LowIoPriority::take().unwrap();
+                assert_eq!(get().unwrap(), meanwhile);
+                assert_eq!(thread::spawn(|| get().unwrap()).join().unwrap(), meanwhile);
+                drop(low);
+                assert_eq!(get().unwrap(), before);
+            }
         };
         thread::spawn(ours).join().unwrap();
     }

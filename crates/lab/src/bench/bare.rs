@@ -6,7 +6,7 @@
 
 use anyhow::{Result, ensure};
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
-use longshore_io::{Clock, HUGE_BYTES, OpenHow, Pool, Storage, Via, crc32c};
+use longshore_io::{Clock, HUGE_BYTES, OpenHow, Pool, Storage, Via, crc32c, side_by_side};
 
 use super::corpus::{BLOCK_BYTES, Corpus};
 
@@ -233,14 +233,13 @@ pub fn write_beside_reading(
 ) -> Result<Part> {
     stripe.chill()?;
     let start = clock.now();
-    let (written, read) = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| stripe.read_direct(clock, 2));
-        let written = write(storage, clock, bytes, target, 2);
-        (written, reading.join())
+    let both = side_by_side(2, |n| match n {
+        0 => stripe.read_direct(clock, 2),
+        _ => write(storage, clock, bytes, target, 2),
     });
     let wall_s = (clock.now() - start).as_secs_f64();
-    read.unwrap_or_else(|_| anyhow::bail!("a reading thread panicked"))?;
-    Ok(Part { wall_s, ..written? })
+    let both: Vec<Part> = both?.into_iter().collect::<Result<_>>()?;
+    Ok(Part { wall_s, ..both[1] })
 }
 
 pub fn write(
@@ -271,22 +270,14 @@ pub fn write(
         // As long as it will be, and reserved: then two threads' writes do not wait for each other.
         file.set_len(blocks * BLOCK_BYTES as u64)?;
         file.allocate(0..blocks * BLOCK_BYTES as u64)?;
-        let write = |first| {
-            (first..blocks)
+        let write = |first: usize| {
+            (first as u64..blocks)
                 .step_by(threads as usize)
                 .try_for_each(|n| file.write_all_at(&buffer, n * BLOCK_BYTES as u64, Via::Direct))
         };
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads)
-                .map(|n| scope.spawn(move || write(n)))
-                .collect();
-            let ours = write(0);
-            let panicked = || Err(std::io::Error::other("a writing thread panicked"));
-            let theirs = others
-                .into_iter()
-                .map(|t| t.join().unwrap_or_else(|_| panicked()));
-            theirs.fold(ours, |all, one| all.and(one))
-        })?;
+        side_by_side(threads as usize, write)?
+            .into_iter()
+            .collect::<std::io::Result<()>>()?;
         file.sync()
     });
     part.bytes = blocks * BLOCK_BYTES as u64;

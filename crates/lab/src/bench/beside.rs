@@ -7,10 +7,11 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Builder;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
-use longshore_io::{Clock, Storage, crc32c, facts};
+use longshore_io::{Clock, Storage, crc32c, facts, side_by_side};
 
 use super::bare::{Part, write};
 use super::corpus::{BLOCK_BYTES, Corpus};
@@ -120,12 +121,10 @@ impl Blocks {
         let cpu = facts::process_usage()?.cpu();
         let start = clock.now();
         std::thread::scope(|scope| {
-            let beside = scope.spawn(beside);
-            let cores: Vec<_> = (0..facts::cores()).map(|_| scope.spawn(compute)).collect();
-            cores
-                .into_iter()
-                .chain([beside])
-                .try_for_each(|thread| thread.join().ok().context("a thread panicked")?)
+            let beside = Builder::new().spawn_scoped(scope, beside)?;
+            let computed = side_by_side(facts::cores(), |_| compute());
+            beside.join().ok().context("a thread panicked")??;
+            computed?.into_iter().collect::<Result<()>>()
         })?;
         Ok(Part {
             bytes: self.count * BLOCK_BYTES as u64,

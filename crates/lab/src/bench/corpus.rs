@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result, bail, ensure};
 use longshore_io::{
     Clock, Dir, File, FileKind, HUGE_BYTES, OpenHow, Pool, Storage, Via, drop_from_cache,
+    side_by_side,
 };
 use longshore_pipeline::SourceSpec;
 
@@ -158,13 +159,8 @@ impl Corpus {
             Ok(bytes)
         };
         let start = clock.now();
-        let read: Result<Vec<u64>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let joined = threads.into_iter().map(|t| t.join());
-            joined
-                .map(|t| t.unwrap_or_else(|_| anyhow::bail!("a reading thread panicked")))
-                .collect()
-        });
+        let read = side_by_side(threads, |_| work())?;
+        let read: Result<Vec<u64>> = read.into_iter().collect();
         Ok(Part {
             bytes: read?.iter().sum(),
             wall_s: (clock.now() - start).as_secs_f64(),

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::Builder;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -62,10 +63,13 @@ impl Guard {
             return Step::Not("not tried: no time left".into());
         }
         let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || {
+        let started = Builder::new().spawn(move || {
             // Nobody may listen any more.
             let _ = sender.send(work());
         });
+        if let Err(error) = started {
+            return Step::Not(format!("not tried: no thread can be started: {error}"));
+        }
         match receiver.recv_timeout(limit) {
             Ok(Ok(value)) => Step::Done(value),
             Ok(Err(error)) => Step::Not(format!("failed: {error:#}")),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use longshore_codec::nvcomp::{Nvcomp, Timings};
 use longshore_codec::{Algorithm, Compressor, Engine, Job, Level, Outcome, Task, payload_bound};
-use longshore_io::{Buffer, Clock, Pool, facts};
+use longshore_io::{Buffer, Clock, Pool, facts, side_by_side};
 
 use super::content::Content;
 
@@ -113,16 +113,8 @@ pub fn of_engine(
         }
     };
     let all = |least: Duration| -> Result<()> {
-        std::thread::scope(|scope| {
-            let run = &run;
-            let threads: Vec<_> = (0..calls)
-                .map(|call| scope.spawn(move || run(call, least)))
-                .collect();
-            let ended = threads
-                .into_iter()
-                .map(|t| t.join().map_err(|_| anyhow!("a thread panicked"))?);
-            ended.collect::<Result<Vec<()>>>().map(|_| ())
-        })
+        let ended = side_by_side(calls, |call| run(call, least))?;
+        ended.into_iter().collect()
     };
     all(Duration::ZERO)?;
     for count in [&payload_bytes, &plain_bytes, &left] {
@@ -175,16 +167,8 @@ pub fn of_software(
         }
         Ok((plain_bytes, payload_bytes))
     };
-    let sums = std::thread::scope(|scope| {
-        let run = &run;
-        let threads: Vec<_> = (0..threads)
-            .map(|thread| scope.spawn(move || run(thread)))
-            .collect();
-        let ended = threads
-            .into_iter()
-            .map(|t| t.join().map_err(|_| anyhow!("a thread panicked"))?);
-        ended.collect::<Result<Vec<_>>>()
-    })?;
+    let sums = side_by_side(threads, run)?;
+    let sums: Vec<_> = sums.into_iter().collect::<Result<_>>()?;
     let sum = |part: fn(&(u64, u64)) -> u64| sums.iter().map(part).sum();
     Ok(Speed {
         wall_s: (clock.now() - start).as_secs_f64(),

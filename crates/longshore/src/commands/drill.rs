@@ -73,7 +73,6 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         request.cluster.spaces.map = tablespaces(&media, header.position, &spaces)?;
         request.cluster.log_follows = true;
     }
-    request.bases = devices::bases(&loan);
     request.tuning = tuning(&options.moving, &context.config.defaults);
     request.limits = limits(&options.moving, &context.config.defaults);
     let watch = Watch::new(context.output, clock.clone());

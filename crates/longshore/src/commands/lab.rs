@@ -19,7 +19,7 @@ use longshore_lab::sweep::{self, BuffersSpec, StripesSpec};
 use longshore_pipeline::{Error, House, SourceSpec};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, command_line};
 use crate::failure::{Exit, Failure};
 use crate::options::{
     Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, Sample, Stocked, Study, Sweep,
@@ -113,7 +113,7 @@ fn teller(context: &Context) -> impl Fn(sample::Progress) {
 fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
     let quick = options.stocked.quick;
     let (_, source) = source(&options.stocked, SampleKind::Stae, context)?;
-    let house = house(context);
+    let house = house_with_accelerators(context);
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = if options.buffers {
         let mut spec = BuffersSpec::new(source);
@@ -204,6 +204,13 @@ fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Fa
     answer(exit, found.report, &options.written, context)
 }
 
+fn house_with_accelerators(context: &Context) -> House {
+    House {
+        accelerators: InService::all(),
+        ..house(context)
+    }
+}
+
 fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failure> {
     let (name, source) = source(&options.stocked, SampleKind::Stae, context)?;
     let rounds = options.rounds.map(usize::from);
@@ -218,10 +225,7 @@ fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failur
             BENCH_ROUNDS
         }),
     };
-    let house = House {
-        accelerators: InService::all(),
-        ..house(context)
-    };
+    let house = house_with_accelerators(context);
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = offload(&house, &spec, &step).map_err(failure)?;
     answer(Exit::Done, report, &options.written, context)
@@ -291,7 +295,7 @@ fn answer(
 ) -> Result<Exit, Failure> {
     let now_us = context.clock.wall_ns() / 1000;
     let facts = [
-        ("Command", command_line()),
+        ("Command", command_line(std::env::args_os().skip(1))),
         ("Ended", moment(now_us) + " UTC"),
     ];
     report
@@ -306,16 +310,6 @@ fn answer(
     context.output.say(&report.to_text());
     context.output.json(exit, &report);
     Ok(exit)
-}
-
-/// This process's own, so that the study can be repeated.
-fn command_line() -> String {
-    let quoted = |arg: std::ffi::OsString| match arg.to_string_lossy() {
-        plain if plain.chars().all(|c| !c.is_whitespace() && c != '\'') => plain.into_owned(),
-        other => format!("'{}'", other.replace('\'', "'\\''")),
-    };
-    let args: Vec<_> = std::env::args_os().skip(1).map(quoted).collect();
-    format!("longshore {}", args.join(" "))
 }
 
 /// Writes a small file whole or not at all; an existing one is replaced.

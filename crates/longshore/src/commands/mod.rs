@@ -26,6 +26,7 @@ mod sql;
 mod verify;
 mod wal;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,6 +39,17 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::options::{Command, Global, Moving, WalAction};
 use crate::output::Output;
+
+/// What a person types to run the program with these arguments.
+fn command_line(args: impl IntoIterator<Item = OsString>) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
+    let quoted = |arg: OsString| match arg.to_string_lossy() {
+        plain if !plain.is_empty() && plain.chars().all(is_plain) => plain.into_owned(),
+        other => format!("'{}'", other.replace('\'', "'\\''")),
+    };
+    let args: Vec<_> = args.into_iter().map(quoted).collect();
+    format!("longshore {}", args.join(" "))
+}
 
 /// What every command works with.
 pub struct Context {

@@ -1,10 +1,11 @@
 //! `restore`.
 
 mod beginning;
+mod older;
 
 use longshore_pipeline::{
-    Report, Request, RestoreNote, RestoreReport, RestoreRequest, closing_line, mb_per_s, ratio,
-    run as run_pipeline,
+    Error, Report, Request, RestoreNote, RestoreReport, RestoreRequest, closing_line, mb_per_s,
+    ratio, run as run_pipeline,
 };
 use serde::Serialize;
 
@@ -52,6 +53,13 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     let watch = Watch::new(context.output, context.clock.clone());
     let result = run_pipeline(&house, &Request::Restore(request), &watch);
     watch.end();
+    let result = result.map_err(|e| match e {
+        // The backup that was chosen cannot be read.
+        Error::Archive(_) | Error::Media(_) | Error::Chain(_) => {
+            older::advised_of(e.into(), &beginning, options, context)
+        }
+        e => e.into(),
+    });
     let Report::Restore(report) = result? else {
         return Err(wrong_report());
     };

@@ -101,5 +101,6 @@ Examples:
   longshore doctor
   longshore doctor --json
 
-Not for: what backups use now (`longshore accelerator status`), or how fast they are (`longshore lab bench`).")]
+Not for: what backups use now (`longshore accelerator status`), or how fast they are (`longshore lab
+bench`).")]
 pub struct Doctor {}

@@ -27,8 +27,8 @@ Examples:
   longshore backup sales --target nightly
       a database and a target named in the configuration
 
-Not for: the files of a running server (PostgreSQL's data directory, MySQL's) as a file tree: copied while they
-change, they are no backup. Not a synchroniser either: every backup is a new set.";
+Not for: the files of a running server (PostgreSQL's data directory, MySQL's) as a file tree: copied
+while they change, they are no backup. Not a synchroniser either: every backup is a new set.";
 
 /// Backs up one database or file tree to one or more devices.
 ///
@@ -179,7 +179,8 @@ pub struct Disposing {
 
     /// Write a new media set over whatever stands there (FORMAT).
     ///
-    /// Nothing is asked and nothing is checked: a file that is no backup is overwritten too.
+    /// Nothing is asked: sets that have not expired and files that are no backups are overwritten, too. Databases of
+    /// SQLite and what is backed up are not.
     #[arg(long)]
     pub format: bool,
 }

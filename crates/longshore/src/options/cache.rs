@@ -48,7 +48,8 @@ Examples:
 
 Nothing is written to what is measured. Exit code 1 when no model fits; nothing is written then.
 
-Not for: a device that others use meanwhile, nor a small file, which lies in one corner of its device.";
+Not for: a device that others use meanwhile, nor a small file, which lies in one corner of its
+device.";
 
 /// Measures a device with random reads, and fits a model to it for `longshore cache simulate`.
 ///
@@ -78,7 +79,8 @@ Examples:
   longshore cache grid --pair optane-905p/samsung-970pro --seeds 1
   longshore cache grid --seeds 3 --first-seed 101 --rivals --json > grid.json
 
-The whole grid with all rivals takes tens of minutes of CPU time. docs/cache-results.md holds one run.
+The whole grid with all rivals takes tens of minutes of CPU time. docs/cache-results.md holds one
+run.
 
 Not for: a load of your own. `longshore cache simulate --trace` replays one.";
 

@@ -10,11 +10,11 @@ const SERVE: &str = "\
 Example:
   longshore cache create /fast/shop.cache --size 20G
   longshore cache serve /slow/shop.img --cache /fast/shop.cache --socket /run/shop.sock
-  longshore cache serve /slow/shop.img --cache /fast/shop.cache --socket /run/shop.sock \
+  longshore cache serve /slow/shop.img --cache /fast/shop.cache --socket /run/shop.sock \\
     --fast-model fast.model --slow-model slow.model
 
-Clients reach it as nbd+unix:///?socket=/run/shop.sock: nbdfuse, nbd-client, qemu. It runs until it is ended with
-SIGTERM or Ctrl-C, and is warm again the next time. Needs nbdkit.
+Clients reach it as nbd+unix:///?socket=/run/shop.sock: nbdfuse, nbd-client, qemu. It runs until it
+is ended with SIGTERM or Ctrl-C, and is warm again the next time. Needs nbdkit.
 
 Not for: a backend that others write to meanwhile. Nobody would notice.";
 
@@ -22,7 +22,8 @@ const CREATE: &str = "\
 Example:
   longshore cache create /fast/shop.cache --size 20G
 
-Not for: a device with a file system that you still need. What is not empty is refused without --force.";
+Not for: a device with a file system that you still need. What is not empty is refused without
+--force.";
 
 const STATUS: &str = "\
 Example:
@@ -47,7 +48,8 @@ const ATTACH: &str = "\
 Example:
   longshore cache attach /run/shop.sock /fast/shop.cache
 
-Not for: a cache with content: it begins empty here. `longshore cache serve --cache` comes back to one.";
+Not for: a cache with content: it begins empty here. `longshore cache serve --cache` comes back to
+one.";
 
 const DETACH: &str = "\
 Example:
@@ -75,8 +77,9 @@ Examples:
   longshore cache shadow /run/shop.sock
   longshore cache shadow /run/shop.sock --off
 
-The shadow sees the same requests and decides what it would keep and serve; it reads and writes nothing. It begins with
-what is held, so ask again after a while. It cannot see how loaded the devices would be under it.
+The shadow sees the same requests and decides what it would keep and serve; it reads and writes
+nothing. It begins with what is held, so ask again after a while. It cannot see how loaded the
+devices would be under it.
 
 Not for: devices that you do not have yet: that is `longshore cache simulate`.";
 

@@ -74,7 +74,8 @@ Examples:
   longshore catalog settings
   longshore catalog settings 'backup compression algorithm' 3
 
-Not for: one backup (use its options), or one machine's habits (use [defaults] in the configuration).")]
+Not for: one backup (use its options), or one machine's habits (use [defaults] in the
+configuration).")]
 pub struct Settings {
     /// The setting to change.
     #[arg(value_name = "NAME", requires = "value")]

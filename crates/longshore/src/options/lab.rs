@@ -210,7 +210,8 @@ Examples:
   longshore lab bench --html bench.html --markdown bench.md
   longshore lab bench --source /var/lib/postgresql/15/main/base
 
-Not for: a busy machine, or a source that changes meanwhile: parts and pipeline must do the same work.";
+Not for: a busy machine, or a source that changes meanwhile: parts and pipeline must do the same
+work.";
 
 /// Measures how near Longshore comes to what this machine can do.
 ///
@@ -282,7 +283,8 @@ Examples:
   longshore lab offload --source /var/lib/shop.db --rounds 7
   scripts/offload-study.sh
 
-Not for: machines without an accelerator; the second example has a double of a library stand in for one.";
+Not for: machines without an accelerator; the second example has a double of a library stand in for
+one.";
 
 /// Measures software, the accelerator and both together, side by side.
 ///
@@ -315,7 +317,8 @@ const TEACH_FIGURES: &str = "\
 Example:
   longshore lab cache-figures --html cache.html
 
-Not for: facts about a device that you have. All of it is simulated; `longshore cache calibrate` measures one.";
+Not for: facts about a device that you have. All of it is simulated; `longshore cache calibrate`
+measures one.";
 
 /// Draws the published study of device-aware caching from the model: latencies, queries, policies.
 ///

@@ -196,8 +196,8 @@ pub struct Moving {
 
     /// Let other programs' disk requests go first.
     ///
-    /// Sets the idle I/O class of this process. Only some kernel schedulers (BFQ) honour it; --max-rate works
-    /// everywhere.
+    /// The threads that move bytes get the last level of the best-effort class; one that is lower already stays. Only
+    /// some kernel schedulers (BFQ) honour it; --max-rate works everywhere.
     #[arg(long, hide_short_help = true)]
     pub low_io_priority: bool,
 }
@@ -246,6 +246,9 @@ mod tests {
                 text.contains("Example") && text.contains("longshore "),
                 "{path} has no example"
             );
+            // What is longer is broken in the middle of its paragraph.
+            let long = text.lines().find(|l| l.chars().count() > 100);
+            assert_eq!(long, None, "{path}");
             assert!(
                 text.contains("Not for"),
                 "{path} does not say what it is not for"

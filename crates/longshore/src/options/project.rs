@@ -22,7 +22,8 @@ pub enum ConfigAction {
 Example:
   longshore config check --config longshore.toml
 
-Not for: finding out whether disks are mounted or databases exist; `longshore backup NAME --to nul:` tries that.")]
+Not for: finding out whether disks are mounted or databases exist; `longshore backup NAME --to nul:`
+tries that.")]
     Check,
 }
 

@@ -15,8 +15,9 @@ Examples:
   longshore expire sales --keep-full 3
       by another rule, this once
 
-Not for: making room in a hurry: it removes only what the retention lets go. What is whole, clean and the newest,
-what is needed by anything kept, what is in use and what is being written never goes.";
+Not for: making room in a hurry: it removes only what the retention lets go. What is whole, clean
+and the newest, what is needed by anything kept, what is in use and what is being written never
+goes.";
 
 /// Removes backups, and log, that the retention lets go.
 ///
@@ -69,7 +70,8 @@ Examples:
   longshore info --prometheus > /var/lib/node_exporter/longshore.prom
       for the textfile collector
 
-Not for: proving that backups can be restored; `longshore verify` reads them, `longshore drill` restores one.";
+Not for: proving that backups can be restored; `longshore verify` reads them, `longshore drill`
+restores one.";
 
 /// Shows what targets hold: backups, chains, sizes, log and its gaps, what the retention will do.
 ///
@@ -96,7 +98,8 @@ Examples:
       every configured database; for a monitor: exit code 0, 1 or 5
   longshore check sales --max-age 26
 
-Not for: reading backups; `longshore verify` does. It changes nothing, but for one log switch on a PostgreSQL server.";
+Not for: reading backups; `longshore verify` does. It changes nothing, but for one log switch on a
+PostgreSQL server.";
 
 /// Looks whether the next backup and the next restore would work.
 ///
@@ -127,7 +130,8 @@ Examples:
       the latest backup
   longshore drill sales --label 20270131T020000Z-full-1a2b3c4d --work /mnt/scratch
 
-Not for: keeping the restored copy: it is removed in the end, whatever comes. Use `longshore restore`.";
+Not for: keeping the restored copy: it is removed in the end, whatever comes. Use
+`longshore restore`.";
 
 /// Restores a backup to a scratch directory, checks that the database is sound, and removes it.
 ///

@@ -22,7 +22,7 @@ Examples:
       under another name
   ssh vault 'cat app.bak' | longshore restore - --to /srv/restored
       from a pipe
-  longshore restore pg.bak --to /srv/pg/data --target-time '2027-01-31 06:00:00+01' \
+  longshore restore pg.bak --to /srv/pg/data --target-time '2027-01-31 06:00:00+01' \\
       --wal-archive /mnt/backup/longshore/main-wal
       a PostgreSQL cluster, as it was at that moment
 

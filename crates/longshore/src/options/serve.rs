@@ -11,11 +11,12 @@ Examples:
       asks for the password, or reads LONGSHORE_LOGIN_PASSWORD or standard input
   longshore serve
       on 127.0.0.1:1433, with a certificate of its own; then: sqlcmd -S 127.0.0.1 -U nightly -C
-  longshore serve --listen 10.0.0.5:1433 --certificate /etc/longshore/tls.pem --key /etc/longshore/tls.key
+  longshore serve --listen 10.0.0.5:1433 --certificate /etc/longshore/tls.pem \\
+      --key /etc/longshore/tls.key
       for other machines: with a certificate that they can check
 
-Not for: data. Statements back up and restore databases and ask the server's views (docs/serve.md). For scripts on this
-machine `longshore sql` needs no server.";
+Not for: data. Statements back up and restore databases and ask the server's views (docs/serve.md).
+For scripts on this machine `longshore sql` needs no server.";
 
 /// Serves T-SQL to SQL Server's clients: sqlcmd, drivers, scheduled scripts.
 ///

@@ -17,8 +17,8 @@ Examples:
   longshore sql
       statements from standard input, each batch ended by GO
 
-Not for: data. Statements back up and restore databases and ask the server's views; tables are for the database's own
-programs. docs/tsql.md lists the language.";
+Not for: data. Statements back up and restore databases and ask the server's views; tables are for
+the database's own programs. docs/tsql.md lists the language.";
 
 /// Runs T-SQL: BACKUP, RESTORE, sp_configure, and queries over the history.
 ///

@@ -86,8 +86,8 @@ Examples, as the server's user:
   longshore wal create --archive /mnt/backup/longshore/main-wal
   longshore wal create --database main
 
-Not for: scheduled jobs. Where the archive's file system is not mounted, an archive made by a job would take the log
-on the disk underneath.";
+Not for: scheduled jobs. Where the archive's file system is not mounted, an archive made by a job
+would take the log on the disk underneath.";
 
 /// Makes a new archive; what is one already stays as it is.
 ///
@@ -105,10 +105,12 @@ Example, in postgresql.conf:
   archive_mode = on
   archive_command = 'longshore wal push %p --archive /mnt/backup/longshore/main-wal --async'
 
-Exit codes: 0: the file is in the archive, durably. 7: the archive has other bytes under this name, or belongs to
-another cluster; somebody must look. Others: PostgreSQL tries again. None is above 125.
+Exit codes: 0: the file is in the archive, durably. 7: the archive has other bytes under this name,
+or belongs to another cluster; somebody must look. Others: PostgreSQL tries again. None is above
+125.
 
-Not for: files outside a cluster's pg_wal; whether WAL is a segment of this cluster is checked before it is taken.";
+Not for: files outside a cluster's pg_wal; whether WAL is a segment of this cluster is checked
+before it is taken.";
 
 /// Archives one file of the log: the server's archive_command.
 ///
@@ -145,9 +147,9 @@ const TEACH_GET: &str = "\
 Example, in postgresql.conf of a restored server:
   restore_command = 'longshore wal get %f %p --archive /mnt/backup/longshore/main-wal --async'
 
-Exit codes: 0: the file is at its place, checked. 1: the archive does not have it, which is how recovery learns
-that the log ends. 200: no answer (the archive cannot be reached, a file is damaged, a segment is missing though later
-ones are there): recovery stops instead of ending early.
+Exit codes: 0: the file is at its place, checked. 1: the archive does not have it, which is how
+recovery learns that the log ends. 200: no answer (the archive cannot be reached, a file is damaged,
+a segment is missing though later ones are there): recovery stops instead of ending early.
 
 Not for: reading segments by hand: stock tools unpack them, `gzip -dc` for instance.";
 
@@ -203,12 +205,15 @@ pub struct WalGet {
 
 const TEACH_RECEIVE: &str = "\
 Examples:
-  longshore wal receive postgres://backup@db1 --slot longshore --create-slot --archive /mnt/backup/longshore/main-wal
+  longshore wal receive postgres://backup@db1 --slot longshore --create-slot \\
+      --archive /mnt/backup/longshore/main-wal
   longshore wal receive --database main
 
-docs/postgres-wal.md has a systemd unit. Look at the slot's lag: a receiver that is down makes the server keep its log.
+docs/postgres-wal.md has a systemd unit. Look at the slot's lag: a receiver that is down makes the
+server keep its log.
 
-Not for: servers whose archive_command archives already and that can lose a segment's worth; it costs a connection.";
+Not for: servers whose archive_command archives already and that can lose a segment's worth; it
+costs a connection.";
 
 /// Receives the log as it is written, over a replication slot.
 ///

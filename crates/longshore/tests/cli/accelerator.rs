@@ -95,6 +95,15 @@ fn a_mode_that_is_chosen_shows_in_the_status_and_counts_for_the_next_backup() {
         accelerator["blocks"].as_u64().unwrap() > 0
     };
     assert!(["3M", "1M", "100K"].into_iter().any(is_used));
+    let newest = |name: &str| -> Value {
+        let answer = machine.answer("history --json", 0);
+        let engines = answer["rows"][0]["engines"].as_array().unwrap().clone();
+        let found = engines.iter().find(|e| e["name"] == name);
+        found.cloned().unwrap_or_default()
+    };
+    let kept = newest("qatzip");
+    assert_eq!(kept["accelerator"], true, "{kept}");
+    assert!(kept["blocks"].as_u64().unwrap() > 0, "{kept}");
 
     machine.answer("accelerator enable --mode hybrid --json", 0);
     assert_eq!(machine.qat()["mode_reason_desc"], "HYBRID_MODE_ENABLED");
@@ -113,6 +122,7 @@ fn a_mode_that_is_chosen_shows_in_the_status_and_counts_for_the_next_backup() {
             .any(|e| e["name"] == "qatzip"),
         "{used}"
     );
+    assert_eq!(newest("qatzip"), Value::Null);
     assert_eq!(machine.qat()["mode_reason"], 0);
     machine.line("verify a.bak").exits(0);
 }
@@ -273,7 +283,7 @@ fn a_backup_that_ends_by_itself_is_not_shown_any_more() {
 }
 
 #[test]
-fn the_offload_study_measures_three_modes_and_says_when_there_is_no_device() {
+fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none() {
     let machine = Machine::new("prepared");
     let answer = machine.answer("lab offload --quick --size 8M --work work --json", 0);
     let rows = answer["sections"][0]["table"]["rows"].as_array().unwrap();
@@ -281,10 +291,24 @@ fn the_offload_study_measures_three_modes_and_says_when_there_is_no_device() {
     assert_eq!(names, ["software", "hardware", "hybrid"]);
     let share = |row: usize| rows[row][4].as_f64().unwrap();
     assert!(share(0) == 0.0 && share(1) > 90.0, "{answer}");
+    // The published study has them, too, where they are.
+    let sweep = "lab sweep --quick --size 8M --work work --dir out --json";
+    let rows_of = |answer: &Value, name: &str| {
+        let rows = answer["sections"][0]["table"]["rows"].as_array().unwrap();
+        rows.iter().filter(|row| row[0] == name).count()
+    };
+    let answer = machine.answer(sweep, 0);
+    let (software, hardware) = ("QAT_DEFLATE software", "QAT_DEFLATE hardware");
+    assert!(rows_of(&answer, hardware) > 1, "{answer}");
+    assert_eq!(rows_of(&answer, hardware), rows_of(&answer, software));
+    assert_eq!(answer["sections"].as_array().unwrap().len(), 3);
     std::fs::remove_dir_all(machine.0.path("sys")).unwrap();
     let ran = machine.line("lab offload --quick --size 8M --work work");
     assert_eq!(ran.code, 2, "{ran:?}");
     ran.says("no accelerator here");
+    let answer = machine.answer(sweep, 0);
+    assert_eq!(rows_of(&answer, hardware), 0);
+    assert_eq!(rows_of(&answer, "QAT_DEFLATE hardware: skipped"), 1);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::common::wait;
 use crate::stage::{BINARY, Ran, Stage};
@@ -110,6 +110,31 @@ fn a_limit_on_threads_ends_a_run_in_words_or_not_at_all() {
 }
 
 #[test]
+fn studies_end_in_words_where_no_thread_can_be_started() {
+    let Some(guest) = Guest::new() else {
+        return;
+    };
+    std::fs::File::create(guest.stage.path("device"))
+        .and_then(|file| file.set_len(129 << 20))
+        .unwrap();
+    let open = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(guest.stage.path("device"), open).unwrap();
+    for (line, code) in [
+        ("lab bench --quick --size 4M --work kept", 2..=6),
+        ("lab sweep --quick --size 4M --dir out", 2..=2),
+        ("cache calibrate device --model m --seconds 1", 3..=3),
+    ] {
+        for threads in 1..4 {
+            let limit = format!("--nproc={threads}");
+            let ran = guest.line_by(&["prlimit", &limit], line);
+            assert!(code.contains(&ran.code), "{threads}: {ran:?}");
+            assert!(!ran.err.contains("panicked"), "{}", ran.err);
+            ran.says("os error 11").says("hint: ");
+        }
+    }
+}
+
+#[test]
 fn what_a_user_may_not_do_is_named_with_the_place_and_its_own_exit_code() {
     let Some(guest) = Guest::new() else {
         return;
@@ -151,4 +176,56 @@ fn what_a_user_may_not_do_is_named_with_the_place_and_its_own_exit_code() {
     set("app.db", 0o600);
     let ran = guest.line_by(&[], "backup app.db --to x.bak").exits(3);
     ran.says("app.db").says("Permission denied");
+}
+
+/// The I/O priorities of a program's threads, as the kernel has them.
+fn priorities(child: &Child) -> Vec<i64> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let ids = tasks.filter_map(|t| t.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    // SAFETY: integers only; 1 says that the number is a thread's.
+    let asked = ids.map(|id| unsafe { libc::syscall(libc::SYS_ioprio_get, 1, id) });
+    asked.filter(|value| *value >= 0).collect()
+}
+
+#[test]
+fn all_threads_that_move_bytes_let_other_programs_go_first_where_that_is_asked() {
+    /// Best effort, the last of eight levels.
+    const LOW: i64 = 2 << 13 | 7;
+    let stage = Stage::new();
+    stage.write("tree/file", &vec![3; 30 << 20]);
+    stage
+        .line("backup tree --to a.bak --buffer-count 2")
+        .exits(0);
+    // All of them last until they are ended: half a minute.
+    for line in [
+        "backup tree --to b.bak --max-rate 1M",
+        "verify a.bak --max-rate 1M",
+        "restore a.bak --to out --max-rate 1M",
+    ] {
+        for asked in [true, false] {
+            let mut words: Vec<_> = line.split(' ').collect();
+            words.extend(asked.then_some("--low-io-priority"));
+            let mut child = stage
+                .command(&words)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            // A reader or worker, a sampler, and the thread that started them.
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let found = loop {
+                let found = priorities(&child);
+                let low = found.iter().filter(|p| **p == LOW).count();
+                let ended = child.try_wait().unwrap().is_some();
+                if low >= 3 || (!asked && found.len() >= 4) || ended || Instant::now() > deadline {
+                    break found;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            };
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let low = found.iter().filter(|p| **p == LOW).count();
+            assert_eq!(low >= 3, asked, "{line}: {found:?}");
+        }
+    }
 }

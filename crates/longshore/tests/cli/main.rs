@@ -14,6 +14,7 @@ mod lab;
 mod limits;
 mod mistakes;
 mod output;
+mod promises;
 mod reader;
 mod readme;
 mod repository;

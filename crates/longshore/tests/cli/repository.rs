@@ -480,6 +480,44 @@ fn a_backup_that_runs_is_not_taken_for_rubbish() {
     stage.line("verify --database docs").exits(0);
 }
 
+#[test]
+fn a_backup_that_is_being_restored_survives_an_expire() {
+    let stage = configured();
+    stage.write("tree/big", &vec![7; 6 << 20]);
+    stage.line("backup docs").exits(0);
+    let old = labels(&stage, "docs").pop().unwrap();
+    let mut run = stage.command(&["restore", "--database", "docs", "--max-rate", "1M"]);
+    let mut child = run.args(["--to", "back"]).spawn().unwrap();
+    let began = std::time::Instant::now();
+    let leased = || {
+        let names = stage.names(format!("disk1/docs/{old}"));
+        names.iter().any(|name| name.contains("lease"))
+    };
+    while !leased() {
+        assert!(began.elapsed().as_secs() < 60, "it does not begin");
+        assert!(child.try_wait().unwrap().is_none(), "it ended first");
+    }
+    // However long the others take, it runs meanwhile.
+    let send = |signal| {
+        // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+    };
+    send(libc::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.line("backup docs").exits(0);
+    let told = stage.line("expire docs --keep-full 1").exits(0);
+    assert!(told.out.contains("in use"), "{}", told.out);
+    assert!(labels(&stage, "docs").contains(&old));
+    send(libc::SIGCONT);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(
+        std::fs::read(stage.path("back/big")).unwrap(),
+        vec![7; 6 << 20]
+    );
+    stage.line("expire docs --keep-full 1").exits(0);
+    assert!(!labels(&stage, "docs").contains(&old));
+}
+
 /// Every unit in contrib/systemd asks for something that the program understands, and systemd understands the units.
 #[test]
 fn the_systemd_units_run_commands_that_exist() {

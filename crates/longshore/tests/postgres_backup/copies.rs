@@ -1,14 +1,14 @@
 //! Databases that replay makes from directories which are gone: no base backup holds them, and ours says so.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 
 use longshore_test_servers::{Server, installations, representatives};
 
 use crate::common::{Guarded, longshore, text};
 use crate::live::place;
 use crate::session::{begun, said, send, slow};
-use crate::stage::{Stage, check, end, succeed};
+use crate::stage::{Stage, check, end, paths, succeed};
 
 pub const NOT_WHOLE: &str = "may not be whole in this backup";
 /// Under a load that moves databases without pause, most backups are whole all the same.
@@ -105,17 +105,14 @@ fn a_database_moved_meanwhile_is_named_and_the_set_marked() {
     }
 }
 
-/// Goal: a database that goes while the backup begins, its map of relations just written, does not keep a restored server
-/// from starting: replay writes that map again, and does not make the directory for it.
-/// Method: a transaction has rewritten a mapped index when the backup's checkpoint begins. It ends, and the database is
-/// dropped, while the checkpoint goes on and the backup has looked at nothing.
-#[test]
-fn a_database_dropped_behind_its_map_leaves_a_server_that_starts() {
-    for installation in representatives() {
-        let stage = Stage::new(&installation, &[("checkpoint_timeout", "1h")]);
-        let server = &stage.server;
-        server.psql("create database gone");
-        server.psql("create table t as select repeat('x', 900) from generate_series(1, 20000) g");
+/// A session that has rewritten a mapped index of the database `gone`, and ends that when it is told to.
+struct Rewriting {
+    session: Guarded,
+    say: ChildStdin,
+}
+
+impl Rewriting {
+    fn begin(server: &Server) -> Rewriting {
         let mut session = server.command("psql");
         session.args(["-XAtq", "-d", "gone"]);
         session.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -130,33 +127,118 @@ fn a_database_dropped_behind_its_map_leaves_a_server_that_starts() {
         let mut heard = BufReader::new(session.0.stdout.take().unwrap());
         heard.read_line(&mut line).unwrap();
         assert_eq!(line, "done\n");
+        Rewriting { session, say }
+    }
 
-        let mut command = stage.backup("gone.bak");
-        command.arg("--spread-checkpoint");
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
-        let backup = Guarded(command.spawn().unwrap());
-        server.wait_for(
-            "select count(*) from pg_stat_activity where application_name = 'longshore' \
-             and wait_event = 'CheckpointDone'",
-            "1",
-        );
-        send(&backup, libc::SIGSTOP);
-        writeln!(say, "commit;").unwrap();
-        drop(say);
-        assert!(session.0.wait().unwrap().success());
+    fn commit(mut self) {
+        writeln!(self.say, "commit;").unwrap();
+        drop(self.say);
+        assert!(self.session.0.wait().unwrap().success());
+    }
+}
+
+/// A backup whose checkpoint is under way, held there.
+fn held_in_its_checkpoint(server: &Server, command: &mut Command) -> Guarded {
+    command.arg("--spread-checkpoint");
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let backup = Guarded(command.spawn().unwrap());
+    server.wait_for(
+        "select count(*) from pg_stat_activity where application_name = 'longshore' \
+         and wait_event = 'CheckpointDone'",
+        "1",
+    );
+    send(&backup, libc::SIGSTOP);
+    backup
+}
+
+/// Goal: a database that goes while the backup begins, its map of relations just written, does not keep a restored server
+/// from starting: replay writes that map again, and does not make the directory for it.
+/// Method: a transaction has rewritten a mapped index when the backup's checkpoint begins. It ends, and the database is
+/// dropped, while the checkpoint goes on and the backup has looked at nothing.
+#[test]
+fn a_database_dropped_behind_its_map_leaves_a_server_that_starts() {
+    for installation in representatives() {
+        let stage = Stage::new(&installation, &[("checkpoint_timeout", "1h")]);
+        let server = &stage.server;
+        server.psql("create database gone");
+        server.psql("create table t as select repeat('x', 900) from generate_series(1, 20000) g");
+        let rewriting = Rewriting::begin(server);
+        let backup = held_in_its_checkpoint(server, &mut stage.backup("gone.bak"));
+        rewriting.commit();
         server.psql("drop database gone");
         send(&backup, libc::SIGCONT);
         said(backup, 0);
+        starts_without_it(&stage, &[]);
+    }
+}
 
-        let target = stage.path("gone.restored");
-        let mut restore = longshore(["restore"]);
-        restore.arg(stage.path("gone.bak")).arg("--to").arg(&target);
-        succeed(&mut restore);
-        let copy = Server::adopt(&installation, &target);
-        copy.start();
-        assert_eq!(copy.psql("select count(*) from t"), "20000");
-        let gone = "select count(*) from pg_database where datname = 'gone'";
-        assert_eq!(copy.psql(gone), "0", "PostgreSQL {}", installation.major);
-        check(&copy, &target);
+/// What was restored of `gone.bak` is served, and nothing of the database is in it.
+fn starts_without_it(stage: &Stage, more: &[&str]) {
+    let target = stage.path("gone.restored");
+    let mut restore = longshore(["restore"]);
+    restore.arg(stage.path("gone.bak")).arg("--to").arg(&target);
+    succeed(restore.args(more));
+    let installation = stage.server.installation();
+    let copy = Server::adopt(installation, &target);
+    copy.start();
+    assert_eq!(copy.psql("select count(*) from t"), "20000");
+    let gone = "select count(*) from pg_database where datname = 'gone'";
+    assert_eq!(copy.psql(gone), "0", "PostgreSQL {}", installation.major);
+    check(&copy, &target);
+}
+
+/// Goal: the same of a backup that the server sends.
+/// Method: it sends a tablespace first. Nobody takes that while the database is dropped, but for moments: a server waits
+/// for its sender to go on before it removes the directory. Whether that was gone when the sender came to it is chance, so
+/// it is tried again.
+#[test]
+fn a_database_dropped_behind_its_map_while_its_server_sends_is_in_the_set() {
+    for installation in representatives() {
+        // No other checkpoint is under way when the backup's is asked for.
+        let conf = [("checkpoint_timeout", "1h"), ("max_wal_size", "4GB")];
+        let stage = Stage::new(&installation, &conf);
+        let server = &stage.server;
+        let location = place(&stage, "space").display().to_string();
+        server.psql(&format!("create tablespace first location '{location}'"));
+        server.psql(
+            "do $$ begin for i in 1..400 loop execute format('create table sent_%s tablespace first as \
+             select repeat(''x'', 900) from generate_series(1, 110)', i); end loop; end $$",
+        );
+        server.psql("create table t as select repeat('x', 900) from generate_series(1, 20000) g");
+        let mut tries = 0;
+        loop {
+            server.psql("create database gone");
+            let oid = server.psql("select oid from pg_database where datname = 'gone'");
+            let rewriting = Rewriting::begin(server);
+            let mut command = stage.backup("gone.bak");
+            command.args(["--remote", "--max-rate", "16MB"]);
+            let backup = held_in_its_checkpoint(server, &mut command);
+            rewriting.commit();
+            let mut drop = server.command("psql");
+            drop.args(["-XAtq", "-d", "postgres", "-c", "drop database gone"]);
+            let mut drop = Guarded(drop.spawn().unwrap());
+            while drop.0.try_wait().unwrap().is_none() {
+                let waits = "select count(*) from pg_stat_activity where query like 'drop database%' \
+                             and wait_event = 'ProcSignalBarrier'";
+                if server.psql(waits) == "1" {
+                    send(&backup, libc::SIGCONT);
+                    send(&backup, libc::SIGSTOP);
+                }
+            }
+            assert!(drop.0.wait().unwrap().success());
+            send(&backup, libc::SIGCONT);
+            said(backup, 0);
+            let files = format!("base/{oid}/");
+            let sent = paths(&stage.path("gone.bak"));
+            if !sent.iter().any(|path| path.starts_with(&files)) {
+                assert!(sent.contains(&format!("base/{oid}")), "{sent:?}");
+                break;
+            }
+            tries += 1;
+            assert!(tries < TRIES, "it was sent {tries} times");
+            std::fs::remove_file(stage.path("gone.bak")).unwrap();
+        }
+        let map = format!("{location}={location}.moved");
+        starts_without_it(&stage, &["--tablespace-map", &map]);
     }
 }

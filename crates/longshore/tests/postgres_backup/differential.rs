@@ -365,6 +365,54 @@ fn what_happens_to_servers_between_the_sets_is_survived() {
     }
 }
 
+/// Goal: what the server's summaries do not wholly tell is not guessed: pages are compared instead, and it is said why.
+/// Method: the newest summary at the time of the changes is gone, or has another byte, or ends early.
+#[test]
+fn summaries_with_a_gap_or_damage_are_not_used() {
+    let newer = |installation: &Installation| installation.major >= 17;
+    let Some(installation) = installations().into_iter().find(newer) else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[("summarize_wal", "on")]);
+    let server = &stage.server;
+    server.psql(BEFORE);
+    succeed(&mut stage.backup("full"));
+    server.psql("update touched set t = 'changed' where g % 997 = 0");
+    settle(server);
+    let taken = |name: &str| {
+        let mut command = stage.differing(name, "--differential", "full");
+        let report = answer(&succeed(&mut command));
+        let notices = report["run"].to_string();
+        (differential(&report)["method"].clone(), notices)
+    };
+    assert_eq!(taken("whole").0, "WAL summaries");
+    // It reaches up to where that backup began, so that every later one needs it.
+    let dir = server.data_dir().join("pg_wal/summaries");
+    let names = std::fs::read_dir(&dir).unwrap();
+    let newest = names.map(|entry| entry.unwrap().path()).max().unwrap();
+    let whole = std::fs::read(&newest).unwrap();
+    let flipped = || {
+        let mut bytes = whole.clone();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+        bytes
+    };
+    for (name, bytes) in [
+        ("cut", Some(whole[..whole.len() - 4].to_vec())),
+        ("flipped", Some(flipped())),
+        ("gone", None),
+    ] {
+        match bytes {
+            Some(bytes) => std::fs::write(&newest, bytes).unwrap(),
+            None => std::fs::remove_file(&newest).unwrap(),
+        }
+        let (method, notices) = taken(name);
+        assert_eq!(method, "page LSNs", "{name}: {notices}");
+        assert!(notices.contains("every page is read to find"), "{notices}");
+        stage.assert_same_files(&stage.tree(&["full", name]));
+    }
+}
+
 /// Goal: a database made anew under the number of one in the base, from files whose pages are older than the base, is
 /// stored whole.
 #[test]

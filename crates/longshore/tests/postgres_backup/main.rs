@@ -19,6 +19,7 @@ mod odd;
 mod pages;
 mod remote;
 mod session;
+mod settings;
 mod soak;
 mod stage;
 mod standby;

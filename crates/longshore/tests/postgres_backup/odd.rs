@@ -181,7 +181,7 @@ fn backups_may_run_at_once() {
             .into();
         server.wait_for(
             "select count(*) from pg_stat_activity where application_name = 'longshore' \
-             and state = 'idle' and query like '%backup%(%'",
+             and state = 'idle' and query like '%_lsn()%'",
             "2",
         );
         let mut own = server.command("pg_basebackup");
@@ -208,7 +208,7 @@ fn two_backups_into_one_media_set_do_not_mix() {
     let mut slow = crate::common::Guarded(slow.spawn().unwrap());
     stage.server.wait_for(
         "select count(*) from pg_stat_activity where application_name = 'longshore' \
-         and state = 'idle' and query like '%backup%(%'",
+         and state = 'idle' and query like '%_lsn()%'",
         "1",
     );
     // However long the other takes here, this one has the media meanwhile.

@@ -24,7 +24,7 @@ pub fn begun(stage: &Stage, command: &mut Command) -> Guarded {
     stage.server.wait_for(SESSIONS, "1");
     stage.server.wait_for(
         "select count(*) from pg_stat_activity where application_name = 'longshore' \
-         and state = 'idle' and query like '%backup%(%'",
+         and state = 'idle' and query like '%_lsn()%'",
         "1",
     );
     child
@@ -122,6 +122,67 @@ fn a_role_with_few_rights_is_enough() {
         assert!(!stderr.contains("is not kept"), "{stderr}");
         let (target, restored) = stage.restored("role.bak");
         check(&restored, &target);
+    }
+}
+
+/// Goal: a configured database's password, of a file or a variable, opens the server's door, and is nowhere afterwards.
+#[test]
+fn a_configured_password_is_used_and_not_told() {
+    for installation in representatives() {
+        let stage = Stage::new(&installation, &[]);
+        grant(&stage, GRANTS);
+        let server = &stage.server;
+        server.psql("alter role keeper password 'hunter two'");
+        server.stop(Stop::Fast);
+        let hba = "local all keeper scram-sha-256\nlocal all all trust\n";
+        std::fs::write(server.data_dir().join("pg_hba.conf"), hba).unwrap();
+        server.start();
+        let url = server.url().replace("//postgres@", "//keeper@");
+        let file = stage.path("password");
+        let configure = |key: &str| {
+            let text = format!("[database.main]\nurl = {url:?}\n{key}\n");
+            std::fs::write(stage.path("longshore.toml"), text).unwrap();
+        };
+        let backup = |name: &str| {
+            let mut command = crate::common::longshore(["--config"]);
+            command.arg(stage.path("longshore.toml"));
+            command.env("KEEPERS", "hunter two");
+            command.args(["--catalog"]).arg(stage.path("catalog.db"));
+            command.args(["--verbose", "backup", "main", "--to"]);
+            command.arg(stage.path(name));
+            command
+        };
+        let write = |password: &str, mode: u32| {
+            std::fs::write(&file, password).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&file, mode).unwrap();
+        };
+        let of_file = format!("password_file = {file:?}");
+        let mut told = Vec::new();
+        let mut tell = |output: std::process::Output| {
+            let said = text(&output.stdout) + &text(&output.stderr);
+            told.extend(said.clone().into_bytes());
+            said
+        };
+        write("hunter two\n", 0o600);
+        configure(&of_file);
+        tell(succeed(&mut backup("file.bak")));
+        write("hunter two\n", 0o644);
+        let said = tell(succeed(&mut backup("open.bak")));
+        assert!(said.contains("can be read by others"), "{said}");
+        configure("password_env = \"KEEPERS\"");
+        tell(succeed(&mut backup("variable.bak")));
+        write("hunter three", 0o600);
+        configure(&of_file);
+        let said = tell(end(&mut backup("wrong.bak"), 3));
+        assert!(said.contains("28P01"), "{said}");
+        for name in ["file.bak", "catalog.db"] {
+            told.extend(std::fs::read(stage.path(name)).unwrap());
+        }
+        for word in ["hunter two", "hunter three"] {
+            let found = told.windows(word.len()).any(|w| w == word.as_bytes());
+            assert!(!found, "{word} was told");
+        }
     }
 }
 

@@ -61,7 +61,7 @@ fn a_promotion_meanwhile_makes_the_backup_fail() {
         let mut child = Guarded(command.spawn().unwrap());
         standby.server.wait_for(
             "select count(*) from pg_stat_activity where application_name = 'longshore' \
-             and state = 'idle' and query like '%backup%(%'",
+             and state = 'idle' and query like '%_lsn()%'",
             "1",
         );
         // However long that takes here, the backup does not end before.

@@ -1,6 +1,8 @@
 //! `restore --database NAME` to a moment: the right backup of several, its log from the configured archive, and
 //! refusals before anything is written. Marker rows tell what came back.
 
+use std::process::Command;
+
 use longshore_test_servers::{Stop, installations};
 use serde_json::Value;
 
@@ -384,4 +386,62 @@ fn log_that_the_retention_lets_go_is_no_gap_and_any_other_is() {
     std::fs::remove_file(main.segment(&last.lsn)).unwrap();
     let said = checked();
     assert!(said.contains("no replay gets beyond it"), "{said}");
+}
+
+/// Goal: where the newest backup cannot be read, the refusal says what to type instead, and that brings the cluster back.
+/// Method: a stripe of it is gone; or a byte within one is wrong, which shows only on the way. A shell runs what is said,
+/// word for word.
+#[test]
+fn a_newest_backup_that_cannot_be_read_is_refused_with_the_command_for_the_one_before() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    main.mark(1);
+    let sound = main.back_up();
+    main.mark(2);
+    let newest = main.back_up();
+    main.mark(3);
+    main.archived(&main.stage.server);
+    let stripe = main
+        .stage
+        .path(&format!("disk2/main/{newest}/family-2.bak"));
+    let whole = std::fs::read(&stripe).unwrap();
+    for (name, damage) in [
+        ("it's gone", None),
+        ("a flipped bit", Some(whole.len() / 2)),
+    ] {
+        match damage {
+            None => std::fs::remove_file(&stripe).unwrap(),
+            Some(at) => {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 0x10;
+                std::fs::write(&stripe, bytes).unwrap();
+            }
+        }
+        let (data, mut restore) = main.restore(name, &["--label", "latest", "--no-archiving"]);
+        let output = restore.output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{}", text(&output.stdout));
+        let error = answer(&output)["error"].clone();
+        let hint = error["hint"].as_str().unwrap();
+        assert!(
+            error.to_string().contains(&newest) || damage.is_some(),
+            "{error}"
+        );
+        let (_, command) = hint.split_once(": longshore ").expect(hint);
+        assert!(command.ends_with(&format!("--label {sound}")), "{hint}");
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!("{} {command}", env!("CARGO_BIN_EXE_longshore")));
+        let told = answer(&succeed(&mut shell))["chosen"].clone();
+        assert_eq!(told["label"], sound.as_str());
+        let server = main.stage.adopt(&data);
+        server.start();
+        assert_eq!(
+            reached(&server),
+            "1 2 3",
+            "to the end of the log all the same"
+        );
+    }
 }

@@ -143,6 +143,35 @@ fn a_refused_tablespace_leaves_the_cluster_as_it_was() {
     assert_eq!(server.psql("select count(*) from later"), "9000");
 }
 
+/// Goal: a cluster whose log lies on another volume, behind a link, is made the backup again all the same, and what lies
+/// behind the link is nobody's.
+#[test]
+fn a_cluster_with_a_linked_log_is_restored_over() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let media = stage.back_up("full", &[]);
+    for how in ["--delta", "--replace"] {
+        let (data, server) = stage.restored(&media, how, &[]);
+        server.psql("insert into marker values (1)");
+        server.stop(Stop::Fast);
+        let (wal, elsewhere) = (data.join("pg_wal"), stage.path(&format!("log{how}")));
+        std::fs::rename(&wal, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &wal).unwrap();
+        let before = fingerprint(&elsewhere);
+        succeed(stage.restore(&media, &data).arg(how));
+        assert!(wal.symlink_metadata().unwrap().is_dir(), "{how}");
+        assert!(
+            fingerprint(&elsewhere) == before,
+            "{how}: another place was written to"
+        );
+        server.start();
+        assert_eq!(server.psql("select count(*) from marker"), "0");
+        check(&server, &data);
+    }
+}
+
 /// The directory that PostgreSQL made in a tablespace.
 fn kept(space: &Path) -> OsString {
     let names = std::fs::read_dir(space)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longshore_test_servers::{Installation, PATIENCE, representatives};
+use longshore_test_servers::{Installation, PATIENCE, Stop, representatives};
 
 use crate::common::{read, text};
 use crate::named::Main;
@@ -96,6 +96,49 @@ fn a_backup_without_its_log_is_drilled_with_that_of_the_archive_which_stays_as_i
         );
         assert_eq!(left(&work), 0);
     }
+}
+
+/// Goal: a drill says what is wrong with what comes back, and clears away all the same: a page that was damaged at its
+/// origin, and a stripe that was damaged since.
+#[test]
+fn a_damaged_cluster_is_not_good_and_nothing_is_left_of_it() {
+    let Some(installation) = drillable().pop() else {
+        return;
+    };
+    let main = staged(&installation);
+    let server = &main.stage.server;
+    let work = main.stage.path("work");
+    let name = server.psql("select pg_relation_filepath('small')");
+    server.stop(Stop::Fast);
+    let path = server.data_dir().join(name);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[3 * 8192 + 4000] ^= 0x10;
+    std::fs::write(&path, bytes).unwrap();
+    server.start();
+    std::thread::sleep(Duration::from_millis(1100));
+    let output = main.command("backup main").output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    let judged = || {
+        let output = drill(&main).output().unwrap();
+        assert_eq!(left(&work), 0, "{}", text(&output.stderr));
+        let said = text(&output.stdout) + &text(&output.stderr);
+        (output.status.code(), said)
+    };
+    let (code, said) = judged();
+    assert_eq!(code, Some(1), "{said}");
+    for part in ["BAD  page checksums", "BAD  pg_amcheck", "is NOT GOOD"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let newest = main.labels().into_iter().max().unwrap();
+    let stripe = main
+        .stage
+        .path(&format!("disk1/main/{newest}/family-1.bak"));
+    let mut bytes = std::fs::read(&stripe).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&stripe, bytes).unwrap();
+    let (code, said) = judged();
+    assert_eq!(code, Some(4), "{said}");
 }
 
 #[test]

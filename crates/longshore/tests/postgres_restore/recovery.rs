@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use longshore_test_servers::{Installation, Server, installations, representatives};
+use longshore_test_servers::{Installation, Options, Server, installations, representatives};
 
 use crate::common::longshore;
 use crate::named::archived;
@@ -209,5 +209,57 @@ fn a_backup_serves_targets_from_its_very_end_on() {
             server.wait_for("select pg_get_wal_replay_pause_state()", "paused");
             assert_eq!(markers(&server), "", "{} {name}", installation.major);
         }
+    }
+}
+
+/// Goal: nothing rests on the usual sizes and names: segments of 64 MiB, pages without checksums, an archive and a
+/// restored directory whose paths a shell and a server would read in another way, a restore point with quotes.
+#[test]
+fn unusual_segments_and_names_are_recovered() {
+    for installation in representatives() {
+        let dir = tempfile::Builder::new()
+            .prefix("lsarch")
+            .tempdir_in("/tmp")
+            .unwrap();
+        let archive = dir.path().join("it's 5%p \u{e9}\u{1f980} \\ $HOME");
+        succeed(longshore(["wal", "create", "--archive"]).arg(&archive));
+        longshore_test_servers::User::of_servers().own(dir.path());
+        let word = archive.display().to_string();
+        let word = word.replace('\'', "'\\''").replace('%', "%%");
+        let program = env!("CARGO_BIN_EXE_longshore");
+        let push = format!("{program} wal push %p --archive '{word}' --async");
+        let push = push.replace('\\', "\\\\");
+        let options = Options {
+            conf: &[("archive_mode", "on"), ("archive_command", &push)],
+            wal_segment_mib: 64,
+            checksums: false,
+            ..Options::default()
+        };
+        let server = Server::create(&installation, options);
+        server.start();
+        let dir = tempfile::Builder::new().prefix("lsrest").tempdir_in("/tmp");
+        let stage = Stage {
+            server,
+            dir: dir.unwrap(),
+        };
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(stage.dir.path(), mode).unwrap();
+        let server = &stage.server;
+        server.user().own(stage.dir.path());
+        assert_eq!(server.psql("show wal_segment_size"), "64MB");
+        server.psql("create table marker (i int); insert into marker values (0)");
+        let media = stage.back_up("full", &[]);
+        server
+            .psql("insert into marker values (1); select pg_create_restore_point('it''s \"one\"')");
+        server.psql("insert into marker values (2)");
+        archived(server);
+        let target = stage.path("it's 6%p \u{fc}");
+        let mut restore = stage.restore(&media, &target);
+        restore.arg("--wal-archive").arg(&archive);
+        succeed(restore.args(["--no-archiving", "--target-name", "it's \"one\""]));
+        let copy = stage.adopt(&target);
+        copy.start();
+        copy.wait_for("select pg_get_wal_replay_pause_state()", "paused");
+        assert_eq!(markers(&copy), "0 1", "PostgreSQL {}", installation.major);
     }
 }

@@ -188,6 +188,60 @@ fn a_full_file_system_is_an_ordinary_failure() {
     let file = format!("pg_wal/{}", names[0]);
     let output = run(&server, &["wal", "push", &file, "--archive", &archive]);
     assert_eq!(code(&output), 0, "{}", text(&output));
+
+    // A recovering server that has no room must not take it for the end of the log.
+    let get = |limit: &str, how: &str| {
+        let script = format!(
+            "trap '' XFSZ; {limit}; exec {BINARY} wal get {} pg_wal/R --archive {archive} {how}",
+            names[0]
+        );
+        let mut command = server.command_at(Path::new("/bin/bash"));
+        command.current_dir(server.data_dir());
+        command.args(["-c", &script]).output().unwrap()
+    };
+    for how in ["", "--async"] {
+        let output = get("ulimit -f 100", how);
+        assert_eq!(code(&output), NO_ANSWER, "{how}: {}", text(&output));
+        assert!(!server.data_dir().join("pg_wal/R").exists(), "{how}");
+        let output = get("true", how);
+        assert_eq!(code(&output), 0, "{how}: {}", text(&output));
+        std::fs::remove_file(server.data_dir().join("pg_wal/R")).unwrap();
+    }
+}
+
+/// Goal: an archive that may only be read takes nothing, says so, and still gives what it has.
+#[test]
+fn an_archive_that_may_only_be_read_gives_and_takes_nothing() {
+    let Some(server) = stopped() else { return };
+    let names = wal_files(&server);
+    let archive = new_archive(&server, "it's 5% \u{e9}");
+    let push = |name: &str| {
+        let file = format!("pg_wal/{name}");
+        run(&server, &["wal", "push", &file, "--archive", &archive])
+    };
+    assert_eq!(code(&push(&names[0])), 0);
+    let dirs = [
+        Path::new(&archive).to_owned(),
+        Path::new(&archive).join(&names[0][..16]),
+    ];
+    let allow = |mode: u32| {
+        for dir in &dirs {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(dir, mode).unwrap();
+        }
+    };
+    allow(0o555);
+    let output = push(&names[1]);
+    assert_eq!(code(&output), 4, "{}", text(&output));
+    assert_eq!(segments(&archive), names[..1]);
+    assert_eq!(code(&push(&names[0])), 0, "it is there already");
+    let get = |name: &str| {
+        let args = ["wal", "get", name, "pg_wal/R", "--archive", &archive];
+        code(&run(&server, &args))
+    };
+    assert_eq!((get(&names[0]), get("00000002.history")), (0, 1));
+    allow(0o755);
+    assert_eq!(code(&push(&names[1])), 0);
 }
 
 /// Marks files as the server does when they wait to be archived.

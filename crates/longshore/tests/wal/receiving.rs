@@ -4,7 +4,7 @@
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use longshore_test_servers::{Server, Stop, installations};
+use longshore_test_servers::{Server, Stop, installations, representatives};
 
 use super::stage::*;
 
@@ -148,6 +148,46 @@ fn a_history_of_another_branch_in_the_archive_ends_the_receiver() {
         .unwrap();
     let own = std::fs::read(server.data_dir().join("pg_wal").join(history)).unwrap();
     assert_eq!(told.stdout, own);
+}
+
+/// Goal: a receiver that was away until the server dropped the slot's log says so, and leaves no gap in the archive.
+#[test]
+fn a_slot_whose_log_is_gone_is_told_and_not_skipped() {
+    for installation in representatives() {
+        let conf = [
+            ("min_wal_size", "2MB"),
+            ("max_wal_size", "2MB"),
+            ("wal_keep_size", "0"),
+            ("wal_recycle", "off"),
+        ];
+        let server = server(&installation, &conf);
+        let streamed = new_archive(&server, "streamed");
+        server.start();
+        let received = || {
+            let place = server.psql("select pg_current_wal_flush_lsn()");
+            let mut command = receive(&server, &streamed, &["--once", "--until", &place]);
+            command.output().unwrap()
+        };
+        // Where it begins; then some log behind that.
+        for _ in 0..2 {
+            let output = received();
+            assert_eq!(code(&output), 0, "{}", text(&output));
+            work(&server, 1);
+        }
+        let before = segments(&streamed);
+        assert!(!before.is_empty());
+        server.psql("alter system set max_slot_wal_keep_size = '1MB'; select pg_reload_conf()");
+        server.wait_for("show max_slot_wal_keep_size", "1MB");
+        work(&server, 6);
+        server.psql("checkpoint; select pg_switch_wal(); checkpoint");
+        let lost = "select wal_status from pg_replication_slots";
+        server.wait_for(lost, "lost");
+        let output = received();
+        assert_eq!(code(&output), 3, "{}", text(&output));
+        assert!(text(&output).contains("Drop the slot"), "{}", text(&output));
+        assert_eq!(segments(&streamed), before);
+        assert_eq!(list(&server, &streamed)["gaps"], 0);
+    }
 }
 
 #[test]

@@ -175,6 +175,11 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
         self.segment.major
     }
 
+    /// Behind the record that was read last.
+    pub fn place(&self) -> Lsn {
+        Lsn(self.at.next_multiple_of(8))
+    }
+
     /// The next record that begins before `end`. Bodies are read of those that `wanted` (manager, kind) takes;
     /// the others' are empty.
     pub fn next(

@@ -7,11 +7,12 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use longshore_codec::accel::{self, Accelerator, Trouble};
-use longshore_io::Clock;
+use longshore_io::{Clock, side_by_side};
 use serde::{Deserialize, Serialize};
 
 /// What was found of one accelerator.
@@ -85,13 +86,10 @@ impl Probe {
                 probe
             }
         };
-        thread::scope(|scope| {
-            let tests: Vec<_> = Probe::look()
-                .into_iter()
-                .map(|probe| scope.spawn(move || test(probe)))
-                .collect();
-            tests.into_iter().filter_map(|t| t.join().ok()).collect()
-        })
+        let looked = Probe::look();
+        // Where the system has no thread to give, in turn.
+        side_by_side(looked.len(), |n| test(looked[n].clone()))
+            .unwrap_or_else(|_| looked.into_iter().map(test).collect())
     }
 }
 
@@ -111,11 +109,18 @@ fn ask(
         .spawn()
         .map_err(|e| format!("the test could not be started: {e}"))?;
     let pipe = child.stdout.take();
-    let hear = thread::spawn(move || {
+    let (tell, hear) = mpsc::channel();
+    let started = thread::Builder::new().spawn(move || {
         let mut said = Vec::new();
         let heard = pipe.map(|pipe| pipe.take(LEN_MAX).read_to_end(&mut said));
-        matches!(heard, Some(Ok(_))).then_some(said)
+        let said = matches!(heard, Some(Ok(_))).then_some(said);
+        // Nobody may listen any more.
+        let _ = tell.send(said);
     });
+    if let Err(e) = started {
+        let _ended_already = child.kill().and_then(|()| child.wait());
+        return Err(format!("no thread can be started to hear of the test: {e}"));
+    }
     let began = clock.now();
     let status = loop {
         match child.try_wait() {
@@ -132,7 +137,9 @@ fn ask(
             }
         }
     };
-    let said = hear.join().ok().flatten().unwrap_or_default();
+    // What the library started may hold the pipe open for longer than the test lives.
+    let left = patience.saturating_sub(clock.now() - began);
+    let said = hear.recv_timeout(left).ok().flatten().unwrap_or_default();
     if !status.success() {
         return Err(format!(
             "its library ended the process that tested it ({status})"
@@ -174,6 +181,11 @@ mod tests {
             let why = ask(&program, "qatzip", &HostClock, patience).unwrap_err();
             assert!(why.contains(word), "{script}: {why}");
         }
+        // One that it started holds its pipe open: it is not waited for.
+        let program = program(dir.path(), "sleep 20 & exit 0");
+        let began = HostClock.now();
+        ask(&program, "qatzip", &HostClock, 2 * SOON).unwrap_err();
+        assert!(HostClock.now() - began < Duration::from_secs(15));
         let none = dir.path().join("none");
         assert!(ask(&none, "qatzip", &HostClock, Duration::ZERO).is_err());
     }

@@ -310,8 +310,12 @@ mod tests {
         // A FIFO: whoever opened it would wait for ever.
         let machine = Machine::new();
         stage::machine(&machine.roots.sys).unwrap();
-        for name in ["heartbeat", "qat/heartbeat", "heartbeat_status"] {
-            let path = machine.device("0000:6b:00.0").join(name);
+        let debug = machine.roots.sys.join("kernel/debug/qat_4xxx_0000:6b:00.0");
+        std::fs::create_dir_all(debug.join("heartbeat")).unwrap();
+        let device = machine.device("0000:6b:00.0");
+        let names = ["heartbeat", "qat/heartbeat", "heartbeat_status"];
+        let places = names.map(|name| device.join(name));
+        for path in places.into_iter().chain([debug.join("heartbeat/status")]) {
             let made = std::process::Command::new("mkfifo").arg(&path).status();
             assert!(made.unwrap().success());
         }

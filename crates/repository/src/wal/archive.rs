@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
+use longshore_codec::{Algorithm, Level, payload_bound};
 use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
 use longshore_pg::wal::{
     History, PAGE_HEADER_LEN, SegmentHeader, WalName, is_page_at, is_same_history,
@@ -14,6 +14,8 @@ use longshore_pg::{Lsn, SegmentName, Timeline};
 
 use super::identity::Mark;
 use super::object::{End, Head, Row};
+use super::outflow::Outflow;
+use super::press::{BLOCK_BYTES, Press, Presses};
 use super::read::Object;
 use super::staged::Staged;
 use super::{Error, Identity};
@@ -23,9 +25,6 @@ pub const IDENTITY_NAME: &str = "longshore-wal";
 
 /// Endings of archived files, by algorithm.
 pub(super) const ENDINGS: [&str; 4] = ["gz", "zst", "lz4", "xpress"];
-
-/// Plain bytes of a block. Flat from 256 KiB to 2 MiB; a segment of 1 GiB then has 1,024 of them.
-const BLOCK_BYTES: u32 = 1 << 20;
 
 /// Longest history or backup mark that is taken.
 const TEXT_MAX: u64 = 1 << 20;
@@ -76,6 +75,8 @@ pub struct WalArchive {
     path: PathBuf,
     pub(super) dir: Arc<dyn Dir>,
     identity: OnceLock<Identity>,
+    /// Kept from file to file.
+    presses: Presses,
 }
 
 /// What the bytes of a file say of it.
@@ -105,6 +106,7 @@ impl WalArchive {
             path: path.to_owned(),
             dir,
             identity: OnceLock::new(),
+            presses: Presses::default(),
         };
         if let Some(identity) = archive.read_mark()?.ok_or_else(none)?.identity() {
             archive.identity.get_or_init(|| identity);
@@ -139,6 +141,7 @@ impl WalArchive {
             dir: storage.dir(&path).map_err(Error::io("open", &path))?,
             path,
             identity: OnceLock::new(),
+            presses: Presses::default(),
         };
         if let Some(found) = archive.mark(Mark::Unclaimed, clock, |found| found)? {
             archive.sync_names(&*archive.dir)?;
@@ -482,20 +485,19 @@ impl WalArchive {
             name: out.name,
         };
         let target = self.path.join(out.name.to_string());
-        let put = |bytes: &[u8], at: u64| {
-            staged
-                .file
-                .write_all_at(bytes, at, Via::Cache)
-                .map_err(Error::io("write", &target))
-        };
-        let framed = head.framed();
-        put(&framed, 0)?;
-        let mut at = framed.len() as u64;
-        let mut compressor = Compressor::new(form.algorithm, form.level)?;
-        let mut decompressor = Decompressor::new();
-        let mut plain = vec![0; head.block_bytes as usize];
-        let mut payload = vec![0; payload_bound(form.algorithm, plain.len())];
-        let mut check = vec![0; if form.verify { plain.len() } else { 0 }];
+        let full = |e| Error::io("write", &target)(e);
+        let mut press = self.presses.take(form, &target)?;
+        let Press {
+            compressor,
+            decompressor,
+            plain,
+            check,
+            out: buffer,
+            ..
+        } = &mut press;
+        let mut outflow = Outflow::new(&*staged.file, buffer);
+        outflow.put(&head.framed()).map_err(full)?;
+        let bound = payload_bound(form.algorithm, head.block_bytes as usize);
         let mut end = End {
             head_crc: crc32c(&head.encode()),
             plain_crc: 0,
@@ -508,11 +510,13 @@ impl WalArchive {
                 .read_exact_at(plain, offset, Via::Cache)
                 .map_err(Error::io("read", &out.path))?;
             let plain_crc = crc32c(plain);
-            let stored = compressor.compress(plain, &mut payload).len;
+            let space = outflow.space(bound).map_err(full)?;
+            let stored = compressor.compress(plain, space).len;
+            let payload = &space[..stored];
             if form.verify {
-                let check = &mut check[..plain.len()];
-                let decoded = decompressor.decompress(form.algorithm, &payload[..stored], check);
-                if decoded.is_err() || check != plain {
+                check.resize(plain.len(), 0);
+                let decoded = decompressor.decompress(form.algorithm, payload, check);
+                if decoded.is_err() || *check != plain {
                     return Err(Error::Damaged {
                         path: target.clone(),
                         what: format!(
@@ -522,19 +526,18 @@ impl WalArchive {
                     });
                 }
             }
-            let payload = &payload[..stored];
-            put(payload, at)?;
-            at += stored as u64;
             end.plain_crc = crc32c_join(end.plain_crc, plain_crc, plain.len() as u64);
             end.rows.push(Row {
                 stored_len: stored as u32,
                 plain_crc,
                 stored_crc: crc32c(payload),
             });
+            outflow.taken(stored);
         }
-        let framed = end.framed(&head);
-        put(&framed, at)?;
-        Ok(at + framed.len() as u64)
+        outflow.put(&end.framed(&head)).map_err(full)?;
+        let stored_bytes = outflow.finish().map_err(full)?;
+        self.presses.give_back(press);
+        Ok(stored_bytes)
     }
 
     /// Whether a server's history of a timeline is the archive's; `from` is the server, for messages.

@@ -21,6 +21,8 @@ mod identity;
 mod list;
 mod note;
 pub mod object;
+mod outflow;
+mod press;
 mod read;
 mod receive;
 mod staged;

@@ -133,6 +133,11 @@ impl ReceiveError {
     pub fn hint(&self) -> &'static str {
         match self {
             ReceiveError::Archive(e) => e.hint(),
+            // The file, or the slot's log, is gone.
+            ReceiveError::Server(e) if matches!(e.sqlstate(), Some("58P01" | "55000")) => {
+                "the server no longer has the log behind the archive's end. Drop the slot; then push the missing segments \
+                 from wherever they are, or begin anew with another archive, --create-slot and a full backup"
+            }
             ReceiveError::Server(e) => e.hint(),
             ReceiveError::Taken { .. } => "one receiver is enough; end the other first",
             ReceiveError::Elsewhere { .. } => {

@@ -10,13 +10,13 @@ use longshore_pg::{CONTROL_FILE_LEN, ClusterState, Control, ControlError, PID_FI
 use super::copies::Place;
 use super::differs::Differing;
 use super::pages::Verifier;
+use super::rules;
 use super::session::{About, Session};
 use crate::Error;
 
 pub(super) const CONTROL_FILE: &str = "global/pg_control";
 /// The tablespace of databases that name none.
 pub(super) const DEFAULT_SPACE: &str = "base";
-const DEFAULT_SPACE_OID: u32 = 1663;
 /// A control file being written is read torn for microseconds.
 const CONTROL_READINGS_MAX: usize = 50;
 const CONTROL_PAUSE: Duration = Duration::from_millis(10);
@@ -46,13 +46,7 @@ impl Cluster {
 
     /// The directory of a database's part in a tablespace, in the backup.
     pub(super) fn directory_of(&self, (database, space): Place) -> PathBuf {
-        let parent = match space {
-            DEFAULT_SPACE_OID => PathBuf::from(DEFAULT_SPACE),
-            _ => Path::new("pg_tblspc")
-                .join(space.to_string())
-                .join(self.version_dir()),
-        };
-        parent.join(database.to_string())
+        rules::directory((space, database), &self.version_dir())
     }
 }
 

@@ -16,8 +16,13 @@
 //! catalogs were being rewritten. When the database is dropped or moved before its directory is listed, the backup holds it
 //! empty. Seen with PostgreSQL 15 under `CREATE DATABASE`, `ALTER DATABASE … SET TABLESPACE` and `DROP DATABASE`.
 //!
-//! All the log is looked through only when the list of databases is not what it was before the backup began, else its
-//! beginning ([`LOOKED_MAX`]): a database that came after the list was asked for and went is in neither.
+//! All the log is looked through only when a database may have come or gone: when the lists of them before the backup's
+//! beginning, right after it and at the end differ, or somebody was making one when it had begun or is removing one at its
+//! end. Otherwise whatever has a map in the log and was removed before its directory could be listed was removed before the
+//! second list was asked for, and the log is looked through up to there.
+//!
+//! Where the server sends its files, so it does its log, if that is wanted, and all of it is looked through on its way. Who
+//! is removing a database when the backup ends cannot be asked there.
 //! Sources: PostgreSQL 14 to 18, `commands/dbcommands.c`, `commands/dbcommands_xlog.h`, `utils/cache/relmapper.c`;
 //! documentation, "Continuous Archiving and Point-in-Time Recovery", caveats.
 
@@ -33,15 +38,12 @@ use super::session::Database;
 const RM_DBASE: u8 = 4;
 const RM_RELMAP: u8 = 7;
 
-/// Bytes of log that are looked through in any case.
-const LOOKED_MAX: u64 = 64 << 20;
-
 /// The part of a database in one tablespace: their OIDs.
 pub(super) type Place = (u32, u32);
 
 /// What the log says of databases' directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Event {
+pub(super) enum Event {
     /// Made by records that hold all of it.
     Made(Place),
     Copied {
@@ -72,6 +74,17 @@ pub(super) struct Log<'a> {
     pub(super) end: Lsn,
 }
 
+/// What the server says before the backup and when it has begun.
+pub(super) struct Before {
+    pub(super) databases: Vec<Database>,
+    /// The same when it has begun.
+    pub(super) begun: Vec<Database>,
+    /// Whether there may have been databases then that were not in that list yet.
+    pub(super) are_made: bool,
+    /// How far the log had come then.
+    pub(super) log_end: Lsn,
+}
+
 /// What the server says once the backup has ended.
 pub(super) struct Since {
     /// OIDs of the databases that somebody removes or moves at this moment; asked for first.
@@ -81,10 +94,11 @@ pub(super) struct Since {
     pub(super) databases: Vec<Database>,
 }
 
-pub(super) fn look(log: &Log<'_>, before: &[Database], since: &Since) -> Found {
+pub(super) fn look(log: &Log<'_>, before: &Before, since: &Since) -> Found {
     let now = &since.databases;
-    if before == now {
-        let end = log.end.min(Lsn(log.start.0.saturating_add(LOOKED_MAX)));
+    let is_quiet = !before.are_made && since.going.is_empty();
+    if is_quiet && before.databases == *now && before.begun == *now {
+        let end = log.end.min(before.log_end);
         let beginning = Log { end, ..*log }.events(end);
         return Found {
             lost: Vec::new(),
@@ -98,14 +112,10 @@ pub(super) fn look(log: &Log<'_>, before: &[Database], since: &Since) -> Found {
             };
             let lost = judge(&events, is_going).into_iter().map(|(oid, _)| oid);
             // One that was dropped right after the end is in the backup, too.
-            let known = |oid: u32| now.iter().chain(before).find(|d| d.oid == oid);
-            let name = |oid: u32| known(oid).map_or(format!("with OID {oid}"), |d| d.name.clone());
-            let lost: BTreeSet<u32> = lost.collect();
-            let lost = lost.into_iter();
+            let known = now.iter().chain(&before.databases).chain(&before.begun);
+            let name = |oid: u32| known.clone().find(|d| d.oid == oid).map(|d| d.name.clone());
             Found {
-                lost: lost
-                    .map(|oid| told(&name(oid), "its files were copied"))
-                    .collect(),
+                lost: told_of_copied(lost, name),
                 needed: needed(&events),
             }
         }
@@ -113,6 +123,7 @@ pub(super) fn look(log: &Log<'_>, before: &[Database], since: &Since) -> Found {
             tracing::info!(%reason, "the log cannot be looked through for copied databases");
             let moved = now.iter().filter(|database| {
                 before
+                    .databases
                     .iter()
                     .any(|b| b.oid == database.oid && b.tablespace != database.tablespace)
             });
@@ -124,6 +135,26 @@ pub(super) fn look(log: &Log<'_>, before: &[Database], since: &Since) -> Found {
             }
         }
     }
+}
+
+/// What the log of a backup says by itself, all of which was seen.
+pub(super) fn look_at(events: &[Event]) -> Found {
+    let lost = judge(events, |_| false).into_iter().map(|(oid, _)| oid);
+    Found {
+        lost: told_of_copied(lost, |_| None),
+        needed: needed(events),
+    }
+}
+
+fn told_of_copied(
+    lost: impl Iterator<Item = u32>,
+    name: impl Fn(u32) -> Option<String>,
+) -> Vec<String> {
+    let lost: BTreeSet<u32> = lost.collect();
+    let name = |oid| name(oid).unwrap_or_else(|| format!("with OID {oid}"));
+    let lost = lost.into_iter();
+    lost.map(|oid| told(&name(oid), "its files were copied"))
+        .collect()
 }
 
 fn told(name: &str, what: &str) -> String {
@@ -149,28 +180,31 @@ impl Log<'_> {
         let segment = SegmentName::holding(self.timeline, self.start, self.size).start(self.size);
         let mut records = Records::new(read, self.start, segment)?;
         let (mut events, mut later) = (Vec::new(), Vec::new());
-        let mut next =
-            |end| records.next(end, |manager, _| matches!(manager, RM_DBASE | RM_RELMAP));
-        while let Some(record) = next(self.end)? {
-            events.extend(self.of(&record)?);
+        while let Some(record) = records.next(self.end, is_wanted)? {
+            events.extend(events_of(&record, self.major)?);
         }
-        while let Ok(Some(record)) = next(log_end) {
-            later.extend(self.of(&record)?);
+        while let Ok(Some(record)) = records.next(log_end, is_wanted) {
+            later.extend(events_of(&record, self.major)?);
         }
         Ok((events, later))
     }
+}
 
-    fn of(&self, record: &Record) -> Result<Vec<Event>, NotRecords> {
-        let events = match record.manager {
-            RM_DBASE => events_of(record, self.major),
-            RM_RELMAP => mapped(record).map(Vec::from_iter),
-            _ => Some(Vec::new()),
-        };
-        events.ok_or(NotRecords::Broken {
-            at: record.at,
-            what: "record about a database that can be read",
-        })
-    }
+/// Whether records of this resource manager tell of databases' directories.
+pub(super) fn is_wanted(manager: u8, _kind: u8) -> bool {
+    matches!(manager, RM_DBASE | RM_RELMAP)
+}
+
+pub(super) fn events_of(record: &Record, major: u32) -> Result<Vec<Event>, NotRecords> {
+    let events = match record.manager {
+        RM_DBASE => of_databases(record, major),
+        RM_RELMAP => mapped(record).map(Vec::from_iter),
+        _ => Some(Vec::new()),
+    };
+    events.ok_or(NotRecords::Broken {
+        at: record.at,
+        what: "record about a database that can be read",
+    })
 }
 
 /// The database whose map is written; nothing of the one that all share, whose directory is always there.
@@ -183,7 +217,7 @@ fn mapped(record: &Record) -> Option<Option<Event>> {
     Some((place.0 != 0).then_some(Event::Mapped(place)))
 }
 
-fn events_of(record: &Record, major: u32) -> Option<Vec<Event>> {
+fn of_databases(record: &Record, major: u32) -> Option<Vec<Event>> {
     let numbers: Vec<u32> = record
         .data()?
         .chunks_exact(4)

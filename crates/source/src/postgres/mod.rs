@@ -55,7 +55,7 @@ use init_forks::InitForks;
 use log_files::{LogFiles, WAL_DIR};
 use pages::Verifier;
 use remote::Remote;
-use session::{Database, Session, Stopped};
+use session::{Session, Stopped};
 use tree::{Start, Walk, held};
 
 /// Majors that were tried on real servers.
@@ -144,7 +144,7 @@ struct Postgres {
     with_wal: bool,
     start: Lsn,
     /// As they were before the backup began.
-    databases: Vec<Database>,
+    before: copies::Before,
     ending: Mutex<Ending>,
 }
 
@@ -191,6 +191,18 @@ impl Postgres {
             let start = session.begin(&wanted.label, wanted.spread_checkpoint)?;
             Ok((databases, start, Vec::from_iter(not_kept)))
         })?;
+        let before = {
+            // In this order: who has made one by then has it in the list.
+            let are_made = session.makes_databases()?;
+            let begun = session.databases()?;
+            let log_end = session.log_end()?;
+            copies::Before {
+                databases,
+                begun,
+                are_made,
+                log_end,
+            }
+        };
         let (now, _) = read_control(&*dir, &path, &*clock)?;
         if now.redo < start {
             return Err(Error::DataDirectory {
@@ -277,7 +289,7 @@ impl Postgres {
             },
             with_wal: wanted.with_wal,
             start,
-            databases,
+            before,
             ending: Mutex::default(),
         })
     }
@@ -504,7 +516,7 @@ impl Source for Postgres {
             ending.segments = Some((first, last));
             ending.histories = self.log_files.histories(label.timeline)?;
         }
-        let found = copies::look(&log, &self.databases, &since);
+        let found = copies::look(&log, &self.before, &since);
         ending.lost = found.lost;
         let databases = self.walks.iter();
         let databases = databases.flat_map(|walk| std::mem::take(&mut walk.lock().databases));

@@ -174,6 +174,18 @@ impl Session {
         }
     }
 
+    /// Whether somebody makes a database, or does so on a standby's primary, of which a standby does not know.
+    pub(super) fn makes_databases(&self) -> Result<bool, Error> {
+        if self.about.in_recovery {
+            return Ok(true);
+        }
+        // Taken before the database's directory is made, and kept to the end of the transaction.
+        let sql = "select count(*) > 0 from pg_locks where locktype = 'relation' \
+                   and relation = 'pg_database'::regclass and mode = 'RowExclusiveLock' and granted";
+        let rows = self.despite_replay(|_| self.ask("ask", sql))?;
+        rows.is_true(0, 0).map_err(misread)
+    }
+
     /// OIDs of the databases that somebody removes or moves, or renames.
     pub(super) fn going(&self) -> Result<Vec<u32>, Error> {
         let sql = "select objid from pg_locks where locktype = 'object' \

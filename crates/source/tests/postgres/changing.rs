@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longshore_io::{Host, Storage};
 use longshore_source::Error;
 
-use crate::cluster::{BASE, Cluster, PAGE, page};
+use crate::cluster::{BASE, Cluster, PAGE, answer, page};
+use crate::double::{Double, row};
 use crate::hooked::{Step, hooked};
 
 /// Does something once, right before a step with a file of this name.
@@ -34,6 +35,28 @@ fn remove(path: &Path) {
 fn cut(path: &Path, len: u64) {
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
     file.set_len(len).unwrap();
+}
+
+/// Goal: what the server says is stored byte for byte, whatever line ends and escapes are in it.
+#[test]
+fn the_label_and_the_map_are_the_servers_byte_for_byte() {
+    let cluster = Cluster::new();
+    let lines = "CHECKPOINT LOCATION: 0/2000028\nBACKUP METHOD: streamed\nBACKUP FROM: primary\n\
+                 START TIME: 2026-11-21 09:40:10 UTC\nLABEL: a\\b \u{e9}\t \r\nSTART TIMELINE: 1\n  \n";
+    let label = format!("START WAL LOCATION: 0/2000028 (file 000000010000000000000020)\n{lines}");
+    let map = "16384 /a \\\\ b\\\nc  \r\n16385 /d \n\n";
+    let (data, said) = (cluster.dir.path().to_owned(), label.clone());
+    let double = Double::new(move |sql| match sql.contains("pg_backup_stop") {
+        true => row(&["0/3000000", &said, map]),
+        false => answer(&data, sql),
+    });
+    let copy = cluster
+        .back_up_from(&double, &hooked(|_, _| Ok(())))
+        .unwrap();
+    assert_eq!(copy.file("backup_label").unwrap(), label.as_bytes());
+    assert_eq!(copy.file("tablespace_map").unwrap(), map.as_bytes());
+    let live = |name| cluster.dir.path().join(name).exists();
+    assert!(!live("backup_label") && !live("tablespace_map"));
 }
 
 #[test]

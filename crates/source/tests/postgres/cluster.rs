@@ -87,25 +87,43 @@ impl Cluster {
 }
 
 /// A segment that was closed right after its beginning; behind its only record the same byte again and again.
+pub fn segment(number: u64) -> Vec<u8> {
+    segment_with(number, (number - 1) << 20 | 40, &[]).0
+}
+
+/// The same with these records (resource manager, kind, data) before the switch, and where its last record begins. The
+/// record before its first one is at `before`.
 ///
 /// Source: PostgreSQL 18, `access/xlog_internal.h` and `access/xlogrecord.h`.
-pub fn segment(number: u64) -> Vec<u8> {
-    let place = |number: u64| (number << 20).to_le_bytes();
-    let before = (number - 1) << 20 | 40;
+pub fn segment_with(number: u64, before: u64, records: &[(u8, u8, Vec<u8>)]) -> (Vec<u8>, u64) {
+    let start = number << 20;
     let mut bytes = vec![number as u8; 1 << 20];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
     put(0, &[0x18, 0xd1, 2, 0, 1, 0, 0, 0]);
-    put(8, &place(number));
+    put(8, &start.to_le_bytes());
     put(16, &[0; 8]);
     put(24, &SYSTEM.to_le_bytes());
     put(32, &(1u32 << 20).to_le_bytes());
     put(36, &(PAGE as u32).to_le_bytes());
-    put(40, &[24, 0, 0, 0, 0, 0, 0, 0]);
-    put(48, &before.to_le_bytes());
-    put(56, &[0x40, 0, 0, 0]);
-    let crc = longshore_io::crc32c(&bytes[40..60]);
-    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
-    bytes
+    let (mut at, mut before) = (40, before);
+    let switch = (0, 0x40, Vec::new());
+    for (manager, kind, data) in records.iter().chain([&switch]) {
+        let mut record = vec![0; 24];
+        if !data.is_empty() {
+            record.extend([255, data.len() as u8]);
+            record.extend(data);
+        }
+        let len = record.len();
+        record[..4].copy_from_slice(&(len as u32).to_le_bytes());
+        record[8..16].copy_from_slice(&before.to_le_bytes());
+        record[16..18].copy_from_slice(&[*kind, *manager]);
+        let crc = longshore_io::crc32c(&[&record[24..], &record[..20]].concat());
+        record[20..24].copy_from_slice(&crc.to_le_bytes());
+        put(at, &record);
+        before = start + at as u64;
+        at = (at + len).next_multiple_of(8);
+    }
+    (bytes, before)
 }
 
 /// Begins a backup of the server that a script plays.
@@ -132,6 +150,8 @@ pub fn answer(data: &Path, sql: &str) -> Vec<u8> {
         row(&[&end, &label(&start), ""])
     } else if has("insert_lsn") || has("replay_lsn") {
         row(&[&end])
+    } else if has("RowExclusiveLock") {
+        row(&["f"])
     } else if has("pg_locks") {
         // One that this backup knows nothing of.
         row(&["6"])

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use longshore_io::{Host, Storage, Via};
 use longshore_source::{EntryKind, Error, SourceOptions};
 
-use crate::cluster::{Copy, SYSTEM, connect, control, read};
+use crate::cluster::{Copy, END, START, SYSTEM, connect, control, read, segment_with};
 use crate::double::{Double, done, message, ready, refusal, row, table};
 
 /// A server of which only the answer to `BASE_BACKUP` matters.
@@ -170,6 +170,116 @@ fn members_that_lead_out_or_are_no_files_end_the_backup() {
             matches!(refused, Some(Error::ServerSaid { .. })),
             "{text}: {refused:?}"
         );
+    }
+}
+
+/// Resource managers.
+const DATABASES: u8 = 4;
+const MAPS: u8 = 7;
+
+/// A record of them whose data are these numbers.
+fn of(manager: u8, kind: u8, numbers: &[u32]) -> (u8, u8, Vec<u8>) {
+    let data = numbers.iter().flat_map(|number| number.to_le_bytes());
+    (manager, kind, data.collect())
+}
+
+/// The segments of the backup's log as members; the first begins with `records`.
+fn log_members(records: &[(u8, u8, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let (mut before, mut records) = (START - 40, records);
+    let mut members = Vec::new();
+    for number in START >> 20..END >> 20 {
+        let (bytes, last) = segment_with(number, before, records);
+        let name = format!("pg_wal/00000001000000000000{number:04X}");
+        members.push(member(name.as_bytes(), b'0', &bytes));
+        (before, records) = (last, &[]);
+    }
+    members
+}
+
+fn sent_with(records: &[(u8, u8, Vec<u8>)], change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Copy {
+    let mut members = vec![
+        member(b"base/", b'5', b""),
+        member(b"pg_tblspc/16390/", b'5', b""),
+        member(b"pg_tblspc/16390/PG_18_202506291/", b'5', b""),
+    ];
+    members.extend(log_members(records));
+    change(&mut members);
+    back_up(Answer::with(&members).bytes()).unwrap()
+}
+
+/// Goal: a directory that replay writes a map of relations into, and makes none for, is in the backup though the server
+/// did not send it. What cannot be added marks the set.
+#[test]
+fn a_directory_that_the_sent_log_needs_is_added() {
+    let needs = |database, space| of(MAPS, 0, &[database, space, 0, 0]);
+    let records = [
+        needs(5, 1663),
+        needs(7, 1663),
+        needs(0, 1664),
+        // Made by replay.
+        of(DATABASES, 0x10, &[8, 1663]),
+        needs(8, 1663),
+        needs(9, 16390),
+    ];
+    let copy = sent_with(&records, |_| {});
+    let added = [
+        "base/7".as_ref(),
+        "pg_tblspc/16390/PG_18_202506291/9".as_ref(),
+    ];
+    let count = copy.order.len();
+    let mut last = copy.order[count - 3..count - 1].to_vec();
+    last.sort();
+    assert_eq!(last, added.map(Path::to_owned));
+    assert_eq!(copy.order[count - 1], Path::new("global/pg_control"));
+    assert!(!copy.summary.damaged, "{:?}", copy.summary.warnings);
+    let twice = |path: &Path| copy.order.iter().filter(|p| *p == path).count();
+    assert_eq!(twice("base/5".as_ref()), 1);
+    assert_eq!(twice("base/8".as_ref()), 0);
+
+    let copy = sent_with(&[needs(9, 4242)], |_| {});
+    assert!(copy.summary.damaged);
+    let said = &copy.summary.warnings[0];
+    assert!(said.contains("OID 9 in tablespace 4242"), "{said}");
+}
+
+/// Goal: a copied database whose origin was removed while the backup ran is named.
+#[test]
+fn a_copy_without_its_origin_in_the_sent_log_is_told() {
+    let copied = of(DATABASES, 0, &[9, 1663, 7, 1663]);
+    let dropped = of(DATABASES, 0x20, &[7, 1, 1663]);
+    let copy = sent_with(&[copied.clone(), dropped], |_| {});
+    assert!(copy.summary.damaged);
+    let said = &copy.summary.warnings[0];
+    assert!(
+        said.contains("database with OID 9 may not be whole"),
+        "{said}"
+    );
+    assert!(!sent_with(&[copied], |_| {}).summary.damaged);
+}
+
+/// A log that cannot be followed to the backup's end says nothing, whatever comes in it.
+#[test]
+fn a_sent_log_that_is_none_adds_nothing() {
+    let records = [of(MAPS, 0, &[7, 1663, 0, 0])];
+    let changes: [fn(&mut Vec<Vec<u8>>); 5] = [
+        |members| drop(members.remove(5)),
+        |members| members[6][512 + 50] ^= 1,
+        |members| members[3][512 + 70] ^= 1,
+        |members| members.swap(7, 9),
+        |members| members.truncate(3),
+    ];
+    for (i, change) in changes.into_iter().enumerate() {
+        let copy = sent_with(&records, change);
+        let added = copy.order.contains(&"base/7".into());
+        assert!(!added && !copy.summary.damaged, "{i}");
+    }
+    // The names of segments that no log has.
+    for name in ["00000001FFFFFFFFFFFFFFFF", "0000000100000000FFFFFFFF"] {
+        let name = format!("pg_wal/{name}");
+        let copy = sent_with(&records, |members| {
+            members.push(member(name.as_bytes(), b'0', &vec![1; 1 << 20]));
+        });
+        assert!(copy.order.contains(&"base/7".into()));
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_source::Error;
 
-use crate::cluster::{Cluster, PAGE, segment};
+use crate::cluster::{Cluster, END, PAGE, START, answer, segment, segment_with};
+use crate::double::{Double, ready, row, table};
 use crate::hooked::{Step, hooked};
 
 const FIRST: &str = "000000010000000000000020";
@@ -142,5 +143,52 @@ fn a_last_segment_without_the_backups_end_ends_the_backup_and_is_named() {
             Some(Error::SegmentMissing { path }) => assert!(path.ends_with(MIDDLE)),
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// Goal: the map of a database that came and went and is in no list of databases is found however late in the log it is
+/// written, unless the lists tell that there can be none so late.
+/// Method: it is in the last but one segment. Databases are being made when the backup begins, or removed at its end; or
+/// the log had come that far when they were listed; or none of it.
+#[test]
+fn a_map_far_behind_the_start_is_found_where_there_can_be_one() {
+    let early = "0/2000100".to_owned();
+    let late = format!("0/{END:X}");
+    for (made, removed, listed_at, found) in [
+        ("t", false, &early, true),
+        ("f", true, &early, true),
+        ("f", false, &late, true),
+        ("f", false, &early, false),
+    ] {
+        let cluster = Cluster::new();
+        let mut before = START - 40;
+        for number in START >> 20..END >> 20 {
+            let numbers = [7u32, 1663, 0, 0].map(u32::to_le_bytes);
+            let map = [(7, 0, numbers.concat())];
+            let records = if number == 0x2e { &map[..] } else { &[] };
+            let (bytes, last) = segment_with(number, before, records);
+            let path = cluster.path(&format!("pg_wal/00000001000000000000{number:04X}"));
+            fs::write(path, bytes).unwrap();
+            before = last;
+        }
+        let (data, asked) = (cluster.dir.path().to_owned(), AtomicBool::new(false));
+        let listed_at = listed_at.clone();
+        let double = Double::new(move |sql| {
+            if sql.contains("insert_lsn") && !asked.swap(true, Ordering::SeqCst) {
+                return row(&[&listed_at]);
+            }
+            match sql {
+                _ if sql.contains("RowExclusiveLock") => row(&[made]),
+                _ if sql.contains("AccessExclusiveLock") && !removed => {
+                    [table(&[]), ready()].concat()
+                }
+                _ => answer(&data, sql),
+            }
+        });
+        let copy = cluster
+            .back_up_from(&double, &hooked(|_, _| Ok(())))
+            .unwrap();
+        let added = copy.order.contains(&"base/7".into());
+        assert_eq!(added, found, "{made} {removed}");
     }
 }

@@ -1,8 +1,9 @@
 //! A private server over a restored cluster: recovers it, lets PostgreSQL's own tools look at it, and goes.
 //!
-//! The server listens on a Unix socket in a directory of its own, archives nothing and loads no library that the
-//! cluster's settings name; the cluster's own configuration files are not read, for they may name other places. It dies
-//! with this process, however that ends.
+//! The server listens on a Unix socket in a directory of its own, archives nothing, waits for no standby and loads no
+//! library that the cluster's settings name; the cluster's own configuration files are not read, for they may name other
+//! places. What `ALTER SYSTEM`, `ALTER DATABASE` and `ALTER ROLE` set is in the cluster, and is overruled where it would
+//! stop a check. The server dies with this process, however that ends.
 
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
 use std::time::Duration;
 
 use longshore_io::{Attributes, OpenHow, Via};
@@ -49,9 +51,24 @@ const FLOORS: [(&str, &str); 5] = [
     ("max_locks_per_xact setting", "max_locks_per_transaction"),
 ];
 
+/// Settings of a session that looks at the cluster: roles and databases may have others, which would end it, keep the
+/// extension that it needs from being made, or run code of their own.
+const SESSION: [&str; 7] = [
+    "statement_timeout=0",
+    "lock_timeout=0",
+    "idle_session_timeout=0",
+    "default_transaction_read_only=off",
+    "synchronous_commit=local",
+    "session_preload_libraries=",
+    "local_preload_libraries=",
+];
+/// Those that older majors do not know.
+const SESSION_SINCE_17: [&str; 2] = ["transaction_timeout=0", "event_triggers=off"];
+
 /// The restored cluster and what runs it.
 struct Cluster<'a> {
     context: &'a Context,
+    major: u32,
     bin_dir: PathBuf,
     data: PathBuf,
     run_dir: PathBuf,
@@ -81,7 +98,7 @@ pub fn prove(
     proofs: &mut Vec<Proof>,
 ) -> Result<(), Failure> {
     let major = read_text(context, data, "PG_VERSION")?.trim().to_owned();
-    let cluster = Cluster::new(context, scratch, data, find(&major, bin_dir)?)?;
+    let cluster = Cluster::new(context, scratch, data, &major, find(&major, bin_dir)?)?;
     let mut running = cluster.start(scratch)?;
     let ready = cluster.wait(&mut running, cancel)?;
     if !ready {
@@ -213,6 +230,7 @@ impl<'a> Cluster<'a> {
         context: &'a Context,
         scratch: &Scratch,
         data: &Path,
+        major: &str,
         bin_dir: PathBuf,
     ) -> Result<Cluster<'a>, Failure> {
         let cannot = |e| failed("cannot prepare the scratch directory", &e);
@@ -246,6 +264,7 @@ impl<'a> Cluster<'a> {
             .map_err(cannot)?;
         let cluster = Cluster {
             context,
+            major: major.parse().unwrap_or(0),
             bin_dir,
             data: data.to_owned(),
             run_dir: scratch.path.join(run_dir),
@@ -351,6 +370,7 @@ impl<'a> Cluster<'a> {
             "local_preload_libraries=",
             "hot_standby=off",
             "primary_conninfo=",
+            "synchronous_standby_names=",
             // A subscriber's workers would take the original's place at its publisher.
             "max_logical_replication_workers=0",
             "max_sync_workers_per_subscription=0",
@@ -402,10 +422,17 @@ impl<'a> Cluster<'a> {
     /// Every table and index of every database.
     fn amcheck(&self, users: &[String], cancel: &AtomicBool) -> Result<Proof, Failure> {
         let what = "pg_amcheck";
+        let since_17: &[&str] = match self.major {
+            17.. => &SESSION_SINCE_17,
+            _ => &[],
+        };
+        let settings = SESSION.iter().chain(since_17);
+        let settings: String = settings.map(|setting| format!("-c {setting} ")).collect();
         let mut last = None;
         for user in users {
             let mut command = self.command("pg_amcheck");
             self.connect(&mut command)
+                .env("PGOPTIONS", &settings)
                 .args(["-U", user, "--no-password"])
                 .args([
                     "--all",
@@ -438,8 +465,15 @@ impl<'a> Cluster<'a> {
             .map_err(cannot)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let (stdout, stderr, status) = std::thread::scope(|scope| {
-            let out = scope.spawn(|| drain(out));
-            let err = scope.spawn(|| drain(err));
+            let out = Builder::new().spawn_scoped(scope, || drain(out));
+            let err = Builder::new().spawn_scoped(scope, || drain(err));
+            let (out, err) = match (out, err) {
+                (Ok(out), Ok(err)) => (out, err),
+                (Err(e), _) | (_, Err(e)) => {
+                    let _ended_already = child.kill().and_then(|()| child.wait());
+                    return Err(e);
+                }
+            };
             let status = loop {
                 match child.try_wait() {
                     Ok(Some(status)) => break Ok(status),
@@ -452,11 +486,12 @@ impl<'a> Cluster<'a> {
                 }
             };
             let text = |t: std::thread::ScopedJoinHandle<Vec<u8>>| t.join().unwrap_or_default();
-            (text(out), text(err), status)
-        });
+            Ok((text(out), text(err), status?))
+        })
+        .map_err(cannot)?;
         check(cancel)?;
         Ok(Output {
-            status: status.map_err(cannot)?,
+            status,
             stdout,
             stderr,
         })

@@ -9,6 +9,7 @@ use longshore_repository::wal::WalArchive;
 use longshore_repository::{Error, Loan, Shelf};
 use serde::Serialize;
 
+use super::older;
 use crate::commands::{Context, devices};
 use crate::failure::Failure;
 use crate::options::{Restore, archive_command};
@@ -80,7 +81,10 @@ fn of_database(database: &str, options: &Restore, context: &Context) -> Result<B
     let label = media.label.as_deref().filter(|l| *l != "latest");
     let loan = match &asked {
         Some(recovery) => shelf.borrow_for(label, recovery, archive.as_ref())?,
-        None => shelf.borrow(label)?,
+        None => shelf.borrow(label).map_err(|e| match e {
+            Error::NotWhole { .. } | Error::Chain(_) => older::advised(e.into(), &shelf, label),
+            e => e.into(),
+        })?,
     };
     devices::remark(&loan, context);
     for passed in &loan.passed {
@@ -195,6 +199,10 @@ fn told(loan: &Loan, archive: Option<&WalArchive>, proven: Option<&Proven>) -> T
 }
 
 impl Told {
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
     fn text(&self, loan: &Loan) -> String {
         let finished = moment(loan.facts.finish_us);
         let mut text = format!(

@@ -10,32 +10,36 @@
 //! - `global/pg_control` is held back and is the last entry.
 
 mod archive;
+mod log;
 mod tar;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{FileKind, Stat, Storage, Via};
 use longshore_pg::client::{Connection, Mode, Options};
-use longshore_pg::{Control, TABLESPACE_MAP};
+use longshore_pg::{Control, Lsn, TABLESPACE_MAP};
 use parking_lot::Mutex;
 
-use super::cluster::CONTROL_FILE;
+use super::cluster::{CONTROL_FILE, DEFAULT_SPACE};
 use super::session::misread;
 use super::tree::{HELD_MAX, held};
-use super::{MAJOR_MAX, MAJOR_MIN, MEMORY_BYTES, PostgresOptions};
+use super::{MAJOR_MAX, MAJOR_MIN, MEMORY_BYTES, PostgresOptions, copies, rules};
 use crate::volumes::Volumes;
 use crate::{
     Change, Content, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source, SourceKind,
     SourceOptions, SourceSummary,
 };
 use archive::Archives;
+use log::PassingLog;
 use tar::{Member, MemberKind};
 
 /// Bytes of a large file that are taken at once; a buffer's worth.
 const CHUNK: u64 = 1 << 20;
+/// What is on its way to the reader of the log: a piece there, one waiting, and one that waits to wait.
+const LOG_MEMORY_BYTES: u64 = 3 * CHUNK;
 
 pub(super) struct Remote {
     description: Description,
@@ -48,8 +52,21 @@ struct Stream {
     archives: Archives,
     /// What comes before the archives, last first.
     given: Vec<Entry>,
-    control: Option<Entry>,
+    control: Option<Sent>,
     log: Option<LogEnd>,
+    /// The log, if it is sent.
+    passing: Option<PassingLog>,
+    major: u32,
+    /// The directories of databases, and those that hold them.
+    databases: BTreeMap<PathBuf, Stat>,
+    /// What a restore may not have, for the operator.
+    lost: Vec<String>,
+}
+
+/// The control file.
+struct Sent {
+    entry: Entry,
+    catalog_version: u32,
 }
 
 impl Remote {
@@ -129,7 +146,7 @@ impl Remote {
             history: history.filter(|_| timeline == Some(begun.timeline)),
             page_bytes: page_bytes.parse().unwrap_or(0),
             expected_bytes: None,
-            memory_bytes: MEMORY_BYTES,
+            memory_bytes: MEMORY_BYTES + LOG_MEMORY_BYTES,
             differing: None,
             trees: Vec::new(),
             volumes: volumes.into_vec(),
@@ -142,6 +159,12 @@ impl Remote {
                 given,
                 control: None,
                 log: None,
+                passing: wanted
+                    .with_wal
+                    .then(|| PassingLog::new(begun.timeline, begun.start)),
+                major,
+                databases: BTreeMap::new(),
+                lost: Vec::new(),
             })),
             with_wal: wanted.with_wal,
             fail_on_bad_page: wanted.fail_on_bad_page,
@@ -218,7 +241,13 @@ impl Stream {
             ..NO_STAT
         };
         match &member.kind {
-            MemberKind::Dir => return Ok(Some(Entry::named(path, EntryKind::Dir, &stat))),
+            MemberKind::Dir => {
+                // What would hold a database's directory, or is one.
+                if rules::is_database_dir(&path) || rules::is_database_dir(&path.join("1")) {
+                    self.databases.insert(path.clone(), stat.clone());
+                }
+                return Ok(Some(Entry::named(path, EntryKind::Dir, &stat)));
+            }
             // Those came first of all.
             MemberKind::Symlink { .. } if super::rules::is_tablespace(&path) => return Ok(None),
             MemberKind::Symlink { target } => {
@@ -232,9 +261,11 @@ impl Stream {
             MemberKind::File => {}
         }
         if member.len > HELD_MAX {
+            let passing = self.passing.as_mut();
             let content = StreamContent {
                 stream: shared.clone(),
                 len: member.len,
+                log_at: passing.and_then(|log| log.place(&path, member.len)),
                 chunks: Mutex::default(),
             };
             return Ok(Some(Entry {
@@ -253,14 +284,43 @@ impl Stream {
             return Ok(None);
         }
         if path == Path::new(CONTROL_FILE) {
-            Control::parse(&bytes).map_err(|source| Error::Control {
+            let control = Control::parse(&bytes).map_err(|source| Error::Control {
                 path: path.clone(),
                 source,
             })?;
-            self.control = Some(held(path, bytes, &stat));
+            self.control = Some(Sent {
+                entry: held(path, bytes, &stat),
+                catalog_version: control.catalog_version,
+            });
             return Ok(None);
         }
         Ok(Some(held(path, bytes, &stat)))
+    }
+
+    /// Looks at what the log said on its way up to the backup's end: directories that replay needs and the server did not
+    /// send follow.
+    fn judge(&mut self, end: Lsn, catalog_version: u32) {
+        let events = self.passing.as_mut().and_then(|log| log.events(end));
+        let Some(events) = events else {
+            return;
+        };
+        let found = copies::look_at(&events);
+        self.lost = found.lost;
+        let version = format!("PG_{}_{catalog_version}", self.major);
+        for (database, space) in found.needed {
+            let path = rules::directory((space, database), &version);
+            if self.databases.contains_key(&path) {
+                continue;
+            }
+            // They are all alike.
+            let parent = path.parent().and_then(|parent| self.databases.get(parent));
+            match (parent, self.databases.get(Path::new(DEFAULT_SPACE))) {
+                (Some(_), Some(like)) => {
+                    self.given.push(Entry::named(path, EntryKind::Dir, like));
+                }
+                _ => self.lost.push(copies::told_of_missing((database, space))),
+            }
+        }
     }
 }
 
@@ -299,17 +359,20 @@ impl Source for Remote {
             last: ended.stop,
             included: self.with_wal,
         });
-        stream.given.push(control);
+        stream.given.push(control.entry);
+        stream.judge(ended.stop, control.catalog_version);
         Ok(true)
     }
 
     fn finish(self: Box<Self>) -> Result<SourceSummary, Error> {
-        let stream = self.stream.lock();
-        let damaged = stream.archives.ended.is_some_and(|ended| ended.damaged);
+        let mut stream = self.stream.lock();
+        let has_bad_pages = stream.archives.ended.is_some_and(|ended| ended.damaged);
         let warning = "the server found pages with wrong checksums; its log names them";
+        let mut warnings = Vec::from_iter(has_bad_pages.then(|| warning.to_owned()));
+        warnings.append(&mut stream.lost);
         Ok(SourceSummary {
-            warnings: damaged.then(|| warning.to_owned()).into_iter().collect(),
-            damaged,
+            damaged: !warnings.is_empty(),
+            warnings,
             log: stream.log,
         })
     }
@@ -319,6 +382,8 @@ impl Source for Remote {
 struct StreamContent {
     stream: Arc<Mutex<Stream>>,
     len: u64,
+    /// Where in the log it begins, of a segment that is looked through.
+    log_at: Option<Lsn>,
     /// Taken and not yet read, with the place in the file.
     chunks: Mutex<VecDeque<Chunk>>,
 }
@@ -364,6 +429,9 @@ impl Content for StreamContent {
         stream
             .archives
             .take(&mut bytes, self.len, end == self.len)?;
+        if let (Some(at), Some(log)) = (self.log_at, stream.passing.as_mut()) {
+            log.take(Lsn(at.0 + offset), &bytes);
+        }
         self.chunks.lock().push_back(Chunk {
             start: offset,
             left: bytes.len(),

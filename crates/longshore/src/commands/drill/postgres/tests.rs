@@ -111,6 +111,13 @@ fn a_sound_cluster_is_proved_and_a_damaged_one_is_not() {
         server
             .psql("alter system set archive_command = 'touch /tmp/longshore-drill-archived; true'");
         server.psql("alter system set listen_addresses = '*'");
+        // Nor those that would stop a check: in a file that this server does not read again, and of a database.
+        server.psql("alter system set synchronous_standby_names = 'nobody'");
+        server.psql("alter system set statement_timeout = 1");
+        server.psql("alter system set default_transaction_read_only = on");
+        server.psql("create database far");
+        server.psql("alter database far set session_preload_libraries = 'no_such_library'");
+        server.psql("alter database far set default_transaction_read_only = on");
         let (scratch, data) = copy(&context, &server);
         let proofs = prove_it(&context, &installation, &scratch, &data, &never).unwrap();
         assert!(proofs.iter().all(|p| p.sound), "{proofs:?}");
