@@ -12,11 +12,15 @@ fn read_text(text: &str) -> Result<Trace, TraceError> {
 /// The last request of all.
 fn last(text: &str) -> (Nanos, Op, u64, u64) {
     let trace = read_text(text).unwrap();
-    let requests = trace.records.iter().filter_map(|record| match record.ask {
-        Ask::Io(Request { op, offset, len }) => Some((record.at, op, offset, len)),
-        Ask::Flush | Ask::Discard { .. } => None,
-    });
-    requests.last().unwrap()
+    let mut requests = trace
+        .records
+        .iter()
+        .rev()
+        .filter_map(|record| match record.ask {
+            Ask::Io(Request { op, offset, len }) => Some((record.at, op, offset, len)),
+            Ask::Flush | Ask::Discard { .. } => None,
+        });
+    requests.next().unwrap()
 }
 
 /// Two lines each, as the traces have them; the second is looked at.
