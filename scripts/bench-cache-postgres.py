@@ -212,7 +212,7 @@ def serve(stage, options, server, fresh=True, end=signal.SIGINT):
     for name in (socket, f"{socket}.control"):
         if os.path.exists(name):
             os.unlink(name)
-    nbdkit = stage.spawn("nbdkit", "--foreground", "--threads", "2", "--unix", socket, *filters, *plugin,
+    nbdkit = stage.spawn("nbdkit", "--foreground", "--threads", "1", "--unix", socket, *filters, *plugin,
                          env={**os.environ, "TMPDIR": work})
     while not (os.path.exists(socket) and os.path.exists(f"{socket}.control")):
         if nbdkit.poll() is not None:
@@ -221,8 +221,8 @@ def serve(stage, options, server, fresh=True, end=signal.SIGINT):
     fuse, disk = f"{work}/disk", f"{work}/disk/nbd"
     os.makedirs(fuse, exist_ok=True)
     # Requests on one connection of nbdfuse wait for each other, and it takes connections in turn, busy or not: there must be
-    # many more than the ten requests that libfuse's threads have under way.
-    stage.spawn("nbdfuse", "--connections=128", disk, f"nbd+unix:///?socket={socket}")
+    # many more than the ten requests that libfuse's threads have under way, so that they seldom meet.
+    stage.spawn("nbdfuse", "--connections=512", disk, f"nbd+unix:///?socket={socket}")
     stage.undo[-1] = lambda: unmount(fuse)
     while not (os.path.exists(disk) and os.path.getsize(disk)):
         time.sleep(0.05)

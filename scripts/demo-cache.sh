@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
 # The cache below an unmodified database: SQLite on ext4 on a loop device on nbdfuse on nbdkit with the cache.
 #
-# usage: demo-cache.sh BINARY DIRECTORY
+# usage: demo-cache.sh BINARY DIRECTORY [PLUGIN]
 #
 # FUSE, loop devices and mounting need root and a machine that permits them. Where one does not, the script says which,
-# and shows the cache to a plain client of the protocol instead. Everything it made is removed at the end, on errors too.
+# and shows the cache to a plain client of the protocol instead. Everything it made is removed at the end, also on errors
+# and when it is interrupted, once or more; what a run that was killed left mounted, the next one removes.
 set -euo pipefail
 binary=$(realpath "$1")
-plugin=$(dirname "$binary")/liblongshore_nbd.so
-rm -rf "$2"
+plugin=${3:-$(dirname "$binary")/liblongshore_nbd.so}
 mkdir -p "$2"
-cd "$2"
-here=$PWD
+here=$(realpath "$2")
 export LONGSHORE_CATALOG=none
 
 say() { printf '\n== %s\n' "$*"; }
@@ -20,23 +19,46 @@ longshore() {
     "$binary" "$@"
 }
 
-server= fuse= loop= mounted=
-clean_up() {
-    set +e
-    [ -n "$mounted" ] && umount "$here/mnt"
-    [ -n "$loop" ] && losetup -d "$loop"
-    [ -n "$fuse" ] && { fusermount3 -u "$here/disk" 2>/dev/null || umount "$here/disk"; wait "$fuse"; }
-    [ -n "$server" ] && { kill "$server" 2>/dev/null; wait "$server"; }
-    rm -rf "$here/backend" "$here/cache" "$here/backend.longshore-guard" "$here/disk" "$here/mnt" "$here/socket"*
+server= fuse=
+# Takes the disk apart from its top, whoever put it together.
+take_apart() {
+    for _ in $(seq 50); do
+        mountpoint -q "$here/mnt" || break
+        # Whoever was interrupted may still be at it.
+        umount "$here/mnt" 2>/dev/null || sleep 0.1
+    done
+    losetup --associated "$here/disk/nbd" --noheadings --output NAME 2>/dev/null | xargs -r losetup -d
+    if mountpoint -q "$here/disk"; then
+        fusermount3 -u "$here/disk" 2>/dev/null || umount "$here/disk"
+    fi
+    # Interrupted before it mounted anything, nobody else would end it.
+    [ -n "$fuse" ] && { kill "$fuse" 2>/dev/null; wait "$fuse"; fuse=; }
 }
+
+clean_up() {
+    # What is interrupted here would stay.
+    trap '' INT TERM HUP
+    set +e
+    take_apart
+    [ -n "$server" ] && { kill "$server" 2>/dev/null; wait "$server"; }
+    cd "$here" && rm -rf backend cache backend.longshore-guard disk mnt socket* noise copy
+}
+take_apart || true
+rm -rf "$here"
+mkdir -p "$here"
+cd "$here"
 trap clean_up EXIT
+# With these an interrupt ends the script in its own time, and a second one changes nothing.
+trap "trap '' INT TERM HUP; exit 130" INT
+trap "trap '' INT TERM HUP; exit 143" TERM HUP
 
 for tool in nbdkit nbdcopy; do
     command -v "$tool" >/dev/null || { echo "demo-cache: $tool is missing; run scripts/setup.sh"; exit 1; }
 done
 
+# The server and nbdfuse get no signal of the terminal: they are needed until what stands on them is unmounted.
 serve() {
-    "$binary" cache serve backend --cache cache --socket socket --plugin "$plugin" --policy none 2>>log &
+    setsid "$binary" cache serve backend --cache cache --socket socket --plugin "$plugin" --policy none >>log 2>&1 &
     server=$!
     for _ in $(seq 100); do
         [ -S socket.control ] && [ -S socket ] && return
@@ -64,17 +86,16 @@ mount_disk() {
     [ -w /dev/fuse ] || { echo "/dev/fuse is not permitted here"; return 1; }
     command -v nbdfuse >/dev/null || { echo "nbdfuse is missing"; return 1; }
     mkdir -p disk mnt
-    nbdfuse --connections=4 disk/nbd "nbd+unix:///?socket=$here/socket" 2>>log &
+    setsid nbdfuse --connections=4 disk/nbd "nbd+unix:///?socket=$here/socket" >>log 2>&1 &
     fuse=$!
     for _ in $(seq 50); do
         [ -s disk/nbd ] && break
         sleep 0.1
     done
-    [ -s disk/nbd ] || { echo "FUSE is not permitted here"; fuse=; return 1; }
-    loop=$(losetup --find --show --direct-io=on disk/nbd 2>>log) || { echo "loop devices are not permitted here"; loop=; return 1; }
+    [ -s disk/nbd ] || { echo "FUSE is not permitted here"; return 1; }
+    loop=$(losetup --find --show --direct-io=on disk/nbd 2>>log) || { echo "loop devices are not permitted here"; return 1; }
     mkfs.ext4 -q "$loop" || { echo "mkfs.ext4 failed"; return 1; }
     mount "$loop" mnt 2>>log || { echo "mounting is not permitted here"; return 1; }
-    mounted=yes
 }
 
 if mount_disk; then
@@ -108,13 +129,7 @@ db = sqlite3.connect(sys.argv[1])
 told = db.execute("PRAGMA integrity_check").fetchone()[0]
 print(f"integrity_check: {told}, {time.time() - begun:.2f} s")' mnt/app.db
     done
-    umount mnt
-    mounted=
-    losetup -d "$loop"
-    loop=
-    fusermount3 -u disk 2>/dev/null || umount disk
-    wait "$fuse" || true
-    fuse=
+    take_apart || true
 else
     say "Without a mounted file system: a client writes and reads the disk"
     head -c 64M /dev/urandom >noise

@@ -12,6 +12,8 @@ mod restart;
 mod rot;
 mod scan;
 mod shadow;
+mod storm;
+mod told;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

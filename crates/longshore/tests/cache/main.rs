@@ -4,8 +4,10 @@
 mod clients;
 #[path = "../common/mod.rs"]
 mod common;
+mod demo;
 mod journey;
 mod kill;
+mod studies;
 
 use std::fs;
 use std::path::{Path, PathBuf};

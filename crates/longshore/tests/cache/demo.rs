@@ -1,0 +1,105 @@
+//! The demonstration of the cache below a database, and what is left of it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::{common, have};
+
+/// Runs the script in a process group of its own, as a terminal does; when it has said `until`, it is interrupted so
+/// many times. Returns what it said.
+fn demo(dir: &Path, until: &str, times: u32) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/demo-cache.sh");
+    let plugin = std::env::current_exe()
+        .unwrap()
+        .with_file_name("liblongshore_nbd.so");
+    let mut command = Command::new(script);
+    command
+        .arg(env!("CARGO_BIN_EXE_longshore"))
+        .args([dir, &plugin])
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    common::hears_interrupts(&mut command);
+    let mut script = command.spawn().unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(script.stdout.take().unwrap());
+    let mut left = times;
+    while lines.read_line(&mut said).unwrap() > 0 {
+        if left > 0 && said.contains(until) {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while left > 0 {
+                        // SAFETY: a process group of ours; its leader was not waited for.
+                        unsafe { libc::kill(-(script.id() as i32), libc::SIGINT) };
+                        left -= 1;
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
+                });
+            });
+        }
+    }
+    let status = script.wait().unwrap();
+    assert!(left == 0, "it never said {until:?}\n{said}");
+    assert_eq!(status.success(), times == 0, "{status}\n{said}");
+    said
+}
+
+/// Nothing is mounted, no loop device, no process and no file is left, but for the log.
+fn nothing_is_left(dir: &Path, what: &str) {
+    let name = dir.to_str().unwrap();
+    let mounted = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounted.contains(name), "{what}: {mounted}");
+    for device in fs::read_dir("/sys/block").unwrap().flatten() {
+        let file = device.path().join("loop/backing_file");
+        let file = fs::read_to_string(file).unwrap_or_default();
+        assert!(!file.contains(name), "{what}: {device:?} is {file}");
+    }
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let at = fs::read_link(process.path().join("cwd")).unwrap_or_default();
+        assert!(!at.starts_with(dir), "{what}: {process:?}");
+    }
+    let mut names = fs::read_dir(dir).unwrap().map(|at| at.unwrap().file_name());
+    assert!(names.all(|name| name == "log"), "{what}: {names:?}");
+}
+
+#[test]
+fn the_demonstration_cleans_up_after_itself_also_when_it_is_interrupted() {
+    if !have(&["nbdkit", "nbdcopy"]) {
+        return;
+    }
+    let stage = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = stage.path().join("demo");
+    for (until, times) in [
+        ("== A backend", 1),
+        ("cache serve backend", 1),
+        ("SQLite on it: ", 1),
+        ("SQLite on it: ", 4),
+        ("What the cache did", 2),
+    ] {
+        // Where nothing may be mounted, a plain client is shown instead.
+        let until = match demo_mounts() {
+            true => until,
+            false => until.trim_start_matches("SQLite on it: "),
+        };
+        demo(&dir, until, times);
+        nothing_is_left(&dir, until);
+    }
+    let said = demo(&dir, "", 0);
+    assert!(
+        said.contains("what clients read is what the backend holds"),
+        "{said}"
+    );
+    nothing_is_left(&dir, "the whole of it");
+}
+
+/// Whether FUSE and loop devices may be had here.
+fn demo_mounts() -> bool {
+    // SAFETY: it only answers.
+    let root = unsafe { libc::geteuid() } == 0;
+    let there = |path: &str| fs::OpenOptions::new().write(true).open(path).is_ok();
+    root && there("/dev/fuse") && there("/dev/loop-control")
+}
