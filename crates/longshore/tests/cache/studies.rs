@@ -59,7 +59,7 @@ fn a_study_tells_throughput_latencies_hits_and_regret_and_one_seed_is_one_study(
     assert_eq!(simulate(&mix), told);
 }
 
-/// The same ten reads, as three programs write them down.
+/// The same ten reads and a flush, as three programs write them down.
 #[test]
 fn a_recorded_load_is_replayed_from_fio_blkparse_and_our_own_form() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -78,6 +78,9 @@ fn a_recorded_load_is_replayed_from_fio_blkparse_and_our_own_form() {
             n as f64 / 1e3
         )
     });
+    let own = own + "10000,F,0,0,5\n";
+    let fio = fio + "10 /dev/sdb sync 0 0\n";
+    let blk = blk + "  8,16   1       11     0.010000000 697  Q  FN [x]\n";
     let mut studies = Vec::new();
     for (name, content) in [
         ("own", format!("t_us,op,offset,len,host_lat_us\n{own}")),
@@ -99,6 +102,7 @@ fn a_recorded_load_is_replayed_from_fio_blkparse_and_our_own_form() {
         let told = answer(&expect(0, args));
         let row = told["policies"][0].clone();
         assert!(number(&row, "small_read_mean_us") > 0.0);
+        assert!(number(&row, "flush_mean_us") > 0.0);
         studies.push(row);
     }
     // Of the ten, four are of another place each.

@@ -217,11 +217,15 @@ fn a_database_dropped_behind_its_map_while_its_server_sends_is_in_the_set() {
             let mut drop = server.command("psql");
             drop.args(["-XAtq", "-d", "postgres", "-c", "drop database gone"]);
             let mut drop = Guarded(drop.spawn().unwrap());
+            let streamed =
+                || server.psql("select backup_streamed from pg_stat_progress_basebackup");
+            let waits = "select count(*) from pg_stat_activity where query like 'drop database%' \
+                         and wait_event = 'ProcSignalBarrier'";
             while drop.0.try_wait().unwrap().is_none() {
-                let waits = "select count(*) from pg_stat_activity where query like 'drop database%' \
-                             and wait_event = 'ProcSignalBarrier'";
                 if server.psql(waits) == "1" {
+                    let before = streamed();
                     send(&backup, libc::SIGCONT);
+                    while drop.0.try_wait().unwrap().is_none() && streamed() == before {}
                     send(&backup, libc::SIGSTOP);
                 }
             }

@@ -46,3 +46,47 @@ fn a_relation_beyond_its_first_segment_comes_back() {
         assert!(warnings.contains(&named), "{warnings}");
     }
 }
+
+/// Goal: the same at no cost: whole, as a differential, and with a damaged page in the second file.
+/// Method: the first file is one hole, as a crash leaves pages that were never written; rows go behind it.
+#[test]
+fn a_second_segment_behind_a_hole_comes_back() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let server = &stage.server;
+    server.psql("create table big (i int, t text); alter table big alter t set storage plain");
+    let first = server
+        .data_dir()
+        .join(server.psql("select pg_relation_filepath('big')"));
+    server.stop(Stop::Fast);
+    let file = std::fs::OpenOptions::new().write(true).open(&first);
+    file.unwrap().set_len(SEGMENT_PAGES * 8192).unwrap();
+    server.start();
+    let insert = |from: u32, to: u32| {
+        server.psql(&format!(
+            "insert into big select i, repeat(chr(97 + i % 26), 8000) from generate_series({from}, {to}) i; checkpoint"
+        ));
+    };
+    insert(1, 50);
+    let second = first.with_extension("1");
+    assert!(second.metadata().unwrap().len() >= 40 * 8192);
+    succeed(&mut stage.backup("big.bak"));
+    insert(51, 60);
+    succeed(&mut stage.differing("diff.bak", "--differential", "big.bak"));
+    let target = stage.tree(&["big.bak", "diff.bak"]);
+    let copy = stage.serve(&target);
+    let sums = "select count(*), sum(i), sum(ascii(t)) from big";
+    assert_eq!(copy.psql(sums), server.psql(sums));
+    check(&copy, &target);
+
+    server.stop(Stop::Fast);
+    let file = std::fs::OpenOptions::new().write(true).open(&second);
+    std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), b"!", 7 * 8192 + 4000).unwrap();
+    server.start();
+    let output = end(stage.backup("bad.bak").arg("--json"), 5);
+    let warnings = answer(&output)["run"]["warnings"].to_string();
+    let named = format!("{}: block 7 is damaged", second.display());
+    assert!(warnings.contains(&named), "{warnings}");
+}

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use longshore_test_servers::{Stop, installations};
+use longshore_test_servers::{Stop, installations, representatives};
 use serde_json::Value;
 
 use crate::common::{answer, longshore, read, text};
@@ -443,5 +443,46 @@ fn a_newest_backup_that_cannot_be_read_is_refused_with_the_command_for_the_one_b
             "1 2 3",
             "to the end of the log all the same"
         );
+    }
+}
+
+/// Goal: the role of docs/postgres.md is enough for a check, too, and without its rights the check says which are missing.
+#[test]
+fn a_check_by_a_role_with_few_rights_looks_at_the_log_or_says_what_it_lacks() {
+    for installation in representatives() {
+        let main = Main::new(&installation);
+        let server = &main.stage.server;
+        main.back_up();
+        let functions = match installation.major {
+            14 => "pg_start_backup(text, boolean, boolean), pg_stop_backup(boolean, boolean)",
+            _ => "pg_backup_start(text, boolean), pg_backup_stop(boolean)",
+        };
+        server.psql(&format!(
+            "create role keeper login replication; grant pg_read_all_settings to keeper;
+             grant execute on function {functions} to keeper"
+        ));
+        let config = main.stage.path("longshore.toml");
+        let as_keeper = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(&config, as_keeper.replace("//postgres@", "//keeper@")).unwrap();
+        // It also notes that nothing is ever removed.
+        let checked = || {
+            let output = main.command("check main --archive-wait 60").output();
+            let output = output.unwrap();
+            (output.status.code(), text(&output.stdout))
+        };
+        let (code, said) = checked();
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("pg_create_restore_point(text)"), "{said}");
+        let output = main
+            .command("check main --archive-wait 0")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stdout));
+        server.psql(
+            "grant execute on function pg_create_restore_point(text), pg_switch_wal() to keeper",
+        );
+        let (code, said) = checked();
+        assert_eq!(code, Some(5), "{said}");
+        assert!(said.contains("arrived"), "{said}");
     }
 }

@@ -205,6 +205,11 @@ fn failing(connection: &mut Connection) -> Option<String> {
     ))
 }
 
+/// insufficient_privilege
+const FORBIDDEN: &str = "42501";
+const RIGHTS: &str = "to try whether the log arrives, the role needs `grant execute on function \
+                      pg_create_restore_point(text), pg_switch_wal()`; with --archive-wait 0 it is not tried";
+
 /// Ends a segment of the log and waits until it has arrived.
 fn round_trip(
     connection: &mut Connection,
@@ -213,11 +218,15 @@ fn round_trip(
 ) -> Result<String, String> {
     // Something to switch away from, or nothing would be switched.
     let sql = "SELECT pg_walfile_name(pg_create_restore_point('longshore check'))";
-    let rows = connection.query(sql).map_err(|e| e.to_string())?;
+    let refused = |e: longshore_pg::client::Error| match e.sqlstate() {
+        Some(FORBIDDEN) => format!("{e}: {RIGHTS}"),
+        _ => e.to_string(),
+    };
+    let rows = connection.query(sql).map_err(refused)?;
     let name = rows.text(0, 0).map_err(|e| e.to_string())?.to_owned();
     connection
         .query("SELECT pg_switch_wal()")
-        .map_err(|e| e.to_string())?;
+        .map_err(refused)?;
     let segment: longshore_pg::SegmentName = name.parse()?;
     let clock: &dyn Clock = &*archive.context.clock;
     let until = clock.now() + Duration::from_secs(wait_s.into());
