@@ -6,6 +6,7 @@ use std::time::Duration;
 use longshore_test_servers::{Stop, installations, representatives};
 
 use crate::common::{Guarded, text, wait};
+use crate::differential::ways;
 use crate::stage::{Stage, check, end, succeed};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -111,7 +112,8 @@ fn as_keeper(stage: &Stage, name: &str) -> Command {
 #[test]
 fn a_role_with_few_rights_is_enough() {
     for installation in installations() {
-        let stage = Stage::new(&installation, &[]);
+        let conf = ways(&installation).pop().unwrap();
+        let stage = Stage::new(&installation, conf);
         stage.server.psql("create role keeper login");
         let output = end(&mut as_keeper(&stage, "no.bak"), 3);
         assert!(text(&output.stderr).contains("42501"), "{output:?}");
@@ -120,8 +122,15 @@ fn a_role_with_few_rights_is_enough() {
         let output = succeed(&mut as_keeper(&stage, "role.bak"));
         let stderr = text(&output.stderr);
         assert!(!stderr.contains("is not kept"), "{stderr}");
+        // Also for what differs, by the log's summaries where there are any, and for what the server sends.
+        let mut differing = as_keeper(&stage, "diff.bak");
+        differing.args(["--differential", "--base"]);
+        succeed(differing.arg(stage.path("role.bak")));
+        succeed(as_keeper(&stage, "sent.bak").arg("--remote"));
         let (target, restored) = stage.restored("role.bak");
         check(&restored, &target);
+        let target = stage.tree(&["role.bak", "diff.bak"]);
+        check(&stage.serve(&target), &target);
     }
 }
 
