@@ -4,12 +4,13 @@
 usage: bench-cache-postgres.py prepare WORK --postgres BIN [--scale 8]
        bench-cache-postgres.py run WORK SERVER --postgres BIN --plugin SO --longshore PROGRAM
               [--emulate FAST/SLOW@N] [--cache 48M] [--seconds 15] [--warm 90] [--load backup|scans|none]
+              [--clients 8]
        bench-cache-postgres.py kill WORK --postgres BIN --plugin SO --longshore PROGRAM [--rounds 3]
 
 SERVER: a policy of the cache (aware, none, ...), `bare` (no cache), or `filter` (nbdkit's own cache filter).
 
 The chain is nbdkit, nbdfuse, a loop device, ext4, PostgreSQL with debug_io_direct=data, so that each page that its
-shared buffers lack is read from the disk. Eight clients of pgbench, four selects to one update, rows drawn by Zipf's
+shared buffers lack is read from the disk. Clients of pgbench (eight), four selects to one update, rows drawn by Zipf's
 law and scattered over the table; commits are not waited for, because the cache makes no write quicker. After `before`
 comes a checkpoint, a phase of its own, then `during`: a physical backup reads everything (`backup`), or two sequential
 scans run all the time (`scans`); then `after`. Devices answer as late as the model of their profile has it, N times
@@ -325,7 +326,7 @@ def run(options):
         for name, text, weight in [("select", SELECT, 4), ("update", UPDATE, 1)]:
             pathlib.Path(f"{work}/{name}.sql").write_text(text)
             scripts += ["-f", f"{work}/{name}.sql@{weight}"]
-        bench = stage.spawn(f"{stage.bin}/pgbench", "-n", "-c", "8", "-j", "2", "-T", 86400, "-l", "--log-prefix=tx",
+        bench = stage.spawn(f"{stage.bin}/pgbench", "-n", "-c", options.clients, "-j", "2", "-T", 86400, "-l", "--log-prefix=tx",
                             "-s", options.scale, "-h", work, "-U", "postgres", "-d", "postgres", *scripts,
                             env={**os.environ, "PGOPTIONS": "-c synchronous_commit=off"})
         stage.undo[-1] = lambda: (bench.kill(), bench.wait())
@@ -364,8 +365,8 @@ def run(options):
             watch.ended.set()
             watch.join()
         all_of = sorted(transactions(stage))
-        print(f"{options.server}, {options.emulate}, cache {options.cache}, scale {options.scale}, load {options.load}; "
-              f"times divided by {stretch}")
+        print(f"{options.server}, {options.emulate}, cache {options.cache}, scale {options.scale}, "
+              f"{options.clients} clients, load {options.load}; times divided by {stretch}")
         print("  phase       s    tx/s   mean us   p99 us   select mean    p99   "
               + ("small reads: n, held %, fast %    large reads" if watch else ""))
         for name, start, end in phases:
@@ -408,6 +409,7 @@ def main():
     parser.add_argument("--scale", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--warm", type=int, default=90)
+    parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--load", choices=["backup", "scans", "none"], default="backup")
     options = parser.parse_args()

@@ -22,7 +22,7 @@ longshore() {
 server= fuse=
 # Takes the disk apart from its top, whoever put it together.
 take_apart() {
-    for _ in $(seq 50); do
+    for _ in $(seq 300); do
         mountpoint -q "$here/mnt" || break
         # Whoever was interrupted may still be at it.
         umount "$here/mnt" 2>/dev/null || sleep 0.1
@@ -60,8 +60,9 @@ done
 serve() {
     setsid "$binary" cache serve backend --cache cache --socket socket --plugin "$plugin" --policy none >>log 2>&1 &
     server=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         [ -S socket.control ] && [ -S socket ] && return
+        kill -0 "$server" 2>/dev/null || break
         sleep 0.1
     done
     cat log
@@ -88,8 +89,9 @@ mount_disk() {
     mkdir -p disk mnt
     setsid nbdfuse --connections=4 disk/nbd "nbd+unix:///?socket=$here/socket" >>log 2>&1 &
     fuse=$!
-    for _ in $(seq 50); do
+    for _ in $(seq 600); do
         [ -s disk/nbd ] && break
+        kill -0 "$fuse" 2>/dev/null || break
         sleep 0.1
     done
     [ -s disk/nbd ] || { echo "FUSE is not permitted here"; return 1; }

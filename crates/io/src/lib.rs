@@ -6,7 +6,7 @@
 //!
 //! Doors: [`Storage`], [`Dir`] and [`File`] for bytes on disk, [`Clock`] for time, [`Pool`] for
 //! buffers, [`standard`] for pipes, [`crc32c`] for checksums, [`Throttle`] and [`Gate`] for ceilings on bytes and CPU,
-//! [`facts`] for what the machine is and does.
+//! [`side_by_side`] for threads that may not be had, [`facts`] for what the machine is and does.
 
 mod checksum;
 mod clock;

@@ -149,6 +149,26 @@ impl Device {
         })
     }
 
+    /// What the library does itself for whoever allows it, when its device fails.
+    pub fn in_software(
+        &self,
+        plain: &[u8],
+        level: u32,
+        chunk_len: usize,
+        out: &mut [u8],
+    ) -> Answer {
+        let made = members::software(plain, chunk_len, level);
+        let Some(place) = out.get_mut(..made.len()) else {
+            return Answer::refused(code::BUF_ERROR);
+        };
+        place.copy_from_slice(&made);
+        Answer {
+            code: code::OK,
+            taken: plain.len() as u32,
+            reported: made.len() as u32,
+        }
+    }
+
     pub fn decompress(&self, stored: &[u8], out: &mut [u8]) -> Answer {
         let room = out.len();
         self.serve(stored.len(), room, out, || {

@@ -76,7 +76,11 @@ pub unsafe extern "C" fn qzInit(session: *mut Session, sw_backup: c_uchar) -> c_
     if session.is_null() || sw_backup > 1 {
         return code::PARAMS;
     }
-    device().init()
+    match (device().init(), sw_backup) {
+        // Software would serve.
+        (..0, 1) => code::OK,
+        (answer, _) => answer,
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -156,7 +160,16 @@ pub unsafe extern "C" fn qzCompress(
     // SAFETY: the caller keeps the duties of `call`.
     unsafe {
         call(session, src, src_len, dest, dest_len, |params, src, out| {
-            device().compress(src, params.comp_lvl, params.hw_buff_sz as usize, out)
+            let (level, chunk_len) = (params.comp_lvl, params.hw_buff_sz as usize);
+            let mut answer = device().compress(src, level, chunk_len, out);
+            if answer.code != code::OK && params.sw_backup == 1 {
+                answer = device().in_software(src, level, chunk_len, out);
+            }
+            if last == 0 {
+                // A stream that goes on: the end of its last member is still to come.
+                answer.reported = answer.reported.saturating_sub(8);
+            }
+            answer
         })
     }
 }

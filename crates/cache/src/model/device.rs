@@ -21,11 +21,20 @@ pub enum Op {
 }
 
 /// One request. `len` is 1 or more.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     pub op: Op,
     pub offset: u64,
     pub len: u64,
+}
+
+/// What needs no data to move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Done when all writes that were acknowledged before are beyond the buffer.
+    Flush,
+    /// Done as soon as it is known: a trim, or zeroes that are not written out.
+    Discard,
 }
 
 /// What was asked is done.
@@ -55,7 +64,8 @@ enum Step {
 }
 
 struct Open {
-    request: Request,
+    /// Bytes of the request; an order has none.
+    len: u64,
     /// Chunks that have not left the link.
     chunks: u64,
 }
@@ -90,6 +100,11 @@ struct Buffer {
     turn: usize,
     /// Writes that wait for room.
     waiting: VecDeque<u64>,
+    /// Bytes that ever came in, and that went out to flash.
+    accepted: u64,
+    drained: u64,
+    /// Flushes, oldest first, and what must have gone out for each.
+    flushes: VecDeque<(u64, u64)>,
 }
 
 fn nanos(us: f64) -> Nanos {
@@ -132,11 +147,7 @@ impl Device {
     /// `id` must not be that of another one under way; it should be small, places are kept up to the largest.
     pub fn submit(&mut self, now: Nanos, id: u64, request: Request) {
         self.in_flight += request.len;
-        let at = id as usize;
-        if self.open.len() <= at {
-            self.open.resize_with(at + 1, || None);
-        }
-        self.open[at] = Some(Open { request, chunks: 0 });
+        self.begin(id, request.len);
         let buffered = request.op == Op::Write && self.profile.write_buffer.is_some();
         let command_bytes = u64::from(self.profile.command_bytes);
         let end = request.offset + request.len;
@@ -153,6 +164,26 @@ impl Device {
             self.buffer.waiting.push_back(id);
             self.acknowledge(now);
         }
+    }
+
+    /// Takes an order at `now`; times and `id` as for [`Device::submit`].
+    pub fn order(&mut self, now: Nanos, id: u64, order: Order) {
+        self.begin(id, 0);
+        let known = self.command.serve(now, nanos(self.profile.command_us));
+        let buffer = &mut self.buffer;
+        if order == Order::Flush && buffer.drained < buffer.accepted {
+            buffer.flushes.push_back((buffer.accepted, id));
+        } else {
+            self.push(known + nanos(self.profile.fixed_us), Step::Done { id });
+        }
+    }
+
+    fn begin(&mut self, id: u64, len: u64) {
+        let at = id as usize;
+        if self.open.len() <= at {
+            self.open.resize_with(at + 1, || None);
+        }
+        self.open[at] = Some(Open { len, chunks: 0 });
     }
 
     /// When something will happen next; `None` at rest.
@@ -173,7 +204,7 @@ impl Device {
                 Step::Drained { unit, len } => self.drained(at, unit, len),
                 Step::Done { id } => {
                     if let Some(open) = self.open[id as usize].take() {
-                        self.in_flight -= open.request.len;
+                        self.in_flight -= open.len;
                         done.push(Completion { id, at });
                     }
                 }
@@ -265,9 +296,7 @@ impl Device {
             return;
         };
         while let Some(&id) = self.buffer.waiting.front() {
-            let len = self.open[id as usize]
-                .as_ref()
-                .map_or(0, |open| open.request.len);
+            let len = self.open[id as usize].as_ref().map_or(0, |open| open.len);
             // A write longer than the whole buffer is let in when it is empty.
             if self.buffer.held > 0 && (self.buffer.held + len) as f64 > buffer.bytes {
                 break;
@@ -275,6 +304,7 @@ impl Device {
             self.buffer.waiting.pop_front();
             self.buffer.held += len;
             self.buffer.undrained += len;
+            self.buffer.accepted += len;
             let moved = self
                 .write_link
                 .serve(now, nanos(len as f64 / self.profile.write_link));
@@ -307,6 +337,14 @@ impl Device {
     fn drained(&mut self, at: Nanos, unit: usize, len: u64) {
         self.buffer.busy[unit] = false;
         self.buffer.held -= len;
+        self.buffer.drained += len;
+        while let Some(&(wanted, id)) = self.buffer.flushes.front() {
+            if self.buffer.drained < wanted {
+                break;
+            }
+            self.buffer.flushes.pop_front();
+            self.push(at + nanos(self.profile.fixed_us), Step::Done { id });
+        }
         self.acknowledge(at);
     }
 }

@@ -18,7 +18,7 @@ mod profile;
 mod stations;
 mod steady;
 
-pub use device::{Completion, Device, Nanos, Op, Request};
+pub use device::{Completion, Device, Nanos, Op, Order, Request};
 pub use profile::{PAIRS, PROFILES, Pair, Profile, Standing, Tail, WriteBuffer};
 pub use steady::Steady;
 

@@ -8,24 +8,39 @@ fn closed_loop(
     profile: &Profile,
     depth: usize,
     count: usize,
+    next: impl FnMut(u64) -> Request,
+) -> (f64, f64, Vec<f64>) {
+    closed_loop_with_pauses(profile, depth, count, 0, next)
+}
+
+/// The same, with a pause of so many ns on the host after each request, before the next one of its place.
+fn closed_loop_with_pauses(
+    profile: &Profile,
+    depth: usize,
+    count: usize,
+    pause: Nanos,
     mut next: impl FnMut(u64) -> Request,
 ) -> (f64, f64, Vec<f64>) {
+    let mut ready: std::collections::BinaryHeap<_> = vec![std::cmp::Reverse(0); depth].into();
     let mut device = Device::new(profile, 1);
     let mut begun = std::collections::HashMap::new();
     let (mut now, mut submitted, mut bytes) = (0, 0, 0);
     let mut latencies = Vec::new();
     while latencies.len() < count {
-        while begun.len() < depth {
+        while ready.peek().is_some_and(|at| at.0 <= now) {
+            ready.pop();
             let request = next(submitted);
             device.submit(now, submitted, request);
             begun.insert(submitted, (now, request.len));
             submitted += 1;
         }
-        now = device.next_step().unwrap();
+        let paused = ready.peek().map(|at| at.0);
+        now = device.next_step().into_iter().chain(paused).min().unwrap();
         for done in device.advance(now) {
             let (start, len) = begun.remove(&done.id).unwrap();
             latencies.push((done.at - start) as f64 / 1000.0);
             bytes += len;
+            ready.push(std::cmp::Reverse(now + pause));
         }
     }
     let mean = latencies.iter().sum::<f64>() / latencies.len() as f64;
@@ -107,13 +122,34 @@ fn scans_become_up_to_two_and_a_half_times_as_many_commands() {
     assert_eq!(commands("optane-905p") * 2, commands("samsung-970pro") * 5);
 }
 
+/// The published rate at depth 1 is 4 % less than one over the published latency: the tester's host took 0.36 µs between
+/// two requests.
 #[test]
 fn the_p4800x_is_as_its_public_test_says() {
+    let between = 1e9 / 108e3 - 8.9e3;
     for (depth, mean_us, iops) in [(1, 8.9, 108e3), (16, 25.5, 585e3)] {
-        let (mean, rate, _) = closed_loop(named("optane-p4800x"), depth, 60_000, reads(4096));
+        let p4800x = named("optane-p4800x");
+        let pause = between as Nanos;
+        let (mean, rate, _) = closed_loop_with_pauses(p4800x, depth, 60_000, pause, reads(4096));
         assert!(within(mean, mean_us, 0.08), "depth {depth}: {mean} us");
         let found = rate / 4096.0 * 1e6;
-        assert!(within(found, iops, 0.04), "depth {depth}: {found} a second");
+        assert!(within(found, iops, 0.03), "depth {depth}: {found} a second");
+    }
+}
+
+/// Written without end, an Optane writes on as it did; a flash drive's buffer fills, and its units are busy with it.
+#[test]
+fn the_optane_collects_no_garbage() {
+    let write = |n: u64| Request {
+        op: Op::Write,
+        offset: scattered(n) % (1 << 20) * 4096,
+        len: 4096,
+    };
+    for depth in [1, 16] {
+        // Each unit is overwritten thousands of times.
+        let mean = |count| closed_loop(named("optane-905p"), depth, count, write).0;
+        let (early, all) = (mean(2000), mean(100_000));
+        assert!(within(all, early, 0.02), "{early} us, then {all} us");
     }
 }
 

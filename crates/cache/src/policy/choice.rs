@@ -27,22 +27,6 @@ pub enum FilterChoice {
     Aware,
 }
 
-/// Names and meanings of the filters.
-pub static FILTERS: &[(&str, &str)] = &[
-    ("none", "a classic cache: every hit from the cache device"),
-    ("slow", "no cache"),
-    ("split=P", "P percent of the hits from the cache device"),
-    (
-        "orthus",
-        "one serving share by hill climbing, with the constants of its code",
-    ),
-    (
-        "balance",
-        "the share at which both devices answer equally fast",
-    ),
-    ("aware", "by size and by what is in flight on both devices"),
-];
-
 /// A policy by its parts: `FILTER[+BASE]`, such as `aware`, `none+arc`, `split=60+s3-fifo`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
@@ -146,13 +130,26 @@ impl FromStr for Choice {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BASES;
     use super::*;
 
     #[test]
     fn policies_are_named_by_filter_and_base_and_others_refused() {
-        for (name, _) in FILTERS {
-            let name = name.replace("=P", "=60").replace("=IOPS/MBPS", "=1000/50");
-            assert!(name.parse::<Choice>().is_ok(), "{name}");
+        for filter in [
+            "none",
+            "slow",
+            "bcache",
+            "throttle=1000/50",
+            "split=60",
+            "orthus",
+            "profile",
+            "balance",
+            "aware",
+        ] {
+            for base in BASES {
+                let name = format!("{filter}+{}", base.name());
+                assert_eq!(name.parse::<Choice>().unwrap().base, *base, "{name}");
+            }
         }
         let choice: Choice = "split=60+s3-fifo".parse().unwrap();
         assert_eq!(

@@ -33,7 +33,7 @@ mod replace;
 mod streams;
 
 use crate::model::{Nanos, Op};
-pub use choice::{Choice, FILTERS, FilterChoice, Sharing, UnknownPolicy};
+pub use choice::{Choice, FilterChoice, Sharing, UnknownPolicy};
 pub use decide::Policy;
 pub use outlook::Outlook;
 pub use replace::{BASES, BaseKind, SlotMap};

@@ -94,6 +94,23 @@ impl Content {
         }
     }
 
+    /// A range of any length is trimmed or zeroed, as [`Content::void`].
+    pub fn discard(&mut self, bytes: Range<u64>) {
+        let slots = (bytes.end - bytes.start) / self.slot_bytes;
+        if slots <= self.lines.len() as u64 {
+            return self.void(bytes);
+        }
+        // What is held or on its way has lines.
+        let known: Vec<Slot> = self.lines.keys().copied().collect();
+        for slot in known {
+            let start = bytes.start.max(slot.0 * self.slot_bytes);
+            let end = bytes.end.min((slot.0 + 1) * self.slot_bytes);
+            if start < end {
+                self.void(start..end);
+            }
+        }
+    }
+
     /// What a copy made now must still find when it is there.
     pub fn version(&self, slot: Slot) -> u64 {
         self.versions.get(&slot).copied().unwrap_or(0)

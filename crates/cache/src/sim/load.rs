@@ -9,12 +9,35 @@ use std::collections::BinaryHeap;
 use super::mix::{Client, Mix};
 use crate::model::{Nanos, Request};
 
+/// What a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    Io(Request),
+    /// What was written before is to be durable.
+    Flush,
+    /// A trim, or zeroes. `len` is 1 or more.
+    Discard {
+        offset: u64,
+        len: u64,
+    },
+}
+
+impl Ask {
+    /// Bytes that move.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Ask::Io(request) => request.len,
+            Ask::Flush | Ask::Discard { .. } => 0,
+        }
+    }
+}
+
 /// A request that comes now.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// Told again when it ends.
     pub client: usize,
-    pub request: Request,
+    pub ask: Ask,
 }
 
 /// Something that asks.
@@ -63,8 +86,8 @@ impl Source for Closed {
 
     fn take(&mut self, _now: Nanos) -> Option<Arrival> {
         let client = self.ready.pop()?;
-        let request = self.clients[client].next();
-        Some(Arrival { client, request })
+        let ask = Ask::Io(self.clients[client].next());
+        Some(Arrival { client, ask })
     }
 
     fn ended(&mut self, client: usize, now: Nanos) {
@@ -112,8 +135,8 @@ impl Source for Open {
         let Reverse((_, client)) = self.next.pop()?;
         let wait = self.clients[client].wait(self.interval[client]);
         self.next.push(Reverse((due + wait.max(1), client)));
-        let request = self.clients[client].next();
-        Some(Arrival { client, request })
+        let ask = Ask::Io(self.clients[client].next());
+        Some(Arrival { client, ask })
     }
 
     fn ended(&mut self, _client: usize, _now: Nanos) {}

@@ -3,6 +3,7 @@
 //! A read's held bytes are served as the policy says, the rest by the slow side, all parts at the same time; when
 //! all have ended, what was missed and is admitted is written into the cache. Writes go through: the slow side
 //! acknowledges, then the fast side may get its copy, and until that is done the slow side alone serves the range.
+//! A flush is the slow side's alone, which holds everything; what is trimmed or zeroed is held no more.
 //! Under a policy that says so, who misses what another one is reading waits for that read.
 //!
 //! Invariants
@@ -17,13 +18,13 @@ mod report;
 
 use std::ops::Range;
 
-use crate::model::{Device, Nanos, Op, Profile, Request};
+use crate::model::{Device, Nanos, Op, Order, Profile, Request};
 use crate::policy::{
     Ended, LINE_BYTES, Load, Place, Policy, Purpose, Read, Side, Slot, View, Write,
 };
 use content::Content;
 pub use content::SLOT_BYTES_MAX;
-pub use load::{Arrival, Closed, Open, Source};
+pub use load::{Arrival, Ask, Closed, Open, Source};
 pub use mix::{Group, Mix};
 pub use phases::{Phases, settled};
 use report::Tally;
@@ -46,7 +47,8 @@ pub struct Scenario<'a> {
 
 /// A client's request under way.
 struct Asked {
-    arrival: Arrival,
+    client: usize,
+    ask: Ask,
     begun: Nanos,
     /// Parts that have not ended.
     parts: u32,
@@ -69,6 +71,8 @@ struct Part {
 
 enum Of {
     Ask(usize),
+    /// No request for data: no policy is told of it.
+    Order(usize),
     /// Content on its way into the cache, with the version of each slot that it may still have then.
     Fill(Vec<(Slot, Range<u64>, u64)>),
 }
@@ -196,14 +200,53 @@ impl Run<'_> {
     }
 
     fn ask(&mut self, now: Nanos, arrival: Arrival) {
-        match arrival.request.op {
-            Op::Read => self.read(now, arrival),
-            Op::Write => self.write(now, arrival),
+        match arrival.ask {
+            Ask::Io(request) => match request.op {
+                Op::Read => self.read(now, arrival, request),
+                Op::Write => self.write(now, arrival, request),
+            },
+            Ask::Flush => self.order(now, arrival, Order::Flush),
+            Ask::Discard { offset, len } => {
+                let bytes = offset..offset + len;
+                self.content.discard(bytes.clone());
+                self.overtake(&bytes);
+                self.order(now, arrival, Order::Discard);
+            }
         }
     }
 
-    fn write(&mut self, now: Nanos, arrival: Arrival) {
-        let Request { offset, len, .. } = arrival.request;
+    /// Hands the slow side what moves no data.
+    fn order(&mut self, now: Nanos, arrival: Arrival, order: Order) {
+        let ask = self.asked.insert(Asked {
+            client: arrival.client,
+            ask: arrival.ask,
+            begun: now,
+            parts: 1,
+            fill: None,
+        });
+        let i = index(Side::Slow);
+        let id = self.parts[i].insert(Part {
+            op: Op::Write,
+            offset: 0,
+            len: 0,
+            begun: now,
+            before: self.loads[i],
+            of: Of::Order(ask),
+            joined: Vec::new(),
+            written: false,
+        });
+        self.devices[i].order(now, id as u64, order);
+    }
+
+    /// Nobody who comes from now on may wait for a read of this range that is under way.
+    fn overtake(&mut self, bytes: &Range<u64>) {
+        for read in self.parts[index(Side::Slow)].iter_mut() {
+            read.written |= read.offset < bytes.end && bytes.start < read.offset + read.len;
+        }
+    }
+
+    fn write(&mut self, now: Nanos, arrival: Arrival, request: Request) {
+        let Request { offset, len, .. } = request;
         let bytes = offset..offset + len;
         self.content.runs(bytes.clone(), &mut self.runs);
         let held_bytes = held(&self.runs);
@@ -220,20 +263,19 @@ impl Run<'_> {
             false => inward(&bytes),
         };
         self.content.void(bytes.clone());
-        for read in self.parts[index(Side::Slow)].iter_mut() {
-            read.written |= read.offset < bytes.end && bytes.start < read.offset + read.len;
-        }
+        self.overtake(&bytes);
         let ask = self.asked.insert(Asked {
-            arrival,
+            client: arrival.client,
+            ask: arrival.ask,
             begun: now,
             parts: 1,
             fill: plan.admit.then_some(fill).filter(|fill| !fill.is_empty()),
         });
-        self.submit(now, Side::Slow, arrival.request, Of::Ask(ask));
+        self.submit(now, Side::Slow, request, Of::Ask(ask));
     }
 
-    fn read(&mut self, now: Nanos, arrival: Arrival) {
-        let Request { op, offset, len } = arrival.request;
+    fn read(&mut self, now: Nanos, arrival: Arrival, request: Request) {
+        let Request { op, offset, len } = request;
         let bytes = outward(&(offset..offset + len));
         let mut runs = std::mem::take(&mut self.runs);
         self.content.runs(bytes.clone(), &mut runs);
@@ -248,7 +290,8 @@ impl Run<'_> {
         let plan = self.policy.read(&view, read);
         self.tally.looked_up(now, held_bytes, len);
         let ask = self.asked.insert(Asked {
-            arrival,
+            client: arrival.client,
+            ask: arrival.ask,
             begun: now,
             parts: 0,
             fill: plan.admit.then_some(bytes),
@@ -332,6 +375,9 @@ impl Run<'_> {
         let Some(part) = self.parts[i].remove(id) else {
             return;
         };
+        if let Of::Order(ask) = part.of {
+            return self.served(now, side, ask, 0);
+        }
         self.loads[i].in_flight_bytes -= part.len;
         self.loads[i].in_flight_requests -= 1;
         self.loads[i].written_bytes -= written(part.op, part.len);
@@ -340,7 +386,7 @@ impl Run<'_> {
             side,
             op: part.op,
             purpose: match part.of {
-                Of::Ask(_) => Purpose::Client,
+                Of::Ask(_) | Of::Order(_) => Purpose::Client,
                 Of::Fill(_) => Purpose::Fill,
             },
             len: part.len,
@@ -355,7 +401,7 @@ impl Run<'_> {
                 }
                 self.tally.filled(now, part.len);
             }
-            Of::Ask(ask) => self.served(now, side, ask, part.len),
+            Of::Ask(ask) | Of::Order(ask) => self.served(now, side, ask, part.len),
         }
         for (ask, len) in part.joined {
             ended.purpose = Purpose::Joined;
@@ -378,16 +424,21 @@ impl Run<'_> {
         let Some(asked) = self.asked.remove(ask) else {
             return;
         };
-        let Request { op, offset, len } = asked.arrival.request;
         let took_us = (now - asked.begun) as f64 / 1000.0;
-        self.tally.ended(now, op, len, took_us);
-        if op == Op::Write {
-            self.content.void(offset..offset + len);
+        match asked.ask {
+            Ask::Io(Request { op, offset, len }) => {
+                self.tally.ended(now, op, len, took_us);
+                if op == Op::Write {
+                    self.content.void(offset..offset + len);
+                }
+            }
+            Ask::Flush => self.tally.flushed(now, took_us),
+            Ask::Discard { offset, len } => self.content.discard(offset..offset + len),
         }
         if let Some(bytes) = asked.fill {
             self.fill(now, bytes);
         }
-        self.answered.push(asked.arrival.client);
+        self.answered.push(asked.client);
     }
 
     /// Writes into the cache what it does not hold of a range, one request for each run.

@@ -67,7 +67,7 @@ impl Source for Phases {
         if self.changed {
             arrival.client += self.first_clients;
         }
-        self.under_way[arrival.client] = arrival.request.len;
+        self.under_way[arrival.client] = arrival.ask.bytes();
         Some(arrival)
     }
 
@@ -113,7 +113,7 @@ mod tests {
         let mut phases = Phases::new(&mix("2x4k"), &mix("3x8k"), 100, 10, 1 << 20, 1);
         let taken = |phases: &mut Phases, now| -> Vec<(usize, u64)> {
             let taken = std::iter::from_fn(|| phases.take(now));
-            taken.map(|a| (a.client, a.request.len)).collect()
+            taken.map(|a| (a.client, a.ask.bytes())).collect()
         };
         assert_eq!(taken(&mut phases, 0), [(0, 4096), (1, 4096)]);
         assert_eq!(phases.due(), Some(100), "at the change, and not before");

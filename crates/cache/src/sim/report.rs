@@ -39,6 +39,7 @@ pub struct Outcome {
     pub small_reads: Latencies,
     pub bulk_reads: Latencies,
     pub writes: Latencies,
+    pub flushes: Latencies,
     /// Of the reads, by requests and by bytes.
     pub hit_ratio: f64,
     pub hit_ratio_bytes: f64,
@@ -55,6 +56,7 @@ pub(super) struct Tally {
     small: Vec<f64>,
     bulk: Vec<f64>,
     writes: Vec<f64>,
+    flushes: Vec<f64>,
     bytes: u64,
     /// Hits and all lookups; requests, then bytes.
     hits: [u64; 2],
@@ -71,6 +73,7 @@ impl Tally {
             small: Vec::new(),
             bulk: Vec::new(),
             writes: Vec::new(),
+            flushes: Vec::new(),
             bytes: 0,
             hits: [0; 2],
             lookups: [0; 2],
@@ -113,6 +116,12 @@ impl Tally {
         }
     }
 
+    pub fn flushed(&mut self, now: Nanos, took_us: f64) {
+        if now >= self.from {
+            self.flushes.push(took_us);
+        }
+    }
+
     pub fn outcome(self, measured: Nanos) -> Outcome {
         let share = |a: u64, b: u64| a as f64 / b.max(1) as f64;
         Outcome {
@@ -120,6 +129,7 @@ impl Tally {
             small_reads: Latencies::of(self.small),
             bulk_reads: Latencies::of(self.bulk),
             writes: Latencies::of(self.writes),
+            flushes: Latencies::of(self.flushes),
             hit_ratio: share(self.hits[0], self.lookups[0]),
             hit_ratio_bytes: share(self.hits[1], self.lookups[1]),
             fast_share: share(self.served[0], self.served[0] + self.served[1]),

@@ -208,7 +208,7 @@ fn queries_that_wait_for_scans_are_a_fifth_slower_on_the_optane_and_no_more_than
 }
 
 /// Requests at their times.
-struct Listed(Vec<(Nanos, Request)>);
+struct Listed(Vec<(Nanos, Ask)>);
 
 impl Source for Listed {
     fn due(&self) -> Option<Nanos> {
@@ -219,7 +219,7 @@ impl Source for Listed {
         let due = self.due().is_some_and(|due| due <= now);
         due.then(|| Arrival {
             client: 0,
-            request: self.0.remove(0).1,
+            ask: self.0.remove(0).1,
         })
     }
 
@@ -233,8 +233,8 @@ fn who_misses_what_is_being_read_waits_for_that_and_who_comes_after_a_write_does
         Profile::named("ebs-gp3-base").unwrap(),
     );
     let (len, reads) = (512 << 10, 16);
-    let at = |ms: Nanos, op, offset| (ms * MS, Request { op, offset, len });
-    let under = |sharing: Sharing, name: &str, list: Vec<(Nanos, Request)>| {
+    let at = |ms: Nanos, op, offset| (ms * MS, Ask::Io(Request { op, offset, len }));
+    let under = |sharing: Sharing, name: &str, list: Vec<(Nanos, Ask)>| {
         let scenario = Scenario {
             fast,
             slow,
@@ -270,4 +270,67 @@ fn who_misses_what_is_being_read_waits_for_that_and_who_comes_after_a_write_does
     // Two milliseconds later that write is done, and the first read may have what was there before.
     let written = vec![at(0, Op::Read, 0), at(1, Op::Write, 0), at(2, Op::Read, 0)];
     assert!(mean("aware", written) > 1.2 * lone);
+}
+
+#[test]
+fn a_flush_waits_for_what_the_flash_has_in_its_buffer_and_what_was_discarded_is_held_no_more() {
+    let (fast, slow) = (
+        Profile::named("optane-905p").unwrap(),
+        Profile::named("samsung-970pro").unwrap(),
+    );
+    let scenario = Scenario {
+        fast,
+        slow,
+        slot_bytes: SLOT,
+        warm_bytes: GIB,
+        warm_up: 0,
+        measured: Nanos::MAX,
+        seed: 7,
+    };
+    let outcome = |list: Vec<(Nanos, Ask)>| {
+        let choice = "slow".parse().unwrap();
+        run(
+            &scenario,
+            &mut Listed(list),
+            &mut chosen(fast, slow, choice, GIB),
+        )
+    };
+    let len = 4 << 20;
+    let (offset, op) = (0, Op::Write);
+    let write = (0, Ask::Io(Request { op, offset, len }));
+    let at = |ms: Nanos| (ms * MS, Ask::Flush);
+    let rest = outcome(vec![at(0)]).flushes;
+    let (first, late) = (
+        outcome(vec![write, at(0)]).flushes,
+        outcome(vec![write, at(100)]).flushes,
+    );
+    assert_eq!((rest.count, first.count), (1, 1));
+    assert!(late.mean - rest.mean < 1e-6, "{late:?} {rest:?}");
+    let drained_us = len as f64 / slow.capacity(Op::Write, 128 << 10);
+    assert!(first.mean > 0.5 * drained_us, "{first:?} {drained_us}");
+    assert!(
+        first.mean < 2.0 * drained_us + rest.mean,
+        "{first:?} {drained_us}"
+    );
+
+    let op = Op::Read;
+    let read = |ms: Nanos, offset| {
+        (
+            ms * MS,
+            Ask::Io(Request {
+                op,
+                offset,
+                len: 4096,
+            }),
+        )
+    };
+    let discard = |offset, len| (1, Ask::Discard { offset, len });
+    for (discarded, hits) in [
+        (discard(4096, 4096), 0.5),
+        (discard(0, 1 << 50), 0.0),
+        (discard(16384, 4096), 1.0),
+    ] {
+        let found = outcome(vec![discarded, read(1, 0), read(2, 4096)]).hit_ratio;
+        assert_eq!(found, hits, "{discarded:?}");
+    }
 }

@@ -1,7 +1,8 @@
 //! One line of each form.
 
-use super::{Form, Line, REQUEST_MAX};
-use crate::model::Op;
+use super::{DISCARD_MAX, Form, Line, REQUEST_MAX};
+use crate::model::{Op, Request};
+use crate::sim::Ask;
 
 /// The form that a first line is of.
 pub fn recognise(line: &str) -> Option<Form> {
@@ -72,13 +73,23 @@ fn request(at: f64, op: Op, offset: u64, len: u64, took: Option<f64>) -> Option<
         return Some(Line::Skipped);
     }
     offset.checked_add(len).filter(|end| *end <= 1 << 62)?;
-    (len <= REQUEST_MAX).then_some(Line::Request {
-        at,
-        op,
-        offset,
-        len,
-        took,
-    })
+    let ask = Ask::Io(Request { op, offset, len });
+    (len <= REQUEST_MAX).then_some(Line::Request { at, ask, took })
+}
+
+fn flush(at: f64, took: Option<f64>) -> Option<Line> {
+    let ask = Ask::Flush;
+    Some(Line::Request { at, ask, took })
+}
+
+/// What is trimmed or zeroed may be longer than a request.
+fn discard(at: f64, offset: u64, len: u64, took: Option<f64>) -> Option<Line> {
+    if len == 0 {
+        return Some(Line::Skipped);
+    }
+    offset.checked_add(len).filter(|end| *end <= 1 << 62)?;
+    let ask = Ask::Discard { offset, len };
+    (len <= DISCARD_MAX).then_some(Line::Request { at, ask, took })
 }
 
 fn letter(op: &str) -> Option<Op> {
@@ -97,7 +108,8 @@ fn plain(line: &str) -> Option<Line> {
     let (at, took) = (time(at, 1e3)?, time(took, 1e3)?);
     let (offset, len) = (offset.parse().ok()?, len.parse().ok()?);
     match op {
-        "F" | "T" | "Z" => Some(Line::Skipped),
+        "F" => flush(at, Some(took)),
+        "T" | "Z" => discard(at, offset, len, Some(took)),
         _ => request(at, letter(op)?, offset, len, Some(took)),
     }
 }
@@ -110,6 +122,8 @@ fn cloud_physics(line: &str) -> Option<Line> {
     let op = match op {
         "28" | "88" | "08" => Op::Read,
         "2a" | "2A" | "8a" | "8A" | "0a" | "0A" => Op::Write,
+        // SYNCHRONIZE CACHE, of 10 and 16 bytes.
+        "35" | "91" => return flush(time(at, 1e9)?, None),
         _ if op.len() == 2 && u8::from_str_radix(op, 16).is_ok() => return Some(Line::Skipped),
         _ => return None,
     };
@@ -200,7 +214,8 @@ fn fio(line: &str) -> Option<Line> {
     match rest {
         [_, "add" | "open" | "close"] => Some(Line::Nothing),
         [_, "wait", _] => Some(Line::Skipped),
-        [_, "sync" | "datasync" | "trim", _, _] | [_, "sync" | "datasync"] => Some(Line::Skipped),
+        [_, "sync" | "datasync", _, _] | [_, "sync" | "datasync"] => flush(at, None),
+        [_, "trim", offset, len] => discard(at, offset.parse().ok()?, len.parse().ok()?, None),
         [_, "wait", _, _] => Some(Line::Skipped),
         [_, op, offset, len] => request(
             at,
@@ -249,20 +264,21 @@ fn blk_parse(line: &str) -> Option<Line> {
     if action != "Q" {
         return Some(Line::Nothing);
     }
-    let op = match kind {
-        _ if kind.contains('D') => return Some(Line::Skipped),
-        _ if kind.contains('R') => Op::Read,
-        _ if kind.contains('W') => Op::Write,
-        _ => return Some(Line::Skipped),
-    };
-    let Some(sector) = fields.next() else {
-        return Some(Line::Skipped);
-    };
-    if sector.starts_with('[') {
+    let place = fields.next().filter(|sector| !sector.starts_with('['));
+    let Some(sector) = place else {
         // A flush alone has no place.
-        return Some(Line::Skipped);
-    }
+        return match kind.contains('F') {
+            true => flush(at, None),
+            false => Some(Line::Skipped),
+        };
+    };
     let offset = volume(number, sectors(sector)?)?;
     (fields.next()? == "+").then_some(())?;
-    request(at, op, offset, sectors(fields.next()?)?, None)
+    let len = sectors(fields.next()?)?;
+    match kind {
+        _ if kind.contains('D') => discard(at, offset, len, None),
+        _ if kind.contains('R') => request(at, Op::Read, offset, len, None),
+        _ if kind.contains('W') => request(at, Op::Write, offset, len, None),
+        _ => Some(Line::Skipped),
+    }
 }

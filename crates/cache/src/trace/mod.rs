@@ -26,7 +26,8 @@ mod tests;
 use std::collections::HashSet;
 use std::io::{BufRead, Read};
 
-use crate::model::{Nanos, Op};
+use crate::model::{Nanos, Op, Request};
+use crate::sim::Ask;
 pub use replay::{Pace, Replay};
 
 /// More are refused: 40 bytes each in memory.
@@ -35,16 +36,15 @@ pub const RECORDS_MAX: usize = 20_000_000;
 const LINE_MAX: usize = 4096;
 /// The longest request that is believed.
 const REQUEST_MAX: u64 = 1 << 30;
+/// The longest trim that is believed.
+const DISCARD_MAX: u64 = 1 << 50;
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// Since the first one; never goes back.
     pub at: Nanos,
-    pub op: Op,
-    pub offset: u64,
-    /// 1 or more.
-    pub len: u64,
+    pub ask: Ask,
     /// How many were under way on the host when this one came, if the trace says how long they took.
     pub depth: Option<u32>,
 }
@@ -99,15 +99,18 @@ impl Form {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
     pub records: Vec<Record>,
-    /// Flushes, trims and zeroes, which are not replayed.
+    /// Lines that are nothing to replay: other commands, requests without bytes.
     pub skipped: u64,
 }
 
 impl Trace {
     /// Bytes of all slots that any request touches.
     pub fn touched_bytes(&self, slot_bytes: u64) -> u64 {
-        let slots = self.records.iter().flat_map(|record| {
-            record.offset / slot_bytes..=(record.offset + record.len - 1) / slot_bytes
+        let slots = self.records.iter().flat_map(|record| match record.ask {
+            Ask::Io(Request { offset, len, .. }) => {
+                offset / slot_bytes..(offset + len).div_ceil(slot_bytes)
+            }
+            Ask::Flush | Ask::Discard { .. } => 0..0,
         });
         slots.collect::<HashSet<u64>>().len() as u64 * slot_bytes
     }
@@ -153,9 +156,7 @@ impl TraceError {
 enum Line {
     Request {
         at: f64,
-        op: Op,
-        offset: u64,
-        len: u64,
+        ask: Ask,
         /// How long it took on the host, in ns.
         took: Option<f64>,
     },
@@ -184,21 +185,13 @@ pub fn read(mut input: impl BufRead, form: Option<Form>) -> Result<Trace, TraceE
             },
         };
         match forms::parse(known, line) {
-            Some(Line::Request {
-                at,
-                op,
-                offset,
-                len,
-                took,
-            }) => {
+            Some(Line::Request { at, ask, took }) => {
                 if parsed.len() >= RECORDS_MAX {
                     return Err(TraceError::TooLong);
                 }
                 let record = Record {
                     at: 0,
-                    op,
-                    offset,
-                    len,
+                    ask,
                     depth: None,
                 };
                 parsed.push((at, record, took));
@@ -260,9 +253,11 @@ fn numbers(mut input: impl Read) -> Result<Trace, TraceError> {
         }
         records.push(Record {
             at: 0,
-            op: Op::Read,
-            offset: u64::from(u32::from_le_bytes(number)) * 4096,
-            len: 4096,
+            ask: Ask::Io(Request {
+                op: Op::Read,
+                offset: u64::from(u32::from_le_bytes(number)) * 4096,
+                len: 4096,
+            }),
             depth: None,
         });
     }

@@ -1,7 +1,7 @@
 //! A trace as a load.
 
 use super::{Record, Trace};
-use crate::model::{Nanos, Request};
+use crate::model::Nanos;
 use crate::sim::{Arrival, Source};
 
 /// When the records of a trace come.
@@ -54,11 +54,7 @@ impl Source for Replay<'_> {
         self.under_way += 1;
         Some(Arrival {
             client: 0,
-            request: Request {
-                op: record.op,
-                offset: record.offset,
-                len: record.len,
-            },
+            ask: record.ask,
         })
     }
 

@@ -96,7 +96,7 @@ pub struct CreateCache {
 
     /// Bytes cached as one: 4K to 64K, a power of two.
     ///
-    /// Larger slots need less memory (about 4 MiB for each GiB of cache with 64K, 30 MiB with 4K) and waste room
+    /// Larger slots need less memory (5 to 9 MiB for each GiB of cache with 64K, 48 to 100 MiB with 4K) and waste room
     /// where only parts of them are used. Within a slot, lines of 4 KiB are held one by one.
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = values::positive_size)]
     pub slot: u64,

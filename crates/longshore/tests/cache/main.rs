@@ -7,6 +7,7 @@ mod common;
 mod demo;
 mod journey;
 mod kill;
+mod studies;
 
 use std::fs;
 use std::path::{Path, PathBuf};

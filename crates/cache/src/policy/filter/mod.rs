@@ -7,6 +7,8 @@ mod fixed;
 mod orthus;
 mod shared;
 mod steered;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use shared::Shared;
