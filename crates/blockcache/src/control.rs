@@ -57,6 +57,13 @@ pub enum Request {
     Shadow {
         name: Option<String>,
     },
+    /// Begins to record what clients ask.
+    Record,
+    /// What a recording has since somebody came last; with `end`, no more is recorded.
+    Recorded {
+        number: u64,
+        end: bool,
+    },
 }
 
 /// Carries out a request. The answer has `error` and `hint` when it failed.
@@ -108,6 +115,13 @@ pub fn answer(
                 name: name.unwrap_or_default(),
             }),
         }),
+        Request::Record => json!({"number": engine.record()}),
+        Request::Recorded { number, end } => done(engine.recorded(number).map(|taken| {
+            if end && !taken.more {
+                engine.end_recording(number);
+            }
+            json!({"lines": taken.lines, "requests": taken.requests, "more": taken.more})
+        })),
         Request::Verify { repair } => done(
             engine
                 .verify(repair)

@@ -52,6 +52,9 @@ pub enum Error {
 
     #[error("a cache is attached already")]
     Attached,
+
+    #[error("the recording is over: another one began, or nobody came for it in time")]
+    NotRecording,
 }
 
 impl Error {
@@ -74,6 +77,9 @@ impl Error {
             }
             Error::Ending => "ask again when it serves",
             Error::Detached => "attach one with `longshore cache attach`",
+            Error::NotRecording => {
+                "begin another one; one at a time, on a machine that has time for it"
+            }
             Error::Attached => "detach it first with `longshore cache detach`",
         }
     }

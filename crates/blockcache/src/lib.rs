@@ -5,8 +5,9 @@
 //! held and where it is served is decided by a policy of `longshore_cache`.
 //!
 //! Its parts, each with its invariants in its head: `directory` (which lines are valid, what is under way; no I/O),
-//! `journal` (the durable table of slots), `store` (one attached cache and how it fails), `engine` (requests). `guard`
-//! keeps, beside the backend, which cache may be believed; `open` comes back to one.
+//! `journal` (the durable table of slots), `store` (one attached cache and how it fails), `engine` (requests), `tape`
+//! (what clients ask, recorded). `guard` keeps, beside the backend, which cache may be believed; `open` comes back to
+//! one.
 //!
 //! Assumptions about storage: a sync makes durable what was written before it; a sector of 512 bytes is written whole
 //! or not at all; the cache device's and the backend's syncs know nothing of each other.
@@ -31,6 +32,7 @@ mod open;
 mod shadow;
 mod status;
 mod store;
+mod tape;
 mod why;
 
 use directory::Worth;
@@ -41,4 +43,5 @@ pub use meter::{Counters, Latency};
 pub use open::{Backend, Opened, Start, attach, create, open};
 pub use shadow::{Comparison, Done};
 pub use status::Status;
+pub use tape::{HEAD as TRACE_HEAD, Taken};
 pub use why::{Asked, Line};

@@ -15,7 +15,11 @@ const VOLATILE_SHARE: u32 = 20;
 impl Engine {
     /// Returns when all that was written before is on the backend's medium.
     pub fn flush(&self) -> io::Result<()> {
-        self.flush_since(self.shared.syncs_failed.load(SeqCst))
+        let begun = self.shared.clock.now();
+        self.flush_since(self.shared.syncs_failed.load(SeqCst))?;
+        let ended = self.shared.clock.now();
+        self.shared.tape.note(tape::Op::Flush, 0, 0, begun, ended);
+        Ok(())
     }
 
     /// Fails when a sync failed since there were so many `failures`, whoever met it.

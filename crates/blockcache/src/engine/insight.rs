@@ -4,6 +4,7 @@
 use super::*;
 use crate::meter::Counters;
 use crate::shadow::{Comparison, Done, Shadow};
+use crate::tape::Taken;
 use crate::why::Line;
 use crate::{Error, Status, Worth};
 
@@ -132,6 +133,24 @@ impl Engine {
     /// The last requests, the newest first, and why they went where they went.
     pub fn why(&self, count: usize) -> Vec<Line> {
         self.shared.diary.last(count)
+    }
+
+    /// Begins to record what clients ask; gives the recording's number. It ends with the next one, with
+    /// [`Engine::end_recording`], and 10 s after nobody came for it.
+    pub fn record(&self) -> u64 {
+        self.shared.tape.begin(self.shared.clock.now())
+    }
+
+    /// What a recording has since somebody came last, as lines of a trace.
+    ///
+    /// Errors: `NotRecording`.
+    pub fn recorded(&self, number: u64) -> Result<Taken, Error> {
+        let taken = self.shared.tape.take(number, self.shared.clock.now());
+        taken.ok_or(Error::NotRecording)
+    }
+
+    pub fn end_recording(&self, number: u64) {
+        self.shared.tape.end(number);
     }
 
     /// How many requests each reason decided.

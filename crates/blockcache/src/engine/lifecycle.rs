@@ -37,6 +37,7 @@ impl Engine {
             gauge: Gauge::default(),
             meter: Arc::new(Meter::default()),
             diary: Diary::default(),
+            tape: Tape::default(),
             together: together::Together::default(),
             syncing: Mutex::new(()),
             syncs_failed: AtomicU64::new(0),

@@ -39,6 +39,7 @@ use crate::directory::{Found, reserve};
 use crate::geometry::{Geometry, LINE};
 use crate::meter::{Gauge, Meter, add};
 use crate::store::Store;
+use crate::tape::{self, Tape};
 use crate::why::Diary;
 pub use flush::CHECKPOINT_EVERY;
 
@@ -80,6 +81,7 @@ struct Shared {
     gauge: Gauge,
     meter: Arc<Meter>,
     diary: Diary,
+    tape: Tape,
     together: together::Together,
     /// Held during a sync of the backend and until its failure had all consequences.
     syncing: Mutex<()>,

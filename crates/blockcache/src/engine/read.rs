@@ -38,7 +38,12 @@ impl Engine {
         for (at, part) in cut(offset, out.len() as u64) {
             self.read_run(&mut out[part], at)?;
         }
-        meter.read_latency.add(self.shared.clock.now() - begun);
+        let ended = self.shared.clock.now();
+        meter.read_latency.add(ended - begun);
+        let len = out.len() as u64;
+        self.shared
+            .tape
+            .note(tape::Op::Read, offset, len, begun, ended);
         Ok(())
     }
 

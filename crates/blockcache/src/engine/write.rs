@@ -25,13 +25,19 @@ impl Engine {
         if durable {
             self.flush_since(failures)?;
         }
-        meter.write_latency.add(self.shared.clock.now() - begun);
+        let ended = self.shared.clock.now();
+        meter.write_latency.add(ended - begun);
+        let len = bytes.len() as u64;
+        self.shared
+            .tape
+            .note(tape::Op::Write, offset, len, begun, ended);
         Ok(())
     }
 
     /// Makes a range read as zeros. `may_trim`: its space may be given back.
     pub fn zero(&self, offset: u64, len: u64, may_trim: bool, durable: bool) -> io::Result<()> {
         self.shared.inside(offset, len)?;
+        let begun = self.shared.clock.now();
         add(&self.shared.meter.zeroed, 1);
         let failures = self.shared.syncs_failed.load(SeqCst);
         let store = self.shared.store();
@@ -52,10 +58,16 @@ impl Engine {
         }
         drop((_together, _writing));
         drop(store);
-        match durable {
-            true => self.flush_since(failures),
-            false => Ok(()),
+        if durable {
+            self.flush_since(failures)?;
         }
+        let op = match may_trim {
+            true => tape::Op::Trim,
+            false => tape::Op::Zero,
+        };
+        let ended = self.shared.clock.now();
+        self.shared.tape.note(op, offset, len, begun, ended);
+        Ok(())
     }
 
     fn write_run(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

@@ -61,6 +61,7 @@ pub fn run(options: &Cache, context: &Context) -> Result<Exit, Failure> {
         CacheAction::Serve(serve) => return cached::serve(serve, context),
         CacheAction::Status(status) => return cached::status(status, context),
         CacheAction::Why(why) => return cached::why(why, context),
+        CacheAction::Trace(trace) => return cached::trace(trace, context),
         CacheAction::Policy(policy) => return cached::policy(policy, context),
         CacheAction::Attach(attach) => return cached::attach(attach, context),
         CacheAction::Detach(detach) => return cached::detach(detach, context),

@@ -1,18 +1,23 @@
 //! `longshore cache`: making a cache, serving through it, asking one at work.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
+use longshore_blockcache::TRACE_HEAD;
 use longshore_blockcache::control::{self, Request};
-use serde_json::Value;
+use longshore_io::{File, OpenHow, Via};
+use serde_json::{Value, json};
 
 use super::{Context, cache_calibrate};
 use crate::failure::{Exit, Failure};
 use crate::options::{
-    CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheVerify,
-    CacheWhy, CreateCache, ServeCache,
+    CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheTrace,
+    CacheVerify, CacheWhy, CreateCache, ServeCache,
 };
 use crate::output::{self, Table};
 
@@ -55,6 +60,7 @@ fn exit(error: &longshore_blockcache::Error) -> Exit {
         | Error::InUse { .. }
         | Error::Attached
         | Error::Detached
+        | Error::NotRecording
         | Error::Ending => Exit::Conflict,
         Error::Io { .. } | Error::NoCache { .. } | Error::Memory { .. } => Exit::Media,
     }
@@ -290,6 +296,63 @@ pub fn why(options: &CacheWhy, context: &Context) -> Result<Exit, Failure> {
     context.output.say(&table.to_string());
     context.output.json(Exit::Done, &answer);
     Ok(Exit::Done)
+}
+
+/// How often a recording is fetched: far sooner than it is full.
+const FETCH_EVERY: Duration = Duration::from_millis(100);
+
+pub fn trace(options: &CacheTrace, context: &Context) -> Result<Exit, Failure> {
+    let path = &options.to;
+    let full = |e: io::Error| {
+        let text = format!("cannot write {}", path.display());
+        let hint = "give a new file's path, in a directory that is there, with room for it";
+        failed(Exit::Target, text, &e, hint)
+    };
+    let file = create_new(path, context).map_err(full)?;
+    let number = ask(&options.socket, &Request::Record)?;
+    let number = number.get("number").and_then(Value::as_u64).unwrap_or(0);
+    let end = context.clock.now() + Duration::from_secs_f64(options.seconds);
+    let (mut at, mut requests) = (0, 0);
+    let mut put = |text: &str| -> Result<(), Failure> {
+        file.write_all_at(text.as_bytes(), at, Via::Cache)
+            .map_err(full)?;
+        at += text.len() as u64;
+        Ok(())
+    };
+    put(TRACE_HEAD)?;
+    loop {
+        let left = end.saturating_sub(context.clock.now());
+        context.clock.sleep(left.min(FETCH_EVERY));
+        let end = left.is_zero();
+        let taken = ask(&options.socket, &Request::Recorded { number, end })?;
+        put(taken.get("lines").and_then(Value::as_str).unwrap_or(""))?;
+        requests += taken.get("requests").and_then(Value::as_u64).unwrap_or(0);
+        let more = taken.get("more").and_then(Value::as_bool) == Some(true);
+        if end && !more {
+            break;
+        }
+    }
+    file.sync().map_err(full)?;
+    context.output.say(&format!(
+        "{requests} requests in {} s, in {}\n",
+        options.seconds,
+        path.display()
+    ));
+    let answer = json!({"requests": requests, "seconds": options.seconds, "trace": path});
+    context.output.json(Exit::Done, answer);
+    Ok(Exit::Done)
+}
+
+/// A file that is not there yet.
+fn create_new(path: &Path, context: &Context) -> io::Result<Arc<dyn File>> {
+    let path = std::path::absolute(path)?;
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            let dir = context.storage.dir(parent)?;
+            dir.open(Path::new(name), OpenHow::CreateNew)
+        }
+        _ => Err(io::ErrorKind::IsADirectory.into()),
+    }
 }
 
 pub fn policy(options: &CachePolicy, context: &Context) -> Result<Exit, Failure> {

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::cached::{
-    CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheVerify,
-    CacheWhy, CreateCache, ServeCache,
+    CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheTrace,
+    CacheVerify, CacheWhy, CreateCache, ServeCache,
 };
 use super::values;
 
@@ -30,6 +30,7 @@ pub enum CacheAction {
     Serve(ServeCache),
     Status(CacheStatus),
     Why(CacheWhy),
+    Trace(CacheTrace),
     Policy(CachePolicy),
     Attach(CacheAttach),
     Detach(CacheDetach),

@@ -38,6 +38,16 @@ Example:
 
 Not for: sums over a longer time: `longshore cache status` has them.";
 
+const TRACE: &str = "\
+Examples:
+  longshore cache trace /run/shop.sock --to shop.trace --seconds 600
+  longshore cache simulate --trace shop.trace --pace closed --resident 20 --policy none,aware
+
+One recording at a time: another one takes its place. Ctrl-C ends it early, and what was recorded
+is there. Exit code 7 when it ended before its time.
+
+Not for: what a cache does with the requests: that is `longshore cache why`.";
+
 const POLICY: &str = "\
 Example:
   longshore cache policy /run/shop.sock balance
@@ -183,6 +193,25 @@ pub struct CacheWhy {
     /// How many; 4096 are remembered.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub last: usize,
+}
+
+/// Records what clients ask of a cache at work, for `longshore cache simulate --trace`.
+///
+/// Reads, writes, flushes, trims and zeroes, with their times, places, lengths and latencies; no content. Clients wait
+/// for nothing.
+#[derive(Debug, Args)]
+#[command(after_long_help = TRACE)]
+pub struct CacheTrace {
+    /// The socket that it serves.
+    pub socket: PathBuf,
+
+    /// Where the trace goes: a new file.
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+
+    /// How long.
+    #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = values::long_seconds)]
+    pub seconds: f64,
 }
 
 /// Changes the policy of a cache at work.

@@ -29,8 +29,8 @@ pub use accelerator::{Accelerator, AcceleratorAction, Doctor};
 pub use backup::Backup;
 pub use cache::{Cache, CacheAction, CacheCalibrate, CacheGrid, Simulate, WhoShares};
 pub use cached::{
-    CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheVerify,
-    CacheWhy, CreateCache, ServeCache,
+    CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheTrace,
+    CacheVerify, CacheWhy, CreateCache, ServeCache,
 };
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use inspect::{Bases, List, Media, Verify};

@@ -61,9 +61,18 @@ pub fn rate(text: &str) -> Result<u64, String> {
 
 /// Seconds above 0 up to a minute, such as `0.5`.
 pub fn seconds(text: &str) -> Result<f64, String> {
+    seconds_up_to(60.0, text)
+}
+
+/// Seconds, above 0 and up to a day.
+pub fn long_seconds(text: &str) -> Result<f64, String> {
+    seconds_up_to(86_400.0, text)
+}
+
+fn seconds_up_to(most: f64, text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
-        Ok(s) if s > 0.0 && s <= 60.0 => Ok(s),
-        _ => Err("write seconds, above 0 and up to 60".to_owned()),
+        Ok(s) if s > 0.0 && s <= most => Ok(s),
+        _ => Err(format!("write seconds, above 0 and up to {most}")),
     }
 }
 

@@ -1,7 +1,8 @@
 //! From making a cache to its status, and through a restart.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::common::{answer, expect, text};
 use crate::{Stage, have, run};
@@ -101,6 +102,87 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
     // The first one missed what happened since.
     stage.serve(&["--policy", "none"]);
     assert_eq!(stage.status()["status"]["held_bytes"], 0);
+    stage.stop();
+}
+
+/// What a client asked, in order of its times, as the simulator reads it.
+#[test]
+fn what_clients_ask_is_recorded_and_can_be_simulated() {
+    if !have(&["nbdkit", "qemu-io"]) {
+        return;
+    }
+    let mut stage = Stage::new(16, 40);
+    stage.serve(&["--policy", "none"]);
+    let (socket, trace) = (stage.text("socket"), stage.text("trace"));
+    let there = stage.text("backend");
+    let refused = expect(6, ["cache", "trace", &socket, "--to", &there]);
+    assert!(
+        text(&refused.stderr).contains("cannot write"),
+        "{refused:?}"
+    );
+    let record = |to: &str, seconds: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+        command.args(["--catalog", "none", "--json", "cache", "trace"]);
+        command.args([&socket, "--to", to, "--seconds", seconds]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let recording = command.spawn().unwrap();
+        // Its first line is written when the recording has begun.
+        while !fs::metadata(to).is_ok_and(|found| found.len() > 0) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        recording
+    };
+    let asked = [
+        "read 1M 64k",
+        "write -P 1 2M 8k",
+        "flush",
+        "write -z -u 4M 64k",
+        "read 3M 4k",
+    ];
+    let wanted = |content: &str| {
+        let has = |what: &str| content.contains(what);
+        has(",R,1048576,65536,")
+            && has(",W,2097152,8192,")
+            && has(",F,0,0,")
+            && (has(",T,4194304,65536,") || has(",Z,4194304,65536,"))
+            && has(",R,3145728,4096,")
+    };
+    // On a slow machine the client may come too late.
+    let whole = ["1", "4", "16", "64"].into_iter().any(|seconds| {
+        let _before = fs::remove_file(&trace);
+        let recording = record(&trace, seconds);
+        let mut client = Command::new("qemu-io");
+        client.args(["-f", "raw"]);
+        client.args(asked.iter().flat_map(|one| ["-c", one]));
+        run(client.arg(stage.uri()));
+        let recorded = recording.wait_with_output().unwrap();
+        assert_eq!(recorded.status.code(), Some(0), "{recorded:?}");
+        let told = answer(&recorded);
+        let content = fs::read_to_string(&trace).unwrap();
+        assert!(content.starts_with("t_us,op,offset,len,host_lat_us\n"));
+        assert_eq!(told["requests"], content.lines().count() - 1);
+        wanted(&content)
+    });
+    assert!(whole, "{}", fs::read_to_string(&trace).unwrap());
+    let study = [
+        "cache", "simulate", "--json", "--policy", "none", "--pace", "closed",
+    ];
+    let told = answer(&expect(0, [&study[..], &["--trace", &trace]].concat()));
+    assert!(
+        told["policies"][0]["throughput_mb_s"].as_f64().unwrap() > 0.0,
+        "{told}"
+    );
+
+    // Another one takes its place, and the first one says so.
+    let first = record(&stage.text("first"), "60");
+    let second = record(&stage.text("second"), "0.5");
+    assert_eq!(second.wait_with_output().unwrap().status.code(), Some(0));
+    let first = first.wait_with_output().unwrap();
+    assert_eq!(first.status.code(), Some(7), "{first:?}");
+    assert!(
+        text(&first.stdout).contains("the recording is over"),
+        "{first:?}"
+    );
     stage.stop();
 }
 
