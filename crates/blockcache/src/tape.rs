@@ -129,8 +129,10 @@ impl Tape {
             let mut kept = self.recording.lock();
             let recording = kept.as_mut().filter(|r| r.number == number)?;
             recording.came = now;
-            let count = recording.records.len().min(TAKEN_MAX);
-            recording.records.drain(..count).collect()
+            match recording.records.len() <= TAKEN_MAX {
+                true => std::mem::take(&mut recording.records),
+                false => recording.records.drain(..TAKEN_MAX).collect(),
+            }
         };
         let mut lines = String::new();
         for record in &taken {

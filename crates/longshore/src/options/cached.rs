@@ -197,8 +197,8 @@ pub struct CacheWhy {
 
 /// Records what clients ask of a cache at work, for `longshore cache simulate --trace`.
 ///
-/// Reads, writes, flushes, trims and zeroes, with their times, places, lengths and latencies; no content. Clients wait
-/// for nothing.
+/// Reads, writes, flushes, trims and zeroes, with their times, places, lengths and latencies; no content. Each costs a
+/// microsecond or two while it is recorded, nothing otherwise.
 #[derive(Debug, Args)]
 #[command(after_long_help = TRACE)]
 pub struct CacheTrace {
