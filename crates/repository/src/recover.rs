@@ -13,7 +13,7 @@ use std::io;
 use std::num::NonZeroU32;
 
 use longshore_pg::wal::{History, Records, WalName, latest_end};
-use longshore_pg::{Lsn, Recovery, RecoveryTarget, Timeline, recovery};
+use longshore_pg::{Lsn, Recovery, RecoveryTarget, Timeline, TimelineChoice, recovery};
 
 use crate::chain::{LogRange, SetFacts, chain};
 use crate::label::Label;
@@ -316,19 +316,24 @@ impl WalArchive {
             true => self.missing(&history, last, behind)?,
             false => Vec::new(),
         };
-        let not_reached = match recovery.target {
-            Some(RecoveryTarget::Time(us)) if !recovery.standby => {
-                let last_end = self.last_end(&history, known, end);
-                last_end.filter(|last_end| !last_end.reaches(us, recovery.exclusive))
+        let (mut not_reached, mut instead) = (None, None);
+        if let (Some(RecoveryTarget::Time(us)), false) = (&recovery.target, recovery.standby) {
+            let reaches = |last_end: &LastEnd| last_end.reaches(*us, recovery.exclusive);
+            let last_end = self.last_end(&history, known, end);
+            not_reached = last_end.filter(|last_end| !reaches(last_end));
+            if not_reached.is_some() && history.timeline() != timeline {
+                let own = self.way(TimelineChoice::Current, timeline)?;
+                let last_end = self.last_end(&own, last, self.end(&own)?);
+                instead = last_end.filter(reaches).map(|_| timeline);
             }
-            _ => None,
-        };
+        }
         Ok(Proven {
             timeline: history.timeline(),
             end,
             doubtful: texts(&doubtful),
             in_part: texts(&in_part),
             not_reached,
+            instead,
         })
     }
 
@@ -400,6 +405,8 @@ pub struct Proven {
     pub in_part: String,
     /// How the archive ends, where it ends before the moment that is the target.
     pub not_reached: Option<LastEnd>,
+    /// The backup's own timeline, where that moment lies on it, and another one is followed.
+    pub instead: Option<Timeline>,
 }
 
 impl Proven {
@@ -426,10 +433,19 @@ impl Proven {
                 }
                 LastEnd::None => "without a transaction behind the backup".to_owned(),
             };
+            let advice = match self.instead {
+                Some(own) => format!(
+                    "The latest timeline, {}, is followed, perhaps a restored copy's; the target lies on the backup's own: \
+                     --target-timeline {own}",
+                    self.timeline
+                ),
+                None => "Where the original still runs, have it archive the rest (select pg_switch_wal()); else recover \
+                         to the end, without a target"
+                    .to_owned(),
+            };
             texts.push(format!(
                 "the archive ends {ends}, before the target: a server that does not find the target ends recovery with an error. \
-                 Where the original still runs, have it archive the rest (select pg_switch_wal()); else recover to the end, \
-                 without a target"
+                 {advice}"
             ));
         }
         (!texts.is_empty()).then(|| texts.join("; "))

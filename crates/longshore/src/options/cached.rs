@@ -209,7 +209,7 @@ pub struct CacheTrace {
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 
-    /// How long.
+    /// How many seconds are recorded
     #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = values::long_seconds)]
     pub seconds: f64,
 }

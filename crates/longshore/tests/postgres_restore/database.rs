@@ -291,6 +291,19 @@ fn a_backup_of_another_timeline_is_not_taken() {
         assert!(!main.stage.path("log/main/00000003.history.zst").exists());
         server.stop(Stop::Fast);
 
+        // The moment lies on timeline 1 alone, and something behind it.
+        main.mark(5);
+        main.archived(&main.stage.server);
+        let (_, mut command) = main.restore("astray", &["--target-time", &four.time]);
+        let told = answer(&succeed(&mut command))["chosen"].clone();
+        let warning = told["warning"].to_string();
+        assert_eq!(told["label"], first.as_str());
+        assert!(warning.contains("--target-timeline 1"), "{warning}");
+        let way = ["--target-timeline", "1", "--target-time", &four.time];
+        let (told, server) = main.restored("there", &way);
+        assert!(told["warning"].is_null(), "{told}");
+        assert_eq!(reached(&server), "1 2 3 4");
+
         let way = ["--target-timeline", "1", "--target-lsn", &four.lsn];
         let (told, server) = main.restored("one", &way);
         assert_eq!(told["label"], second.as_str());
