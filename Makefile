@@ -9,7 +9,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/release/longshore
 export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-cache test bench bench-postgres soak fuzz device-check device-results man completions install clean
+.PHONY: help setup build demo demo-cache test bench bench-postgres soak fuzz deny device-check device-results man completions install clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ device-check: build ## Bundle in .work/device-check that checks GPU compression 
 
 device-results: ## Puts the Markdown report of a device check, REPORT=device-check.md, into docs/accelerators.md
 	@./scripts/device-results.sh "$(REPORT)"
+
+deny: ## Advisories, licences, duplicates and sources of all dependencies (deny.toml), where cargo-deny is installed
+	@./scripts/deny.sh
 
 man: build ## Manual pages into target/man
 	@mkdir -p target/man && $(BINARY) man target/man && echo "target/man"

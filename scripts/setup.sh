@@ -41,6 +41,7 @@ nbdfuse:nbdfuse
 fusermount3:fuse3
 fio:fio
 qemu-io:qemu-utils
+faketime:faketime
 "
 python_modules="dissect.util xpress9 pymssql"
 

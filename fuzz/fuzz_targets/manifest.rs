@@ -29,6 +29,10 @@ fuzz_target!(|bytes: &[u8]| {
                 }
             }
             Item::Mark(mark) => assert!(is_safe(&mark.path)),
+            Item::Sums(sums) => {
+                let len = sums.sums.len() as u64 * u64::from(sums.page_bytes);
+                assert!(sums.offset.checked_add(len).is_some());
+            }
             Item::Extent(_) => {}
         }
     }

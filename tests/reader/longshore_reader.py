@@ -16,6 +16,7 @@ the directory that its parent was restored to before.
 
 import argparse
 import os
+import re
 import stat
 import struct
 import subprocess
@@ -40,6 +41,9 @@ TRAILER_LEN = 192
 BLOCK_FIXED_LEN = 72
 DIFFERENTIAL = 1 << 1
 LOG = 1 << 2
+ATTRIBUTES = 1 << 4
+ATTRIBUTES_MAX = 48 << 10
+SUMS = 1 << 3
 
 MEDIA, SET, MANIFEST, BLOCK, INDEX, TRAILER = 1, 2, 3, 4, 5, 6
 KINDS = {MEDIA: "Media", SET: "Set", MANIFEST: "Manifest", BLOCK: "Block", INDEX: "Index", TRAILER: "Trailer"}
@@ -470,6 +474,7 @@ class SetHeader:
     database: str
     name: str
     parent: uuid.UUID | None
+    sum_key: bytes | None
 
     @staticmethod
     def parse(body):
@@ -479,21 +484,25 @@ class SetHeader:
         f.zeros(1)
         _level, _zone, buffer_bytes, _page, flags = f.i(2), f.i(2), f.u(4), f.u(4), f.u(4)
         compatible, incompatible = f.u(8), f.u(8)
-        features(incompatible, DIFFERENTIAL | LOG)
+        features(incompatible, DIFFERENTIAL | LOG | SUMS | ATTRIBUTES)
         _expires = f.i(8)
         parent, _system, _timeline = f.uuid(), f.u(8), f.u(4)
         f.zeros(4)
         _first_lsn = f.u(8)
         database, name, _description = f.text(512), f.text(512), f.text(1024)
         _machine, _user, _origin = f.text(256), f.text(256), f.text(4096)
+        sum_key = None
+        if incompatible & SUMS:
+            sum_key, _server_started = bytes(f.take(32)), f.i(8)
         f.end(compatible)
         need(backup_type in (1, 2, 3) and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
         differential = backup_type == 2
         need(differential == (parent.int != 0), "a parent without a differential set, or the reverse")
-        need(incompatible == (0, DIFFERENTIAL, LOG)[backup_type - 1], "a kind of set without its feature bit, or the reverse")
+        of_type = incompatible & ~(SUMS | ATTRIBUTES)
+        need(of_type == (0, DIFFERENTIAL, LOG)[backup_type - 1], "a kind of set without its feature bit, or the reverse")
         need(1 <= position <= SETS_MAX and 1 <= buffer_bytes <= PLAIN_MAX, "a field is out of range")
         parent = parent if differential else None
-        return SetHeader(bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name, parent)
+        return SetHeader(bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name, parent, sum_key)
 
 
 @dataclass
@@ -571,6 +580,63 @@ class Trailer:
         )
 
 
+# ---------------------------------------------------------------- sums of pages
+
+M64 = (1 << 64) - 1
+MUL0 = (0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3)
+MUL1 = (0x3BD39E10CB0EF593, 0xC0ACF169B5F18A8C, 0xBE5466CF34E90C6C, 0x452821E638D01377)
+MERGE = ((3, 12, 2, 5, 14, 1, 15, 0), (11, 4, 10, 13, 9, 6, 8, 7))
+
+
+def highway64(key, data):
+    """HighwayHash with 64 bits of result, of a multiple of 32 bytes."""
+
+    def rot(x):
+        return (x << 32 | x >> 32) & M64
+
+    def merge(a, b):
+        for i in (0, 2):
+            joined = struct.pack("<QQ", a[i], a[i + 1])
+            for j in (0, 1):
+                taken = int.from_bytes(bytes(joined[n] for n in MERGE[j]), "little")
+                b[i + j] = (b[i + j] + taken) & M64
+
+    k = struct.unpack("<4Q", key)
+    mul0, mul1 = list(MUL0), list(MUL1)
+    v0 = [m ^ x for m, x in zip(MUL0, k)]
+    v1 = [m ^ rot(x) for m, x in zip(MUL1, k)]
+
+    def update(x):
+        for i in range(4):
+            v1[i] = (v1[i] + mul0[i] + x[i]) & M64
+            mul0[i] ^= (v1[i] & 0xFFFFFFFF) * (v0[i] >> 32)
+            v0[i] = (v0[i] + mul1[i]) & M64
+            mul1[i] ^= (v0[i] & 0xFFFFFFFF) * (v1[i] >> 32)
+        merge(v1, v0)
+        merge(v0, v1)
+
+    for x in struct.iter_unpack("<4Q", data):
+        update(x)
+    for _ in range(4):
+        update((rot(v0[2]), rot(v0[3]), rot(v0[0]), rot(v0[1])))
+    return (v0[0] + v1[0] + mul0[0] + mul1[0]) & M64
+
+
+assert highway64(bytes(range(32)), bytes(range(64))) == 0x75542C5D4CD2A6FF
+
+
+def check_sums(header, entry, plain):
+    """Whether a file's sums are those of the pages that the block holds; of each run one page is summed, this is slow."""
+    for start, page, sums in entry.sums:
+        need(header.sum_key, "sums in a set without a key")
+        end = start + page * len(sums)
+        for offset, length, at in entry.extents:
+            first = max(start, -(-offset // page) * page)
+            if first + page <= min(end, offset + length):
+                found = highway64(header.sum_key, plain[at + first - offset :][:page]) or 1
+                need(found == sums[(first - start) // page], f"page {first // page} of {shown(entry.path)} has another sum")
+
+
 # ---------------------------------------------------------------- manifests
 
 
@@ -587,9 +653,13 @@ class Entry:
     len: int
     target: bytes
     extents: list = field(default_factory=list)
+    attributes: dict = field(default_factory=dict)
+    sums: list = field(default_factory=list)
 
 
 FILE, DIRECTORY, SYMLINK, HARDLINK = 1, 2, 3, 4
+KEPT = re.compile(rb"(user|trusted)\.[^\0]+|security\.(capability|selinux)|system\.posix_acl_(access|default)", re.S)
+ACL = b"system.posix_acl_access"
 MARKS = {1: "changed while it was read", 2: "ended early", 3: "vanished before it was read"}
 
 
@@ -604,8 +674,9 @@ def check_path(path):
 
 
 def parse_manifest(data, plain_len):
-    """Entries, each with its extents [(file offset, length, place in the block)], and marks."""
-    f, entries, marks, plain = Fields(data), [], [], 0
+    """Entries, each with its extents [(file offset, length, place in the block)] and sums [(file offset, bytes of a page,
+    [sum])], and marks."""
+    f, entries, marks, plain, last = Fields(data), [], [], 0, None
     while f.at < len(data):
         tag = f.u(1)
         if tag == 1:
@@ -626,6 +697,25 @@ def parse_manifest(data, plain_len):
             need(length > 0 and offset + length <= entries[-1].len, "an extent outside its file")
             entries[-1].extents.append((offset, length, plain))
             plain += length
+        elif tag == 6:
+            name_len, value_len = f.u(1), f.u(4)
+            name, value = bytes(f.take(name_len)), bytes(f.take(value_len))
+            need(entries and last is entries[-1], "an attribute without an entry")
+            need(last.first and last.kind != HARDLINK, "an attribute where there can be none")
+            need(KEPT.fullmatch(name), f"an attribute of a name that is not kept: {name!r}")
+            need(all(old < name for old in last.attributes), "attributes out of order")
+            last.attributes[name] = value
+            size = sum(6 + len(n) + len(v) for n, v in last.attributes.items())
+            need(size <= ATTRIBUTES_MAX, "too many attributes")
+            continue
+        elif tag == 5:
+            offset, page, count = f.u(8), f.u(4), f.u(2)
+            need(entries and entries[-1].kind == FILE, "sums without a file")
+            need(512 <= page <= 65_536 and page & page - 1 == 0 and offset % page == 0, "sums of impossible pages")
+            need(count > 0 and offset + count * page <= entries[-1].len, "sums outside their file")
+            sums = [f.u(8) for _ in range(count)]
+            need(all(sums), "a sum of 0")
+            entries[-1].sums.append((offset, page, sums))
         elif tag == 3:
             kind = f.u(1)
             path = bytes(f.take(f.u(2)))
@@ -634,6 +724,8 @@ def parse_manifest(data, plain_len):
             marks.append((path, kind))
         else:
             raise Bad(f"an unknown item, tag {tag}")
+        # Attributes stand directly after their entry.
+        last = entries[-1] if tag == 1 else None
     need(plain == plain_len, "extents do not add up to the plain bytes")
     return entries, marks
 
@@ -956,6 +1048,8 @@ def read_set(row, target, note):
                         found = crc32c(plain)
                         need(found == block.plain_crc, f"plain bytes have CRC-32C {found:#010x}, not {block.plain_crc:#010x}")
                         entries, marks = parse_manifest(manifest, block.plain_len)
+                        for entry in entries:
+                            check_sums(row.header(), entry, plain)
                         need(block.sequence not in sequences, f"block {block.sequence} occurs twice")
                     except Bad as bad:
                         raise Bad(f"block {block.sequence}: {bad}") from None
@@ -1001,6 +1095,7 @@ def remember(known, entry):
     same = ("kind", "based", "mode", "uid", "gid", "mtime_ns", "len", "target")
     need(all(getattr(old, a) == getattr(entry, a) for a in same), f"{entry.path!r} is named with different fields")
     old.first |= entry.first
+    old.attributes = old.attributes or entry.attributes
     old.extents += entry.extents
 
 
@@ -1069,6 +1164,8 @@ class Tree:
                 self.copy(entry, out)
             os.ftruncate(out, entry.len)
             self.files[entry.path] = entry
+        if entry.first:
+            self.files[entry.path].attributes = entry.attributes
         for offset, length, place in entry.extents:
             os.pwrite(out, plain[place : place + length], offset)
         os.close(out)
@@ -1094,7 +1191,13 @@ class Tree:
             pass
         if entry.kind != SYMLINK:
             # Ours, and no link: made by this run, with O_EXCL or mkdir.
-            os.chmod(name, entry.mode, dir_fd=fd)
+            # Without its access control list it must not give anybody more: its owner alone has rights then.
+            os.chmod(name, entry.mode & ~0o077 if ACL in entry.attributes else entry.mode, dir_fd=fd)
+        for attribute, value in entry.attributes.items():
+            try:
+                os.setxattr(b"/proc/self/fd/%d/%s" % (fd, name), attribute, value, follow_symlinks=False)
+            except OSError as e:
+                print(f"not restored: {shown(attribute)} of {shown(entry.path)}: {e.strerror}")
         os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=fd, follow_symlinks=False)
         os.close(fd)
 
@@ -1174,6 +1277,9 @@ def parse_manifest_any(manifest):
         elif tag == 2:
             f.u(8)
             plain += f.u(4)
+        elif tag == 5:
+            f.take(12)
+            f.take(8 * f.u(2))
         else:
             f.take(1)
             f.take(f.u(2))

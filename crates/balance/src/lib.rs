@@ -17,6 +17,8 @@
 //!   schedule, and a clock that stands still or jumps harms nothing.
 //! - No input makes it panic, divide by zero or answer with something that is not a number.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod budget;
 mod depth;
 mod drift;

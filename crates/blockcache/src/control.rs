@@ -99,9 +99,10 @@ pub fn answer(
             }
         },
         Request::Detach => done(engine.detach().map(|()| json!({}))),
-        Request::Attach { path } => {
-            done(attach(storage, engine, backend, &path, true).map(|start| json!({"start": start})))
-        }
+        Request::Attach { path } => done(
+            attach(storage, engine, backend, &path, true)
+                .map(|start| json!({"start": start, "why": start.why()})),
+        ),
         Request::Resize { bytes } => done(
             engine
                 .resize(bytes)

@@ -1,11 +1,11 @@
 //! The bytes of a cache device's metadata: superblock, log blocks, records. All numbers are little-endian.
 //!
-//! Superblock, 100 bytes at the start of its 4 KiB (less than a sector, so a cut write leaves it old or new). Both
+//! Superblock, 120 bytes at the start of its 4 KiB (less than a sector, so a cut write leaves it old or new). Both
 //! copies are written one after the other, each synced:
 //!
 //! | at | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | `LSCACHE3` |
+//! | 0 | 8 | `LSCACHE4` |
 //! | 8 | 4 | slot bytes |
 //! | 12 | 4 | slots |
 //! | 16 | 4 | log blocks: room in each log |
@@ -19,7 +19,12 @@
 //! | 72 | 16 | tie: what the guard beside the backend names, too |
 //! | 88 | 4 | blocks that the live log had when this was written; after a clean stop, all |
 //! | 92 | 4 | slots that it was made with |
-//! | 96 | 4 | CRC-32C of the 96 bytes before |
+//! | 96 | 4 | content of the backend at a clean stop: 0 not known, 1 known, 2 known and it tells of every mount |
+//! | 100 | 16 | fingerprint of that content (`content.rs`), or 0 |
+//! | 116 | 4 | CRC-32C of the 116 bytes before |
+//!
+//! `LSCACHE3`, as versions before wrote it, ends at 96 with its checksum and knows no content. It is read, and the cache
+//! begins empty.
 //!
 //! Log block, 4 KiB: `LSLB`, CRC-32C of all that follows in the block, first 8 bytes of the tie (8), generation (8),
 //! session (8), index in the log (4), index at which its commit began (4), bytes of records (4), records, zeros. The
@@ -29,23 +34,51 @@
 //! Each log is there twice, far apart; a block that is unsound in one copy counts from the other.
 //!
 //! Record: `1`, slot (4), block (8), lines (2), CRC-32C of each line there is (4 each): the slot holds these lines.
-//! `2`, slot (4): the slot holds nothing.
+//! `2`, slot (4): the slot holds nothing. `3`, fingerprint known (1), fingerprint of the watched places or 0 (16), time of
+//! change (8), time up to which this session may write (8): what the backend is while it is served.
 
 use longshore_io::crc32c;
 
 use crate::geometry::{Geometry, LINE, Lines};
 
-const MAGIC: &[u8; 8] = b"LSCACHE3";
+const MAGIC: &[u8; 8] = b"LSCACHE4";
+/// Without what is known of the backend's content.
+const OLD_MAGIC: &[u8; 8] = b"LSCACHE3";
+const OLD_LEN: usize = 100;
 const BLOCK_MAGIC: &[u8; 4] = b"LSLB";
-pub(crate) const SUPER_LEN: usize = 100;
+pub(crate) const SUPER_LEN: usize = 120;
 /// Bytes of a log block before its records.
 pub(crate) const BLOCK_HEAD: usize = 44;
 const SET: u8 = 1;
 const CLEAR: u8 = 2;
+const BACKEND: u8 = 3;
 const SET_HEAD: usize = 15;
 
 /// Sixteen random bytes that a cache and the guard beside its backend share.
 pub type Tie = [u8; 16];
+
+/// The first half of a SHA-256 over places of a backend.
+pub type Fingerprint = [u8; 16];
+
+/// What a clean stop knew of the backend's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Content {
+    /// `None`: it could not be read, or an older version stopped.
+    pub fingerprint: Option<Fingerprint>,
+    /// All of it is file systems whose superblock changes whenever they are mounted for writing.
+    pub tells: bool,
+}
+
+/// What is durably known of the backend while it is served: what a start after a crash holds it against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Served {
+    /// Of the watched places; `None` while a client may be writing to one.
+    pub watched: Option<Fingerprint>,
+    /// The backend's time of change was this or later when it was last made durable.
+    pub changed_ns: i64,
+    /// This session writes to the backend until then, and notes a later time before it goes on.
+    pub until_ns: i64,
+}
 
 /// What is known of a backend's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,6 +100,8 @@ pub struct Superblock {
     pub tie: Tie,
     /// Blocks that the live log had when this was written: with fewer it is damaged.
     pub log_len: u32,
+    /// Of a clean stop; nothing otherwise.
+    pub content: Content,
 }
 
 impl Superblock {
@@ -86,17 +121,31 @@ impl Superblock {
         out.extend(self.tie);
         out.extend(self.log_len.to_le_bytes());
         out.extend(self.geometry.made_slots.to_le_bytes());
+        let known = match self.content {
+            Content {
+                fingerprint: None, ..
+            } => 0u32,
+            Content { tells: false, .. } => 1,
+            Content { tells: true, .. } => 2,
+        };
+        out.extend(known.to_le_bytes());
+        out.extend(self.content.fingerprint.unwrap_or_default());
         out.extend(crc32c(&out).to_le_bytes());
         let mut bytes = [0; SUPER_LEN];
         bytes.copy_from_slice(&out);
         bytes
     }
 
-    /// `None` for anything that [`Superblock::encode`] did not write.
+    /// `None` for anything that [`Superblock::encode`], here or in the version before, did not write.
     pub fn decode(bytes: &[u8]) -> Option<Superblock> {
-        let bytes = bytes.get(..SUPER_LEN)?;
+        let len = match bytes.get(..8)? {
+            magic if magic == OLD_MAGIC => OLD_LEN,
+            magic if magic == MAGIC => SUPER_LEN,
+            _ => return None,
+        };
+        let bytes = bytes.get(..len)?;
         let mut cursor = Cursor(bytes);
-        let magic = cursor.take(8)?;
+        let _magic = cursor.take(8)?;
         let (slot_bytes, slots, log_blocks) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
         let made_slots = Cursor(bytes.get(92..)?).u32()?;
         let geometry = Geometry {
@@ -119,8 +168,25 @@ impl Superblock {
             },
             tie: cursor.take(16)?.try_into().ok()?,
             log_len: cursor.u32()?,
+            content: Content::default(),
         };
         let _made_slots = cursor.u32()?;
+        let (content, valid) = match len {
+            OLD_LEN => (Content::default(), true),
+            _ => {
+                let known = cursor.u32()?;
+                let fingerprint: Fingerprint = cursor.take(16)?.try_into().ok()?;
+                let content = Content {
+                    fingerprint: (known > 0).then_some(fingerprint),
+                    tells: known == 2,
+                };
+                (content, known <= 2)
+            }
+        };
+        let superblock = Superblock {
+            content,
+            ..superblock
+        };
         let sum = cursor.u32()?;
         // Counters that could run over were not counted up by us.
         let counters = [
@@ -130,12 +196,12 @@ impl Superblock {
         ];
         let sane = counters.iter().all(|counter| *counter < u64::MAX / 2);
         let fits = superblock.log_len <= superblock.geometry.log_blocks;
-        let sound = magic == MAGIC && clean <= 1 && fits && sane;
-        (sound && sum == crc32c(&bytes[..SUPER_LEN - 4])).then_some(superblock)
+        let sound = valid && clean <= 1 && fits && sane;
+        (sound && sum == crc32c(&bytes[..len - 4])).then_some(superblock)
     }
 }
 
-/// One change of the table of slots.
+/// One change of the table of slots, or of what is known of the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     Set {
@@ -148,6 +214,7 @@ pub enum Record {
     Clear {
         slot: u32,
     },
+    Backend(Served),
 }
 
 /// Bytes of a record that names `lines` lines.
@@ -174,12 +241,21 @@ impl Record {
                 out.push(CLEAR);
                 out.extend(slot.to_le_bytes());
             }
+            Record::Backend(served) => {
+                out.push(BACKEND);
+                out.push(u8::from(served.watched.is_some()));
+                out.extend(served.watched.unwrap_or_default());
+                out.extend(served.changed_ns.to_le_bytes());
+                out.extend(served.until_ns.to_le_bytes());
+            }
         }
     }
 
-    pub(crate) fn slot(&self) -> u32 {
+    /// The slot that it is about, if it is about one.
+    pub(crate) fn slot(&self) -> Option<u32> {
         match self {
-            Record::Set { slot, .. } | Record::Clear { slot } => *slot,
+            Record::Set { slot, .. } | Record::Clear { slot } => Some(*slot),
+            Record::Backend(_) => None,
         }
     }
 
@@ -187,6 +263,7 @@ impl Record {
         match self {
             Record::Set { sums, .. } => set_len(sums.len() as u32),
             Record::Clear { .. } => 5,
+            Record::Backend(_) => 34,
         }
     }
 
@@ -207,6 +284,16 @@ impl Record {
             CLEAR => Some(Record::Clear {
                 slot: cursor.u32()?,
             }),
+            BACKEND => {
+                let known = cursor.take(1)?[0];
+                let fingerprint: Fingerprint = cursor.take(16)?.try_into().ok()?;
+                let served = Served {
+                    watched: (known == 1).then_some(fingerprint),
+                    changed_ns: cursor.u64()? as i64,
+                    until_ns: cursor.u64()? as i64,
+                };
+                (known <= 1).then_some(Record::Backend(served))
+            }
             _ => None,
         }
     }
@@ -304,7 +391,27 @@ mod tests {
             },
             tie: [6; 16],
             log_len: 5,
+            content: Content {
+                fingerprint: Some([3; 16]),
+                tells: true,
+            },
         }
+    }
+
+    /// As the version before wrote it, its content is not known.
+    #[test]
+    fn an_older_superblock_is_read_and_knows_no_content() {
+        let mut old = superblock().encode()[..OLD_LEN].to_vec();
+        old[..8].copy_from_slice(OLD_MAGIC);
+        let sum = crc32c(&old[..OLD_LEN - 4]);
+        old[OLD_LEN - 4..].copy_from_slice(&sum.to_le_bytes());
+        let expected = Superblock {
+            content: Content::default(),
+            ..superblock()
+        };
+        assert_eq!(Superblock::decode(&old), Some(expected));
+        old[40] ^= 1;
+        assert_eq!(Superblock::decode(&old), None);
     }
 
     #[test]
@@ -329,6 +436,12 @@ mod tests {
         };
         let records = vec![
             Record::Clear { slot: 9 },
+            Record::Backend(Served {
+                watched: Some([8; 16]),
+                changed_ns: -7,
+                until_ns: 1 << 60,
+            }),
+            Record::Backend(Served::default()),
             Record::Set {
                 slot: 3,
                 block: 1 << 40,

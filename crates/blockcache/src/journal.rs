@@ -15,7 +15,12 @@
 //! - A replay gives the table as of some moment between the last commit and the last append, or nothing at all.
 //! - No lock is held during I/O: changes are noted while the log is written, also while it is written anew.
 //! - A block of another session, or of another rewrite of this one, is not of the live log.
-//! - After a failed write or sync nothing is promised any more: the journal stays broken.
+//! - What cannot be written is tried once more in place, with a sync of its own, then anew in the other half, twice. A
+//!   commit that all of this fails breaks the journal for good: nothing is promised any more.
+//! - Each attempt to write the log anew has a generation of its own, and each superblock a sequence, so that what an
+//!   attempt left behind never counts as part of the next.
+//! - A sync that failed is counted for whoever asks after it ([`Journal::lost_syncs`]): the system tells its error to one
+//!   only, and it may have been about slots.
 //! - Lock order: whoever holds a directory's lock may append; nobody appends and waits for a commit at once.
 
 use std::collections::BTreeSet;
@@ -24,9 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use longshore_io::{File, Via};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
-use crate::format::{self, BLOCK_HEAD, Place, Record, SUPER_LEN, Superblock};
+use crate::format::{self, BLOCK_HEAD, Content, Place, Record, SUPER_LEN, Served, Superblock};
 use crate::geometry::{Geometry, LINE, Lines};
 
 const BODY: usize = LINE as usize - BLOCK_HEAD;
@@ -45,6 +50,7 @@ pub struct Table {
     geometry: Geometry,
     held: Vec<Held>,
     sums: Vec<u32>,
+    served: Served,
 }
 
 impl Table {
@@ -61,7 +67,18 @@ impl Table {
             geometry,
             held,
             sums,
+            served: Served::default(),
         })
+    }
+
+    /// What is known of the backend.
+    pub fn served(&self) -> Served {
+        self.served
+    }
+
+    /// The backend is this when a session begins.
+    pub(crate) fn set_served(&mut self, served: Served) {
+        self.served = served;
     }
 
     /// Slots come in empty, or go. `false`: there is no memory for more.
@@ -93,6 +110,7 @@ impl Table {
     fn apply(&mut self, record: &Record) -> bool {
         let per_slot = self.geometry.lines_per_slot() as usize;
         match record {
+            Record::Backend(served) => self.served = *served,
             Record::Clear { slot } => match self.held.get_mut(*slot as usize) {
                 Some(held) => *held = Held::default(),
                 None => return false,
@@ -150,14 +168,22 @@ pub struct Superblocks {
 /// The superblock that counts; `None` when neither copy is one.
 pub fn read_superblock(file: &dyn File) -> io::Result<Option<Superblocks>> {
     let mut found = [None; 2];
+    let mut failed = None;
     for (copy, found) in (0..).zip(&mut found) {
         let mut bytes = [0; SUPER_LEN];
-        let len = file.read_full_at(&mut bytes, copy * LINE, Via::Cache)?;
-        *found = Superblock::decode(&bytes[..len]);
+        let mut read = || file.read_full_at(&mut bytes, copy * LINE, Via::Cache);
+        // A copy that cannot be read is as good as one that is spoiled.
+        match read().or_else(|_| read()) {
+            Ok(len) => *found = Superblock::decode(&bytes[..len]),
+            Err(error) => failed = Some(error),
+        }
     }
     let sound = found.iter().all(Option::is_some);
     let newest = found.into_iter().flatten().max_by_key(|s| s.sequence);
-    Ok(newest.map(|newest| Superblocks { newest, sound }))
+    match (newest, failed) {
+        (None, Some(error)) => Err(error),
+        (newest, _) => Ok(newest.map(|newest| Superblocks { newest, sound })),
+    }
 }
 
 /// The table that the live log gives. `None` when it is damaged: a record cannot be ours, or there is less of it than
@@ -262,6 +288,10 @@ pub(crate) struct Journal {
     ended: Condvar,
     /// Records up to this number are durable.
     committed: AtomicU64,
+    /// Held for reading by every sync until its failure is counted.
+    syncing: RwLock<()>,
+    lost_syncs: AtomicU64,
+    stumbles: AtomicU64,
 }
 
 struct State {
@@ -271,6 +301,8 @@ struct State {
     /// Number of the last record appended.
     appended: u64,
     next_index: u32,
+    /// The last generation that was begun, whether or not it went live.
+    tried: u64,
     committing: bool,
     broken: bool,
 }
@@ -284,8 +316,12 @@ impl Journal {
     ) -> io::Result<Journal> {
         let journal = Journal {
             file,
+            syncing: RwLock::new(()),
+            lost_syncs: AtomicU64::new(0),
+            stumbles: AtomicU64::new(0),
             state: Mutex::new(State {
                 table,
+                tried: superblock.generation,
                 superblock,
                 pending: Vec::new(),
                 appended: 0,
@@ -298,6 +334,36 @@ impl Journal {
         };
         journal.write_anew(&mut journal.state.lock())?;
         Ok(journal)
+    }
+
+    /// Makes everything on the cache device durable that was written before; whoever settles slots by it asks
+    /// [`Journal::lost_syncs`] before and after.
+    pub(crate) fn sync_device(&self) -> io::Result<()> {
+        let _counted = self.syncing.read();
+        self.file.sync().inspect_err(|_| {
+            self.lost_syncs.fetch_add(1, SeqCst);
+        })
+    }
+
+    /// How many syncs of the cache device failed: what was written before may be lost, though later syncs succeed.
+    pub(crate) fn lost_syncs(&self) -> u64 {
+        self.lost_syncs.load(SeqCst)
+    }
+
+    /// The same, with those that were under way when this was called, which it waits for.
+    pub(crate) fn lost_syncs_for_sure(&self) -> u64 {
+        drop(self.syncing.write());
+        self.lost_syncs.load(SeqCst)
+    }
+
+    /// How often something of the log had to be tried again.
+    pub(crate) fn stumbles(&self) -> u64 {
+        self.stumbles.load(SeqCst)
+    }
+
+    fn stumble(&self, what: &'static str, error: &io::Error) {
+        self.stumbles.fetch_add(1, SeqCst);
+        tracing::warn!(what, %error, "the cache's log could not be written; it is tried again");
     }
 
     /// Notes a change and gives its number, from 1; nothing is written yet.
@@ -338,9 +404,12 @@ impl Journal {
             }
             state.committing = true;
             let written = match self.write_on(&mut state) {
-                Ok(None) => self.write_anew(&mut state),
                 Ok(Some(taken)) => Ok(taken),
-                Err(error) => Err(error),
+                Ok(None) => self.write_anew(&mut state),
+                Err(error) => {
+                    self.stumble("behind what is there, twice; now in the other half", &error);
+                    self.write_anew(&mut state)
+                }
             };
             self.finish(&mut state, written)?;
         }
@@ -381,32 +450,52 @@ impl Journal {
     fn write_on(&self, state: &mut MutexGuard<'_, State>) -> io::Result<Option<u64>> {
         let taken = state.appended;
         let pending = std::mem::take(&mut state.pending);
-        let mut log = LogWriter {
+        let log = LogWriter {
             file: &*self.file,
             superblock: state.superblock,
             began: state.next_index,
             next: state.next_index,
         };
-        let fits = MutexGuard::unlocked(state, || {
+        let next = MutexGuard::unlocked(state, || {
             let mut blocks = Blocks::default();
             pending.iter().for_each(|record| blocks.push(record));
             if !log.has_room(&blocks) {
-                return Ok(false);
+                return Ok(None);
             }
-            log.write(&blocks.0)?;
-            log.file.sync()?;
-            io::Result::Ok(true)
+            // The same bytes at the same place, all of them: a sync that failed may have dropped any.
+            let write = || {
+                let mut log = log;
+                log.write(&blocks.0)?;
+                self.sync_device()?;
+                io::Result::Ok(Some(log.next))
+            };
+            write().or_else(|error| {
+                self.stumble("behind what is there", &error);
+                write()
+            })
         })?;
-        state.next_index = log.next;
-        Ok(fits.then_some(taken))
+        state.next_index = next.unwrap_or(log.next);
+        Ok(next.map(|_| taken))
     }
 
-    /// Writes the table into the other half and switches to it; gives the number of the last record that is in it.
-    ///
-    /// The table changes meanwhile. So what a slot became is written once more behind it; until then nothing counts.
+    /// Writes the table into the other half and switches to it, at the second attempt if the first one fails; gives the
+    /// number of the last record that is in it.
     fn write_anew(&self, state: &mut MutexGuard<'_, State>) -> io::Result<u64> {
+        self.write_once_anew(state).or_else(|error| {
+            self.stumble("in the other half", &error);
+            self.write_once_anew(state)
+        })
+    }
+
+    /// The table changes meanwhile. So what a slot became is written once more behind it; until then nothing counts.
+    fn write_once_anew(&self, state: &mut MutexGuard<'_, State>) -> io::Result<u64> {
         let mut superblock = state.superblock;
         superblock.generation += 1;
+        // Blocks of an attempt that failed may be there, of a longer table than this one.
+        while superblock.generation <= state.tried {
+            superblock.generation += 2;
+        }
+        state.tried = superblock.generation;
         let mut log = LogWriter {
             file: &*self.file,
             superblock,
@@ -433,23 +522,28 @@ impl Journal {
         }
         let taken = state.appended;
         let pending = std::mem::take(&mut state.pending);
-        let changed: BTreeSet<u32> = pending.iter().map(Record::slot).collect();
+        let changed: BTreeSet<u32> = pending.iter().filter_map(Record::slot).collect();
         for slot in changed {
             blocks.push(&state.table.record(slot));
         }
-        MutexGuard::unlocked(state, || {
+        blocks.push(&Record::Backend(state.table.served));
+        let saved = MutexGuard::unlocked(state, || {
             log.write(&blocks.0)?;
-            log.file.sync()?;
+            self.sync_device()?;
             superblock.log_len = log.next;
-            save_superblock(log.file, &mut superblock)
-        })?;
+            self.save_superblock(&mut superblock)
+        });
+        // Of two superblocks with one number nobody knows which counts.
+        state.superblock.sequence = superblock.sequence;
+        saved?;
         state.superblock = superblock;
         state.next_index = log.next;
         Ok(taken)
     }
 
-    /// Notes a clean stop: everything appended is durable, and `backend_changed_ns` is what it was left with.
-    pub(crate) fn close(&self, backend_changed_ns: i64) -> io::Result<()> {
+    /// Notes a clean stop: everything appended is durable, and the backend was left with this time of change and this
+    /// content.
+    pub(crate) fn close(&self, backend_changed_ns: i64, content: Content) -> io::Result<()> {
         self.commit_all()?;
         let mut superblock = {
             let state = self.state.lock();
@@ -460,20 +554,27 @@ impl Journal {
         };
         superblock.clean = true;
         superblock.backend.changed_ns = backend_changed_ns;
-        save_superblock(&*self.file, &mut superblock)
+        superblock.content = content;
+        self.save_superblock(&mut superblock)
     }
-}
 
-/// Makes it the one that counts, in both copies, one after the other.
-fn save_superblock(file: &dyn File, superblock: &mut Superblock) -> io::Result<()> {
-    superblock.sequence += 1;
-    let mut block = vec![0; LINE as usize];
-    block[..SUPER_LEN].copy_from_slice(&superblock.encode());
-    for copy in 0..2 {
-        file.write_all_at(&block, copy * LINE, Via::Cache)?;
-        file.sync()?;
+    /// Makes it the one that counts, in both copies, one after the other.
+    fn save_superblock(&self, superblock: &mut Superblock) -> io::Result<()> {
+        superblock.sequence += 1;
+        let mut block = vec![0; LINE as usize];
+        block[..SUPER_LEN].copy_from_slice(&superblock.encode());
+        for copy in 0..2 {
+            let save = || {
+                self.file.write_all_at(&block, copy * LINE, Via::Cache)?;
+                self.sync_device()
+            };
+            save().or_else(|error| {
+                self.stumble("its superblock", &error);
+                save()
+            })?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Records in as few blocks as their order allows.
@@ -497,6 +598,7 @@ impl Blocks {
 const RUN: usize = 64;
 
 /// Where one commit writes.
+#[derive(Clone, Copy)]
 struct LogWriter<'a> {
     file: &'a dyn File,
     superblock: Superblock,

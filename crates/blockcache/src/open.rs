@@ -1,8 +1,16 @@
 //! Making a cache, and coming back to one.
 //!
-//! A cache is believed when both copies of its superblock and its log are sound, the guard beside the backend names its
-//! tie and session, and the backend is as long as it was and the same file or device; after a clean stop, a file also
-//! unchanged since. All else makes it start empty, which is never wrong. What was found is said ([`Start`]).
+//! A cache is believed when all of this holds:
+//!
+//! - both copies of its superblock and its log are sound, and the guard next to the backend names its tie and session;
+//! - the backend is as long as it was and the same file or device;
+//! - a file's time of change is that of the clean stop, or after a crash one at which this cache may have written;
+//! - the watched places (`content.rs`) are as they were left: the first and last block, superblocks of file systems;
+//! - a block device holds nothing but file systems whose superblock tells of every mount;
+//! - up to [`SAMPLE`] durable lines, picked at random anew each time, have on the backend the checksums of the table.
+//!
+//! Names, numbers and times are hints that can refute it and never prove it. All else makes the cache begin empty, which
+//! is never wrong. What was found is said ([`Start`]).
 //!
 //! The order of a start: the guard says *starting*; the table goes to the cache device as the log of the new session;
 //! the superblock; the guard says *running*. The power may go at any moment of it and costs nothing.
@@ -13,19 +21,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via};
+use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via, crc32c};
 use parking_lot::{Condvar, Mutex, RwLock};
 use serde::Serialize;
 
 use crate::Error;
+use crate::content::{self, Look};
 use crate::directory::Directory;
 use crate::engine::{Engine, Settings, policy};
-use crate::format::{BackendMark, Superblock};
+use crate::format::{BackendMark, Content, Served, Superblock};
 use crate::geometry::{Geometry, LINE};
 use crate::guard::{Guard, Word};
 use crate::journal::{self, Journal, Superblocks, Table};
 use crate::meter::Gauge;
 use crate::store::Store;
+use crate::watch::Watch;
+
+/// Durable lines that are compared with the backend at a start. A backend of which 1 % of what is held was changed is
+/// noticed by them 98 times in 100.
+pub const SAMPLE: usize = 400;
 
 /// How a cache came to its content when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -39,10 +53,53 @@ pub enum Start {
     Fresh,
     /// The guard beside the backend does not vouch for it: lost, or the cache was detached or given up.
     NotVouched,
-    /// The backend changed since the clean stop, or is another file or size.
+    /// The backend is another file, device or size, or its time of change says that somebody else wrote to it.
     BackendChanged,
+    /// The backend's first or last block, or a superblock on it, is not as this cache left it.
+    ContentChanged,
+    /// Lines that were picked at random are not on the backend as the table has them.
+    LinesDiffer,
+    /// Nothing on the backend could say whether somebody else wrote to it.
+    Unproved,
     /// Its superblock or its table is not what was written.
     Damaged,
+}
+
+impl Start {
+    /// Why the cache holds what it holds now, for people.
+    pub fn why(self) -> &'static str {
+        match self {
+            Start::Warm => "everything is held as the clean stop left it",
+            Start::AfterCrash => "it was not stopped cleanly; what was durable is held",
+            Start::Fresh => "begins empty: it is new, or was another backend's",
+            Start::NotVouched => {
+                "begins empty: the guard does not vouch for it; the backend was served without it, or the guard is lost"
+            }
+            Start::BackendChanged => {
+                "begins empty: the backend is another one, or its time of change says that it was written to without the \
+                 cache"
+            }
+            Start::ContentChanged => {
+                "begins empty: the backend's first or last block, or a superblock on it, was changed without the cache; \
+                 it was mounted or written to"
+            }
+            Start::LinesDiffer => {
+                "begins empty: of lines picked at random some differ from the backend, which was written to without the \
+                 cache"
+            }
+            Start::Unproved => {
+                "begins empty: nothing on the backend tells whether it was written to without the cache; on a device \
+                 that ext2, ext3, ext4, XFS or btrfs fill, superblocks do, unless one was just being written when the \
+                 server ended without a stop"
+            }
+            Start::Damaged => "begins empty: its superblock or its table is damaged",
+        }
+    }
+
+    /// Whether the content was believed.
+    pub fn is_believed(self) -> bool {
+        matches!(self, Start::Warm | Start::AfterCrash)
+    }
 }
 
 /// Where a backend and its guard are.
@@ -161,6 +218,7 @@ fn fill(
         backend: BackendMark::default(),
         tie: *uuid::Uuid::new_v4().as_bytes(),
         log_len: 0,
+        content: Content::default(),
     };
     // Whatever happens next, nothing is left of a cache that was here before.
     file.write_all_at(&[0; 2 * LINE as usize], 0, Via::Cache)
@@ -300,9 +358,18 @@ pub fn attach(
     let guard =
         Guard::at(storage, &guard_path).map_err(failed("open the directory of", &guard_path))?;
     let word = guard.read().map_err(failed("read", &guard_path))?;
-    let mark = mark(&**engine.backend()).map_err(failed("look at", &backend.path))?;
+    let slow = &**engine.backend();
+    if !online {
+        // The times that are noted below must not be older ones after a power cut.
+        slow.sync_with_times()
+            .map_err(failed("sync", &backend.path))?;
+    }
+    let mark = mark(slow).map_err(failed("look at", &backend.path))?;
 
     let settings = engine.settings();
+    let look = content::look(slow, mark.len, settings.slow_via);
+    let look = look.map_err(failed("read", &backend.path))?;
+    let is_device = slow.stat().map_err(failed("look at", &backend.path))?.kind != FileKind::File;
     let geometry = superblock.geometry;
     let backend_lines = mark.len / LINE;
     let load = |table: &Table| {
@@ -314,19 +381,35 @@ pub fn attach(
     } else if !online && word.believes(&superblock) {
         // Of a copy that is spoiled nobody knows whether it was the newer one.
         start = match sound {
-            true => judge(&superblock, &mark),
+            true => judge(&superblock, &mark, &look, is_device),
             false => Start::Damaged,
         };
-        if matches!(start, Start::Warm | Start::AfterCrash) {
+        if start.is_believed() {
             let table = journal::replay(&*file, &superblock).map_err(failed("read", path))?;
-            content = table.and_then(|table| load(&table).map(|directory| (table, directory)));
-            if content.is_none() {
-                start = Start::Damaged;
+            let loaded = table.and_then(|table| load(&table).map(|directory| (table, directory)));
+            match loaded {
+                None => start = Start::Damaged,
+                Some((table, directory)) => {
+                    if start == Start::AfterCrash {
+                        start = judge_crash(&table.served(), &mark, &look, is_device);
+                    }
+                    let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+                    if start.is_believed() {
+                        let same = sample(slow, settings.slow_via, &table, geometry, seed);
+                        start = match same {
+                            Ok(true) => start,
+                            Ok(false) => Start::LinesDiffer,
+                            // What cannot be read cannot be compared.
+                            Err(_) => Start::Unproved,
+                        };
+                    }
+                    content = start.is_believed().then_some((table, directory));
+                }
             }
         }
     }
     let next = next_session(&superblock, &mark, content.is_some());
-    let (table, directory) = match content {
+    let (mut table, directory) = match content {
         Some(content) => content,
         None => {
             let table = empty(geometry)?;
@@ -336,6 +419,21 @@ pub fn attach(
             (table, directory)
         }
     };
+    let clock = engine.clock();
+    let served = match online {
+        false => Served {
+            watched: Some(look.fingerprint),
+            changed_ns: mark.changed_ns,
+            until_ns: 0,
+        },
+        // Clients write while this looks.
+        true => Served {
+            watched: None,
+            changed_ns: mark.changed_ns,
+            until_ns: Watch::lease(clock.wall_ns()),
+        },
+    };
+    table.set_served(served);
     let (tie, session) = (next.tie, next.session);
     let vouch = |word| guard.write(&word).map_err(failed("write", &guard_path));
     vouch(Word::Starting { tie, session })?;
@@ -344,6 +442,13 @@ pub fn attach(
     engine.put(Store {
         file,
         via: settings.fast_via,
+        backend: Arc::clone(engine.backend()),
+        slow_via: settings.slow_via,
+        clock,
+        watch: Watch::new(look.watched, served),
+        start,
+        stumbles: AtomicU64::new(0),
+        lost_syncs: AtomicU64::new(0),
         geometry,
         backend_lines,
         core: Mutex::new(directory),
@@ -378,6 +483,7 @@ fn next_session(superblock: &Superblock, mark: &BackendMark, believed: bool) -> 
             ..*mark
         },
         tie,
+        content: Content::default(),
         ..*superblock
     }
 }
@@ -406,8 +512,8 @@ fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step).max(1)
 }
 
-/// Whether the backend is the one that the cache knows.
-fn judge(superblock: &Superblock, mark: &BackendMark) -> Start {
+/// Whether the backend is the one that the cache knows. After a crash [`judge_crash`] has the last word.
+fn judge(superblock: &Superblock, mark: &BackendMark, look: &Look, is_device: bool) -> Start {
     let known = superblock.backend;
     if known.len != mark.len || known.inode != mark.inode {
         return Start::BackendChanged;
@@ -416,7 +522,76 @@ fn judge(superblock: &Superblock, mark: &BackendMark) -> Start {
         false => Start::AfterCrash,
         // An older time is another content, too: a snapshot from before the stop that was put back. A power cut does
         // not take the time back: the stop synced it.
-        true if mark.changed_ns == known.changed_ns => Start::Warm,
-        true => Start::BackendChanged,
+        true if mark.changed_ns != known.changed_ns => Start::BackendChanged,
+        true => match superblock.content.fingerprint {
+            None => Start::Unproved,
+            known if known != look.content.fingerprint => Start::ContentChanged,
+            // A device's times say nothing.
+            Some(_) if is_device && !superblock.content.tells => Start::Unproved,
+            Some(_) => Start::Warm,
+        },
     }
+}
+
+/// The same after a crash, of what the log says.
+fn judge_crash(known: &Served, mark: &BackendMark, look: &Look, is_device: bool) -> Start {
+    // An older time: a snapshot was put back from before the last checkpoint. A later one: nobody of ours wrote then.
+    let ours = known.changed_ns..=known.until_ns.max(known.changed_ns);
+    if !is_device && !ours.contains(&mark.changed_ns) {
+        return Start::BackendChanged;
+    }
+    match known.watched {
+        Some(known) if known != look.fingerprint => Start::ContentChanged,
+        Some(_) if is_device && !look.content.tells => Start::Unproved,
+        None if is_device => Start::Unproved,
+        _ => Start::AfterCrash,
+    }
+}
+
+/// Whether durable lines, picked at random, are on the backend what the table says.
+fn sample(
+    backend: &dyn File,
+    via: Via,
+    table: &Table,
+    geometry: Geometry,
+    seed: u64,
+) -> io::Result<bool> {
+    let lines = |slot: u32| {
+        let held = table.held(slot);
+        let there = (0..geometry.lines_per_slot()).filter(move |line| held.lines >> line & 1 == 1);
+        there.map(move |line| (held.block, line, slot))
+    };
+    let all = (0..geometry.slots).flat_map(lines);
+    let mut random = seed;
+    let mut picked: Vec<(u64, u32, u32)> = Vec::with_capacity(SAMPLE);
+    for (seen, line) in all.enumerate() {
+        if picked.len() < SAMPLE {
+            picked.push(line);
+            continue;
+        }
+        // Every line that there is has the same chance to be among them at the end.
+        let place = next_random(&mut random) % (seen as u64 + 1);
+        if let Some(place) = picked.get_mut(place as usize) {
+            *place = line;
+        }
+    }
+    picked.sort_unstable();
+    let mut bytes = vec![0; LINE as usize];
+    for (block, line, slot) in picked {
+        let at = block * u64::from(geometry.slot_bytes) + u64::from(line) * LINE;
+        backend.read_exact_at(&mut bytes, at, via)?;
+        if crc32c(&bytes) != table.sums(slot)[line as usize] {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// SplitMix64.
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::directory::Census;
 use crate::geometry::LINE;
 use crate::meter::{Counters, Latency};
+use crate::open::Start;
 use crate::store::Store;
 
 #[derive(Debug, Clone, Serialize)]
@@ -17,6 +18,8 @@ pub struct Status {
     pub backend_bytes: u64,
     /// `detached`, `attached`, or `failed`: given up, the backend serves everything.
     pub cache: &'static str,
+    /// How the cache came to its content when it was attached.
+    pub start: Option<Start>,
     pub capacity_bytes: u64,
     pub slot_bytes: u32,
     pub held_bytes: u64,
@@ -59,6 +62,7 @@ impl Status {
                 Some(store) if store.has_failed() => "failed",
                 Some(_) => "attached",
             },
+            start: store.map(|store| store.start),
             capacity_bytes: store.map_or(0, |store| store.core().geometry().capacity_bytes()),
             slot_bytes: store.map_or(0, |store| store.geometry.slot_bytes),
             held_bytes: census.valid_lines * LINE,
@@ -158,7 +162,7 @@ impl Status {
 }
 
 pub(crate) fn name_of(choice: &Choice) -> String {
-    format!("{:?}+{}", choice.filter, choice.base.name()).to_lowercase()
+    choice.to_string()
 }
 
 fn histogram(text: &mut String, name: &str, of: &str, latency: &Latency) {

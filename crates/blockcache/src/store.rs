@@ -11,16 +11,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use longshore_cache::policy::{Ended, Gauges, View};
-use longshore_io::{Buffer, File, FileKind, Via, crc32c};
+use longshore_io::{Buffer, Clock, File, FileKind, Via, crc32c};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::Error;
+use crate::content;
 use crate::directory::{Census, Claim, Directory, Found, Taken, Worth, reserve, runs};
 use crate::geometry::{Geometry, LINE, Piece};
 use crate::guard::Guard;
 use crate::journal::Journal;
 use crate::meter::{Gauge, Meter, Way, add};
+use crate::open::Start;
 use crate::shadow::Shadow;
+use crate::watch::Watch;
 
 /// Errors of the cache device in reads and writes after which it is given up.
 const ERRORS_MAX: u64 = 16;
@@ -30,6 +33,16 @@ const RUN_BYTES: u64 = 1 << 20;
 pub(crate) struct Store {
     pub file: Arc<dyn File>,
     pub via: Via,
+    pub backend: Arc<dyn File>,
+    pub slow_via: Via,
+    pub clock: Arc<dyn Clock>,
+    pub watch: Watch,
+    /// How it came to its content.
+    pub start: Start,
+    /// Of the journal's stumbles, those that had their consequences.
+    pub stumbles: AtomicU64,
+    /// The same of syncs that failed.
+    pub lost_syncs: AtomicU64,
     /// As it was when it was attached. The number of slots may have changed since; where they lie never does.
     pub geometry: Geometry,
     /// Lines that the backend has whole.
@@ -155,6 +168,8 @@ impl Store {
             }
         };
         drop(core);
+        let now_ns = self.clock.wall_ns();
+        let noted = self.watch.begin(offset, len, now_ns, &self.journal);
         let writing = Writing {
             store: self,
             offset,
@@ -162,7 +177,7 @@ impl Store {
             taken,
             ended: false,
         };
-        self.secure(taken.after)?;
+        self.secure(taken.after.max(noted))?;
         Ok(writing)
     }
 
@@ -172,13 +187,31 @@ impl Store {
             return Ok(());
         }
         add(&self.meter.clearings, 1);
-        match self.journal.commit(after) {
+        let committed = self.journal.commit(after);
+        self.notice_stumbles();
+        match committed {
             Ok(()) => Ok(()),
             Err(error) => {
                 add(&self.meter.cache_errors, 1);
                 self.give_up("its log cannot be written", &error)
             }
         }
+    }
+
+    /// Errors that the journal got over count as errors of the device. What was written to slots around a sync that
+    /// failed may be lost, and is held no more; what is durable is not in question. Gives how many syncs had failed.
+    fn notice_stumbles(&self) -> u64 {
+        let lost = self.journal.lost_syncs();
+        if lost > self.lost_syncs.swap(lost, SeqCst) && !self.has_failed() {
+            self.core().drop_volatile();
+        }
+        let now = self.journal.stumbles();
+        let before = self.stumbles.swap(now, SeqCst);
+        if now > before {
+            add(&self.meter.cache_errors, now - before);
+            (before..now).for_each(|_| self.count_damage());
+        }
+        lost
     }
 
     /// Claims what of a read is missing, before the backend is read.
@@ -313,20 +346,36 @@ impl Store {
         sync_backend: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         let _one = self.checkpointing.lock();
+        let lost_before = self.notice_stumbles();
         let candidates = self.core().candidates();
-        if candidates.is_empty() || self.has_failed() {
+        if (candidates.is_empty() && !self.watch.is_unknown()) || self.has_failed() {
             return Ok(());
         }
+        let quiet = self.watch.quiet();
+        // Before the sync: that time is durable after it, a later one might not be.
+        let changed_ns = crate::open::mark(&*self.backend)?.changed_ns;
         sync_backend()?;
-        let durable = self.file.sync().and_then(|()| {
+        let found = match quiet.is_some() && self.watch.is_unknown() {
+            true => content::fingerprint(&*self.backend, self.watch.ranges(), self.slow_via).ok(),
+            false => None,
+        };
+        self.watch.settle(quiet, changed_ns, found, &self.journal);
+        if let Err(error) = self.journal.sync_device() {
+            // The slots are as good as before that; what was filled since counts for nothing.
+            self.notice_stumbles();
+            self.count_error("sync", &error);
+            return Ok(());
+        }
+        // A sync of the log that failed meanwhile may have been about these slots, and ours heard nothing of it.
+        if self.journal.lost_syncs_for_sure() == lost_before {
             let mut core = self.core();
             for candidate in &candidates {
                 core.settle(candidate, &self.journal);
             }
-            drop(core);
-            self.journal.commit_all()
-        });
-        if let Err(error) = durable {
+        }
+        let committed = self.journal.commit_all();
+        self.notice_stumbles();
+        if let Err(error) = committed {
             add(&self.meter.cache_errors, 1);
             return self.give_up("it cannot be made durable", &error);
         }
@@ -428,6 +477,7 @@ impl Writing<'_> {
         let (store, offset, len) = (self.store, self.offset, self.len);
         let kept = store.whole(offset, if keep { len } else { 0 });
         let touched = store.touched(offset, len);
+        store.watch.end(offset, len);
         let claims = store.core().end_write(&self.taken, touched, kept);
         store.write_ended.notify_all();
         claims

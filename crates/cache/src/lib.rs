@@ -7,6 +7,8 @@
 //! The room holds the [`model`] of a device and how one is [`calibrate`]d, the [`policy`], which the daemon runs too, a
 //! simulator ([`sim`]) with recorded loads ([`trace`]), and the [`grid`] that judges a policy.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod calibrate;
 pub mod grid;
 pub mod model;

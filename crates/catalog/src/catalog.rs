@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use longshore_io::{FileKind, Host, Storage};
+use longshore_io::{ConnectionClaims, FileKind, Host, OpenHow, Storage};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::schema::{self, State};
@@ -22,6 +22,8 @@ pub struct Catalog {
     path: PathBuf,
     /// Device and inode of the file that was opened.
     identity: (u64, u64),
+    /// Whatever else this process reads, it does not drop the connection's locks. Ends after the connection.
+    _claims: ConnectionClaims,
 }
 
 impl Catalog {
@@ -34,6 +36,14 @@ impl Catalog {
         // Absolute, because SQLite gives `:memory:` and the empty name meanings of their own.
         let path = std::path::absolute(path).map_err(|e| cannot("find", path, e))?;
         let storage = Host::new();
+        Self::open_by(path, storage, |path| keeps_locks(&storage, path))
+    }
+
+    fn open_by(
+        path: PathBuf,
+        storage: Host,
+        keeps_locks: impl Fn(&Path) -> io::Result<bool>,
+    ) -> Result<Catalog, Error> {
         match storage.stat(&path) {
             // SQLite would wait for ever for the other end of a FIFO.
             Ok(stat) if stat.kind != FileKind::File => {
@@ -41,22 +51,35 @@ impl Catalog {
                 return Err(cannot("use", &path, source));
             }
             Ok(_) => {}
-            Err(_) => {
-                let parent = path.parent().unwrap_or(Path::new("/"));
-                storage
-                    .create_dir_all(parent)
-                    .map_err(|e| cannot("create", parent, e))?;
-            }
+            Err(_) => make_empty(&storage, &path)?,
         }
+        // Before SQLite opens it: a log that it finds under this name may be of another one.
+        let identity = identity(&path)?;
+        let shares_memory = keeps_locks(&path).map_err(|e| cannot("look at", &path, e))?;
         let sql = |e| Error::sql(&path, e);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags(&path, flags).map_err(|source| Error::Open {
+        let open = || -> rusqlite::Result<Connection> {
+            #[expect(clippy::disallowed_methods, reason = "its files are claimed")]
+            let db = Connection::open_with_flags(&path, flags)?;
+            // Makes what carries the log's locks. What is wrong with the file comes again below.
+            db.busy_timeout(Duration::ZERO)?;
+            if !shares_memory {
+                // SQLite then does without the memory, also for a log that is there.
+                db.pragma_update(None, "locking_mode", "exclusive")?;
+            }
+            let _looked = db.query_row("PRAGMA schema_version", [], |_| Ok(()));
+            Ok(db)
+        };
+        let (mut claims, opened) = ConnectionClaims::around(&path, open);
+        let db = opened.map_err(|source| Error::Open {
             path: path.clone(),
             source,
         })?;
-        match prepare(&db).map_err(sql)? {
+        let prepared = prepare(&db, shares_memory);
+        claims.renew();
+        match prepared.map_err(sql)? {
             State::Ours { .. } => {}
             State::Foreign => return Err(Error::Foreign { path }),
             State::Newer { version } => {
@@ -67,8 +90,12 @@ impl Catalog {
                 });
             }
         }
-        let identity = identity(&path)?;
-        Ok(Catalog { db, path, identity })
+        Ok(Catalog {
+            db,
+            path,
+            identity,
+            _claims: claims,
+        })
     }
 
     /// Opens the catalog for relearning it. A damaged one is put aside, under the second value's
@@ -151,14 +178,17 @@ impl Catalog {
 
 /// Sets a new connection up: readers and a writer side by side, every commit synced, the schema up to date.
 /// Writes nothing to what is not ours. All its steps together wait no longer than one call may.
-fn prepare(db: &Connection) -> rusqlite::Result<State> {
+///
+/// Readers and a writer go on side by side by memory that they share. Where not all of them may see it, on a network or
+/// FUSE, whoever comes second would make it anew, and the first one would die: there they wait for each other.
+fn prepare(db: &Connection, shares_memory: bool) -> rusqlite::Result<State> {
     let until = Instant::now() + BUSY_MAX;
     let wait_at_most_the_rest = || db.busy_timeout(until.saturating_duration_since(Instant::now()));
     wait_at_most_the_rest()?;
     let mut state = schema::state(&db.unchecked_transaction()?)?;
     if let State::Ours { version } = state {
         wait_at_most_the_rest()?;
-        write_ahead(db, until)?;
+        journal(db, if shares_memory { "wal" } else { "delete" }, until)?;
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "foreign_keys", true)?;
         if version < schema::VERSION {
@@ -166,16 +196,21 @@ fn prepare(db: &Connection) -> rusqlite::Result<State> {
             state = schema::migrate(db)?;
         }
     }
+    if !shares_memory {
+        // The next look at the file lets go of what the other mode holds.
+        db.pragma_update(None, "locking_mode", "normal")?;
+        db.query_row("PRAGMA schema_version", [], |_| Ok(()))?;
+    }
     db.busy_timeout(BUSY_MAX)?;
     Ok(state)
 }
 
-fn write_ahead(db: &Connection, until: Instant) -> rusqlite::Result<()> {
+fn journal(db: &Connection, wanted: &str, until: Instant) -> rusqlite::Result<()> {
     let mode = || db.pragma_query_value(None, "journal_mode", |r| r.get::<_, String>(0));
-    while mode()? != "wal" {
+    while mode()? != wanted {
         // Where the file system cannot do it the mode stays another, which is as safe. SQLite does not
         // wait by itself while another connection makes the same switch.
-        match db.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
+        match db.pragma_update_and_check(None, "journal_mode", wanted, |_| Ok(())) {
             Err(e)
                 if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && Instant::now() < until =>
@@ -196,8 +231,38 @@ fn cannot(action: &'static str, path: &Path, source: io::Error) -> Error {
     }
 }
 
+/// Makes the empty file that SQLite takes for a new database, for its owner alone: SQLite itself makes files that
+/// everybody reads, and the history names every database and device. Its log gets the same mode.
+fn make_empty(storage: &Host, path: &Path) -> Result<(), Error> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let dir = storage
+        .create_dir_all(parent)
+        .map_err(|e| cannot("create", parent, e))?;
+    let name = path.file_name().unwrap_or_default();
+    match dir.open(Path::new(name), OpenHow::CreateNew) {
+        // Another process has just made it.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop).map_err(|e| cannot("create", path, e)),
+    }
+}
+
+/// Of the file, and of the directory, where its log is.
+fn keeps_locks(storage: &Host, path: &Path) -> io::Result<bool> {
+    let path = storage.canonical(path)?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    };
+    let dir = storage.dir(parent)?;
+    Ok(dir.keeps_locks(Path::new(name))? && dir.keeps_locks(Path::new(""))?)
+}
+
+/// Device and inode. A file with other names is refused: SQLite would write through them, and whoever opens one of them
+/// would do without the log that lies under another.
 fn identity(path: &Path) -> Result<(u64, u64), Error> {
     match Host::new().stat(path) {
+        Ok(stat) if stat.links > 1 => Err(Error::Shared {
+            path: path.to_owned(),
+        }),
         Ok(stat) => Ok((stat.dev, stat.ino)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Error::Vanished {
             path: path.to_owned(),
@@ -270,5 +335,49 @@ mod tests {
         assert_eq!((pragma("synchronous"), pragma("foreign_keys")), (2, 1));
         let left = u128::try_from(pragma("busy_timeout")).unwrap();
         assert_eq!(left, BUSY_MAX.as_millis());
+    }
+
+    #[test]
+    fn where_not_all_may_see_shared_memory_a_catalog_does_without() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("catalog.db");
+        let open = |keeps| Catalog::open_by(path.clone(), Host::new(), |_| Ok(keeps)).unwrap();
+        let mode = |catalog: &Catalog| {
+            let mode = |db: &Connection| {
+                db.pragma_query_value(None, "journal_mode", |r| r.get::<_, String>(0))
+            };
+            catalog.read(mode).unwrap()
+        };
+        let has_memory = || dir.path().join("catalog.db-shm").exists();
+        let kept = |catalog: &Catalog, n: i64| {
+            let count = |db: &Connection| {
+                db.query_row("SELECT count(*) FROM settings WHERE value = 7", [], |r| {
+                    r.get::<_, i64>(0)
+                })
+            };
+            assert_eq!(catalog.read(count).unwrap(), n);
+        };
+        let put = |catalog: &Catalog, name: &str| {
+            let sql = "INSERT INTO settings VALUES (?1, 7, 7)";
+            catalog.write(|tx| tx.execute(sql, [name])).unwrap();
+        };
+        let there = open(false);
+        put(&there, "a");
+        // Nobody is locked out, as who keeps a lock for good would do.
+        let second = open(false);
+        put(&second, "b");
+        kept(&there, 2);
+        assert_eq!((mode(&there), has_memory()), ("delete".into(), false));
+        drop((there, second));
+
+        let here = open(true);
+        put(&here, "c");
+        assert_eq!((mode(&here), has_memory()), ("wal".into(), true));
+        drop(here);
+
+        let there = open(false);
+        kept(&there, 3);
+        assert_eq!((mode(&there), has_memory()), ("delete".into(), false));
+        there.check().unwrap();
     }
 }

@@ -46,6 +46,10 @@ pub enum Error {
     #[error("the catalog {} is no longer the file that was opened", path.display())]
     Vanished { path: PathBuf },
 
+    /// What is written to it would change its other names too, e.g. those of a `cp -al` copy.
+    #[error("the catalog {} has other names (hard links)", path.display())]
+    Shared { path: PathBuf },
+
     #[error("{} is a database, but not a Longshore catalog", path.display())]
     Foreign { path: PathBuf },
 
@@ -84,6 +88,7 @@ impl Error {
             | Error::Full { .. }
             | Error::Io { .. }
             | Error::Vanished { .. }
+            | Error::Shared { .. }
             | Error::Foreign { .. }
             | Error::Newer { .. } => Some(3009),
             Error::Media(e) => e.number(),
@@ -109,6 +114,9 @@ impl Error {
             }
             Error::Io { .. } | Error::Vanished { .. } => {
                 "check the disk, then run `longshore catalog rebuild` with the backup's devices"
+            }
+            Error::Shared { .. } => {
+                "make it a file of its own (cp CATALOG CATALOG.new && mv CATALOG.new CATALOG), then run `longshore catalog rebuild` with the backup's devices"
             }
             Error::Foreign { .. } => "set LONGSHORE_CATALOG to a path of its own",
             Error::Newer { .. } => "use the version that wrote it, or a later one",

@@ -44,7 +44,7 @@ impl FileList {
                     self.current = Some(path);
                 }
             }
-            Item::Mark(_) => {}
+            Item::Mark(_) | Item::Sums(_) => {}
         }
     }
 
@@ -88,6 +88,7 @@ mod tests {
             kind: EntryKind::File,
             first: false,
             based: false,
+            xattrs: Vec::new(),
             mode: 0o644,
             uid: 0,
             gid: 0,

@@ -5,7 +5,16 @@
 //! it: the last full and the last log set of each database that others may build upon. Media are not touched, and
 //! [`Catalog::rebuild`] learns from them again.
 
-use rusqlite::{Transaction, params};
+//!
+//! A long history is taken out in many small transactions: backups that end meanwhile find the catalog free, and whoever
+//! has waited enough can end it. Each set goes whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, Transaction, params};
 
 use crate::log_chain::SOUND;
 use crate::{Catalog, Error};
@@ -26,81 +35,157 @@ pub struct Forgotten {
     pub restores: u64,
     /// Sets that are old enough and stay, because later backups build upon them.
     pub kept: u64,
+    /// It was told to end before all were taken out.
+    pub interrupted: bool,
 }
 
-/// Where the sets to be taken out are listed meanwhile.
-const LIST: &str = "
+/// Sets that one transaction takes out.
+const STEP: u32 = 500;
+/// SQLite's instructions between two looks at whether to end.
+const INSTRUCTIONS: i32 = 10_000;
+/// The longest pause between two transactions. Others look for a free catalog every 100 ms at most.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+const LISTS: &str = "
     CREATE TEMP TABLE IF NOT EXISTS forgotten (
         backup_set_id INTEGER PRIMARY KEY,
         media_set_id int NOT NULL
     );
-    DELETE FROM temp.forgotten;";
+    CREATE TEMP TABLE IF NOT EXISTS kept (backup_set_id INTEGER PRIMARY KEY);
+    DELETE FROM temp.forgotten;
+    DELETE FROM temp.kept;";
 
-const OLD: &str = "INSERT INTO temp.forgotten SELECT backup_set_id, media_set_id FROM backupset WHERE backup_finish_date < ?1";
+const OLD: &str = "INSERT INTO temp.forgotten SELECT backup_set_id, media_set_id FROM backupset
+    WHERE backup_finish_date < ?1 AND backup_set_id NOT IN (SELECT backup_set_id FROM temp.kept) LIMIT ?2";
 
-const OF_DATABASE: &str = "
-    INSERT INTO temp.forgotten SELECT backup_set_id, media_set_id FROM backupset
-    WHERE database_name = ?1 OR database_name = ?1 COLLATE NOCASE
-        AND NOT EXISTS (SELECT 1 FROM backupset WHERE database_name = ?1)";
+const OF_DATABASE: &str =
+    "INSERT INTO temp.forgotten SELECT backup_set_id, media_set_id FROM backupset
+    WHERE database_name = ?1 LIMIT ?2";
 
 /// In this order nothing ever refers to a row that is not there.
-const TAKE_OUT: [&str; 5] = [
+const TAKE_OUT: [&str; 7] = [
     "DELETE FROM restorefile WHERE restore_history_id IN
         (SELECT restore_history_id FROM restorehistory WHERE backup_set_id IN
             (SELECT backup_set_id FROM temp.forgotten))",
     "DELETE FROM backupfile WHERE backup_set_id IN (SELECT backup_set_id FROM temp.forgotten)",
     "DELETE FROM backupengine WHERE backup_set_id IN (SELECT backup_set_id FROM temp.forgotten)",
+    RESTORES,
+    SETS,
     "DELETE FROM backupmediafamily WHERE media_set_id IN (SELECT media_set_id FROM temp.forgotten)
-        AND media_set_id NOT IN (SELECT media_set_id FROM backupset)",
+        AND NOT EXISTS (SELECT 1 FROM backupset WHERE backupset.media_set_id = backupmediafamily.media_set_id)",
     "DELETE FROM backupmediaset WHERE media_set_id IN (SELECT media_set_id FROM temp.forgotten)
-        AND media_set_id NOT IN (SELECT media_set_id FROM backupset)",
+        AND NOT EXISTS (SELECT 1 FROM backupset WHERE backupset.media_set_id = backupmediaset.media_set_id)",
 ];
+const RESTORES: &str =
+    "DELETE FROM restorehistory WHERE backup_set_id IN (SELECT backup_set_id FROM temp.forgotten)";
+const SETS: &str =
+    "DELETE FROM backupset WHERE backup_set_id IN (SELECT backup_set_id FROM temp.forgotten)";
 
 impl Catalog {
-    /// Takes sets out of the history, with all that is about them.
-    pub fn forget(&self, what: Forget<'_>) -> Result<Forgotten, Error> {
-        self.write(|tx| {
-            tx.execute_batch(LIST)?;
-            let kept = match what {
-                Forget::EndedBefore(moment) => {
-                    tx.execute(OLD, params![moment])?;
-                    keep_bases(tx)?
-                }
-                Forget::Database(name) => {
-                    tx.execute(OF_DATABASE, params![name])?;
-                    0
-                }
-            };
-            let [restore_files, files, engines, families, media] = TAKE_OUT;
-            for sql in [restore_files, files, engines] {
-                tx.execute(sql, [])?;
+    /// Takes sets out of the history, with all that is about them. Set `stop` from any thread to end it: what was taken
+    /// out by then stays out.
+    pub fn forget(&mut self, what: Forget<'_>, stop: &Arc<AtomicBool>) -> Result<Forgotten, Error> {
+        let asked = stop.clone();
+        let handler = move || asked.load(Ordering::Relaxed);
+        self.watch(Some(handler))?;
+        let mut forgotten = Forgotten::default();
+        let done = self.forget_in_steps(what, stop, &mut forgotten);
+        self.watch(None::<fn() -> bool>)?;
+        self.read(|db| db.execute_batch(LISTS))?;
+        match done {
+            // SQLite says so as an error of its own.
+            _ if stop.load(Ordering::Relaxed) => forgotten.interrupted = true,
+            done => done?,
+        }
+        Ok(forgotten)
+    }
+
+    /// SQLite ends what it does when the answer is true.
+    fn watch<F: FnMut() -> bool + Send + 'static>(&mut self, ends: Option<F>) -> Result<(), Error> {
+        let set = self.db.progress_handler(INSTRUCTIONS, ends);
+        set.map_err(|e| Error::sql(self.path(), e))
+    }
+
+    fn forget_in_steps(
+        &self,
+        what: Forget<'_>,
+        stop: &AtomicBool,
+        forgotten: &mut Forgotten,
+    ) -> Result<(), Error> {
+        self.read(|db| db.execute_batch(LISTS))?;
+        let (sql, of) = match what {
+            Forget::EndedBefore(moment) => {
+                forgotten.kept = self.read(|db| keep_bases(db, moment))?;
+                (OLD, vec![moment.to_owned()])
             }
-            let gone = "IN (SELECT backup_set_id FROM temp.forgotten)";
-            let delete = |table| format!("DELETE FROM {table} WHERE backup_set_id {gone}");
-            let restores = tx.execute(&delete("restorehistory"), [])?;
-            let sets = tx.execute(&delete("backupset"), [])?;
-            for sql in [families, media] {
-                tx.execute(sql, [])?;
+            Forget::Database(name) => (OF_DATABASE, self.read(|db| meant(db, name))?),
+        };
+        for value in of {
+            loop {
+                let began = Instant::now();
+                let (sets, restores) = self.write(|tx| take_out(tx, sql, &value))?;
+                forgotten.sets += sets;
+                forgotten.restores += restores;
+                if sets == 0 {
+                    break;
+                }
+                // As long as the catalog was ours it is free for others.
+                sleep(began.elapsed().min(PAUSE_MAX));
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
             }
-            tx.execute_batch("DELETE FROM temp.forgotten")?;
-            Ok(Forgotten {
-                sets: sets as u64,
-                restores: restores as u64,
-                kept,
-            })
-        })
+        }
+        Ok(())
     }
 }
 
-/// Takes off the list what later backups build upon; says how many sets that were.
-fn keep_bases(tx: &Transaction) -> rusqlite::Result<u64> {
+/// The next sets and their restores: how many.
+fn take_out(tx: &Transaction, sql: &str, value: &str) -> rusqlite::Result<(u64, u64)> {
+    tx.execute("DELETE FROM temp.forgotten", [])?;
+    let (mut sets, mut restores) = (0, 0);
+    if tx.prepare_cached(sql)?.execute(params![value, STEP])? == 0 {
+        return Ok((sets, restores));
+    }
+    for sql in TAKE_OUT {
+        let count = tx.prepare_cached(sql)?.execute([])? as u64;
+        match sql {
+            SETS => sets = count,
+            RESTORES => restores = count,
+            _ => {}
+        }
+    }
+    Ok((sets, restores))
+}
+
+/// Databases of this name; of those whose names differ in case alone if none has exactly this.
+fn meant(db: &Connection, name: &str) -> rusqlite::Result<Vec<String>> {
+    let exact = "SELECT EXISTS (SELECT 1 FROM backupset WHERE database_name = ?1)";
+    if db.query_row(exact, [name], |row| row.get(0))? {
+        return Ok(vec![name.to_owned()]);
+    }
+    // One step in the index for each name, whatever the number of its sets.
+    let names = "WITH RECURSIVE names(name) AS (
+            SELECT min(database_name) FROM backupset
+            UNION ALL
+            SELECT (SELECT min(database_name) FROM backupset WHERE database_name > names.name) FROM names
+            WHERE name IS NOT NULL)
+        SELECT name FROM names WHERE name = ?1 COLLATE NOCASE";
+    let mut names = db.prepare(names)?;
+    names.query_map([name], |row| row.get(0))?.collect()
+}
+
+/// Lists what later backups build upon; how many of these sets are older than the moment.
+fn keep_bases(db: &Connection, moment: &str) -> rusqlite::Result<u64> {
     let newest = format!(
-        "DELETE FROM temp.forgotten WHERE backup_set_id IN (
-            SELECT backup_set_id FROM (
-                SELECT backup_set_id, row_number() OVER (
-                    PARTITION BY database_name, type ORDER BY longshore_finish_us DESC, backup_set_id DESC) AS age
-                FROM backupset WHERE type IN ('D', 'L') AND {SOUND})
-            WHERE age = 1)"
+        "INSERT INTO temp.kept SELECT backup_set_id FROM (
+            SELECT backup_set_id, row_number() OVER (
+                PARTITION BY database_name, type ORDER BY longshore_finish_us DESC, backup_set_id DESC) AS age
+            FROM backupset WHERE type IN ('D', 'L') AND {SOUND})
+        WHERE age = 1"
     );
-    Ok(tx.execute(&newest, [])? as u64)
+    db.execute(&newest, [])?;
+    let old = "SELECT count(*) FROM backupset JOIN temp.kept USING (backup_set_id) WHERE backup_finish_date < ?1";
+    let old: i64 = db.query_row(old, [moment], |row| row.get(0))?;
+    Ok(old.cast_unsigned())
 }

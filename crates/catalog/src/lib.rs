@@ -18,6 +18,8 @@
 //! right across a clock change. The same moments in UTC, in microseconds since 1970, are in
 //! `longshore_start_us` and `longshore_finish_us`; queries here sort and count by those.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod catalog;
 mod error;
 mod files;

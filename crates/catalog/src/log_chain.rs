@@ -5,23 +5,31 @@ use uuid::Uuid;
 
 use crate::{Catalog, Error};
 
+/// Log sets that are looked at for one that a chain may go on from.
+const LOGS_MAX: u32 = 64;
+
 /// A place in the log of a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainPlace {
     /// PostgreSQL's system identifier.
     pub system: u64,
     pub timeline: u32,
     pub lsn: u64,
+    /// By which the set's branch is told, as its header has it; empty where it has none.
+    pub lineage: Vec<u8>,
 }
 
 /// What a log backup may go on from; none of it copy-only, or on media that cannot be read back (NUL, pipes).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogChain {
-    /// Where the last log backup ends.
-    pub log: Option<ChainPlace>,
+    /// Where the newest log backups end, the last one first, 64 at most: the history may have learned of others' sets.
+    pub logs: Vec<ChainPlace>,
     /// Where full backups begin their replay, in the order in which they ended: those since the last log backup, or
     /// else the last one.
     pub fulls: Vec<ChainPlace>,
+    /// One of those is newer than the last log backup and was complete before that one's end: the server was set back to a
+    /// copy of its files between them.
+    pub is_set_back: bool,
 }
 
 /// Sets that others may build upon.
@@ -33,35 +41,59 @@ impl Catalog {
     /// Of the database of exactly this name.
     pub fn log_chain(&self, database: &str) -> Result<LogChain, Error> {
         self.read(|db| {
-            let last_log = format!(
-                "SELECT last_recovery_fork_guid, last_lsn, longshore_finish_us FROM backupset
+            let newest_logs = format!(
+                "SELECT last_recovery_fork_guid, last_lsn, longshore_lineage, longshore_finish_us FROM backupset
+                 WHERE database_name = ?1 AND type = ?2 AND {SOUND}
+                 ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT {LOGS_MAX}"
+            );
+            let logs: Vec<(ChainPlace, i64)> = db
+                .prepare_cached(&newest_logs)?
+                .query_map([database, "L"], |row| Ok((place(row)?, row.get(3)?)))?
+                .collect::<Result<_, _>>()?;
+            let ended_us = logs.first().map(|(_, ended_us)| *ended_us);
+            let logs: Vec<ChainPlace> = logs.into_iter().map(|(log, _)| log).collect();
+            let newest = format!(
+                "SELECT backup_set_id, longshore_finish_us FROM backupset
                  WHERE database_name = ?1 AND type = ?2 AND {SOUND}
                  ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT 1"
             );
-            let last_log = db
-                .prepare_cached(&last_log)?
-                .query_row([database, "L"], |row| {
-                    Ok((place(row)?, row.get::<_, i64>(2)?))
+            let newest = db
+                .prepare_cached(&newest)?
+                .query_row([database, "D"], |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
                 });
-            let (log, ended_us) = last_log.optional()?.unzip();
-            // The newest first, so that it is there whenever it ended.
+            let Some((newest, newest_us)) = newest.optional()? else {
+                return Ok(LogChain {
+                    logs,
+                    ..LogChain::default()
+                });
+            };
+            // The newest is there whenever it ended. Those before the last log are not even read.
             let fulls = format!(
-                "SELECT first_recovery_fork_guid, first_lsn,
-                        longshore_finish_us > ?3 OR row_number() OVER newest = 1
-                 FROM backupset WHERE database_name = ?1 AND type = ?2 AND {SOUND}
-                 WINDOW newest AS (ORDER BY longshore_finish_us DESC, backup_set_id DESC)
+                "SELECT first_recovery_fork_guid, first_lsn, longshore_lineage, last_lsn, longshore_finish_us
+                 FROM backupset
+                 WHERE database_name = ?1 AND type = ?2 AND longshore_finish_us >= ?5
+                     AND (longshore_finish_us > ?3 OR backup_set_id = ?4) AND {SOUND}
                  ORDER BY longshore_finish_us, backup_set_id"
             );
-            let mut fulls = db.prepare_cached(&fulls)?;
             let ended_us = ended_us.unwrap_or(i64::MIN);
-            let all = fulls.query_map(params![database, "D", ended_us], |row| {
-                Ok((place(row)?, row.get::<_, bool>(2)?))
-            })?;
-            let all = all.collect::<Result<Vec<_>, _>>()?;
-            let counts = all.into_iter().filter(|(_, counts)| *counts);
+            let from_us = newest_us.min(ended_us);
+            let fulls: Vec<(ChainPlace, bool)> = db
+                .prepare_cached(&fulls)?
+                .query_map(params![database, "D", ended_us, newest, from_us], |row| {
+                    let full = place(row)?;
+                    let (reached, finish_us) = (row.get::<_, i64>(3)? as u64, row.get::<_, i64>(4)?);
+                    let is_before = |log: &ChainPlace| log.system == full.system && reached < log.lsn;
+                    let is_back = finish_us > ended_us && logs.first().is_some_and(is_before);
+                    Ok((full, is_back))
+                })?
+                .collect::<Result<_, _>>()?;
+            let is_set_back = fulls.iter().any(|(_, is_before)| *is_before);
+            let fulls = fulls.into_iter().map(|(full, _)| full).collect();
             Ok(LogChain {
-                log,
-                fulls: counts.map(|(place, _)| place).collect(),
+                logs,
+                fulls,
+                is_set_back,
             })
         })
     }
@@ -77,5 +109,6 @@ fn place(row: &Row) -> rusqlite::Result<ChainPlace> {
         system: (fork >> 64) as u64,
         timeline: fork as u32,
         lsn: row.get::<_, i64>(1)? as u64,
+        lineage: row.get::<_, Option<Vec<u8>>>(2)?.unwrap_or_default(),
     })
 }

@@ -88,14 +88,30 @@ pub struct RestoreRow {
     pub devices: Vec<String>,
 }
 
-const BACKUPS: &str = "
+/// Backups of which this is true.
+macro_rules! backups {
+    ($which:literal) => {
+        concat!(
+            "
 SELECT backup_set_id, backup_set_uuid, media_uuid, database_name, type, s.name, position,
     backup_start_date, backup_finish_date, longshore_start_us, longshore_finish_us, expiration_date,
     backup_size, compressed_backup_size, compression_algorithm, longshore_level, longshore_file_count,
     is_copy_only, is_damaged, machine_name, user_name, longshore_origin, s.media_set_id
 FROM backupset s JOIN backupmediaset m USING (media_set_id)
-WHERE ?1 IS NULL OR database_name = ?1
-ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT ?2";
+WHERE ",
+            $which
+        )
+    };
+}
+
+const BACKUPS: &str = backups!(
+    "?1 IS NULL OR database_name = ?1 ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT ?2"
+);
+const BACKUP: &str = backups!("backup_set_id = ?1");
+
+const FULL_BACKUPS: &str = "
+SELECT backup_set_id FROM backupset WHERE database_name = ?1 AND type = 'D' AND NOT is_copy_only
+ORDER BY longshore_finish_us DESC, backup_set_id DESC";
 
 const RESTORES: &str = "
 SELECT restore_history_id, destination_database_name, restore_type, restore_date,
@@ -112,6 +128,29 @@ impl Catalog {
             // One snapshot: a backup recorded meanwhile is seen whole or not at all.
             let tx = db.unchecked_transaction()?;
             rows(&tx, BACKUPS, query, |row| backup(&tx, row))
+        })
+    }
+
+    /// The newest full backup of a database that is no copy and fits; of those before it no more than a number is read.
+    pub fn newest_full(
+        &self,
+        database: &str,
+        fits: impl Fn(&HistoryRow) -> bool,
+    ) -> Result<Option<HistoryRow>, Error> {
+        self.read(|db| {
+            let tx = db.unchecked_transaction()?;
+            let mut newest_first = tx.prepare_cached(FULL_BACKUPS)?;
+            let mut ids = newest_first.query([database])?;
+            while let Some(id) = ids.next()? {
+                let id: i64 = id.get(0)?;
+                let found = tx
+                    .prepare_cached(BACKUP)?
+                    .query_row([id], |row| backup(&tx, row))?;
+                if fits(&found) {
+                    return Ok(Some(found));
+                }
+            }
+            Ok(None)
         })
     }
 

@@ -10,10 +10,21 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4c53_4843;
 
 /// Step *n* leads from schema *n* to *n* + 1. Released steps never change.
-const STEPS: &[&str] = &[V1, V2, V3];
+const STEPS: &[&str] = &[V1, V2, V3, V4];
 
 /// The schema this version writes; `PRAGMA user_version` holds the one a file has.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+/// Rows that refer to others are found without reading all of them, and old sets by their age. Sets of PostgreSQL tell
+/// which branch they are of, as their headers do.
+const V4: &str = "
+ALTER TABLE backupset ADD COLUMN longshore_lineage varbinary(4096);
+CREATE INDEX backupset_by_media ON backupset (media_set_id);
+CREATE INDEX backupset_by_finish ON backupset (backup_finish_date);
+CREATE INDEX backupset_by_type ON backupset (database_name, type, longshore_finish_us);
+CREATE INDEX restorehistory_by_set ON restorehistory (backup_set_id);
+CREATE INDEX restorehistory_by_time ON restorehistory (longshore_finish_us);
+";
 
 /// What a server of T-SQL keeps between its starts: logical devices (SQL Server's master has them), databases that
 /// were restored under new names, and restores that wait for more.

@@ -229,6 +229,10 @@ fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Res
             ),
             ("longshore_origin", &text(&header.origin)),
             ("longshore_file_count", &count(totals.files)),
+            (
+                "longshore_lineage",
+                &Some(&header.lineage).filter(|lineage| !lineage.is_empty()),
+            ),
         ],
     )
 }

@@ -184,6 +184,34 @@ fn history_is_newest_first_and_can_be_narrowed() {
 }
 
 #[test]
+fn the_newest_full_backup_is_found_without_reading_those_before_it() {
+    let (_dir, _, catalog) = new();
+    for n in 1..=6 {
+        let mut one = backup(n);
+        one.header.copy_only = n == 5;
+        if n == 4 {
+            one.header.backup_type = longshore_media::BackupType::Log;
+        }
+        if n == 6 {
+            one.header.database = "other".into();
+        }
+        catalog.record_backup(&one).unwrap();
+    }
+    let looked = std::cell::Cell::new(0);
+    let newest = |skipped: &str| {
+        looked.set(0);
+        let found = catalog.newest_full("app", |row| {
+            looked.set(looked.get() + 1);
+            row.name.as_deref() != Some(skipped)
+        });
+        (found.unwrap().and_then(|row| row.name), looked.get())
+    };
+    assert_eq!(newest(""), (Some("backup 3".into()), 1));
+    assert_eq!(newest("backup 3"), (Some("backup 2".into()), 2));
+    assert_eq!(catalog.newest_full("nowhere", |_| true).unwrap(), None);
+}
+
+#[test]
 fn a_restore_of_an_unknown_set_records_the_set_first_and_of_a_known_one_only_itself() {
     let (_dir, path, catalog) = new();
     let mut unlisted = backup(1);

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{backup, open};
+use std::sync::Arc;
+
 use longshore_catalog::{
     BackupRecord, ChainPlace, Forget, Forgotten, LogChain, RestoreSequence, RestoredDatabase,
 };
@@ -132,10 +134,12 @@ fn a_log_chain_stands_where_its_newest_sets_are() {
         system,
         timeline,
         lsn,
+        lineage: Vec::new(),
     };
     let expected = LogChain {
-        log: Some(place(5, 200)),
+        logs: vec![place(5, 200)],
         fulls: vec![place(4, 250)],
+        is_set_back: false,
     };
     assert_eq!(catalog.log_chain("app").unwrap(), expected);
     assert_eq!(catalog.log_chain("App").unwrap(), LogChain::default());
@@ -149,9 +153,15 @@ fn a_log_chain_stands_where_its_newest_sets_are() {
     assert_eq!(fulls, [place(4, 250), place(4, 700)]);
     let after = add(11, BackupType::Log, 200, 800);
     assert_eq!(
-        (after.log, after.fulls),
-        (Some(place(5, 800)), vec![place(4, 700)])
+        (after.logs, after.fulls),
+        (vec![place(5, 800), place(5, 200)], vec![place(4, 700)])
     );
+    assert!(!after.is_set_back);
+    // Complete after that log, and before its end: of another future.
+    let back = add(12, BackupType::Database, 740, 750);
+    assert!(back.is_set_back);
+    assert_eq!(back.fulls, [place(4, 740)]);
+    assert!(!add(13, BackupType::Log, 740, 820).is_set_back);
 }
 
 #[test]
@@ -165,7 +175,7 @@ fn a_log_chain_begins_with_the_first_full_backup() {
     }
     let chain = catalog.log_chain("app").unwrap();
     let lsns: Vec<_> = chain.fulls.iter().map(|place| place.lsn).collect();
-    assert_eq!((chain.log, lsns), (None, vec![100, 200, 300]));
+    assert_eq!((chain.logs, lsns), (vec![], vec![100, 200, 300]));
 }
 
 #[test]
@@ -177,7 +187,10 @@ fn a_catalog_from_before_gets_what_it_lacks() {
     older
         .execute_batch(
             "DROP TABLE restoresequencedevice; DROP TABLE restoresequenceset; DROP TABLE restoresequence;
-             DROP TABLE restoreddatabase; DROP TABLE backupdevice; PRAGMA user_version = 2",
+             DROP TABLE restoreddatabase; DROP TABLE backupdevice; DROP INDEX backupset_by_media;
+             DROP INDEX backupset_by_finish; DROP INDEX backupset_by_type; DROP INDEX restorehistory_by_set;
+             DROP INDEX restorehistory_by_time; ALTER TABLE backupset DROP COLUMN longshore_lineage;
+             PRAGMA user_version = 2",
         )
         .unwrap();
     drop(older);
@@ -215,7 +228,7 @@ fn is_consistent(path: &std::path::Path) {
 fn what_is_forgotten_goes_with_all_that_is_about_it_and_media_with_their_last_set() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("catalog.db");
-    let catalog = open(&path);
+    let mut catalog = open(&path);
     // Sets end two seconds after the n-th minute of the year; 2 and 3 share media.
     for n in 1..=4 {
         let mut record = backup(n);
@@ -229,14 +242,22 @@ fn what_is_forgotten_goes_with_all_that_is_about_it_and_media_with_their_last_se
         }
     }
     assert_eq!(counts(&path), [4, 12, 2, 3, 6]);
-    let before = |at| catalog.forget(Forget::EndedBefore(at)).unwrap();
+    let mut before = |at| {
+        catalog
+            .forget(Forget::EndedBefore(at), &Arc::default())
+            .unwrap()
+    };
     let none = Forgotten::default();
     assert_eq!(before("2026-01-01T00:01:02.000"), none);
     assert_eq!(before("2026-01-01T00:02:02.001").sets, 2);
     // The media of 2 have 3 on them.
     assert_eq!(counts(&path), [2, 6, 1, 2, 4]);
     is_consistent(&path);
-    let of = |name| catalog.forget(Forget::Database(name)).unwrap();
+    let mut of = |name| {
+        catalog
+            .forget(Forget::Database(name), &Arc::default())
+            .unwrap()
+    };
     assert_eq!(of("nobody"), none);
     let gone = of("OTHER");
     assert_eq!((gone.sets, gone.restores), (1, 1));
@@ -251,13 +272,14 @@ fn what_is_forgotten_goes_with_all_that_is_about_it_and_media_with_their_last_se
 #[test]
 fn of_two_names_that_differ_in_case_only_the_one_that_was_meant_is_forgotten() {
     let dir = tempfile::tempdir().unwrap();
-    let catalog = open(&dir.path().join("catalog.db"));
+    let mut catalog = open(&dir.path().join("catalog.db"));
     for n in 1..=2 {
         let mut record = backup(n);
         record.header.database = ["App", "app"][n as usize - 1].into();
         catalog.record_backup(&record).unwrap();
     }
-    assert_eq!(catalog.forget(Forget::Database("app")).unwrap().sets, 1);
+    let app = Forget::Database("app");
+    assert_eq!(catalog.forget(app, &Arc::default()).unwrap().sets, 1);
     let left = catalog.history(&Default::default()).unwrap();
     assert!(left.len() == 1 && left[0].database == "App", "{left:?}");
 }
@@ -265,7 +287,7 @@ fn of_two_names_that_differ_in_case_only_the_one_that_was_meant_is_forgotten() {
 #[test]
 fn age_does_not_take_what_later_backups_build_upon() {
     let dir = tempfile::tempdir().unwrap();
-    let catalog = open(&dir.path().join("catalog.db"));
+    let mut catalog = open(&dir.path().join("catalog.db"));
     for (n, kind, first, last, copy_only) in [
         (2, BackupType::Database, 100, 150, false),
         (3, BackupType::Log, 100, 200, false),
@@ -276,12 +298,15 @@ fn age_does_not_take_what_later_backups_build_upon() {
         let record = of_cluster(n, kind, (7, 4, first, last), copy_only);
         catalog.record_backup(&record).unwrap();
     }
-    let chain = catalog.log_chain("app").unwrap();
+    let mut chain = catalog.log_chain("app").unwrap();
+    // Those before the last log set go.
+    chain.logs.truncate(1);
     let all = Forget::EndedBefore("2030-01-01T00:00:00.000");
-    let gone = catalog.forget(all).unwrap();
+    let gone = catalog.forget(all, &Arc::default()).unwrap();
     assert_eq!((gone.sets, gone.kept), (3, 2));
     assert_eq!(catalog.log_chain("app").unwrap(), chain);
-    assert_eq!(catalog.forget(all).unwrap().sets, 0);
-    assert_eq!(catalog.forget(Forget::Database("app")).unwrap().sets, 2);
+    assert_eq!(catalog.forget(all, &Arc::default()).unwrap().sets, 0);
+    let app = Forget::Database("app");
+    assert_eq!(catalog.forget(app, &Arc::default()).unwrap().sets, 2);
     assert_eq!(catalog.log_chain("app").unwrap(), LogChain::default());
 }

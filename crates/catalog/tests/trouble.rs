@@ -218,6 +218,37 @@ fn a_catalog_deleted_or_replaced_while_open_takes_no_more_records() {
 }
 
 #[test]
+fn a_catalog_with_other_names_is_not_written_to() {
+    let (dir, path) = place();
+    with_backups(&path, 1);
+    let (catalog, copy) = (open(&path), dir.path().join("copy.db"));
+    std::fs::hard_link(&path, &copy).unwrap();
+    let before = std::fs::read(&copy).unwrap();
+    let refused = catalog.record_backup(&backup(2)).unwrap_err();
+    assert!(matches!(refused, Error::Shared { .. }), "{refused}");
+    drop(catalog);
+    let refused = Catalog::open(&path).unwrap_err();
+    assert!(matches!(refused, Error::Shared { .. }), "{refused}");
+    assert!(refused.hint().contains("cp "), "{}", refused.hint());
+    assert_eq!(std::fs::read(&copy).unwrap(), before);
+    std::fs::remove_file(&copy).unwrap();
+    open(&path).record_backup(&backup(2)).unwrap();
+}
+
+#[test]
+fn a_new_catalog_is_its_owners_alone() {
+    let (dir, path) = place();
+    with_backups(&path, 1);
+    let catalog = open(&path);
+    catalog.record_backup(&backup(2)).unwrap();
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = std::os::unix::fs::MetadataExt::mode(&entry.metadata().unwrap());
+        assert_eq!(mode & 0o777, 0o600, "{:?}", entry.file_name());
+    }
+}
+
+#[test]
 fn other_databases_are_refused_and_stay_as_they_were() {
     let (dir, path) = place();
     let app = sqlite(&path);
@@ -253,7 +284,7 @@ fn a_catalog_of_a_newer_version_is_refused_and_stays_as_it_was() {
             refused,
             Error::Newer {
                 found: 99,
-                known: 3,
+                known: 4,
                 ..
             }
         ),
@@ -290,7 +321,7 @@ fn places_where_no_catalog_can_be_are_refused_at_once() {
         assert_eq!(refused.number(), Some(3009));
     }
     let nameless = Catalog::open(Path::new("/proc/catalog.db")).unwrap_err();
-    assert!(matches!(nameless, Error::Open { .. }), "{nameless}");
+    assert!(matches!(nameless, Error::Path { .. }), "{nameless}");
     // An empty file is a catalog to be, whatever SQLite thinks of its name.
     use_it(&path).unwrap();
     let odd = dir.path().join(":memory:");

@@ -18,6 +18,8 @@
 //! - A decoder accepts any bytes without panic, writes only into the buffer it was given, and
 //!   succeeds only when it filled that buffer exactly.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod accel;
 mod chunks;
 mod compress;

@@ -4,31 +4,59 @@
 //! (SQLite's library and dlopen excepted). Every real part has a simulated twin, so that the same
 //! shipped code runs against a disk that tears, loses, shortens or refuses writes.
 //!
-//! Doors: [`Storage`], [`Dir`] and [`File`] for bytes on disk, [`Clock`] for time, [`Pool`] for
-//! buffers, [`standard`] for pipes, [`crc32c`] for checksums, [`Throttle`] and [`Gate`] for ceilings on bytes and CPU,
-//! [`side_by_side`] for threads that may not be had, [`facts`] for what the machine is and does.
+//! Doors: [`Storage`], [`Dir`] and [`File`] for bytes on disk, [`Claim`] for whoever holds SQLite's locks, [`Clock`] for
+//! time, [`Pool`] for buffers, [`standard`] for pipes, [`crc32c`] for checksums, [`SumKey`] for sums of pages, [`Throttle`]
+//! and [`Gate`] for ceilings on bytes and CPU, [`side_by_side`] for threads that may not be had, [`child`] and
+//! [`Confinement`] for other programs, [`trusted`] for files that are run, [`SmallFile`] for what is read and replaced,
+//! [`facts`] for what the machine is and does.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod checksum;
+pub mod child;
 mod clock;
+mod confine;
 mod copy;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "/proc and /sys, where nobody locks"
+)]
 pub mod facts;
 mod gate;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "here the register of claims is asked"
+)]
 mod host;
 mod names;
 mod pool;
+mod reservation;
 mod side;
 mod sim;
+mod small;
 pub mod standard;
 mod storage;
+mod sum;
 mod throttle;
+mod trust;
+mod xattr;
 
 pub use checksum::{crc32c, crc32c_append, crc32c_join, is_zero};
 pub use clock::{Clock, HostClock, SimClock};
+pub use confine::Confinement;
 pub use copy::copy_nontemporal;
 pub use gate::{Gate, Pass};
-pub use host::{Host, drop_from_cache};
+pub use host::{Claim, ConnectionClaims, Host, Hush, InUse, drop_from_cache};
 pub use pool::{ALIGN_BYTES, Buffer, HUGE_BYTES, Pool};
+pub use reservation::Reservation;
 pub use side::side_by_side;
 pub use sim::{Fault, Op, SimDisk};
+pub use small::SmallFile;
 pub use storage::{Attributes, Dir, File, FileKind, OpenHow, Stat, Storage, Via};
+pub use sum::SumKey;
 pub use throttle::Throttle;
+pub use trust::{Distrust, trusted};
+pub use xattr::{
+    ACL_ACCESS, ACL_DEFAULT, CAPABILITY, LABEL, USER, XATTR_HEAD, XATTR_NAME_MAX, XATTRS_BYTES_MAX,
+    Xattr, Xattrs,
+};

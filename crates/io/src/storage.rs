@@ -19,6 +19,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::xattr::{ACL_ACCESS, Xattr, Xattrs};
+
+/// Bytes that a copy from file to file moves at a time.
+const COPY_BYTES: usize = 1 << 20;
+
 /// How bytes travel between memory and a file. A hint: every implementation accepts every
 /// alignment and falls back to the next gentler way when the file system refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +91,17 @@ pub struct Attributes {
     pub mtime_ns: Option<i64>,
 }
 
+impl Attributes {
+    /// Those that a name has.
+    pub fn of(stat: &Stat) -> Attributes {
+        Attributes {
+            mode: Some(stat.mode),
+            owner: Some((stat.uid, stat.gid)),
+            mtime_ns: Some(stat.mtime_ns),
+        }
+    }
+}
+
 /// A file system: the real one ([`crate::Host`]) or a simulated one ([`crate::SimDisk`]).
 pub trait Storage: Send + Sync + Debug {
     /// Opens an existing directory. Symbolic links in `path` are followed: the caller chose it.
@@ -135,6 +151,16 @@ pub trait Dir: Send + Sync + Debug {
     /// Creates one directory, mode 0o700 until attributes are set; fails if the name exists.
     fn create_dir(&self, name: &Path) -> io::Result<()>;
 
+    /// As [`Dir::create_dir`], with a mode of 0o755 less the umask.
+    fn create_shared_dir(&self, name: &Path) -> io::Result<()> {
+        self.create_dir(name)?;
+        let shared = Attributes {
+            mode: Some(0o755),
+            ..Attributes::default()
+        };
+        self.set_attributes(name, &shared)
+    }
+
     /// Creates a symbolic link. `target` is stored as it is and never followed.
     fn symlink(&self, target: &Path, name: &Path) -> io::Result<()>;
 
@@ -155,6 +181,55 @@ pub trait Dir: Send + Sync + Debug {
         }
     }
 
+    /// Opens a file that is to be changed where it stands, for reading and writing. A file that has other names
+    /// (hard links: a `cp -al` copy) is first replaced by a copy of its first `keep` bytes, so that the other names
+    /// keep what they have. A name that is added later shows what is written from then on.
+    ///
+    /// Callers keep each other away: two that replace one file at a time may fail with `AlreadyExists`.
+    fn open_own(&self, name: &Path, keep: u64) -> io::Result<Arc<dyn File>> {
+        let file = self.open(name, OpenHow::ReadWrite)?;
+        let found = file.stat()?;
+        if found.links <= 1 {
+            return Ok(file);
+        }
+        let mut temporary = name.as_os_str().to_owned();
+        temporary.push(".longshore-own");
+        let temporary = Path::new(&temporary);
+        match self.remove_file(temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let own = self.open(temporary, OpenHow::CreateNew)?;
+        let replaced = file
+            .copy_to(&*own, keep.min(found.len))
+            .and_then(|()| own.sync())
+            .and_then(|()| self.set_attributes(temporary, &Attributes::of(&found)))
+            .and_then(|()| self.copy_xattrs(name, temporary))
+            .and_then(|()| self.rename(temporary, name))
+            .and_then(|()| self.sync(name.parent().unwrap_or(Path::new(""))));
+        if replaced.is_err() {
+            // What cannot be removed now, the next try removes.
+            let _left = self.remove_file(temporary);
+        }
+        replaced.map(|()| own)
+    }
+
+    /// Gives `to` the extended attributes of `from`, as far as both file systems and this user's rights allow; without
+    /// an access control list, `to` gets its owner's rights alone.
+    fn copy_xattrs(&self, from: &Path, to: &Path) -> io::Result<()> {
+        for xattr in self.xattrs(from)?.read {
+            if self.set_xattr(to, &xattr).is_err() && xattr.name == ACL_ACCESS {
+                let mode = self.stat(to)?.mode & !0o077;
+                let own = Attributes {
+                    mode: Some(mode),
+                    ..Attributes::default()
+                };
+                self.set_attributes(to, &own)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Renames within this directory tree, atomically replacing a file `to`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
@@ -166,6 +241,24 @@ pub trait Dir: Send + Sync + Debug {
     /// Sets attributes without following a symbolic link.
     fn set_attributes(&self, name: &Path, attributes: &Attributes) -> io::Result<()>;
 
+    /// The extended attributes of `name` that are kept ([`Xattr::is_kept`]), in the order of their names. A symbolic
+    /// link is not followed. None where the file system has none.
+    fn xattrs(&self, _name: &Path) -> io::Result<Xattrs> {
+        Ok(Xattrs::default())
+    }
+
+    /// Sets an extended attribute without following a symbolic link.
+    ///
+    /// Errors: `Unsupported` where the file system has none; the system's for want of privilege or room.
+    fn set_xattr(&self, _name: &Path, _xattr: &Xattr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Removes an extended attribute; one that is not there is fine, and so is a file system that has none.
+    fn remove_xattr(&self, _name: &Path, _xattr: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes the names in directory `name` durable (`fsync` of the directory); empty: this one.
     fn sync(&self, name: &Path) -> io::Result<()>;
 
@@ -174,6 +267,11 @@ pub trait Dir: Send + Sync + Debug {
 
     /// Free bytes for an unprivileged writer.
     fn free_bytes(&self) -> io::Result<u64>;
+
+    /// Whether locks on the file `name`, and memory mapped from it, are known to be seen by everybody who can write to it.
+    /// On a network, and on FUSE, others may come by another machine or another mount, which the system cannot tell. An
+    /// empty name is this directory, for what is in it.
+    fn keeps_locks(&self, name: &Path) -> io::Result<bool>;
 }
 
 /// An open regular file, or a block device ([`Storage::disk`]), whose length is its size. All methods may be called from many threads at once.
@@ -240,6 +338,24 @@ pub trait File: Send + Sync + Debug {
     /// Errors: `PermissionDenied` where the file system (NFS) locks only what is open for writing, and this is not.
     fn try_lock(&self) -> io::Result<bool>;
 
+    /// Takes a record lock of a range that conflicts with everybody's, with POSIX locks of this process, too, and ends
+    /// with this handle; `false` when somebody has one that conflicts. Never blocks. `exclusive` needs a handle for
+    /// writing. The bytes need not exist.
+    fn try_lock_range(&self, _range: Range<u64>, _exclusive: bool) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives such a lock back.
+    fn unlock_range(&self, _range: Range<u64>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether there is another handle of this file on this machine. Errors where the system cannot tell: it is somebody
+    /// else's file, or lies on another machine.
+    fn is_open_elsewhere(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Fills `buf` unless the file ends first; says how many bytes were read.
     fn read_full_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
         let mut done = 0;
@@ -260,6 +376,21 @@ pub trait File: Send + Sync + Debug {
             n if n == buf.len() => Ok(()),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
+    }
+
+    /// Copies the first `len` bytes to the beginning of `to`; a file that ends first is `UnexpectedEof`.
+    fn copy_to(&self, to: &dyn File, len: u64) -> io::Result<()> {
+        let mut buf = vec![0; COPY_BYTES.min(usize::try_from(len).unwrap_or(COPY_BYTES))];
+        let mut at = 0;
+        while at < len {
+            let n = buf
+                .len()
+                .min(usize::try_from(len - at).unwrap_or(buf.len()));
+            self.read_exact_at(&mut buf[..n], at, Via::DontCache)?;
+            to.write_all_at(&buf[..n], at, Via::DontCache)?;
+            at += n as u64;
+        }
+        Ok(())
     }
 
     /// Writes all of `buf`, repeating short writes.

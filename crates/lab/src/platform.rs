@@ -10,6 +10,27 @@ use longshore_pipeline::{House, SourceSpec};
 /// How long the machine is watched for the work of others.
 const WATCH: Duration = Duration::from_millis(500);
 
+/// What names other libraries or devices than the machine's own.
+const OVERRIDES: [&str; 5] = [
+    "LONGSHORE_SYSFS",
+    "LONGSHORE_QATZIP",
+    "LONGSHORE_CUDA",
+    "LONGSHORE_NVCOMP",
+    "LONGSHORE_ISAL",
+];
+/// Rows of the record that a headline is asked about.
+pub const OVERRIDDEN: &str = "Overridden";
+pub const OTHERS: &str = "CPU of others before";
+
+/// The overrides that are set, as one line; empty where none is.
+fn overrides(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> String {
+    let set = OVERRIDES.iter().filter_map(|name| {
+        let value = var(name).filter(|value| !value.is_empty())?;
+        Some(format!("{name}={}", value.to_string_lossy()))
+    });
+    set.collect::<Vec<_>>().join(", ")
+}
+
 /// Name and value, for the head of a report.
 pub fn record(house: &House, dirs: &[PathBuf]) -> Vec<(String, String)> {
     let mut record = Vec::new();
@@ -35,9 +56,13 @@ pub fn record(house: &House, dirs: &[PathBuf]) -> Vec<(String, String)> {
         })
         .collect();
     put("Engines", found.join(", "));
+    let overrides = overrides(|name| std::env::var_os(name));
+    if !overrides.is_empty() {
+        put(OVERRIDDEN, overrides);
+    }
     put("Longshore", env!("CARGO_PKG_VERSION").to_owned());
     if let Some(percent) = others_percent(house) {
-        put("CPU of others before", format!("{percent:.0} %"));
+        put(OTHERS, format!("{percent:.0} %"));
     }
     record
 }
@@ -67,5 +92,25 @@ pub fn name_of(source: &SourceSpec) -> String {
             format!("files:{}", paths.join(" "))
         }
         SourceSpec::Postgres(server) => server.for_people(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_and_devices_that_were_overridden_are_named() {
+        let set = |name: &str| match name {
+            "LONGSHORE_SYSFS" => Some("/tmp/sys".into()),
+            "LONGSHORE_ISAL" => Some("off".into()),
+            "LONGSHORE_CUDA" => Some("".into()),
+            _ => None,
+        };
+        assert_eq!(
+            overrides(set),
+            "LONGSHORE_SYSFS=/tmp/sys, LONGSHORE_ISAL=off"
+        );
+        assert_eq!(overrides(|_| None), "");
     }
 }

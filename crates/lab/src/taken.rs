@@ -51,6 +51,19 @@ impl Taken {
         of(true) as f64 / (of(true) + of(false)).max(1) as f64
     }
 
+    /// Who compressed which share of the plain bytes; `None`: nobody compressed.
+    pub fn compressed_by(&self) -> Option<String> {
+        let all: u64 = self.engines.iter().map(|e| e.plain_bytes).sum();
+        let shares = self.engines.iter().filter(|e| e.plain_bytes > 0);
+        let shares: Vec<String> = shares
+            .map(|e| {
+                let percent = 100.0 * e.plain_bytes as f64 / all.max(1) as f64;
+                format!("{} {percent:.1} %", e.name)
+            })
+            .collect();
+        (!shares.is_empty()).then(|| shares.join(", "))
+    }
+
     pub fn ratio(&self) -> f64 {
         ratio(self.plain_bytes, self.stored_bytes)
     }

@@ -127,6 +127,7 @@ impl From<Error> for Failure {
             Error::Source(_)
             | Error::Changed { .. }
             | Error::PathTooLong { .. }
+            | Error::LeftOut { .. }
             | Error::EntryName { .. }
             | Error::LogMissing { .. } => Exit::Source,
             Error::LogUnproved
@@ -134,8 +135,13 @@ impl From<Error> for Failure {
             | Error::NoLog
             | Error::NotDifferential
             | Error::DeviceInside { .. }
+            | Error::DeviceKept { .. }
             | Error::BaseOverwritten { .. } => Exit::Usage,
             Error::Cancelled => Exit::Interrupted,
+            Error::Archive(
+                longshore_repository::wal::Error::OtherBranch { .. }
+                | longshore_repository::wal::Error::NotTheBackups { .. },
+            ) => Exit::Conflict,
             Error::Archive(_)
             | Error::Media(_)
             | Error::SourceKind { .. }
@@ -144,13 +150,20 @@ impl From<Error> for Failure {
             Error::Codec(_)
             | Error::OutOfRange { .. }
             | Error::Memory { .. }
+            | Error::Room { .. }
+            | Error::Spool { .. }
+            | Error::Random { .. }
             | Error::Thread { .. }
             | Error::NotInSet { .. }
             | Error::BadMove { .. } => Exit::Usage,
             Error::Cluster(_)
             | Error::Target { .. }
             | Error::TargetExists { .. }
+            | Error::TargetTaken { .. }
             | Error::TargetBusy { .. }
+            | Error::DatabaseInUse { .. }
+            | Error::DatabaseUseUnknown { .. }
+            | Error::TargetKept { .. }
             | Error::TargetFull { .. } => Exit::Target,
             Error::Panicked { .. } => Exit::Internal,
         };
@@ -164,17 +177,22 @@ impl From<longshore_repository::wal::Error> for Failure {
         let exit = match &error {
             Wal::Io { .. }
             | Wal::NotAnArchive { .. }
+            | Wal::LinkBelow { .. }
             | Wal::NothingYet { .. }
             | Wal::IdentityDamaged { .. }
             | Wal::Busy { .. }
             | Wal::ReplayGap { .. }
             | Wal::EndsBefore { .. }
             | Wal::OtherWay { .. }
+            | Wal::BrokenLink { .. }
+            | Wal::BranchUnknown { .. }
             | Wal::Damaged { .. }
             | Wal::Newer { .. } => Exit::Media,
-            Wal::OtherCluster { .. } | Wal::OtherSegmentSize { .. } | Wal::OtherContent { .. } => {
-                Exit::Conflict
-            }
+            Wal::OtherCluster { .. }
+            | Wal::OtherSegmentSize { .. }
+            | Wal::OtherContent { .. }
+            | Wal::OtherBranch { .. }
+            | Wal::NotTheBackups { .. } => Exit::Conflict,
             Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => Exit::Source,
             Wal::BadName { .. } | Wal::Codec(_) => Exit::Usage,
             Wal::Missing { .. } => Exit::No,
@@ -191,8 +209,10 @@ impl From<longshore_repository::Error> for Failure {
             Error::Wal(error) => return error.into(),
             Error::Name { .. } => Exit::Usage,
             Error::Unreachable { .. }
+            | Error::NotADirectory { .. }
             | Error::Io { .. }
             | Error::NoBase { .. }
+            | Error::Branches { .. }
             | Error::Nothing { .. }
             | Error::NoSuchLabel { .. }
             | Error::NotWhole { .. }

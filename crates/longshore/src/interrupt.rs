@@ -34,6 +34,15 @@ pub fn cancel_flag() -> Arc<AtomicBool> {
         .clone()
 }
 
+/// A file that reaches the limit on its size (`ulimit -f`, `LimitFSIZE`) is a full disk like any other: the write fails,
+/// and the run says so. Left alone, the signal ends the program without a word. It is handled, not ignored, so that
+/// programs started from here do not inherit that.
+pub fn outlive_file_limits() {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = nothing;
+    handle(libc::SIGXFSZ, handler);
+}
+
 /// Ends the program here if the usual way out could take for ever: vendors' libraries wait for calls that have not
 /// returned, and for threads of their own. Everything that must last is on its devices by now.
 pub fn leave_if_hung(exit: Exit) {
@@ -45,7 +54,10 @@ pub fn leave_if_hung(exit: Exit) {
 }
 
 fn install(signal: libc::c_int) {
-    let handler: extern "C" fn(libc::c_int) = on_signal;
+    handle(signal, on_signal);
+}
+
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
     // SAFETY: both structures are valid for the calls, all-zero is a valid `sigaction`, and the handler
     // does only what is allowed there.
     unsafe {

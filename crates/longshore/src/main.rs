@@ -3,6 +3,8 @@
 //! Everything that moves bytes lies behind `longshore_pipeline::run`; this crate says what is wanted and
 //! shows what happened.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod commands;
 mod config;
 mod failure;
@@ -13,9 +15,10 @@ mod progress;
 mod verbose;
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use tracing_subscriber::EnvFilter;
 
 use commands::Context;
@@ -24,6 +27,8 @@ use options::Cli;
 use output::Output;
 
 fn main() -> ExitCode {
+    interrupt::outlive_file_limits();
+    longshore_io::facts::raise_descriptors();
     // The message of a panic is on standard error already.
     let exit = std::panic::catch_unwind(run).unwrap_or(Exit::Internal);
     let exit = told(exit);
@@ -33,7 +38,10 @@ fn main() -> ExitCode {
 
 fn run() -> Exit {
     let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+        Ok(cli) => {
+            RECOVERING.get_or_init(|| commands::answers_a_recovery(&cli.command));
+            cli
+        }
         Err(error) => return refuse(&error),
     };
     start_log();
@@ -65,16 +73,28 @@ fn run() -> Exit {
 }
 
 /// The exit code as the caller is told. PostgreSQL's recovery takes codes up to 125 from its restore_command for the
-/// end of the log, so `wal get` ends with one of those only when it knows that a file is not there. Judged by the bare
-/// words, because a misspelt option must not end a recovery either.
+/// end of the log, so `wal get` ends with one of those only when it knows that a file is not there.
 fn told(exit: Exit) -> Exit {
-    let mut words = std::env::args_os().skip_while(|word| word != "wal");
-    let action = words.find(|word| ["push", "get", "receive", "list"].iter().any(|a| word == a));
-    let recovering = action.is_some_and(|action| action == "get");
     match exit {
         Exit::Done | Exit::No => exit,
-        _ if recovering => Exit::NoAnswer,
+        _ if *RECOVERING.get_or_init(is_misspelt_get) => Exit::NoAnswer,
         _ => exit,
+    }
+}
+
+/// Whether the command that runs is `wal get`. Set once the command line is understood.
+static RECOVERING: OnceLock<bool> = OnceLock::new();
+
+/// Whether a command line that was not understood is one of `wal get`: a misspelt option must not end a recovery
+/// either. The parser says so, which knows which words are commands and which are options' values.
+fn is_misspelt_get() -> bool {
+    let parsed = Cli::command().ignore_errors(true).try_get_matches();
+    let Ok(matches) = parsed else {
+        return false;
+    };
+    match matches.subcommand() {
+        Some(("wal", wal)) => wal.subcommand_name() == Some("get"),
+        _ => false,
     }
 }
 

@@ -80,7 +80,7 @@ impl Observer for Watch {
             if self.output.verbose {
                 self.output.remark(&verbose::plan(plan));
             }
-            for notice in &plan.notices {
+            for notice in plan.notices.iter().chain(&plan.without_effect) {
                 self.output.remark(&format!("longshore: note: {notice}\n"));
             }
         });

@@ -30,6 +30,7 @@ fn entry(path: &str, kind: EntryKind, len: u64) -> Item {
         kind,
         first: true,
         based: false,
+        xattrs: Vec::new(),
         mode: 0o666,
         uid: 0,
         gid: 0,

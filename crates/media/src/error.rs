@@ -194,7 +194,7 @@ fn io_hint(kind: io::ErrorKind) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => {
             "its file system is mounted read-only: mount it for writing, or name another device"
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "free space there, or name another device; then run the command again"
         }
         io::ErrorKind::OutOfMemory => {
@@ -272,7 +272,9 @@ impl Error {
             Error::ContainerMix { .. } => {
                 "append with the algorithm of the media set, or start a new one with --format"
             }
-            Error::Busy { .. } => "wait for the other backup to end, or choose other devices",
+            Error::Busy { .. } => {
+                "wait for the other backup to end (one that died on another machine or mount counts for 15 minutes more), or choose other devices"
+            }
             Error::DeviceTwice { .. } => "name each device once: every stripe is a file of its own",
             Error::Exists {
                 is_media: false, ..

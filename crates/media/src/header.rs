@@ -4,6 +4,7 @@
 //! are zero. Layouts: `docs/format.md`.
 
 use longshore_codec::{Algorithm, Level};
+use longshore_io::SumKey;
 use uuid::Uuid;
 
 use crate::record::{Container, Fields, Malformed, put_text};
@@ -28,6 +29,8 @@ const SOFTWARE_MAX: usize = 128;
 /// Machine and user.
 const PLACE_MAX: usize = 256;
 const ORIGIN_MAX: usize = 4096;
+/// Bytes of a lineage, at most.
+pub const LINEAGE_MAX: usize = 4096;
 
 /// Incompatible features of a media set that this version understands: none beyond the base format.
 pub const INCOMPATIBLE_KNOWN: u64 = 0;
@@ -35,10 +38,17 @@ pub const INCOMPATIBLE_KNOWN: u64 = 0;
 pub const INCOMPATIBLE_DIFFERENTIAL: u64 = 1 << 1;
 /// The set holds log alone: set header, incompatible bit 2.
 pub const INCOMPATIBLE_LOG: u64 = 1 << 2;
+/// Manifests hold sums of pages, and the header the key that they were made with: set header, incompatible bit 3.
+pub const INCOMPATIBLE_SUMS: u64 = 1 << 3;
+/// Entries may have extended attributes: set header, incompatible bit 4.
+pub const INCOMPATIBLE_ATTRIBUTES: u64 = 1 << 4;
 /// Incompatible features of a set that this version understands.
-pub const SET_INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_DIFFERENTIAL | INCOMPATIBLE_LOG;
-/// Compatible features this version writes: none.
+pub const SET_INCOMPATIBLE_KNOWN: u64 =
+    INCOMPATIBLE_DIFFERENTIAL | INCOMPATIBLE_LOG | INCOMPATIBLE_SUMS | INCOMPATIBLE_ATTRIBUTES;
+/// Compatible features of a media set that this version writes: none.
 pub const COMPATIBLE_WRITTEN: u64 = 0;
+/// A lineage follows the set header's last field: set header, compatible bit 0.
+pub const COMPATIBLE_LINEAGE: u64 = 1;
 
 /// Says which media set and which of its families a stripe is. First record of every stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,6 +214,9 @@ pub struct SetHeader {
     /// 0 where the source has no pages.
     pub page_bytes: u32,
     pub copy_only: bool,
+    /// Whether the entries' extended attributes were kept, where they had any. Sets of older versions know nothing of
+    /// them.
+    pub attributes: bool,
     /// The set that this one differs from; with [`BackupType::Differential`] only, and always then.
     pub parent: Option<Uuid>,
     pub log: LogStart,
@@ -218,6 +231,14 @@ pub struct SetHeader {
     pub user: String,
     /// Where the source was, for people; never used as a restore path.
     pub origin: String,
+    /// What the database's server was, for comparisons with others (`longshore_pg::Lineage`); at most [`LINEAGE_MAX`]
+    /// bytes. Empty where there is none, and in sets of versions that stored none.
+    pub lineage: Vec<u8>,
+    /// What the sums of pages in the set's manifests were made with; `None`: it holds none.
+    pub sum_key: Option<SumKey>,
+    /// With a key: when the server that was backed up was started, in microseconds since the Unix epoch. Two sets with
+    /// the same time are of one run of one server.
+    pub server_started_us: Option<i64>,
 }
 
 const FLAG_COPY_ONLY: u32 = 1;
@@ -247,8 +268,16 @@ impl SetHeader {
         out.extend_from_slice(&self.page_bytes.to_le_bytes());
         let flags = if self.copy_only { FLAG_COPY_ONLY } else { 0 };
         out.extend_from_slice(&flags.to_le_bytes());
-        out.extend_from_slice(&COMPATIBLE_WRITTEN.to_le_bytes());
-        out.extend_from_slice(&self.backup_type.feature().to_le_bytes());
+        let has_lineage = !self.lineage.is_empty() && self.lineage.len() <= LINEAGE_MAX;
+        let compatible = if has_lineage { COMPATIBLE_LINEAGE } else { 0 };
+        out.extend_from_slice(&compatible.to_le_bytes());
+        let attributes = match self.attributes {
+            true => INCOMPATIBLE_ATTRIBUTES,
+            false => 0,
+        };
+        let sums = self.sum_key.map_or(0, |_| INCOMPATIBLE_SUMS);
+        let incompatible = self.backup_type.feature() | attributes | sums;
+        out.extend_from_slice(&incompatible.to_le_bytes());
         out.extend_from_slice(&self.expires_us.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(self.parent.unwrap_or_default().as_bytes());
         out.extend_from_slice(&self.log.system.to_le_bytes());
@@ -264,6 +293,15 @@ impl SetHeader {
             (&self.origin, ORIGIN_MAX),
         ] {
             put_text(&mut out, text, max);
+        }
+        // Fields of incompatible features come before those of compatible ones, which readers may skip.
+        if let Some(key) = &self.sum_key {
+            out.extend_from_slice(key.as_bytes());
+            out.extend_from_slice(&self.server_started_us.unwrap_or(0).to_le_bytes());
+        }
+        if has_lineage {
+            out.extend_from_slice(&(self.lineage.len() as u16).to_le_bytes());
+            out.extend_from_slice(&self.lineage);
         }
         out
     }
@@ -300,10 +338,13 @@ impl SetHeader {
             _ => return Err(Malformed::Field),
         };
         let differential = backup_type == BackupType::Differential;
-        if differential == parent.is_nil() || incompatible != backup_type.feature() {
+        let attributes = incompatible & INCOMPATIBLE_ATTRIBUTES != 0;
+        let has_sums = incompatible & INCOMPATIBLE_SUMS != 0;
+        let of_type = incompatible & !(INCOMPATIBLE_ATTRIBUTES | INCOMPATIBLE_SUMS);
+        if differential == parent.is_nil() || of_type != backup_type.feature() {
             return Err(Malformed::Field);
         }
-        let header = SetHeader {
+        let mut header = SetHeader {
             set,
             position,
             start_us,
@@ -319,6 +360,7 @@ impl SetHeader {
             buffer_bytes,
             page_bytes,
             copy_only: flags & FLAG_COPY_ONLY != 0,
+            attributes,
             parent: differential.then_some(parent),
             log: LogStart {
                 system,
@@ -333,8 +375,21 @@ impl SetHeader {
             machine: f.text(PLACE_MAX)?,
             user: f.text(PLACE_MAX)?,
             origin: f.text(ORIGIN_MAX)?,
+            lineage: Vec::new(),
+            sum_key: None,
+            server_started_us: None,
         };
-        end(f, compatible)?;
+        if has_sums {
+            header.sum_key = Some(SumKey::from_bytes(f.array()?));
+            header.server_started_us = Some(f.i64()?).filter(|us| *us != 0);
+        }
+        if compatible & COMPATIBLE_LINEAGE != 0 {
+            header.lineage = f.run()?.to_vec();
+            if !(1..=LINEAGE_MAX).contains(&header.lineage.len()) {
+                return Err(Malformed::Length);
+            }
+        }
+        end(f, compatible & !COMPATIBLE_LINEAGE)?;
         let sizes = 1..=PLAIN_MAX as u32;
         if !(1..=SETS_MAX).contains(&position)
             || reserved != 0

@@ -12,6 +12,8 @@
 //!   compared with constants.
 //! - Decoders accept any bytes without panic; lengths are checked before anything is allocated.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod ahead;
 pub mod block;
 pub mod device;
@@ -29,7 +31,7 @@ mod window;
 pub use device::{BackupDevice, DeviceSpec, FamilyRead, FamilyWrite};
 pub use error::Error;
 pub use header::{BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer};
-pub use manifest::{Entry, EntryKind, Extent, Item, Mark};
+pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
 pub use record::Container;
 pub use set_reader::{MediaSet, SetSummary};
 pub use set_writer::{BlockOut, Disposition, FamilyWriter, SetPlan, SetWriter, Totals};

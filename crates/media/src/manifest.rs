@@ -3,11 +3,14 @@
 //! A sequence of items. An [`Entry`] introduces a name with its attributes; the [`Extent`]s that
 //! follow it say where in that file the block's next plain bytes go. Every block introduces the
 //! files it holds, so that any block can be restored, or salvaged, without the ones before it.
-//! A [`Mark`] reports what happened to a file while it was read.
+//! A [`Mark`] reports what happened to a file while it was read. [`Sums`] say what a file's pages held, so that a later
+//! set can tell which of them differ.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+
+use longshore_io::{XATTRS_BYTES_MAX, Xattr};
 
 use crate::record::{Fields, Malformed};
 
@@ -45,6 +48,8 @@ pub struct Entry {
     pub mtime_ns: i64,
     /// Bytes of the file, holes included; what no extent covers is zeros.
     pub len: u64,
+    /// Extended attributes, each name once; stored where the entry is named first, empty elsewhere.
+    pub xattrs: Vec<Xattr>,
 }
 
 /// A contiguous run of a file's bytes; belongs to the entry before it.
@@ -70,21 +75,49 @@ pub struct Mark {
     pub kind: MarkKind,
 }
 
+/// Sums of consecutive pages of a file ([`longshore_io::SumKey`], with the set's key), whether or not the set holds the
+/// pages themselves; belongs to the entry before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sums {
+    /// Of the first page in the file: a multiple of `page_bytes`.
+    pub offset: u64,
+    pub page_bytes: u32,
+    /// At least one; none is 0.
+    pub sums: Vec<u64>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     Entry(Entry),
     Extent(Extent),
     Mark(Mark),
+    Sums(Sums),
 }
 
 const TAG_ENTRY: u8 = 1;
 const TAG_EXTENT: u8 = 2;
 const TAG_MARK: u8 = 3;
+const TAG_ATTRIBUTE: u8 = 6;
+const TAG_SUMS: u8 = 5;
 const ENTRY_FIRST: u16 = 1;
 const ENTRY_BASED: u16 = 2;
 
+/// Bytes of an encoded entry beside its path, target and attributes.
+const ENTRY_LEN: usize = 36;
 /// Bytes of an encoded extent.
 pub const EXTENT_LEN: usize = 13;
+/// Bytes of an encoded [`Sums`] before its sums.
+pub const SUMS_HEAD_LEN: usize = 15;
+/// Bytes of a sum.
+pub const SUM_LEN: usize = 8;
+/// Pages have a power of two of bytes between these.
+pub const SUM_PAGE_MIN: u32 = 512;
+pub const SUM_PAGE_MAX: u32 = 64 << 10;
+
+/// Bytes of encoded [`Sums`] of so many pages.
+pub fn sums_len(pages: usize) -> usize {
+    SUMS_HEAD_LEN + pages * SUM_LEN
+}
 
 fn put_path(out: &mut Vec<u8>, path: &Path) {
     let bytes = path.as_os_str().as_bytes();
@@ -115,12 +148,88 @@ impl Item {
                 out.push(m.kind as u8);
                 put_path(out, &m.path);
             }
+            Item::Sums(s) => s.encode(out),
         }
     }
 }
 
-impl Entry {
+impl Sums {
+    /// Appends the item.
+    ///
+    /// # Panics
+    /// With more sums than a manifest has room for.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let count = u16::try_from(self.sums.len()).expect("more sums than a manifest holds");
+        out.push(TAG_SUMS);
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.page_bytes.to_le_bytes());
+        out.extend_from_slice(&count.to_le_bytes());
+        for sum in &self.sums {
+            out.extend_from_slice(&sum.to_le_bytes());
+        }
+    }
+
+    fn decode(f: &mut Fields, file_len: u64) -> Result<Sums, Malformed> {
+        let offset = f.u64()?;
+        let page_bytes = f.u32()?;
+        let count = usize::from(f.u16()?);
+        let (words, _) = f.bytes(count * SUM_LEN)?.as_chunks();
+        let sums: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let pages = SUM_PAGE_MIN..=SUM_PAGE_MAX;
+        let page = u64::from(page_bytes);
+        if !pages.contains(&page_bytes)
+            || !page_bytes.is_power_of_two()
+            || !offset.is_multiple_of(page)
+            || sums.is_empty()
+            || sums.contains(&0)
+            || offset
+                .checked_add(count as u64 * page)
+                .is_none_or(|end| end > file_len)
+        {
+            return Err(Malformed::Field);
+        }
+        Ok(Sums {
+            offset,
+            page_bytes,
+            sums,
+        })
+    }
+}
+
+impl Entry {
+    /// Appends the entry, and its extended attributes if it is named here first.
+    ///
+    /// # Panics
+    /// If a path exceeds [`PATH_MAX`]; if an attribute's name or value is longer than the system's limit.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_name(out);
+        let xattrs = if self.first { &*self.xattrs } else { &[] };
+        for xattr in xattrs {
+            out.push(TAG_ATTRIBUTE);
+            out.push(u8::try_from(xattr.name.len()).expect("a name passed the source's door"));
+            let len = u32::try_from(xattr.value.len()).expect("a value passed the source's door");
+            out.extend_from_slice(&len.to_le_bytes());
+            out.extend_from_slice(&xattr.name);
+            out.extend_from_slice(&xattr.value);
+        }
+    }
+
+    /// Bytes that [`Entry::encode`] appends.
+    pub fn encoded_len(&self) -> usize {
+        let target = match &self.kind {
+            EntryKind::File | EntryKind::Dir => 0,
+            EntryKind::Symlink { target } | EntryKind::HardLink { target } => {
+                target.as_os_str().len()
+            }
+        };
+        let xattrs: usize = match self.first {
+            true => self.xattrs.iter().map(Xattr::bytes).sum(),
+            false => 0,
+        };
+        ENTRY_LEN + self.path.as_os_str().len() + target + xattrs
+    }
+
+    fn encode_name(&self, out: &mut Vec<u8>) {
         out.push(TAG_ENTRY);
         let (kind, target) = match &self.kind {
             EntryKind::File => (1, Path::new("")),
@@ -181,7 +290,30 @@ impl Entry {
             gid,
             mtime_ns,
             len,
+            xattrs: Vec::new(),
         })
+    }
+
+    /// Takes the attribute behind the tag.
+    fn decode_attribute(&mut self, f: &mut Fields) -> Result<(), Malformed> {
+        let name_len = f.u8()?;
+        let value_len = f.u32()?;
+        let xattr = Xattr {
+            name: f.bytes(usize::from(name_len))?.to_owned(),
+            value: f.bytes(value_len as usize)?.to_owned(),
+        };
+        // A hard link's attributes are those of its file.
+        let fits = self.first
+            && !matches!(self.kind, EntryKind::HardLink { .. })
+            && Xattr::is_kept(&xattr.name)
+            // In ascending order, so that each is there once.
+            && self.xattrs.last().is_none_or(|last| last.name < xattr.name);
+        self.xattrs.push(xattr);
+        let bytes: usize = self.xattrs.iter().map(Xattr::bytes).sum();
+        match fits && bytes <= XATTRS_BYTES_MAX {
+            true => Ok(()),
+            false => Err(Malformed::Field),
+        }
     }
 }
 
@@ -195,6 +327,16 @@ pub fn safe_path(bytes: &[u8]) -> Result<PathBuf, Malformed> {
         return Err(Malformed::Field);
     }
     Ok(path)
+}
+
+/// As [`decode`], of a set's block: refuses attributes in a set that does not say it has them.
+pub fn decode_with(attributes: bool, bytes: &[u8], plain_len: u32) -> Result<Vec<Item>, Malformed> {
+    let items = decode(bytes, plain_len)?;
+    let has_attributes = |item: &Item| matches!(item, Item::Entry(e) if !e.xattrs.is_empty());
+    match !attributes && items.iter().any(has_attributes) {
+        true => Err(Malformed::Field),
+        false => Ok(items),
+    }
 }
 
 /// Reads a block's whole manifest. Checks that the extents add up to `plain_len` and lie inside their
@@ -226,6 +368,15 @@ pub fn decode(bytes: &[u8], plain_len: u32) -> Result<Vec<Item>, Malformed> {
                 plain += u64::from(extent.len);
                 Item::Extent(extent)
             }
+            TAG_ATTRIBUTE => match items.last_mut() {
+                // Before its extents.
+                Some(Item::Entry(entry)) => {
+                    entry.decode_attribute(&mut f)?;
+                    continue;
+                }
+                _ => return Err(Malformed::Field),
+            },
+            TAG_SUMS => Item::Sums(Sums::decode(&mut f, file_len.ok_or(Malformed::Field)?)?),
             TAG_MARK => Item::Mark(Mark {
                 kind: match f.u8()? {
                     1 => MarkKind::Modified,

@@ -374,9 +374,10 @@ impl MediaSet {
         let member = &self.members[family_index];
         let (part, seal) = self.sealed(member, position)?;
         let mut picks = Vec::new();
+        let attributes = part.header.as_ref().is_ok_and(|header| header.attributes);
         member.chunks(part, seal, |offset, chunk| {
             for row in chunk.rows {
-                let items = manifest::decode(&row.manifest, row.plain_len)
+                let items = manifest::decode_with(attributes, &row.manifest, row.plain_len)
                     .map_err(|e| member.damaged(offset, e))?;
                 if wants(&items) && picks.len() <= PICKS_MAX {
                     picks.push(Pick {
@@ -409,9 +410,10 @@ impl MediaSet {
     pub fn items(&self, position: u32, mut each: impl FnMut(Item)) -> Result<(), Error> {
         for member in &self.members {
             let (part, seal) = self.sealed(member, position)?;
+            let attributes = part.header.as_ref().is_ok_and(|header| header.attributes);
             member.chunks(part, seal, |offset, chunk| {
                 for row in chunk.rows {
-                    manifest::decode(&row.manifest, row.plain_len)
+                    manifest::decode_with(attributes, &row.manifest, row.plain_len)
                         .map_err(|e| member.damaged(offset, e))?
                         .into_iter()
                         .for_each(&mut each);

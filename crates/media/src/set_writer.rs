@@ -412,20 +412,30 @@ fn existing_media(
     Ok(Some(media))
 }
 
-/// FORMAT overwrites what cannot be read, but no database: somebody may have it open, and it may be the very source.
+/// FORMAT overwrites what cannot be read, but no database, nor its log or journal: somebody may have it open, and it may
+/// be the very source.
 fn refuse_databases(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
-    /// SQLite file format, section 1.3.
-    const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+    /// SQLite file format, sections 1.3, 4.1 and 3.
+    const MAGICS: [(&[u8], &str); 4] = [
+        (b"SQLite format 3\0", "it is a SQLite database"),
+        (b"\x37\x7f\x06\x82", "it is the log of a SQLite database"),
+        (b"\x37\x7f\x06\x83", "it is the log of a SQLite database"),
+        (
+            b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",
+            "it is the journal of a SQLite database",
+        ),
+    ];
     for device in devices {
-        let mut head = [0; SQLITE_MAGIC.len()];
+        let mut head = [0; 16];
         let read = device.open()?;
         let Some(read) = read else { continue };
-        if read.read_at(&mut head, 0)? == head.len() && head == *SQLITE_MAGIC {
+        let len = read.read_at(&mut head, 0)?;
+        if let Some((_, what)) = MAGICS.iter().find(|(m, _)| head[..len].starts_with(m)) {
             return Err(Error::Io {
                 action: "open",
                 device: device.name(),
                 offset: 0,
-                source: io::Error::new(io::ErrorKind::ResourceBusy, "it is a SQLite database"),
+                source: io::Error::new(io::ErrorKind::ResourceBusy, *what),
             });
         }
     }

@@ -105,6 +105,33 @@ fn number(result: Result<(), Error>) -> Option<u32> {
     error.number()
 }
 
+/// Goal: a copy of the stripes that was made of hard links keeps its bytes when a set is appended, also when that fails
+/// or the copy's making was interrupted; the media are what they would be without it.
+#[test]
+fn appending_changes_no_other_name_of_a_stripe() {
+    let place = Place::new(2);
+    place.write(NEW, "abc").unwrap();
+    let before = place.stripes();
+    let copies = [0, 1].map(|i| place.dir.path().join(format!("copy{i}")));
+    for (i, copy) in copies.iter().enumerate() {
+        std::fs::hard_link(place.path(i), copy).unwrap();
+    }
+    // What a writer left that was killed while it copied.
+    std::fs::write(place.temporary(0), &before[0][..40]).unwrap();
+    place.write(APPEND, "def").unwrap();
+    for (copy, before) in copies.iter().zip(&before) {
+        assert_eq!(&std::fs::read(copy).unwrap(), before);
+    }
+    assert_eq!(place.texts().unwrap(), ["abc", "def"]);
+    assert_eq!(place.names(), ["0", "1", "copy0", "copy1"]);
+    // Now the stripes are files of their own, and are appended to where they stand.
+    let ino = |i| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(place.path(i)).unwrap());
+    let own = [ino(0), ino(1)];
+    place.write(APPEND, "ghi").unwrap();
+    assert_eq!([ino(0), ino(1)], own);
+    assert_eq!(place.texts().unwrap(), ["abc", "def", "ghi"]);
+}
+
 #[test]
 fn a_new_media_set_never_replaces_anything() {
     let place = Place::new(2);
@@ -713,4 +740,44 @@ fn stripes_are_written_where_only_files_open_for_writing_can_be_locked() {
     let storage: std::sync::Arc<dyn longshore_io::Storage> = std::sync::Arc::new(disk);
     let device = longshore_media::DeviceSpec::File("/d/a.bak".into()).open(&storage);
     device.create(longshore_io::Via::Cache).unwrap();
+}
+
+/// Goal: where a lock does not reach the other writer, a file beside the stripe does; who lost it says so and harms
+/// nobody. Method: the other one is on another machine, whose locks are not seen: only its file is there.
+#[test]
+fn a_writer_whose_locks_are_not_seen_keeps_others_away_by_a_file_beside_the_stripe() {
+    let disk = longshore_io::SimDisk::new(1).set_keeps_locks(false);
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let device = [DeviceSpec::File("/share/x.bak".into()).open(&storage)];
+    let beside = "/share/x.bak.longshore-writing";
+    let elsewhere = b"another-boot 1 7 x\n";
+    disk.create_dir_all(std::path::Path::new("/share")).unwrap();
+    let shape = |disposition| Shape::new(disposition, Algorithm::Zstd, 30);
+    let write = |disposition| write_set(&device, &shape(disposition), &content("x")).map(|_| ());
+    write(NEW).unwrap();
+    assert!(
+        disk.stat(std::path::Path::new(beside)).is_err(),
+        "it stays behind"
+    );
+    // Once one is there, who could do with locks heeds it, too.
+    for keeps_locks in [false, true] {
+        disk.set_keeps_locks(keeps_locks);
+        disk.write_file(beside, elsewhere).unwrap();
+        for disposition in [APPEND, INIT, FORMAT] {
+            assert_eq!(number(write(disposition)), Some(3023), "{disposition:?}");
+        }
+        let dir = disk.dir(std::path::Path::new("/share")).unwrap();
+        dir.remove_file(std::path::Path::new("x.bak.longshore-writing"))
+            .unwrap();
+    }
+    disk.set_keeps_locks(false);
+    write(APPEND).unwrap();
+    assert!(MediaSet::open(&device).unwrap().set(2).is_ok());
+    // It was taken for dead, and the other one has written its set meanwhile.
+    let (writer, totals) = write_data(&device, &shape(APPEND), &content("late")).unwrap();
+    disk.write_file(beside, elsewhere).unwrap();
+    disk.write_file("/share/x.bak", b"the other's").unwrap();
+    assert_eq!(number(writer.seal(&totals).map(|_| ())), Some(3023));
+    assert_eq!(disk.read_file("/share/x.bak").unwrap(), b"the other's");
+    assert_eq!(disk.read_file(beside).unwrap(), elsewhere);
 }

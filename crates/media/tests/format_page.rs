@@ -5,11 +5,14 @@
 use std::collections::BTreeMap;
 
 use longshore_codec::{Algorithm, Compressor, Level, payload_bound};
+use longshore_io::{SumKey, XATTR_HEAD, XATTRS_BYTES_MAX, Xattr};
 use longshore_media::block::{self, MANIFEST_HEAD_LEN};
 use longshore_media::header::{self, *};
-use longshore_media::manifest::{self, EXTENT_LEN, MarkKind};
+use longshore_media::manifest::{
+    self, EXTENT_LEN, MarkKind, SUM_PAGE_MAX, SUM_PAGE_MIN, SUMS_HEAD_LEN, sums_len,
+};
 use longshore_media::record::{self, Container, Kind};
-use longshore_media::{Entry, EntryKind, Extent, Item, Mark, index};
+use longshore_media::{Entry, EntryKind, Extent, Item, Mark, Sums, index};
 use uuid::Uuid;
 
 const PAGE: &str = include_str!("../../../docs/format.md");
@@ -269,7 +272,8 @@ fn the_media_header_is_laid_out_as_in_its_table() {
     assert_eq!(open, ["name", "description", "software"]);
     assert_eq!(text_lens(&encoded[fixed..]), text_limits("media header"));
     assert!(says(
-        "Version 1 knows bits 1 and 2 of the set header, *differential* and *log*, and sets no other of either kind."
+        "Version 1 knows incompatible bits 1, 2, 3 and 4 of the set header, *differential*, *log*, *sums* and *attributes*, \
+         and its compatible bit 0, *lineage*, and sets no other of either kind."
     ));
     assert_eq!((COMPATIBLE_WRITTEN, INCOMPATIBLE_KNOWN), (0, 0));
 }
@@ -287,6 +291,7 @@ fn set_header() -> SetHeader {
         buffer_bytes: 7,
         page_bytes: 8,
         copy_only: true,
+        attributes: false,
         parent: Some(uuid(11)),
         log: LogStart {
             system: 12,
@@ -301,6 +306,9 @@ fn set_header() -> SetHeader {
         machine: long(),
         user: long(),
         origin: long(),
+        lineage: vec![15; LINEAGE_MAX],
+        sum_key: None,
+        server_started_us: None,
     }
 }
 
@@ -319,10 +327,48 @@ fn each_kind_of_set_has_its_own_feature_bit_and_no_other() {
         assert_eq!((decoded.backup_type, decoded.parent), (kind, parent));
         assert_eq!(decoded.encode(), encoded);
         assert_eq!(encoded[56], bit);
-        for wrong in (0..8).filter(|wrong| *wrong != bit) {
-            encoded[56] = wrong;
-            assert!(SetHeader::decode(&encoded).is_err(), "{kind:?} {wrong}");
+        // With the bit of sums, too: the key is missing.
+        for wrong in (0..16).filter(|wrong| *wrong != bit) {
+            for attributes in [0, INCOMPATIBLE_ATTRIBUTES as u8] {
+                encoded[56] = wrong | attributes;
+                assert!(SetHeader::decode(&encoded).is_err(), "{kind:?} {wrong}");
+            }
         }
+        encoded[56] = bit | INCOMPATIBLE_ATTRIBUTES as u8;
+        let decoded = SetHeader::decode(&encoded).unwrap();
+        assert!(decoded.attributes && decoded.backup_type == kind);
+        assert_eq!(decoded.encode(), encoded);
+    }
+}
+
+#[test]
+fn what_sums_were_made_with_follows_the_set_header_as_in_its_table() {
+    let mut header = set_header();
+    // It would come behind.
+    header.lineage.clear();
+    let without = header.encode();
+    header.sum_key = Some(SumKey::from_bytes([3; 32]));
+    header.server_started_us = Some(-4);
+    let mut encoded = header.encode();
+    assert_eq!(encoded[56], 2 | 8);
+    // The texts were cut.
+    let decoded = SetHeader::decode(&encoded).unwrap();
+    assert!(decoded.encode() == encoded && decoded.sum_key == header.sum_key);
+    let (fixed, open) = check_fields(
+        "set header with sums",
+        &encoded[without.len()..],
+        &[
+            ("sum_key", &[3; 32]),
+            ("server_started_us", &(-4i64).to_le_bytes()),
+        ],
+    );
+    assert_eq!((without.len() + fixed, open.len()), (encoded.len(), 0));
+    // Fields of compatible features of later versions come behind it.
+    encoded[48] = 2;
+    encoded.push(0);
+    assert!(SetHeader::decode(&encoded).is_ok_and(|header| header == decoded));
+    for len in without.len()..without.len() + fixed {
+        assert!(SetHeader::decode(&encoded[..len]).is_err(), "{len}");
     }
 }
 
@@ -345,7 +391,7 @@ fn the_set_header_is_laid_out_as_in_its_table() {
             ("buffer_bytes", &7u32.to_le_bytes()),
             ("page_bytes", &8u32.to_le_bytes()),
             ("flags", &1u32.to_le_bytes()),
-            ("compatible", &COMPATIBLE_WRITTEN.to_le_bytes()),
+            ("compatible", &COMPATIBLE_LINEAGE.to_le_bytes()),
             ("incompatible", &INCOMPATIBLE_DIFFERENTIAL.to_le_bytes()),
             ("expires_us", &9i64.to_le_bytes()),
             ("parent", &[11; 16]),
@@ -362,7 +408,8 @@ fn the_set_header_is_laid_out_as_in_its_table() {
             "description",
             "machine",
             "user",
-            "origin"
+            "origin",
+            "lineage"
         ]
     );
     assert_eq!(text_lens(&encoded[fixed..]), text_limits("set header"));
@@ -459,6 +506,7 @@ fn manifest_items_are_laid_out_as_in_their_tables() {
         kind,
         first: true,
         based: false,
+        xattrs: Vec::new(),
         mode: 0o4321,
         uid: 2,
         gid: 3,
@@ -515,6 +563,106 @@ fn manifest_items_are_laid_out_as_in_their_tables() {
     );
     assert_eq!((fixed, open.len()), (EXTENT_LEN, 0));
     assert_eq!(encoded.len(), EXTENT_LEN);
+
+    let attribute = |name: &str, value: &[u8]| Xattr {
+        name: name.into(),
+        value: value.to_vec(),
+    };
+    let with = |xattrs: Vec<Xattr>| {
+        let mut encoded = Vec::new();
+        let file = entry(EntryKind::File);
+        Entry { xattrs, ..file }.encode(&mut encoded);
+        encoded
+    };
+    let plain = with(Vec::new()).len();
+    let encoded = with(vec![attribute("user.x", b"value")]);
+    let (fixed, open) = check_fields(
+        "item Attribute",
+        &encoded[plain..],
+        &[
+            ("tag", &[6]),
+            ("name_len", &[6]),
+            ("value_len", &5u32.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, &*open), (XATTR_HEAD, &["name", "value"][..]));
+    assert_eq!(&encoded[plain + fixed..], b"user.xvalue");
+    // What the page says of names, of their order, and of their place.
+    for name in [
+        "user.a",
+        "trusted.b",
+        "security.capability",
+        "security.selinux",
+        "system.posix_acl_access",
+        "system.posix_acl_default",
+    ] {
+        let space = name.trim_end_matches(".a").trim_end_matches(".b");
+        assert!(table("item Attribute")[3][3].contains(space), "{name}");
+        let attributes = with(vec![attribute(name, b"")]);
+        assert!(manifest::decode(&attributes, 0).is_ok(), "{name}");
+    }
+    let too_long = format!("user.{}", "n".repeat(251));
+    for name in [
+        "user.",
+        "security.ima",
+        "system.nfs4_acl",
+        "btrfs.x",
+        &too_long[..255],
+        "user.\0",
+    ] {
+        let attributes = with(vec![attribute(name, b"")]);
+        let is_kept = name.len() == 255;
+        assert_eq!(manifest::decode(&attributes, 0).is_ok(), is_kept, "{name}");
+    }
+    for (first, second) in [("user.a", "user.a"), ("user.b", "user.a")] {
+        let attributes = with(vec![attribute(first, b""), attribute(second, b"")]);
+        assert!(
+            manifest::decode(&attributes, 0).is_err(),
+            "{first}, {second}"
+        );
+    }
+    let most = XATTRS_BYTES_MAX - XATTR_HEAD - 6;
+    for (len, fits) in [(most, true), (most + 1, false)] {
+        let attributes = with(vec![attribute("user.x", &vec![1; len])]);
+        assert_eq!(manifest::decode(&attributes, 0).is_ok(), fits);
+    }
+    let item = &encoded[plain..];
+    assert!(manifest::decode(item, 0).is_err(), "without an entry");
+    let mut later = encoded[..plain].to_vec();
+    Item::Extent(Extent { offset: 0, len: 5 }).encode(&mut later);
+    later.extend_from_slice(item);
+    assert!(manifest::decode(&later, 5).is_err(), "behind an extent");
+    let mut again = encoded.clone();
+    again[2] = 0;
+    assert!(manifest::decode(&again, 0).is_err(), "not named first");
+    let mut encoded = Vec::new();
+    let sums = Sums {
+        offset: 16384,
+        page_bytes: 8192,
+        sums: vec![5, 6],
+    };
+    Item::Sums(sums).encode(&mut encoded);
+    let (fixed, open) = check_fields(
+        "item Sums",
+        &encoded,
+        &[
+            ("tag", &[5]),
+            ("offset", &16384u64.to_le_bytes()),
+            ("page_bytes", &8192u32.to_le_bytes()),
+            ("count", &2u16.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open), (SUMS_HEAD_LEN, vec!["sums"]));
+    let rest = [5u64.to_le_bytes(), 6u64.to_le_bytes()].concat();
+    assert_eq!(encoded[fixed..], rest);
+    assert_eq!(encoded.len(), sums_len(2));
+    assert!(says(&format!(
+        "a power of two from {SUM_PAGE_MIN} to 65,536"
+    )));
+    assert_eq!(SUM_PAGE_MAX, 65_536);
+    let key = SumKey::from_bytes(std::array::from_fn(|i| i as u8));
+    let sum = key.sum(&(0..64).collect::<Vec<u8>>());
+    assert!(says(&format!("is {sum:016x}.")));
 
     let kinds = [
         (MarkKind::Modified, 1, "1: changed"),
@@ -729,6 +877,7 @@ fn limits_are_those_of_the_code() {
         ("SETS_MAX", SETS_MAX as usize),
         ("PLAIN_MAX", PLAIN_MAX),
         ("MANIFEST_MAX", MANIFEST_MAX),
+        ("XATTRS_BYTES_MAX", XATTRS_BYTES_MAX),
         (
             "MANIFEST_PARTS_MAX",
             (extra(MANIFEST_MAX) - extra(0)) / manifest_record,
@@ -768,6 +917,7 @@ fn the_example_is_what_the_code_writes() {
         kind: EntryKind::File,
         first: true,
         based: false,
+        xattrs: Vec::new(),
         mode: 0o644,
         uid: 1000,
         gid: 1000,

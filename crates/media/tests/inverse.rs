@@ -3,11 +3,11 @@
 //! manifest and every way a manifest is divided; any other bytes are refused or harmless.
 
 use longshore_codec::{Algorithm, Level};
-use longshore_io::crc32c;
+use longshore_io::{SumKey, Xattr, crc32c};
 use longshore_media::block::{HeadReader, head_len, put_head};
 use longshore_media::header::*;
 use longshore_media::index;
-use longshore_media::manifest::{self, Entry, EntryKind, Extent, Item, Mark, MarkKind};
+use longshore_media::manifest::{self, Entry, EntryKind, Extent, Item, Mark, MarkKind, Sums};
 use longshore_media::record::{BODY_MAX, Container, HEAD_LEN, Kind, Malformed};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -88,10 +88,13 @@ prop_compose! {
         buffer_bytes in 1..=PLAIN_MAX as u32,
         page_bytes: u32,
         copy_only: bool,
+        attributes: bool,
         parent in proptest::option::of(uuids()),
         log in (any::<u64>(), any::<u32>(), any::<u64>()),
         time_zone: i16,
+        sums in proptest::option::of((any::<[u8; 32]>(), any::<Option<i64>>())),
         texts in (".{0,64}", ".{0,64}", ".{0,64}", ".{0,64}", ".{0,64}", ".{0,1024}"),
+        lineage in proptest::collection::vec(any::<u8>(), 0..=LINEAGE_MAX),
     ) -> SetHeader {
         SetHeader {
             set,
@@ -107,6 +110,7 @@ prop_compose! {
             buffer_bytes,
             page_bytes,
             copy_only,
+            attributes,
             parent,
             log: LogStart {
                 system: log.0,
@@ -122,6 +126,10 @@ prop_compose! {
             machine: texts.3,
             user: texts.4,
             origin: texts.5,
+            lineage,
+            sum_key: sums.map(|(key, _)| SumKey::from_bytes(key)),
+            // 0 on media means: not known.
+            server_started_us: sums.and_then(|(_, us)| us).filter(|us| *us != 0),
         }
     }
 }
@@ -208,6 +216,25 @@ fn entry_kinds() -> impl Strategy<Value = EntryKind> {
     ]
 }
 
+/// As a source gives them: each name once, in order.
+fn xattrs() -> impl Strategy<Value = Vec<Xattr>> {
+    let name = prop_oneof![
+        "user\\.[^\0]{1,40}",
+        "trusted\\.[a-z]{1,9}",
+        Just("security.capability".to_owned()),
+        Just("security.selinux".to_owned()),
+        Just("system.posix_acl_access".to_owned()),
+        Just("system.posix_acl_default".to_owned()),
+    ];
+    prop::collection::btree_map(name, vec(any::<u8>(), 0..100), 0..4).prop_map(|all| {
+        let xattr = |(name, value): (String, Vec<u8>)| Xattr {
+            name: name.into_bytes(),
+            value,
+        };
+        all.into_iter().map(xattr).collect()
+    })
+}
+
 prop_compose! {
     fn entries()(
         path in paths(),
@@ -218,12 +245,29 @@ prop_compose! {
         owner in (any::<u32>(), any::<u32>()),
         mtime_ns: i64,
         len in 0..=i64::MAX as u64,
+        xattrs in xattrs(),
     ) -> Entry {
-        Entry { path, based: based && kind == EntryKind::File, kind, first, mode, uid: owner.0, gid: owner.1, mtime_ns, len }
+        let has_none = !first || matches!(kind, EntryKind::HardLink { .. });
+        let xattrs = if has_none { Vec::new() } else { xattrs };
+        Entry { path, based: based && kind == EntryKind::File, kind, first, mode, uid: owner.0, gid: owner.1, mtime_ns, len, xattrs }
     }
 }
 
-/// Manifests as a writer makes them: extents behind their file, inside it. With their plain length.
+/// Sums of pages inside a file of so many bytes.
+fn sums(len: u64) -> impl Strategy<Value = Option<Item>> {
+    (9..=16u32, any::<u64>(), vec(1..=u64::MAX, 1..20)).prop_map(move |(shift, at, mut sums)| {
+        let pages = len >> shift;
+        let first = at.checked_rem(pages)?;
+        sums.truncate((pages - first).min(20) as usize);
+        Some(Item::Sums(Sums {
+            offset: first << shift,
+            page_bytes: 1 << shift,
+            sums,
+        }))
+    })
+}
+
+/// Manifests as a writer makes them: extents and sums behind their file, inside it. With their plain length.
 fn manifests() -> impl Strategy<Value = (Vec<Item>, u32)> {
     let mark = (paths(), 0..3usize).prop_map(|(path, kind)| {
         let kinds = [MarkKind::Modified, MarkKind::Shrunk, MarkKind::Vanished];
@@ -234,7 +278,9 @@ fn manifests() -> impl Strategy<Value = (Vec<Item>, u32)> {
     });
     let extents = vec((any::<u64>(), 1..4000u32), 0..4);
     let group = prop_oneof![
-        4 => (entries(), extents).prop_map(|(entry, extents)| {
+        4 => (entries(), extents).prop_flat_map(|(entry, extents)| {
+            (sums(entry.len), Just((entry, extents)))
+        }).prop_map(|(sums, (entry, extents))| {
             let mut items = vec![Item::Entry(entry.clone())];
             if entry.kind == EntryKind::File {
                 let fits = extents.into_iter().filter(|(_, len)| u64::from(*len) <= entry.len);
@@ -242,6 +288,7 @@ fn manifests() -> impl Strategy<Value = (Vec<Item>, u32)> {
                     let offset = at % (entry.len - u64::from(len) + 1);
                     Item::Extent(Extent { offset, len })
                 }));
+                items.extend(sums);
             }
             items
         }),
@@ -346,6 +393,13 @@ proptest! {
         let encoded = encode(&items);
         prop_assert_eq!(manifest::decode(&encoded, plain_len), Ok(items));
         prop_assert_eq!(manifest::decode(&encoded, plain_len + 1), Err(Malformed::Length));
+    }
+
+    #[test]
+    fn an_entry_takes_the_bytes_that_it_says(entry in entries()) {
+        let mut encoded = Vec::new();
+        entry.encode(&mut encoded);
+        prop_assert_eq!(entry.encoded_len(), encoded.len());
     }
 
     #[test]

@@ -363,6 +363,11 @@ fn check_items(items: &[longshore_media::Item]) {
             longshore_media::Item::Extent(extent) => {
                 assert!(extent.offset.checked_add(u64::from(extent.len)).is_some());
             }
+            longshore_media::Item::Sums(sums) => {
+                let len = sums.sums.len() as u64 * u64::from(sums.page_bytes);
+                assert!(sums.offset.checked_add(len).is_some());
+                assert!(sums.sums.iter().all(|sum| *sum != 0));
+            }
         }
     }
 }

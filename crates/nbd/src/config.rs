@@ -1,13 +1,13 @@
 //! What nbdkit is told on its command line: `key=value`.
 
-use std::io::Read;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use longshore_blockcache::{Backend, Settings};
 use longshore_cache::calibrate::read_model;
 use longshore_cache::model::Profile;
 use longshore_cache::policy::{Choice, Outlook};
-use longshore_io::Via;
+use longshore_io::{Host, OpenHow, Storage, Via};
 
 use crate::emulated::Emulation;
 
@@ -151,12 +151,23 @@ fn pair(value: &str) -> Result<(Outlook, Outlook), String> {
 /// Longer files are none of ours.
 const MODEL_BYTES_MAX: u64 = 64 << 10;
 
+fn read(path: &Path) -> io::Result<String> {
+    let storage = Host::new();
+    let path = storage.canonical(path)?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let file = storage.dir(parent)?.open(Path::new(name), OpenHow::Read)?;
+    let len = file.stat()?.len.min(MODEL_BYTES_MAX);
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    let read = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+    bytes.truncate(read);
+    String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
 fn model(key: &str, path: &Path) -> Result<Outlook, String> {
-    let mut text = String::new();
-    let read = std::fs::File::open(path)
-        .and_then(|file| file.take(MODEL_BYTES_MAX).read_to_string(&mut text));
     let shown = path.display();
-    read.map_err(|e| format!("{key}: {shown} cannot be read: {e}"))?;
+    let text = read(path).map_err(|e| format!("{key}: {shown} cannot be read: {e}"))?;
     let profile =
         read_model(&text).map_err(|e| format!("{key}: {shown} is no model: {e}; {}", e.hint()))?;
     Ok(Outlook::of(&profile))

@@ -5,6 +5,8 @@
 //!
 //! Invariant: no panic crosses into nbdkit; what should never happen is `EIO` for one request.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod config;
 mod emulated;
 mod served;

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use longshore_blockcache::{CHECKPOINT_EVERY, Engine, Opened, control, open};
+use longshore_blockcache::{CHECKPOINT_EVERY, Engine, Opened, Start, control, open};
 use longshore_io::{Clock, Host, HostClock, Storage};
 use tracing_subscriber::EnvFilter;
 
@@ -62,7 +62,10 @@ impl Served {
             None => tracing::info!("serving without a cache"),
             Some(Ok(start)) => {
                 let held_bytes = engine.status().held_bytes;
-                tracing::info!(?start, held_bytes, "the cache is attached");
+                match start.is_believed() || start == Start::Fresh {
+                    true => tracing::info!(?start, held_bytes, "the cache is attached"),
+                    false => tracing::warn!(?start, "the cache is attached and {}", start.why()),
+                }
             }
             Some(Err(error)) => {
                 tracing::error!(

@@ -62,6 +62,8 @@ pub struct Control {
     /// Where replay from that checkpoint begins.
     pub redo: Lsn,
     pub timeline: Timeline,
+    /// The next transaction at that checkpoint, with its epoch. It never goes back.
+    pub next_xid: u64,
     /// On a standby: how far replay must come before the files are consistent; 0 elsewhere.
     pub min_recovery_point: Lsn,
     pub min_recovery_timeline: Option<Timeline>,
@@ -164,6 +166,7 @@ impl Control {
             checkpoint: Lsn(u64_at(32)),
             redo: Lsn(u64_at(40)),
             timeline: Timeline::new(u32_at(48)).ok_or_else(|| wrong("the timeline", 0))?,
+            next_xid: u64_at(64),
             min_recovery_point: Lsn(u64_at(136)),
             min_recovery_timeline: Timeline::new(u32_at(144)),
             wal_log_hints: bytes[176] != 0,

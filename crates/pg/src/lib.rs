@@ -3,10 +3,13 @@
 //! Facts only: what to copy, keep or restore is decided above. Majors whose layouts are not in the tables here
 //! are refused by name, never guessed.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod backup_manifest;
 pub mod client;
 mod control;
 mod label;
+pub mod lineage;
 mod lsn;
 mod page;
 pub mod recovery;
@@ -19,6 +22,7 @@ pub use label::{
     BACKUP_LABEL, BackupLabel, TABLESPACE_MAP, Tablespace, format_tablespace_map,
     parse_tablespace_map,
 };
+pub use lineage::{Earlier, Lineage, Relation, Witness};
 pub use lsn::Lsn;
 pub use page::Page;
 pub use recovery::{Recovery, RecoveryTarget, TargetAction, TimelineChoice};

@@ -61,10 +61,20 @@ pub struct Recovery {
     pub restore_command: Option<String>,
     /// What the server runs once, when it has recovered.
     pub end_command: Option<String>,
+    /// Whether it asks only for the log that it replays next. PostgreSQL 15 and later ask ahead, and a restore_command
+    /// that must not answer for a place behind the target ends them before they get to it.
+    pub not_ahead: bool,
 }
+
+/// The first major that reads log ahead of its replay.
+pub const READS_AHEAD: u32 = 15;
 
 /// Lines that keep a restored server from archiving: an archive is the original's as long as that runs.
 pub const NO_ARCHIVING: &str = "\n# By longshore restore\narchive_mode = 'off'\n";
+
+/// Lines that keep a restored server's subscriptions from running: their slots are the original's as long as that runs.
+pub const NO_SUBSCRIPTIONS: &str =
+    "\n# By longshore restore\nmax_logical_replication_workers = '0'\n";
 
 /// The line of [`NO_ARCHIVING`] that counts, as the server itself would write it, too.
 pub const ARCHIVING_OFF: &str = "archive_mode = 'off'";
@@ -98,8 +108,8 @@ impl Recovery {
         }
     }
 
-    /// The stored `postgresql.auto.conf` with these settings.
-    pub fn edit(&self, stored: &[u8]) -> Vec<u8> {
+    /// The stored `postgresql.auto.conf` with these settings, for a server of this major.
+    pub fn edit(&self, stored: &[u8], major: u32) -> Vec<u8> {
         let is_target = |line: &[u8]| {
             let name = line.trim_ascii_start().get(..TARGET.len());
             name.is_some_and(|name| name.eq_ignore_ascii_case(TARGET))
@@ -110,11 +120,11 @@ impl Recovery {
             .flatten()
             .copied()
             .collect();
-        text.extend_from_slice(self.settings().as_bytes());
+        text.extend_from_slice(self.settings(major).as_bytes());
         text
     }
 
-    fn settings(&self) -> String {
+    fn settings(&self, major: u32) -> String {
         let mut lines = String::from("\n# By longshore restore\n");
         let mut set = |name: &str, value: &str| {
             let _ = writeln!(lines, "{name} = '{}'", quoted(value));
@@ -149,6 +159,10 @@ impl Recovery {
             TargetAction::Shutdown => "shutdown",
         };
         set("recovery_target_action", action);
+        // An earlier one does not start with a setting that it does not know.
+        if self.not_ahead && major >= READS_AHEAD {
+            set("recovery_prefetch", "off");
+        }
         lines
     }
 }
@@ -185,7 +199,7 @@ mod tests {
         };
         let stored =
             b"# mine\nwork_mem = '4MB'\n Recovery_target_xid='7'\nrecovery_target_name 'x'";
-        let text = String::from_utf8(recovery.edit(stored)).unwrap();
+        let text = String::from_utf8(recovery.edit(stored, 18)).unwrap();
         assert!(
             text.starts_with("# mine\nwork_mem = '4MB'\n\n# By"),
             "{text}"
@@ -202,6 +216,21 @@ mod tests {
             "{text}"
         );
         assert_eq!(recovery.signal_file(), "recovery.signal");
+        assert!(!text.contains("prefetch"), "{text}");
+    }
+
+    #[test]
+    fn only_a_server_that_reads_ahead_is_told_not_to() {
+        let recovery = Recovery {
+            not_ahead: true,
+            ..Recovery::default()
+        };
+        let told = |major| {
+            recovery
+                .settings(major)
+                .contains("\nrecovery_prefetch = 'off'\n")
+        };
+        assert_eq!((told(14), told(15)), (false, true));
     }
 
     #[test]
@@ -212,7 +241,7 @@ mod tests {
         };
         assert!(
             recovery
-                .settings()
+                .settings(18)
                 .contains("recovery_target_name = 'a''\\nfsync = off'\n")
         );
     }

@@ -30,13 +30,13 @@ fn a_control_file_says_what_the_server_says() {
             let expected = server.psql(
                 "select system_identifier, pg_control_version, catalog_version_no, checkpoint_lsn, redo_lsn,
                         timeline_id, data_page_checksum_version, database_block_size, blocks_per_segment,
-                        bytes_per_wal_segment
+                        bytes_per_wal_segment, replace(next_xid, ':', ',')
                  from pg_control_system(), pg_control_checkpoint(), pg_control_init()",
             );
             let bytes = fs::read(server.data_dir().join("global/pg_control")).unwrap();
             let c = Control::parse(&bytes).unwrap();
             let found = format!(
-                "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}",
+                "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{},{}",
                 c.system,
                 c.version,
                 c.catalog_version,
@@ -46,7 +46,9 @@ fn a_control_file_says_what_the_server_says() {
                 c.data_checksum_version,
                 c.page_bytes,
                 c.segment_pages,
-                c.wal_segment.bytes()
+                c.wal_segment.bytes(),
+                c.next_xid >> 32,
+                c.next_xid as u32
             );
             assert_eq!(found, expected, "PostgreSQL {}", installation.major);
         }

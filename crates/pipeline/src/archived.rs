@@ -1,16 +1,18 @@
 //! Proof that log is in its archive: what a backup needs, or the set must not become valid; what a recovery needs, or
 //! nothing must be written.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longshore_io::crc32c_append;
 use longshore_media::{SetHeader, SetTrailer};
 use longshore_pg::wal::{History, WalName};
-use longshore_pg::{Lsn, Recovery, SegmentName};
+use longshore_pg::{Lineage, Lsn, Recovery, SegmentName, SegmentSize};
 use longshore_repository::chain::LogRange;
-use longshore_repository::recover::Reach;
+use longshore_repository::recover::{Proven, Reach};
 use longshore_repository::wal::{self, WalArchive};
-use longshore_source::{LogEnd, LogStart};
+use longshore_source::{LogEnd, LogStart, OwnLog};
 
 use crate::{Error, House};
 
@@ -25,10 +27,107 @@ pub struct WalProof {
     pub patience: Duration,
 }
 
-/// Refuses at the beginning what could only fail at the end: a directory that is no archive, or another cluster's.
-pub fn check_archive(house: &House, proof: &WalProof, start: &LogStart) -> Result<(), Error> {
+/// What a backup's log is held against.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    pub own: Option<&'a OwnLog>,
+    /// Where the log begins that is needed, as the server had it when the backup began.
+    pub first: Option<Sample>,
+    /// The server's.
+    pub history: Option<&'a [u8]>,
+}
+
+/// The first bytes of a segment, as a server had it at some moment: it may recycle its file before the archive has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    len: u64,
+    crc: u32,
+}
+
+impl Sample {
+    /// `None`: the server no longer has the segment.
+    fn take(own: &OwnLog, name: SegmentName, len: u64) -> Result<Option<Sample>, Error> {
+        let mut crc = 0;
+        let is_own = own.read(name, len, &mut |bytes| {
+            crc = crc32c_append(crc, bytes);
+            ControlFlow::Continue(())
+        })?;
+        Ok(is_own.then_some(Sample { len, crc }))
+    }
+
+    fn is_of(self, archive: &WalArchive, name: SegmentName) -> Result<bool, Error> {
+        Ok(archive.crc_of(name, self.len)? == self.crc)
+    }
+}
+
+/// Refuses at the beginning what could only fail at the end: a directory that is no archive, another cluster's, or one
+/// into which another branch of the cluster archives. Gives what the log begins with.
+///
+/// Errors: [`Error::Archive`].
+pub fn check_archive(
+    house: &House,
+    proof: &WalProof,
+    start: &LogStart,
+    own: Option<&OwnLog>,
+) -> Result<Option<Sample>, Error> {
     let archive = WalArchive::open(&*house.storage, &proof.archive)?;
-    check_system(&archive, start)
+    check_system(&archive, start)?;
+    let Some(own) = own else {
+        return Ok(None);
+    };
+    let size = own.segment_size();
+    // What the server has written and the archive may have: what waits and was refused, the segment before the start, and
+    // its own one up to there.
+    let first = SegmentName::holding(start.timeline, start.first, size);
+    let written = start.first.0 - first.start(size).0;
+    let before = first.start(size).0.checked_sub(1);
+    let before = before.map(|last| SegmentName::holding(start.timeline, Lsn(last), size));
+    let whole = own.waiting().into_iter().take(WAITING_MAX).chain(before);
+    let stretches = whole.map(|name| (name, size.bytes()));
+    for (name, len) in stretches.chain([(first, written)]) {
+        match compare(&archive, own, (name, len)) {
+            Err(Error::Archive(wal::Error::Missing { .. })) => {}
+            compared => drop::<bool>(compared?),
+        }
+    }
+    // Behind the start too: there the checkpoint tells the time.
+    let written = own.written(first, start.first)?;
+    Sample::take(own, first, written)
+}
+
+/// How many of the segments that wait are compared before a backup.
+const WAITING_MAX: usize = 4;
+
+/// Compares the first bytes of a segment of the archive with the server's. False: the server no longer has it.
+///
+/// Errors: the archive's `OtherBranch` where they differ, `Missing`.
+fn compare(
+    archive: &WalArchive,
+    own: &OwnLog,
+    (name, len): (SegmentName, u64),
+) -> Result<bool, Error> {
+    let mut comparison = archive.comparison(name, len)?;
+    let mut same = Ok(true);
+    let is_own = own.read(name, len, &mut |bytes| {
+        same = comparison.take(bytes);
+        match same {
+            Ok(true) => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    })?;
+    match (is_own, same?) {
+        (false, _) => Ok(false),
+        (true, true) => Ok(comparison.is_whole()),
+        (true, false) => Err(other_branch(archive, own, name)),
+    }
+}
+
+fn other_branch(archive: &WalArchive, own: &OwnLog, name: SegmentName) -> Error {
+    Error::Archive(wal::Error::OtherBranch {
+        archive: archive.path().to_owned(),
+        name,
+        path: own.path_of(name),
+    })
 }
 
 fn check_system(archive: &WalArchive, start: &LogStart) -> Result<(), Error> {
@@ -45,23 +144,43 @@ fn check_system(archive: &WalArchive, start: &LogStart) -> Result<(), Error> {
     }
 }
 
-/// Waits until every segment from the backup's start to its end is in the archive. Blocks up to `proof.patience`.
-/// `history` is the server's.
+/// Waits until every segment from the backup's start to its end is in the archive, and proves that it is this server's.
+/// Blocks up to `proof.patience`.
+///
+/// A segment's name and checksum do not say which branch of the cluster wrote it. So all that the server still has is
+/// compared byte for byte; each segment must follow the one before; a primary's last must end with the record that ends
+/// this backup. Where the server has recycled the first segment, or a standby the last, what stood there before must be
+/// the archive's.
 ///
 /// Errors: [`Error::LogMissing`] with the first segment that is not there, or not all of it; [`Error::Archive`] when the
-/// directory is no archive, another cluster's, or that of another restore of this one; [`Error::Cancelled`].
+/// directory is no archive, another cluster's, or that of another branch of this one; [`Error::Cancelled`].
 pub fn wait_for_log(
     house: &House,
     proof: &WalProof,
     (start, end): (&LogStart, &LogEnd),
-    history: Option<&[u8]>,
+    known: Known<'_>,
 ) -> Result<(), Error> {
     let began = house.clock.now();
+    let mut compared = Compared::default();
+    if let (Some(own), false) = (known.own, end.is_marked) {
+        let (_, last) = ends(start, end, own.segment_size());
+        let written = end.last.0.saturating_sub(last.start(own.segment_size()).0);
+        compared.last = Sample::take(own, last, written)?;
+    }
     loop {
         house.check_cancel()?;
         let is_late = house.clock.now() - began >= proof.patience;
-        match first_missing(house, &proof.archive, start, end) {
-            Ok(None) => return check_history(house, &proof.archive, end, history),
+        match first_missing(
+            house,
+            &proof.archive,
+            (start, end),
+            known.own,
+            &mut compared,
+        ) {
+            Ok(None) => {
+                check_history(house, &proof.archive, end, known.history)?;
+                return prove(house, &proof.archive, (start, end), known, &compared);
+            }
             Ok(Some((segment, count))) if is_late => {
                 return Err(Error::LogMissing {
                     archive: proof.archive.clone(),
@@ -76,6 +195,94 @@ pub fn wait_for_log(
             Err(e) => return Err(e),
         }
         house.clock.sleep(LOOK_EVERY);
+    }
+}
+
+/// Segments that were looked for in the server's own log.
+#[derive(Default)]
+struct Compared {
+    next: Option<SegmentName>,
+    first_is_same: bool,
+    last_is_same: bool,
+    /// Of the last, before it was waited for.
+    last: Option<Sample>,
+}
+
+impl Compared {
+    /// Compares those that are in the archive by now.
+    fn go_on(
+        &mut self,
+        archive: &WalArchive,
+        own: &OwnLog,
+        (start, end): (&LogStart, &LogEnd),
+        size: SegmentSize,
+    ) -> Result<(), Error> {
+        let (first, last) = ends(start, end, size);
+        let mut name = self.next.unwrap_or(first);
+        while name <= last {
+            let is_border = name == first || name == last;
+            if own.is_at_hand() || is_border {
+                let written = end.last.0.saturating_sub(name.start(size).0);
+                let same = match compare(archive, own, (name, written.min(size.bytes()))) {
+                    // It comes later.
+                    Err(Error::Archive(wal::Error::Missing { .. })) => return Ok(()),
+                    same => same?,
+                };
+                self.first_is_same |= same && name == first;
+                self.last_is_same |= same && name == last;
+            }
+            name = name.next(size);
+            self.next = Some(name);
+        }
+        Ok(())
+    }
+}
+
+/// The segments in which the backup's log begins and ends. It began and ended on one timeline.
+fn ends(start: &LogStart, end: &LogEnd, size: SegmentSize) -> (SegmentName, SegmentName) {
+    let last = Lsn(end.last.0.saturating_sub(1)).max(start.first);
+    (
+        SegmentName::holding(end.timeline, start.first, size),
+        SegmentName::holding(end.timeline, last, size),
+    )
+}
+
+/// Proves that the log that is there is this backup's.
+fn prove(
+    house: &House,
+    path: &Path,
+    (start, end): (&LogStart, &LogEnd),
+    known: Known<'_>,
+    compared: &Compared,
+) -> Result<(), Error> {
+    let (Some(own), archive) = (known.own, WalArchive::existing(&*house.storage, path)?) else {
+        return Ok(());
+    };
+    let Some(identity) = archive.identity() else {
+        return Ok(());
+    };
+    let (first, last) = ends(start, end, identity.segment_size);
+    let history = History::first(end.timeline);
+    archive.check_links(&history, start.first, end.last)?;
+    if end.is_marked && !archive.ends_backup(&history, start.first, end.last)? {
+        return Err(other_branch(&archive, own, last));
+    }
+    // Segments that the server had before, and has no longer.
+    let by_sample = |name, sample: Option<Sample>| match sample {
+        Some(sample) if sample.is_of(&archive, name)? => Ok(()),
+        Some(_) => Err(other_branch(&archive, own, name)),
+        None => Err(Error::Archive(wal::Error::BranchUnknown {
+            archive: archive.path().to_owned(),
+            name,
+            what: "the server no longer has it",
+        })),
+    };
+    if !compared.first_is_same {
+        by_sample(first, known.first)?;
+    }
+    match compared.last_is_same || end.is_marked {
+        true => Ok(()),
+        false => by_sample(last, compared.last),
     }
 }
 
@@ -99,24 +306,26 @@ fn check_history(
 fn first_missing(
     house: &House,
     path: &Path,
-    start: &LogStart,
-    end: &LogEnd,
+    (start, end): (&LogStart, &LogEnd),
+    own: Option<&OwnLog>,
+    compared: &mut Compared,
 ) -> Result<Option<(String, u64)>, Error> {
     let archive = WalArchive::existing(&*house.storage, path)?;
     check_system(&archive, start)?;
-    // The backup began and ended on this timeline.
+    let Some(identity) = archive.identity() else {
+        return Ok(None);
+    };
+    if let Some(own) = own {
+        compared.go_on(&archive, own, (start, end), identity.segment_size)?;
+    }
     let history = History::first(end.timeline);
     let missing = archive.missing(&history, start.first, end.last)?;
     let count = missing.iter().map(|span| span.segments).sum();
     if let Some(span) = missing.first() {
         return Ok(Some((span.first.to_string(), count)));
     }
-    let Some(identity) = archive.identity() else {
-        return Ok(None);
-    };
     // One that was handed over before it was full may end before the backup does.
-    let last = Lsn(end.last.0.saturating_sub(1)).max(start.first);
-    let last = SegmentName::holding(end.timeline, last, identity.segment_size);
+    let (_, last) = ends(start, end, identity.segment_size);
     match archive.is_unfinished(WalName::Segment(last)) {
         Ok(false) => Ok(None),
         Ok(true) | Err(wal::Error::Missing { .. }) => Ok(Some((last.to_string(), 1))),
@@ -124,15 +333,15 @@ fn first_missing(
     }
 }
 
-/// Proves that the archive has the log that a recovery from this set needs; returns a warning where that is open.
+/// Proves that the archive has the log that a recovery from this set needs.
 ///
-/// Errors: those of [`WalArchive::prove`].
+/// Errors: those of [`WalArchive::check_witness`] and [`WalArchive::prove`].
 pub fn prove_replay(
     house: &House,
     path: &Path,
     (header, trailer): (&SetHeader, &SetTrailer),
     recovery: &Recovery,
-) -> Result<Option<String>, Error> {
+) -> Result<Proven, Error> {
     let archive = WalArchive::existing(&*house.storage, path)?;
     let log = LogRange {
         system: header.log.system,
@@ -141,9 +350,10 @@ pub fn prove_replay(
         last_timeline: trailer.log.timeline,
         last_lsn: trailer.log.last_lsn,
     };
+    let lineage = Lineage::decode(&header.lineage);
+    archive.check_witness(lineage.as_ref().and_then(|l| l.witness.as_ref()))?;
     let reach = Reach::of(recovery.target.as_ref(), Lsn(log.last_lsn));
-    let proven = archive.prove(&log, trailer.log.included, recovery, reach)?;
-    Ok(proven.warning())
+    Ok(archive.prove(&log, trailer.log.included, recovery, reach)?)
 }
 
 #[cfg(test)]
@@ -185,8 +395,14 @@ mod tests {
                     timeline,
                     last: Lsn(last),
                     included: false,
+                    is_marked: false,
                 };
-                let proved = wait_for_log(&house(&disk), &proof, (&start, &end), None);
+                let known = Known {
+                    own: None,
+                    first: None,
+                    history: None,
+                };
+                let proved = wait_for_log(&house(&disk), &proof, (&start, &end), known);
                 match proved {
                     Ok(()) => assert!(!early, "{last}"),
                     Err(Error::LogMissing {
@@ -202,8 +418,10 @@ mod tests {
     }
 }
 
-// The archive's own tests use all of it, this module's a part.
 #[cfg(test)]
-#[allow(dead_code)]
+#[allow(
+    dead_code,
+    reason = "the archive's own tests use all of it, this module's a part"
+)]
 #[path = "../../repository/tests/wal/support.rs"]
 mod support;

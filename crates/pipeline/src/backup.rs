@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longshore_codec::{Algorithm, Compressor};
-use longshore_io::{Gate, Pool, Via, facts};
+use longshore_io::{Gate, Pool, SumKey, Via, facts};
 use longshore_media::device::DeviceClass;
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Disposition, LogEnd, LogStart, SetHeader, SetPlan,
     SetWriter, Totals,
 };
-use longshore_source::{Change, Description, Source, SourceOptions, SourceSpec};
+use longshore_pg::Lineage;
+use longshore_source::{Change, Description, Source, SourceKind, SourceOptions, SourceSpec};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::archived::{check_archive, wait_for_log};
+use crate::archived::{Known, check_archive, wait_for_log};
 use crate::base;
 use crate::crew::Crew;
 use crate::handoff::Handoff;
@@ -29,9 +30,10 @@ use crate::plan::{Plan, Sizes};
 use crate::report::{
     BackupReport, CHANGED_MAX, ChangedFile, DifferentialReport, FileTotals, Run, mark_text,
 };
-use crate::request::BackupRequest;
+use crate::request::{BackupRequest, OnChange, Tuning};
+use crate::room::Room;
 use crate::share::EngineShare;
-use crate::{Error, House, Observer};
+use crate::{Error, House, Observer, kept};
 
 /// FORMAT must not overwrite what is backed up.
 fn refuse_own_files(house: &House, request: &BackupRequest) -> Result<(), Error> {
@@ -106,16 +108,19 @@ pub fn run(
     request.tuning.check()?;
     request.limits.check()?;
     refuse_twice(&request.devices)?;
+    kept::check_devices(house, &request.devices, request.disposition, &request.own)?;
     let engine = Compressor::new(request.algorithm, request.level)?.engine();
     let devices = house.devices(&request.devices);
     let mut options = SourceOptions {
         database: request.database.clone(),
         volume_map: request.volume_map.clone(),
         wal_growth_limit_bytes: request.wal_growth_limit_bytes,
+        trust_locks: request.trust_locks,
         postgres: (*request.postgres).clone(),
         ..SourceOptions::default()
     };
     let mut parent = None;
+    let mut base_sums = None;
     if let Some(wanted) = &request.base {
         if !matches!(request.source, SourceSpec::Postgres(_)) {
             return Err(Error::NotDifferential);
@@ -123,7 +128,8 @@ pub fn run(
         let found = base::find(house, wanted, request.database.as_deref())?;
         base::check_kept(&found, request.disposition, &devices)?;
         parent = Some(found.header.set);
-        options.postgres.base = Some(Arc::new(found.base));
+        options.postgres.base = Some(found.base);
+        base_sums = Some(found.sums);
     }
     refuse_own_files(house, request)?;
     let (source, begun_us): (Box<dyn Source>, Option<i64>) = match (&request.log, &request.source) {
@@ -147,28 +153,39 @@ pub fn run(
     };
     let about = source.description().clone();
     refuse_inside(house, &request.devices, &about.trees)?;
-    if let (Some(proof), Some(start)) = (&request.wal_proof, &about.log) {
-        check_archive(house, proof, start)?;
-    }
+    let first = match (&request.wal_proof, &about.log) {
+        (Some(proof), Some(start)) => check_archive(house, proof, start, about.own_log.as_ref())?,
+        _ => None,
+    };
     let streams = devices
         .iter()
         .filter(|d| d.class() == DeviceClass::File)
         .count();
-    let sizes = Sizes::decide(
-        &request.tuning,
-        &request.limits,
-        devices.len(),
-        about.volumes.len(),
-        None,
-        streams,
-    );
+    let decide = |tuning: &Tuning| {
+        let volumes = about.volumes.len();
+        Sizes::decide(
+            tuning,
+            &request.limits,
+            devices.len(),
+            volumes,
+            None,
+            streams,
+        )
+    };
+    let sizes = Room::now().fit(&request.tuning, streams, about.memory_bytes, false, decide)?;
     let choice = Choice::of(house, &request.offload, request.algorithm);
     let sizes = sizes.lending(choice.buffers_wanted(&sizes), &request.tuning);
     let mut plan = plan(request, &choice.engine(engine), &devices, &about, &sizes);
     plan.memory_bytes += choice.memory_bytes(&sizes);
+    plan.memory_bytes += base_sums.as_ref().map_or(0, |sums| sums.memory_bytes());
     plan.notices.extend(choice.notices.iter().cloned());
     let start_us = begun_us.unwrap_or_else(|| house.now_us());
-    let set_plan = set_plan(request, &about, &sizes, (start_us, parent));
+    let sum_key = match &base_sums {
+        // One key for a chain: a page is summed once.
+        Some(sums) => Some(*sums.sum_key()),
+        None => sum_key(request, &about)?,
+    };
+    let set_plan = set_plan(request, &about, &sizes, (start_us, parent, sum_key));
     observer.planned(&plan);
     let clock = house.clock.clone();
     let started = clock.now();
@@ -214,6 +231,8 @@ pub fn run(
         container: writer.container,
         set: writer.header.set,
         marks: Mutex::new(Vec::new()),
+        sum_key,
+        base: base_sums,
     };
     shared
         .counters
@@ -230,6 +249,9 @@ pub fn run(
         samples,
     } = moved?;
     writer.families = families;
+    if let (OnChange::Fail, Some(path)) = (request.on_change, &summary.left_out) {
+        return Err(Error::LeftOut { path: path.clone() });
+    }
     let used = shared
         .offloading
         .as_ref()
@@ -240,11 +262,19 @@ pub fn run(
         .families
         .extend(shared.direct.into_iter().map(Mutex::into_inner));
     let marks = shared.marks.into_inner();
-    if let (Some(start), Some(end)) = (&about.log, &summary.log)
-        && !end.included
-    {
-        let proof = request.wal_proof.as_ref().ok_or(Error::LogUnproved)?;
-        wait_for_log(house, proof, (start, end), about.history.as_deref())?;
+    if let (Some(start), Some(end)) = (&about.log, &summary.log) {
+        match &request.wal_proof {
+            Some(proof) => {
+                let known = Known {
+                    own: about.own_log.as_ref(),
+                    first,
+                    history: about.history.as_deref(),
+                };
+                wait_for_log(house, proof, (start, end), known)?
+            }
+            None if end.included => {}
+            None => return Err(Error::LogUnproved),
+        }
     }
     let plain_bytes = shared.counters.plain_bytes.load(Ordering::Relaxed);
     let totals = Totals {
@@ -254,7 +284,10 @@ pub fn run(
             last_lsn: end.last.0,
             included: end.included,
         }),
-        finish_us: house.now_us(),
+        // A recovery to a moment is compared with it, and commits are dated by the server's clock.
+        finish_us: summary
+            .complete_us
+            .map_or(house.now_us(), |us| us.max(house.now_us())),
         plain_bytes,
         entries: totals.entries,
         files: totals.files,
@@ -349,14 +382,24 @@ fn plan(
         memory_bytes: sizes.memory_bytes + about.memory_bytes,
         expected_bytes: about.expected_bytes,
         notices: about.notices.clone(),
+        without_effect: Vec::new(),
     }
+}
+
+/// A new key, where later sets could differ from this one.
+fn sum_key(request: &BackupRequest, about: &Description) -> Result<Option<SumKey>, Error> {
+    if about.kind != SourceKind::Postgres || request.log.is_some() {
+        return Ok(None);
+    }
+    let key = SumKey::random().map_err(|source| Error::Random { source })?;
+    Ok(Some(key))
 }
 
 fn set_plan(
     request: &BackupRequest,
     about: &Description,
     sizes: &Sizes,
-    (start_us, parent): (i64, Option<Uuid>),
+    (start_us, parent, sum_key): (i64, Option<Uuid>, Option<SumKey>),
 ) -> SetPlan {
     let header = SetHeader {
         set: Uuid::new_v4(),
@@ -373,6 +416,7 @@ fn set_plan(
         buffer_bytes: sizes.buffer_bytes as u32,
         page_bytes: about.page_bytes,
         copy_only: request.copy_only,
+        attributes: request.log.is_none(),
         parent,
         log: about.log.map_or(LogStart::default(), |start| LogStart {
             system: start.system,
@@ -387,6 +431,13 @@ fn set_plan(
         machine: facts::host_name(),
         user: facts::user_name(),
         origin: history::origin(&request.source),
+        lineage: about
+            .lineage
+            .as_ref()
+            .map(Lineage::encode)
+            .unwrap_or_default(),
+        sum_key,
+        server_started_us: sum_key.and(about.server_started_us),
     };
     SetPlan {
         disposition: request.disposition,

@@ -1,28 +1,25 @@
 //! The base of a differential backup: which set it is, and what the source must know of it.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use longshore_codec::Decompressor;
-use longshore_media::header::stored_max;
 use longshore_media::{
-    BackupDevice, BackupType, Disposition, EntryKind, Item, MediaSet, SetHeader, SetSummary,
-    SetTrailer, manifest,
+    BackupDevice, BackupType, Disposition, MediaSet, SetHeader, SetSummary, SetTrailer,
 };
-use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Timeline};
+use longshore_pg::{Lsn, Timeline};
+use longshore_repository::branch::earlier;
 use longshore_source::{Base, LogStart, SourceKind};
 use uuid::Uuid;
 
+use crate::page_sums::PageSums;
 use crate::request::{Against, BaseRequest};
 use crate::{Error, House};
-
-const CONTROL_FILE: &str = "global/pg_control";
 
 /// The set that a backup will differ from.
 pub struct Found {
     pub media_set: Uuid,
     pub header: SetHeader,
     pub base: Base,
+    pub sums: Arc<PageSums>,
 }
 
 /// Chooses the set and reads its index.
@@ -33,10 +30,12 @@ pub fn find(house: &House, request: &BaseRequest, database: Option<&str>) -> Res
     let media = MediaSet::open(&devices)?;
     let (header, trailer) = choose(&media.sets()?, request.against, database)?;
     let base = read(&media, &header, &trailer)?;
+    let sums = PageSums::read(&*house.storage, &media, &header)?;
     Ok(Found {
         media_set: media.header(0).media_set,
         header,
         base,
+        sums: Arc::new(sums),
     })
 }
 
@@ -103,6 +102,9 @@ fn unfit<'a>(
     if header.backup_type == BackupType::Log {
         return Err("holds log alone");
     }
+    if header.sum_key.is_none() {
+        return Err("holds no sums of its pages, since an earlier version made it");
+    }
     if against == Against::LastFull && header.backup_type != BackupType::Database {
         return Err("is differential itself");
     }
@@ -111,88 +113,23 @@ fn unfit<'a>(
 
 fn read(media: &MediaSet, header: &SetHeader, trailer: &SetTrailer) -> Result<Base, Error> {
     let position = header.position;
-    let damaged = |what: &str| {
-        Error::Media(longshore_media::Error::SetDamaged {
-            device: media.device(0).to_owned(),
-            position,
-            what: what.to_owned(),
+    let timeline = |number| {
+        Timeline::new(number).ok_or_else(|| {
+            Error::Media(longshore_media::Error::SetDamaged {
+                device: media.device(0).to_owned(),
+                position,
+                what: "it has no timeline".to_owned(),
+            })
         })
     };
-    let bytes = control(media, header)?;
-    let control = bytes.and_then(|bytes| Control::parse(&bytes).ok());
-    let control = control.ok_or_else(|| damaged("it holds no usable control file"))?;
-    let timeline = |number| Timeline::new(number).ok_or_else(|| damaged("it has no timeline"));
-    let start = LogStart {
-        system: header.log.system,
-        timeline: timeline(header.log.timeline)?,
-        first: Lsn(header.log.first_lsn),
-    };
-    let end = (timeline(trailer.log.timeline)?, Lsn(trailer.log.last_lsn));
-    let mut base = Base::new(start, end, header.start_us, control);
-    base.is_differential = header.backup_type == BackupType::Differential;
-    media.items(position, |item| {
-        if let Item::Entry(entry) = item
-            && entry.first
-            && entry.kind == EntryKind::File
-        {
-            base.add(&entry.path, entry.len, entry.mtime_ns);
-        }
-    })?;
-    base.complete();
-    Ok(base)
-}
-
-/// The set's `global/pg_control`; `None` when it is not there whole.
-fn control(media: &MediaSet, header: &SetHeader) -> Result<Option<Vec<u8>>, Error> {
-    let wants = |items: &[Item]| {
-        let is_it =
-            |item: &Item| matches!(item, Item::Entry(e) if e.path == Path::new(CONTROL_FILE));
-        items.iter().any(is_it)
-    };
-    let buffer_bytes = header.buffer_bytes as usize;
-    let mut payload = vec![0; stored_max(buffer_bytes)];
-    let mut plain = vec![0; buffer_bytes];
-    let mut decompressor = Decompressor::new();
-    for family in 0..media.family_count() {
-        let Some(mut stream) = media.stream_of(family, header.position, &wants)? else {
-            continue;
-        };
-        while let Some(block) = stream.next(&mut payload)? {
-            let (stored, plain) = (
-                &payload[..block.header.stored_len as usize],
-                &mut plain[..block.header.plain_len as usize],
-            );
-            let decoded = plain.is_empty()
-                || decompressor
-                    .decompress(block.header.algorithm, stored, plain)
-                    .is_ok();
-            let items = manifest::decode(&block.manifest, block.header.plain_len);
-            let (true, Ok(items)) = (decoded, items) else {
-                continue;
-            };
-            if let Some(bytes) = extent_of(&items, plain) {
-                return Ok(Some(bytes));
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// The control file's bytes in a block.
-fn extent_of(items: &[Item], plain: &[u8]) -> Option<Vec<u8>> {
-    let (mut at, mut is_it) = (0, false);
-    for item in items {
-        match item {
-            Item::Entry(entry) => is_it = entry.path == Path::new(CONTROL_FILE),
-            Item::Extent(extent) => {
-                let end = at + extent.len as usize;
-                if is_it && extent.offset == 0 && extent.len as usize == CONTROL_FILE_LEN {
-                    return Some(plain.get(at..end)?.to_vec());
-                }
-                at = end;
-            }
-            Item::Mark(_) => {}
-        }
-    }
-    None
+    Ok(Base {
+        start: LogStart {
+            system: header.log.system,
+            timeline: timeline(header.log.timeline)?,
+            first: Lsn(header.log.first_lsn),
+        },
+        end: (timeline(trailer.log.timeline)?, Lsn(trailer.log.last_lsn)),
+        server_started_us: header.server_started_us,
+        identity: earlier(header, trailer),
+    })
 }

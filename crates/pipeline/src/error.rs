@@ -50,6 +50,14 @@ pub enum Error {
     #[error("device {} lies in {}, which is what is backed up", device.display(), tree.display())]
     DeviceInside { device: PathBuf, tree: PathBuf },
 
+    /// Whatever the disposition says.
+    #[error("device {device} is, or lies in, {what}")]
+    DeviceKept { device: String, what: &'static str },
+
+    /// Whatever `--replace` says.
+    #[error("{} is, or lies in, {what}, which no restore replaces", path.display())]
+    TargetKept { path: PathBuf, what: &'static str },
+
     /// INIT or FORMAT of the media set that holds the base.
     #[error("the media on device {device} hold the base of this backup and would be overwritten")]
     BaseOverwritten { device: String },
@@ -72,8 +80,27 @@ pub enum Error {
     #[error("cannot start a thread")]
     Thread { source: std::io::Error },
 
+    #[error("the system gives no random bytes for the key of page sums")]
+    Random { source: std::io::Error },
+
+    /// Sums of the base's pages that do not fit into memory.
+    #[error("cannot {action} a file for sums of pages in {}", path.display())]
+    Spool {
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+
     #[error("the backup or restore was aborted")]
     Cancelled,
+
+    /// The run would be killed, or fail somewhere in the middle.
+    #[error("this run needs {needed} {what}, and {allowed} are allowed")]
+    Room {
+        what: &'static str,
+        needed: u64,
+        allowed: u64,
+    },
 
     #[error("{} {what} while it was read", path.display())]
     Changed { path: PathBuf, what: &'static str },
@@ -82,6 +109,10 @@ pub enum Error {
     #[error("the path of {} bytes that begins with {} is too long: {bytes_max} is the limit",
         path.as_os_str().len(), shortened(path))]
     PathTooLong { path: PathBuf, bytes_max: usize },
+
+    /// Nothing shorter than the whole tree holds it.
+    #[error("{} cannot be in a backup: its path is too long, or it lies too deep", path.display())]
+    LeftOut { path: PathBuf },
 
     /// A source gave a name that every reader would refuse.
     #[error("the source names an entry {path:?}, which no backup set may hold")]
@@ -98,8 +129,20 @@ pub enum Error {
     #[error("{} exists already", path.display())]
     TargetExists { path: PathBuf },
 
+    /// What stands there is not this restore's to replace: a tablespace's directory, or the restore's own.
+    #[error("{} exists already, and no restore replaces it", path.display())]
+    TargetTaken { path: PathBuf },
+
     #[error("another restore into {} is running", path.display())]
     TargetBusy { path: PathBuf },
+
+    /// Commits of whoever uses it would be lost.
+    #[error("the database {} is in use: {how}", path.display())]
+    DatabaseInUse { path: PathBuf, how: &'static str },
+
+    /// Locks and open files of other machines and mounts are not seen.
+    #[error("whether a program uses the database {} cannot be told on its file system (network, FUSE)", path.display())]
+    DatabaseUseUnknown { path: PathBuf },
 
     #[error("{} has {free} bytes free, the restore needs {needed}", path.display())]
     TargetFull {
@@ -147,11 +190,14 @@ impl Error {
             Error::Media(e) => e.number(),
             Error::OutOfRange { .. } => Some(3250),
             Error::Cancelled => Some(3204),
-            Error::TargetExists { .. } => Some(3142),
-            Error::TargetBusy { .. } => Some(3101),
+            Error::TargetExists { .. } | Error::TargetTaken { .. } => Some(3142),
+            Error::TargetBusy { .. }
+            | Error::DatabaseInUse { .. }
+            | Error::DatabaseUseUnknown { .. } => Some(3101),
             Error::TargetFull { .. } => Some(3257),
             Error::NotInSet { .. } => Some(3234),
-            Error::BadMove { .. } => Some(3156),
+            Error::BadMove { .. } | Error::TargetKept { .. } => Some(3156),
+            Error::DeviceKept { .. } => Some(3201),
             Error::SourceKind { .. } => Some(3169),
             Error::NoBase { .. } | Error::Source(longshore_source::Error::Base { .. }) => {
                 Some(3035)
@@ -169,9 +215,13 @@ impl Error {
             | Error::DeviceInside { .. }
             | Error::Codec(_)
             | Error::Memory { .. }
+            | Error::Room { .. }
+            | Error::Spool { .. }
+            | Error::Random { .. }
             | Error::Thread { .. }
             | Error::Changed { .. }
             | Error::PathTooLong { .. }
+            | Error::LeftOut { .. }
             | Error::EntryName { .. }
             | Error::Target { .. }
             | Error::Panicked { .. } => None,
@@ -196,6 +246,12 @@ impl Error {
             Error::DeviceInside { .. } => {
                 "choose a directory outside of it, best on another disk: what lies inside is lost with it, and is part of every later backup"
             }
+            Error::DeviceKept { .. } => {
+                "name a device elsewhere; `longshore backup --target NAME` writes to a target"
+            }
+            Error::TargetKept { .. } => {
+                "restore to another directory, and move what you need from there"
+            }
             Error::BaseOverwritten { .. } => "use --append, or write to other devices",
             Error::LogBroken { .. } => "make a full backup, with which a log chain begins",
             Error::NoLog => "back up the database as a whole",
@@ -205,13 +261,23 @@ impl Error {
                 ..
             } => "use a multiple of 65536 up to 4194304",
             Error::OutOfRange { .. } => "`longshore backup --help` gives the ranges",
+            Error::Room { .. } => {
+                "raise the limit (ulimit -n, LimitNOFILE=; MemoryMax=; ulimit -v), or lower --buffer-count or --max-transfer-size"
+            }
             Error::Memory { .. } => "lower --buffer-count or --max-transfer-size",
+            Error::Random { .. } => "allow the system call getrandom to this program",
+            Error::Spool { .. } => {
+                "set TMPDIR to a directory with 1/1000 of the cluster's size free, or make a full backup"
+            }
             Error::Thread { .. } => {
                 "raise the limit on threads (ulimit -u, TasksMax=, a container's pids limit) or on memory (ulimit -v)"
             }
             Error::Cancelled => "nothing was left behind; run the command again when it suits",
             Error::Changed { .. } => {
                 "stop whatever writes to it, or drop --on-change fail to mark the set instead"
+            }
+            Error::LeftOut { .. } => {
+                "name a directory further down as a source of its own, or drop --on-change fail to leave it out and mark the set"
             }
             Error::PathTooLong { .. } => {
                 "name a directory further down as a source of its own, or leave the tree out"
@@ -220,8 +286,19 @@ impl Error {
                 "please report this with the source's kind; leave the entry out meanwhile"
             }
             Error::Target { source, .. } => target_hint(source.kind()),
+            Error::TargetTaken { .. } => {
+                "move it away, or restore elsewhere; a tablespace goes to an empty directory (--tablespace-map)"
+            }
             Error::TargetExists { .. } => "restore elsewhere, or use --replace to overwrite it",
-            Error::TargetBusy { .. } => "wait for it to end, or restore elsewhere",
+            Error::DatabaseInUse { .. } => {
+                "stop the programs that use it (fuser FILE names them), restore elsewhere, or give their commits up with --replace-in-use"
+            }
+            Error::DatabaseUseUnknown { .. } => {
+                "stop the programs that use it, then add --replace-in-use or move the old file away first; or restore elsewhere"
+            }
+            Error::TargetBusy { .. } => {
+                "wait for it to end (one that died on another machine or mount counts for 15 minutes more), or restore elsewhere"
+            }
             Error::TargetFull { .. } => "free space there, or restore elsewhere",
             Error::NotInSet { .. } => "`longshore list --files` shows the names in the set",
             Error::BadMove { .. } => {
@@ -246,7 +323,7 @@ fn target_hint(kind: ErrorKind) -> &'static str {
         ErrorKind::ReadOnlyFilesystem => {
             "its file system is mounted read-only: mount it for writing, or restore elsewhere"
         }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
             "free space there, or restore elsewhere"
         }
         _ => "check the target directory, its free space and its permissions",

@@ -4,31 +4,46 @@
 //! share a block whole. Each volume is walked on its own, and the next job comes from the volume with
 //! the fewest jobs under way, so that every volume's reader has work.
 //!
-//! Of a based file nobody knows before it was read what has to be stored. It is named in the next job, without extents,
-//! and then handed out in pieces to be looked through ([`Scan`]); what a worker finds there it gathers into blocks of its
-//! own ([`crate::gather`]).
+//! A file of pages that the base holds is *based*: nobody knows before it was read what of it has to be stored. It is
+//! named in the next job, without extents, and then handed out in pieces to be looked through ([`Scan`]); what a worker
+//! finds there it gathers into blocks of its own ([`crate::gather`]). Where the source is certain that pages are what the
+//! base holds, they are not read but for a sample, and their sums are taken over.
 //!
-//! Invariants
+//! Invariants, each with a test below
 //! - Jobs are numbered without gaps from 0, in the order they are handed out; gathered blocks when they are full.
-//! - A based file is looked through only after the job that names it was handed out.
+//! - A small file is not split, and a large one begins a block: its reads are aligned.
+//! - A based file is looked through only after the job that names it was handed out; its runs cover it from 0 to its
+//!   length, in order, none of them twice.
 //! - Files that wait to be looked through are those of one job: more are not asked for before.
-//! - A job's pieces fill its plain bytes from the front, in the order of its manifest's extents.
+//! - A job's pieces fill its plain bytes from the front, in the order of its manifest's extents; of a file of pages,
+//!   each extent is followed by room for the sums of its pages.
 //! - Every file's content is settled exactly once, after its last piece was read.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use longshore_io::Xattr;
 use longshore_media::header::MANIFEST_MAX;
-use longshore_media::manifest::{EXTENT_LEN, PATH_MAX, safe_path};
-use longshore_media::{Entry, EntryKind, Extent, Item};
+use longshore_media::manifest::{
+    EXTENT_LEN, PATH_MAX, SUM_LEN, SUMS_HEAD_LEN, safe_path, sums_len,
+};
+use longshore_media::{Entry, EntryKind, Extent, Item, Sums};
 use longshore_source::{self as source, Change, Content, Source};
 
 use crate::Error;
+use crate::page_sums::{HeldFile, PageSums};
 
 /// Room a manifest must have left for one more entry and extent.
 pub const ITEM_MAX: usize = 2 * PATH_MAX + 128;
+/// Pages whose sums are taken over in one go, at most.
+pub const CARRIED_PAGES: usize = 2048;
+/// Of the pages that are not read, one in so many is read all the same; of large clusters fewer, about [`SAMPLES`] in all.
+const SAMPLE_EVERY: u64 = 64;
+const SAMPLES: u64 = 16_384;
 /// Holes are looked for in files of this size or more: asking costs an open.
 const SPARSE_FROM: u64 = 64 << 10;
 
@@ -65,6 +80,15 @@ pub struct Piece {
     pub len: usize,
     /// Where in the buffer they go.
     pub at: usize,
+    /// Where the sums of its pages go.
+    pub sums: Option<SumsPlace>,
+}
+
+/// Room in a job's manifest for the sums of a piece's pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SumsPlace {
+    pub at: usize,
+    pub page_bytes: u32,
 }
 
 /// What one buffer is to hold.
@@ -96,18 +120,43 @@ impl Job {
     }
 }
 
+/// What is to be done with a run of a based file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Read it, and compare it with the base.
+    Compare,
+    /// The same, although it is said to be what the base holds.
+    Sample,
+    /// Take over the base's sums, unread.
+    Carry,
+}
+
 /// A run of a based file to be looked through.
 pub struct Scan {
     pub volume: usize,
     pub based: Arc<BasedFile>,
     pub offset: u64,
     pub len: usize,
+    pub look: Look,
 }
 
 impl Scan {
     pub fn is_cached(&self) -> bool {
         let range = self.offset..self.offset + self.len as u64;
-        self.based.file.content.is_cached(range)
+        self.look == Look::Carry || self.based.file.content.is_cached(range)
+    }
+
+    /// Bytes that are read for it.
+    pub fn read_len(&self) -> usize {
+        match self.look {
+            Look::Compare | Look::Sample => self.len,
+            Look::Carry => 0,
+        }
+    }
+
+    /// Pages that it has.
+    pub fn pages(&self) -> usize {
+        self.len / self.based.page_bytes as usize
     }
 }
 
@@ -116,6 +165,9 @@ pub struct BasedFile {
     pub file: OpenFile,
     /// As blocks after the first name it.
     pub entry: Entry,
+    pub page_bytes: u32,
+    /// In the base.
+    pub held: HeldFile,
 }
 
 /// What a worker is to do next.
@@ -128,7 +180,10 @@ pub enum Work {
 struct Scanned {
     based: Arc<BasedFile>,
     next: u64,
-    data_end: u64,
+    /// The first range from `next` on that has to be compared; one that ends there has to be asked for.
+    doubtful: Range<u64>,
+    /// Where the next sample is taken, if that is not read anyway.
+    sample: u64,
 }
 
 /// The file a volume's walk is in.
@@ -139,9 +194,13 @@ struct Cursor {
     next: u64,
     /// End of the data range that `next` lies in; `next` when it must be asked for.
     data_end: u64,
+    /// The file's pages get sums.
+    page_bytes: Option<u32>,
 }
 
 struct Walk {
+    /// What did not fit the last job any more.
+    waiting: Option<source::Entry>,
     cursor: Option<Cursor>,
     scans: VecDeque<Scanned>,
     ended: bool,
@@ -151,6 +210,10 @@ struct Walk {
 /// Hands out jobs until the source ends. Lives under one lock.
 pub struct Feed<'a> {
     source: &'a dyn Source,
+    /// Whether pages get sums.
+    with_sums: bool,
+    base: Option<&'a PageSums>,
+    samples: Samples,
     walks: Vec<Walk>,
     buffer_bytes: usize,
     scan_bytes: usize,
@@ -167,8 +230,15 @@ pub struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
-    pub fn new(source: &'a dyn Source, buffer_bytes: usize) -> Feed<'a> {
+    /// `base`: what is stored already of files of pages; with one, pages always get sums.
+    pub fn new(
+        source: &'a dyn Source,
+        buffer_bytes: usize,
+        with_sums: bool,
+        base: Option<&'a PageSums>,
+    ) -> Feed<'a> {
         let walk = |_| Walk {
+            waiting: None,
             cursor: None,
             scans: VecDeque::new(),
             ended: false,
@@ -177,6 +247,9 @@ impl<'a> Feed<'a> {
         let walks = (0..source.description().volumes.len()).map(walk).collect();
         Feed {
             source,
+            with_sums: with_sums || base.is_some(),
+            base,
+            samples: Samples::new(base.map_or(0, PageSums::pages)),
             walks,
             buffer_bytes,
             scan_bytes: scan_bytes(buffer_bytes),
@@ -225,7 +298,7 @@ impl<'a> Feed<'a> {
             let Some(scanned) = walk.scans.front_mut() else {
                 return Ok(None);
             };
-            if let Some((offset, len)) = scanned.run(self.scan_bytes)? {
+            if let Some((offset, len, look)) = scanned.run(self.scan_bytes, &mut self.samples)? {
                 scanned.based.file.unsettled.fetch_add(1, Ordering::AcqRel);
                 walk.under_way += 1;
                 return Ok(Some(Scan {
@@ -233,6 +306,7 @@ impl<'a> Feed<'a> {
                     based: scanned.based.clone(),
                     offset,
                     len,
+                    look,
                 }));
             }
             if let Some(ended) = walk.scans.pop_front() {
@@ -297,6 +371,10 @@ impl<'a> Feed<'a> {
             if job.plain_len > 0 && (!whole || cursor.entry.len > room) {
                 break;
             }
+            let sums = cursor.sums_len(cursor.entry.len.min(room));
+            if job.manifest.len() + ITEM_MAX + sums > MANIFEST_MAX && !job.manifest.is_empty() {
+                break;
+            }
             let ended = cursor.fill(&mut job, self.buffer_bytes)?;
             if ended {
                 let file = self.walks[volume].cursor.take().map(|c| c.file);
@@ -319,9 +397,21 @@ impl<'a> Feed<'a> {
 
     /// Takes the volume's next entry: names go straight into the manifest, a file with data becomes the cursor.
     fn advance(&mut self, volume: usize, job: &mut Job) -> Result<bool, Error> {
-        let Some(found) = self.source.next(volume)? else {
+        let waiting = self.walks[volume].waiting.take();
+        let Some(found) =
+            waiting.map_or_else(|| self.source.next(volume), |found| Ok(Some(found)))?
+        else {
             return Ok(false);
         };
+        // The caller left room for an entry with nothing else.
+        let xattrs: usize = found.xattrs.iter().map(Xattr::bytes).sum();
+        if xattrs > 0
+            && !job.manifest.is_empty()
+            && job.manifest.len() + ITEM_MAX + xattrs > MANIFEST_MAX
+        {
+            self.walks[volume].waiting = Some(found);
+            return Ok(false);
+        }
         self.entries += 1;
         if found.path.as_os_str().len() > PATH_MAX {
             return Err(Error::PathTooLong {
@@ -340,19 +430,28 @@ impl<'a> Feed<'a> {
             }
         };
         self.files += u64::from(kind == EntryKind::File);
+        let has_pages = |page: &u32| self.with_sums && found.len.is_multiple_of(u64::from(*page));
+        let page_bytes = found.page_bytes.filter(has_pages);
+        let held = match (page_bytes, self.base, &found.content) {
+            (Some(page_bytes), Some(base), Some(_)) => base
+                .file(&found.path, page_bytes)
+                .map(|held| (page_bytes, held)),
+            _ => None,
+        };
         let entry = Entry {
             path: found.path,
             kind,
             first: true,
-            based: found.based,
+            based: held.is_some(),
             mode: found.mode,
             uid: found.uid,
             gid: found.gid,
             mtime_ns: found.mtime_ns,
             len: found.len,
+            xattrs: found.xattrs,
         };
-        match found.content {
-            Some(content) if entry.based => {
+        match (found.content, held) {
+            (Some(content), Some((page_bytes, held))) => {
                 self.based += 1;
                 entry.encode(&mut job.manifest);
                 let file = OpenFile::new(&entry, content);
@@ -360,16 +459,21 @@ impl<'a> Feed<'a> {
                     file,
                     entry: Entry {
                         first: false,
+                        xattrs: Vec::new(),
                         ..entry
                     },
+                    page_bytes,
+                    held,
                 };
+                let sample = self.samples.next(0, page_bytes);
                 self.walks[volume].scans.push_back(Scanned {
                     based: Arc::new(based),
                     next: 0,
-                    data_end: 0,
+                    doubtful: 0..0,
+                    sample,
                 });
             }
-            Some(content) => {
+            (Some(content), None) => {
                 let file = Arc::new(OpenFile::new(&entry, content));
                 let data_end = if entry.len < SPARSE_FROM {
                     entry.len
@@ -381,9 +485,10 @@ impl<'a> Feed<'a> {
                     file,
                     next: 0,
                     data_end,
+                    page_bytes,
                 });
             }
-            None => entry.encode(&mut job.manifest),
+            (None, _) => entry.encode(&mut job.manifest),
         }
         Ok(true)
     }
@@ -395,24 +500,79 @@ pub fn scan_bytes(buffer_bytes: usize) -> usize {
     (buffer_bytes / 4 / UNIT * UNIT).max(UNIT)
 }
 
+/// Which pages are read although they are said to be what the base holds: at random, so that nobody can know.
+struct Samples {
+    /// Pages from one to the next, on average.
+    every: u64,
+    random: RandomState,
+    taken: u64,
+}
+
+impl Samples {
+    /// Of a base with so many pages.
+    fn new(pages: u64) -> Samples {
+        Samples {
+            every: (pages / SAMPLES).max(SAMPLE_EVERY),
+            random: RandomState::new(),
+            taken: 0,
+        }
+    }
+
+    /// The offset of the next one behind `offset`.
+    fn next(&mut self, offset: u64, page_bytes: u32) -> u64 {
+        self.taken += 1;
+        let pages = self.random.hash_one(self.taken) % (2 * self.every - 1) + 1;
+        offset + pages * u64::from(page_bytes)
+    }
+}
+
 impl Scanned {
     /// The next run; `None` at the file's end.
-    fn run(&mut self, bytes_max: usize) -> Result<Option<(u64, usize)>, source::Error> {
-        if self.next >= self.data_end {
-            let BasedFile { file, entry } = &*self.based;
-            let data = match self.next < entry.len {
-                true => file.content.next_data(self.next)?,
+    fn run(
+        &mut self,
+        bytes_max: usize,
+        samples: &mut Samples,
+    ) -> Result<Option<(u64, usize, Look)>, source::Error> {
+        let BasedFile {
+            file,
+            entry,
+            page_bytes,
+            held,
+        } = &*self.based;
+        let (offset, page) = (self.next, u64::from(*page_bytes));
+        if offset >= entry.len {
+            return Ok(None);
+        }
+        if offset >= self.doubtful.end {
+            // What lies beyond the base's file has to be read whatever is said of it.
+            let grown = held.len_bytes().clamp(offset, entry.len)..entry.len;
+            let told = match grown.start > offset {
+                true => file.content.next_doubtful(offset)?,
                 false => None,
             };
-            let Some(data) = data else {
-                return Ok(None);
+            self.doubtful = match told {
+                Some(told) if told.start < grown.start => {
+                    let end = told.end.min(entry.len);
+                    told.start.max(offset)..end.max(told.start.max(offset))
+                }
+                _ => grown,
             };
-            (self.next, self.data_end) = (data.start, data.end);
         }
-        let offset = self.next;
-        let len = (self.data_end - offset).min(bytes_max as u64);
+        if self.sample < offset {
+            self.sample = samples.next(offset, *page_bytes);
+        }
+        let (len, look) = if offset >= self.doubtful.start {
+            let left = self.doubtful.end - offset;
+            (left.min(bytes_max as u64), Look::Compare)
+        } else if offset == self.sample {
+            (page, Look::Sample)
+        } else {
+            let end = self.doubtful.start.min(self.sample);
+            let most = CARRIED_PAGES as u64 * page;
+            ((end - offset).min(most), Look::Carry)
+        };
         self.next += len;
-        Ok(Some((offset, len as usize)))
+        Ok(Some((offset, len as usize, look)))
     }
 }
 
@@ -427,39 +587,67 @@ impl Cursor {
         }
         match self.file.content.next_data(self.next)? {
             Some(range) => {
-                self.next = range.start;
-                self.data_end = range.end;
+                // Sums are of whole pages.
+                let page = u64::from(self.page_bytes.unwrap_or(1));
+                self.next = (range.start / page * page).max(self.next);
+                self.data_end = range.end.next_multiple_of(page).min(self.entry.len);
                 Ok(true)
             }
             None => Ok(false),
         }
     }
 
+    /// Bytes that the sums of so many bytes take in a manifest.
+    fn sums_len(&self, bytes: u64) -> usize {
+        self.page_bytes
+            .map_or(0, |page| sums_len((bytes / u64::from(page)) as usize))
+    }
+
     /// Adds pieces until the block is full or the file has ended; says whether it has.
     fn fill(&mut self, job: &mut Job, buffer_bytes: usize) -> Result<bool, source::Error> {
         self.entry.encode(&mut job.manifest);
         self.entry.first = false;
+        self.entry.xattrs.clear();
         loop {
             if !self.seek_data()? {
                 return Ok(true);
             }
             let room = buffer_bytes - job.plain_len;
             // The caller left room for the entry and one extent: both always stand together.
-            if room == 0 || job.manifest.len() + EXTENT_LEN > MANIFEST_MAX {
+            let manifest_room = MANIFEST_MAX.saturating_sub(job.manifest.len());
+            if room == 0 || EXTENT_LEN + self.sums_len(1) > manifest_room {
                 return Ok(false);
             }
-            let len = (self.data_end - self.next).min(room as u64) as usize;
+            let mut len = (self.data_end - self.next).min(room as u64) as usize;
+            if let Some(page_bytes) = self.page_bytes {
+                let pages = manifest_room.saturating_sub(EXTENT_LEN + SUMS_HEAD_LEN) / SUM_LEN;
+                len = len.min(pages * page_bytes as usize);
+                if len == 0 {
+                    return Ok(false);
+                }
+            }
             Item::Extent(Extent {
                 offset: self.next,
                 len: len as u32,
             })
             .encode(&mut job.manifest);
+            let sums = self.page_bytes.map(|page_bytes| {
+                let at = job.manifest.len() + SUMS_HEAD_LEN;
+                Sums {
+                    offset: self.next,
+                    page_bytes,
+                    sums: vec![0; len / page_bytes as usize],
+                }
+                .encode(&mut job.manifest);
+                SumsPlace { at, page_bytes }
+            });
             self.file.unsettled.fetch_add(1, Ordering::AcqRel);
             job.pieces.push(Piece {
                 file: self.file.clone(),
                 offset: self.next,
                 len,
                 at: job.plain_len,
+                sums,
             });
             job.plain_len += len;
             self.next += len as u64;
@@ -478,17 +666,4 @@ fn check_name(path: &Path) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_readers_refuse_are_refused_before_they_are_written() {
-        for name in ["a", "a/b", "a b/\u{e9}"] {
-            assert!(check_name(Path::new(name)).is_ok(), "{name}");
-        }
-        for name in ["", "/a", "a/", "a//b", "./a", "a/../b"] {
-            let refused = check_name(Path::new(name));
-            assert!(matches!(refused, Err(Error::EntryName { .. })), "{name}");
-        }
-    }
-}
+mod tests;

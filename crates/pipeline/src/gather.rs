@@ -1,20 +1,21 @@
 //! Blocks gathered from what differs in based files.
 //!
 //! A worker reads runs of based files into the free part of its input buffer and keeps there what differs from the base;
-//! the next run is read behind it. Once another run might not fit, or none waits, the buffer becomes a block. It gets
-//! its number only then: a worker that finds nothing for a long time holds up nobody.
+//! the next run is read behind it. The sums of all pages of a run are kept, whether or not the page is. Once another run
+//! might not fit, or none waits, the buffer becomes a block. It gets its number only then: a worker that finds nothing
+//! for a long time holds up nobody.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use longshore_media::header::MANIFEST_MAX;
-use longshore_media::manifest::EXTENT_LEN;
-use longshore_media::{Extent, Item};
+use longshore_media::manifest::{EXTENT_LEN, SUM_PAGE_MIN, sums_len};
+use longshore_media::{Extent, Item, Sums};
 
-use crate::feed::{BasedFile, ITEM_MAX, Job, Scan};
+use crate::feed::{BasedFile, CARRIED_PAGES, ITEM_MAX, Job, Scan};
 
 /// No source has smaller pages.
-const PAGE_MIN: usize = 1 << 10;
+const PAGE_MIN: usize = SUM_PAGE_MIN as usize;
 
 /// What lies at the front of a worker's input buffer.
 #[derive(Default)]
@@ -30,23 +31,22 @@ impl Gathered {
         self.plain_len
     }
 
-    /// Whether a run of `len` bytes fits a buffer of `buffer_bytes`, whatever of it differs.
+    /// Whether a run of `len` bytes fits a buffer of `buffer_bytes`, whatever of it differs, and one that is not read
+    /// fits the manifest.
     pub fn has_room(&self, len: usize, buffer_bytes: usize) -> bool {
-        self.plain_len + len <= buffer_bytes
-            && self.manifest.len() + ITEM_MAX + extents_max(len) * EXTENT_LEN <= MANIFEST_MAX
+        let compared = extents_max(len) * EXTENT_LEN + sums_len(len / PAGE_MIN);
+        let items = ITEM_MAX + compared.max(sums_len(CARRIED_PAGES));
+        self.plain_len + len <= buffer_bytes && self.manifest.len() + items <= MANIFEST_MAX
     }
 
-    /// Keeps the parts `changed` of the run that was read to `buffer[plain_len..]`.
-    pub fn keep(&mut self, scan: &Scan, buffer: &mut [u8], changed: &[Range<usize>]) {
-        let (Some(first), Some(last)) = (changed.first(), changed.last()) else {
-            return;
-        };
-        // Never with a source's pages; but what is promised above must hold.
-        let joined = first.start..last.end;
-        let changed = match changed.len() <= extents_max(scan.len) {
-            true => changed,
-            false => std::slice::from_ref(&joined),
-        };
+    /// Keeps the sums of the run's pages, and the parts `changed` of the run that was read to `buffer[plain_len..]`.
+    pub fn keep(
+        &mut self,
+        scan: &Scan,
+        buffer: &mut [u8],
+        changed: &[Range<usize>],
+        sums: Vec<u64>,
+    ) {
         if !self
             .last
             .as_ref()
@@ -55,6 +55,12 @@ impl Gathered {
             scan.based.entry.encode(&mut self.manifest);
             self.last = Some(scan.based.clone());
         }
+        Sums {
+            offset: scan.offset,
+            page_bytes: scan.based.page_bytes,
+            sums,
+        }
+        .encode(&mut self.manifest);
         let run_at = self.plain_len;
         for range in changed {
             let extent = Extent {
@@ -67,9 +73,9 @@ impl Gathered {
         }
     }
 
-    /// The block, `None` when nothing differed.
+    /// The block, `None` when nothing was kept. It has no bytes where nothing differed.
     pub fn into_job(self, volume: usize, number: impl FnOnce() -> u64) -> Option<Job> {
-        (self.plain_len > 0).then(|| Job {
+        (!self.manifest.is_empty()).then(|| Job {
             sequence: number(),
             volume,
             manifest: self.manifest,
@@ -93,7 +99,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::feed::{OpenFile, scan_bytes};
+    use crate::feed::{Look, OpenFile, scan_bytes};
+    use crate::page_sums::HeldFile;
 
     /// Read by nobody.
     struct Unread;
@@ -116,12 +123,13 @@ mod tests {
         }
     }
 
-    fn based(number: usize, len: usize) -> Arc<BasedFile> {
+    fn based(number: usize, len: usize, page: usize) -> Arc<BasedFile> {
         let entry = Entry {
             path: PathBuf::from(format!("base/5/{number}")),
             kind: EntryKind::File,
             first: false,
             based: true,
+            xattrs: Vec::new(),
             mode: 0o600,
             uid: 0,
             gid: 0,
@@ -131,6 +139,8 @@ mod tests {
         Arc::new(BasedFile {
             file: OpenFile::new(&entry, Arc::new(Unread)),
             entry,
+            page_bytes: page as u32,
+            held: HeldFile::of(len as u64, page as u32),
         })
     }
 
@@ -157,13 +167,14 @@ mod tests {
         ) {
             let (run_max, mut buffer) = (scan_bytes(buffer_bytes), vec![0; buffer_bytes]);
             let byte = |file: usize, page: usize| (seed ^ (file * 31 + page * 7 + 1) as u64) as u8 | 1;
+            let sum = |file: usize, page: usize| (file * 1000 + page + 1) as u64;
             let (mut blocks, mut gathered) = (Vec::new(), Gathered::default());
             for (number, pages) in files.iter().enumerate() {
-                let based = based(number, pages.len() * page);
+                let based = based(number, pages.len() * page, page);
                 for (run, changed) in pages.chunks(run_max / page).enumerate() {
                     let (first, len) = (run * (run_max / page), changed.len() * page);
                     let offset = (first * page) as u64;
-                    let scan = Scan { volume: 0, based: based.clone(), offset, len };
+                    let scan = Scan { volume: 0, based: based.clone(), offset, len, look: Look::Compare };
                     if !gathered.has_room(run_max, buffer_bytes) {
                         let plain_len = gathered.plain_len();
                         let job = std::mem::take(&mut gathered).into_job(0, || 0).unwrap();
@@ -173,13 +184,15 @@ mod tests {
                     for (i, bytes) in buffer[at..at + len].chunks_mut(page).enumerate() {
                         bytes.fill(byte(number, first + i));
                     }
-                    gathered.keep(&scan, &mut buffer, &ranges(changed, page));
+                    let sums = (0..changed.len()).map(|i| sum(number, first + i)).collect();
+                    gathered.keep(&scan, &mut buffer, &ranges(changed, page), sums);
                 }
             }
             let plain_len = gathered.plain_len();
             if let Some(job) = gathered.into_job(0, || 0) {
                 blocks.push((job.manifest, buffer[..plain_len].to_vec()));
             }
+            let mut summed: Vec<Vec<u64>> = files.iter().map(|f| vec![0; f.len()]).collect();
             let mut restored: Vec<Vec<u8>> = files.iter().map(|f| vec![0; f.len() * page]).collect();
             for (manifest, plain) in &blocks {
                 prop_assert!(manifest.len() <= MANIFEST_MAX && plain.len() <= buffer_bytes);
@@ -197,36 +210,24 @@ mod tests {
                             there.copy_from_slice(&plain[at..at + len]);
                             at += len;
                         }
+                        Item::Sums(s) => {
+                            let first = s.offset as usize / page;
+                            for (i, sum) in s.sums.into_iter().enumerate() {
+                                prop_assert_eq!(std::mem::replace(&mut summed[file][first + i], sum), 0);
+                            }
+                        }
                         Item::Mark(_) => prop_assert!(false),
                     }
                 }
             }
             for (number, pages) in files.iter().enumerate() {
                 for (i, changed) in pages.iter().enumerate() {
+                    prop_assert_eq!(summed[number][i], sum(number, i), "also of pages that are not stored");
                     let expected = if *changed { byte(number, i) } else { 0 };
                     let found = &restored[number][i * page..(i + 1) * page];
                     prop_assert!(found.iter().all(|b| *b == expected), "file {number} page {i}");
                 }
             }
         }
-    }
-
-    #[test]
-    fn what_would_take_too_many_extents_is_joined() {
-        let page = 16;
-        let based = based(1, 64 << 10);
-        let mut buffer = vec![7; 64 << 10];
-        let odd: Vec<_> = (0..2048)
-            .map(|i| 2 * i * page..(2 * i + 1) * page)
-            .collect();
-        let scan = Scan {
-            volume: 0,
-            based,
-            offset: 0,
-            len: 64 << 10,
-        };
-        let mut gathered = Gathered::default();
-        gathered.keep(&scan, &mut buffer, &odd);
-        assert_eq!(gathered.plain_len(), (64 << 10) - page);
     }
 }

@@ -11,6 +11,8 @@
 //! - Whatever fails, the first error is reported, every thread ends, and the devices are left as found.
 //! - A lost or locked catalog never fails a backup: it is a warning.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod accelerator;
 mod archived;
 mod backup;
@@ -26,16 +28,19 @@ mod gather;
 mod ground;
 mod handoff;
 mod history;
+mod kept;
 mod landing;
 mod load;
 mod log;
 mod measure;
 mod offload;
+mod page_sums;
 mod place;
 mod plan;
 mod report;
 mod request;
 mod restore;
+mod room;
 mod settings;
 mod share;
 mod unload;
@@ -55,7 +60,8 @@ pub use accelerator::{
 pub use archived::WalProof;
 pub use chain::ChainError;
 pub use cluster::{
-    ClusterError, ClusterOptions, Held, HeldLock, SpaceOptions, taken_tablespaces, told_of_taken,
+    ClusterError, ClusterOptions, Held, HeldLock, SpaceOptions, enabled_subscriptions,
+    taken_tablespaces, told_of_subscriptions, told_of_taken,
 };
 pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;

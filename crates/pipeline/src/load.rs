@@ -5,27 +5,30 @@
 //! the others, so that no core waits while a turn changes hands. Finished blocks go to
 //! the stripes' writers. On the NUL device there is nothing to wait for, so workers hand over directly.
 
+use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longshore_codec::dispatch::Finisher;
 use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
-use longshore_io::{Buffer, Pass, Pool, Via, crc32c, crc32c_append, crc32c_join};
+use longshore_io::{Buffer, Pass, Pool, SumKey, Via, crc32c, crc32c_append, crc32c_join};
 use longshore_media::block::{head_len, put_head};
 use longshore_media::header::MANIFEST_MAX;
-use longshore_media::manifest::{MarkKind, PATH_MAX};
+use longshore_media::manifest::{MarkKind, PATH_MAX, SUM_LEN};
 use longshore_media::{BlockHeader, BlockOut, Container, FamilyWriter, Item, Mark};
 use longshore_source::{Change, Source, SourceSummary};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::crew::{Crew, join};
-use crate::feed::{Feed, Job, Scan, Work, scan_bytes};
+use crate::feed::{Feed, Job, Look, Scan, Work, scan_bytes};
 use crate::gather::Gathered;
 use crate::handoff::Handoff;
 use crate::measure::{Counters, Sampler, lap};
 use crate::offload::{Offloading, Read};
+use crate::page_sums::PageSums;
 use crate::plan::ALIGN;
 use crate::report::{FileTotals, mark_text};
 use crate::request::{BackupRequest, OnChange};
@@ -61,6 +64,10 @@ pub struct Shared<'a> {
     /// Accelerators that help; `None`: every block is compressed by the worker that read it.
     pub offloading: Option<Offloading>,
     pub marks: Mutex<Vec<(PathBuf, Change)>>,
+    /// What sums of pages are made with; `None`: none are.
+    pub sum_key: Option<SumKey>,
+    /// What the set differs from.
+    pub base: Option<Arc<PageSums>>,
 }
 pub fn mark_kind(change: Change) -> MarkKind {
     match change {
@@ -154,7 +161,12 @@ impl Shared<'_> {
         workers: usize,
     ) -> Result<(FileTotals, u64, SourceSummary), Error> {
         let (totals, based_files, next) = {
-            let feed = Mutex::new(Feed::new(&*source, self.inputs.buffer_len()));
+            let feed = Mutex::new(Feed::new(
+                &*source,
+                self.inputs.buffer_len(),
+                self.sum_key.is_some(),
+                self.base.as_deref(),
+            ));
             loop {
                 std::thread::scope(|scope| {
                     let work = || self.crew.work("worker", || self.compress_all(&feed));
@@ -224,7 +236,7 @@ impl Shared<'_> {
             let Some((work, cached)) = self.next_work(feed, &mut turn)? else {
                 return Ok(());
             };
-            let (job, place, took) = match work {
+            let (mut job, place, took) = match work {
                 Work::Job(job) => {
                     self.throttle(job.plain_len, &mut turn);
                     let place = self.place(&job);
@@ -257,6 +269,15 @@ impl Shared<'_> {
                 let at = clock.now();
                 turn = Some(self.crew.gate.enter_from_wait());
                 lap(clock, at, &self.counters.cpu_wait_us);
+            }
+            if !job.pieces.is_empty() {
+                let at = clock.now();
+                let plain = match self.request.algorithm {
+                    Algorithm::None => &output[place.plain()..][..job.plain_len],
+                    _ => &input[..job.plain_len],
+                };
+                self.sum_pieces(&mut job, plain);
+                lap(clock, at, &self.counters.compute_us);
             }
             let read = Read {
                 job,
@@ -350,7 +371,9 @@ impl Shared<'_> {
         let mut next = Some(first);
         while let Some((scan, cached)) = next {
             self.house.check_cancel()?;
-            self.throttle(scan.len, turn);
+            if scan.read_len() > 0 {
+                self.throttle(scan.read_len(), turn);
+            }
             self.look_through(&scan, cached, input, &mut gathered, turn)?;
             feed.lock().done(scan.volume);
             if let Some(change) = scan.based.file.piece_done()? {
@@ -375,7 +398,7 @@ impl Shared<'_> {
         Ok(job)
     }
 
-    /// Reads a run and keeps what of it differs. Holds a turn afterwards only if it read from the page cache.
+    /// Reads a run and keeps what of it differs, and the sums of all of it. Holds a turn afterwards.
     fn look_through<'a>(
         &'a self,
         scan: &Scan,
@@ -385,6 +408,19 @@ impl Shared<'_> {
         turn: &mut Option<Pass<'a>>,
     ) -> Result<(), Error> {
         let clock = &*self.house.clock;
+        let (Some(base), based) = (&self.base, &scan.based) else {
+            return Ok(());
+        };
+        let mut held = vec![0; scan.pages()];
+        let page_bytes = based.page_bytes as usize;
+        base.sums(based.held, scan.offset / page_bytes as u64, &mut held)?;
+        if scan.look == Look::Carry {
+            if held.contains(&0) {
+                return Err(self.base_lacks_sums(scan));
+            }
+            gathered.keep(scan, input, &[], held);
+            return Ok(());
+        }
         let at = clock.now();
         if cached && turn.is_none() {
             *turn = Some(self.crew.gate.enter());
@@ -392,22 +428,67 @@ impl Shared<'_> {
         }
         let at = clock.now();
         let via = if cached { Via::Cache } else { Via::Direct };
-        let mut changed = Vec::new();
         let run = &mut input[gathered.plain_len()..][..scan.len];
-        let content = &scan.based.file.content;
-        content.read_changed(run, scan.offset, via, &mut changed)?;
-        gathered.keep(scan, input, &changed);
-        let len = scan.len as u64;
+        let content = &based.file.content;
+        content.read_at(run, scan.offset, via)?;
         let counters = &self.counters;
+        let len = scan.len as u64;
         counters.scanned_bytes.fetch_add(len, Ordering::Relaxed);
-        if cached {
-            lap(clock, at, &counters.compute_us);
-        } else {
+        let mut at = at;
+        if !cached {
             counters.reads.fetch_add(1, Ordering::Relaxed);
             counters.cold_bytes.fetch_add(len, Ordering::Relaxed);
-            lap(clock, at, &counters.read_us);
+            at = lap(clock, at, &counters.read_us);
         }
+        if turn.is_none() {
+            *turn = Some(self.crew.gate.enter_from_wait());
+            at = lap(clock, at, &counters.cpu_wait_us);
+        }
+        let mut changed: Vec<Range<usize>> = Vec::new();
+        let mut sums = Vec::with_capacity(held.len());
+        for (i, (page, held)) in run.chunks_exact(page_bytes).zip(held).enumerate() {
+            let sum = base.sum_key().sum(page);
+            sums.push(sum);
+            if sum == held {
+                continue;
+            }
+            let start = i * page_bytes;
+            if scan.look == Look::Sample {
+                content.explain(page, scan.offset + start as u64)?;
+            }
+            match changed.last_mut() {
+                Some(last) if last.end == start => last.end += page_bytes,
+                _ => changed.push(start..start + page_bytes),
+            }
+        }
+        gathered.keep(scan, input, &changed, sums);
+        lap(clock, at, &counters.compute_us);
         Ok(())
+    }
+
+    /// A based file of the base has pages without a sum, which no writer leaves.
+    fn base_lacks_sums(&self, scan: &Scan) -> Error {
+        let path = scan.based.entry.path.display();
+        Error::NoBase {
+            reasons: format!("it lacks sums of pages of {path}: it is damaged"),
+        }
+    }
+
+    /// Fills in the sums of the pages that were read.
+    fn sum_pieces(&self, job: &mut Job, plain: &[u8]) {
+        let Some(key) = &self.sum_key else {
+            return;
+        };
+        for piece in &job.pieces {
+            let Some(place) = piece.sums else {
+                continue;
+            };
+            let pages = plain[piece.at..][..piece.len].chunks_exact(place.page_bytes as usize);
+            let room = job.manifest[place.at..].chunks_exact_mut(SUM_LEN);
+            for (page, room) in pages.zip(room) {
+                room.copy_from_slice(&key.sum(page).to_le_bytes());
+            }
+        }
     }
 
     /// Waits until so many bytes may be read.

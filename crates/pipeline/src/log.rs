@@ -1,7 +1,8 @@
 //! A cluster's log as a source: whole segments from its archive, from where another set ends to now.
 //!
 //! The server closes the segment it writes to; what it has archived then is everything that was committed before. A set
-//! is made only when all of it is there: a log set never has a gap in it, nor before it.
+//! is made only when all of it is there: a log set never has a gap in it, nor before it. It holds the segment before its
+//! first one, too, by which a restore tells that it goes on from the set before.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 use longshore_io::{Stat, Via};
 use longshore_pg::client::Options;
+use longshore_pg::lineage::Line;
 use longshore_pg::wal::{History, WalName};
-use longshore_pg::{Lsn, Timeline};
+use longshore_pg::{Lineage, Lsn, SegmentName, Timeline, Witness};
 use longshore_repository::wal::{self, Archived, WalArchive};
 use longshore_source::{
     Change, ClosedLog, Content, Description, Entry, EntryKind, LogEnd, LogStart, Source,
@@ -51,6 +53,8 @@ struct Found {
     from: Lsn,
     /// The chain goes on elsewhere than it was asked to first.
     begins_anew: bool,
+    /// Which of the places that were asked for it is; beyond them: the last one.
+    chosen: usize,
 }
 
 impl LogSource {
@@ -68,19 +72,27 @@ impl LogSource {
         WalArchive::open(&*house.storage, &request.archive)?;
         let here_us = house.now_us();
         let closed = close_log(&*house.storage, server)?;
-        let found = wait(house, request, &closed)?;
         let Found {
             archive,
             history,
             from,
             begins_anew,
-        } = found;
-        let names = archive.segments(&history, from, closed.end)?;
+            chosen: _,
+        } = go_on(house, request, &closed)?;
+        prove(&archive, &history, (from, closed.end), &closed)?;
+        let names = archive.segments(&history, joint(&archive, &history, from)?, closed.end)?;
         let mut notices = Vec::new();
         if begins_anew {
             notices.push(
                 "not all log since the last log backup, or since the first full one, is in the archive: the log chain \
                  begins with a later full backup"
+                    .to_owned(),
+            );
+        }
+        if request.is_set_back {
+            notices.push(
+                "the last log backup ends behind a later full one: the server was set back between them. The log chain \
+                 begins with that full backup"
                     .to_owned(),
             );
         }
@@ -93,11 +105,14 @@ impl LogSource {
                 timeline: history.timeline_at(from),
                 first: from,
             }),
+            lineage: Some(lineage(&closed, &archive, &history)),
             history: closed.history,
+            own_log: None,
             page_bytes: 0,
             expected_bytes: Some(names.len() as u64 * size),
             memory_bytes: MEMORY_BYTES,
             differing: None,
+            server_started_us: None,
             trees: Vec::new(),
             volumes: vec![Volume {
                 path: archive.path().to_owned(),
@@ -119,10 +134,68 @@ impl LogSource {
                 timeline: closed.timeline,
                 last: closed.end,
                 included: true,
+                is_marked: false,
             },
             begun_us: here_us.min(closed.at_us),
             waiting: Mutex::new(waiting.collect()),
         })
+    }
+}
+
+/// Where the files of a log set begin whose log begins at `from`: a segment before, where the archive has it. The set before
+/// ends with that one, and of two branches only the content tells which of them goes on from which.
+fn joint(archive: &WalArchive, history: &History, from: Lsn) -> Result<Lsn, Error> {
+    let size = archive.identity().map_or(0, |i| i.segment_size.bytes());
+    let Some(before) = from.0.checked_sub(size).map(Lsn) else {
+        return Ok(from);
+    };
+    match archive.missing(history, before, from)?.is_empty() {
+        true => Ok(before),
+        false => Ok(from),
+    }
+}
+
+/// Where the log goes on from: of the places that were asked for none is taken that the archive has another branch's log
+/// at. The history of backups may have learned of the sets of a copy.
+fn go_on(house: &House, request: &LogRequest, closed: &ClosedLog) -> Result<Found, Error> {
+    let mut request = request.clone();
+    loop {
+        let found = wait(house, &request, closed)?;
+        let Some(place) = request.since.get(found.chosen) else {
+            return Ok(found);
+        };
+        let lineage = Lineage::decode(&place.lineage);
+        let witness = lineage
+            .as_ref()
+            .and_then(|lineage| lineage.witness.as_ref());
+        match found.archive.check_witness(witness) {
+            Ok(()) => return Ok(found),
+            Err(_) => drop(request.since.remove(found.chosen)),
+        }
+    }
+}
+
+/// What is known of the branch: the timeline's history, and how its log ends. The archive's content is compared where it
+/// is proved.
+fn lineage(closed: &ClosedLog, archive: &WalArchive, history: &History) -> Lineage {
+    let last = Lsn(closed.end.0.saturating_sub(1));
+    let timeline = history.timeline_at(last);
+    let witness = archive.identity().and_then(|identity| {
+        let size = identity.segment_size;
+        let segment = SegmentName::holding(timeline, last, size).start(size);
+        let mut read = archive.wal_reader();
+        Witness::of_end(|at, buf| read(timeline, at, buf), timeline, segment, size)
+    });
+    let line = match (closed.timeline.number(), &closed.history) {
+        (1, _) => Some(Line::first()),
+        (_, history) => history
+            .as_ref()
+            .and_then(|text| Line::parse(closed.timeline, text).ok()),
+    };
+    Lineage {
+        line,
+        witness,
+        ..Lineage::unrecorded(closed.system, closed.timeline, closed.end)
     }
 }
 
@@ -142,6 +215,37 @@ fn wait(house: &House, request: &LogRequest, closed: &ClosedLog) -> Result<Found
         }
         house.clock.sleep(LOOK_EVERY);
     }
+}
+
+/// Behind what the server's clock may be set while a transaction is committed.
+const CLOCK_SLACK_US: i64 = 1_000_000;
+
+/// Proves that the log which the archive has under the server's names is the server's: it leads without a break to the
+/// transaction that was committed just now.
+fn prove(
+    archive: &WalArchive,
+    history: &History,
+    (from, end): (Lsn, Lsn),
+    closed: &ClosedLog,
+) -> Result<(), Error> {
+    archive.check_links(history, from, end)?;
+    let ended = archive.end_of_transaction(history, end, closed.transaction)?;
+    let window = closed.at_us - CLOCK_SLACK_US..=closed.by_us + CLOCK_SLACK_US;
+    if ended.is_some_and(|ended| window.contains(&ended)) {
+        return Ok(());
+    }
+    let last = archive.segments(history, Lsn(end.0.saturating_sub(1)), end)?;
+    let name = last.last().copied();
+    Err(Error::Archive(match name {
+        Some(name) => wal::Error::OtherBranch {
+            archive: archive.path().to_owned(),
+            name,
+            path: "the server".into(),
+        },
+        None => wal::Error::NothingYet {
+            path: archive.path().to_owned(),
+        },
+    }))
 }
 
 /// `is_late`: what has not come will not come any more.
@@ -214,6 +318,7 @@ fn look(
         history,
         from,
         begins_anew: i > 0,
+        chosen: i,
     })
 }
 
@@ -258,7 +363,9 @@ impl Source for LogSource {
         Ok(SourceSummary {
             warnings: Vec::new(),
             damaged: false,
+            left_out: None,
             log: Some(self.end),
+            complete_us: None,
         })
     }
 }

@@ -57,6 +57,8 @@ pub struct Plan {
     pub expected_bytes: Option<u64>,
     /// What the operator should know before it starts.
     pub notices: Vec<String>,
+    /// Options that were given and change nothing in this run.
+    pub without_effect: Vec<String>,
 }
 
 impl Plan {
@@ -67,7 +69,17 @@ impl Plan {
         header: &SetHeader,
         sizes: &Sizes,
         limits: &Limits,
+        tuning: &Tuning,
     ) -> Plan {
+        let others = tuning
+            .buffer_bytes
+            .filter(|bytes| *bytes != sizes.buffer_bytes);
+        let without_effect = others.map(|_| {
+            format!(
+                "MAXTRANSFERSIZE has no effect here: the set was made in blocks of {} bytes, each of which is read as a whole",
+                sizes.buffer_bytes
+            )
+        });
         Plan {
             action,
             database: header.database.clone(),
@@ -87,6 +99,7 @@ impl Plan {
             memory_bytes: sizes.memory_bytes,
             expected_bytes: None,
             notices: Vec::new(),
+            without_effect: without_effect.into_iter().collect(),
         }
     }
 }

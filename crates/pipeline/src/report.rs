@@ -107,9 +107,14 @@ pub struct RestoreReport {
     pub chain: Vec<RestoredSet>,
     /// In a delta restore: what was written because it differed.
     pub rewritten_bytes: Option<u64>,
+    /// Extended attributes that the target or this user's rights did not take, SELinux labels aside.
+    pub attributes_lost: u64,
     pub damaged: bool,
     /// Of a cluster: tablespaces that its server would make where another one has files.
     pub tablespaces_taken: u64,
+    /// Of a cluster: its subscriptions that are enabled, and so run when its server opens, unless that was refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subscriptions: Vec<String>,
     pub run: Run,
 }
 

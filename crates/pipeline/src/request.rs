@@ -123,12 +123,15 @@ pub struct BaseRequest {
 }
 
 /// A place in a cluster's log up to which another set has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPlace {
     /// PostgreSQL's system identifier.
     pub system: u64,
     pub timeline: u32,
     pub lsn: u64,
+    /// By which the branch of that set is told: the archive must have the same log there.
+    /// The set header's; empty where it has none.
+    pub lineage: Vec<u8>,
 }
 
 /// That the log is to be stored, and from where on.
@@ -138,6 +141,8 @@ pub struct LogRequest {
     pub archive: PathBuf,
     /// Where a chain may go on, in the order of preference: the first that the archive leads on from is taken.
     pub since: Vec<LogPlace>,
+    /// The log of the last log backup is of a future that was given up: the chain goes on from full backups alone.
+    pub is_set_back: bool,
     /// How long the server may take to archive what it has.
     pub patience: Duration,
 }
@@ -148,6 +153,8 @@ pub struct BackupRequest {
     /// The database's name, where it is not the source's own.
     pub database: Option<String>,
     pub devices: Vec<DeviceSpec>,
+    /// Files of the caller's that no device may be.
+    pub own: Vec<PathBuf>,
     /// Store only what differs from another set; `None`: everything. PostgreSQL only.
     pub base: Option<BaseRequest>,
     /// Store the log alone, from another set on, instead of the cluster.
@@ -167,6 +174,8 @@ pub struct BackupRequest {
     pub volume_map: Vec<(PathBuf, String)>,
     /// End the backup when the database's WAL has grown by more than this meanwhile.
     pub wal_growth_limit_bytes: Option<u64>,
+    /// Rely on a SQLite database's locks on any file system: every program that writes to it uses the same mount.
+    pub trust_locks: bool,
     pub postgres: Box<PostgresOptions>,
     /// Where the log of a PostgreSQL backup must be when it is not part of the set.
     pub wal_proof: Option<Box<WalProof>>,
@@ -182,6 +191,7 @@ impl BackupRequest {
             source,
             database: None,
             devices,
+            own: Vec::new(),
             base: None,
             log: None,
             disposition: Disposition::New,
@@ -196,6 +206,7 @@ impl BackupRequest {
             on_change: OnChange::Mark,
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
+            trust_locks: false,
             postgres: Box::default(),
             wal_proof: None,
             offload: Offload::default(),
@@ -227,6 +238,10 @@ pub struct RestoreRequest {
     pub target: PathBuf,
     /// Overwrite what stands there.
     pub replace: bool,
+    /// And SQLite databases that somebody uses, too: what they commit meanwhile is lost.
+    pub in_use: bool,
+    /// Files of the caller's that are never replaced.
+    pub own: Vec<PathBuf>,
     /// Only these paths of the set and what is below them; empty: everything.
     pub only: Vec<PathBuf>,
     /// Entry path in the set → path below the target (MOVE).
@@ -249,6 +264,8 @@ impl RestoreRequest {
             position: 0,
             target,
             replace: false,
+            in_use: false,
+            own: Vec::new(),
             only: Vec::new(),
             moves: Vec::new(),
             cluster: ClusterOptions::default(),

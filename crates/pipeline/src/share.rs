@@ -7,7 +7,7 @@ use longshore_codec::dispatch::EngineUse;
 use serde::Serialize;
 
 /// One engine's part in a run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct EngineShare {
     pub name: String,
     pub accelerator: bool,

@@ -487,7 +487,8 @@ impl Shared<'_> {
     fn look(&self, read: &Read) -> Result<Option<Vec<Item>>, MediaError> {
         let header = &read.block.header;
         let damaged = |what: String| read.damaged(what);
-        let items = manifest::decode(&read.block.manifest, header.plain_len)
+        let attributes = self.tallies[read.set].header.attributes;
+        let items = manifest::decode_with(attributes, &read.block.manifest, header.plain_len)
             .map_err(|e| damaged(e.to_string()))?;
         let named = items
             .iter()

@@ -10,7 +10,8 @@ use crate::measure::{Counters, Work, process_cpu};
 use crate::offload::{Choice, Offload};
 use crate::plan::{Plan, Sizes};
 use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
-use crate::request::VerifyRequest;
+use crate::request::{Tuning, VerifyRequest};
+use crate::room::Room;
 use crate::unload::{Sink, Unloading, unload};
 use crate::{ChainError, Error, House, Observer};
 
@@ -154,15 +155,26 @@ pub fn run(
             }
         };
         let header = streams[0].header().clone();
-        let sizes = Sizes::decide(
-            &request.tuning,
+        let (families, buffer_bytes) = (media.family_count(), header.buffer_bytes as usize);
+        let decide = |tuning: &Tuning| {
+            Sizes::decide(
+                tuning,
+                &request.limits,
+                families,
+                1,
+                Some(buffer_bytes),
+                families,
+            )
+        };
+        let sizes = Room::now().fit(&request.tuning, families, 0, true, decide)?;
+        let plan = Plan::for_reading(
+            "verify",
+            media,
+            &header,
+            &sizes,
             &request.limits,
-            media.family_count(),
-            1,
-            Some(header.buffer_bytes as usize),
-            media.family_count(),
+            &request.tuning,
         );
-        let plan = Plan::for_reading("verify", media, &header, &sizes, &request.limits);
         observer.planned(&plan);
         shown = Some((plan, sizes));
         let before = inspector.findings.lock().len();
@@ -178,6 +190,13 @@ pub fn run(
         };
         let unloaded = unload(&unloading, vec![streams], &inspector)?;
         samples.extend(unloaded.samples);
+        // A restore asks for the set before it reads it: what it finds wrong there is wrong here, too.
+        if inspector.findings.lock().len() == before
+            && media.stored_bytes()?.is_some()
+            && let Err(error) = media.set(position)
+        {
+            inspector.note(&error);
+        }
         let undamaged = inspector.findings.lock().len() == before;
         sets.extend(unloaded.sets.into_iter().map(|set| VerifiedSet {
             set: set.header.set,

@@ -223,6 +223,7 @@ fn blocks(tree: &Tree, base: Option<&Tree>, random: &mut Random) -> Vec<Block> {
         let mut entry = Entry {
             path: path.clone(),
             based: kind == EntryKind::File && old.is_some(),
+            xattrs: Vec::new(),
             kind,
             first: true,
             mode: node.mode,

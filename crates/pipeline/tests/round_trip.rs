@@ -5,8 +5,10 @@ mod common;
 use common::forge::{self, Claims};
 use common::*;
 use longshore_codec::Algorithm;
-use longshore_media::{Entry, EntryKind, Extent, Item};
-use longshore_pipeline::{Disposition, Error, SourceSpec, Tuning};
+use longshore_media::{DeviceSpec, Entry, EntryKind, Extent, Item};
+use longshore_pipeline::{
+    Disposition, Error, Limits, Report, Request, Silent, SourceSpec, Tuning, VerifyRequest, run,
+};
 
 #[test]
 fn a_tree_comes_back_as_it_was_with_every_algorithm_and_one_stripe_or_several() {
@@ -79,6 +81,7 @@ fn a_block_whose_plain_or_stored_bytes_have_another_checksum_is_damage() {
             kind: EntryKind::File,
             first: true,
             based: false,
+            xattrs: Vec::new(),
             mode: 0o644,
             uid: 0,
             gid: 0,
@@ -240,4 +243,47 @@ fn noise_grows_by_a_thousandth_at_most_and_zeros_cost_almost_nothing() {
             assert!(grown <= allowed, "{algorithm}: {grown}");
         }
     }
+}
+
+/// Goal: what a restore of a position refuses, a verification of that position finds.
+#[test]
+fn a_set_that_is_there_twice_is_no_more_valid_than_it_can_be_restored() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    let devices = stripes(dir.path(), 2);
+    let DeviceSpec::File(first) = &devices[0] else {
+        panic!("no file");
+    };
+    let mut ends = Vec::new();
+    for n in 1..=2u8 {
+        std::fs::write(source.join("file"), vec![n; 300_000]).unwrap();
+        let spec = SourceSpec::Files(vec![source.clone()]);
+        let mut request = backup_request(spec, devices.clone(), Algorithm::Lz4);
+        if n > 1 {
+            request.disposition = Disposition::Append;
+        }
+        backup(&house(), request).unwrap();
+        ends.push(std::fs::metadata(first).unwrap().len() as usize);
+    }
+    let mut bytes = std::fs::read(first).unwrap();
+    let last = bytes[ends[0]..].to_vec();
+    bytes.extend_from_slice(&last);
+    std::fs::write(first, &bytes).unwrap();
+    let mut request = restore_request(devices.clone(), &dir.path().join("out"));
+    request.position = 2;
+    restore(&house(), request).unwrap_err();
+    let (tuning, limits) = (Tuning::default(), Limits::default());
+    let request = VerifyRequest {
+        devices,
+        bases: Vec::new(),
+        position: Some(2),
+        tuning,
+        limits,
+    };
+    let report = match run(&house(), &Request::Verify(request), &Silent) {
+        Ok(Report::Verify(report)) => report,
+        other => panic!("{other:?}"),
+    };
+    assert!(!report.is_valid(), "{report:?}");
 }

@@ -14,7 +14,7 @@ use common::*;
 use longshore_codec::Algorithm;
 use longshore_io::{Op, SimDisk};
 use longshore_media::DeviceSpec;
-use longshore_pipeline::{Error, SourceSpec};
+use longshore_pipeline::{Error, OnChange, SourceSpec};
 
 #[test]
 fn blocks_whose_manifests_are_full_restore() {
@@ -111,7 +111,7 @@ fn a_restore_syncs_a_file_at_most_once_and_many_together() {
 }
 
 #[test]
-fn the_longest_path_restores_and_a_longer_one_is_refused() {
+fn the_longest_path_restores_and_a_longer_one_is_left_out_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     // A path is made longer than the system takes by renaming a tree into another.
     let source = dir.path().join("source");
@@ -140,10 +140,21 @@ fn the_longest_path_restores_and_a_longer_one_is_refused() {
     std::fs::rename(second, bottom.join("second")).unwrap();
     let mut longer = request;
     longer.devices = vec![DeviceSpec::File(dir.path().join("longer.bak"))];
-    let refused = backup(&house(), longer).unwrap_err();
-    assert!(matches!(refused, Error::PathTooLong { .. }), "{refused:?}");
+    longer.on_change = OnChange::Fail;
+    let refused = backup(&house(), longer.clone()).unwrap_err();
+    assert!(matches!(refused, Error::LeftOut { .. }), "{refused:?}");
     assert!(refused.to_string().len() < 2000, "{refused}");
     assert!(!dir.path().join("longer.bak").exists());
+    // Everything else is there, and the set says that something is not.
+    longer.on_change = OnChange::Mark;
+    let report = backup(&house(), longer.clone()).unwrap();
+    assert!(report.damaged, "{:?}", report.run.warnings);
+    assert!(report.run.warnings[0].contains("not in the backup"));
+    let target = dir.path().join("out2");
+    let restored = restore(&house(), restore_request(longer.devices, &target)).unwrap();
+    assert!(restored.damaged);
+    let file = bottom.strip_prefix(&source).unwrap().join("file");
+    assert_eq!(std::fs::read(target.join(file)).unwrap(), b"down here");
 }
 
 /// Runs this test binary's `name` again as a user without privileges, when we have them.

@@ -1,6 +1,9 @@
 //! Which backup on a shelf a differential one builds on.
 
+use longshore_pg::Relation;
+
 use crate::Error;
+use crate::branch;
 use crate::chain::chain;
 use crate::label::Kind;
 use crate::shelf::{Listed, Listing, Loan, Shelf};
@@ -21,16 +24,54 @@ enum Unfit {
     Wrong(String),
 }
 
+/// How a backup relates to the server that is backed up, as far as the choice of a base goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The set's UUID.
+    pub set: [u8; 16],
+    pub relation: Relation,
+    /// The backup is of the very process that still serves, which cannot have been set back since.
+    pub same_run: bool,
+}
+
 impl Shelf {
-    /// The newest backup that a differential one can build on: clean, not copy-only, with its whole chain; with
-    /// `full_only` a full one.
+    /// The newest backup that a differential one can build on: clean, not copy-only, with its whole chain, and of the
+    /// server's own branch; with `full_only` a full one. One whose relation to the server is unknown is taken only where the
+    /// server has been running ever since and none is proved. `candidates`: what is known of the sets; all others are refused.
     ///
     /// Errors: [`Error::NoBase`], and what [`Shelf::borrow`] refuses.
-    pub fn borrow_base(&self, full_only: bool) -> Result<Lent, Error> {
+    pub fn borrow_base(&self, full_only: bool, candidates: &[Candidate]) -> Result<Lent, Error> {
         let listing = self.list()?;
+        let facts = listing.facts();
         let (mut passed_over, mut reasons) = (Vec::new(), Vec::new());
-        for (i, set) in listing.sets.iter().enumerate().rev() {
-            match fitness(&listing, i, full_only) {
+        let candidate = |i: usize| {
+            let id = *facts[i].id?.as_bytes();
+            candidates.iter().find(|candidate| candidate.set == id)
+        };
+        let order = branch::in_order(&facts);
+        let is_fit = |i: &usize| fitness(&listing, *i, full_only).is_ok();
+        let any_proved = order
+            .iter()
+            .filter(|i| is_fit(i))
+            .any(|i| candidate(*i).is_some_and(|c| c.relation.is_proved()));
+        for i in order.into_iter().rev() {
+            let set = &listing.sets[i];
+            let fit = fitness(&listing, i, full_only).and_then(|()| match candidate(i) {
+                None => Err(Unfit::Meant("is of no cluster with a log".into())),
+                Some(Candidate {
+                    relation, same_run, ..
+                }) => match relation {
+                    Relation::Proved(_) => Ok(()),
+                    Relation::Refuted(what) => {
+                        Err(Unfit::Wrong(format!("is of another branch: {what}")))
+                    }
+                    Relation::Unknown(_) if *same_run && !any_proved => Ok(()),
+                    Relation::Unknown(what) => Err(Unfit::Wrong(format!(
+                        "is not known to be of this server's branch: {what}"
+                    ))),
+                },
+            });
+            match fit {
                 Ok(()) => {
                     let loan = self.borrow(Some(set.label.as_str()))?;
                     return Ok(Lent { loan, passed_over });

@@ -4,8 +4,10 @@
 //! the parent's parent, down to a full one. One link that is missing or damaged makes everything that hangs on it
 //! worthless.
 
+use longshore_pg::Witness;
 use uuid::Uuid;
 
+use crate::branch::Identity;
 use crate::label::{Kind, Label};
 
 /// The part of a database's log that a set needs to become consistent.
@@ -59,6 +61,8 @@ pub struct SetFacts {
     pub expires_us: Option<i64>,
     /// `None` for sources without a log.
     pub log: Option<LogRange>,
+    /// Which branch it is of.
+    pub identity: Identity,
     /// A running restore, verification or backup needs it.
     pub in_use: bool,
 }
@@ -70,6 +74,11 @@ impl SetFacts {
 
     pub fn is_clean(&self) -> bool {
         self.health == Health::Whole { clean: true }
+    }
+
+    /// The WAL by which its branch is told.
+    pub fn witness(&self) -> Option<&Witness> {
+        self.identity.lineage.as_ref()?.witness.as_ref()
     }
 }
 
@@ -139,6 +148,7 @@ pub(crate) mod tests {
             finish_us: at * 1_000_000 + 1,
             expires_us: None,
             log: None,
+            identity: Identity::default(),
             in_use: false,
         }
     }

@@ -23,6 +23,10 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// What is written through a link lies where nobody who reads the target looks, and where somebody else wants it.
+    #[error("target {target}: {} is a symbolic link or no directory", path.display())]
+    NotADirectory { target: String, path: PathBuf },
+
     #[error("{name:?} cannot be a directory below target {target}: {what}")]
     Name {
         target: String,
@@ -55,6 +59,19 @@ pub enum Error {
         label: String,
         what: String,
         number: Option<u32>,
+    },
+
+    /// Backups of several branches, of which none is known to be the one that is meant.
+    #[error(
+        "target {target} holds backups of {database} of {} branches or clusters, and nothing tells which is meant: {}",
+        branches.len(),
+        branches.join("; ")
+    )]
+    Branches {
+        target: String,
+        database: String,
+        /// The newest label of each, and what is known of it.
+        branches: Vec<String>,
     },
 
     /// None of the backups leads to where a recovery is to end.
@@ -100,7 +117,9 @@ impl Error {
             Error::NoBase { .. } => Some(3035),
             Error::Busy { .. } => Some(3023),
             Error::NoneBefore { .. }
+            | Error::Branches { .. }
             | Error::Io { .. }
+            | Error::NotADirectory { .. }
             | Error::Name { .. }
             | Error::NoLog { .. }
             | Error::Wal(_) => None,
@@ -112,9 +131,16 @@ impl Error {
         match self {
             Error::Unreachable { .. } => "is the disk mounted? A target's directories must exist",
             Error::Io { .. } => "check the directory, its free space and its permissions",
+            Error::NotADirectory { .. } => {
+                "remove the link and move the directory there, or name the place it leads to as a target of its own"
+            }
             Error::Name { .. } => "give another name with --database",
             Error::NoBase { .. } => {
                 "make a full backup, on which later ones can build; --or-full does so by itself"
+            }
+            Error::Branches { .. } => {
+                "name the backup with --label LABEL; `longshore info` shows the branch of each. If a copy writes to this \
+                 target, give it another one"
             }
             Error::Nothing { .. } => "`longshore info` shows what the target holds",
             Error::NoSuchLabel { .. } => "`longshore list --target` shows the labels there are",

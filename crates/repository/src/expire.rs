@@ -22,7 +22,7 @@ use crate::label::Label;
 use crate::lease::{self, Lease, Use};
 use crate::retention::{Decision, LogNeed, Policy, Verdict, decide};
 use crate::shelf::{Listing, Shelf};
-use crate::target::{REMOVING, family_of};
+use crate::target::{REMOVING, family_of, is_reservation};
 
 /// What an expire decided and did.
 #[derive(Debug)]
@@ -260,7 +260,7 @@ fn clear(dir: &dyn Dir, name: &Path) -> io::Result<()> {
     for file in below.list()? {
         let file = PathBuf::from(file?);
         let text = file.to_str().unwrap_or("");
-        if family_of(text).is_some() || text.starts_with(lease::PREFIX) {
+        if family_of(text).is_some() || is_reservation(text) || text.starts_with(lease::PREFIX) {
             match below.remove_file(&file) {
                 // A lease that ended just now.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}

@@ -1,18 +1,21 @@
 //! Leases: who uses a directory of a target, and whether they are still alive.
 //!
-//! A lease is a small file in the directory that is used, `.longshore-lease-USE.BOOT.PID.ID`: its name says all that
+//! A lease is a small file in the directory that is used, `.longshore-lease-USE.BOOT.PID.ID.DEV`: its name says all that
 //! is needed to judge it, its content only the host, for people. Its holder keeps an exclusive `flock` on it and
 //! touches it once a minute; when the holder ends in good order the file goes. Somebody else judges it by both:
 //!
 //! - Locked: the holder lives.
-//! - Not locked, and written on this machine since it started: the holder is dead.
+//! - Not locked, and written through this very file system of the kernel that runs here: the holder is dead. BOOT is that
+//!   kernel's run, and DEV the device number of the directory. A device number is not given away while somebody has a file
+//!   open there, so that both together say that the holder's lock would have been seen. The run alone does not: two mounts
+//!   of one FUSE file system, or two containers with a mount each, share no locks.
 //! - Not to be asked, for it is another user's or may not be locked: alive as long as it was touched within [`STALE`].
-//! - Not locked, and written elsewhere: alive as long as it was touched within [`STALE`], by the file system's own
-//!   clock. Where locks reach other hosts (NFS version 4, most cluster file systems) this errs on the safe side
-//!   only; where they do not, it is what protects.
+//! - Not locked, and written elsewhere, through another mount or without a DEV by an earlier version: alive as long as it
+//!   was touched within [`STALE`], by the file system's own clock. Where locks reach other hosts (NFS version 4, most
+//!   cluster file systems) this errs on the safe side only; where they do not, it is what protects.
 //!
-//! What this cannot see: a holder on another host, on a file system whose locks stay local, that is stopped or cut
-//! off for longer than [`STALE`] and then goes on; and directories that two hosts reach by file systems that show
+//! What this cannot see: a holder on another host or mount, on a file system whose locks stay local, that is stopped or
+//! cut off for longer than [`STALE`] and then goes on; and directories that two hosts reach by file systems that show
 //! each other's new names later than that.
 
 use std::io;
@@ -22,13 +25,13 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use longshore_io::{Clock, Dir, File, OpenHow, Via, facts};
+use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Via, facts};
 use uuid::Uuid;
 
 /// How often a holder touches its lease.
 const TOUCH: Duration = Duration::from_secs(60);
 
-/// A lease of another host that was not touched for so long is dead.
+/// A lease of another host or mount that was not touched for so long is dead.
 pub const STALE: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) const PREFIX: &str = ".longshore-lease-";
@@ -71,6 +74,8 @@ pub struct Holder {
     pub host: String,
     pub pid: u32,
     boot: String,
+    /// The directory's device number, as the holder saw it.
+    dev: Option<u64>,
 }
 
 impl Holder {
@@ -83,19 +88,21 @@ impl Holder {
         }
     }
 
-    fn us(what: Use) -> Holder {
-        Holder {
+    fn us(what: Use, dir: &dyn Dir) -> io::Result<Holder> {
+        Ok(Holder {
             what: Some(what),
             host: facts::host_name(),
             pid: std::process::id(),
             boot: facts::boot_id().unwrap_or_default(),
-        }
+            dev: Some(device(dir)?),
+        })
     }
 
     /// The name of a new lease.
     fn name(&self) -> PathBuf {
         let (what, id) = (self.what.map_or("", Use::text), Uuid::new_v4().simple());
-        format!("{PREFIX}{what}.{}.{}.{id}", self.boot, self.pid).into()
+        let dev = self.dev.map_or(String::new(), |dev| format!(".{dev:x}"));
+        format!("{PREFIX}{what}.{}.{}.{id}{dev}", self.boot, self.pid).into()
     }
 
     /// Whatever a lease's name and content tell.
@@ -107,6 +114,10 @@ impl Holder {
             what: Use::parse(part()),
             boot: part().to_owned(),
             pid: part().parse().unwrap_or(0),
+            dev: {
+                let _id = part();
+                u64::from_str_radix(part(), 16).ok()
+            },
             host: content
                 .lines()
                 .find_map(|l| l.strip_prefix("host "))
@@ -128,7 +139,7 @@ pub struct Lease {
 impl Lease {
     /// Takes a lease on a directory. Blocks for a moment where somebody looks at the new file just now.
     pub fn take(dir: Arc<dyn Dir>, what: Use, clock: &dyn Clock) -> io::Result<Lease> {
-        let us = Holder::us(what);
+        let us = Holder::us(what, &*dir)?;
         let name = us.name();
         let file = dir.open(&name, OpenHow::CreateNew)?;
         let mut lease = Lease {
@@ -208,6 +219,13 @@ pub fn holders(dir: &dyn Dir, own: Option<&Path>, now_ns: i64) -> io::Result<Vec
         if !is_lease || own == Some(name.as_path()) {
             continue;
         }
+        // A lease is a regular file. Nobody holds a directory, a link or a pipe of such a name, and none of them ages.
+        match dir.stat(&name) {
+            Ok(stat) if stat.kind != FileKind::File => continue,
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(e),
+        }
         match living(dir, &name, now_ns) {
             Ok(holder) => holders.extend(holder),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -236,9 +254,14 @@ fn living(dir: &dyn Dir, name: &Path, now_ns: i64) -> io::Result<Option<Holder>>
         Some(Err(e)) if e.kind() != io::ErrorKind::PermissionDenied => return Err(e),
         Some(Err(_)) | None => false,
     };
-    let here = facts::boot_id().is_some_and(|boot| boot == holder.boot);
+    let here = facts::boot_id().is_some_and(|boot| boot == holder.boot)
+        && holder.dev == Some(device(dir)?);
     let dead = (asked && here) || is_stale(dir.stat(name)?.mtime_ns, now_ns);
     Ok((!dead).then_some(holder))
+}
+
+fn device(dir: &dyn Dir) -> io::Result<u64> {
+    Ok(dir.stat(Path::new(""))?.dev)
 }
 
 /// Whether what was touched last at `mtime_ns` is nobody's any more.
@@ -282,9 +305,10 @@ mod tests {
             let path = temp.path().join(holder.name());
             std::fs::write(path, format!("host {}\n", holder.host)).unwrap();
         };
-        write(&Holder::us(Use::Read));
+        write(&Holder::us(Use::Read, &*dir).unwrap());
         assert!(holders(&*dir, None, now).unwrap().is_empty());
-        let mut elsewhere = Holder::us(Use::Read);
+        let us = Holder::us(Use::Read, &*dir).unwrap();
+        let mut elsewhere = us.clone();
         elsewhere.boot = "another-boot".into();
         elsewhere.host = "db2".into();
         write(&elsewhere);
@@ -295,6 +319,25 @@ mod tests {
         assert!(holders(&*dir, None, late).unwrap().is_empty());
         // A clock that runs ahead elsewhere does no harm.
         assert_eq!(holders(&*dir, None, now - 10_i64.pow(15)).unwrap().len(), 1);
+    }
+
+    /// Goal: two mounts of one machine may share no locks, as those of FUSE do not: a lock that can be had through one proves
+    /// nothing of a holder who came by the other, or of one whose version did not say.
+    #[test]
+    fn a_lease_that_came_by_another_mount_of_this_machine_is_judged_by_its_age() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Host::new().dir(temp.path()).unwrap();
+        let now = now_ns(temp.path());
+        let us = Holder::us(Use::Backup, &*dir).unwrap();
+        let late = now + STALE.as_nanos() as i64 + 60_000_000_000;
+        for dev in [us.dev.map(|dev| dev + 1), None] {
+            let holder = Holder { dev, ..us.clone() };
+            let path = temp.path().join(holder.name());
+            std::fs::write(&path, format!("host {}\n", holder.host)).unwrap();
+            assert_eq!(holders(&*dir, None, now).unwrap(), [holder]);
+            assert!(holders(&*dir, None, late).unwrap().is_empty());
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     #[test]
@@ -312,6 +355,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_named_like_a_lease_and_is_no_file_is_nobodys() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Host::new().dir(temp.path()).unwrap();
+        let name = |what: &str| temp.path().join(format!("{PREFIX}{what}"));
+        std::fs::create_dir(name("read.boot.1.dir")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", name("backup.boot.1.link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", name("backup.boot.1.nowhere")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(name("expire.boot.1.s")).unwrap();
+        assert!(
+            holders(&*dir, None, now_ns(temp.path()))
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
     fn leases_tell_who_lives_where_only_files_open_for_writing_can_be_locked() {
         let disk = SimDisk::new(1).set_locks_need_writing(true);
         disk.create_dir_all(Path::new("/d")).unwrap();
@@ -321,7 +380,7 @@ mod tests {
         let late = now + STALE.as_nanos() as i64 + 1;
         assert_eq!(holders(&*dir, None, late).unwrap().len(), 1);
         drop(lease);
-        let name = Holder::us(Use::Read).name();
+        let name = Holder::us(Use::Read, &*dir).unwrap().name();
         disk.write_file(Path::new("/d").join(&name), b"host db1")
             .unwrap();
         assert!(holders(&*dir, None, now).unwrap().is_empty());
@@ -331,10 +390,11 @@ mod tests {
     fn a_lease_of_another_user_is_judged_by_its_age_alone() {
         let disk = SimDisk::new(1);
         // Of this machine: who could open it would know.
-        let name = Holder::us(Use::Read).name();
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        let dir = disk.dir(Path::new("/d")).unwrap();
+        let name = Holder::us(Use::Read, &*dir).unwrap().name();
         disk.write_file(Path::new("/d").join(&name), b"host db1")
             .unwrap();
-        let dir = disk.dir(Path::new("/d")).unwrap();
         let now = dir.stat(&name).unwrap().mtime_ns;
         const EACCES: i32 = 13;
         disk.inject(

@@ -4,7 +4,10 @@
 //! directory, below the database's name and a label. WAL lies beside them, one object for each segment in the
 //! same standard containers, outside media sets. `docs/repository.md` defines all names.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod base;
+pub mod branch;
 pub mod chain;
 mod error;
 mod expire;

@@ -12,9 +12,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
 
+use longshore_pg::lineage::Found;
 use longshore_pg::wal::{History, Records, WalName, latest_end};
-use longshore_pg::{Lsn, Recovery, RecoveryTarget, Timeline, TimelineChoice, recovery};
+use longshore_pg::{
+    Lsn, Recovery, RecoveryTarget, SegmentName, Timeline, TimelineChoice, Witness, recovery,
+};
 
+use crate::branch::{self, Branch};
 use crate::chain::{LogRange, SetFacts, chain};
 use crate::label::Label;
 use crate::wal::{self, WalArchive};
@@ -78,6 +82,8 @@ pub struct NoChoice {
     pub passed: Vec<Passed>,
     /// Whole backups that were complete only after the target.
     pub later: usize,
+    /// Backups of several branches could be it, and nothing tells which is meant.
+    pub several: bool,
 }
 
 /// What ends replay, for people.
@@ -121,7 +127,109 @@ impl Ways<'_> {
     }
 }
 
-/// The backup that this recovery begins with, of these in order of time. `state` tells how one stands that is not
+/// Which backups belong to the log that is followed.
+struct Belonging<'a> {
+    archive: Option<&'a WalArchive>,
+    branches: Vec<Branch>,
+    /// By the set's index: what the archive holds at its witness's place; read once each.
+    found: BTreeMap<usize, Option<bool>>,
+}
+
+impl Belonging<'_> {
+    /// Whether the archive holds the WAL of this set: `Some(false)` where it holds other WAL in its place.
+    fn holds(&mut self, facts: &[SetFacts], index: usize) -> Option<bool> {
+        let archive = self.archive?;
+        let witness = facts[index].witness()?;
+        *self
+            .found
+            .entry(index)
+            .or_insert_with(|| match witness.check(archive.wal_reader()) {
+                Found::Same => Some(true),
+                Found::Other => Some(false),
+                Found::Gone | Found::Unreadable(_) => None,
+            })
+    }
+
+    /// Why a set cannot be taken, as far as its branch goes. Sets of a branch whose WAL is found in the archive are taken
+    /// before those of another of which nothing is known.
+    fn obstacle(
+        &mut self,
+        facts: &[SetFacts],
+        index: usize,
+        ways: &mut Ways<'_>,
+    ) -> Option<Obstacle> {
+        match self.holds(facts, index) {
+            Some(true) => return None,
+            Some(false) => {
+                return Some(Obstacle::Passed(
+                    "the archive holds the WAL of another branch in its place".to_owned(),
+                ));
+            }
+            None => {}
+        }
+        let of_system = |b: &Branch| b.system == facts[index].log.map(|log| log.system);
+        let own: Vec<usize> = (0..self.branches.len())
+            .filter(|b| of_system(&self.branches[*b]))
+            .collect();
+        let (mut is_held, mut any_held) = (false, false);
+        for b in &own {
+            let sets = self.branches[*b].sets.clone();
+            let held = sets.iter().any(|set| self.holds(facts, *set) == Some(true));
+            any_held |= held;
+            is_held |= held && sets.contains(&index);
+        }
+        if is_held {
+            return None;
+        }
+        if any_held {
+            return Some(Obstacle::Passed(
+                "nothing proves that the archive's WAL is of its branch".to_owned(),
+            ));
+        }
+        let living: Vec<usize> = own
+            .iter()
+            .copied()
+            .filter(|b| self.branches[*b].given_up_for.is_none())
+            // The timeline that is followed has the say where it can.
+            .filter(|b| {
+                let log = facts[self.branches[*b].tip()].log;
+                log.is_some_and(|log| {
+                    let last = (timeline(log.last_timeline), Lsn(log.last_lsn));
+                    ways.pass(last.0, last.1).is_ok()
+                })
+            })
+            .collect();
+        match living.as_slice() {
+            [] | [_] => None,
+            _ => Some(Obstacle::Several),
+        }
+    }
+}
+
+/// The branches of which the archive holds the WAL of at least one set, by their indexes.
+pub(crate) fn held(facts: &[SetFacts], branches: &[Branch], archive: &WalArchive) -> Vec<usize> {
+    let mut belonging = Belonging {
+        archive: Some(archive),
+        branches: Vec::new(),
+        found: BTreeMap::new(),
+    };
+    // What branches share tells nothing.
+    let own = |b: usize| {
+        let others = move || branches.iter().enumerate().filter(move |(i, _)| *i != b);
+        let sets = branches[b].sets.iter().copied();
+        sets.filter(move |set| !others().any(|(_, other)| other.sets.contains(set)))
+    };
+    let mut is_held = |b: &usize| own(*b).any(|set| belonging.holds(facts, set) == Some(true));
+    (0..branches.len()).filter(|b| is_held(b)).collect()
+}
+
+/// Why a set's branch keeps it from being taken.
+enum Obstacle {
+    Passed(String),
+    Several,
+}
+
+/// The backup that this recovery begins with, of these. Those of one cluster are tried in the order of their LSNs. `state` tells how one stands that is not
 /// whole. `only`: none but the one with this label may be taken.
 pub fn choose(
     facts: &[SetFacts],
@@ -139,7 +247,13 @@ pub fn choose(
     };
     let mut passed = Vec::new();
     let mut later = 0;
-    for (i, set) in facts.iter().enumerate().rev() {
+    let mut belonging = Belonging {
+        archive,
+        branches: branch::branches(facts),
+        found: BTreeMap::new(),
+    };
+    for i in branch::in_order(facts).into_iter().rev() {
+        let set = &facts[i];
         if only.is_some_and(|only| set.label.as_str() != only) {
             continue;
         }
@@ -153,6 +267,22 @@ pub fn choose(
         let obstacle = match set.is_whole() {
             true => obstacle(facts, i, system, &mut ways),
             false => Some(state(i)),
+        };
+        // One that is named is meant, unless the archive says otherwise.
+        let obstacle = match obstacle {
+            None => match belonging.obstacle(facts, i, &mut ways) {
+                Some(Obstacle::Passed(why)) => Some(why),
+                Some(Obstacle::Several) if only.is_none() => {
+                    let several = true;
+                    return Err(NoChoice {
+                        passed,
+                        later,
+                        several,
+                    });
+                }
+                Some(Obstacle::Several) | None => None,
+            },
+            obstacle => obstacle,
         };
         match obstacle {
             None => {
@@ -169,7 +299,11 @@ pub fn choose(
             }),
         }
     }
-    Err(NoChoice { passed, later })
+    Err(NoChoice {
+        passed,
+        later,
+        several: false,
+    })
 }
 
 /// Why this one, which is whole, cannot be taken.
@@ -247,6 +381,49 @@ fn timeline(number: u32) -> Timeline {
 }
 
 impl WalArchive {
+    /// Reads WAL of a timeline, for comparisons.
+    pub fn wal_reader(&self) -> impl FnMut(Timeline, Lsn, &mut [u8]) -> io::Result<()> + use<'_> {
+        move |timeline, at, buf| {
+            let Some(identity) = self.identity() else {
+                return Err(io::ErrorKind::NotFound.into());
+            };
+            let size = identity.segment_size;
+            let mut done = 0;
+            while done < buf.len() {
+                let place = Lsn(at.0 + done as u64);
+                let within = place.0 % size.bytes();
+                let len = (size.bytes() - within).min((buf.len() - done) as u64) as usize;
+                let name = SegmentName::holding(timeline, place, size);
+                let file = self.open_file(WalName::Segment(name));
+                let file = file.map_err(|e| match e {
+                    wal::Error::Missing { .. } => io::ErrorKind::NotFound.into(),
+                    e => io::Error::other(e),
+                })?;
+                file.read_at(&mut buf[done..done + len], within)
+                    .map_err(io::Error::other)?;
+                done += len;
+            }
+            Ok(())
+        }
+    }
+
+    /// Refuses an archive that holds another branch's log at the place of a backup's witness. One that holds nothing there is
+    /// judged by what a recovery needs.
+    ///
+    /// Errors: `NotTheBackups`.
+    pub fn check_witness(&self, witness: Option<&Witness>) -> Result<(), wal::Error> {
+        let (Some(witness), Some(identity)) = (witness, self.identity()) else {
+            return Ok(());
+        };
+        match witness.check(self.wal_reader()) {
+            Found::Same | Found::Gone | Found::Unreadable(_) => Ok(()),
+            Found::Other => Err(wal::Error::NotTheBackups {
+                archive: self.path().to_owned(),
+                name: SegmentName::holding(witness.timeline, witness.start, identity.segment_size),
+            }),
+        }
+    }
+
     /// Proves that the log from a backup to where its recovery certainly gets is there. Returns what is missing beyond,
     /// where the target may or may not lie.
     ///
@@ -254,7 +431,10 @@ impl WalArchive {
     /// in; a standby's does not, and a replay that goes on takes that one from the archive. Nobody knows here whose
     /// it is.
     ///
-    /// Errors: `ReplayGap`, `EndsBefore`, `OtherWay`, `OtherCluster`, and as [`WalArchive::runs`] and
+    /// What is there must also be one log: each segment follows the one before, from the first that the archive has of
+    /// the backup's own on, for a server takes those from the archive, too.
+    ///
+    /// Errors: `ReplayGap`, `EndsBefore`, `OtherWay`, `OtherCluster`, `BrokenLink`, and as [`WalArchive::runs`] and
     /// [`WalArchive::history`].
     pub fn prove(
         &self,
@@ -310,8 +490,20 @@ impl WalArchive {
                 missing: texts(&missing),
             });
         }
+        self.check_links(&history, from, known)?;
+        if included {
+            self.check_own(&history, Lsn(log.first_lsn), behind, known)?;
+        }
         let possible = reach.possible.min(end);
         let doubtful = self.missing(&history, known.max(from), possible)?;
+        let broken = match doubtful.is_empty() {
+            true => match self.check_links(&history, known.max(from).min(possible), possible) {
+                Err(broken @ wal::Error::BrokenLink { .. }) => Some(broken.to_string()),
+                Err(wal::Error::Missing { .. }) | Ok(()) => None,
+                Err(e) => return Err(e),
+            },
+            false => None,
+        };
         let in_part = match included && known.max(possible) > last {
             true => self.missing(&history, last, behind)?,
             false => Vec::new(),
@@ -327,14 +519,71 @@ impl WalArchive {
                 instead = last_end.filter(reaches).map(|_| timeline);
             }
         }
+        let read_ahead = recovery.target.is_some() && !recovery.standby;
+        let not_ahead = read_ahead
+            && (!doubtful.is_empty()
+                || broken.is_some()
+                || !self.answers_ahead(&history, known.max(from), end)?);
         Ok(Proven {
             timeline: history.timeline(),
             end,
+            not_ahead,
             doubtful: texts(&doubtful),
+            broken,
             in_part: texts(&in_part),
             not_reached,
             instead,
         })
+    }
+
+    /// Whether a server that reads ahead of this place gets all it asks for, or the archive's end. What is missing counts as
+    /// far as the archive goes, for nobody knows how far ahead is read; what cannot be replayed, in the next segment.
+    ///
+    /// Errors: `NothingYet`, `Io`.
+    fn answers_ahead(&self, history: &History, from: Lsn, end: Lsn) -> Result<bool, wal::Error> {
+        let size = self.identified()?.segment_size.bytes();
+        if !self.missing(history, from, end)?.is_empty() {
+            return Ok(false);
+        }
+        let last = Lsn(from.0.saturating_sub(1));
+        let next = Lsn(from.0.div_ceil(size).saturating_mul(size));
+        let to = Lsn(next.0.saturating_add(size)).min(end);
+        if to <= next {
+            return Ok(true);
+        }
+        let follows = match self.check_links(history, last, to) {
+            // The last one is the backup's own.
+            Ok(()) | Err(wal::Error::Missing { .. }) => true,
+            Err(_) => false,
+        };
+        let mut names = self.segments(history, next, to)?.into_iter();
+        Ok(follows && names.all(|name| self.crc_of(name, size).is_ok()))
+    }
+
+    /// What the archive has of the log that a backup holds itself must lead to what comes behind: a server replays it
+    /// instead of the backup's.
+    fn check_own(
+        &self,
+        history: &History,
+        first: Lsn,
+        behind: Lsn,
+        known: Lsn,
+    ) -> Result<(), wal::Error> {
+        let size = self.identified()?.segment_size.bytes();
+        let missing = self.missing(history, first, behind)?;
+        // Behind the last one that is missing.
+        let from = missing.iter().map(|span| {
+            let last = span.last.start(self.identified()?.segment_size);
+            Ok(Lsn(last.0.saturating_add(size)))
+        });
+        let from = from.collect::<Result<Vec<Lsn>, wal::Error>>()?;
+        let from = from.into_iter().max().unwrap_or(first);
+        // One more segment, where it is there: the border behind the backup's own.
+        let to = Lsn(behind.0.saturating_add(size)).min(known.max(behind));
+        match from < to {
+            true => self.check_links(history, from, to),
+            false => Ok(()),
+        }
     }
 
     /// When the last transaction of the log from `start` to `end` ended, on the way of `history`. `None` where too much of
@@ -399,8 +648,12 @@ pub struct Proven {
     pub timeline: Timeline,
     /// Where the archive ends on the way there.
     pub end: Lsn,
+    /// Whether a server that reads ahead may ask, before its target, for what the archive must refuse behind it.
+    pub not_ahead: bool,
     /// Segments that are missing where the target may lie; empty: none.
     pub doubtful: String,
+    /// Where the archive's log does not go on, before the target may be reached.
+    pub broken: Option<String>,
     /// The segment in which a backup that holds its log ends, where that may go on beyond it and the archive lacks it.
     pub in_part: String,
     /// How the archive ends, where it ends before the moment that is the target.
@@ -424,6 +677,11 @@ impl Proven {
             texts.push(format!(
                 "the archive lacks {}: recovery stops there if its target lies behind",
                 self.doubtful
+            ));
+        }
+        if let Some(broken) = &self.broken {
+            texts.push(format!(
+                "{broken}: recovery stops there if its target lies behind"
             ));
         }
         if let Some(last_end) = self.not_reached {

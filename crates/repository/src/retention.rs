@@ -3,14 +3,19 @@
 //! Rules keep full backups; what is kept keeps what it needs, and a differential stays as long as its full one.
 //! Everything that no rule keeps may go, with exceptions that no rule can overrule.
 //!
+//! Rules count for each branch by itself ([`crate::branch`]), in the order of its LSNs: the backups of a copy, of another
+//! cluster of the same name or of an abandoned future take no other's place.
+//!
 //! Invariants
 //! - What a kept backup needs, by chain or by log, is kept.
-//! - The newest backup that is whole and clean is kept, and so is everything in use, unfinished by somebody alive,
+//! - The newest backup of each branch that is whole and clean is kept, and so is everything in use, unfinished by somebody alive,
 //!   unexpired, or not to be judged by us.
 //! - What lacks stripes is kept, and what may need it: their directory may be out of reach for a while.
-//! - Where no whole full backup is left, nothing goes.
-//! - A clock that was or is ahead costs no backup: one of the future stays and takes nobody's place, and days are
-//!   counted back from the newest full backup where all are older.
+//! - Where no whole full backup is left, nothing goes; where none is left of a branch, nothing of it.
+//! - A clock that was or is ahead costs no backup, nor do backups that were not made: one of the future stays and takes
+//!   nobody's place, days are counted back from the newest full backup where all are older, and one stretch without full
+//!   backups that is much longer than any other is not counted ([`UNUSUAL`]). A clock that is ahead by less than that costs
+//!   as much as it is ahead.
 //! - No log goes while the need of a kept backup is not known, nor any of a cluster that has no kept backup here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +23,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use longshore_pg::Lsn;
 use uuid::Uuid;
 
+use crate::branch::branches;
 use crate::chain::{Health, SetFacts, chain};
 use crate::label::{Kind, Label};
+
+/// A stretch between two full backups, or since the newest, is not counted among the days to be kept where it is longer
+/// than so many times any other within these days. Nobody can tell whether backups were not made or a clock was ahead
+/// when the newer one was made, and in both cases the days say nothing: as many backups as usual have to be made before
+/// the older ones go. It costs space until then, and nothing where backups are made at their usual distance.
+pub const UNUSUAL: i64 = 4;
 
 /// What is to be kept; a rule that is `None` keeps nothing. Several rules keep what any of them keeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,6 +63,8 @@ pub enum Keep {
     Count(u32),
     /// Finished within the days to be kept.
     Recent,
+    /// Finished within those days but for a stretch without full backups of this many microseconds, which is not counted.
+    Stretched(i64),
     /// The base for the oldest moment within those days.
     Base,
     NeededBy(Label),
@@ -158,7 +172,7 @@ impl LogNeed {
 pub fn decide(sets: &[SetFacts], policy: &Policy, now_us: i64) -> Decision {
     let mut judge = Judge::new(sets, now_us);
     judge.protect(now_us);
-    match judge.counted.is_empty() {
+    match judge.lines.iter().all(|line| line.counted.is_empty()) {
         _ if policy.is_empty() => judge.keep_rest(&Keep::NoRule),
         true => judge.keep_rest(&Keep::NothingWhole),
         false => {
@@ -175,11 +189,28 @@ struct Judge<'a> {
     sets: &'a [SetFacts],
     /// The chain of each set, where it holds.
     chains: Vec<Option<Vec<usize>>>,
-    /// Full backups that rules count, newest first.
-    counted: Vec<usize>,
+    lines: Vec<Line>,
     kept: BTreeMap<usize, Keep>,
-    /// When the oldest full backup that a rule keeps was begun.
-    oldest_us: Option<i64>,
+}
+
+/// A branch, as rules see it.
+struct Line {
+    /// Its sets, oldest first.
+    sets: Vec<usize>,
+    /// Full backups of it that rules count, newest first.
+    counted: Vec<usize>,
+    /// The oldest full backup that a rule keeps.
+    oldest: Option<usize>,
+}
+
+impl Line {
+    /// Whether the set is not older than what rules keep; `None`: it is not on this branch.
+    fn is_young(&self, index: usize) -> Option<bool> {
+        let position = |wanted: usize| self.sets.iter().position(|set| *set == wanted);
+        let at = position(index)?;
+        let oldest = self.oldest.and_then(position);
+        Some(oldest.is_none_or(|oldest| at >= oldest))
+    }
 }
 
 impl<'a> Judge<'a> {
@@ -191,14 +222,17 @@ impl<'a> Judge<'a> {
             let is_full = set.kind == Kind::Full && !set.copy_only;
             chains[*i].is_some() && is_full && set.start_us <= now_us
         };
-        let mut counted: Vec<usize> = (0..sets.len()).filter(is_counted).collect();
-        counted.sort_by_key(|i| std::cmp::Reverse((sets[*i].start_us, sets[*i].label.clone())));
+        let line = |sets: Vec<usize>| Line {
+            counted: sets.iter().rev().copied().filter(is_counted).collect(),
+            oldest: None,
+            sets,
+        };
+        let lines = branches(sets).into_iter().map(|b| line(b.sets)).collect();
         Judge {
             sets,
             chains,
-            counted,
+            lines,
             kept: BTreeMap::new(),
-            oldest_us: None,
         }
     }
 
@@ -236,8 +270,8 @@ impl<'a> Judge<'a> {
             let is_past = self.sets[*i].start_us <= now_us;
             is_past && self.chains[*i].is_some() && links.copied().all(|l| self.sets[l].is_clean())
         };
-        let order = |i: &usize| (self.sets[*i].start_us, self.sets[*i].label.clone());
-        let last_good = (0..self.sets.len()).filter(clean).max_by_key(order);
+        let newest = |line: &Line| line.sets.iter().rev().copied().find(|i| clean(i));
+        let last_good: Vec<usize> = self.lines.iter().filter_map(newest).collect();
         for (i, set) in self.sets.iter().enumerate() {
             match set.health {
                 _ if set.in_use => self.keep(i, Keep::InUse),
@@ -252,7 +286,7 @@ impl<'a> Judge<'a> {
                 Health::Whole { .. } | Health::Broken | Health::Abandoned | Health::Removing => {}
             }
         }
-        if let Some(i) = last_good {
+        for i in last_good {
             self.keep(i, Keep::LastGood);
         }
     }
@@ -267,8 +301,27 @@ impl<'a> Judge<'a> {
     }
 
     fn apply(&mut self, policy: &Policy, now_us: i64) {
+        for n in 0..self.lines.len() {
+            let by_rule = self.by_rule(&self.lines[n], policy, now_us);
+            let line = &mut self.lines[n];
+            line.oldest = line.sets.iter().copied().find(|i| by_rule.contains_key(i));
+            if line.counted.is_empty() {
+                for i in line.sets.clone() {
+                    self.keep(i, Keep::NothingWhole);
+                }
+            }
+            for (i, why) in by_rule {
+                // A rule's reason says more than a protection's.
+                self.kept.remove(&i);
+                self.keep(i, why);
+            }
+        }
+    }
+
+    /// What the rules keep of a branch.
+    fn by_rule(&self, line: &Line, policy: &Policy, now_us: i64) -> BTreeMap<usize, Keep> {
         let mut by_rule: BTreeMap<usize, Keep> = BTreeMap::new();
-        for (n, i) in self.counted.iter().enumerate() {
+        for (n, i) in line.counted.iter().enumerate() {
             if policy
                 .keep_full
                 .is_some_and(|keep| n < keep.max(1) as usize)
@@ -279,30 +332,45 @@ impl<'a> Judge<'a> {
         if let Some(days) = policy.keep_days {
             let span_us = i64::from(days).saturating_mul(86_400_000_000);
             // Where backups stopped long ago, or the clock runs ahead, the days before now say nothing.
-            let newest_us = self.counted.iter().map(|i| self.sets[*i].finish_us).max();
+            let newest_us = line.counted.iter().map(|i| self.sets[*i].finish_us).max();
             let from_us = newest_us.filter(|newest| *newest <= now_us.saturating_sub(span_us));
-            let cut = from_us.unwrap_or(now_us).saturating_sub(span_us);
+            let end_us = from_us.unwrap_or(now_us);
+            let finished = line.counted.iter().map(|i| self.sets[*i].finish_us);
+            let stretch_us = uncounted(end_us, finished.collect(), span_us);
+            let first_day = end_us.saturating_sub(span_us);
+            let cut = first_day.saturating_sub(stretch_us);
             let recent = |i: &&usize| self.sets[**i].finish_us > cut;
-            for i in self.counted.iter().filter(recent) {
-                by_rule.entry(*i).or_insert(Keep::Recent);
+            for i in line.counted.iter().filter(recent) {
+                let why = match self.sets[*i].finish_us > first_day {
+                    true => Keep::Recent,
+                    false => Keep::Stretched(stretch_us),
+                };
+                by_rule.entry(*i).or_insert(why);
             }
             let order = |i: &&usize| (self.sets[**i].finish_us, self.sets[**i].label.clone());
-            let before = self.counted.iter().filter(|i| !recent(i)).max_by_key(order);
+            let before = line.counted.iter().filter(|i| !recent(i)).max_by_key(order);
             if let Some(base) = before {
                 by_rule.entry(*base).or_insert(Keep::Base);
             }
         }
-        self.oldest_us = by_rule.keys().map(|i| self.sets[*i].start_us).min();
-        for (i, why) in by_rule {
-            // A rule's reason says more than a protection's.
-            self.kept.remove(&i);
-            self.keep(i, why);
-        }
+        by_rule
+    }
+
+    /// Whether a set is not older than what rules keep. Of sets whose branch is not known only the time tells.
+    fn is_young(&self, index: usize) -> bool {
+        let lines = self.lines.iter().filter_map(|line| line.is_young(index));
+        let of_line = lines.reduce(|one, other| one || other);
+        of_line.unwrap_or_else(|| {
+            let oldest = self.lines.iter().filter_map(|line| line.oldest);
+            let oldest_us = oldest.map(|i| self.sets[i].start_us).min();
+            self.sets[index].start_us >= oldest_us.unwrap_or(i64::MIN)
+        })
     }
 
     /// What rules do not count goes with what they do.
     fn follow(&mut self) {
-        let oldest_us = self.oldest_us.unwrap_or(i64::MIN);
+        let newest = self.lines.iter().filter_map(|line| line.counted.first());
+        let newest_us = newest.map(|i| self.sets[*i].start_us).max();
         for i in 0..self.sets.len() {
             let set = &self.sets[i];
             let root = self.chains[i]
@@ -313,17 +381,16 @@ impl<'a> Judge<'a> {
                 (Health::Whole { .. }, Some(root)) if root == i => set
                     .copy_only
                     .then_some(Keep::Recoverable)
-                    .filter(|_| set.start_us >= oldest_us),
+                    .filter(|_| self.is_young(i)),
                 (Health::Whole { .. }, Some(root)) => self
                     .kept
                     .contains_key(&root)
                     .then(|| Keep::OfKept(self.sets[root].label.clone())),
                 (Health::Whole { .. } | Health::Broken, _) => {
-                    (set.start_us >= oldest_us).then_some(Keep::Recoverable)
+                    self.is_young(i).then_some(Keep::Recoverable)
                 }
                 (Health::Abandoned, _) => {
-                    let newest = self.counted.first().map(|n| self.sets[*n].start_us);
-                    (Some(set.start_us) >= newest).then_some(Keep::Recoverable)
+                    (Some(set.start_us) >= newest_us).then_some(Keep::Recoverable)
                 }
                 (
                     Health::Writing
@@ -366,6 +433,36 @@ impl<'a> Judge<'a> {
     }
 }
 
+/// The length of the newest stretch before `end_us` in which unusually long no full backup was finished; 0 where there
+/// is none. What lies behind the days that are then kept is not compared: it goes.
+fn uncounted(end_us: i64, mut finished: Vec<i64>, span_us: i64) -> i64 {
+    finished.iter_mut().for_each(|at| *at = (*at).min(end_us));
+    finished.sort_unstable();
+    let moments: Vec<i64> = [end_us]
+        .into_iter()
+        .chain(finished.into_iter().rev())
+        .collect();
+    let stretches: Vec<i64> = moments
+        .windows(2)
+        .map(|pair| pair[0].saturating_sub(pair[1]).max(0))
+        .collect();
+    let first_day = end_us.saturating_sub(span_us);
+    let is_unusual = |k: usize| {
+        let cut = first_day.saturating_sub(stretches[k]);
+        let others = (0..stretches.len()).filter(|j| *j != k && (*j < k || moments[*j + 1] > cut));
+        // The one since the newest is not over.
+        let is_known = others.clone().any(|j| j > 0);
+        let longest = others.map(|j| stretches[j]).max().unwrap_or(0);
+        is_known && stretches[k] > longest.saturating_mul(UNUSUAL)
+    };
+    let within = (0..stretches.len()).take_while(|k| moments[*k] > first_day);
+    within
+        .filter(|k| is_unusual(*k))
+        .map(|k| stretches[k])
+        .next()
+        .unwrap_or(0)
+}
+
 fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
     // Of what is not whole, media did not tell where its log begins.
     let is_unsure = |i: &usize| match sets[*i].health {
@@ -398,14 +495,17 @@ fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
             })
             .collect();
         let oldest = ranges.iter().map(|r| r.first).min();
-        let newest = judge
-            .counted
-            .iter()
-            .filter(|i| judge.kept.contains_key(i))
-            .filter_map(of_system)
-            .map(|log| log.first_lsn);
+        // Of each branch the newest that are kept.
+        let firsts = |line: &Line, n: u32| {
+            let kept = line.counted.iter().filter(|i| judge.kept.contains_key(i));
+            let newest = kept.filter_map(of_system).map(|log| log.first_lsn);
+            newest.take(n.max(1) as usize).min()
+        };
         let from = match policy.keep_wal {
-            Some(n) => newest.take(n.max(1) as usize).min().or(oldest),
+            Some(n) => {
+                let lines = judge.lines.iter();
+                lines.filter_map(|line| firsts(line, n)).min().or(oldest)
+            }
             None => oldest,
         };
         let from = from.unwrap_or(0);
@@ -457,23 +557,67 @@ mod tests {
 
     #[test]
     fn days_keep_the_base_of_their_oldest_moment() {
-        let sets = [full(DAY), full(2 * DAY), full(3 * DAY), full(9 * DAY)];
+        let sets = [full(DAY), full(3 * DAY), full(5 * DAY), full(9 * DAY)];
         assert_eq!(
             kept(&sets, days(7), 10 * DAY + 1),
-            [false, false, true, true],
-            "on day 3 the database was as the third backup has it"
+            [false, true, true, true],
+            "on day 3 the database was as the second backup has it"
         );
     }
 
     #[test]
     fn a_clock_that_runs_ahead_costs_no_backup() {
-        let sets = [full(DAY), full(2 * DAY), full(9 * DAY), full(10 * DAY)];
+        let sets = [full(4 * DAY), full(6 * DAY), full(8 * DAY), full(10 * DAY)];
         assert_eq!(
             kept(&sets, days(3), 9999 * DAY),
             [false, true, true, true],
             "as on the day of the last one, with the base of its oldest moment"
         );
         assert_eq!(kept(&sets, days(3), 11 * DAY)[1..], [true; 3]);
+    }
+
+    /// Goal: a full backup that was made by a clock that was ahead, or after long without backups, costs none of the others
+    /// as long as it and its followers are not as many as are usual.
+    #[test]
+    fn the_days_of_a_stretch_without_backups_are_not_counted() {
+        let nightly: Vec<SetFacts> = (1..=30).map(|day| full(day * DAY)).collect();
+        for ahead in [5, 20, 29, 30, 31, 400] {
+            let now = (30 + ahead) * DAY + 5;
+            let mut sets = nightly.clone();
+            assert_eq!(kept(&sets, days(30), now), [true; 30], "{ahead} by itself");
+            sets.push(full(now - 3));
+            let decision = decide(&sets, &days(30), now * 1_000_000);
+            let held = |i: usize| matches!(decision.verdicts[i], Verdict::Keep(Keep::Stretched(_)));
+            assert!((0..31).all(|i| decision.is_kept(i)), "{ahead}");
+            assert_eq!(held(0), ahead > 1, "{ahead}");
+            assert!(!held(30));
+            // As many nights later they are gone, but for the base.
+            for night in 1..=30 {
+                sets.push(full(now + night * DAY));
+            }
+            let found = kept(&sets, days(30), now + 30 * DAY + 3);
+            assert_eq!(found.iter().filter(|kept| **kept).count(), 31, "{ahead}");
+        }
+    }
+
+    /// Goal: backups at their usual distance are kept for exactly the days.
+    #[test]
+    fn usual_stretches_are_counted() {
+        let at = |days: &[i64]| days.iter().map(|d| full(d * DAY)).collect::<Vec<_>>();
+        let weekly = at(&[0, 7, 14, 21, 28]);
+        assert_eq!(
+            kept(&weekly, days(7), 28 * DAY + 5),
+            [false, false, false, true, true]
+        );
+        let monthly = at(&[0, 31, 59, 90, 120]);
+        assert_eq!(
+            kept(&monthly, days(20), 120 * DAY + 5),
+            [false, false, false, true, true]
+        );
+        // Five nights a week, and a holiday.
+        let workdays = at(&[0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 15]);
+        let found = kept(&workdays, days(7), 15 * DAY + 5);
+        assert_eq!(found, [[false; 6].as_slice(), &[true; 5]].concat());
     }
 
     #[test]
@@ -543,7 +687,7 @@ mod tests {
             id: None,
             ..a.clone()
         };
-        let mut sets = [away, b, full(3), c.clone()];
+        let mut sets = [away, b, logged(3, 200, 250), c.clone()];
         let decision = decide(&sets, &count(1), 9_000_000);
         for i in 0..2 {
             assert_eq!(decision.verdicts[i], Verdict::Keep(Keep::OutOfReach));
@@ -617,6 +761,29 @@ mod tests {
         assert!(!needs(200, 300) && needs(300, 340) && needs(350, 360));
         assert!(!needs(351, 500) && needs(351, 501) && needs(600, 700));
         assert!(!need.needs(1, 2, Lsn(300), Lsn(340)), "not its timeline");
+    }
+
+    /// Goal: rules count for each branch and each cluster, in the order of the log.
+    #[test]
+    fn a_copy_another_cluster_and_a_wrong_clock_cost_no_backup() {
+        use crate::branch::tests::{note, of_server};
+        // A copy that wrote last, a cluster made anew, and production's own older backup.
+        let mut anew = of_server(4, 5, 3);
+        anew.log.as_mut().unwrap().system = 2;
+        anew.identity.lineage.as_mut().unwrap().system = 2;
+        let sets = [
+            of_server(1, 10, 1),
+            of_server(2, 20, 1),
+            of_server(3, 30, 2),
+            anew,
+        ];
+        assert_eq!(kept(&sets, count(1), 9), [false, true, true, true]);
+        // The first one's clock was ahead, and was put right.
+        let mut sets = [of_server(8, 10, 1), of_server(5, 20, 1)];
+        let first = sets[0].clone();
+        assert_eq!(kept(&sets, count(1), 9), [true, true], "not known");
+        note(&mut sets[1], &first);
+        assert_eq!(kept(&sets, count(1), 9), [false, true]);
     }
 
     #[test]

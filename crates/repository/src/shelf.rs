@@ -9,24 +9,26 @@
 //!   first and looks for leases afterwards: one of the two notices the other.
 //! - A set whose directory carries `.removing` in any of the target's directories is no backup any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Clock, Dir, Storage};
+use longshore_io::{Clock, Dir, FileKind, Storage};
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetTrailer,
 };
 
-use longshore_pg::{Lsn, Recovery};
+use longshore_pg::{Earlier, Lsn, Recovery};
+use uuid::Uuid;
 
 use crate::Error;
+use crate::branch::{self, Branch, Identity};
 use crate::chain::{Health, LogRange, SetFacts, chain};
 use crate::label::{Kind, Label};
 use crate::lease::{self, Holder, Lease, Use};
 use crate::recover::{self, Choice, Passed, Reach};
-use crate::target::{self, PENDING, REMOVING, Target, WAL, family_name, family_of};
+use crate::target::{self, PENDING, REMOVING, Target, WAL, family_name, family_of, is_reservation};
 use crate::wal::{self, WalArchive};
 
 /// What a target holds of one database.
@@ -59,7 +61,7 @@ pub enum State {
     Damaged {
         what: String,
     },
-    /// Stripes of several sets under one label, or of another database.
+    /// Stripes of several sets under one label, of another database, or of a set that has a label already.
     Foreign {
         what: String,
     },
@@ -105,6 +107,22 @@ impl Listing {
     pub fn facts(&self) -> Vec<SetFacts> {
         self.sets.iter().map(Listed::facts).collect()
     }
+
+    /// The branches that the backups form.
+    pub fn branches(&self) -> Vec<Branch> {
+        branch::branches(&self.facts())
+    }
+
+    /// The complete backups that a new one is compared with, the newest last.
+    pub fn earlier(&self) -> Vec<Earlier> {
+        let earlier = |set: &Listed| {
+            let complete = set.complete()?;
+            branch::earlier(&complete.header, &complete.trailer)
+        };
+        let mut all: Vec<Earlier> = self.sets.iter().filter_map(earlier).collect();
+        all.sort_by_key(|earlier| earlier.end.1);
+        all
+    }
 }
 
 impl Listed {
@@ -145,6 +163,7 @@ impl Listed {
             finish_us: begun_us,
             expires_us: None,
             log: None,
+            identity: Identity::default(),
             in_use: !self.readers.is_empty(),
         };
         if let State::Complete(complete) = &self.state {
@@ -160,6 +179,7 @@ impl Listed {
             facts.start_us = header.start_us;
             facts.finish_us = trailer.finish_us;
             facts.expires_us = header.expires_us;
+            facts.identity = Identity::of(header);
             facts.log = (header.log.system != 0).then_some(LogRange {
                 system: header.log.system,
                 first_timeline: header.log.timeline,
@@ -178,7 +198,9 @@ pub struct Berth {
     pub label: Label,
     /// One for each directory of the target, in its order.
     pub devices: Vec<DeviceSpec>,
-    shelf: Shelf,
+    /// The database's directory below each of the target's, as it was opened before the label was made: a file system
+    /// that holds one of them stays in use.
+    homes: Vec<Arc<dyn Dir>>,
     /// Given back by the drop, before the directories are cleared.
     lease: Option<Lease>,
 }
@@ -187,12 +209,9 @@ impl Drop for Berth {
     /// Clears the directories away again where no stripe was left in them.
     fn drop(&mut self) {
         self.lease = None;
-        for dir in &self.shelf.target.directories {
-            let Ok(dir) = self.shelf.storage.dir(&dir.join(&self.shelf.database)) else {
-                continue;
-            };
+        for home in &self.homes {
             // Refused where a stripe stands in it: then the backup succeeded, or left something to look at.
-            let _kept = dir.remove_dir(Path::new(self.label.as_str()));
+            let _kept = home.remove_dir(Path::new(self.label.as_str()));
         }
     }
 }
@@ -258,7 +277,15 @@ impl Shelf {
 
     /// The database's WAL archive; `None` where nothing was ever archived.
     pub fn wal(&self) -> Result<Option<WalArchive>, Error> {
-        match WalArchive::existing(&*self.storage, &self.wal_path()) {
+        let opened = match &self.archive {
+            Some(path) => WalArchive::existing(&*self.storage, path),
+            None => {
+                let base = self.target.directories.first().cloned();
+                let below = Path::new(&self.database).join(WAL);
+                WalArchive::existing_below(&*self.storage, &base.unwrap_or_default(), &below)
+            }
+        };
+        match opened {
             Ok(archive) => Ok(Some(archive)),
             Err(wal::Error::NotAnArchive { .. } | wal::Error::NothingYet { .. }) => Ok(None),
             Err(e) => Err(e.into()),
@@ -285,7 +312,7 @@ impl Shelf {
             match dir.dir(Path::new(&self.database)) {
                 Ok(dir) => Ok(Some(dir)),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(e) => Err(self.io("open", &path.join(&self.database))(e)),
+                Err(e) => Err(self.unopened(&*dir, path.join(&self.database), e)),
             }
         };
         self.target.directories.iter().map(below).collect()
@@ -341,6 +368,7 @@ impl Shelf {
             .map(|(label, found)| self.judge(label, found, now_ns))
             .collect();
         sets.sort_by_key(|s| (s.label.begun_us(), s.start_us(), s.label.clone()));
+        tell_copies(&mut sets);
         Ok(Listing { sets, strays })
     }
 
@@ -455,35 +483,69 @@ impl Shelf {
 
     /// Makes room for a new backup. `begun_us` dates its label.
     ///
-    /// Errors: [`Error::Unreachable`]; [`Error::Io`].
+    /// Errors: [`Error::Unreachable`]; [`Error::NotADirectory`]; [`Error::Io`].
     pub fn begin(&self, kind: Kind, begun_us: i64) -> Result<Berth, Error> {
-        // All of them first: none must be filled while another is not mounted.
-        for path in &self.target.directories {
-            self.target.directory(&*self.storage, path)?;
-        }
-        let (label, lease) = self.claim(kind, begun_us)?;
+        // All of them first: none must be filled while another is not mounted. From here on everything is made below
+        // what is open: by its path a directory that vanishes now would be made again, on the disk below its mount.
+        let open = |path: &PathBuf| self.target.directory(&*self.storage, path);
+        let directories = self.target.directories.iter().map(open);
+        let directories: Vec<Arc<dyn Dir>> = directories.collect::<Result<_, _>>()?;
+        let homes = directories.iter().enumerate();
+        let homes = homes.map(|(i, directory)| self.home(i, &**directory));
+        let homes: Vec<Arc<dyn Dir>> = homes.collect::<Result<_, _>>()?;
+        let Some(first) = homes.first() else {
+            return Err(self.io("create", Path::new(""))(
+                io::ErrorKind::NotFound.into(),
+            ));
+        };
+        let (label, lease) = self.claim(&**first, kind, begun_us)?;
         let mut berth = Berth {
             label,
             devices: Vec::new(),
-            shelf: self.clone(),
+            homes,
             lease: Some(lease),
         };
-        for i in 0..self.target.directories.len() {
-            let path = self.path(i).join(berth.label.as_str());
-            self.storage
-                .create_dir_all(&path)
-                .map_err(self.io("create", &path))?;
+        let name = PathBuf::from(berth.label.as_str());
+        for (i, home) in berth.homes.iter().enumerate() {
+            let path = self.path(i).join(&name);
+            if i > 0 {
+                home.create_dir(&name)
+                    .and_then(|()| home.sync(Path::new("")))
+                    .map_err(self.io("create", &path))?;
+            }
             let file = path.join(family_name(i as u16 + 1));
             berth.devices.push(DeviceSpec::File(file));
         }
         Ok(berth)
     }
 
+    /// The database's directory in an open one of the target's, made where it is missing.
+    fn home(&self, index: usize, directory: &dyn Dir) -> Result<Arc<dyn Dir>, Error> {
+        let (name, path) = (Path::new(&self.database), self.path(index));
+        match directory.create_shared_dir(name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made
+                .and_then(|()| directory.sync(Path::new("")))
+                .map_err(self.io("create", &path))?,
+        }
+        let opened = directory.dir(name);
+        opened.map_err(|e| self.unopened(directory, path, e))
+    }
+
+    /// Why the database's directory at `path`, in an open one of the target's, cannot be opened.
+    fn unopened(&self, directory: &dyn Dir, path: PathBuf, error: io::Error) -> Error {
+        match directory.stat(Path::new(&self.database)) {
+            Ok(found) if found.kind != FileKind::Dir => Error::NotADirectory {
+                target: self.target.name.clone(),
+                path,
+            },
+            _ => self.io("open", &path)(error),
+        }
+    }
+
     /// A label nobody else has, and the lease that says whose it is.
-    fn claim(&self, kind: Kind, begun_us: i64) -> Result<(Label, Lease), Error> {
-        let home = self.path(0);
-        let cannot = self.io("create", &home);
-        let dir = self.storage.create_dir_all(&home).map_err(&cannot)?;
+    fn claim(&self, dir: &dyn Dir, kind: Kind, begun_us: i64) -> Result<(Label, Lease), Error> {
+        let cannot = self.io("create", &self.path(0));
         loop {
             let label = Label::new(begun_us, kind);
             let name = Path::new(label.as_str());
@@ -534,13 +596,17 @@ impl Shelf {
             return Err(self.no_such(label));
         }
         let state = |i: usize| listing.sets[i].state.text();
-        let choice = recover::choose(&listing.facts(), state, label, recovery, archive);
-        let choice = choice.map_err(|none| Error::NoneBefore {
-            target: self.target.name.clone(),
-            database: self.database.clone(),
-            wish: recover::target_text(recovery.target.as_ref()),
-            passed_over: none.passed,
-            later: none.later,
+        let facts = listing.facts();
+        let choice = recover::choose(&facts, state, label, recovery, archive);
+        let choice = choice.map_err(|none| match none.several {
+            true => self.several(&facts, &branch::branches(&facts)),
+            false => Error::NoneBefore {
+                target: self.target.name.clone(),
+                database: self.database.clone(),
+                wish: recover::target_text(recovery.target.as_ref()),
+                passed_over: none.passed,
+                later: none.later,
+            },
         })?;
         self.lend(&listing, choice)
     }
@@ -625,23 +691,93 @@ impl Shelf {
                 database: self.database.clone(),
             });
         };
+        let facts = listing.facts();
+        let branches = branch::branches(&facts);
+        // What cannot be read tells no LSN: its label alone says whether it is the latest.
+        let latest = match self.living(&facts, &branches)? {
+            Some(branch) if listing.sets[latest].complete().is_some() => branch.tip(),
+            Some(branch) => {
+                // The listing is in the order of labels.
+                if latest > branch.tip() {
+                    latest
+                } else {
+                    branch.tip()
+                }
+            }
+            None => latest,
+        };
         self.usable(listing, latest).map(|()| latest)
     }
 
-    /// The newest backup that looks whole, with all that it needs, and is not marked, of those before `label`; of those
-    /// before the latest, without it. Whether its blocks can be read shows only when they are.
+    /// The one branch that is meant where none is named; `None` where no backup is whole.
+    ///
+    /// Errors: [`Error::Branches`].
+    fn living<'a>(
+        &self,
+        facts: &[SetFacts],
+        branches: &'a [Branch],
+    ) -> Result<Option<&'a Branch>, Error> {
+        match branch::living(branches).as_slice() {
+            [] => Ok(branches.first()),
+            [one] => Ok(Some(&branches[*one])),
+            living => {
+                // The one whose WAL is archived.
+                let archive = self.wal().ok().flatten();
+                let held = archive.map(|archive| recover::held(facts, branches, &archive));
+                let held = held.unwrap_or_default();
+                let held = living.iter().copied().filter(|i| held.contains(i));
+                // One archive has one timeline of each number: the latest is the one that a server goes on with.
+                let timeline = |i: usize| facts[branches[i].tip()].log.map(|l| l.last_timeline);
+                let latest = held.clone().map(timeline).max();
+                let on_latest: Vec<usize> = held.filter(|i| Some(timeline(*i)) == latest).collect();
+                match on_latest.as_slice() {
+                    [one] => Ok(Some(&branches[*one])),
+                    _ => Err(self.several(facts, branches)),
+                }
+            }
+        }
+    }
+
+    fn several(&self, facts: &[SetFacts], branches: &[Branch]) -> Error {
+        Error::Branches {
+            target: self.target.name.clone(),
+            database: self.database.clone(),
+            branches: branches.iter().map(|b| branch::text(facts, b)).collect(),
+        }
+    }
+
+    /// The newest backup that looks whole, with all that it needs, and is not marked, of those before `label` on its branch;
+    /// of those before the latest, without it. Whether its blocks can be read shows only when they are.
     pub fn sound_before(&self, label: Option<&str>) -> Result<Option<Label>, Error> {
         let listing = self.list()?;
+        let facts = listing.facts();
         let end = match label {
             Some(label) => listing.sets.iter().position(|s| s.label.as_str() == label),
-            None => listing.sets.iter().rposition(was_backup),
+            None => self
+                .choose(&listing, None)
+                .ok()
+                .or_else(|| listing.sets.iter().rposition(was_backup)),
         };
-        let facts = listing.facts();
+        let Some(end) = end else {
+            return Ok(None);
+        };
+        let branches = branch::branches(&facts);
+        let own = branches.iter().find(|b| b.sets.contains(&end));
+        let before: Vec<usize> = match (own, branch::living(&branches).as_slice()) {
+            (Some(own), _) => own.sets.iter().copied().take_while(|i| *i != end).collect(),
+            // It cannot be read, so nobody knows its branch.
+            (None, [one]) => {
+                let sets = branches[*one].sets.iter().copied();
+                sets.filter(|i| facts[*i].start_us < facts[end].start_us)
+                    .collect()
+            }
+            (None, _) => Vec::new(),
+        };
         let is_sound = |i: &usize| {
             let complete = listing.sets[*i].complete();
             complete.is_some_and(|c| !c.trailer.damaged) && chain(&facts, *i).is_ok()
         };
-        let found = (0..end.unwrap_or(0)).rev().find(is_sound);
+        let found = before.into_iter().rev().find(is_sound);
         Ok(found.map(|i| listing.sets[i].label.clone()))
     }
 
@@ -726,6 +862,31 @@ impl State {
     }
 }
 
+/// One set under several labels is one backup, however it was copied: it counts under the label whose moment is nearest to
+/// the set's own, and the others are named.
+fn tell_copies(sets: &mut [Listed]) {
+    let mut first: HashMap<Uuid, usize> = HashMap::new();
+    let off = |set: &Listed| set.label.begun_us().abs_diff(set.start_us());
+    for at in 0..sets.len() {
+        let Some(id) = sets[at].complete().map(|c| c.header.set) else {
+            continue;
+        };
+        let Some(other) = first.insert(id, at) else {
+            continue;
+        };
+        let (original, copy) = match off(&sets[at]) < off(&sets[other]) {
+            true => (at, other),
+            false => (other, at),
+        };
+        first.insert(id, original);
+        let what = format!(
+            "it is a copy of {}, the same backup under another label: it does not count, and is never removed",
+            sets[original].label
+        );
+        sets[copy].state = State::Foreign { what };
+    }
+}
+
 /// What lies under one label, over all directories.
 #[derive(Debug, Default)]
 struct Found {
@@ -751,6 +912,15 @@ impl Found {
             let file = PathBuf::from(file?);
             let text = file.to_str().unwrap_or("");
             if text.starts_with(lease::PREFIX) {
+                match dir.stat(&file) {
+                    // It holds nothing up, and is no lease: somebody should see it.
+                    Ok(stat) if stat.kind != FileKind::File => drop::<bool>(strays.insert(file)),
+                    _ => {}
+                }
+                continue;
+            }
+            // Its holder's lease says all that is to be known.
+            if is_reservation(text) {
                 continue;
             }
             match family_of(text) {

@@ -16,6 +16,9 @@ pub const WAL: &str = "wal";
 /// A family that is being written, as the media's file device calls it.
 pub(crate) const PENDING: &str = ".longshore-new";
 
+/// Beside a family that is being written where locks may not reach everybody.
+const WRITING: &str = ".longshore-writing";
+
 /// A backup whose removal has begun.
 pub(crate) const REMOVING: &str = ".removing";
 
@@ -82,6 +85,11 @@ pub(crate) fn family_of(name: &str) -> Option<(u16, bool)> {
     (number > 0 && family_name(number) == name).then_some((number, done))
 }
 
+/// Whether it reserves a family's file for who writes it.
+pub(crate) fn is_reservation(name: &str) -> bool {
+    name.strip_suffix(WRITING).and_then(family_of).is_some()
+}
+
 /// Why a name cannot be a database's directory below a target.
 pub fn bad_name(name: &str) -> Option<&'static str> {
     match name {
@@ -91,6 +99,21 @@ pub fn bad_name(name: &str) -> Option<&'static str> {
         _ if name.starts_with('.') => Some("names that begin with a dot are kept for other things"),
         _ => None,
     }
+}
+
+/// Why a database cannot newly have this name. What is at a target under such a name stays readable: only [`bad_name`]
+/// is asked there.
+pub fn unfit_name(name: &str) -> Option<&'static str> {
+    // Signs that end a line, move a terminal's cursor or turn its text around: in a log or a list such a name passes
+    // for something else.
+    let turns = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    bad_name(name).or_else(|| {
+        name.contains(turns)
+            .then_some("a name cannot hold line breaks, escapes or other control characters")
+    })
 }
 
 #[cfg(test)]
@@ -103,6 +126,8 @@ mod tests {
             assert_eq!(family_of(&family_name(n)), Some((n, true)));
             let pending = format!("{}{PENDING}", family_name(n));
             assert_eq!(family_of(&pending), Some((n, false)));
+            let reservation = format!("{}{WRITING}", family_name(n));
+            assert!(is_reservation(&reservation) && family_of(&reservation).is_none());
         }
         for name in [
             "family-0.bak",
@@ -122,5 +147,20 @@ mod tests {
             assert!(bad_name(name).is_some(), "{name}");
         }
         assert_eq!(bad_name("sales"), None);
+        for name in [
+            "a\nb",
+            "a\r",
+            "\u{1b}[2J",
+            "a\u{7f}",
+            "a\u{85}b",
+            "x\u{202e}y",
+            "a\u{2028}",
+        ] {
+            assert!(unfit_name(name).is_some(), "{name:?}");
+            assert_eq!(bad_name(name), None, "{name:?} stays readable");
+        }
+        for name in ["sales", "Große Daten", "a'b\"c", "日本"] {
+            assert_eq!(unfit_name(name), None, "{name}");
+        }
     }
 }

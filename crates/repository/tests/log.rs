@@ -41,6 +41,7 @@ fn shelve_logged(shelf: &Shelf, day: i64, system: u64, first: u64, last: u64) ->
         buffer_bytes: 65_536,
         page_bytes: 8192,
         copy_only: false,
+        attributes: false,
         parent: None,
         log: LogStart {
             system,
@@ -55,6 +56,9 @@ fn shelve_logged(shelf: &Shelf, day: i64, system: u64, first: u64, last: u64) ->
         machine: String::new(),
         user: String::new(),
         origin: String::new(),
+        lineage: Vec::new(),
+        sum_key: None,
+        server_started_us: None,
     };
     let plan = SetPlan {
         disposition: Disposition::New,
@@ -113,6 +117,7 @@ fn archive(shelf: &Shelf, system: u64, timeline: u32, at: u64) {
         file,
         system: Some(system),
         history: None,
+        beside: None,
     };
     let form = Form {
         algorithm: Algorithm::Lz4,

@@ -2,6 +2,7 @@
 //! The model says what must hold after a removal; it shares nothing with the code but the facts it judges.
 
 use longshore_pg::Lsn;
+use longshore_repository::branch::Identity;
 use longshore_repository::chain::{Health, LogRange, SetFacts};
 use longshore_repository::retention::{Policy, decide};
 use longshore_repository::{Kind, Label};
@@ -29,6 +30,9 @@ struct Sketch {
     log: (u64, u64),
 }
 
+/// Sets are of the clusters before this one.
+const SYSTEMS: u64 = 3;
+
 fn sketch() -> impl Strategy<Value = Sketch> {
     (
         // Some begin after now: a clock was wrong.
@@ -39,7 +43,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
             prop::bool::weighted(0.06),
             prop::bool::weighted(0.06),
         ),
-        (1u64..3, 1u32..4, 0u64..40, 0u64..6, 0u32..3),
+        (1..SYSTEMS, 1u32..4, 0u64..40, 0u64..6, 0u32..3),
     )
         .prop_map(
             |((day, hours, health), parent, (copy_only, unexpired, in_use), log)| Sketch {
@@ -97,10 +101,27 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
                 last_timeline: s.timeline + s.promotions,
                 last_lsn: s.log.0 + s.log.1,
             }),
+            identity: Identity::default(),
             in_use: s.in_use,
         });
     }
+    settle(&mut sets);
     sets
+}
+
+/// Gives the sets of each cluster LSNs and timelines in the order of their times: one branch for each. How sets divide into
+/// branches is tested by itself.
+fn settle(sets: &mut [SetFacts]) {
+    let mut order: Vec<usize> = (0..sets.len()).collect();
+    order.sort_by_key(|i| (sets[*i].start_us, sets[*i].label.clone()));
+    for (rank, i) in order.into_iter().enumerate() {
+        let log = sets[i].log.as_mut().unwrap();
+        let len = log.last_lsn - log.first_lsn;
+        log.first_lsn = rank as u64 * 37;
+        log.last_lsn = log.first_lsn + len;
+        log.first_timeline = 1 + rank as u32 / 4;
+        log.last_timeline = log.first_timeline;
+    }
 }
 
 fn restorable(sets: &[SetFacts], set: &SetFacts) -> bool {
@@ -144,16 +165,25 @@ fn is_ahead(s: &SetFacts) -> bool {
     s.start_us > NOW_US
 }
 
-/// Counted full backups, newest first.
-fn counted(sets: &[SetFacts]) -> Vec<&SetFacts> {
-    let mut all: Vec<_> = sets.iter().filter(|s| is_counted(sets, s)).collect();
+fn is_of(s: &SetFacts, system: u64) -> bool {
+    s.log.is_some_and(|log| log.system == system)
+}
+
+/// Counted full backups of a cluster, newest first.
+fn counted(sets: &[SetFacts], system: u64) -> Vec<&SetFacts> {
+    let mut all: Vec<_> = sets
+        .iter()
+        .filter(|s| is_counted(sets, s) && is_of(s, system))
+        .collect();
     all.sort_by(|a, b| (b.start_us, &b.label).cmp(&(a.start_us, &a.label)));
     all
 }
 
 /// Which full backup a database of that moment comes back from.
-fn base_at(sets: &[SetFacts], at_us: i64) -> Option<Uuid> {
-    let before = counted(sets).into_iter().filter(|s| s.finish_us <= at_us);
+fn base_at(sets: &[SetFacts], system: u64, at_us: i64) -> Option<Uuid> {
+    let before = counted(sets, system)
+        .into_iter()
+        .filter(|s| s.finish_us <= at_us);
     before.max_by_key(|s| (s.finish_us, s.label.clone()))?.id
 }
 
@@ -212,17 +242,61 @@ fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
             );
         }
     }
-    let good = sets.iter().filter(|s| clean_chain(sets, s));
-    if let Some(last) = good.max_by_key(|s| (s.start_us, s.label.clone())) {
-        prop_assert!(survives(last.id.unwrap()), "the last good one is gone");
-    }
-    let counted = counted(sets);
-    if counted.is_empty() || policy.is_empty() {
+    let is_idle = (1..SYSTEMS).all(|system| counted(sets, system).is_empty());
+    if is_idle || policy.is_empty() {
         let stay = sets
             .iter()
             .filter(|s| s.health != Health::Removing || s.in_use)
             .count();
         prop_assert!(after.len() >= stay);
+        return Ok(());
+    }
+    for system in 1..SYSTEMS {
+        check_rules(sets, &after, policy, system)?;
+    }
+    // In no moment of the removal does anything stand without what it needs.
+    let mut standing = sets.to_vec();
+    for i in decision.removals(sets) {
+        standing.retain(|s| s.id != sets[i].id);
+        for s in &standing {
+            prop_assert!(
+                !was_restorable(s) || restorable(&standing, s),
+                "{} too early",
+                sets[i].label
+            );
+        }
+    }
+    prop_assert_eq!(standing.len(), after.len());
+    let again = decide(&after, policy, NOW_US);
+    prop_assert!(
+        (0..after.len()).all(|i| again.is_kept(i)),
+        "a second run removes more"
+    );
+    check_log(sets, &after, policy)
+}
+
+/// What rules keep of one cluster.
+fn check_rules(
+    sets: &[SetFacts],
+    after: &[SetFacts],
+    policy: &Policy,
+    system: u64,
+) -> Result<(), TestCaseError> {
+    let survives = |id: Uuid| after.iter().any(|s| s.id == Some(id));
+    let good = sets
+        .iter()
+        .filter(|s| clean_chain(sets, s) && is_of(s, system));
+    if let Some(last) = good.max_by_key(|s| (s.start_us, s.label.clone())) {
+        prop_assert!(survives(last.id.unwrap()), "the last good one is gone");
+    }
+    let counted = counted(sets, system);
+    if counted.is_empty() {
+        for s in sets.iter().filter(|s| is_of(s, system) && s.is_whole()) {
+            prop_assert!(
+                survives(s.id.unwrap()),
+                "of {system} no full backup is whole"
+            );
+        }
         return Ok(());
     }
     // Rules keep exactly what they say.
@@ -232,7 +306,8 @@ fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
         let span = i64::from(d) * DAY_US;
         // Where nothing was finished in these days they are those before the newest.
         let end = newest.filter(|newest| *newest <= NOW_US - span);
-        end.unwrap_or(NOW_US) - span
+        let end = end.unwrap_or(NOW_US);
+        end - span - not_counted(&counted, end, span)
     });
     let bases: Vec<Uuid> = cut
         .map(|cut| {
@@ -241,7 +316,7 @@ fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
                 .map(|s| s.finish_us)
                 .filter(|t| *t > cut)
                 .chain([cut]);
-            moments.filter_map(|t| base_at(sets, t)).collect()
+            moments.filter_map(|t| base_at(sets, system, t)).collect()
         })
         .unwrap_or_default();
     let needed: Vec<Uuid> = sets
@@ -249,7 +324,7 @@ fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
         .filter(|s| is_protected(s))
         .chain(
             sets.iter()
-                .filter(|s| clean_chain(sets, s))
+                .filter(|s| clean_chain(sets, s) && is_of(s, system))
                 .max_by_key(|s| (s.start_us, s.label.clone())),
         )
         .flat_map(|s| down(sets, s))
@@ -279,28 +354,36 @@ fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
             .filter(|t| *t >= cut)
             .chain([cut, NOW_US])
         {
-            prop_assert_eq!(base_at(sets, t), base_at(&after, t));
+            prop_assert_eq!(base_at(sets, system, t), base_at(after, system, t));
         }
     }
-    // In no moment of the removal does anything stand without what it needs.
-    let mut standing = sets.to_vec();
-    for i in decision.removals(sets) {
-        standing.retain(|s| s.id != sets[i].id);
-        for s in &standing {
-            prop_assert!(
-                !was_restorable(s) || restorable(&standing, s),
-                "{} too early",
-                sets[i].label
-            );
+    Ok(())
+}
+
+/// By definition: the newest stretch without backups that is more than four times any other of the days that are kept when
+/// it is taken out of the calendar.
+fn not_counted(counted: &[&SetFacts], end: i64, span: i64) -> i64 {
+    let mut moments: Vec<i64> = counted.iter().map(|s| s.finish_us.min(end)).collect();
+    moments.sort();
+    moments.push(end);
+    for newer in (1..moments.len()).rev() {
+        let stretch = moments[newer] - moments[newer - 1];
+        // The calendar without it.
+        let taken_out = moments.iter().enumerate().map(|(i, at)| match i < newer {
+            true => at + stretch,
+            false => *at,
+        });
+        let days: Vec<i64> = taken_out.filter(|at| *at > end - span).collect();
+        let begins_within = moments[newer] > end - span;
+        let rest: Vec<i64> = days.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        // One of them is the stretch itself, now 0, and one the time since the newest.
+        let is_known = rest.len() > if newer + 1 == moments.len() { 1 } else { 2 };
+        let longest = rest.iter().copied().max().unwrap_or(0);
+        if begins_within && is_known && stretch > 4 * longest {
+            return stretch;
         }
     }
-    prop_assert_eq!(standing.len(), after.len());
-    let again = decide(&after, policy, NOW_US);
-    prop_assert!(
-        (0..after.len()).all(|i| again.is_kept(i)),
-        "a second run removes more"
-    );
-    check_log(sets, &after, policy)
+    0
 }
 
 fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
@@ -313,17 +396,15 @@ fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(
         !s.is_whole() && (s.in_use || !never_complete)
     };
     let frozen = after.iter().any(knows_no_need);
-    for system in 1..4u64 {
+    for system in 1..=SYSTEMS {
         let own: Vec<_> = after
             .iter()
             .filter(|s| s.log.unwrap().system == system)
             .collect();
         let firsts = || own.iter().map(|s| s.log.unwrap().first_lsn);
-        let newest: Vec<u64> = counted(after)
+        let newest: Vec<u64> = counted(after, system)
             .iter()
-            .map(|s| s.log.unwrap())
-            .filter(|l| l.system == system)
-            .map(|l| l.first_lsn)
+            .map(|s| s.log.unwrap().first_lsn)
             .collect();
         let from = match policy.keep_wal {
             Some(n) if !newest.is_empty() => newest.iter().take(n as usize).min().copied(),
@@ -353,6 +434,24 @@ fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(
     Ok(())
 }
 
+/// A full backup of a database without log.
+fn full(at_us: i64) -> SetFacts {
+    SetFacts {
+        label: Label::new(at_us, Kind::Full),
+        health: Health::Whole { clean: true },
+        kind: Kind::Full,
+        id: Some(Uuid::new_v4()),
+        parent: None,
+        copy_only: false,
+        start_us: at_us,
+        finish_us: at_us,
+        expires_us: None,
+        log: None,
+        identity: Identity::default(),
+        in_use: false,
+    }
+}
+
 fn cases() -> u32 {
     std::env::var("LONGSHORE_CASES").map_or(6000, |n| n.parse().unwrap())
 }
@@ -370,5 +469,38 @@ proptest! {
         policy in policies(),
     ) {
         check(&sets(&sketches), &policy)?;
+    }
+
+    /// A night under a clock that is ahead, with its backup and its expire, costs nothing that the rules keep without it; where
+    /// it is ahead by not much more than the usual distance of backups, no more than that.
+    #[test]
+    fn a_clock_that_is_ahead_for_a_night_costs_no_backup(
+        hours in prop::collection::vec(24i64..=72, 1..45),
+        keep_days in 10u32..40,
+        ahead in 0i64..20_000,
+    ) {
+        const HOUR_US: i64 = DAY_US / 24;
+        let policy = Policy { keep_days: Some(keep_days), ..Policy::default() };
+        let moments = hours.iter().scan(0, |at, gap| {
+            *at += gap * HOUR_US;
+            Some(*at)
+        });
+        let mut sets: Vec<SetFacts> = moments.map(full).collect();
+        let now = sets.last().unwrap().finish_us + HOUR_US;
+        let before = decide(&sets, &policy, now);
+        let count = sets.len();
+        let then = now + ahead * HOUR_US;
+        sets.push(full(then));
+        let after = decide(&sets, &policy, then + HOUR_US);
+        let longest = hours.iter().skip(1).max().copied().unwrap_or(0);
+        let cost = if ahead >= 4 * longest { 0 } else { (ahead + 1) * HOUR_US };
+        let first_day = now - i64::from(keep_days) * DAY_US + cost;
+        for i in (0..count).filter(|i| before.is_kept(*i)) {
+            let spent = cost > 0 && sets[i].finish_us <= first_day;
+            prop_assert!(spent || after.is_kept(i), "{} of {count}", i);
+        }
+        // The clock is right again: what was made ahead takes no place.
+        let found = decide(&sets, &policy, now);
+        prop_assert!((0..count).all(|i| before.is_kept(i) == found.is_kept(i)) || ahead == 0);
     }
 }

@@ -2,11 +2,14 @@
 
 mod common;
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::{fs, io};
 
 use common::*;
+use longshore_io::{Dir, Host, HostClock, Stat, Storage};
+use longshore_media::DeviceSpec;
 use longshore_repository::retention::Policy;
 use longshore_repository::{Error, Fate, Kind, Shelf, State};
 use tempfile::TempDir;
@@ -164,6 +167,90 @@ fn an_unmounted_directory_stops_everything_and_is_not_filled() {
     assert!(!stage.path("d2").exists());
 }
 
+/// A real file system of which one directory goes away as soon as somebody has opened it, as an unmounted one does.
+#[derive(Debug)]
+struct Vanishing(PathBuf);
+
+impl Storage for Vanishing {
+    fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        let dir = Host::new().dir(path)?;
+        if path == self.0 {
+            fs::rename(path, path.with_extension("gone"))?;
+        }
+        Ok(dir)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        Host::new().create_dir_all(path)
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        Host::new().stat(path)
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        Host::new().canonical(path)
+    }
+}
+
+/// Goal: what is unmounted between the look and the first name is not made again on the disk below.
+#[test]
+fn a_directory_that_vanishes_after_the_look_is_not_made_again() {
+    for (vanishing, databases) in [("d1", false), ("d2", false), ("d2", true)] {
+        let stage = Stage::new(2);
+        if databases {
+            stage.shelve(1);
+        }
+        let storage = Vanishing(stage.path(vanishing));
+        let target = &stage.shelf.target;
+        let clock = Arc::new(HostClock);
+        let shelf = Shelf::new(Arc::new(storage), clock, target, "db").unwrap();
+        let berth = shelf.begin(Kind::Full, 0).unwrap();
+        assert!(
+            !stage.path(vanishing).exists(),
+            "{vanishing} was made again"
+        );
+        let DeviceSpec::File(path) = &berth.devices[usize::from(vanishing == "d2")] else {
+            panic!("no file");
+        };
+        // A stripe there has no directory to lie in.
+        assert!(fs::File::create(path).is_err());
+        drop(berth);
+        assert!(
+            !stage.path(vanishing).exists(),
+            "{vanishing} was made again"
+        );
+    }
+}
+
+#[test]
+fn a_database_that_is_a_link_is_refused_by_writers_as_by_readers() {
+    for linked in ["d1", "d2"] {
+        let stage = Stage::new(2);
+        let elsewhere = stage.path("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, stage.path(linked).join("db")).unwrap();
+        let written = stage.shelf.begin(Kind::Full, 0).map(drop);
+        for refused in [written, stage.shelf.list().map(drop)] {
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, Error::NotADirectory { .. }), "{refused}");
+        }
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_backups_directories_are_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let stage = Stage::new(3);
+    let label = stage.shelve(1);
+    for n in 1..=3 {
+        let dir = stage.path(format!("d{n}/db/{label}"));
+        let mode = fs::metadata(&dir).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", dir.display());
+    }
+}
+
 #[test]
 fn a_backup_that_fails_leaves_no_directory() {
     let stage = Stage::new(2);
@@ -243,7 +330,7 @@ fn a_backup_in_progress_on_this_host_or_another_is_never_removed() {
         .split('.')
         .map(str::to_owned)
         .collect();
-    let boot = parts.len() - 3;
+    let boot = parts.len() - 4;
     parts[boot] = "another-hosts-boot".into();
     let lease = PathBuf::from(parts.join("."));
     fs::write(&lease, "host db2\n").unwrap();

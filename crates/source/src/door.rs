@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longshore_io::{Stat, Via};
-use longshore_pg::{Lsn, Timeline};
+use longshore_io::{Stat, Via, Xattr};
+use longshore_pg::{Lineage, Lsn, Timeline};
 
-use crate::Error;
+use crate::{Error, OwnLog};
 
 /// Which adaptor made a backup. The number is written to media and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,6 +41,8 @@ pub struct LogEnd {
     pub last: Lsn,
     /// The log from first to last was among the entries.
     pub included: bool,
+    /// The log before `last` ends with the record of this backup's end, as a primary's does.
+    pub is_marked: bool,
 }
 
 /// What a source knows before anything is read.
@@ -53,6 +55,10 @@ pub struct Description {
     pub log: Option<LogStart>,
     /// The server's history of the log's timeline; `None` on the first one, and where it cannot be read.
     pub history: Option<Vec<u8>>,
+    /// Which branch of a cluster's life it is of; `None` for sources that have none.
+    pub lineage: Option<Lineage>,
+    /// The server's own copy of its log; `None` for sources without one.
+    pub own_log: Option<OwnLog>,
     /// Page size in bytes, 0 where the source has none.
     pub page_bytes: u32,
     /// Bytes expected, for progress; `None` where only the walk will tell.
@@ -61,6 +67,8 @@ pub struct Description {
     pub memory_bytes: u64,
     /// How it is told what differs from the base; `None` where everything is stored.
     pub differing: Option<&'static str>,
+    /// When the server that is backed up was started, in microseconds since the Unix epoch.
+    pub server_started_us: Option<i64>,
     /// Canonical paths of directories here, everything below which belongs to the source.
     pub trees: Vec<PathBuf>,
     /// At least one. `Source::next` takes an index into it.
@@ -97,9 +105,12 @@ pub struct Entry {
     /// Length of a file in bytes when it was looked at; 0 for other kinds. Exactly this many
     /// bytes are backed up, whatever the file does meanwhile.
     pub len: u64,
-    /// Only what differs from the file of this path in the base is to be stored: see
-    /// [`Content::read_changed`]. False without a base.
-    pub based: bool,
+    /// The file is made of pages of so many bytes, which change one by one: a power of two that divides `len`. Sums of
+    /// them are kept, and where a base holds a file of this path, only pages that differ are stored.
+    pub page_bytes: Option<u32>,
+    /// Extended attributes in the order of their names, at most
+    /// [`XATTRS_BYTES_MAX`](longshore_io::XATTRS_BYTES_MAX). None of a hard link: its file has them.
+    pub xattrs: Vec<Xattr>,
     /// Present for files with `len > 0`.
     pub content: Option<Arc<dyn Content>>,
 }
@@ -115,7 +126,8 @@ impl Entry {
             gid: stat.gid,
             mtime_ns: stat.mtime_ns,
             len: 0,
-            based: false,
+            page_bytes: None,
+            xattrs: Vec::new(),
             content: None,
         }
     }
@@ -138,17 +150,16 @@ pub trait Content: Send + Sync {
     /// Errors: [`Error::Io`] when the file cannot be read.
     fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> Result<(), Error>;
 
-    /// As [`Content::read_at`], for entries that are based. Adds to `changed` which parts of `buf` differ from the base:
-    /// ranges within `buf`, ascending, none of them empty.
-    fn read_changed(
-        &self,
-        buf: &mut [u8],
-        offset: u64,
-        via: Via,
-        changed: &mut Vec<Range<usize>>,
-    ) -> Result<(), Error> {
-        self.read_at(buf, offset, via)?;
-        changed.push(0..buf.len());
+    /// Of a file of pages that a base holds: the first range at or after `offset` that has to be read to know whether it
+    /// differs from the base, in whole pages. What is before it is certain to be what the base holds; so is everything
+    /// where this is `None`.
+    fn next_doubtful(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
+        Ok(Some(offset..u64::MAX))
+    }
+
+    /// A page that [`Content::next_doubtful`] passed over was read all the same, and is not what the base holds.
+    /// Errors: [`Error::Base`] when that must not be.
+    fn explain(&self, _page: &[u8], _offset: u64) -> Result<(), Error> {
         Ok(())
     }
 
@@ -156,8 +167,7 @@ pub trait Content: Send + Sync {
     fn is_cached(&self, range: Range<u64>) -> bool;
 
     /// The first range at or after `offset` that may hold data, cut to the entry's length; `None`
-    /// when only a hole follows. Of a based entry: what may differ from the base, in multiples of the source's
-    /// page; holes count. Opens the file where it must.
+    /// when only a hole follows. Opens the file where it must.
     fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error>;
 
     /// To be called once, after everything was read: what the file did meanwhile. Closes
@@ -172,7 +182,13 @@ pub struct SourceSummary {
     pub warnings: Vec<String>,
     /// Something in the copy is damaged at its origin, e.g. a page whose checksum is wrong. The warnings say what.
     pub damaged: bool,
+    /// The first of the names that the source holds and the copy does not, for they cannot be named in it or lie too
+    /// deep; `damaged` then, too.
+    pub left_out: Option<PathBuf>,
     pub log: Option<LogEnd>,
+    /// A moment at which the copy was complete, by the server's own clock, which commits are dated by; microseconds since
+    /// the Unix epoch. `None`: there is no server, or it could not be asked.
+    pub complete_us: Option<i64>,
 }
 
 /// An opened database or directory.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use longshore_pg::wal::{NotHistory, NotRecords};
-use longshore_pg::{ControlError, Lsn, client};
+use longshore_pg::wal::NotRecords;
+use longshore_pg::{ControlError, client};
 
 use crate::postgres::{MAJOR_MAX, MAJOR_MIN};
 
@@ -79,9 +79,10 @@ pub enum Error {
     #[error("{} at byte {offset}: the rollback journal changed while it was read", path.display())]
     JournalChanged { path: PathBuf, offset: u64 },
 
-    /// File locks and shared memory do not reach other machines.
-    #[error("{} lies on a network file system", path.display())]
-    NetworkFileSystem { path: PathBuf },
+    /// Its programs may come by another machine or another mount, which locks and shared memory do not reach: a copy
+    /// would be torn, and a program that uses a write-ahead log would die.
+    #[error("{} lies on a file system (network, FUSE) whose locks may not reach every program that writes to it", path.display())]
+    LocksNotKept { path: PathBuf },
 
     /// The name now belongs to another file than the one opened.
     #[error("{} was replaced while it was being opened", path.display())]
@@ -90,6 +91,10 @@ pub enum Error {
     /// A database that could only be read without a lock was written to meanwhile.
     #[error("{} was written to while it was read without a lock", path.display())]
     ChangedUnlocked { path: PathBuf },
+
+    /// A writer that does not lock, or whose locks do not reach us.
+    #[error("{} was written to while SQLite's lock on it was held", path.display())]
+    ChangedLocked { path: PathBuf },
 
     /// The write-ahead log does not hold what its index promised.
     #[error("{} at byte {offset}: the write-ahead log does not match the snapshot", path.display())]
@@ -191,23 +196,11 @@ pub enum Error {
 pub enum BaseRefusal {
     #[error("it is of another cluster: the system identifiers differ")]
     OtherCluster,
-    /// The cluster was recovered to an earlier moment, rewound, or is the one that lost.
+    /// The summaries of the log cannot be relied on.
     #[error(
-        "it ends at {end} on timeline {timeline}, and the cluster came to its timeline {now} by another way"
+        "page {block} of {} is not what the base holds, and the server's WAL summaries do not name it", path.display()
     )]
-    NotAncestor { timeline: u32, end: Lsn, now: u32 },
-    /// Two futures of one state of the cluster have timelines of the same number.
-    #[error("it was begun before the cluster's timeline {now}, and is of another of this number")]
-    OtherTimeline { now: u32 },
-    #[error("it is of an earlier timeline, and {} is missing", path.display())]
-    NoHistory { path: PathBuf },
-    #[error("it is of an earlier timeline, and {} cannot be read", path.display())]
-    BadHistory { path: PathBuf, source: NotHistory },
-    /// A standby that lags, or a log that was reset.
-    #[error("this backup would begin at {start}, before the base ends at {end}")]
-    Behind { start: Lsn, end: Lsn },
-    #[error("page checksums were enabled after it, and its pages have none")]
-    ChecksumsEnabled,
+    NotNamed { path: PathBuf, block: u64 },
     #[error("the server sends its files itself, and sends them whole")]
     Remote,
 }
@@ -215,16 +208,11 @@ pub enum BaseRefusal {
 impl BaseRefusal {
     fn hint(&self) -> &'static str {
         match self {
-            BaseRefusal::OtherCluster
-            | BaseRefusal::NotAncestor { .. }
-            | BaseRefusal::OtherTimeline { .. }
-            | BaseRefusal::NoHistory { .. }
-            | BaseRefusal::BadHistory { .. }
-            | BaseRefusal::ChecksumsEnabled => {
+            BaseRefusal::OtherCluster => {
                 "make a full backup, on which later ones can build; --or-full does so by itself"
             }
-            BaseRefusal::Behind { .. } => {
-                "on a standby, wait until it has replayed the base's end and made a restartpoint; else make a full backup"
+            BaseRefusal::NotNamed { .. } => {
+                "make a full backup now (--or-full does so by itself); with ALTER SYSTEM SET summarize_wal = off every page is read"
             }
             BaseRefusal::Remote => {
                 "run the backup on the server's machine as a user who may read its data directory, or make a full one"
@@ -263,10 +251,15 @@ impl Error {
             Error::HotJournal { .. } => {
                 "open the database once with its application, or with sqlite3 FILE 'SELECT 1 FROM sqlite_schema', which rolls the journal back; then back up again"
             }
-            Error::NetworkFileSystem { .. } => "run the backup on the machine that holds the file",
+            Error::LocksNotKept { .. } => {
+                "run the backup where the file lies on a local disk, by the path that its programs use; where all of them use this very mount on this machine, add --trust-locks"
+            }
             Error::Replaced { .. } | Error::JournalChanged { .. } => "run the backup again",
             Error::ChangedUnlocked { .. } => {
                 "run the backup as the owner of the database, so that it can take part in locking"
+            }
+            Error::ChangedLocked { .. } => {
+                "run the backup on the machine of its programs, by the path that they use; a program that does not lock (nolock=1, unix-none) has to be stopped meanwhile"
             }
             Error::WalDamaged { .. } => {
                 "check the database with: sqlite3 FILE 'PRAGMA integrity_check'; was its -wal file replaced?"

@@ -9,11 +9,14 @@
 //! - A directory comes before what is in it (on the same volume's stream).
 //! - Memory does not grow with the number of entries.
 
-mod claims;
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod attributes;
 mod door;
 mod error;
 mod files;
 mod postgres;
+mod reading;
 mod spec;
 mod sqlite;
 mod tally;
@@ -30,7 +33,9 @@ pub use door::{
     SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
-pub use postgres::{Base, ClosedLog, PostgresOptions, close_log};
+pub use postgres::{
+    Base, ClosedLog, Identified, OwnLog, PostgresOptions, close_log, home, identify,
+};
 pub use spec::SourceSpec;
 
 /// How a source is to be opened.
@@ -42,6 +47,9 @@ pub struct SourceOptions {
     pub volume_map: Vec<(PathBuf, String)>,
     /// How much a SQLite write-ahead log may grow in bytes while it is read; `None`: no limit.
     pub wal_growth_limit_bytes: Option<u64>,
+    /// Whether locks of a SQLite database are relied on wherever it lies: its user vouches for every program that writes
+    /// to it coming by the same mount.
+    pub trust_locks: bool,
     /// Whether a SQLite database without a log may be read from a copy that shares its blocks, where
     /// the file system can make one: commits then wait for an instant only. The copy has no name; its
     /// inode lies on the source's file system until the backup ends.
@@ -57,6 +65,7 @@ impl Default for SourceOptions {
             database: None,
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
+            trust_locks: false,
             reflink: true,
             lock_wait: Duration::from_secs(30),
             postgres: PostgresOptions::default(),

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use longshore_io::{FileKind, Storage, Via};
 use longshore_pg::PID_FILE;
-use longshore_pg::client::Options;
+use longshore_pg::client::{Options, without_password};
 
 use crate::Error;
-use crate::claims::Reading;
+use crate::reading::Reading;
 
 /// The first bytes of every SQLite 3 database (SQLite file format, section 1.3).
 pub(crate) const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -52,7 +52,14 @@ impl SourceSpec {
         let mut paths = Vec::with_capacity(words.len());
         let mut files = false;
         for word in words {
-            let path = match Prefixed::of(word) {
+            let prefixed = Prefixed::of(word);
+            if let (Prefixed::Neither(_), Some(shown)) = (&prefixed, meant_as_server(word))
+                // A file may have any name.
+                && storage.stat(Path::new(word)).is_err()
+            {
+                return bad(OsStr::new(&shown), SERVER_FORM);
+            }
+            let path = match prefixed {
                 Prefixed::Sqlite(_) if words.len() > 1 => {
                     return bad(word, "one SQLite database is backed up at a time");
                 }
@@ -82,14 +89,25 @@ impl SourceSpec {
     }
 }
 
+/// How a server's connection string begins, when it is one.
+const SERVER_FORM: &str = "a server is written postgres://USER@HOST/DATABASE (in a password %2F for / and %3F for ?), a path with such signs ./PATH";
+
+/// A word that may be meant as a server and is not written as one, such as `postgres:me:secret@host`, without what may be
+/// its password.
+fn meant_as_server(word: &OsStr) -> Option<String> {
+    let text = word.to_string_lossy();
+    let shown = without_password(&text);
+    (shown != text).then_some(shown)
+}
+
 fn is_server(word: &OsStr) -> bool {
     word.to_str().is_some_and(Options::is_meant)
 }
 
 fn server(word: &OsStr) -> Result<SourceSpec, Error> {
-    let variable = |name: &str| std::env::var(name).ok();
     let user = longshore_io::facts::user_name();
-    Options::parse(&word.to_string_lossy(), &variable, &user)
+    Options::of_environment()
+        .and_then(|variable| Options::parse(&word.to_string_lossy(), &variable, &user))
         .map(|options| SourceSpec::Postgres(Box::new(options)))
         .map_err(|e| Error::Server {
             action: "find",
@@ -116,7 +134,8 @@ impl<'a> Prefixed<'a> {
     }
 }
 
-fn has_magic(storage: &dyn Storage, path: &Path) -> Result<bool, Error> {
+/// Whether a path leads to a file that begins as every SQLite database does.
+pub(crate) fn has_magic(storage: &dyn Storage, path: &Path) -> Result<bool, Error> {
     let io = |action| {
         move |source| Error::Io {
             action,
@@ -218,6 +237,34 @@ mod tests {
         assert!(
             matches!(parse(&[nowhere.as_os_str()]), Err(Error::Io { path, .. }) if path == nowhere)
         );
+    }
+
+    #[test]
+    fn a_server_that_is_written_wrongly_is_refused_without_its_password() {
+        for word in [
+            "postgres:u:PW@h",
+            "postgres:/u:PW@h/d",
+            "POSTGRESQL:u:PW@h",
+            "postgre://u:PW@h/d",
+            "psql:u:PW@h:5432/d",
+            "mysql://u:PW@h/d",
+            "postgres:u:P@W@h",
+        ] {
+            let refused = parse(&[OsStr::new(word)]).unwrap_err();
+            assert!(
+                matches!(&refused, Error::Spec { reason, .. } if *reason == SERVER_FORM),
+                "{refused}"
+            );
+            let told = format!("{refused} {refused:?}");
+            assert!(!told.contains("PW") && !told.contains("W@h"), "{told}");
+        }
+        // A path is shown: it has no password.
+        for path in ["./postgres:u:x@h", "/a:b@c", "a@b", "a:b"] {
+            assert!(
+                matches!(parse(&[OsStr::new(path)]), Err(Error::Io { .. })),
+                "{path}"
+            );
+        }
     }
 
     #[test]

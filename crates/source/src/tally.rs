@@ -25,6 +25,11 @@ impl Tally {
         self.examples.extend(other.examples.into_iter().take(room));
     }
 
+    /// The first name that was added.
+    pub(crate) fn first(&self) -> Option<&Path> {
+        self.examples.first().map(PathBuf::as_path)
+    }
+
     /// "3 WHAT: a, b, c", or nothing when nothing happened.
     pub(crate) fn warning(&self, what: &str) -> Option<String> {
         if self.count == 0 {

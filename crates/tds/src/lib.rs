@@ -16,6 +16,8 @@
 //!
 //! Source: MS-TDS revision 39 (Microsoft Open Specifications); sections are named at each part.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod cursor;
 mod error;
 mod login;
@@ -37,4 +39,4 @@ pub use reply::{Done, Greeting, Notice, Reply};
 pub use request::{Transaction, batch_text};
 pub use rpc::{Call, Parameter, Procedure, calls};
 pub use text::Secret;
-pub use value::{Column, DateTime, Type, Value};
+pub use value::{Column, DateTime, Moment, Type, Value};

@@ -111,6 +111,11 @@ impl Reply {
         self.version = version;
     }
 
+    /// Whether the client knows the types of moments that came after `datetime`.
+    pub fn has_newer_moments(&self) -> bool {
+        self.version >= Version::V7_3
+    }
+
     /// What a client gets that asks for so many bytes; 0 asks for the usual.
     pub fn packet_len_for(asked: u32) -> usize {
         match usize::try_from(asked) {
@@ -342,8 +347,8 @@ impl Reply {
         let id = id.to_le_bytes();
         let (kind, new, old): (u8, &[u8], &[u8]) = match change {
             crate::Transaction::Begin => (0x08, &id, &[]),
-            crate::Transaction::Commit => (0x09, &[], &id),
-            crate::Transaction::Rollback => (0x0a, &[], &id),
+            crate::Transaction::Commit { .. } => (0x09, &[], &id),
+            crate::Transaction::Rollback { .. } => (0x0a, &[], &id),
             crate::Transaction::Other => return,
         };
         self.token(ENVCHANGE);

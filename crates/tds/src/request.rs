@@ -25,8 +25,13 @@ pub fn batch_text(body: &[u8]) -> Result<String, Error> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transaction {
     Begin,
-    Commit,
-    Rollback,
+    /// `begins`: and begin the next one at once, as drivers without autocommit ask.
+    Commit {
+        begins: bool,
+    },
+    Rollback {
+        begins: bool,
+    },
     /// Savepoints and distributed ones.
     Other,
 }
@@ -37,20 +42,39 @@ impl Transaction {
         skip_headers(&mut cursor)?;
         Ok(match cursor.u16()? {
             5 => Transaction::Begin,
-            7 => Transaction::Commit,
-            8 => Transaction::Rollback,
+            7 => Transaction::Commit {
+                begins: begins(&mut cursor)?,
+            },
+            8 => Transaction::Rollback {
+                begins: begins(&mut cursor)?,
+            },
             _ => Transaction::Other,
         })
     }
+}
+
+/// The flags behind the name of the transaction that ends; the name means nothing where there is one transaction.
+fn begins(cursor: &mut Cursor) -> Result<bool, Error> {
+    const BEGIN: u8 = 1;
+    // Some send neither.
+    if cursor.is_empty() {
+        return Ok(false);
+    }
+    let len = cursor.u8()?;
+    cursor.take(len.into())?;
+    Ok(!cursor.is_empty() && cursor.u8()? & BEGIN != 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn body(headers: &[u8], rest: &[u8]) -> Vec<u8> {
+        [headers, rest].concat()
+    }
+
     #[test]
     fn texts_stand_behind_headers_of_any_length() {
-        let body = |headers: &[u8], text: &[u8]| [headers, text].concat();
         let text = [b'G', 0, b'O', 0];
         assert_eq!(batch_text(&body(&[4, 0, 0, 0], &text)).unwrap(), "GO");
         assert_eq!(batch_text(&body(&[6, 0, 0, 0, 9, 9], &text)).unwrap(), "GO");
@@ -60,5 +84,19 @@ mod tests {
         assert!(batch_text(&[]).is_err());
         let begin = Transaction::parse(&[4, 0, 0, 0, 5, 0, 0, 0]);
         assert_eq!(begin, Ok(Transaction::Begin));
+    }
+
+    #[test]
+    fn the_end_of_a_transaction_may_begin_the_next_one() {
+        let parse = |rest: &[u8]| Transaction::parse(&body(&[4, 0, 0, 0], rest));
+        let commit = |begins| Ok(Transaction::Commit { begins });
+        assert_eq!(parse(&[7, 0]), commit(false));
+        assert_eq!(parse(&[7, 0, 0]), commit(false));
+        assert_eq!(parse(&[7, 0, 0, 0]), commit(false));
+        assert_eq!(parse(&[7, 0, 0, 1, 0, 0]), commit(true));
+        assert_eq!(parse(&[7, 0, 2, b'a', 0, 1, 0, 0]), commit(true));
+        let rollback = Ok(Transaction::Rollback { begins: true });
+        assert_eq!(parse(&[8, 0, 0, 1, 0, 0]), rollback);
+        assert!(parse(&[8, 0, 9, b'a']).is_err());
     }
 }

@@ -20,6 +20,8 @@ pub enum Procedure {
     Prepare,
     Execute,
     PrepExec,
+    /// ODBC's `{CALL procedure (?)}`, prepared and called at once.
+    PrepExecCall,
     Unprepare,
     /// Known by number alone and not here: cursors.
     Numbered(u16),
@@ -36,6 +38,7 @@ impl Procedure {
             "sp_prepare" => Procedure::Prepare,
             "sp_execute" => Procedure::Execute,
             "sp_prepexec" => Procedure::PrepExec,
+            "sp_prepexecrpc" => Procedure::PrepExecCall,
             "sp_unprepare" => Procedure::Unprepare,
             _ => Procedure::Named(name),
         }
@@ -47,6 +50,7 @@ impl Procedure {
             11 => Procedure::Prepare,
             12 => Procedure::Execute,
             13 => Procedure::PrepExec,
+            14 => Procedure::PrepExecCall,
             15 => Procedure::Unprepare,
             other => Procedure::Numbered(other),
         }

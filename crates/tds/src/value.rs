@@ -22,7 +22,13 @@ pub enum Type {
         scale: u8,
     },
     Float,
+    Date,
+    /// Digits after the second, here and below: 0 to 7.
+    Time(u8),
+    SmallDateTime,
     DateTime,
+    DateTime2(u8),
+    DateTimeOffset(u8),
     /// Characters; those of the code page 1252.
     Char(u16),
     /// UTF-16 units.
@@ -45,6 +51,17 @@ pub struct DateTime {
     pub ms: u32,
 }
 
+/// A moment as the types after `datetime` keep it, or a part of one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Since 0001-01-01; in UTC where there is an offset. 0 of a time.
+    pub days: i32,
+    /// Of the day. 0 of a date.
+    pub ns: u64,
+    /// How many minutes wall time is later than UTC.
+    pub offset_minutes: i16,
+}
+
 /// A value of a row or a parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'a> {
@@ -57,6 +74,8 @@ pub enum Value<'a> {
     },
     Float(f64),
     DateTime(DateTime),
+    /// Of the newer types.
+    Moment(Moment),
     Text(Cow<'a, str>),
     Binary(Cow<'a, [u8]>),
     /// In the order in which it is written down.
@@ -123,8 +142,11 @@ const COLLATION_UTF8: u32 = 1 << 26;
 
 const TICKS_PER_DAY: u32 = 300 * 86_400;
 const MS_PER_DAY: u32 = 86_400_000;
-/// From 0001-01-01, where newer types begin, to 1900-01-01.
-const DAYS_TO_1900: i32 = 693_595;
+const NS_PER_DAY: u64 = 86_400_000_000_000;
+/// Digits after the second, at most.
+const SCALE_MAX: u8 = 7;
+/// From 0001-01-01 to 9999-12-31.
+const DAYS_MAX: u32 = 3_652_058;
 
 impl Type {
     /// The same type within the limits of the wire.
@@ -148,9 +170,14 @@ impl Type {
             | Type::Int
             | Type::BigInt
             | Type::Float
+            | Type::Date
+            | Type::SmallDateTime
             | Type::DateTime
             | Type::UniqueIdentifier
             | Type::Variant => self,
+            Type::Time(scale) => Type::Time(scale.min(SCALE_MAX)),
+            Type::DateTime2(scale) => Type::DateTime2(scale.min(SCALE_MAX)),
+            Type::DateTimeOffset(scale) => Type::DateTimeOffset(scale.min(SCALE_MAX)),
         }
     }
 
@@ -174,7 +201,12 @@ impl Type {
                 out.extend([NUMERICN, numeric_len(precision), precision, scale]);
             }
             Type::Float => out.extend([FLTN, 8]),
+            Type::Date => out.push(DATEN),
+            Type::Time(scale) => out.extend([TIMEN, scale]),
+            Type::SmallDateTime => out.extend([DATETIMN, 4]),
             Type::DateTime => out.extend([DATETIMN, 8]),
+            Type::DateTime2(scale) => out.extend([DATETIME2N, scale]),
+            Type::DateTimeOffset(scale) => out.extend([DATETIMEOFFSETN, scale]),
             Type::Char(n) => texts(out, BIGCHAR, Some(n)),
             Type::NChar(n) => texts(out, NCHAR, Some(n * 2)),
             Type::VarChar(n) => texts(out, BIGVARCHAR, n),
@@ -210,6 +242,21 @@ impl Type {
             (Type::Float, Value::Float(n)) => counted(out, &n.to_le_bytes()),
             (Type::Float, Value::Int(n)) => counted(out, &(*n as f64).to_le_bytes()),
             (Type::DateTime, Value::DateTime(at)) => counted(out, &at.ticks()),
+            (Type::SmallDateTime, Value::DateTime(at)) => {
+                at.minutes().and_then(|bytes| counted(out, &bytes))
+            }
+            (Type::Date, Value::Moment(at)) => at.date().and_then(|days| counted(out, &days)),
+            (Type::Time(scale), Value::Moment(at)) => counted(out, &at.time(scale)),
+            (Type::DateTime2(scale), Value::Moment(at)) => at
+                .date()
+                .and_then(|days| counted(out, &[at.time(scale), days.to_vec()].concat())),
+            (Type::DateTimeOffset(scale), Value::Moment(at)) => at.date().and_then(|days| {
+                let offset = at.offset_minutes.to_le_bytes();
+                counted(
+                    out,
+                    &[at.time(scale), days.to_vec(), offset.to_vec()].concat(),
+                )
+            }),
             (Type::UniqueIdentifier, Value::Guid(id)) => counted(out, &swapped(*id)),
             (Type::Variant, Value::Int(n)) => {
                 put_variant(out, *n);
@@ -260,7 +307,12 @@ impl Type {
             | Type::BigInt
             | Type::Numeric { .. }
             | Type::Float
+            | Type::Date
+            | Type::Time(_)
+            | Type::SmallDateTime
             | Type::DateTime
+            | Type::DateTime2(_)
+            | Type::DateTimeOffset(_)
             | Type::UniqueIdentifier => out.push(0),
         }
     }
@@ -348,7 +400,38 @@ fn swapped(id: [u8; 16]) -> [u8; 16] {
     id
 }
 
+impl Moment {
+    /// Three bytes of days; `None` of what has more.
+    fn date(self) -> Option<[u8; 3]> {
+        let days = u32::try_from(self.days).ok().filter(|d| *d <= DAYS_MAX)?;
+        let [a, b, c, _] = days.to_le_bytes();
+        Some([a, b, c])
+    }
+
+    /// Units of the scale since midnight.
+    fn time(self, scale: u8) -> Vec<u8> {
+        let unit = 10_u64.pow(9 - u32::from(scale.min(SCALE_MAX)));
+        let units = self.ns.min(NS_PER_DAY - 1) / unit;
+        units.to_le_bytes()[..time_len(scale)].to_vec()
+    }
+}
+
+fn time_len(scale: u8) -> usize {
+    match scale {
+        0..=2 => 3,
+        3 | 4 => 4,
+        _ => 5,
+    }
+}
+
 impl DateTime {
+    /// Days and minutes; `None` outside of what `smalldatetime` has.
+    fn minutes(self) -> Option<[u8; 4]> {
+        let days = u16::try_from(self.days).ok()?.to_le_bytes();
+        let minutes = u16::try_from(self.ms / 60_000).ok()?.to_le_bytes();
+        Some([days[0], days[1], minutes[0], minutes[1]])
+    }
+
     /// Days, then ticks of 1/300 s: the nearest.
     fn ticks(self) -> [u8; 8] {
         let mut days = self.days;
@@ -463,7 +546,7 @@ fn form(token: u8, cursor: &mut Cursor) -> Result<(Type, Form), Error> {
         FLT8 => fixed(Type::Float, Simple::Float, 8),
         MONEY => fixed(money(19), Simple::Money, 8),
         MONEY4 => fixed(money(10), Simple::Money, 4),
-        DATETIM4 => fixed(Type::DateTime, Simple::DateTime, 4),
+        DATETIM4 => fixed(Type::SmallDateTime, Simple::DateTime, 4),
         DATETIME => fixed(Type::DateTime, Simple::DateTime, 8),
         INTN => match cursor.u8()? {
             1 => Ok((Type::TinyInt, Form::Counted(Simple::Byte))),
@@ -479,6 +562,7 @@ fn form(token: u8, cursor: &mut Cursor) -> Result<(Type, Form), Error> {
                 (FLTN, _) => (Type::Float, Simple::Float),
                 (MONEYN, 4) => (money(10), Simple::Money),
                 (MONEYN, _) => (money(19), Simple::Money),
+                (DATETIMN, 4) => (Type::SmallDateTime, Simple::DateTime),
                 (DATETIMN, _) => (Type::DateTime, Simple::DateTime),
                 _ => (Type::UniqueIdentifier, Simple::Guid),
             };
@@ -493,18 +577,21 @@ fn form(token: u8, cursor: &mut Cursor) -> Result<(Type, Form), Error> {
             let kind = Type::Numeric { precision, scale };
             Ok((kind, Form::Counted(Simple::Decimal { scale })))
         }
-        DATEN => Ok((Type::DateTime, Form::Counted(Simple::Date))),
+        DATEN => Ok((Type::Date, Form::Counted(Simple::Date))),
         TIMEN | DATETIME2N | DATETIMEOFFSETN => {
             let scale = cursor.u8()?;
-            if scale > 7 {
+            if scale > SCALE_MAX {
                 return Err(cursor.malformed());
             }
-            let simple = match token {
-                TIMEN => Simple::Time { scale },
-                DATETIME2N => Simple::DateTime2 { scale },
-                _ => Simple::DateTimeOffset { scale },
+            let (kind, simple) = match token {
+                TIMEN => (Type::Time(scale), Simple::Time { scale }),
+                DATETIME2N => (Type::DateTime2(scale), Simple::DateTime2 { scale }),
+                _ => (
+                    Type::DateTimeOffset(scale),
+                    Simple::DateTimeOffset { scale },
+                ),
             };
-            Ok((Type::DateTime, Form::Counted(simple)))
+            Ok((kind, Form::Counted(simple)))
         }
         BIGVARBIN | BIGBINARY => {
             let len = cursor.u16()?;
@@ -635,6 +722,7 @@ impl Simple {
     fn value(self, len: usize, cursor: &mut Cursor) -> Result<Value<'static>, Error> {
         let malformed = cursor.malformed();
         let at = |moment: Option<DateTime>| moment.map(Value::DateTime).ok_or(malformed);
+        let newer = |moment: Option<Moment>| moment.map(Value::Moment).ok_or(malformed);
         match (self, len) {
             (Simple::Byte, 1) => Ok(Value::Int(cursor.u8()?.into())),
             (Simple::Bit, 1) => Ok(Value::Int(i64::from(cursor.u8()? != 0))),
@@ -686,21 +774,16 @@ impl Simple {
                 let unscaled = if positive { magnitude } else { -magnitude };
                 Ok(Value::Decimal { unscaled, scale })
             }
-            (Simple::Date, 3) => at(Some(DateTime {
-                days: cursor.unsigned(3)? as i32 - DAYS_TO_1900,
-                ms: 0,
-            })),
-            (Simple::Time { scale }, 3..=5) => {
-                at(moment(cursor.unsigned(len)?, scale, DAYS_TO_1900, 0))
-            }
+            (Simple::Date, 3) => newer(moment(0, 0, cursor.unsigned(3)?, 0)),
+            (Simple::Time { scale }, 3..=5) => newer(moment(cursor.unsigned(len)?, scale, 0, 0)),
             (Simple::DateTime2 { scale }, 6..=8) => {
                 let time = cursor.unsigned(len - 3)?;
-                at(moment(time, scale, cursor.unsigned(3)? as i32, 0))
+                newer(moment(time, scale, cursor.unsigned(3)?, 0))
             }
             (Simple::DateTimeOffset { scale }, 8..=10) => {
                 let time = cursor.unsigned(len - 5)?;
-                let days = cursor.unsigned(3)? as i32;
-                at(moment(time, scale, days, cursor.signed(2)? as i32))
+                let days = cursor.unsigned(3)?;
+                newer(moment(time, scale, days, cursor.signed(2)?))
             }
             _ => Err(malformed),
         }
@@ -714,18 +797,16 @@ fn finite(n: f64, otherwise: Error) -> Result<Value<'static>, Error> {
     }
 }
 
-/// `time`: counts of 10^-`scale` s of the day; `days` since 0001-01-01; to the millisecond, at its offset.
-fn moment(time: u128, scale: u8, days: i32, offset_minutes: i32) -> Option<DateTime> {
-    let unit = 10_u128.pow(u32::from(scale.min(7)));
-    let ms = i64::try_from(time * 1000 / unit).ok()?;
-    if ms >= i64::from(MS_PER_DAY) || !(-14 * 60..=14 * 60).contains(&offset_minutes) {
-        return None;
-    }
-    let ms = ms + i64::from(offset_minutes) * 60_000;
-    let day = i64::from(MS_PER_DAY);
-    Some(DateTime {
-        days: days - DAYS_TO_1900 + ms.div_euclid(day) as i32,
-        ms: ms.rem_euclid(day) as u32,
+/// `time`: counts of 10^-`scale` s of the day; `None`: no clock or calendar has it.
+fn moment(time: u128, scale: u8, days: u128, offset_minutes: i64) -> Option<Moment> {
+    let unit = 10_u128.pow(9 - u32::from(scale.min(SCALE_MAX)));
+    let ns = u64::try_from(time.checked_mul(unit)?).ok()?;
+    let offset_minutes = i16::try_from(offset_minutes).ok()?;
+    let is_known = ns < NS_PER_DAY && days <= DAYS_MAX.into() && offset_minutes.abs() <= 14 * 60;
+    is_known.then_some(Moment {
+        days: days as i32,
+        ns,
+        offset_minutes,
     })
 }
 
@@ -760,6 +841,53 @@ mod tests {
             (Type::BigInt, Value::Int(i64::MIN)),
             (Type::Float, Value::Float(-0.5)),
             (Type::DateTime, Value::DateTime(at)),
+            (
+                Type::SmallDateTime,
+                Value::DateTime(DateTime {
+                    days: 46_080,
+                    ms: 79_500_000,
+                }),
+            ),
+            (
+                Type::Date,
+                Value::Moment(Moment {
+                    days: 739_675,
+                    ns: 0,
+                    offset_minutes: 0,
+                }),
+            ),
+            (
+                Type::Time(7),
+                Value::Moment(Moment {
+                    days: 0,
+                    ns: 123_456_700,
+                    offset_minutes: 0,
+                }),
+            ),
+            (
+                Type::Time(0),
+                Value::Moment(Moment {
+                    days: 0,
+                    ns: 86_399_000_000_000,
+                    offset_minutes: 0,
+                }),
+            ),
+            (
+                Type::DateTime2(3),
+                Value::Moment(Moment {
+                    days: 3_652_058,
+                    ns: 1_000_000,
+                    offset_minutes: 0,
+                }),
+            ),
+            (
+                Type::DateTimeOffset(5),
+                Value::Moment(Moment {
+                    days: 1,
+                    ns: 10_000,
+                    offset_minutes: -720,
+                }),
+            ),
             (Type::Char(3), text("ab€")),
             (Type::NChar(2), text("\u{1f6a2}")),
             (Type::VarChar(Some(9)), text("")),
@@ -841,14 +969,24 @@ mod tests {
         // 2026-03-01: 739675 days since 0001-01-01.
         let days = 739_675_u32.to_le_bytes();
         let date = [DATEN, 3, days[0], days[1], days[2]];
-        let at = |days, ms| Value::DateTime(DateTime { days, ms });
-        assert_eq!(read(&date).unwrap().1, at(46_080, 0));
-        // 23:00 UTC at two hours east is 01:00 of the next day.
+        let at = |ns, offset_minutes| {
+            Value::Moment(Moment {
+                days: 739_675,
+                ns,
+                offset_minutes,
+            })
+        };
+        assert_eq!(read(&date).unwrap(), (Type::Date, at(0, 0)));
+        // 23:00 UTC, two hours east of it.
         let hours = (23_u32 * 3600).to_le_bytes();
         let mut offset = vec![DATETIMEOFFSETN, 0, 8, hours[0], hours[1], hours[2]];
         offset.extend(&days[..3]);
         offset.extend(120_i16.to_le_bytes());
-        assert_eq!(read(&offset).unwrap().1, at(46_081, 3_600_000));
+        let found = read(&offset).unwrap();
+        let expected = at(23 * 3_600_000_000_000, 120);
+        assert_eq!(found, (Type::DateTimeOffset(0), expected));
+        let late = [TIMEN, 0, 3, 0x80, 0x51, 0x01];
+        assert!(read(&late).is_err(), "a day has no second 86400");
         let money = [MONEYN, 8, 8, 0xff, 0xff, 0xff, 0xff, 0xf0, 0xd8, 0xff, 0xff];
         let minus_one = Value::Decimal {
             unscaled: -10_000,

@@ -1,25 +1,35 @@
-//! What is wrong with a batch before any of it runs: variables that nobody declares, queries that cannot be read.
+//! What is wrong with a batch before any of it runs: variables that nobody declares, queries that cannot be read, BREAK and
+//! CONTINUE where there is no loop.
 
 use std::collections::BTreeSet;
 
 use crate::message::{self, Message};
-use crate::query;
+use crate::query::{self, Reader};
 use crate::statement;
 use crate::syntax::*;
 
 /// Errors: the first mistake, with its line. `declared`: variables that are there already, in lower case.
-pub fn check(batch: &Batch, declared: impl IntoIterator<Item = String>) -> Result<(), Message> {
+pub fn check(
+    batch: &Batch,
+    declared: impl IntoIterator<Item = String>,
+    reader: &Reader,
+) -> Result<(), Message> {
     let mut check = Check {
+        reader,
         declared: declared.into_iter().collect(),
+        loops: 0,
     };
     check.all(&batch.statements)
 }
 
-struct Check {
+struct Check<'a> {
+    reader: &'a Reader,
     declared: BTreeSet<String>,
+    /// WHILE statements around what is looked at. Those of the batch around this one are not its own.
+    loops: usize,
 }
 
-impl Check {
+impl Check<'_> {
     fn all(&mut self, all: &[Located]) -> Result<(), Message> {
         all.iter().try_for_each(|located| self.one(located))
     }
@@ -108,8 +118,13 @@ impl Check {
             }
             Statement::While { condition, body } => {
                 self.query(&query::condition_text(condition), condition)?;
-                self.one(body)
+                self.loops += 1;
+                let checked = self.one(body);
+                self.loops -= 1;
+                checked
             }
+            Statement::Break if self.loops == 0 => Err(message::BREAK_OUTSIDE.plain()),
+            Statement::Continue if self.loops == 0 => Err(message::CONTINUE_OUTSIDE.plain()),
             Statement::Block(all) => self.all(all),
             Statement::Try { body, catch } => {
                 self.all(body)?;
@@ -183,6 +198,9 @@ impl Check {
     }
 
     fn expression(&self, fragment: &Fragment) -> Result<(), Message> {
+        if let Some(operand) = single(&fragment.text) {
+            return self.operand(&operand);
+        }
         self.query(&query::expression_text(fragment), fragment)
     }
 
@@ -192,6 +210,6 @@ impl Check {
         variables
             .into_iter()
             .try_for_each(|(_, raw)| self.variable(raw))?;
-        query::parse(text).map(drop)
+        self.reader.read(text).map(drop)
     }
 }

@@ -4,12 +4,18 @@ use jiff::civil;
 use uuid::Uuid;
 
 use crate::message::{
-    CANNOT_CONVERT, Message, NOT_A_DATE, NOT_CONVERTIBLE, OUT_OF_RANGE, OVERFLOW,
+    CANNOT_CONVERT, DATE_OUT_OF_RANGE, Message, NO_ROOM, NOT_A_DATE, NOT_CONVERTIBLE, NOT_MONEY,
+    OUT_OF_RANGE, OVERFLOW, STYLE_NOT_FOR, STYLE_UNKNOWN,
 };
-use crate::value::{DateTime, Decimal, LENGTH_MAX, Type, Value, date_time_text};
+use crate::value::{
+    DateTime, Decimal, LENGTH_MAX, SCALE_MAX, Temporal, Type, Value, date_time_text, fraction_text,
+    offset_text,
+};
 
 /// Digits of a `numeric`, at most.
 pub const PRECISION_MAX: u8 = 38;
+/// Digits of money behind the point.
+pub const MONEY_SCALE: u8 = 4;
 
 /// The value in another type. Texts are cut to the type's length, as a CAST does.
 pub fn convert(value: &Value, to: Type) -> Result<Value, Message> {
@@ -23,16 +29,144 @@ pub fn convert(value: &Value, to: Type) -> Result<Value, Message> {
         Type::Int => integer(value, to, i32::MIN.into(), i32::MAX.into())?,
         Type::BigInt | Type::SqlVariant => integer(value, to, i64::MIN, i64::MAX)?,
         Type::Numeric { precision, scale } => decimal(value, precision, scale)?,
+        Type::Money => money(value, to, i64::MIN.into(), i64::MAX.into())?,
+        Type::SmallMoney => money(value, to, i32::MIN.into(), i32::MAX.into())?,
         Type::Float => Value::Float(float(value, to)?),
         Type::DateTime => Value::DateTime(date_time(value)?),
+        Type::Date
+        | Type::Time(_)
+        | Type::SmallDateTime
+        | Type::DateTime2(_)
+        | Type::DateTimeOffset(_) => Value::Temporal(temporal(value, to)?),
         Type::Char(n) | Type::NChar(n) => {
-            let text = cut(text(value), Some(n));
+            let text = fitted(value, to, Some(n))?;
             Value::Text(format!("{text:width$}", width = usize::from(n)))
         }
-        Type::VarChar(n) | Type::NVarChar(n) => Value::Text(cut(text(value), n)),
-        Type::VarBinary(n) => binary(value, n)?,
+        Type::VarChar(n) | Type::NVarChar(n) => Value::Text(fitted(value, to, n)?),
+        Type::Binary(_) | Type::VarBinary(_) => binary(value, to)?,
         Type::UniqueIdentifier => guid(value)?,
     })
+}
+
+/// The same of a value whose type is known, where more depends on it than the value shows: how many bytes an integer has,
+/// how many a character, whether a number is money.
+pub fn convert_from(value: &Value, from: Type, to: Type) -> Result<Value, Message> {
+    match (value, to) {
+        (Value::Decimal(n), to) if from.is_money() && to.is_text() => {
+            money_as_text(*n, from, to, MONEY_STYLE)
+        }
+        // Money is rounded, other numbers are cut off.
+        (Value::Decimal(_), to) if from.is_money() && to.is_integer() => {
+            convert(&decimal(value, PRECISION_MAX, 0)?, to)
+        }
+        (Value::Int(n), Type::Binary(_) | Type::VarBinary(_)) => {
+            let width = match from {
+                Type::Bit | Type::TinyInt => 1,
+                Type::SmallInt => 2,
+                Type::BigInt => 8,
+                _ => 4,
+            };
+            let bytes = n.to_be_bytes();
+            Ok(fitted_number(&bytes[bytes.len() - width..], to))
+        }
+        (Value::Text(text), Type::Binary(_) | Type::VarBinary(_)) if !from.is_national() => {
+            Ok(fitted_bytes(text.chars().map(narrow_or_mark).collect(), to))
+        }
+        _ => convert(value, to),
+    }
+}
+
+/// CONVERT with a style: how a moment, money or a binary is written, or read. Errors: 281, 9809.
+pub fn convert_styled(value: &Value, from: Type, to: Type, style: i64) -> Result<Value, Message> {
+    match value {
+        Value::DateTime(_) | Value::Temporal(_) if to.is_text() => {
+            let text = moment_style(value, style);
+            let text = text.ok_or_else(|| STYLE_UNKNOWN.with(&[&style, &plain_name(from)]))?;
+            convert(&Value::Text(text), to)
+        }
+        Value::Text(text) if to.is_moment() => {
+            let known = styled(civil::DateTime::default(), Type::DateTime, style);
+            known.ok_or_else(|| STYLE_NOT_FOR.with(&[&style, &"nvarchar", &to]))?;
+            let parsed = parse_styled(text, style).ok_or_else(|| NOT_A_DATE.plain())?;
+            let (at, minutes) = parsed;
+            let minutes = minutes.unwrap_or(0);
+            let moment = Temporal::DateTimeOffset(at, minutes, SCALE_MAX);
+            convert(&Value::Temporal(moment), to)
+        }
+        Value::Binary(bytes) if to.is_text() && matches!(style, 1 | 2) => {
+            let digits: String = bytes.iter().map(|b| format!("{b:02X}")).collect();
+            let prefix = if style == 1 { "0x" } else { "" };
+            convert(&Value::Text(format!("{prefix}{digits}")), to)
+        }
+        Value::Text(text) if matches!(to, Type::VarBinary(_)) && matches!(style, 1 | 2) => {
+            let digits = match style {
+                1 => text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")),
+                _ => Some(text.as_str()),
+            };
+            let bytes = digits.and_then(bytes_of);
+            let bytes = bytes.ok_or_else(|| CANNOT_CONVERT.with(&[&"varchar", &"varbinary"]))?;
+            convert(&Value::Binary(bytes), to)
+        }
+        Value::Binary(_) if to.is_text() && style != 0 => {
+            Err(STYLE_UNKNOWN.with(&[&style, &"varbinary"]))
+        }
+        Value::Decimal(n) if from.is_money() && to.is_text() => money_as_text(*n, from, to, style),
+        value => convert_from(value, from, to),
+    }
+}
+
+/// The style of money where nothing is said.
+const MONEY_STYLE: i64 = 0;
+
+/// Styles 0 (two digits behind the point), 1 (the same, with commas), 2 and 126 (four digits). Errors: 281; 234 where it has
+/// no room.
+fn money_as_text(n: Decimal, from: Type, to: Type, style: i64) -> Result<Value, Message> {
+    let scale = match style {
+        0 | 1 => 2,
+        2 | 126 => MONEY_SCALE,
+        _ => return Err(STYLE_UNKNOWN.with(&[&style, &from])),
+    };
+    let rounded = decimal(&Value::Decimal(n), PRECISION_MAX, scale)?.to_string();
+    let text = match style {
+        1 => with_commas(&rounded),
+        _ => rounded,
+    };
+    match convert(&Value::text(text.as_str()), to)? {
+        Value::Text(made) if made.trim_end() != text => {
+            Err(NO_ROOM.with(&[&from, &plain_name(to)]))
+        }
+        made => Ok(made),
+    }
+}
+
+/// A comma between every three digits before the point.
+fn with_commas(number: &str) -> String {
+    let (sign, digits) = match number.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", number),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut made = sign.to_owned();
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            made.push(',');
+        }
+        made.push(digit);
+    }
+    format!("{made}.{fraction}")
+}
+
+/// A type without its sizes, for messages.
+fn plain_name(kind: Type) -> String {
+    let name = kind.to_string();
+    name.split('(').next().unwrap_or_default().to_owned()
+}
+
+/// The bytes of pairs of hexadecimal digits.
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let pair = |i: usize| u8::from_str_radix(digits.get(i..i + 2)?, 16).ok();
+    let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    is_hex.then(|| (0..digits.len()).step_by(2).map(pair).collect())?
 }
 
 /// The type of a name such as `nvarchar` with its sizes; `None`: there is none.
@@ -45,6 +179,11 @@ pub fn type_of(name: &str, sizes: &[Option<u32>]) -> Option<Type> {
     let long = |default: u16, max: u16| match sizes {
         [None] => Some(None),
         _ => length(default, max).map(Some),
+    };
+    let scaled = |kind: fn(u8) -> Type| match sizes {
+        [] => Some(kind(SCALE_MAX)),
+        [Some(n)] => u8::try_from(*n).ok().filter(|n| *n <= SCALE_MAX).map(kind),
+        _ => None,
     };
     const NATIONAL_MAX: u16 = LENGTH_MAX / 2;
     let plain = |kind: Type| sizes.is_empty().then_some(kind);
@@ -66,23 +205,45 @@ pub fn type_of(name: &str, sizes: &[Option<u32>]) -> Option<Type> {
             let whole = (1..=PRECISION_MAX).contains(&precision) && scale <= precision;
             whole.then_some(Type::Numeric { precision, scale })
         }
-        "money" => plain(Type::numeric(19, 4)),
-        "smallmoney" => plain(Type::numeric(10, 4)),
+        "money" => plain(Type::Money),
+        "smallmoney" => plain(Type::SmallMoney),
         "float" => matches!(sizes, [] | [Some(1..=53)]).then_some(Type::Float),
         "real" => plain(Type::Float),
-        "datetime" | "smalldatetime" | "date" => plain(Type::DateTime),
-        "datetime2" | "datetimeoffset" => {
-            matches!(sizes, [] | [Some(0..=7)]).then_some(Type::DateTime)
-        }
+        "datetime" => plain(Type::DateTime),
+        "smalldatetime" => plain(Type::SmallDateTime),
+        "date" => plain(Type::Date),
+        "time" => scaled(Type::Time),
+        "datetime2" => scaled(Type::DateTime2),
+        "datetimeoffset" => scaled(Type::DateTimeOffset),
         "char" | "character" => length(1, LENGTH_MAX).map(Type::Char),
         "nchar" => length(1, NATIONAL_MAX).map(Type::NChar),
         "varchar" => long(1, LENGTH_MAX).map(Type::VarChar),
         "nvarchar" => long(1, NATIONAL_MAX).map(Type::NVarChar),
         "sysname" => plain(Type::nvarchar(128)),
-        "varbinary" | "binary" => long(1, LENGTH_MAX).map(Type::VarBinary),
+        "binary" => length(1, LENGTH_MAX).map(Type::Binary),
+        "varbinary" => long(1, LENGTH_MAX).map(Type::VarBinary),
         "uniqueidentifier" => plain(Type::UniqueIdentifier),
         "sql_variant" => plain(Type::SqlVariant),
         _ => None,
+    }
+}
+
+/// The value as a text of this length. Texts and moments are cut; a whole number that has too many digits is `*` in types
+/// of one byte a character, and no other number is cut. Errors: 8115.
+fn fitted(value: &Value, to: Type, length: Option<u16>) -> Result<String, Message> {
+    let text = match value {
+        Value::Binary(bytes) => characters(bytes, to),
+        value => text(value),
+    };
+    let is_short = length.is_some_and(|n| text.chars().nth(n.into()).is_some());
+    match value {
+        Value::Int(n) if is_short && !to.is_national() && i32::try_from(*n).is_ok() => {
+            Ok("*".to_owned())
+        }
+        Value::Int(_) | Value::Decimal(_) | Value::Float(_) if is_short => {
+            Err(OVERFLOW.with(&[&plain_name(to)]))
+        }
+        _ => Ok(cut(text, length)),
     }
 }
 
@@ -97,10 +258,47 @@ fn text(value: &Value) -> String {
     match value {
         Value::Float(n) => float_text(*n),
         // Style 0, as a conversion without a style has it.
-        Value::DateTime(at) => date_style(at, 0).unwrap_or_else(|| date_time_text(at)),
-        Value::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::DateTime(at) | Value::Temporal(Temporal::SmallDateTime(at)) => {
+            styled(*at, Type::DateTime, 0).unwrap_or_else(|| date_time_text(at))
+        }
         value => value.to_string(),
     }
+}
+
+/// What Windows-1252 has from 0x80 to 0x9F; the five that it leaves free are controls. Else it is Latin-1.
+const NARROW_HIGH: [char; 32] = [
+    '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}',
+    '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
+];
+
+/// The byte of a character in types of one byte a character; `None`: they do not have it.
+pub fn narrow(c: char) -> Option<u8> {
+    match u8::try_from(c) {
+        Ok(byte) if !(0x80..0xa0).contains(&byte) => Some(byte),
+        _ => {
+            let at = NARROW_HIGH.iter().position(|high| *high == c)?;
+            u8::try_from(0x80 + at).ok()
+        }
+    }
+}
+
+fn narrow_or_mark(c: char) -> u8 {
+    narrow(c).unwrap_or(b'?')
+}
+
+/// A binary's bytes as characters of a type.
+fn characters(bytes: &[u8], to: Type) -> String {
+    if to.is_national() {
+        let units = bytes.chunks(2);
+        let unit = |pair: &[u8]| u16::from_le_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]);
+        let units: Vec<u16> = units.map(unit).collect();
+        return String::from_utf16_lossy(&units);
+    }
+    let wide = |byte: &u8| match byte.checked_sub(0x80).map(usize::from) {
+        Some(high) => NARROW_HIGH.get(high).copied().unwrap_or(char::from(*byte)),
+        None => char::from(*byte),
+    };
+    bytes.iter().map(wide).collect()
 }
 
 /// Six digits, as a conversion without a style has it.
@@ -117,6 +315,11 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Decimal(_) => "numeric",
         Value::Float(_) => "float",
         Value::DateTime(_) => "datetime",
+        Value::Temporal(Temporal::Date(_)) => "date",
+        Value::Temporal(Temporal::Time(..)) => "time",
+        Value::Temporal(Temporal::SmallDateTime(_)) => "smalldatetime",
+        Value::Temporal(Temporal::DateTime2(..)) => "datetime2",
+        Value::Temporal(Temporal::DateTimeOffset(..)) => "datetimeoffset",
         Value::Binary(_) => "varbinary",
         Value::Guid(_) => "uniqueidentifier",
     }
@@ -167,6 +370,22 @@ fn integer(value: &Value, to: Type, min: i64, max: i64) -> Result<Value, Message
             text => text.parse().map_err(|_| refused(value, to))?,
         },
         Value::Float(_) => return Err(OVERFLOW.with(&[&to])),
+        // The last bytes are the number's.
+        Value::Binary(bytes) => {
+            let width = match to {
+                Type::TinyInt => 1,
+                Type::SmallInt => 2,
+                Type::Int => 4,
+                _ => 8,
+            };
+            let last = &bytes[bytes.len().saturating_sub(width)..];
+            let number = last.iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
+            let unused = 64 - 8 * width as u32;
+            match to {
+                Type::TinyInt => number.into(),
+                _ => ((number << unused) as i64 >> unused).into(),
+            }
+        }
         _ => return Err(refused(value, to)),
     };
     match i64::try_from(number) {
@@ -198,8 +417,28 @@ fn decimal(value: &Value, precision: u8, scale: u8) -> Result<Value, Message> {
     }
 }
 
+/// Errors: 8115, 235.
+fn money(value: &Value, to: Type, min: i128, max: i128) -> Result<Value, Message> {
+    let written = match value {
+        // As people write it: `-$1,234.50`.
+        Value::Text(text) => match text.trim() {
+            "" => Value::Int(0),
+            text => Value::Text(text.replacen('$', "", 1).replace(',', "")),
+        },
+        value => value.clone(),
+    };
+    let made = decimal(&written, PRECISION_MAX, MONEY_SCALE).map_err(|m| match value {
+        Value::Text(_) if m.number != OVERFLOW.number => NOT_MONEY.plain(),
+        _ => m,
+    })?;
+    match made {
+        Value::Decimal(n) if (min..=max).contains(&n.unscaled) => Ok(made),
+        _ => Err(OVERFLOW.with(&[&to])),
+    }
+}
+
 /// The shortest digits that stand for the number, without an exponent.
-fn shortest(n: f64) -> String {
+pub fn shortest(n: f64) -> String {
     // Rust's Display never writes an exponent.
     n.to_string()
 }
@@ -240,15 +479,63 @@ pub fn parse_decimal(text: &str, scale: u8) -> Option<Option<i128>> {
     Some(Some(if negative { -number } else { number }))
 }
 
-/// Texts that a script may write a moment in. Two digits for a year are refused.
+/// A moment with its offset from UTC in minutes, where it has one: in UTC and with the offset behind (`…Z+02:00`) as queries
+/// keep it, or as scripts write it.
+pub fn parse_moment(text: &str) -> Option<(DateTime, Option<i16>)> {
+    let text = text.trim();
+    let Some((before, offset)) = split_offset(text) else {
+        let zone = text.ends_with(['Z', 'z']).then_some(0);
+        return Some((parse_date_time(text)?, zone));
+    };
+    let minutes = jiff::SignedDuration::from_mins(offset.into());
+    let at = match before.strip_suffix('Z') {
+        Some(utc) => parse_date_time(utc)?.checked_add(minutes).ok()?,
+        None => parse_date_time(before)?,
+    };
+    Some((at, Some(offset)))
+}
+
+/// What stands before `+02:00`, and its minutes.
+fn split_offset(text: &str) -> Option<(&str, i16)> {
+    let at = text.len().checked_sub(6)?;
+    let (before, offset) = (text.get(..at)?, text.get(at..)?);
+    let (hours, minutes) = offset.get(1..)?.split_once(':')?;
+    let digits = |s: &str| match s.len() == 2 && s.bytes().all(|b| b.is_ascii_digit()) {
+        true => s.parse::<i16>().ok(),
+        false => None,
+    };
+    let minutes = digits(hours)? * 60 + digits(minutes)?;
+    // A date with dashes has no time behind it.
+    let has_time = before.contains(':') && minutes <= 14 * 60;
+    match (offset.chars().next()?, has_time) {
+        ('+', true) => Some((before.trim_end(), minutes)),
+        ('-', true) => Some((before.trim_end(), -minutes)),
+        _ => None,
+    }
+}
+
+/// Texts that a script may write a moment in. Two digits for a year are refused, and so are zones but for `Z`.
 pub fn parse_date_time(text: &str) -> Option<DateTime> {
     let text = text.trim();
     if text.is_empty() {
         return Some(civil::date(1900, 1, 1).at(0, 0, 0, 0));
     }
-    let text = text.strip_suffix('Z').unwrap_or(text);
+    let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
+    // The parsers below take a zone behind the time, and drop it.
+    let time = match text.split_once(['T', 't', ' ']) {
+        Some((_, time)) => time,
+        None if text.contains(':') => text,
+        None => "",
+    };
+    if time.contains(['+', '-', '[']) {
+        return None;
+    }
     if let Ok(at) = text.parse::<DateTime>() {
         return Some(at);
+    }
+    // A time alone is one of the first of January 1900.
+    if let Some(time) = parse_time(text).filter(|_| text.contains(':')) {
+        return Some(civil::date(1900, 1, 1).to_datetime(time));
     }
     let (date, time) = match text.split_once([' ', 'T']) {
         Some((date, time)) if date.contains(['-', '/', '.']) || date.len() == 8 => {
@@ -323,7 +610,17 @@ fn parse_time(text: &str) -> Option<civil::Time> {
 fn date_time(value: &Value) -> Result<DateTime, Message> {
     let at = match value {
         Value::DateTime(at) => Some(*at),
-        Value::Text(text) => parse_date_time(text),
+        Value::Temporal(at) => {
+            let name = kind_of(value);
+            let at = rounded(at.wall(), 3).filter(|at| at.year() >= FIRST_YEAR);
+            return at.ok_or_else(|| DATE_OUT_OF_RANGE.with(&[&name, &"datetime"]));
+        }
+        Value::Text(text) => match without_offset(text).and_then(|at| rounded(at, 3)) {
+            Some(at) if at.year() < FIRST_YEAR => {
+                return Err(DATE_OUT_OF_RANGE.with(&[&"nvarchar", &"datetime"]));
+            }
+            at => at,
+        },
         // Days since 1900.
         Value::Int(days) => i32::try_from(*days).ok().and_then(|days| {
             let start = civil::date(1900, 1, 1).at(0, 0, 0, 0);
@@ -336,16 +633,120 @@ fn date_time(value: &Value) -> Result<DateTime, Message> {
     at.ok_or_else(|| NOT_A_DATE.plain())
 }
 
-fn binary(value: &Value, length: Option<u16>) -> Result<Value, Message> {
-    let mut bytes = match value {
+/// `datetime` and `smalldatetime` take no offset, since they would not keep it; `Z` says nothing to them.
+fn without_offset(text: &str) -> Option<DateTime> {
+    let (at, offset) = parse_moment(text)?;
+    let is_plain = offset.is_none() || text.trim_end().ends_with(['Z', 'z']);
+    is_plain.then_some(at)
+}
+
+/// `datetime` begins here.
+const FIRST_YEAR: i16 = 1753;
+
+/// To so many digits after the second; `None` beyond what there is a date for.
+fn rounded(at: DateTime, scale: u8) -> Option<DateTime> {
+    let unit = 10_i64.pow(9 - u32::from(scale.min(SCALE_MAX)));
+    let below = i64::from(at.subsec_nanosecond()) % unit;
+    let up = match below * 2 >= unit {
+        true => unit - below,
+        false => -below,
+    };
+    at.checked_add(jiff::SignedDuration::from_nanos(up)).ok()
+}
+
+/// The value as a moment of one of the newer types. Errors: 241, 242, and types that are no such moments.
+fn temporal(value: &Value, to: Type) -> Result<Temporal, Message> {
+    let (at, offset, is_date, is_time) = match value {
+        Value::DateTime(at) => (*at, None, false, false),
+        Value::Temporal(at) => {
+            let offset = match at {
+                Temporal::DateTimeOffset(_, minutes, _) => Some(*minutes),
+                _ => None,
+            };
+            let (is_date, is_time) = (
+                matches!(at, Temporal::Date(_)),
+                matches!(at, Temporal::Time(..)),
+            );
+            (at.wall(), offset, is_date, is_time)
+        }
+        Value::Text(text) => {
+            let parsed = match to {
+                Type::SmallDateTime => without_offset(text).map(|at| (at, None)),
+                _ => parse_moment(text),
+            };
+            let (at, offset) = parsed.ok_or_else(|| NOT_A_DATE.plain())?;
+            (at, offset, false, false)
+        }
+        Value::Int(_) if to == Type::SmallDateTime => (date_time(value)?, None, false, false),
+        _ => return Err(CANNOT_CONVERT.with(&[&kind_of(value), &to])),
+    };
+    let beyond = || DATE_OUT_OF_RANGE.with(&[&kind_of(value), &to]);
+    Ok(match to {
+        Type::Date if !is_time => Temporal::Date(at.date()),
+        Type::Time(scale) if !is_date => {
+            // What is rounded beyond midnight is midnight.
+            let day = civil::date(2000, 1, 1).to_datetime(at.time());
+            Temporal::Time(rounded(day, scale).ok_or_else(beyond)?.time(), scale)
+        }
+        Type::SmallDateTime => {
+            let half = jiff::SignedDuration::from_secs(30);
+            let at = at.checked_add(half).map_err(|_| beyond())?;
+            let at = at.date().at(at.hour(), at.minute(), 0, 0);
+            let last = civil::date(2079, 6, 6).at(23, 59, 0, 0);
+            match at.year() >= 1900 && at <= last {
+                true => Temporal::SmallDateTime(at),
+                false => return Err(beyond()),
+            }
+        }
+        Type::DateTime2(scale) => {
+            Temporal::DateTime2(rounded(at, scale).ok_or_else(beyond)?, scale)
+        }
+        Type::DateTimeOffset(scale) => {
+            let at = rounded(at, scale).ok_or_else(beyond)?;
+            Temporal::DateTimeOffset(at, offset.unwrap_or(0), scale)
+        }
+        _ => return Err(CANNOT_CONVERT.with(&[&kind_of(value), &to])),
+    })
+}
+
+fn binary(value: &Value, to: Type) -> Result<Value, Message> {
+    let bytes = match value {
         Value::Binary(bytes) => bytes.clone(),
         Value::Text(text) => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
-        Value::Guid(id) => id.as_bytes().to_vec(),
-        Value::Int(n) => n.to_be_bytes().to_vec(),
-        _ => return Err(refused(value, Type::VarBinary(length))),
+        Value::Guid(id) => id.to_bytes_le().to_vec(),
+        Value::Int(n) => {
+            let kind = match i32::try_from(*n) {
+                Ok(_) => Type::Int,
+                Err(_) => Type::BigInt,
+            };
+            return convert_from(value, kind, to);
+        }
+        _ => return Err(refused(value, to)),
     };
-    bytes.truncate(length.map_or(usize::MAX, usize::from));
-    Ok(Value::Binary(bytes))
+    Ok(fitted_bytes(bytes, to))
+}
+
+/// Cut at the end, and with zeros there in a type of one length.
+fn fitted_bytes(mut bytes: Vec<u8>, to: Type) -> Value {
+    match to {
+        Type::Binary(n) => bytes.resize(n.into(), 0),
+        Type::VarBinary(Some(n)) => bytes.truncate(n.into()),
+        _ => {}
+    }
+    Value::Binary(bytes)
+}
+
+/// Of a number the last bytes count: it is cut at the beginning, and the zeros stand there.
+fn fitted_number(bytes: &[u8], to: Type) -> Value {
+    let length = match to {
+        Type::Binary(n) => n.into(),
+        Type::VarBinary(Some(n)) => bytes.len().min(n.into()),
+        _ => bytes.len(),
+    };
+    let kept = &bytes[bytes.len().saturating_sub(length)..];
+    let mut made = vec![0; length - kept.len()];
+    made.extend(kept);
+    Value::Binary(made)
 }
 
 fn guid(value: &Value) -> Result<Value, Message> {
@@ -359,43 +760,128 @@ fn guid(value: &Value) -> Result<Value, Message> {
     }
 }
 
-/// A moment in one of CONVERT's styles; `None`: there is no such style here.
-pub fn date_style(at: &DateTime, style: i64) -> Option<String> {
-    let ms = at.subsec_nanosecond() / 1_000_000;
-    let format = match style {
-        0 | 100 => {
-            let hour = match at.hour() % 12 {
-                0 => 12,
-                hour => hour,
-            };
-            let half = if at.hour() < 12 { "AM" } else { "PM" };
-            let day = at.strftime("%b %e %Y");
-            return Some(format!("{day} {hour:>2}:{:02}{half}", at.minute()));
+/// A moment in one of CONVERT's styles. `None`: there is no such style here, or nothing of it is in the type.
+pub fn moment_style(value: &Value, style: i64) -> Option<String> {
+    match value {
+        Value::DateTime(at) => styled(*at, Type::DateTime, style),
+        Value::Temporal(at) => {
+            let text = styled(at.wall(), at.kind(), style)?;
+            Some(match *at {
+                Temporal::DateTimeOffset(_, minutes, _) if style == 126 => {
+                    text + &offset_text(minutes)
+                }
+                Temporal::DateTimeOffset(_, _, scale) if style == 127 => {
+                    styled(at.utc(), Type::DateTimeOffset(scale), style)? + "Z"
+                }
+                Temporal::DateTimeOffset(_, minutes, _) if has_time(style) => {
+                    format!("{text} {}", offset_text(minutes))
+                }
+                _ => text,
+            })
         }
+        _ => None,
+    }
+}
+
+fn has_time(style: i64) -> bool {
+    !matches!(style, 1..=7 | 10..=12 | 101..=107 | 110..=112 | 23)
+}
+
+fn styled(at: DateTime, kind: Type, style: i64) -> Option<String> {
+    let date = match style {
+        0 | 100 | 9 | 109 => "%b %e %Y",
         1 => "%m/%d/%y",
+        22 => "%m/%d/%y",
         101 => "%m/%d/%Y",
+        2 => "%y.%m.%d",
         102 => "%Y.%m.%d",
+        3 => "%d/%m/%y",
         103 => "%d/%m/%Y",
+        4 => "%d.%m.%y",
         104 => "%d.%m.%Y",
+        5 => "%d-%m-%y",
         105 => "%d-%m-%Y",
-        106 => "%d %b %Y",
+        6 => "%d %b %y",
+        106 | 13 | 113 => "%d %b %Y",
+        7 => "%b %d, %y",
         107 => "%b %d, %Y",
-        8 | 108 => "%H:%M:%S",
+        8 | 108 | 14 | 114 | 24 => "",
         10 => "%m-%d-%y",
         110 => "%m-%d-%Y",
         11 => "%y/%m/%d",
         111 => "%Y/%m/%d",
         12 => "%y%m%d",
         112 => "%Y%m%d",
-        13 | 113 => return Some(format!("{}:{ms:03}", at.strftime("%d %b %Y %H:%M:%S"))),
-        14 | 114 => return Some(format!("{}:{ms:03}", at.strftime("%H:%M:%S"))),
-        20 | 120 => "%Y-%m-%d %H:%M:%S",
-        21 | 25 | 121 => return Some(date_time_text(at)),
-        23 => "%Y-%m-%d",
-        126 | 127 => return Some(format!("{}.{ms:03}", at.strftime("%Y-%m-%dT%H:%M:%S"))),
+        20 | 120 | 21 | 25 | 121 | 23 | 126 | 127 => "%Y-%m-%d",
         _ => return None,
     };
-    Some(at.strftime(format).to_string())
+    let hour = match at.hour() % 12 {
+        0 => 12,
+        hour => hour,
+    };
+    let half = if at.hour() < 12 { "AM" } else { "PM" };
+    let scale = match kind {
+        Type::Time(scale) | Type::DateTime2(scale) | Type::DateTimeOffset(scale) => scale,
+        Type::SmallDateTime => 0,
+        _ => 3,
+    };
+    let fraction = fraction_text(at.subsec_nanosecond(), scale);
+    // The older types put a colon before the milliseconds, and always have three of them.
+    let is_older = matches!(kind, Type::DateTime | Type::SmallDateTime);
+    let colon = match is_older {
+        true => fraction_text(at.subsec_nanosecond(), 3).replace('.', ":"),
+        false => fraction.clone(),
+    };
+    let clock = at.strftime("%H:%M:%S");
+    let time = match style {
+        0 | 100 => format!("{hour:>2}:{:02}{half}", at.minute()),
+        9 | 109 => format!(
+            "{hour:>2}:{:02}:{:02}{colon}{half}",
+            at.minute(),
+            at.second()
+        ),
+        22 => format!("{hour:>2}:{:02}:{:02} {half}", at.minute(), at.second()),
+        13 | 113 | 14 | 114 => format!("{clock}{colon}"),
+        21 | 25 | 121 if is_older => format!("{clock}{}", fraction_text(at.subsec_nanosecond(), 3)),
+        21 | 25 | 121 => format!("{clock}{fraction}"),
+        // Nothing is shown of milliseconds that are none.
+        126 | 127 if is_older && at.subsec_nanosecond() == 0 => clock.to_string(),
+        126 | 127 => format!("{clock}{fraction}"),
+        8 | 108 | 24 | 20 | 120 => clock.to_string(),
+        _ => String::new(),
+    };
+    let date = match kind {
+        Type::Time(_) => String::new(),
+        _ => at.strftime(date).to_string(),
+    };
+    let time = if kind == Type::Date {
+        String::new()
+    } else {
+        time
+    };
+    let between = if matches!(style, 126 | 127) { "T" } else { " " };
+    match (date.is_empty(), time.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(time.trim_start().to_owned()),
+        (false, true) => Some(date),
+        (false, false) => Some(format!("{date}{between}{time}")),
+    }
+}
+
+/// What CONVERT takes from a text in one of its styles: only the order of day and month depends on it.
+pub fn parse_styled(text: &str, style: i64) -> Option<(DateTime, Option<i16>)> {
+    let day_first = matches!(style, 3 | 4 | 5 | 103 | 104 | 105);
+    let text = text.trim();
+    let (date, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let parts: Vec<&str> = date.split(['-', '/', '.']).collect();
+    match parts.as_slice() {
+        [day, month, year] if day_first && year.len() == 4 => {
+            parse_moment(format!("{year}-{month:0>2}-{day:0>2} {rest}").trim_end())
+        }
+        // Two digits of a year, or the year first: nobody says which is the day.
+        [_, _, _] if day_first => None,
+        _ => parse_moment(text),
+    }
 }
 
 #[cfg(test)]
@@ -452,6 +938,13 @@ mod tests {
             "2027-13-01",
             "31/12/27",
             "2027-01-31 25:00",
+            "2027-01-31T12:30:00+02:00",
+            "2027-01-31 12:30:00-0200",
+            "2027-01-31T12:30:00[Europe/Berlin]",
+            "12:30:00+02:00",
+            "2027-01-31T12:30:00+02",
+            "2027-01-31 12:30:00-02:00",
+            "2027-01-31T12:30:00+02:00[Europe/Berlin]",
             "é",
         ] {
             assert_eq!(at(text), None, "{text}");
@@ -461,12 +954,39 @@ mod tests {
     #[test]
     fn moments_are_written_in_the_styles_of_convert() {
         let at = civil::date(2026, 3, 1).at(22, 5, 4, 120_000_000);
-        let style = |n| date_style(&at, n).unwrap();
+        let style = |n| moment_style(&Value::DateTime(at), n).unwrap();
         assert_eq!(style(0), "Mar  1 2026 10:05PM");
         assert_eq!(style(112), "20260301");
         assert_eq!(style(120), "2026-03-01 22:05:04");
         assert_eq!(style(114), "22:05:04:120");
-        assert_eq!(date_style(&at, 999), None);
+        let of = |kind, n| {
+            // That type takes no offset.
+            let text = match kind {
+                Type::SmallDateTime => "2026-03-01 22:05:04.123",
+                _ => "2026-03-01 22:05:04.1234567 +02:00",
+            };
+            let value = convert(&Value::text(text), kind).unwrap();
+            moment_style(&value, n)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(of(Type::Date, 112), some("20260301"));
+        assert_eq!(of(Type::Date, 120), some("2026-03-01"));
+        assert_eq!(of(Type::Date, 108), None);
+        assert_eq!(of(Type::Time(3), 121), some("22:05:04.123"));
+        assert_eq!(of(Type::Time(7), 112), None);
+        assert_eq!(
+            of(Type::DateTime2(7), 126),
+            some("2026-03-01T22:05:04.1234567")
+        );
+        assert_eq!(of(Type::DateTime2(0), 121), some("2026-03-01 22:05:04"));
+        assert_eq!(
+            of(Type::SmallDateTime, 121),
+            some("2026-03-01 22:05:00.000")
+        );
+        let offset = Type::DateTimeOffset(0);
+        assert_eq!(of(offset, 126), some("2026-03-01T22:05:04+02:00"));
+        assert_eq!(of(offset, 127), some("2026-03-01T20:05:04Z"));
+        assert_eq!(moment_style(&Value::DateTime(at), 999), None);
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl ErrorLog {
         let _turn = self.turn.lock();
         let dir = self.storage.create_dir_all(directory)?;
         let name = Path::new(NAME);
-        let open = || match dir.open(name, OpenHow::ReadWrite) {
+        let open = || match dir.open_own(name, u64::MAX) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => dir.open(name, OpenHow::CreateNew),
             opened => opened,
         };

@@ -17,6 +17,8 @@
 //! - Every option of BACKUP and RESTORE is honoured, accepted with a reason, or refused ([`syntax::OPTIONS`]).
 //! - A statement that fails says so, and leaves the batch to go on where SQL Server goes on.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod check;
 mod convert;
 mod errorlog;
@@ -41,4 +43,4 @@ pub use query::{VIEWS, View};
 pub use server::{Database, Databases, Defaults, Prober, Server, Setup, Unusable};
 pub use session::{Argument, FIRST_DATABASE, Login, Outcome, Session, Variable};
 pub use sink::{Closed, Command, Done, Event, Record, Sink};
-pub use value::{Column, DateTime, Decimal, Type, Value, date_time_text};
+pub use value::{Column, DateTime, Decimal, Temporal, Type, Value, date_time_text};

@@ -20,11 +20,21 @@ pub fn of(error: &Error) -> Vec<Message> {
             vec![message::NOT_WITHIN_RANGE.with(&[value, name])]
         }
         Error::Cancelled => vec![message::ABORTED.plain()],
-        Error::TargetExists { path } => {
+        Error::TargetExists { path } | Error::TargetTaken { path } => {
             let path = path.display();
             vec![message::FILE_EXISTS.with(&[&path, &path])]
         }
         Error::TargetBusy { .. } => vec![message::EXCLUSIVE_ACCESS.plain()],
+        Error::DeviceKept { device, .. } => {
+            with_own(message::CANNOT_OPEN.with(&[device, &IN_USE]), error)
+        }
+        Error::TargetKept { path, .. } => {
+            let path = path.display();
+            with_own(message::CANNOT_RESTORE_TO.with(&[&path, &path]), error)
+        }
+        Error::DatabaseInUse { .. } | Error::DatabaseUseUnknown { .. } => {
+            with_own(message::EXCLUSIVE_ACCESS.plain(), error)
+        }
         Error::TargetFull { path, free, needed } => {
             vec![message::NO_SPACE.with(&[&path.display(), needed, free])]
         }
@@ -58,7 +68,9 @@ pub fn of(error: &Error) -> Vec<Message> {
         Error::NotDifferential => {
             with_own(message::OPTION_UNSUPPORTED.with(&[&"differential"]), error)
         }
-        Error::Memory { .. } | Error::Thread { .. } => with_own(message::NO_MEMORY.plain(), error),
+        Error::Memory { .. } | Error::Room { .. } | Error::Thread { .. } => {
+            with_own(message::NO_MEMORY.plain(), error)
+        }
         Error::LogBroken { .. } => with_own(message::NO_CURRENT_BACKUP.plain(), error),
         Error::Source(longshore_pipeline::SourceError::InUse { .. }) => {
             vec![message::SERIALIZED.plain()]
@@ -69,6 +81,11 @@ pub fn of(error: &Error) -> Vec<Message> {
             let first = message::BACKUP_READ_DAMAGE;
             vec![first.with(&[&name.display(), &path.display(), &format!("it {what}")])]
         }
+        Error::LeftOut { path } => {
+            let first = message::BACKUP_READ_DAMAGE;
+            let what = "it cannot be named in a backup";
+            vec![first.with(&[&path.display(), &path.display(), &what])]
+        }
         Error::Source(_)
         | Error::Archive(_)
         | Error::LogMissing { .. }
@@ -78,6 +95,8 @@ pub fn of(error: &Error) -> Vec<Message> {
         | Error::DeviceInside { .. }
         | Error::Codec(_)
         | Error::Cluster(_)
+        | Error::Spool { .. }
+        | Error::Random { .. }
         | Error::PathTooLong { .. }
         | Error::EntryName { .. }
         | Error::Target { .. }
@@ -220,7 +239,7 @@ fn system(error: &io::Error) -> String {
             "5(Access is denied.)".into()
         }
         io::ErrorKind::ResourceBusy => IN_USE.into(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "112(There is not enough space on the disk.)".into()
         }
         _ => match error.raw_os_error() {

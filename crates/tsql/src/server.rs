@@ -9,11 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use longshore_catalog::Catalog;
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{Configured, House, Limits, Probe, SourceSpec, Tuning};
 use parking_lot::Mutex;
 
+use crate::convert::parse_moment;
 use crate::errorlog::ErrorLog;
 use crate::kept::Kept;
 use crate::memory::Memory;
@@ -307,15 +309,82 @@ pub(crate) fn local(unix_us: i64) -> DateTime {
     at.to_zoned(jiff::tz::TimeZone::system()).datetime()
 }
 
-/// The moment of a wall time here, in microseconds since 1970; `None` where there is none.
-pub(crate) fn unix_us(at: DateTime) -> Option<i64> {
-    let zoned = at.to_zoned(jiff::tz::TimeZone::system()).ok()?;
-    Some(zoned.timestamp().as_microsecond())
+/// The moment that a script names, in microseconds since 1970: a wall time here, or with its own offset from UTC.
+///
+/// Errors: why it names none, in words; `None` where it is no moment at all.
+pub(crate) fn moment_us(text: &str) -> Result<i64, Option<String>> {
+    moment_in(text, &TimeZone::system())
+}
+
+fn moment_in(text: &str, here: &TimeZone) -> Result<i64, Option<String>> {
+    let (at, offset_min) = parse_moment(text).ok_or(None)?;
+    let offset = match offset_min {
+        Some(minutes) => Offset::from_seconds(i32::from(minutes) * 60).map_err(|_| None)?,
+        None => match here.to_ambiguous_zoned(at).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset,
+            AmbiguousOffset::Gap { .. } => {
+                return Err(Some(format!(
+                    "{at} does not come here: the clock is put forward over it"
+                )));
+            }
+            AmbiguousOffset::Fold { before, after } => {
+                let (before, after) = (offset_text(before), offset_text(after));
+                return Err(Some(format!(
+                    "{at} comes twice here: write '{at}{before}' or '{at}{after}'"
+                )));
+            }
+        },
+    };
+    match offset.to_timestamp(at) {
+        Ok(found) => Ok(found.as_microsecond()),
+        // The last days that there are, `99991231`, say never.
+        Err(_) if at.year() == 9999 => Ok(jiff::Timestamp::MAX.as_microsecond()),
+        Err(_) => Err(None),
+    }
+}
+
+/// As scripts write it: `+02:00`.
+fn offset_text(offset: Offset) -> String {
+    let minutes = offset.seconds() / 60;
+    let sign = if minutes < 0 { '-' } else { '+' };
+    format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a moment is never another one than was written: its own zone counts, and a wall time that comes twice or never
+    /// is refused with what to write.
+    #[test]
+    fn a_moment_is_the_one_that_its_zone_says_and_no_other() {
+        let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let at = |text| moment_in(text, &berlin);
+        let us = |text: &str| Ok(text.parse::<jiff::Timestamp>().unwrap().as_microsecond());
+        for (text, expected) in [
+            ("2027-01-31T06:00:00", "2027-01-31T05:00:00Z"),
+            ("2027-07-31 06:00", "2027-07-31T04:00:00Z"),
+            ("2027-01-31T06:00:00Z", "2027-01-31T06:00:00Z"),
+            ("2027-01-31T06:00:00-00:01", "2027-01-31T06:01:00Z"),
+            ("2027-01-31 06:00:00 +02:00", "2027-01-31T04:00:00Z"),
+            ("2026-10-25T02:30:00+01:00", "2026-10-25T01:30:00Z"),
+        ] {
+            assert_eq!(at(text), us(expected), "{text}");
+        }
+        let twice = at("2026-10-25T02:30:00").unwrap_err().unwrap();
+        for text in ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00"] {
+            assert!(twice.contains(&format!("'{text}'")), "{twice}");
+        }
+        let never = at("2027-03-28T02:30:00").unwrap_err().unwrap();
+        assert!(never.contains("does not come"), "{never}");
+        for text in [
+            "2027-01-31T06:00:00[Europe/Berlin]",
+            "2027-01-31T06:00:00+2",
+            "soon",
+        ] {
+            assert_eq!(at(text), Err(None), "{text}");
+        }
+    }
 
     #[test]
     fn numbers_of_sessions_begin_again_and_skip_those_in_use() {

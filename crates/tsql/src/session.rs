@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longshore_pipeline::House;
 
 use crate::check::check;
-use crate::convert::convert;
+use crate::convert::convert_from;
 use crate::memory::Claim;
 use crate::message::{self, Message};
 use crate::query;
@@ -36,6 +36,9 @@ pub struct Login {
 pub struct Outcome {
     /// The highest severity of a message that was sent.
     pub severity_max: u8,
+    /// The return status of the procedure that was called last: 0 if it succeeded; else of `sp_executesql` the number
+    /// of the last error of its batch, of every other procedure 1.
+    pub status: u32,
 }
 
 impl Outcome {
@@ -76,8 +79,10 @@ pub(crate) enum Stop {
     Closed(Closed),
     /// The statement failed; these were not sent yet.
     Failed(Vec<Message>),
-    /// The batch ends here; everything was said.
+    /// The batch ends here, and every batch that it is in; everything was said.
     EndBatch,
+    /// The batch ends here, and the one that it is in goes on; everything was said.
+    EndOwnBatch,
     /// RETURN: the batch ends, but not the one that it is in.
     Return,
     Break,
@@ -91,9 +96,12 @@ impl Stop {
             Stop::Failed(mut messages) => {
                 messages.pop().unwrap_or_else(|| message::ABORTED.plain())
             }
-            Stop::Closed(_) | Stop::EndBatch | Stop::Return | Stop::Break | Stop::Continue => {
-                message::ABORTED.plain()
-            }
+            Stop::Closed(_)
+            | Stop::EndBatch
+            | Stop::EndOwnBatch
+            | Stop::Return
+            | Stop::Break
+            | Stop::Continue => message::ABORTED.plain(),
         }
     }
 }
@@ -126,12 +134,46 @@ pub(crate) struct Out<'a> {
     /// Rows are not counted (`SET NOCOUNT ON`).
     nocount: bool,
     outcome: Outcome,
+    /// The error that was said last, since the procedure that runs was called.
+    last_error: u32,
 }
 
 impl Out<'_> {
-    pub fn say(&mut self, message: Message) -> Result<(), Closed> {
+    /// Counts what is said.
+    fn count(&mut self, message: &Message) {
         self.outcome.severity_max = self.outcome.severity_max.max(message.severity);
+        if message.is_error() {
+            self.last_error = message.number;
+        }
+    }
+
+    pub fn say(&mut self, message: Message) -> Result<(), Closed> {
+        self.count(&message);
         self.sink.message(&message.at_line(self.line))
+    }
+
+    /// Runs a procedure and keeps its return status. `is_batch`: the status is an error's number.
+    pub fn procedure(&mut self, is_batch: bool, run: impl FnOnce(&mut Self) -> Flow) -> Flow {
+        let before = std::mem::take(&mut self.last_error);
+        let flow = run(self);
+        let unsaid = match &flow {
+            Err(Stop::Failed(messages)) => messages.iter().rev().find(|m| m.is_error()),
+            _ => None,
+        };
+        let error = unsaid.map_or(self.last_error, |m| m.number);
+        self.outcome.status = match is_batch {
+            true => error,
+            false => (error != 0).into(),
+        };
+        if self.last_error == 0 {
+            self.last_error = before;
+        }
+        flow
+    }
+
+    /// The return status of the procedure that ran last.
+    pub fn status(&self) -> u32 {
+        self.outcome.status
     }
 
     pub fn done(&mut self, command: Command, rows: Option<u64>) -> Result<(), Closed> {
@@ -181,6 +223,10 @@ pub struct Session {
     given: Claim,
     nesting: usize,
     tries: usize,
+    /// While a batch runs.
+    pub(crate) engine: query::Kept,
+    /// The same.
+    pub(crate) reader: query::Reader,
 }
 
 /// Options under which SQL Server runs nothing. What the last ones would show instead is not shown here.
@@ -223,6 +269,8 @@ impl Session {
             given: Claim::default(),
             nesting: 0,
             tries: 0,
+            engine: query::Kept::default(),
+            reader: query::Reader::default(),
         }
     }
 
@@ -291,7 +339,7 @@ impl Session {
     }
 
     /// Calls a procedure by its name, as a protocol does; else the same as EXEC in a batch. Outputs come back in the
-    /// arguments.
+    /// arguments, its return status in the outcome.
     pub fn call(
         &mut self,
         procedure: &str,
@@ -325,6 +373,7 @@ impl Session {
             line: 1,
             nocount: self.nocount,
             outcome: Outcome::default(),
+            last_error: 0,
         };
         self.tries = 0;
         self.rest();
@@ -339,6 +388,9 @@ impl Session {
             Err(message) => Err(message.into()),
         };
         self.leave();
+        // A session that waits for its client keeps no engine.
+        self.engine.drop_it();
+        self.reader.forget();
         let flow = match flow {
             Err(Stop::Failed(messages)) => self.fail(messages, &mut out),
             other => other,
@@ -351,6 +403,7 @@ impl Session {
 
     /// What the last call gave back was sent: its memory is free for others.
     pub fn rest(&mut self) {
+        self.engine.drop_it();
         self.variables = Variables::default();
         self.given = Claim::default();
     }
@@ -364,7 +417,7 @@ impl Session {
     fn batch(&mut self, text: &str, out: &mut Out) -> Flow {
         let _claim = self.claim_for(text)?;
         let batch = parse(text)?;
-        check(&batch, self.variables.names())?;
+        check(&batch, self.variables.names(), &self.reader)?;
         for located in &batch.statements {
             if let Statement::SetOption(words) = &located.statement
                 && words.iter().any(|w| w == PARSE_ONLY)
@@ -391,12 +444,14 @@ impl Session {
         let outer = std::mem::replace(&mut self.variables, variables);
         let line = out.line;
         self.nesting += 1;
+        // What its last statement leaves is what the statement that called it leaves.
+        self.error = 0;
         let flow = self.batch(text, out);
         self.nesting -= 1;
         out.line = line;
         let inner = std::mem::replace(&mut self.variables, outer);
         match flow {
-            Ok(()) | Err(Stop::Return) => Ok(inner.into_all().0),
+            Ok(()) | Err(Stop::Return | Stop::EndOwnBatch) => Ok(inner.into_all().0),
             Err(stop) => Err(stop),
         }
     }
@@ -431,7 +486,7 @@ impl Session {
                 match self.tries {
                     // A batch inside a batch that cannot be read does not end the one around it.
                     0 if is_call => match self.fail(said, out) {
-                        Err(Stop::EndBatch) if !self.is_cancelled() && !self.aborts => Ok(()),
+                        Err(Stop::EndOwnBatch) => Ok(()),
                         other => other,
                     },
                     0 => self.fail(said, out),
@@ -447,8 +502,7 @@ impl Session {
                 }
             }
             Ok(()) => {
-                // IF, loops and blocks leave what their last statement left.
-                if !is_control(&located.statement) {
+                if !keeps_error(&located.statement) {
                     self.error = 0;
                 }
                 Ok(())
@@ -460,9 +514,10 @@ impl Session {
     /// Says why, and whether the batch goes on.
     fn fail(&mut self, messages: Vec<Message>, out: &mut Out) -> Flow {
         let aborts = self.aborts && messages.iter().any(Message::is_error);
-        let ends = aborts || messages.iter().any(ends_batch);
+        let ends_all = aborts || messages.iter().any(ends_all_batches);
+        let ends_own = messages.iter().any(ends_own_batch);
         for message in messages {
-            out.outcome.severity_max = out.outcome.severity_max.max(message.severity);
+            out.count(&message);
             out.sink.message(&message)?;
         }
         out.sink.done(Done {
@@ -470,9 +525,10 @@ impl Session {
             rows: None,
             error: true,
         })?;
-        match ends || self.cancel.load(Ordering::Relaxed) {
-            true => Err(Stop::EndBatch),
-            false => Ok(()),
+        match (ends_all || self.is_cancelled(), ends_own) {
+            (true, _) => Err(Stop::EndBatch),
+            (false, true) => Err(Stop::EndOwnBatch),
+            (false, false) => Ok(()),
         }
     }
 
@@ -502,8 +558,8 @@ impl Session {
                 Ok(out.done(Command::Other, None)?)
             }
             Statement::Print(value) => {
-                let (_, value) = query::scalar(self, value)?;
-                let text = match convert(&value, Type::NVarChar(Some(4000)))? {
+                let Variable { kind, value } = query::scalar(self, value)?;
+                let text = match convert_from(&value, kind, Type::NVarChar(Some(4000)))? {
                     Value::Null => String::new(),
                     value => value.to_string(),
                 };
@@ -511,8 +567,7 @@ impl Session {
             }
             Statement::Execute(execute) => statement::execute(self, execute, out),
             Statement::ExecuteText(text) => {
-                let (_, value) = query::scalar(self, text)?;
-                let text = match value {
+                let text = match query::scalar(self, text)?.value {
                     Value::Null => String::new(),
                     value => value.to_string(),
                 };
@@ -610,7 +665,7 @@ impl Session {
     fn declare(&mut self, declaration: &Declaration) -> Flow {
         let kind = statement::type_of(&declaration.kind)?;
         let value = match &declaration.value {
-            Some(value) => convert(&query::scalar(self, value)?.1, kind)?,
+            Some(value) => self.value_as(value, kind)?,
             None => Value::Null,
         };
         let variable = Variable { kind, value };
@@ -625,8 +680,14 @@ impl Session {
                 text: format!("{variable} {operator} ( {value} )"),
             },
         };
-        let (_, value) = query::scalar(self, &value)?;
-        Ok(self.set_variable(variable, convert(&value, kind)?)?)
+        let value = self.value_as(&value, kind)?;
+        Ok(self.set_variable(variable, value)?)
+    }
+
+    /// The value of an expression in another type.
+    fn value_as(&self, expression: &Fragment, to: Type) -> Result<Value, Message> {
+        let found = query::scalar(self, expression)?;
+        convert_from(&found.value, found.kind, to)
     }
 
     /// Errors: 3902, 3903.
@@ -732,6 +793,11 @@ impl Session {
         }
     }
 
+    /// Whether a TRY block is around what runs.
+    pub(crate) fn tries(&self) -> bool {
+        self.tries > 0
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
@@ -762,18 +828,27 @@ impl Session {
     }
 }
 
-fn is_control(statement: &Statement) -> bool {
-    matches!(
-        statement,
+/// Statements after which `@@ERROR` is what it was: IF, loops, blocks and calls leave what the last statement inside left,
+/// and a declaration without a value does nothing.
+fn keeps_error(statement: &Statement) -> bool {
+    match statement {
         Statement::If { .. }
-            | Statement::While { .. }
-            | Statement::Block(_)
-            | Statement::Try { .. }
-    )
+        | Statement::While { .. }
+        | Statement::Block(_)
+        | Statement::Try { .. }
+        | Statement::Execute(_)
+        | Statement::ExecuteText(_) => true,
+        Statement::Declare(all) => all.iter().all(|d| d.value.is_none()),
+        _ => false,
+    }
 }
 
-/// Mistakes after which SQL Server gives a batch up: of grammar, of names that a statement is compiled with, and of
-/// conversions.
-fn ends_batch(message: &Message) -> bool {
-    message.severity == 15 || matches!(message.number, 207 | 208 | 209 | 241 | 245 | 8114)
+/// Mistakes of grammar and of names that a statement is compiled with: SQL Server gives up the batch that they are in.
+fn ends_own_batch(message: &Message) -> bool {
+    message.severity == 15 || matches!(message.number, 207..=209)
+}
+
+/// Conversions that fail: SQL Server gives up every batch.
+fn ends_all_batches(message: &Message) -> bool {
+    matches!(message.number, 241 | 245 | 8114)
 }

@@ -26,6 +26,7 @@ pub fn bytes(value: &Value) -> usize {
         | Value::Decimal(_)
         | Value::Float(_)
         | Value::DateTime(_)
+        | Value::Temporal(_)
         | Value::Guid(_) => 0,
     }
 }

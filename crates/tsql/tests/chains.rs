@@ -26,7 +26,7 @@ fn settings(directory: &Path) -> String {
 const OFF: &str = "\narchive_mode = 'off'\n";
 
 #[test]
-fn a_copy_archives_nothing_and_what_returns_to_its_place_does() {
+fn only_what_is_proved_to_be_the_originals_place_archives() {
     let stage = stage();
     let here = stage.dir.path().display().to_string();
     let done = |statements: &str| {
@@ -56,16 +56,16 @@ fn a_copy_archives_nothing_and_what_returns_to_its_place_does() {
         "{text}"
     );
 
-    // Where the original stood.
+    // Where a cluster of the system stands that archives: it may be a copy, for the sets do not name the place.
     let place = stage.path("original");
     std::fs::create_dir_all(place.join("global")).unwrap();
     std::fs::write(place.join("global/pg_control"), cluster::control()).unwrap();
     std::fs::write(place.join("postgresql.auto.conf"), "work_mem = '8MB'\n").unwrap();
     let lines = done(&format!("{full} 'HERE/original', NORECOVERY; {log}"));
-    assert!(!lines.contains("it archives nothing"), "{lines}");
+    assert!(lines.contains("it archives nothing"), "{lines}");
     let text = settings(&place);
     assert!(
-        text.contains("work_mem = '4MB'") && !text.contains("archive_mode"),
+        text.contains("work_mem = '4MB'") && text.contains(OFF),
         "{text}"
     );
     // Under another name it is another database.
@@ -221,4 +221,44 @@ fn what_is_no_waiting_restore_keeps_its_files_whatever_is_dropped() {
     std::fs::write(stage.path("other/global/pg_control"), cluster::control()).unwrap();
     assert_eq!(said_to("DROP DATABASE other"), [50005]);
     assert!(stage.path("other/global/pg_control").exists());
+}
+
+#[test]
+fn what_another_program_put_in_the_place_of_what_waits_is_not_built_upon() {
+    let (stage, other) = (stage(), Stage::new());
+    cluster::full_from(&stage.path("later.bak"), 120);
+    let said_to = |statement: &str| numbers(&run(&mut stage.session(), statement));
+    let place = |name: &str| stage.path(name).display().to_string();
+    let full = |name: &str| {
+        let to = place(name);
+        format!(
+            "RESTORE DATABASE {name} FROM DISK = 'full.bak' WITH NORECOVERY, MOVE 'main' TO '{to}'"
+        )
+    };
+    let log = |name: &str| format!("RESTORE LOG {name} FROM DISK = 'log.bak' WITH RECOVERY");
+    let end = |name: &str| format!("RESTORE DATABASE {name} WITH RECOVERY");
+    // Another set of the same cluster, held back, and one that a server may run on.
+    for (name, how, refused) in [("one", "NORECOVERY, ", 3154), ("two", "", 3117)] {
+        assert_eq!(said_to(&full(name)).last(), Some(&3014));
+        let theirs = format!(
+            "RESTORE DATABASE theirs FROM DISK = '{}' WITH {how}REPLACE, MOVE 'main' TO '{}'",
+            place("later.bak"),
+            place(name)
+        );
+        let record = run(&mut other.session(), &theirs);
+        assert_eq!(numbers(&record).last(), Some(&3014), "{:?}", said(&record));
+        let before = names_in(&stage.path(name));
+        for statement in [log(name), end(name)] {
+            let numbers = said_to(&statement);
+            assert!(numbers.contains(&refused), "{statement}: {numbers:?}");
+        }
+        assert_eq!(said_to(&format!("DROP DATABASE {name}")), [50005]);
+        assert_eq!(names_in(&stage.path(name)), before);
+    }
+    // What nobody touched is let go, and tells nothing of that.
+    said_to(&full("three"));
+    assert!(said_to(&log("three")).contains(&3014));
+    let mut left = names_in(&stage.path("three/global"));
+    left.sort();
+    assert_eq!(left, ["pg_control"]);
 }

@@ -35,7 +35,7 @@ fn expressions_have_t_sqls_types_and_values() {
             Type::numeric(10, 2),
             "3.14",
         ),
-        ("ISNULL(NULL, 'x')", Type::nvarchar(1), "x"),
+        ("ISNULL(NULL, 'x')", Type::VarChar(Some(1)), "x"),
         ("COALESCE(NULL, 1, 2)", Type::Int, "1"),
         (
             "CASE WHEN 1 = 2 THEN 1 ELSE 2.5 END",
@@ -44,7 +44,7 @@ fn expressions_have_t_sqls_types_and_values() {
         ),
         (
             "CASE 'A' WHEN 'a' THEN 'same' END",
-            Type::nvarchar(4),
+            Type::VarChar(Some(4)),
             "same",
         ),
         ("DATEDIFF(day, '2026-01-01', '2026-03-01')", Type::Int, "59"),
@@ -58,9 +58,10 @@ fn expressions_have_t_sqls_types_and_values() {
             Type::VarChar(Some(8)),
             "20260301",
         ),
-        ("LEFT('backup', 4)", Type::NVarChar(Some(4000)), "back"),
+        ("LEFT('backup', 4)", Type::VarChar(Some(8000)), "back"),
+        ("LEFT(N'backup', 4)", Type::nvarchar(4000), "back"),
         ("LEN('ab ')", Type::Int, "2"),
-        ("IIF(1 < 2, 'yes', 'no')", Type::nvarchar(3), "yes"),
+        ("IIF(1 < 2, 'yes', 'no')", Type::VarChar(Some(3)), "yes"),
         ("TRY_CAST('x' AS int)", Type::Int, "NULL"),
         ("'5' + 3", Type::Int, "8"),
         ("-5", Type::Int, "-5"),
@@ -94,12 +95,170 @@ fn expressions_have_t_sqls_types_and_values() {
 }
 
 #[test]
+fn functions_give_what_their_types_say() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    // By hand, after the documentation of each function.
+    for (expression, expected) in [
+        ("ISNULL(CAST(NULL AS varchar(2)), 'abcdef')", "ab"),
+        ("ISNULL(CAST(NULL AS int), 1.7)", "1"),
+        ("ISNULL(CAST(NULL AS numeric(5,2)), 1)", "1.00"),
+        ("STR(2.5)", "         3"),
+        ("STR(-2.5, 2)", "-3"),
+        ("STR(1234.5678, 10, 2)", "   1234.57"),
+        ("STR(1234.56, 6, 2)", "1234.6"),
+        ("STR(123, 2)", "**"),
+        ("STR(1, -1)", "NULL"),
+        ("DATALENGTH(CAST(1 AS tinyint))", "1"),
+        ("DATALENGTH(CAST(1 AS bigint))", "8"),
+        ("DATALENGTH(CAST(1 AS numeric(20,2)))", "13"),
+        ("DATALENGTH(CAST('2026-01-31' AS date))", "3"),
+        ("DATALENGTH(CAST('2026-01-31' AS datetime2(3)))", "7"),
+        ("DATALENGTH('abc ')", "4"),
+        ("DATALENGTH('ä€')", "2"),
+        ("DATALENGTH(N'abc')", "6"),
+        ("DATALENGTH(LEFT('abc', 2))", "2"),
+        ("DATALENGTH(LEFT(N'abc', 2))", "4"),
+        ("DATALENGTH('a' + N'b')", "4"),
+        ("DATALENGTH(CAST('a' AS nchar(3)))", "6"),
+        ("DATALENGTH(0x0102)", "2"),
+        ("UPPER('äößéł')", "ÄÖßÉŁ"),
+        ("LOWER('ÄÖÉŁ')", "äöéł"),
+        ("REPLACE('ÄaÄb', 'ä', '-')", "-a-b"),
+        ("CHARINDEX('É', 'café')", "4"),
+        ("POWER(2, 10)", "1024"),
+        ("POWER(2, 0.5)", "1"),
+        ("POWER(2, -1)", "0"),
+        ("POWER(2.0, 3)", "8.0"),
+        ("POWER(CAST(3 AS bigint), 39)", "4052555153018976267"),
+        ("POWER(CAST(2 AS float), 0.5)", "1.4142135623730951"),
+        ("'a' + NULL", "NULL"),
+        ("1 + NULL", "NULL"),
+        ("REPLICATE('ab', 2)", "abab"),
+        ("REPLICATE('ab', -1)", "NULL"),
+        ("LEN(REPLICATE('abc', 5000))", "8000"),
+        ("LEN(REPLICATE(N'abc', 5000))", "4000"),
+        ("LEN(REPLICATE(CAST('x' AS varchar(max)), 9000))", "9000"),
+        ("STUFF('abc', 1, -1, 'x')", "NULL"),
+        ("ASCII(CHAR(228))", "228"),
+        ("CHAR(256)", "NULL"),
+        ("NCHAR(322)", "ł"),
+        ("CONCAT(CAST(1.50 AS numeric(5,2)), 'x')", "1.50x"),
+        ("LEN(CAST(1.50 AS numeric(5,2)))", "4"),
+        // Each step is rounded to its type.
+        ("1 / 3.0 * 3", "0.999999"),
+        ("-9223372036854775808", "-9223372036854775808"),
+        (
+            "FLOOR(CAST(9007199254740993 AS bigint))",
+            "9007199254740993",
+        ),
+        (
+            "CAST(9007199254740993 AS numeric(20,0)) + 1",
+            "9007199254740994",
+        ),
+    ] {
+        let query = format!("SELECT {expression}");
+        assert_eq!(value(&mut session, &query), expected, "{expression}");
+    }
+}
+
+#[test]
+fn binaries_have_the_bytes_of_the_type_they_come_from() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (expression, expected) in [
+        ("CAST(255 AS varbinary(4))", "0x000000FF"),
+        ("CAST(255 AS varbinary(8))", "0x000000FF"),
+        ("CAST(255 AS varbinary(2))", "0x00FF"),
+        ("CAST(255 AS binary(8))", "0x00000000000000FF"),
+        (
+            "CAST(CAST(255 AS bigint) AS varbinary(8))",
+            "0x00000000000000FF",
+        ),
+        ("CAST(CAST(7 AS tinyint) AS varbinary(4))", "0x07"),
+        ("CAST(-1 AS binary(4))", "0xFFFFFFFF"),
+        ("CAST('abc' AS varbinary(9))", "0x616263"),
+        ("CAST('abc' AS binary(4))", "0x61626300"),
+        ("CAST(N'ab' AS varbinary(9))", "0x61006200"),
+        ("CAST(0x01 AS binary(2))", "0x0100"),
+        ("CAST(0x000000FF AS int)", "255"),
+        ("CAST(0xFFFF AS smallint)", "-1"),
+        ("CAST(0x6162E4 AS varchar(9))", "abä"),
+        ("CAST(0x61006200 AS nvarchar(9))", "ab"),
+        ("SUBSTRING(0x01020304, 2, 2)", "0x0203"),
+    ] {
+        let query = format!("SELECT {expression}");
+        assert_eq!(value(&mut session, &query), expected, "{expression}");
+    }
+    let script = "DECLARE @n bigint = 258, @b varbinary(8), @c binary(2) = 258;
+                  SET @b = @n; SELECT CONVERT(varchar(99), @b, 2) + ' ' + CONVERT(varchar(99), @c, 2)";
+    assert_eq!(value(&mut session, script), "0000000000000102 0102");
+}
+
+#[test]
+fn money_is_written_in_its_styles() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (expression, expected) in [
+        ("CONVERT(varchar, $1234567.891)", "1234567.89"),
+        ("CONVERT(varchar, $1234567.891, 0)", "1234567.89"),
+        ("CONVERT(varchar, $1234567.891, 1)", "1,234,567.89"),
+        ("CONVERT(varchar, $1234567.891, 2)", "1234567.8910"),
+        ("CONVERT(varchar, -$123456.785, 1)", "-123,456.79"),
+        ("CONVERT(varchar, CAST(0.5 AS smallmoney), 1)", "0.50"),
+        ("CONCAT($1.5, '')", "1.50"),
+        ("CAST(CAST(1.5 AS numeric(19,4)) AS varchar)", "1.5000"),
+        ("$1.5", "1.5000"),
+        ("$1 / 3 * 3", "0.9999"),
+        ("CAST($1.5 AS int)", "2"),
+        ("CAST('-$1,234.5' AS money)", "-1234.5000"),
+    ] {
+        let query = format!("SELECT {expression}");
+        assert_eq!(value(&mut session, &query), expected, "{expression}");
+    }
+    let script = "DECLARE @m money = 1234.5, @t varchar(20); SET @t = @m; PRINT @m; SELECT @t";
+    let record = run(&mut session, script);
+    assert_eq!(said(&record), ["0 1234.50"]);
+    assert_eq!(rows(&record), [["1234.50"]]);
+}
+
+#[test]
 fn mistakes_have_sql_servers_numbers() {
     let stage = Stage::new();
     let mut session = stage.session();
     for (query, number) in [
         ("SELECT 1 / 0", 8134),
+        ("SELECT LEFT('a', -1)", 537),
+        ("SELECT SUBSTRING('a', 1, -1)", 537),
+        ("SELECT RIGHT('a', -1)", 536),
+        ("SELECT POWER(2, 31)", 232),
+        ("SELECT CONVERT(varchar, $1, 7)", 281),
+        ("SELECT CONVERT(varchar(3), $1234, 1)", 234),
+        ("SELECT CAST('x' AS money)", 235),
+        ("SELECT CAST(922337203685478 AS money) * 10", 8115),
+        // What would be rounded in silence.
+        ("SELECT 12345678901234567890123", 8115),
+        (
+            "IF 12345678901234567890123 = 12345678901234567890124 PRINT 'same'",
+            8115,
+        ),
+        ("DECLARE @n numeric(25,0) = 12345678901234567890123", 8115),
+        (
+            "SELECT CAST(9223372036854775807 AS numeric(20,0)) + 2",
+            8115,
+        ),
+        ("SELECT (2147483647 + 1) - 1", 8115),
+        (
+            "SELECT CAST(9223372036854775807 AS bigint) - (CAST(9223372036854775807 AS bigint) + 1)",
+            8115,
+        ),
         ("SELECT CAST('x' AS int)", 245),
+        ("SELECT CAST('2026-11-23T09:13:24+02:00' AS datetime)", 241),
+        (
+            "SELECT CAST('2026-11-23 09:13+02:00' AS smalldatetime)",
+            241,
+        ),
+        ("SELECT CAST('2026-11-23T09:13:24+02' AS datetime)", 241),
         ("SELECT CAST('tomorrow' AS datetime)", 241),
         ("SELECT * FROM nowhere", 208),
         ("SELECT nothing FROM sys.databases", 207),
@@ -188,6 +347,30 @@ fn every_view_can_be_read_whole_before_and_after_a_backup() {
         value(&mut session, "SELECT COUNT(*) FROM msdb.dbo.restorehistory"),
         "1"
     );
+}
+
+#[test]
+fn queries_are_combined_as_their_types_compare() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (query, expected) in [
+        ("SELECT 'shop' UNION SELECT 'SHOP '", "1"),
+        ("SELECT 'shop' UNION ALL SELECT 'SHOP '", "2"),
+        ("SELECT 'shop' EXCEPT SELECT 'Shop'", "0"),
+        ("SELECT 'shop' INTERSECT SELECT N'SHOP '", "1"),
+        ("SELECT 1 UNION SELECT '1'", "1"),
+        (
+            "SELECT CAST('2026-01-31' AS datetime) EXCEPT SELECT '20260131'",
+            "0",
+        ),
+        // INTERSECT binds before the others.
+        ("SELECT 1 UNION SELECT 2 INTERSECT SELECT 3", "1"),
+    ] {
+        let count = format!("SELECT COUNT(*) FROM ({query}) AS t");
+        assert_eq!(value(&mut session, &count), expected, "{query}");
+    }
+    let ordered = "SELECT 'b' AS n UNION SELECT 'C' UNION SELECT 'A' ORDER BY n";
+    assert_eq!(rows(&run(&mut session, ordered)), [["A"], ["b"], ["C"]]);
 }
 
 #[test]

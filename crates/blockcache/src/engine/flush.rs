@@ -47,13 +47,18 @@ impl Engine {
         if !force && few {
             return Ok(());
         }
-        store.checkpoint(|| self.shared.sync_backend(Some(store)))
+        store.checkpoint(|| self.shared.sync_backend_and_times(store))
     }
 }
 
 impl Shared {
     pub(super) fn sync_backend(&self, store: Option<&Arc<Store>>) -> io::Result<()> {
         self.sync_backend_by(|backend| backend.sync(), store)
+    }
+
+    /// The times of a file, too, which a start after a crash is compared with.
+    pub(super) fn sync_backend_and_times(&self, store: &Arc<Store>) -> io::Result<()> {
+        self.sync_backend_by(|backend| backend.sync_with_times(), Some(store))
     }
 
     /// One at a time, with all that follows from a failure.

@@ -166,6 +166,10 @@ impl Engine {
         Arc::clone(&self.shared.meter)
     }
 
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.shared.clock)
+    }
+
     pub(crate) fn backend(&self) -> &Arc<dyn File> {
         &self.shared.backend
     }

@@ -8,7 +8,8 @@
 //!   dropped leaves what a crash leaves, but no thread.
 
 use super::*;
-use crate::Error;
+use crate::format::Content;
+use crate::{Error, content};
 use crossbeam_channel::bounded;
 use longshore_io::FileKind;
 use parking_lot::MutexGuard;
@@ -152,10 +153,19 @@ impl Engine {
         let sync = |backend: &dyn File| backend.sync_with_times();
         let synced = self.shared.sync_backend_by(sync, store.as_ref());
         if let Some(store) = store.filter(|store| !store.has_failed()) {
-            store.checkpoint(|| self.shared.sync_backend(Some(&store)))?;
+            store.checkpoint(|| self.shared.sync_backend_and_times(&store))?;
             if !store.has_failed() {
                 let mark = crate::open::mark(&*self.shared.backend)?;
-                store.journal.close(mark.changed_ns)?;
+                let look = content::look(&*self.shared.backend, mark.len, self.shared.slow_via);
+                // What cannot be read now is not known at the next start, which begins empty then.
+                let content = look.map_or_else(
+                    |error| {
+                        tracing::warn!(%error, "the backend cannot be read; the cache will begin empty");
+                        Content::default()
+                    },
+                    |look| look.content,
+                );
+                store.journal.close(mark.changed_ns, content)?;
             }
         }
         synced

@@ -17,6 +17,7 @@ fn superblock(session: u64) -> Superblock {
         backend: BackendMark::default(),
         tie: [7; 16],
         log_len: 0,
+        content: crate::format::Content::default(),
     }
 }
 
@@ -121,4 +122,55 @@ fn what_changes_while_the_log_is_written_anew_is_in_it() {
     expected.apply(&set(5, 1 << 31));
     journal.commit_all().unwrap();
     assert_eq!(self::found(&*file).1, Some(expected));
+}
+
+/// A half that an attempt failed in holds blocks of a longer table; the next attempt in it has another generation.
+#[test]
+fn a_second_attempt_never_goes_on_in_the_first_ones_blocks() {
+    let (disk, file) = device();
+    let first = superblock(1);
+    let table = Table::empty(first.geometry).unwrap();
+    let journal = Journal::begin(Arc::clone(&file), first, table).unwrap();
+    let slots = first.geometry.slots;
+    let mut expected = Table::empty(first.geometry).unwrap();
+    for slot in 0..slots {
+        journal.append(set(slot, u64::from(slot)));
+    }
+    journal.commit_all().unwrap();
+    // In place twice, then anew; when the new log is to be made durable it fails, and meanwhile most slots are emptied.
+    let journal = Arc::new(journal);
+    let noting = Arc::clone(&journal);
+    let emptied = move || {
+        for slot in 3..slots {
+            noting.append(Record::Clear { slot });
+        }
+    };
+    disk.inject(Fault::meanwhile(emptied).on(Op::Sync).nth(3).times(1));
+    disk.inject(Fault::errno(libc::EIO).on(Op::Sync).times(3));
+    journal.append(set(0, 1 << 30));
+    journal.commit_all().unwrap();
+    disk.heal();
+    assert_eq!((journal.stumbles(), journal.lost_syncs()), (3, 3));
+    expected.apply(&set(0, 1 << 30));
+    (1..3).for_each(|slot| assert!(expected.apply(&set(slot, u64::from(slot)))));
+    journal.commit_all().unwrap();
+    let (known, table) = found(&*file);
+    assert_eq!(table.as_ref(), Some(&expected));
+    assert!(known.generation >= first.generation + 4, "{known:?}");
+}
+
+/// What fails for good breaks the journal, after so many attempts and no more.
+#[test]
+fn a_device_that_always_fails_breaks_the_journal() {
+    let (disk, file) = device();
+    let first = superblock(1);
+    let table = Table::empty(first.geometry).unwrap();
+    let journal = Journal::begin(file, first, table).unwrap();
+    disk.inject(Fault::errno(libc::EIO).on(Op::Sync));
+    journal.append(set(1, 1));
+    journal.commit_all().unwrap_err();
+    assert_eq!(journal.lost_syncs(), 4);
+    disk.heal();
+    journal.append(set(2, 2));
+    journal.commit_all().unwrap_err();
 }

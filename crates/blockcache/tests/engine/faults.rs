@@ -78,6 +78,152 @@ fn any_error_of_the_cache_device_at_any_time_is_no_error_of_a_client() {
     }
 }
 
+/// Goal: an error of the log, once, costs no cache: it is written again, in place or in the other half. Not even where the
+/// power goes afterwards is a stale line believed, though what a failed sync should have kept may be lost.
+/// Method: one run for each write and each sync of the cache device, the first ones of every commit among them, has that
+/// one fail; a crash, and images that it can leave.
+#[test]
+fn one_error_anywhere_in_the_log_costs_no_cache_and_no_byte() {
+    let mut hit = 0;
+    for op in [Op::Write, Op::Sync] {
+        for nth in 1..40 {
+            let disk = warmed(nth);
+            let (engine, _) = start(&disk, settings("none")).unwrap();
+            disk.inject(
+                Fault::errno(libc::EIO)
+                    .on(op)
+                    .below(CACHE)
+                    .nth(nth)
+                    .times(1),
+            );
+            serves_rightly(&disk, &engine, nth, 60);
+            hit += u64::from(engine.counters().cache_errors > 0);
+            assert_eq!(engine.status().cache, "attached", "{op:?}, {nth}");
+            disk.heal();
+            serves_rightly(&disk, &engine, nth + 1, 20);
+            engine.checkpoint(true).unwrap();
+            assert!(engine.status().durable_bytes > 0, "{op:?}, {nth}");
+            serves_rightly(&disk, &engine, nth + 2, 10);
+            drop(engine);
+            for image in disk.images(4) {
+                let (engine, how) = start(&image, settings("none")).unwrap();
+                assert_eq!(how, Start::AfterCrash, "{op:?}, {nth}");
+                assert_eq!(
+                    differing(&engine, &image),
+                    Vec::<usize>::new(),
+                    "{op:?}, {nth}"
+                );
+                assert_eq!(
+                    engine.counters().damaged,
+                    0,
+                    "{op:?}, {nth}: found by its sum, not by order"
+                );
+            }
+        }
+    }
+    assert!(hit > 60, "{hit} of 78 faults were hit");
+}
+
+/// One half of the log cannot be written any more: it goes on in the other, until that is full.
+#[test]
+fn a_part_of_the_log_that_cannot_be_written_is_left_for_the_other() {
+    let disk = warmed(5);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let superblock = |disk: &SimDisk| {
+        longshore_blockcache::format::Superblock::decode(&disk.read_file(CACHE).unwrap()).unwrap()
+    };
+    let before = superblock(&disk);
+    let len = u64::from(before.geometry.log_blocks) * LINE as u64;
+    let half = 2 * LINE as u64 + before.generation % 2 * len;
+    disk.inject(
+        Fault::errno(libc::EIO)
+            .on(Op::Write)
+            .below(CACHE)
+            .at_bytes(half..half + len),
+    );
+    serves_rightly(&disk, &engine, 5, 60);
+    let after = superblock(&disk);
+    assert_eq!(engine.status().cache, "attached");
+    assert_eq!(after.generation % 2, (before.generation + 1) % 2);
+    assert!(after.generation > before.generation);
+    drop(engine);
+    disk.heal();
+    for image in disk.images(6) {
+        let (engine, how) = start(&image, settings("none")).unwrap();
+        assert_eq!(how, Start::AfterCrash);
+        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+    }
+}
+
+/// The power goes at every step around an error of the log, also while the log moves to its other half.
+#[test]
+fn a_power_cut_after_an_error_of_the_log_leaves_no_stale_line() {
+    let faults = || {
+        let sync = Fault::errno(libc::EIO)
+            .on(Op::Sync)
+            .below(CACHE)
+            .nth(3)
+            .times(2);
+        let write = Fault::errno(libc::EIO)
+            .on(Op::Write)
+            .below(CACHE)
+            .nth(20)
+            .times(3);
+        [sync, write]
+    };
+    let run = |disk: &SimDisk| {
+        let Ok((engine, _)) = start(disk, settings("none")) else {
+            return;
+        };
+        for fault in faults() {
+            disk.inject(fault);
+        }
+        let mut random = Random(8);
+        for _ in 0..40 {
+            let offset = random.below(60) * LINE as u64;
+            let done = match random.below(4) {
+                0 => engine.checkpoint(true),
+                1 => engine.read(&mut [0; 2 * LINE], offset),
+                _ => engine.write(&[random.below(256) as u8; LINE], offset, false),
+            };
+            if done.is_err() {
+                return;
+            }
+        }
+        assert_eq!(engine.status().cache, "attached");
+        assert!(
+            engine.counters().cache_errors >= 4,
+            "{}",
+            engine.counters().cache_errors
+        );
+    };
+    let whole = warmed(8);
+    let before = whole.steps();
+    run(&whole);
+    assert!(whole.steps() > before + 60);
+    let mut believed = 0;
+    for step in before..whole.steps() {
+        let disk = warmed(8).cut_power_at(step);
+        run(&disk);
+        for image in disk.images(4) {
+            let (engine, how) = start(&image, settings("none")).unwrap();
+            believed += u32::from(how.is_believed());
+            // A superblock of an attempt that failed leads to a log that the next attempt writes over.
+            assert!(
+                how.is_believed() || how == Start::Damaged,
+                "step {step}: {how:?}"
+            );
+            assert_eq!(
+                differing(&engine, &image),
+                Vec::<usize>::new(),
+                "step {step}"
+            );
+            assert_eq!(engine.counters().damaged, 0, "step {step}");
+        }
+    }
+    assert!(believed > 200, "{believed}");
+}
+
 /// The dangerous one: the device vanishes, writes go on, power goes, and the device is back with its old table.
 #[test]
 fn a_cache_device_that_vanished_and_came_back_is_not_believed() {

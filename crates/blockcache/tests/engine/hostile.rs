@@ -14,7 +14,9 @@ fn forged_metadata_is_refused_or_fails_no_request() {
     let whole = disk(1, 64, 8, 16 << 10);
     let (engine, _) = start(&whole, settings("none")).unwrap();
     assert_eq!(differing(&engine, &whole), Vec::<usize>::new());
-    // As a crash leaves it: then no time of the backend keeps it from being believed.
+    // As a crash leaves it that wrote: then no time of the backend keeps it from being believed.
+    let same = whole.read_file(crate::BACKEND).unwrap()[8192..][..512].to_vec();
+    engine.write(&same, 8192, true).unwrap();
     engine.checkpoint(true).unwrap();
     drop(engine);
     let image = Image::of(&whole);
@@ -61,6 +63,9 @@ fn resum(block: &mut [u8]) {
     if block.starts_with(b"LSCACHE3") {
         let sum = longshore_io::crc32c(&block[..96]);
         block[96..100].copy_from_slice(&sum.to_le_bytes());
+    } else if block.starts_with(b"LSCACHE4") {
+        let sum = longshore_io::crc32c(&block[..116]);
+        block[116..120].copy_from_slice(&sum.to_le_bytes());
     } else {
         let sum = longshore_io::crc32c(&block[8..]);
         block[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -72,7 +77,7 @@ proptest! {
     fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..5000), index in any::<u32>()) {
         let mut block = bytes.clone();
         block.resize(4096, 0);
-        for magic in [b"LSCACHE3".as_slice(), b"LSLB"] {
+        for magic in [b"LSCACHE3".as_slice(), b"LSCACHE4", b"LSLB"] {
             block[..magic.len()].copy_from_slice(magic);
             resum(&mut block);
             Superblock::decode(&block);

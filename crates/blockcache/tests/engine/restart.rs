@@ -172,6 +172,149 @@ fn a_backend_of_another_size_is_noticed_after_a_crash_too() {
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }
 
+/// Somebody changed one byte after a crash, at a time at which this cache may have written: the file's times say nothing.
+fn changed_after_a_crash(at: usize) -> Start {
+    let disk = disk(1, 300, 40, 64 << 10);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    engine.write(&[7; LINE], 20 * LINE as u64, true).unwrap();
+    engine.checkpoint(true).unwrap();
+    drop(engine);
+    disk.settle();
+    let mut bytes = disk.read_file(BACKEND).unwrap();
+    bytes[at] ^= 1;
+    disk.write_file(BACKEND, &bytes).unwrap();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(engine.status().held_bytes, 0, "{how:?}");
+    assert_eq!(engine.status().start, Some(how));
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    how
+}
+
+#[test]
+fn a_file_that_somebody_changed_after_a_crash_is_noticed_by_its_content() {
+    assert_eq!(changed_after_a_crash(5), Start::ContentChanged);
+    assert_eq!(
+        changed_after_a_crash(300 * LINE + 699),
+        Start::ContentChanged
+    );
+    // Nowhere special, and all that is held is compared.
+    assert_eq!(changed_after_a_crash(150 * LINE + 9), Start::LinesDiffer);
+}
+
+/// The lines that are compared at a start are others each time: a change of a tenth is found at every start, one of a
+/// thousandth not at each.
+#[test]
+fn a_change_of_a_tenth_is_found_by_the_sample() {
+    let every = |step: usize| {
+        let (disk, _) = warm();
+        let (engine, _) = start(&disk, settings("none")).unwrap();
+        // So that the file's time of change may be ours.
+        engine.write(&[7; LINE], LINE as u64, false).unwrap();
+        drop(engine);
+        let mut bytes = disk.read_file(BACKEND).unwrap();
+        (2..LINES - 1)
+            .step_by(step)
+            .for_each(|line| bytes[line * LINE] ^= 1);
+        disk.write_file(BACKEND, &bytes).unwrap();
+        start(&disk, settings("none")).unwrap().1
+    };
+    for _ in 0..3 {
+        assert_eq!(every(10), Start::LinesDiffer);
+    }
+    let found: Vec<Start> = (0..12).map(|_| every(LINES)).collect();
+    assert!(
+        found.contains(&Start::AfterCrash),
+        "a fifth of all lines is compared: {found:?}"
+    );
+}
+
+/// A clock that is behind, so that what this session says it writes until ends soon.
+#[derive(Debug)]
+struct Behind;
+
+impl longshore_io::Clock for Behind {
+    fn now(&self) -> std::time::Duration {
+        HostClock.now()
+    }
+
+    fn wall_ns(&self) -> i64 {
+        HostClock.wall_ns() - 28_500_000_000
+    }
+
+    fn thread_cpu(&self) -> std::time::Duration {
+        HostClock.thread_cpu()
+    }
+
+    fn sleep(&self, how_long: std::time::Duration) {
+        HostClock.sleep(how_long);
+    }
+}
+
+/// On a file of the system, with its times; of a backend that is too large to compare all of it.
+#[test]
+fn a_file_that_was_written_later_than_this_cache_writes_is_noticed_after_a_crash() {
+    use std::os::unix::fs::FileExt;
+    for somebody in [false, true] {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (path, cache) = (dir.path().join("backend"), dir.path().join("cache"));
+        std::fs::write(&path, vec![3; 16 << 20]).unwrap();
+        let host = longshore_io::Host::new();
+        longshore_blockcache::create(&host, &cache, Some(24 << 20), 64 << 10, false).unwrap();
+        let named = Backend {
+            path: path.clone(),
+            guard: None,
+        };
+        let serve = || {
+            let opened = open(
+                &host,
+                &named,
+                Some(&cache),
+                settings("none"),
+                Arc::new(Behind),
+            );
+            let opened = opened.unwrap();
+            (opened.engine, opened.cache.unwrap().unwrap())
+        };
+        let (engine, _) = serve();
+        (0..16).for_each(|mib| engine.read(&mut vec![0; 1 << 20], mib << 20).unwrap());
+        engine.write(&[4; LINE], 0, true).unwrap();
+        engine.checkpoint(true).unwrap();
+        engine.write(&[5; LINE], 9 << 20, true).unwrap();
+        drop(engine);
+        std::thread::sleep(std::time::Duration::from_millis(1700));
+        if somebody {
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&[6; 1], 7 << 20).unwrap();
+        }
+        let expected = match somebody {
+            true => Start::BackendChanged,
+            false => Start::AfterCrash,
+        };
+        assert_eq!(serve().1, expected);
+    }
+}
+
+/// A cache that a version before made and stopped cleanly knows nothing of its backend's content.
+#[test]
+fn a_cache_of_the_version_before_begins_empty() {
+    let (disk, _) = warm();
+    let mut bytes = disk.read_file(CACHE).unwrap();
+    for copy in 0..2 {
+        let block = &mut bytes[copy * LINE..][..LINE];
+        block[..8].copy_from_slice(b"LSCACHE3");
+        let sum = longshore_io::crc32c(&block[..96]);
+        block[96..100].copy_from_slice(&sum.to_le_bytes());
+        block[100..].fill(0);
+    }
+    disk.write_file(CACHE, &bytes).unwrap();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!((how, engine.status().held_bytes), (Start::Unproved, 0));
+    engine.stop().unwrap();
+    drop(engine);
+    assert_eq!(start(&disk, settings("none")).unwrap().1, Start::Warm);
+}
+
 #[test]
 fn a_lost_guard_costs_the_content_and_no_byte() {
     let (disk, _) = warm();

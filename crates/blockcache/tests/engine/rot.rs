@@ -133,7 +133,7 @@ impl Lived {
         let block = self.block(number);
         let mut all = vec![("zeros".to_owned(), vec![0; LINE])];
         // A superblock is short, and what follows it in its block is nobody's.
-        let end = if number < 2 { 100 } else { LINE };
+        let end = if number < 2 { 120 } else { LINE };
         let (at, bit) = (random.below(end as u64) as usize, random.below(8));
         let mut other = block.to_vec();
         other[at] ^= 1 << bit;
@@ -212,7 +212,8 @@ fn a_gap_in_the_log_is_not_taken_for_its_end() {
                 lived.put(&cache);
                 let (engine, start) = start(&lived.disk, settings("none")).unwrap();
                 let what = format!("block {at}: {how}, {and_how}: {start:?}");
-                let right = right(&engine, &lived.end.backend);
+                // What only the sample at the start has noticed was not noticed by the log.
+                let right = right(&engine, &lived.end.backend) && start != Start::LinesDiffer;
                 match start {
                     Start::Damaged => damaged.push(at),
                     _ => believed.push((at, right)),
@@ -279,14 +280,18 @@ fn a_spoiled_block_after_a_power_cut_serves_nothing_stale() {
     assert!(starts > 300, "{starts}");
 }
 
-/// The tests above can fail: all metadata of an earlier moment of the session is believed after a crash, and is stale.
+/// All metadata of an earlier moment of the session is sound and stale: only what is compared with the backend tells.
 #[test]
-fn an_older_table_would_be_stale() {
+fn an_older_table_is_noticed_by_the_backends_content() {
     let lived = lived(2, false);
     let mut cache = lived.end.cache.clone();
     cache[..lived.early.len()].copy_from_slice(&lived.early);
     lived.put(&cache);
     let (engine, how) = start(&lived.disk, settings("none")).unwrap();
-    assert_eq!(how, Start::AfterCrash);
-    assert!(!right(&engine, &lived.end.backend));
+    assert!(
+        matches!(how, Start::LinesDiffer | Start::ContentChanged),
+        "{how:?}"
+    );
+    assert_eq!(engine.status().held_bytes, 0);
+    assert!(right(&engine, &lived.end.backend));
 }

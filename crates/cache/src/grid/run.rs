@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
 use super::cell::{Cell, Loop, REGION_BYTES};
-use super::verdict;
 use crate::model::{Nanos, Profile};
-use crate::policy::{Choice, FilterChoice, Outlook, Policy, Sharing};
-use crate::sim::{Closed, Open, Outcome, Scenario, run};
+use crate::policy::{Choice, FilterChoice, OrthusPace, Outlook, Policy, Sharing};
+use crate::sim::{Closed, Open, Outcome, Scenario, WarmUp, run};
 
-/// Orthus steps by one percent in 75 ms: in the cells that it is compared in one by one, it has so long to climb.
-const SETTLING: Nanos = 2_000_000_000;
+/// Every policy runs until it is steady, and is counted from then on. Windows that are compared last so long at least.
+const WINDOW: Nanos = 50_000_000;
+/// A run that is not steady after this virtual time is counted all the same, and told.
+const STEADY_WITHIN: Nanos = 60_000_000_000;
 const SLOT_BYTES: u64 = 64 << 10;
 
 /// How to measure.
@@ -24,6 +25,7 @@ pub struct Study {
     pub wrong: Wrong,
     /// Whether to look for the best fixed split.
     pub split: bool,
+    /// Whether Orthus runs, with both sets of constants, and a classic cache that waits for others' reads.
     pub orthus: bool,
 }
 
@@ -68,6 +70,10 @@ pub struct Figures {
     /// Of all reads.
     pub read_us: f64,
     pub hit_ratio: f64,
+    /// Virtual seconds until it was steady.
+    pub warm_up_s: f64,
+    /// Runs that were not steady within the limit.
+    pub unsteady: usize,
 }
 
 /// A cell's results.
@@ -77,7 +83,12 @@ pub struct Measured {
     pub ours: Figures,
     pub slow: Figures,
     pub classic: Figures,
+    /// A classic cache whose misses wait for another client's read of the same bytes, as Open CAS does.
+    pub waiting: Option<Figures>,
+    /// With the paper's constants.
     pub orthus: Option<Figures>,
+    /// With its kernel version's interval.
+    pub orthus_kernel: Option<Figures>,
     pub split: Option<Figures>,
     /// Over the seeds, the least ratio of our throughput to the better of slow and classic.
     pub worst: f64,
@@ -104,8 +115,6 @@ struct Setting<'a> {
     seed: u64,
     /// Bytes a µs, in an open loop.
     offered: f64,
-    /// Whether the policy has [`SETTLING`] to find its share before anything is counted.
-    settled: bool,
 }
 
 fn simulate(setting: &Setting, choice: Choice) -> Outcome {
@@ -124,9 +133,9 @@ fn simulate(setting: &Setting, choice: Choice) -> Outcome {
         slow,
         slot_bytes: SLOT_BYTES,
         warm_bytes: REGION_BYTES,
-        warm_up: match setting.settled && verdict::is_core(cell) {
-            true => SETTLING,
-            false => measured / 2,
+        warm_up: WarmUp::UntilSteady {
+            window: WINDOW.max(measured / 2),
+            most: STEADY_WITHIN,
         },
         measured,
         seed: setting.seed,
@@ -164,6 +173,8 @@ fn figures(outcomes: &[Outcome]) -> Figures {
             sum / (small.count + bulk.count).max(1) as f64
         }),
         hit_ratio: mean(|o| o.hit_ratio),
+        warm_up_s: mean(|o| o.warmed_up as f64 / 1e9),
+        unsteady: outcomes.iter().filter(|o| !o.steady).count(),
     }
 }
 
@@ -172,7 +183,8 @@ pub fn measure(cell: &Cell, study: &Study) -> Option<Measured> {
     let (fast, slow) = cell.profiles()?;
     let choice = |filter| study.sharing.under(Choice::of(filter));
     let mut all: [Vec<Outcome>; 3] = Default::default();
-    let (mut orthus, mut splits) = (Vec::new(), vec![Vec::new(); SPLITS.len()]);
+    let (mut rivals, mut splits): ([Vec<Outcome>; 3], _) =
+        (Default::default(), vec![Vec::new(); SPLITS.len()]);
     let mut worst = f64::INFINITY;
     for seed in &study.seeds {
         let mut setting = Setting {
@@ -182,7 +194,6 @@ pub fn measure(cell: &Cell, study: &Study) -> Option<Measured> {
             wrong: Wrong::NOT,
             seed: *seed,
             offered: 0.0,
-            settled: false,
         };
         if let Loop::Open(load) = cell.arrivals {
             let closed = Cell {
@@ -210,11 +221,20 @@ pub fn measure(cell: &Cell, study: &Study) -> Option<Measured> {
             .zip(&mut all)
             .for_each(|(outcome, all)| all.push(outcome));
         if study.orthus {
-            let setting = Setting {
-                settled: true,
-                ..setting
+            let waiting = Choice {
+                shares: true,
+                ..choice(FilterChoice::None)
             };
-            orthus.push(simulate(&setting, choice(FilterChoice::Orthus)));
+            let orthus = |pace| choice(FilterChoice::Orthus(pace));
+            let choices = [
+                waiting,
+                orthus(OrthusPace::Paper),
+                orthus(OrthusPace::Kernel),
+            ];
+            choices
+                .into_iter()
+                .zip(&mut rivals)
+                .for_each(|(choice, all)| all.push(simulate(&setting, choice)));
         }
         if study.split {
             for (share, all) in SPLITS.iter().zip(&mut splits) {
@@ -232,7 +252,9 @@ pub fn measure(cell: &Cell, study: &Study) -> Option<Measured> {
         ours: figures(&all[0]),
         slow: figures(&all[1]),
         classic: figures(&all[2]),
-        orthus: study.orthus.then(|| figures(&orthus)),
+        waiting: study.orthus.then(|| figures(&rivals[0])),
+        orthus: study.orthus.then(|| figures(&rivals[1])),
+        orthus_kernel: study.orthus.then(|| figures(&rivals[2])),
         split: best,
         worst,
     })

@@ -100,6 +100,18 @@ pub fn verdicts(all: &[Measured]) -> Vec<Verdict> {
         least("core: small reads sooner than Orthus", 4.0, &core, &|m| {
             m.orthus.map(|o| sooner(m, &o))
         }),
+        least(
+            "core: throughput over Orthus, kernel interval",
+            1.3,
+            &core,
+            &|m| m.orthus_kernel.map(|o| faster(m, &o)),
+        ),
+        least(
+            "core: small reads sooner than Orthus, kernel interval",
+            4.0,
+            &core,
+            &|m| m.orthus_kernel.map(|o| sooner(m, &o)),
+        ),
         least("core: throughput over the best split", 1.05, &core, &|m| {
             m.split.map(|s| faster(m, &s))
         }),
@@ -121,8 +133,22 @@ pub fn verdicts(all: &[Measured]) -> Vec<Verdict> {
         mean("geometric mean over classic", 1.1, &|m| {
             Some(faster(m, &m.classic))
         }),
+        least(
+            "every cell: over a classic cache that waits",
+            0.97,
+            &every,
+            &|m| m.waiting.map(|w| faster(m, &w)),
+        ),
+        mean(
+            "geometric mean over a classic cache that waits",
+            1.0,
+            &|m| m.waiting.map(|w| faster(m, &w)),
+        ),
         mean("geometric mean over Orthus", 1.0, &|m| {
             m.orthus.map(|o| faster(m, &o))
+        }),
+        mean("geometric mean over Orthus, kernel interval", 1.0, &|m| {
+            m.orthus_kernel.map(|o| faster(m, &o))
         }),
     ];
     verdicts.retain(|verdict| verdict.cells > 0);

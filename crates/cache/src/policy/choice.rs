@@ -1,5 +1,6 @@
 //! Which policy: a filter, a base list, and whether replacement looks at the devices.
 
+use std::fmt;
 use std::str::FromStr;
 
 use super::BaseKind;
@@ -20,11 +21,20 @@ pub enum FilterChoice {
     /// The share of the bandwidths in a profile.
     Profile,
     /// Hill climbing along one share.
-    Orthus,
+    Orthus(OrthusPace),
     /// Equal loaded latencies.
     Balance,
     /// By size and by what is in flight.
     Aware,
+}
+
+/// How fast Orthus climbs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OrthusPace {
+    /// Probes of 25 ms, as in the paper; it fills again when the climb ended at the top twice in a row.
+    Paper,
+    /// Probes of 5 ms, the interval of its kernel version; it fills again after ten times at the top.
+    Kernel,
 }
 
 /// A policy by its parts: `FILTER[+BASE]`, such as `aware`, `none+arc`, `split=60+s3-fifo`.
@@ -36,7 +46,8 @@ pub struct Choice {
     pub valued: bool,
     /// Only what is used clearly more often than its victim comes in; the default with `aware` alone.
     pub frequent: bool,
-    /// Who misses what another client is reading waits for that read; the default with `aware` alone.
+    /// A miss waits for another client's read of the same bytes; the default with `aware`, and the one thing that
+    /// `none-waits` adds to `none`.
     pub shares: bool,
 }
 
@@ -79,6 +90,29 @@ impl Choice {
     }
 }
 
+impl fmt::Display for Choice {
+    /// As [`Choice::from_str`] takes it, where nothing was changed by hand.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.filter {
+            FilterChoice::None if self.shares => write!(f, "none-waits")?,
+            FilterChoice::None => write!(f, "none")?,
+            FilterChoice::Slow => write!(f, "slow")?,
+            FilterChoice::Split(share) => write!(f, "split={}", 100.0 * share)?,
+            FilterChoice::Bcache => write!(f, "bcache")?,
+            FilterChoice::Throttle {
+                requests_per_s,
+                mb_per_s,
+            } => write!(f, "throttle={requests_per_s}/{mb_per_s}")?,
+            FilterChoice::Profile => write!(f, "profile")?,
+            FilterChoice::Orthus(OrthusPace::Paper) => write!(f, "orthus")?,
+            FilterChoice::Orthus(OrthusPace::Kernel) => write!(f, "orthus-kernel")?,
+            FilterChoice::Balance => write!(f, "balance")?,
+            FilterChoice::Aware => write!(f, "aware")?,
+        }
+        write!(f, "+{}", self.base.name())
+    }
+}
+
 impl FromStr for Choice {
     type Err = UnknownPolicy;
 
@@ -88,13 +122,15 @@ impl FromStr for Choice {
             Some((filter, base)) => (filter, Some(base)),
             None => (text, None),
         };
+        let waits = filter == "none-waits";
         let filter = match filter.split_once('=') {
             None => match filter {
-                "none" => FilterChoice::None,
+                "none" | "none-waits" => FilterChoice::None,
                 "slow" => FilterChoice::Slow,
                 "bcache" => FilterChoice::Bcache,
                 "profile" => FilterChoice::Profile,
-                "orthus" => FilterChoice::Orthus,
+                "orthus" => FilterChoice::Orthus(OrthusPace::Paper),
+                "orthus-kernel" => FilterChoice::Orthus(OrthusPace::Kernel),
                 "balance" => FilterChoice::Balance,
                 "aware" => FilterChoice::Aware,
                 _ => return Err(unknown()),
@@ -121,6 +157,7 @@ impl FromStr for Choice {
             Some(_) => return Err(unknown()),
         };
         let mut choice = Choice::of(filter);
+        choice.shares |= waits;
         if let Some(base) = base {
             choice.base = BaseKind::named(base).ok_or_else(unknown)?;
         }
@@ -137,18 +174,23 @@ mod tests {
     fn policies_are_named_by_filter_and_base_and_others_refused() {
         for filter in [
             "none",
+            "none-waits",
             "slow",
             "bcache",
             "throttle=1000/50",
             "split=60",
             "orthus",
+            "orthus-kernel",
             "profile",
             "balance",
             "aware",
         ] {
             for base in BASES {
                 let name = format!("{filter}+{}", base.name());
-                assert_eq!(name.parse::<Choice>().unwrap().base, *base, "{name}");
+                let choice: Choice = name.parse().unwrap();
+                assert_eq!(choice.base, *base, "{name}");
+                assert_eq!(choice.to_string(), name);
+                assert_eq!(choice.shares, matches!(filter, "none-waits" | "aware"));
             }
         }
         let choice: Choice = "split=60+s3-fifo".parse().unwrap();

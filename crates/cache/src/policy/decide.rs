@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use crate::model::Nanos;
+
 use super::filter::{self, Asked, Filter};
 use super::replace::{Fill, Valued};
 use super::streams::Streams;
@@ -154,6 +156,12 @@ impl Policy {
     /// A slot that was resident before a restart is again; false if there is no room.
     pub fn restore(&mut self, slot: Slot) -> bool {
         self.content.restore(slot)
+    }
+
+    /// The time that this policy takes for some forty of its steps; 0: it takes none. Progress over shorter times
+    /// says nothing about whether it still moves.
+    pub fn pace(&self) -> Nanos {
+        self.filter.pace()
     }
 
     pub fn gauges(&self) -> Gauges {

@@ -33,7 +33,7 @@ mod replace;
 mod streams;
 
 use crate::model::{Nanos, Op};
-pub use choice::{Choice, FilterChoice, Sharing, UnknownPolicy};
+pub use choice::{Choice, FilterChoice, OrthusPace, Sharing, UnknownPolicy};
 pub use decide::Policy;
 pub use outlook::Outlook;
 pub use replace::{BASES, BaseKind, SlotMap};
@@ -219,6 +219,8 @@ pub struct Gauges {
     pub alarmed: bool,
     /// The guard has hits served by this side alone.
     pub only: Option<Side>,
+    /// It has not begun to steer yet: Orthus fills first.
+    pub settling: bool,
     /// Sum over all hits of the time that the cache saved, in µs, by the policy's own estimate.
     pub saved_us: f64,
 }

@@ -15,6 +15,7 @@ mod load;
 mod mix;
 mod phases;
 mod report;
+mod steady;
 
 use std::ops::Range;
 
@@ -29,6 +30,7 @@ pub use mix::{Group, Mix};
 pub use phases::{Phases, settled};
 use report::Tally;
 pub use report::{Latencies, Outcome};
+use steady::Settling;
 
 /// What is simulated, besides the load and the policy.
 #[derive(Debug, Clone)]
@@ -40,9 +42,21 @@ pub struct Scenario<'a> {
     /// The cache holds these of the backend's first bytes at the start, as far as the policy has room.
     pub warm_bytes: u64,
     /// Virtual time that is not counted, and that is.
-    pub warm_up: Nanos,
+    pub warm_up: WarmUp,
     pub measured: Nanos,
     pub seed: u64,
+}
+
+/// What of a run is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WarmUp {
+    For(Nanos),
+    /// Until three windows in a row did the same; windows are `window` long, or as long as the policy's
+    /// [pace](Policy::pace) where that is longer. After `most` it is counted all the same, and the outcome says so.
+    UntilSteady {
+        window: Nanos,
+        most: Nanos,
+    },
 }
 
 /// A client's request under way.
@@ -88,6 +102,8 @@ struct Run<'a> {
     runs: Vec<(bool, Range<u64>)>,
     /// Clients whose requests have just ended.
     answered: Vec<usize>,
+    /// While it warms up until it is steady.
+    settling: Option<Settling>,
 }
 
 /// Numbered places; a number is used again when what it named is gone.
@@ -138,6 +154,7 @@ fn index(side: Side) -> usize {
 
 /// Runs a load under a policy, until the time is over or the load has ended and nothing is under way.
 pub fn run(scenario: &Scenario, source: &mut dyn Source, policy: &mut Policy) -> Outcome {
+    let policy_pace = policy.pace();
     let mut run = Run {
         devices: [
             Device::new(scenario.fast, scenario.seed),
@@ -149,19 +166,31 @@ pub fn run(scenario: &Scenario, source: &mut dyn Source, policy: &mut Policy) ->
         content: Content::new(scenario.slot_bytes),
         policy,
         tally: Tally::new(
-            scenario.warm_up,
+            match scenario.warm_up {
+                WarmUp::For(time) => time,
+                WarmUp::UntilSteady { .. } => Nanos::MAX,
+            },
             u64::from(scenario.fast.command_bytes).min(SMALL_MAX),
         ),
         runs: Vec::new(),
         answered: Vec::new(),
+        settling: match scenario.warm_up {
+            WarmUp::For(_) => None,
+            WarmUp::UntilSteady { window, .. } => Some(Settling::new(window.max(policy_pace))),
+        },
     };
+    let mut steady = true;
     for slot in (0..scenario.warm_bytes / scenario.slot_bytes).map(Slot) {
         if !run.policy.restore(slot) {
             break;
         }
         run.content.load(slot);
     }
-    let end = scenario.warm_up.saturating_add(scenario.measured);
+    let (mut from, most) = match scenario.warm_up {
+        WarmUp::For(time) => (time, Nanos::MAX),
+        WarmUp::UntilSteady { most, .. } => (Nanos::MAX, most),
+    };
+    let mut end = from.saturating_add(scenario.measured);
     let mut now = 0;
     loop {
         while let Some(arrival) = source.take(now) {
@@ -180,14 +209,30 @@ pub fn run(scenario: &Scenario, source: &mut dyn Source, policy: &mut Policy) ->
                     .for_each(|client| source.ended(client, now));
             }
         }
+        if let Some(settling) = &mut run.settling {
+            let is_steady = settling.is_steady(now) && !run.policy.gauges().settling;
+            if is_steady || now >= most {
+                (steady, from, end) = (is_steady, now, now.saturating_add(scenario.measured));
+                run.tally.begin(now);
+                run.settling = None;
+            }
+        }
     }
-    let counted = now.clamp(scenario.warm_up, end) - scenario.warm_up;
+    // A load that ended before it was steady was counted nowhere.
+    let steady = steady && run.settling.is_none();
+    let from = from.min(now);
+    let counted = now.clamp(from, end) - from;
     let whole = run.loads.iter().any(|load| load.in_flight_requests > 0);
-    run.tally.outcome(if whole {
+    let measured = if whole {
         scenario.measured
     } else {
         counted.max(1)
-    })
+    };
+    Outcome {
+        warmed_up: from,
+        steady,
+        ..run.tally.outcome(measured)
+    }
 }
 
 /// Reads up to here, and up to the fast device's largest command, are small.
@@ -425,6 +470,9 @@ impl Run<'_> {
             return;
         };
         let took_us = (now - asked.begun) as f64 / 1000.0;
+        if let Some(settling) = &mut self.settling {
+            settling.ended(asked.ask.bytes());
+        }
         match asked.ask {
             Ask::Io(Request { op, offset, len }) => {
                 self.tally.ended(now, op, len, took_us);

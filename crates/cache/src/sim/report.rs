@@ -47,6 +47,10 @@ pub struct Outcome {
     pub fast_share: f64,
     /// Bytes written into the cache for each byte served.
     pub fill_ratio: f64,
+    /// Virtual time before anything was counted.
+    pub warmed_up: Nanos,
+    /// Where the warm-up was to last until then: the run was steady when counting began.
+    pub steady: bool,
 }
 
 /// Counts while a run goes on.
@@ -80,6 +84,11 @@ impl Tally {
             served: [0; 2],
             filled: 0,
         }
+    }
+
+    /// Counts from this moment.
+    pub fn begin(&mut self, now: Nanos) {
+        self.from = now;
     }
 
     pub fn looked_up(&mut self, now: Nanos, held: u64, len: u64) {
@@ -134,6 +143,8 @@ impl Tally {
             hit_ratio_bytes: share(self.hits[1], self.lookups[1]),
             fast_share: share(self.served[0], self.served[0] + self.served[1]),
             fill_ratio: share(self.filled, self.bytes),
+            warmed_up: self.from,
+            steady: true,
         }
     }
 }

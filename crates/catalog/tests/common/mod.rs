@@ -38,6 +38,7 @@ pub fn header(n: u64) -> SetHeader {
         buffer_bytes: 1 << 20,
         page_bytes: 4096,
         copy_only: false,
+        attributes: false,
         parent: None,
         log: Default::default(),
         expires_us: None,
@@ -48,6 +49,9 @@ pub fn header(n: u64) -> SetHeader {
         machine: "dock".into(),
         user: "ada".into(),
         origin: "sqlite:/data/app.db".into(),
+        lineage: Vec::new(),
+        sum_key: None,
+        server_started_us: None,
     }
 }
 
@@ -137,6 +141,7 @@ pub fn begin_set(
             kind: EntryKind::File,
             first: true,
             based: false,
+            xattrs: Vec::new(),
             mode: 0o644,
             uid: 0,
             gid: 0,

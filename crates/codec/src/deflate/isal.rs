@@ -16,7 +16,7 @@ use std::ffi::{OsStr, c_int, c_void};
 use std::sync::OnceLock;
 
 use super::miniz;
-use crate::loaded::{because, file_of};
+use crate::loaded::{because, file_of, vetted};
 
 pub(crate) const NAME: &str = "isa-l";
 
@@ -67,9 +67,10 @@ impl Isal {
             return Err("switched off by LONGSHORE_ISAL=off".into());
         }
         let failed = |e| format!("cannot load {}: {}", name.display(), because(&e));
+        let vetted = vetted(name).map_err(|e| format!("cannot load {}: {e}", name.display()))?;
         // SAFETY: loading runs the library's initialisers. It is the host's own ISA-L, or a file
         // that the operator named for this very purpose.
-        let library = unsafe { libloading::Library::new(name) }.map_err(failed)?;
+        let library = unsafe { libloading::Library::new(&vetted) }.map_err(failed)?;
         // SAFETY: the types are those of igzip_lib.h; the self-test checks the behaviour.
         let functions = unsafe {
             Functions {

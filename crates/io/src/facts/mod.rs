@@ -7,6 +7,7 @@
 mod child;
 mod disk;
 mod heat;
+mod limits;
 mod machine;
 mod others;
 mod pci;
@@ -18,10 +19,11 @@ use std::io;
 pub use child::{Ended, run_to_end};
 pub use disk::{DiskStats, Mount, disk_identity, disk_stats, mount_of};
 pub use heat::{cpu_temperature_c, drive_temperature_c};
+pub use limits::{Descriptors, address_space_left, descriptors, memory_allowed, raise_descriptors};
 pub use machine::{
     CpuTimes, boot_id, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, user_name,
 };
-pub use others::process_started;
+pub use others::{WorkingDirectory, process_started, working_directories};
 pub use pci::{PciDevice, first_line, has_entries, pci_devices, small_text};
 pub use priority::LowIoPriority;
 pub use process::{ProcessUsage, process_usage};

@@ -1,6 +1,9 @@
-//! Other processes: whether the one that left something behind still runs.
+//! Other processes: whether the one that left something behind still runs, and where they work.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// When a process started, in clock ticks since the machine did; none when there is no such process. Together with its number
 /// it identifies a process for as long as the machine runs.
@@ -13,9 +16,60 @@ fn started(stat: &str) -> Option<u64> {
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
+/// A directory that a process works in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkingDirectory {
+    /// By which this process reaches it, whatever the other's mounts are.
+    pub here: PathBuf,
+    /// What absolute links in it lead from.
+    pub root: PathBuf,
+    /// As the other process sees it.
+    pub path: PathBuf,
+}
+
+/// The directories that other processes work in, as far as this one may see them: root sees all, others their own user's.
+/// Each once.
+pub fn working_directories() -> Vec<WorkingDirectory> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    let own = std::process::id();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = process.file_name();
+        let number = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        if number.is_none_or(|number| number == own) {
+            continue;
+        }
+        let here = process.path().join("cwd");
+        let (Ok(path), Ok(stat)) = (fs::read_link(&here), fs::metadata(&here)) else {
+            continue;
+        };
+        if seen.insert((stat.dev(), stat.ino())) {
+            found.push(WorkingDirectory {
+                root: process.path().join("root"),
+                here,
+                path,
+            });
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_seen_where_it_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("sleep");
+        let mut child = child.arg("60").current_dir(dir.path()).spawn().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let found = working_directories();
+        let is_seen = found.iter().filter(|found| found.path == real).count();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(is_seen, 1, "{found:?}");
+    }
 
     #[test]
     fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {

@@ -9,8 +9,11 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{Advice, Mode, OFlags};
+use rustix::fs::{Advice, OFlags};
 use rustix::io::ReadWriteFlags;
+
+use super::open_named;
+use crate::storage::OpenHow;
 
 /// `cachestat` has this number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
@@ -18,10 +21,10 @@ const SYS_CACHESTAT: libc::c_long = 451;
 /// Makes a file durable and asks the system to drop it from the page cache: for measurements that
 /// begin cold. Pages that others have mapped or locked stay.
 pub fn drop_from_cache(path: &Path) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fd = rustix::fs::open(path, flags, Mode::empty())?;
-    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&fd))?;
-    Ok(rustix::fs::fadvise(&fd, 0, None, Advice::DontNeed)?)
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let file = open_named(path, flags, OpenHow::Read)?;
+    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file.fd()))?;
+    Ok(rustix::fs::fadvise(file.fd(), 0, None, Advice::DontNeed)?)
 }
 
 #[repr(C)]

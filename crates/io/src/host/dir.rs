@@ -11,10 +11,12 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid
 use rustix::io::Errno;
 
 use super::beneath::{self, Place};
+use super::claims;
 use super::file::HostFile;
-use super::stat_from;
+use super::{keeps_locks, stat_from, xattrs};
 use crate::names;
 use crate::storage::{Attributes, Dir, File, OpenHow, Stat};
+use crate::xattr::{Xattr, Xattrs};
 
 #[derive(Debug)]
 pub(super) struct HostDir {
@@ -55,6 +57,12 @@ impl Dir for HostDir {
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>> {
         let name = names::normal(name)?;
         let open = |flags, mode| beneath::open(self.fd.as_fd(), &name, flags, mode, self.walk);
+        if claims::any()
+            && let Ok(named) = open(OFlags::PATH, Mode::empty())
+        {
+            // Closing such a descriptor drops nobody's locks.
+            claims::check(claims::Id::of_raw(&rustix::fs::fstat(&named)?))?;
+        }
         // Without O_NONBLOCK, opening a FIFO waits for its other end. Regular files ignore it.
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = match how {
@@ -69,8 +77,9 @@ impl Dir for HostDir {
                 Mode::from_raw_mode(0o600),
             ),
         }?;
-        match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
-            FileType::RegularFile => Ok(Arc::new(HostFile::new(fd, how))),
+        let file = HostFile::new(fd, how)?;
+        match file.kind() {
+            FileType::RegularFile => Ok(Arc::new(file)),
             FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -111,6 +120,12 @@ impl Dir for HostDir {
     fn create_dir(&self, name: &Path) -> io::Result<()> {
         self.at(name, |at| {
             rustix::fs::mkdirat(at.dir(), at.last(), Mode::from_raw_mode(0o700))
+        })
+    }
+
+    fn create_shared_dir(&self, name: &Path) -> io::Result<()> {
+        self.at(name, |at| {
+            rustix::fs::mkdirat(at.dir(), at.last(), Mode::from_raw_mode(0o755))
         })
     }
 
@@ -158,6 +173,18 @@ impl Dir for HostDir {
         self.at(name, |at| set_attributes(at, attributes))
     }
 
+    fn xattrs(&self, name: &Path) -> io::Result<Xattrs> {
+        self.at(name, xattrs::read)
+    }
+
+    fn set_xattr(&self, name: &Path, xattr: &Xattr) -> io::Result<()> {
+        self.at(name, |at| xattrs::set(at, xattr))
+    }
+
+    fn remove_xattr(&self, name: &Path, xattr: &[u8]) -> io::Result<()> {
+        self.at(name, |at| xattrs::remove(at, xattr))
+    }
+
     fn sync(&self, name: &Path) -> io::Result<()> {
         let synced = match names::normal(name)?.as_os_str().is_empty() {
             true => rustix::fs::fsync(&self.fd),
@@ -177,6 +204,17 @@ impl Dir for HostDir {
     fn free_bytes(&self) -> io::Result<u64> {
         let fs = rustix::fs::fstatvfs(&self.fd)?;
         Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
+    }
+
+    fn keeps_locks(&self, name: &Path) -> io::Result<bool> {
+        let name = names::normal(name)?;
+        if name.as_os_str().is_empty() {
+            return keeps_locks::keeps_locks(&self.fd);
+        }
+        // Of the file itself: one alone may be mounted from elsewhere. Closing such a descriptor drops nobody's locks.
+        let dir = self.fd.as_fd();
+        let named = beneath::open(dir, &name, OFlags::PATH, Mode::empty(), self.walk)?;
+        keeps_locks::keeps_locks(named)
     }
 }
 

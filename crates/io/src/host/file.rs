@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::claims::{self, Id};
 use super::{cached, stat_from};
 use crate::storage::{File, OpenHow, Stat, Via};
 
@@ -25,9 +26,15 @@ const ALIGN: usize = 4096;
 /// `RWF_DONTCACHE` of Linux 6.14, `fs.h`.
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
+/// `fcntl.h` of Linux, on every architecture.
+const F_SETSIG: libc::c_int = 10;
+
 #[derive(Debug)]
 pub(super) struct HostFile {
-    fd: OwnedFd,
+    /// `None` once it is dropped.
+    fd: Option<OwnedFd>,
+    id: Id,
+    kind: FileType,
     writable: bool,
     /// `None` inside: the file system has no `O_DIRECT`. `OnceLock` opens it once at most; a second
     /// descriptor opened and closed again would end the POSIX locks of this process on the file.
@@ -70,14 +77,32 @@ fn is_unknown(e: Errno) -> bool {
 }
 
 impl HostFile {
-    pub(super) fn new(fd: OwnedFd, how: OpenHow) -> Self {
-        Self {
-            fd,
+    /// Errors: also [`claims::InUse`], for a file that was claimed while it was opened.
+    pub(super) fn new(fd: OwnedFd, how: OpenHow) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(&fd)?;
+        let file = Self {
+            fd: Some(fd),
+            id: Id::of_raw(&stat),
+            kind: FileType::from_raw_mode(stat.st_mode),
             writable: how != OpenHow::Read,
             direct: OnceLock::new(),
             direct_refused: AtomicBool::new(false),
             dontcache_refused: AtomicBool::new(false),
+        };
+        // Refused, its descriptor is kept until the claim ends.
+        claims::check(file.id)?;
+        Ok(file)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        match &self.fd {
+            Some(fd) => fd.as_fd(),
+            None => unreachable!("only dropping takes the descriptor"),
         }
+    }
+
+    pub(super) fn kind(&self) -> FileType {
+        self.kind
     }
 
     /// The descriptor for direct transfers, unless this file system has none.
@@ -92,7 +117,7 @@ impl HostFile {
                 OFlags::RDONLY
             };
             let flags = access | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
-            let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+            let path = format!("/proc/self/fd/{}", self.fd().as_raw_fd());
             // Whatever the reason for a refusal, the file can still be read the other way.
             rustix::fs::open(path, flags, Mode::empty()).ok()
         };
@@ -139,11 +164,30 @@ impl HostFile {
         Ok(done)
     }
 
+    /// A lock that belongs to the open file, not to the process.
+    fn lock_range(&self, range: Range<u64>, kind: libc::c_int) -> io::Result<()> {
+        let number = |n: u64| libc::off_t::try_from(n).map_err(|_| io::Error::from(Errno::INVAL));
+        let len = range.end.saturating_sub(range.start);
+        // SAFETY: a structure of integers, for which zero is a value.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        lock.l_start = number(range.start)?;
+        lock.l_len = number(len)?;
+        // SAFETY: the descriptor is open, and the structure outlives the call, which only reads it.
+        let done =
+            unsafe { libc::fcntl(self.fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+        match done {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
     fn fallocate(&self, flags: FallocateFlags, range: Range<u64>) -> io::Result<()> {
         let Some(len) = range.end.checked_sub(range.start).filter(|len| *len > 0) else {
             return Ok(());
         };
-        let call = || rustix::fs::fallocate(&self.fd, flags, range.start, len);
+        let call = || rustix::fs::fallocate(self.fd(), flags, range.start, len);
         match rustix::io::retry_on_intr(call) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             called => Ok(called?),
@@ -152,22 +196,31 @@ impl HostFile {
 
     fn read_dontcache(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         if !self.dontcache_refused.load(Relaxed) {
-            match rustix::io::preadv2(&self.fd, &mut [IoSliceMut::new(buf)], offset, DONTCACHE) {
+            match rustix::io::preadv2(self.fd(), &mut [IoSliceMut::new(buf)], offset, DONTCACHE) {
                 Err(e) if is_unknown(e) => self.dontcache_refused.store(true, Relaxed),
                 read => return Ok(read?),
             }
         }
-        Ok(rustix::io::pread(&self.fd, buf, offset)?)
+        Ok(rustix::io::pread(self.fd(), buf, offset)?)
     }
 
     fn write_dontcache(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         if !self.dontcache_refused.load(Relaxed) {
-            match rustix::io::pwritev2(&self.fd, &[IoSlice::new(buf)], offset, DONTCACHE) {
+            match rustix::io::pwritev2(self.fd(), &[IoSlice::new(buf)], offset, DONTCACHE) {
                 Err(e) if is_unknown(e) => self.dontcache_refused.store(true, Relaxed),
                 written => return Ok(written?),
             }
         }
-        Ok(rustix::io::pwrite(&self.fd, buf, offset)?)
+        Ok(rustix::io::pwrite(self.fd(), buf, offset)?)
+    }
+}
+
+impl Drop for HostFile {
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            let direct = self.direct.take().flatten();
+            claims::close(self.id, [Some(fd), direct]);
+        }
     }
 }
 
@@ -175,7 +228,7 @@ impl File for HostFile {
     fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
         possible(offset, buf.len())?;
         if via == Via::Cache {
-            return Ok(rustix::io::pread(&self.fd, buf, offset)?);
+            return Ok(rustix::io::pread(self.fd(), buf, offset)?);
         }
         let Some((cut, direct)) = self.cut(via, buf, offset) else {
             return self.read_dontcache(buf, offset);
@@ -197,7 +250,7 @@ impl File for HostFile {
     fn write_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<usize> {
         possible(offset, buf.len())?;
         if via == Via::Cache {
-            return Ok(rustix::io::pwrite(&self.fd, buf, offset)?);
+            return Ok(rustix::io::pwrite(self.fd(), buf, offset)?);
         }
         let Some((cut, direct)) = self.cut(via, buf, offset) else {
             return self.write_dontcache(buf, offset);
@@ -217,17 +270,17 @@ impl File for HostFile {
     }
 
     fn stat(&self) -> io::Result<Stat> {
-        let raw = rustix::fs::fstat(&self.fd)?;
+        let raw = rustix::fs::fstat(self.fd())?;
         let mut stat = stat_from(&raw);
         if FileType::from_raw_mode(raw.st_mode) == FileType::BlockDevice {
             // Moving the descriptor's position is harmless: every transfer here names its offset.
-            stat.len = rustix::fs::seek(&self.fd, SeekFrom::End(0))?;
+            stat.len = rustix::fs::seek(self.fd(), SeekFrom::End(0))?;
         }
         Ok(stat)
     }
 
     fn identity(&self) -> Option<String> {
-        let raw = rustix::fs::fstat(&self.fd).ok()?;
+        let raw = rustix::fs::fstat(self.fd()).ok()?;
         let (major, minor) = (
             rustix::fs::major(raw.st_rdev),
             rustix::fs::minor(raw.st_rdev),
@@ -238,7 +291,7 @@ impl File for HostFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         Ok(rustix::io::retry_on_intr(|| {
-            rustix::fs::ftruncate(&self.fd, len)
+            rustix::fs::ftruncate(self.fd(), len)
         })?)
     }
 
@@ -264,7 +317,7 @@ impl File for HostFile {
             return Ok(true);
         };
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let call = || rustix::fs::fallocate(&self.fd, flags, range.start, len);
+        let call = || rustix::fs::fallocate(self.fd(), flags, range.start, len);
         match rustix::io::retry_on_intr(call) {
             // A block device takes whole blocks only.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
@@ -274,21 +327,21 @@ impl File for HostFile {
 
     fn sync(&self) -> io::Result<()> {
         Ok(rustix::io::retry_on_intr(|| {
-            rustix::fs::fdatasync(&self.fd)
+            rustix::fs::fdatasync(self.fd())
         })?)
     }
 
     fn sync_with_times(&self) -> io::Result<()> {
-        Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(&self.fd))?)
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(self.fd()))?)
     }
 
     fn is_cached(&self, range: Range<u64>) -> bool {
-        cached::is_cached(self.fd.as_fd(), range)
+        cached::is_cached(self.fd(), range)
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         // Moving the descriptor's position is harmless: every transfer here names its offset.
-        let start = match rustix::fs::seek(&self.fd, SeekFrom::Data(offset)) {
+        let start = match rustix::fs::seek(self.fd(), SeekFrom::Data(offset)) {
             Ok(start) => start,
             Err(Errno::NXIO) => return Ok(None),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
@@ -297,7 +350,7 @@ impl File for HostFile {
             }
             Err(e) => return Err(e.into()),
         };
-        match rustix::fs::seek(&self.fd, SeekFrom::Hole(start)) {
+        match rustix::fs::seek(self.fd(), SeekFrom::Hole(start)) {
             Ok(end) => Ok(Some(start..end)),
             // Cut off between the two calls.
             Err(Errno::NXIO) => Ok(None),
@@ -306,20 +359,54 @@ impl File for HostFile {
     }
 
     fn reflink(&self) -> Option<Arc<dyn File>> {
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd())).ok()?;
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.fd().as_raw_fd())).ok()?;
         // O_EXCL: it can never be given a name.
         let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let copy = rustix::fs::open(path.parent()?, flags, Mode::from_raw_mode(0o600)).ok()?;
-        rustix::fs::ioctl_ficlone(&copy, &self.fd).ok()?;
-        Some(Arc::new(Self::new(copy, OpenHow::ReadWrite)))
+        rustix::fs::ioctl_ficlone(&copy, self.fd()).ok()?;
+        Some(Arc::new(Self::new(copy, OpenHow::ReadWrite).ok()?))
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(self.fd(), FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
             Err(Errno::WOULDBLOCK) => Ok(false),
             Err(Errno::BADF) => Err(io::ErrorKind::PermissionDenied.into()),
             Err(e) => Err(e.into()),
+        }
+    }
+
+    fn try_lock_range(&self, range: Range<u64>, exclusive: bool) -> io::Result<bool> {
+        let kind = match exclusive {
+            true => libc::F_WRLCK,
+            false => libc::F_RDLCK,
+        };
+        match self.lock_range(range, kind) {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            locked => locked.map(|()| true),
+        }
+    }
+
+    fn unlock_range(&self, range: Range<u64>) -> io::Result<()> {
+        self.lock_range(range, libc::F_UNLCK)
+    }
+
+    /// A write lease is given to the only handle of a file.
+    fn is_open_elsewhere(&self) -> io::Result<bool> {
+        let set = |command, argument: libc::c_int| {
+            // SAFETY: the descriptor is open; both commands take an integer.
+            match unsafe { libc::fcntl(self.fd().as_raw_fd(), command, argument) } {
+                -1 => Err(io::Error::last_os_error()),
+                _ => Ok(()),
+            }
+        };
+        // Who opens the file in the moment of the lease has us be told, by SIGIO unless another signal is chosen: that
+        // one ends a process, this one is ignored.
+        set(F_SETSIG, libc::SIGURG)?;
+        match set(libc::F_SETLEASE, libc::F_WRLCK) {
+            Ok(()) => set(libc::F_SETLEASE, libc::F_UNLCK).map(|()| false),
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(true),
+            Err(e) => Err(e),
         }
     }
 }
@@ -373,10 +460,10 @@ mod tests {
         let how = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let path = dir.path().join("file");
         let fd = rustix::fs::open(&path, how, Mode::from_raw_mode(0o600)).unwrap();
-        let file = HostFile::new(fd, OpenHow::ReadWrite);
+        let file = HostFile::new(fd, OpenHow::ReadWrite).unwrap();
         file.set_len(8 << 20).unwrap();
         file.allocate(0..8 << 20).unwrap();
-        let blocks = |file: &HostFile| rustix::fs::fstat(&file.fd).unwrap().st_blocks * 512;
+        let blocks = |file: &HostFile| rustix::fs::fstat(file.fd()).unwrap().st_blocks * 512;
         let reserved = blocks(&file);
         file.write_all_at(&[1; 100], 5 << 20, Via::Cache).unwrap();
         file.free_unwritten().unwrap();

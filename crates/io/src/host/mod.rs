@@ -7,15 +7,17 @@
 //! Invariants
 //! - No operation below a directory follows a symbolic link, and none waits for a FIFO, a device or
 //!   a lock.
-//! - All descriptors of a file are closed at one moment, when its last handle is dropped. SQLite's
-//!   POSIX locks end with the first `close` of a file by their process, so whoever holds such locks
-//!   decides with that one drop when they end.
+//! - All descriptors of a file are closed at one moment, when its last handle is dropped, or later: not while somebody
+//!   in this process holds SQLite's locks on the file ([`claims`]).
 //! - Reading leaves no trace: the access time is left alone where the system allows that.
 
 mod beneath;
 mod cached;
+mod claims;
 mod dir;
 mod file;
+mod keeps_locks;
+mod xattrs;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,6 +28,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::storage::{Dir, File, FileKind, OpenHow, Stat, Storage};
 pub use cached::drop_from_cache;
+pub use claims::{Claim, ConnectionClaims, Hush, InUse};
 use dir::HostDir;
 use file::HostFile;
 
@@ -82,15 +85,16 @@ impl Storage for Host {
     }
 
     fn disk(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty())?;
-        match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
-            FileType::RegularFile => Ok(Arc::new(HostFile::new(fd, OpenHow::ReadWrite))),
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = open_named(path, flags, OpenHow::ReadWrite)?;
+        match file.kind() {
+            FileType::RegularFile => Ok(Arc::new(file)),
             FileType::BlockDevice => {
                 // Once more, for itself alone; the name may lead elsewhere by now.
-                let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-                let alone = rustix::fs::open(path, flags | OFlags::EXCL, Mode::empty())?;
-                Ok(Arc::new(HostFile::new(alone, OpenHow::ReadWrite)))
+                let path = format!("/proc/self/fd/{}", file.fd().as_raw_fd());
+                let flags = flags | OFlags::EXCL;
+                let alone = open_named(Path::new(&path), flags, OpenHow::ReadWrite)?;
+                Ok(Arc::new(alone))
             }
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -106,6 +110,16 @@ impl Storage for Host {
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         std::fs::canonicalize(path)
     }
+}
+
+/// Opens a file by its path, unless it is claimed. Symbolic links are followed.
+fn open_named(path: &Path, flags: OFlags, how: OpenHow) -> io::Result<HostFile> {
+    if claims::any() {
+        let named = rustix::fs::stat(path)?;
+        claims::check(claims::Id::of_raw(&named))?;
+    }
+    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+    HostFile::new(fd, how)
 }
 
 /// The parent of a one-component relative path has no text, but a place.

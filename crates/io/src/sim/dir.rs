@@ -366,6 +366,12 @@ impl Dir for SimDir {
             Ok(state.free_bytes(dev).unwrap_or(PLENTY_BYTES))
         })
     }
+
+    fn keeps_locks(&self, _name: &Path) -> io::Result<bool> {
+        self.disk.call(Op::Stat, &self.path, None, |state, _, _| {
+            Ok(state.locks_are_kept)
+        })
+    }
 }
 
 impl State {

@@ -204,6 +204,19 @@ impl File for SimFile {
             Ok(*state.locks.entry(self.ino).or_insert(self.handle) == self.handle)
         })
     }
+
+    /// No other program is simulated.
+    fn try_lock_range(&self, _range: Range<u64>, _exclusive: bool) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn unlock_range(&self, _range: Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn is_open_elsewhere(&self) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 impl Drop for SimFile {

@@ -122,6 +122,7 @@ fn image(state: &State, outcome: &Outcome, seed: u64) -> State {
         cached: state.cached.clone(),
         tells_holes: state.tells_holes,
         locks_need_writing: state.locks_need_writing,
+        locks_are_kept: state.locks_are_kept,
         ..State::new(seed)
     }
 }

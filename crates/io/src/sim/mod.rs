@@ -134,6 +134,12 @@ impl SimDisk {
         self.clone()
     }
 
+    /// What [`Dir::keeps_locks`](crate::Dir::keeps_locks) says (at first: they are kept).
+    pub fn set_keeps_locks(&self, keeps: bool) -> Self {
+        self.state.lock().locks_are_kept = keeps;
+        self.clone()
+    }
+
     /// Makes `path` (with missing parents) a file system of its own, with a journal of its own.
     /// Everything on the disk becomes durable.
     pub fn mount(&self, path: impl AsRef<Path>) -> io::Result<()> {

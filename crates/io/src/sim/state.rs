@@ -49,6 +49,7 @@ pub(super) struct State {
     pub(super) cached: Vec<(PathBuf, bool)>,
     pub(super) tells_holes: bool,
     pub(super) locks_need_writing: bool,
+    pub(super) locks_are_kept: bool,
     /// Who holds the lock of a file.
     pub(super) locks: BTreeMap<Ino, u64>,
     pub(super) handle_last: u64,
@@ -110,6 +111,7 @@ impl State {
             cached: Vec::new(),
             tells_holes: true,
             locks_need_writing: false,
+            locks_are_kept: true,
             locks: BTreeMap::new(),
             handle_last: 0,
         }

@@ -3,6 +3,7 @@
 //! them, what only one of them promises.
 
 mod bytes;
+mod claims;
 mod faults;
 mod host;
 mod model;
@@ -103,6 +104,7 @@ contract! {
         a_rename_replaces_a_file_and_moves_between_directories
         renames_that_make_no_sense_are_refused
         a_hard_link_is_one_more_name_of_the_same_file
+        a_file_with_other_names_is_opened_as_one_of_its_own
         a_symbolic_link_keeps_its_target_as_it_is
         attributes_are_set_and_links_are_not_followed
         missing_parents_are_made_and_existing_ones_left_alone

@@ -350,3 +350,33 @@ pub fn a_disk_named_by_a_person_is_written_and_a_directory_is_none(place: &Place
     assert!(place.storage.disk(&place.path).is_err());
     assert!(place.storage.disk(&place.path.join("none")).is_err());
 }
+
+pub fn a_file_with_other_names_is_opened_as_one_of_its_own(place: &Place) {
+    let dir = &*place.dir;
+    dir.create_dir(Path::new("d")).unwrap();
+    put(dir, "d/file", b"content");
+    let name = Path::new("d/file");
+    let before = dir.stat(name).unwrap();
+    // Alone it is opened as it is.
+    let alone = dir.open_own(name, 0).unwrap();
+    assert_eq!(alone.stat().unwrap().ino, before.ino);
+    dir.hard_link(name, Path::new("copy")).unwrap();
+    let attributes = Attributes {
+        mode: Some(0o640),
+        mtime_ns: Some(1_000_000_000),
+        ..Attributes::default()
+    };
+    dir.set_attributes(name, &attributes).unwrap();
+    // What a crash left.
+    put(dir, "d/file.longshore-own", b"rubbish");
+    let own = dir.open_own(name, 4).unwrap();
+    own.write_all_at(b"!", 4, Via::Cache).unwrap();
+    assert_eq!(all(dir, "d/file"), b"cont!");
+    assert_eq!(all(dir, "copy"), b"content");
+    let stat = dir.stat(name).unwrap();
+    assert_eq!((stat.mode, stat.links), (0o640, 1));
+    assert_eq!(dir.stat(Path::new("copy")).unwrap().ino, before.ino);
+    assert_eq!(names(&*dir.dir(Path::new("d")).unwrap()), ["file"]);
+    let missing = dir.open_own(Path::new("nothing"), 0).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+}

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use longshore_io::child;
 use longshore_io::facts::{self, Ended, run_to_end};
 use longshore_pipeline::{DeviceSpec, SourceSpec};
 use serde_json::Value;
@@ -57,7 +58,7 @@ struct Answer {
 
 impl Outside<'_> {
     fn run(&self, build: impl FnOnce(&mut Command)) -> Result<Answer> {
-        let mut command = Command::new(self.program);
+        let mut command = child::again_at(self.program);
         build(&mut command);
         command.args(["--json", "--catalog", "none"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -212,11 +213,13 @@ pub fn peers(
     let mut peers = Vec::new();
     for (program, options) in candidates {
         on_step(&format!("peer: {program}"));
-        let mut command = Command::new(program);
+        // Not installed is no error: the table then lacks its row.
+        let Ok(mut command) = child::installed(program) else {
+            continue;
+        };
         command.args(&options).args(corpus.paths());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let start = clock.now();
-        // Not installed is no error: the table then lacks its row.
         let Ok(ended) = run_to_end(&mut command) else {
             continue;
         };
@@ -237,14 +240,13 @@ pub fn peers(
 
 /// The first version-like word of what the program says of itself.
 fn version(program: &str) -> String {
-    let said = Command::new(program).arg("--version").output();
-    let text = said.map_or_else(
-        |_| String::new(),
-        |o| {
-            let both = [o.stdout, o.stderr].concat();
-            String::from_utf8_lossy(&both).into_owned()
-        },
-    );
+    let said = child::installed(program)
+        .ok()
+        .and_then(|mut command| command.arg("--version").output().ok());
+    let text = said.map_or_else(String::new, |o| {
+        let both = [o.stdout, o.stderr].concat();
+        String::from_utf8_lossy(&both).into_owned()
+    });
     let is_version = |word: &&str| {
         let word = word.trim_start_matches('v');
         word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.')

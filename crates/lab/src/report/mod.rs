@@ -13,6 +13,8 @@ mod text;
 
 use serde::{Deserialize, Serialize};
 
+use crate::platform;
+
 /// What a study found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -22,6 +24,38 @@ pub struct Report {
     /// Where it was measured: name and value.
     pub platform: Vec<(String, String)>,
     pub sections: Vec<Section>,
+}
+
+/// Others' work above this share of the machine's CPU makes figures unfit to quote.
+const BUSY_PERCENT: f64 = 10.0;
+
+impl Report {
+    /// Puts what limits the figures before the headline, so that nobody quotes one without the other: a `quick` run, a
+    /// machine that others kept busy, libraries or devices that are not the machine's own.
+    pub fn caution(&mut self, quick: bool) {
+        let of = |name: &str| {
+            let row = self.platform.iter().find(|(n, _)| n == name);
+            row.map(|(_, value)| value.as_str())
+        };
+        let mut cautions = Vec::new();
+        if quick {
+            cautions.push("Quick run, too short and too small to quote.".to_owned());
+        }
+        let busy = of(platform::OTHERS).and_then(|text| text.strip_suffix(" %")?.parse().ok());
+        if let Some(busy) = busy.filter(|busy: &f64| *busy > BUSY_PERCENT) {
+            cautions.push(format!(
+                "Other programs kept the machine {busy:.0} % busy before the run, so its times say little."
+            ));
+        }
+        if let Some(overridden) = of(platform::OVERRIDDEN) {
+            cautions.push(format!(
+                "Not this machine's own libraries or devices: {overridden}."
+            ));
+        }
+        cautions.push(std::mem::take(&mut self.summary));
+        cautions.retain(|caution| !caution.is_empty());
+        self.summary = cautions.join(" ");
+    }
 }
 
 /// One question of a study.

@@ -127,6 +127,7 @@ impl<'a> Loader<'a> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        #[expect(clippy::disallowed_methods, reason = "nobody else knows the file yet")]
         let connection = Connection::open_with_flags(&path, flags)?;
         connection.execute_batch(&format!(
             "PRAGMA page_size = {PAGE_SIZE_BYTES};

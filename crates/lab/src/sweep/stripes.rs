@@ -45,6 +45,11 @@ const HARDWARE: Kind = Kind {
     mode: OffloadMode::Hardware,
 };
 
+/// Of a backup in hardware an accelerator compresses this share at least; what is below is told and not counted as one.
+const IN_HARDWARE: f64 = 0.9;
+/// From here on the share is not told in a row's name.
+const ALL_OF_IT: f64 = 0.9995;
+
 /// How much faster and smaller than MS_XPRESS others have found QAT_DEFLATE.
 const PUBLISHED_TIME: f64 = 3.27;
 const PUBLISHED_OTHER: f64 = 2.0;
@@ -67,6 +72,34 @@ struct Backup {
     kind: Kind,
     stripes: usize,
     taken: Taken,
+}
+
+impl Backup {
+    /// After who compressed it, which is not always who was asked to.
+    fn name(&self) -> String {
+        let share = self.taken.accelerator_share();
+        match self.kind.mode {
+            OffloadMode::Software => self.kind.name.to_owned(),
+            _ if share >= ALL_OF_IT => self.kind.name.to_owned(),
+            _ if share == 0.0 => {
+                format!("{} software, asked of hardware", self.kind.algorithm)
+            }
+            _ => format!(
+                "{}, {:.1} % in hardware",
+                self.kind.algorithm,
+                100.0 * share
+            ),
+        }
+    }
+
+    /// Whether it was compressed by those after whom its kind is named.
+    fn is_as_named(&self) -> bool {
+        let share = self.taken.accelerator_share();
+        match self.kind.mode {
+            OffloadMode::Software => share == 0.0,
+            _ => share >= IN_HARDWARE,
+        }
+    }
 }
 
 /// Makes all backups, each removed before the next. `house` has the accelerators. `on_step` hears one line for each.
@@ -144,7 +177,8 @@ fn report(
         .filter(|kind| kind.algorithm == Algorithm::QatDeflate)
         .map(|kind| Ratios::of(&spec.stripes, backups, *kind));
     let ratios: Vec<Ratios> = ratios.collect();
-    let found: Vec<String> = ratios.iter().map(Ratios::summary).collect();
+    let mut found: Vec<String> = ratios.iter().filter_map(Ratios::summary).collect();
+    found.extend(fallen_back(backups));
     let mut sections = vec![all(spec, kinds, nul, backups)];
     sections.extend(ratios.iter().map(Ratios::section));
     Report {
@@ -155,11 +189,28 @@ fn report(
     }
 }
 
-/// The backup of one kind at one stripe count.
+/// What the headline says of backups that were asked of an accelerator and compressed by others.
+fn fallen_back(backups: &[Backup]) -> Option<String> {
+    let asked: Vec<&Backup> = backups.iter().filter(|b| b.kind == HARDWARE).collect();
+    let others: Vec<f64> = asked
+        .iter()
+        .filter(|b| !b.is_as_named())
+        .map(|b| 100.0 * b.taken.accelerator_share())
+        .collect();
+    let range = crate::spread::Spread::of(others.iter().copied())?.range(1);
+    Some(format!(
+        "{} of {} backups that were asked of hardware do not count as hardware: the accelerator compressed {range} % of \
+         them, software the rest.",
+        others.len(),
+        asked.len()
+    ))
+}
+
+/// The backup of one kind at one stripe count, if it was compressed by those after whom the kind is named.
 fn at(backups: &[Backup], kind: Kind, stripes: usize) -> Option<&Taken> {
     let found = backups
         .iter()
-        .find(|b| b.kind == kind && b.stripes == stripes);
+        .find(|b| b.kind == kind && b.stripes == stripes && b.is_as_named());
     found.map(|b| &b.taken)
 }
 
@@ -178,13 +229,14 @@ fn all(spec: &StripesSpec, kinds: &[Kind], nul: &Taken, backups: &[Backup]) -> S
             taken.cpu_c.into(),
             taken.drive_c.into(),
             taken.limit.text().into(),
+            taken.compressed_by().into(),
         ]
     };
     let mut rows = vec![row("NONE to NUL", Cell::Absent, nul)];
     rows.extend(
         backups
             .iter()
-            .map(|b| row(b.kind.name, (b.stripes as f64).into(), &b.taken)),
+            .map(|b| row(&b.name(), (b.stripes as f64).into(), &b.taken)),
     );
     let columns = vec![
         Column::text("Backup"),
@@ -199,12 +251,15 @@ fn all(spec: &StripesSpec, kinds: &[Kind], nul: &Taken, backups: &[Backup]) -> S
         Column::number("CPU temp.", "°C", 1),
         Column::number("Drive temp.", "°C", 1),
         Column::text("Held back by"),
+        Column::text("Compressed by"),
     ];
     let hardware = if kinds.contains(&HARDWARE) {
         format!(
-            "{}: software does what the accelerator leaves undone. One backup to NUL before, in which it was tested, is \
-             not counted.",
-            HARDWARE.name
+            "{}: software does what the accelerator leaves undone; the last column says who compressed which share. Only \
+             backups of which an accelerator compressed {:.0} % or more count as hardware in the headline, the charts and \
+             the ratios. One backup to NUL before, in which it was tested, is not counted.",
+            HARDWARE.name,
+            100.0 * IN_HARDWARE
         )
     } else {
         let mut skipped = vec![Cell::Absent; columns.len()];
@@ -347,17 +402,22 @@ impl Ratios {
         }
     }
 
-    fn summary(&self) -> String {
+    /// `None`: there is nothing to compare.
+    fn summary(&self) -> Option<String> {
+        if self.rows.is_empty() {
+            return None;
+        }
         let extremes = |value: fn(&Ratio) -> f64| {
             let spread = crate::spread::Spread::of(self.rows.iter().map(value));
             spread.map_or("–".into(), |s| s.range(2))
         };
-        format!(
-            "Over all stripe counts, MS_XPRESS takes {} times as long as QAT_DEFLATE in {} and {} times the space.",
+        Some(format!(
+            "Over {}, MS_XPRESS takes {} times as long as QAT_DEFLATE in {} and {} times the space.",
+            counted(self.rows.len(), "stripe count"),
             extremes(|r| r.time),
             self.by,
             extremes(|r| r.size)
-        )
+        ))
     }
 
     pub fn section(&self) -> Section {
@@ -413,7 +473,7 @@ impl Ratios {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longshore_pipeline::Limit;
+    use longshore_pipeline::{EngineShare, Limit};
 
     fn taken(wall_s: f64, stored_bytes: u64) -> Taken {
         Taken {
@@ -430,6 +490,64 @@ mod tests {
         }
     }
 
+    /// An accelerator that failed midway, and one that did nothing: their rows are not named after it, and the headline
+    /// does not count them.
+    #[test]
+    fn what_software_compressed_is_not_called_hardware() {
+        let backup = |kind: Kind, stripes, hardware: u64| {
+            let share = |name: &str, accelerator, plain_bytes| EngineShare {
+                name: name.into(),
+                accelerator,
+                plain_bytes,
+                ..EngineShare::default()
+            };
+            Backup {
+                kind,
+                stripes,
+                taken: Taken {
+                    engines: vec![
+                        share("qatzip", true, hardware),
+                        share("isa-l", false, 1000 - hardware),
+                    ],
+                    ..taken(1.0, 100)
+                },
+            }
+        };
+        let mut backups: Vec<Backup> = [(1, 1000), (2, 962), (4, 381), (8, 0)]
+            .map(|(stripes, hardware)| backup(HARDWARE, stripes, hardware))
+            .into();
+        let names: Vec<String> = backups.iter().map(Backup::name).collect();
+        assert_eq!(
+            names,
+            [
+                "QAT_DEFLATE hardware",
+                "QAT_DEFLATE, 96.2 % in hardware",
+                "QAT_DEFLATE, 38.1 % in hardware",
+                "QAT_DEFLATE software, asked of hardware",
+            ]
+        );
+        let by = backups[2].taken.compressed_by();
+        assert_eq!(by.as_deref(), Some("qatzip 38.1 %, isa-l 61.9 %"));
+        for stripes in [1, 2, 4, 8] {
+            backups.push(backup(MS_XPRESS, stripes, 0));
+            backups.push(backup(SOFTWARE, stripes, 0));
+        }
+        let ratios = Ratios::of(&[1, 2, 4, 8], &backups, HARDWARE);
+        let counted: Vec<usize> = ratios.rows.iter().map(|row| row.stripes).collect();
+        assert_eq!(counted, [1, 2]);
+        assert!(
+            ratios
+                .summary()
+                .unwrap()
+                .starts_with("Over 2 stripe counts")
+        );
+        let told = fallen_back(&backups).unwrap();
+        assert!(told.starts_with("2 of 4 backups that were asked of hardware do not count"));
+        assert!(told.contains("0.0–38.1 %"), "{told}");
+        let none: Vec<Backup> = [backup(HARDWARE, 1, 0), backup(MS_XPRESS, 1, 0)].into();
+        assert_eq!(Ratios::of(&[1], &none, HARDWARE).summary(), None);
+    }
+
     #[test]
     fn a_ratio_above_one_says_that_qat_deflate_is_better() {
         let (xpress, qat) = (taken(6.0, 300), taken(2.0, 200));
@@ -442,6 +560,7 @@ mod tests {
         assert!(
             ratios
                 .summary()
+                .unwrap()
                 .contains("3.00–3.00 times as long as QAT_DEFLATE")
         );
     }

@@ -13,6 +13,8 @@ use crate::options::Archive;
 pub struct Place {
     base: PathBuf,
     below: PathBuf,
+    /// Somebody named the directory itself, so that a link there is what he means.
+    is_named: bool,
 }
 
 impl Place {
@@ -54,6 +56,7 @@ impl Place {
         Ok(Place {
             base,
             below: Path::new(database).join(WAL),
+            is_named: false,
         })
     }
 
@@ -67,6 +70,7 @@ impl Place {
         Place {
             base: base.to_owned(),
             below: path.file_name().map(PathBuf::from).unwrap_or_default(),
+            is_named: true,
         }
     }
 
@@ -75,16 +79,26 @@ impl Place {
     }
 
     pub fn existing(&self, context: &Context) -> Result<WalArchive, Error> {
-        WalArchive::existing(&*context.storage, &self.path())
+        match self.is_named {
+            true => WalArchive::existing(&*context.storage, &self.path()),
+            false => WalArchive::existing_below(&*context.storage, &self.base, &self.below),
+        }
     }
 
     /// Also one that nothing came into yet.
     pub fn open(&self, context: &Context) -> Result<WalArchive, Error> {
-        WalArchive::open(&*context.storage, &self.path())
+        match self.is_named {
+            true => WalArchive::open(&*context.storage, &self.path()),
+            false => WalArchive::open_below(&*context.storage, &self.base, &self.below),
+        }
     }
 
     pub fn create(&self, context: &Context) -> Result<WalArchive, Error> {
-        WalArchive::create(&*context.storage, &self.base, &self.below, &*context.clock)
+        let (storage, clock) = (&*context.storage, &*context.clock);
+        let real = storage.canonical(&self.path()).ok();
+        let real = real.filter(|_| self.is_named).as_deref().map(Place::at);
+        let place = real.as_ref().unwrap_or(self);
+        WalArchive::create(storage, &place.base, &place.below, clock)
     }
 }
 

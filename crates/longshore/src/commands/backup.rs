@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_media::{DeviceSpec, Disposition};
@@ -10,6 +11,7 @@ use longshore_pipeline::{
     ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line, mb_per_s,
     ratio, run as run_pipeline,
 };
+use longshore_repository::target::unfit_name;
 use serde::Serialize;
 
 use super::archive::Place;
@@ -61,7 +63,8 @@ fn run_against(
     against: Option<Against>,
 ) -> Result<Exit, Failure> {
     // Its place at the target is held until everything is done.
-    let (request, _held) = request(options, context, against)?;
+    let (request, held) = request(options, context, against)?;
+    let mixed = held.as_ref().is_some_and(|held| held.mixed);
     let house = context.house().equipped(&request.offload);
     if options.verify
         && !request
@@ -102,7 +105,7 @@ fn run_against(
     let verified = verification.as_ref().map(VerifyReport::is_valid);
     let exit = if verified == Some(false) {
         Exit::No
-    } else if report.damaged || report.run.history_failed {
+    } else if report.damaged || report.run.history_failed || mixed {
         Exit::Warnings
     } else {
         Exit::Done
@@ -216,6 +219,7 @@ fn request(
         .clone()
         .or_else(|| configured.map(|(name, _)| name.clone()));
     let usual = configured.and_then(|(name, _)| config.target_of(name));
+    let mut shelf_log = None;
     let (devices, name, held) = match options.target.as_deref().or(usual) {
         Some(target) if options.to.is_empty() => {
             if options.disposing.disposition() != Disposition::New {
@@ -225,8 +229,15 @@ fn request(
                 ));
             }
             let name = name.unwrap_or_else(|| name_of(&source));
+            if let Some(what) = unfit_name(&name) {
+                return Err(Failure::usage(
+                    format!("{name:?} cannot be the name of a database: {what}"),
+                    "give another with --database",
+                ));
+            }
             let shelf = devices::shelf(context, &devices::target(context, target)?, &name)?;
-            let held = devices::for_backup(context, &shelf, against)?;
+            shelf_log = Some(shelf.wal_path());
+            let held = devices::for_backup(context, &shelf, against, &source)?;
             (held.berth.devices.clone(), Some(name), Some(held))
         }
         None if options.to.is_empty() => {
@@ -241,6 +252,10 @@ fn request(
     let is_cluster = matches!(source, SourceSpec::Postgres(_));
     let mut request = BackupRequest::new(source, devices);
     request.base = base;
+    if let Some(held) = &held {
+        request.postgres.earlier = Arc::new(held.earlier.clone());
+    }
+    request.own = config.path.iter().cloned().collect();
     // A database that has an archive has its log proved there. Media elsewhere than at its target hold their log: what
     // an expire removes from the archive is decided by the backups at the target alone.
     let at_home =
@@ -290,9 +305,18 @@ fn request(
         request.volume_map.push((volume.0.clone(), name.to_owned()));
     }
     request.wal_growth_limit_bytes = options.reading.wal_growth_limit;
+    request.trust_locks = options.reading.trust_locks;
     let postgres = &options.postgres;
     let archive = postgres.wal_archive.clone().or(own_archive);
-    request.postgres.with_wal = postgres.with_wal || archive.is_none();
+    // What an expire removes from an archive, the backups on its own shelf decide: it knows of no others.
+    let real = |path: &Path| context.storage.canonical(path).ok();
+    let is_kept = |archive: &Path| {
+        shelf_log
+            .as_deref()
+            .is_some_and(|own| own == archive || real(own).is_some() && real(own) == real(archive))
+    };
+    let is_kept = archive.as_deref().is_some_and(is_kept);
+    request.postgres.with_wal = postgres.with_wal || !is_kept;
     request.wal_proof = archive.map(|archive| {
         Box::new(WalProof {
             archive,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longshore_cache::model::Profile;
 use longshore_cache::policy::{Choice, Outlook, Policy, Sharing, UnknownPolicy};
-use longshore_cache::sim::{self, Closed, Latencies, Mix, Outcome, Scenario, Source};
+use longshore_cache::sim::{self, Closed, Latencies, Mix, Outcome, Scenario, Source, WarmUp};
 use longshore_cache::trace::{self, Form, Pace, Replay, Trace, TraceError};
 use longshore_io::{File, OpenHow, Storage, Via};
 use serde::Serialize;
@@ -17,6 +17,10 @@ use crate::options::{Cache, CacheAction, Simulate, WhoShares};
 use crate::output::Table;
 
 /// Bytes that the clients touch: far more than is in flight, and still quick to fill.
+/// Progress is compared over windows of this virtual time or more, until a mix is steady.
+const WINDOW_NS: u64 = 100_000_000;
+/// A mix that is not steady after this virtual time is measured all the same, and told.
+const STEADY_WITHIN_NS: u64 = 60_000_000_000;
 const REGION_BYTES: u64 = 1 << 30;
 const SLOT_BYTES: u64 = 64 << 10;
 
@@ -35,6 +39,9 @@ struct Row<'a> {
     hit_ratio_bytes: f64,
     fast_share: f64,
     fill_ratio: f64,
+    /// Virtual seconds until three windows in a row did the same, and whether they did within the limit.
+    warm_up_s: f64,
+    steady: bool,
     /// How much less throughput than the better of classic cache and no cache, as a share; below 0: more.
     regret: f64,
 }
@@ -178,9 +185,18 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
     let load = load(options, context)?;
     let measured = u64::from(options.seconds) * 1_000_000_000;
     let (touched_bytes, warm_bytes, warm_up, measured) = match &load {
-        Load::Mix(_) => (REGION_BYTES, REGION_BYTES, measured / 4, measured),
+        Load::Mix(_) => {
+            let warm_up = WarmUp::UntilSteady {
+                window: WINDOW_NS,
+                most: STEADY_WITHIN_NS,
+            };
+            (REGION_BYTES, REGION_BYTES, warm_up, measured)
+        }
         // A trace ends by itself.
-        Load::Trace(trace, _) => (trace.touched_bytes(SLOT_BYTES), 0, 0, u64::MAX),
+        Load::Trace(trace, _) => {
+            let touched = trace.touched_bytes(SLOT_BYTES);
+            (touched, 0, WarmUp::For(0), u64::MAX)
+        }
     };
     let slots = touched_bytes / SLOT_BYTES * u64::from(options.resident) / 100;
     let scenario = Scenario {
@@ -250,6 +266,8 @@ fn row<'a>(policy: &'a str, outcome: &Outcome, better: f64) -> Row<'a> {
         hit_ratio_bytes: outcome.hit_ratio_bytes,
         fast_share: outcome.fast_share,
         fill_ratio: outcome.fill_ratio,
+        warm_up_s: outcome.warmed_up as f64 / 1e9,
+        steady: outcome.steady,
         regret: 1.0 - outcome.throughput_mb_s / better.max(f64::MIN_POSITIVE),
     }
 }
@@ -268,8 +286,16 @@ fn table(study: &Study) -> String {
         study.sharing.words()
     );
     let mut table = Table::new(&[
-        "Policy", "MB/s", "Small us", "p99 us", "Bulk us", "Write us", "Hits %", "Fast %",
+        "Policy",
+        "MB/s",
+        "Small us",
+        "p99 us",
+        "Bulk us",
+        "Write us",
+        "Hits %",
+        "Fast %",
         "Regret %",
+        "Warm-up s",
     ]);
     for row in &study.policies {
         table.row(vec![
@@ -282,6 +308,10 @@ fn table(study: &Study) -> String {
             format!("{:.1}", 100.0 * row.hit_ratio),
             format!("{:.1}", 100.0 * row.fast_share),
             format!("{:.1}", 100.0 * row.regret),
+            match row.steady {
+                true => format!("{:.2}", row.warm_up_s),
+                false => format!("{:.2}, not steady", row.warm_up_s),
+            },
         ]);
     }
     text += &table.to_string();

@@ -27,6 +27,8 @@ struct Result {
     throughput_mb_s: f64,
     small_read_mean_us: f64,
     hit_ratio: f64,
+    warm_up_s: f64,
+    unsteady_runs: usize,
 }
 
 #[derive(Serialize)]
@@ -39,7 +41,9 @@ struct CellResult {
     ours: Result,
     slow: Result,
     classic: Result,
+    classic_that_waits: Option<Result>,
     orthus: Option<Result>,
+    orthus_kernel: Option<Result>,
     best_split: Option<Result>,
 }
 
@@ -59,6 +63,8 @@ fn result(figures: Figures) -> Result {
         throughput_mb_s: figures.throughput_mb_s,
         small_read_mean_us: figures.small_us,
         hit_ratio: figures.hit_ratio,
+        warm_up_s: figures.warm_up_s,
+        unsteady_runs: figures.unsteady,
     }
 }
 
@@ -70,7 +76,9 @@ fn cell_result(measured: &Measured, again: &[Measured]) -> CellResult {
         ours: result(measured.ours),
         slow: result(measured.slow),
         classic: result(measured.classic),
+        classic_that_waits: measured.waiting.map(result),
         orthus: measured.orthus.map(result),
+        orthus_kernel: measured.orthus_kernel.map(result),
         best_split: measured.split.map(result),
     }
 }
@@ -177,6 +185,7 @@ fn text(options: &CacheGrid, all: &[Measured], again: &[Measured], goals: &[Verd
         ]);
     }
     text += &table.to_string();
+    text += &format!("\n{}\n", steadiness(all));
     let mut below: Vec<&Measured> = all.iter().filter(|m| is_below(m)).collect();
     below.sort_by(|a, b| against_better(a).total_cmp(&against_better(b)));
     if below.is_empty() {
@@ -204,4 +213,34 @@ fn text(options: &CacheGrid, all: &[Measured], again: &[Measured], goals: &[Verd
     }
     text += &table.to_string();
     text
+}
+
+/// How many runs of each policy were not steady when they were counted.
+fn steadiness(all: &[Measured]) -> String {
+    type Of = fn(&Measured) -> Option<Figures>;
+    let policies: [(&str, Of); 6] = [
+        ("the policy", |m| Some(m.ours)),
+        ("no cache", |m| Some(m.slow)),
+        ("classic", |m| Some(m.classic)),
+        ("classic that waits", |m| m.waiting),
+        ("Orthus", |m| m.orthus),
+        ("Orthus, kernel interval", |m| m.orthus_kernel),
+    ];
+    let mut told = Vec::new();
+    for (name, of) in policies {
+        let figures: Vec<Figures> = all.iter().filter_map(of).collect();
+        if figures.is_empty() {
+            continue;
+        }
+        let longest = figures.iter().map(|f| f.warm_up_s).fold(0.0, f64::max);
+        let mean = figures.iter().map(|f| f.warm_up_s).sum::<f64>() / figures.len() as f64;
+        let unsteady: usize = figures.iter().map(|f| f.unsteady).sum();
+        told.push(format!(
+            "{name}: {mean:.2} s, at most {longest:.2} s, {unsteady} runs not steady"
+        ));
+    }
+    format!(
+        "Virtual warm-up, until three windows in a row did the same within 1 to 2 %: {}.",
+        told.join("; ")
+    )
 }

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_blockcache::TRACE_HEAD;
 use longshore_blockcache::control::{self, Request};
-use longshore_io::{File, OpenHow, Via};
+use longshore_io::child::{self, NotStarted};
+use longshore_io::{File, OpenHow, Via, trusted};
 use serde_json::{Value, json};
 
 use super::{Context, cache_calibrate};
@@ -75,8 +75,22 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
     let socket = absolute(&options.socket)?;
     free(&socket, context)?;
     let plugin = plugin(options.plugin.as_deref(), context)?;
+    // nbdkit would run it with our rights.
+    let plugin = trusted(&plugin, &[]).map_err(|why| {
+        let what = format!("the plugin for nbdkit is not loaded: {why}");
+        Failure::usage(what, "install it where only root may write")
+    })?;
     let models = models(options, context)?;
-    let mut command = Command::new("nbdkit");
+    let mut command = child::installed("nbdkit").map_err(|e| match e {
+        NotStarted::NotFound { .. } => Failure::usage(
+            "cannot start nbdkit: it is in no directory of PATH",
+            "install it: apt-get install nbdkit",
+        ),
+        NotStarted::Distrust(why) => Failure::usage(
+            format!("cannot start nbdkit: {why}"),
+            "install it where only root may write: apt-get install nbdkit",
+        ),
+    })?;
     command.args(["--foreground", "--threads"]);
     command
         .arg(options.threads.to_string())

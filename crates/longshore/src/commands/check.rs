@@ -2,6 +2,7 @@
 
 mod postgres;
 
+use longshore_catalog::{Catalog, Error as CatalogError};
 use longshore_pipeline::SourceSpec;
 use longshore_repository::{Kind, Listed, Listing, Shelf, State};
 use longshore_source::SourceOptions;
@@ -40,10 +41,12 @@ struct Database {
     database: String,
     grade: Grade,
     findings: Vec<Finding>,
+    /// What the server knows of its archive_command; `None` where none is asked.
+    archiver: Option<postgres::Archiver>,
 }
 
 /// What was found about one database.
-struct Notes(Vec<Finding>);
+struct Notes(Vec<Finding>, Option<postgres::Archiver>);
 
 impl Notes {
     fn good(&mut self, what: &'static str, text: impl Into<String>) {
@@ -87,7 +90,7 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
     let databases: Vec<Database> = names
         .into_iter()
         .map(|name| {
-            let mut notes = Notes(Vec::new());
+            let mut notes = Notes(Vec::new(), None);
             look(&name, options, context, &mut notes);
             let findings = notes.0;
             let grade = findings
@@ -99,6 +102,7 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
                 database: name,
                 grade,
                 findings,
+                archiver: notes.1,
             }
         })
         .collect();
@@ -149,6 +153,7 @@ fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
         Some((retention, _)) => notes.good("retention", retention),
         None => notes.look("retention", "none: backups are never removed"),
     }
+    catalog(context, notes);
     if let Some(shelf) = &shelf {
         target(shelf, options, context, notes);
     }
@@ -167,6 +172,27 @@ fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
             }
         }
         None => {}
+    }
+}
+
+/// Whether runs can be written to the history. One that is not there is made; what cannot be asked now, such as one that
+/// is somebody else's to write, says nothing about theirs.
+fn catalog(context: &Context, notes: &mut Notes) {
+    let Some(path) = &context.catalog else {
+        return;
+    };
+    if context.storage.stat(path).is_err() {
+        return;
+    }
+    if let Err(
+        e @ (CatalogError::Corrupt { .. }
+        | CatalogError::Foreign { .. }
+        | CatalogError::Newer { .. }
+        | CatalogError::Shared { .. }
+        | CatalogError::Path { .. }),
+    ) = Catalog::open(path)
+    {
+        notes.bad("catalog", told(&Failure::from(e)));
     }
 }
 
@@ -204,12 +230,20 @@ fn target(shelf: &Shelf, options: &Check, context: &Context, notes: &mut Notes) 
         }
     };
     age(&told, options, notes);
+    ahead(&listing, &told, context, notes);
     for row in told.backups.iter().filter(|r| !r.restorable) {
         match row.state {
             "writing" | "removing" | "INCOMPLETE" => {
                 notes.good("backup", format!("{}: {}", row.label, row.detail));
             }
             _ => notes.bad("backup", format!("{}: {}", row.label, row.detail)),
+        }
+    }
+    let (texts, both) = super::shelves::mixed(&listing);
+    for text in texts {
+        match both {
+            true => notes.bad("branches", text),
+            false => notes.look("branches", text),
         }
     }
     if !told.strays.is_empty() {
@@ -222,6 +256,18 @@ fn target(shelf: &Shelf, options: &Check, context: &Context, notes: &mut Notes) 
     space(shelf, &listing, &told, context, notes);
     if let Some(wal) = &told.wal {
         let what = "log";
+        let now_us = context.clock.wall_ns() / 1000;
+        if let Some(refused) = &wal.refused
+            && now_us.saturating_sub(refused.at_us) < REFUSED_FRESH_US
+        {
+            let age = age_text(now_us.saturating_sub(refused.at_us) / 1_000_000);
+            let text = format!(
+                "{} from {} was refused {age} ago: two branches of the cluster archive there. Give the other one an archive \
+                 (`longshore wal create --archive NEW`)",
+                refused.name, refused.host
+            );
+            notes.bad(what, text);
+        }
         match (&wal.gaps[..], &wal.inconsistent[..], &wal.error) {
             ([], [], None) => {
                 notes.good(what, format!("{} segments without a gap", wal.segments));
@@ -244,6 +290,9 @@ fn target(shelf: &Shelf, options: &Check, context: &Context, notes: &mut Notes) 
     }
 }
 
+/// How long a refused push is an alarm. A server whose push is refused tries again every minute.
+const REFUSED_FRESH_US: i64 = 24 * 3600 * 1_000_000;
+
 /// How far a backup may be ahead of this machine's clock and still be one of just now, in seconds.
 const CLOCKS_DIFFER_S: i64 = 3600;
 
@@ -265,6 +314,23 @@ fn age(told: &info::Database, options: &Check, notes: &mut Notes) {
     match age > i64::from(options.max_age) * 3600 {
         true => notes.bad("age", text),
         false => notes.good("age", text),
+    }
+}
+
+/// Backups that a clock dated later than now, but the last good one, of which [`age`] tells: a restore without a label may
+/// take them for the latest.
+fn ahead(listing: &Listing, told: &info::Database, context: &Context, notes: &mut Notes) {
+    let now_us = context.clock.wall_ns() / 1000;
+    for set in listing.facts().iter().filter(|set| set.is_whole()) {
+        let ahead_s = (set.start_us - now_us) / 1_000_000;
+        if ahead_s > CLOCKS_DIFFER_S && told.last_good.as_deref() != Some(set.label.as_str()) {
+            let text = format!(
+                "{} is dated {} ahead of now: correct the clock, or remove it by hand",
+                set.label,
+                age_text(ahead_s)
+            );
+            notes.bad("age", text);
+        }
     }
 }
 

@@ -2,8 +2,11 @@
 
 use longshore_io::Clock;
 use longshore_media::DeviceSpec;
-use longshore_pipeline::Against;
-use longshore_repository::{Berth, Kind, Loan, Shelf, Target};
+use longshore_pg::Earlier;
+use longshore_pipeline::{Against, SourceSpec};
+use longshore_repository::base::Candidate;
+use longshore_repository::{Berth, Kind, Listed, Listing, Loan, Shelf, Target};
+use longshore_source::Identified;
 
 use super::{Context, archive};
 use crate::failure::Failure;
@@ -36,6 +39,17 @@ pub struct Held {
     pub berth: Berth,
     /// What it differs from.
     pub base: Option<Loan>,
+    /// Backups at the target that the new one's server is compared with.
+    pub earlier: Vec<Earlier>,
+    /// Some of them are of a server that this one does not come from.
+    pub mixed: bool,
+}
+
+/// What a target's backups are to the server that is backed up.
+#[derive(Default)]
+struct Compared {
+    candidates: Vec<Candidate>,
+    mixed: bool,
 }
 
 /// A target by its name in the configuration.
@@ -85,8 +99,25 @@ pub fn for_backup(
     context: &Context,
     shelf: &Shelf,
     against: Option<Against>,
+    source: &SourceSpec,
 ) -> Result<Held, Failure> {
-    let lent = against.map(|against| shelf.borrow_base(against == Against::LastFull));
+    let (mut earlier, mut compared) = (Vec::new(), Compared::default());
+    if let SourceSpec::Postgres(server) = source {
+        let listing = shelf.list()?;
+        earlier = listing.earlier();
+        match longshore_source::identify(&*context.storage, server, &earlier) {
+            Ok(identified) => {
+                compared = compare(context, shelf, (&listing, &earlier), &identified);
+            }
+            // The backup itself says what is wrong, if that is in its way.
+            Err(error) if against.is_none() => {
+                tracing::info!(%error, "the server's branch is not known before the backup");
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let lent = against
+        .map(|against| shelf.borrow_base(against == Against::LastFull, &compared.candidates));
     let lent = lent.transpose()?;
     for newer in lent.iter().flat_map(|lent| &lent.passed_over) {
         let text = format!("not the base, although it is newer: {newer}");
@@ -100,7 +131,57 @@ pub fn for_backup(
     Ok(Held {
         berth: shelf.begin(kind, begun_us)?,
         base: lent.map(|lent| lent.loan),
+        earlier,
+        mixed: compared.mixed,
     })
+}
+
+/// Says which of the target's backups the server does not come from.
+fn compare(
+    context: &Context,
+    shelf: &Shelf,
+    (listing, earlier): (&Listing, &[Earlier]),
+    identified: &Identified,
+) -> Compared {
+    let home = identified.lineage.home;
+    let mut compared = Compared::default();
+    let mut others = Vec::new();
+    for (earlier, relation) in earlier.iter().zip(&identified.relations) {
+        let is_it = |set: &&Listed| {
+            let id = set.complete().map(|c| *c.header.set.as_bytes());
+            id == Some(earlier.set)
+        };
+        let set = listing.sets.iter().find(is_it);
+        let theirs = earlier.lineage.home;
+        let run = identified.lineage.run;
+        let same_run = run.is_some() && earlier.lineage.run == run;
+        compared.candidates.push(Candidate {
+            set: earlier.set,
+            relation: relation.clone(),
+            same_run,
+        });
+        // A server that was recovered to an earlier moment leaves its own future.
+        let left = theirs.is_some() && theirs == home;
+        if relation.is_refuted() && !left {
+            let label = set.map(|set| &set.label);
+            others.extend(label.map(|label| format!("{label} ({relation})")));
+        }
+    }
+    // The newest say enough.
+    if let Some(newest) = others.last() {
+        compared.mixed = true;
+        let (database, target) = (&shelf.database, &shelf.target.name);
+        context.output.warn(&format!(
+            "target {target} holds {} of {database} that this server does not come from, the newest {newest}: another \
+             cluster or a copy writes there under the same name; give one of them another target, or another name with \
+             --database",
+            match others.len() {
+                1 => "a backup".to_owned(),
+                n => format!("{n} backups"),
+            }
+        ));
+    }
+    compared
 }
 
 /// The devices a reading command means.

@@ -6,6 +6,7 @@ mod scratch;
 
 use std::path::{Path, PathBuf};
 
+use longshore_io::ConnectionClaims;
 use longshore_media::{EntryKind, Item, MediaSet};
 use longshore_pipeline::{
     Report, Request, RestoreReport, RestoreRequest, SourceSpec, run as run_pipeline,
@@ -15,7 +16,7 @@ use longshore_source::SourceKind;
 use serde::Serialize;
 
 use super::backup::wrong_report;
-use super::{Context, devices, limits, tuning};
+use super::{Context, devices, limits, reading_tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Drill;
 use crate::output::{bytes, plain};
@@ -73,7 +74,7 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         request.cluster.spaces.map = tablespaces(&media, header.position, &spaces)?;
         request.cluster.log_follows = true;
     }
-    request.tuning = tuning(&options.moving, &context.config.defaults);
+    request.tuning = reading_tuning(&options.moving, &context.config.defaults);
     request.limits = limits(&options.moving, &context.config.defaults);
     let watch = Watch::new(context.output, clock.clone());
     let result = run_pipeline(&house, &Request::Restore(request), &watch);
@@ -190,11 +191,16 @@ fn sqlite(context: &Context, data: &Path) -> Proof {
     let Ok(Some(name)) = first else {
         return Proof::of(what, false, "nothing was restored");
     };
-    let looked = rusqlite::Connection::open(data.join(name)).and_then(|db| {
+    let path = data.join(name);
+    #[expect(clippy::disallowed_methods, reason = "its files are claimed")]
+    let open = || rusqlite::Connection::open(&path);
+    let (claims, opened) = ConnectionClaims::around(&path, open);
+    let looked = opened.and_then(|db| {
         db.query_row("PRAGMA integrity_check(10)", [], |row| {
             row.get::<_, String>(0)
         })
     });
+    drop(claims);
     match looked {
         Ok(said) => Proof::of(what, said == "ok", said),
         Err(e) => Proof::of(what, false, e.to_string()),

@@ -1,12 +1,13 @@
 //! `info`: everything a target holds, for people, scripts and Prometheus.
 
 use longshore_pg::Lsn;
+use longshore_pg::client::without_password;
 use longshore_repository::retention::{LogNeed, decide};
 use longshore_repository::{Listing, Shelf};
 use serde::Serialize;
 
 use super::Context;
-use super::shelves::{self, Failures, Row, shelves};
+use super::shelves::{self, BranchRow, Failures, Row, shelves};
 use crate::failure::{Exit, Failure};
 use crate::options::Info;
 use crate::output::{bytes, moment, plain};
@@ -27,6 +28,7 @@ pub struct Database {
     pub url: Option<String>,
     pub retention: Option<String>,
     pub backups: Vec<Row>,
+    pub branches: Vec<BranchRow>,
     pub bytes: u64,
     /// The newest that can be restored and holds exactly what the source held.
     pub last_good: Option<String>,
@@ -54,6 +56,16 @@ pub struct Wal {
     pub inconsistent: Vec<String>,
     /// Why gaps could not be looked for.
     pub error: Option<String>,
+    /// The last push that the archive refused, because it holds other log under the name.
+    pub refused: Option<Refused>,
+}
+
+/// A push that was refused.
+#[derive(Serialize)]
+pub struct Refused {
+    pub name: String,
+    pub host: String,
+    pub at_us: i64,
 }
 
 /// Segments in a row.
@@ -135,75 +147,9 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
             .map(|s| s.display().to_string())
             .collect(),
         backups: rows,
+        branches: shelves::branch_rows(listing),
         remarks,
     })
-}
-
-/// A connection string as it may be shown: without the value of any key that is called a password.
-pub fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return pairs_without_password(url);
-    };
-    let (place, query) = match rest.split_once('?') {
-        Some((place, query)) => (place, Some(query)),
-        None => (rest, None),
-    };
-    // scheme://user:password@host/...
-    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
-    let login = authority.rsplit_once('@');
-    let masked = login.and_then(|(login, host)| Some((login.split_once(':')?.0, host)));
-    let mut shown = match masked {
-        Some((user, host)) => format!("{scheme}://{user}:***@{host}{path}"),
-        None => format!("{scheme}://{place}"),
-    };
-    for (i, pair) in query.iter().flat_map(|q| q.split('&')).enumerate() {
-        shown.push(if i == 0 { '?' } else { '&' });
-        match pair.split_once('=') {
-            // A sign of a key may stand as %70; what has any is not worth showing.
-            Some((key, _)) if is_secret(key) || key.contains('%') => {
-                shown.push_str(key);
-                shown.push_str("=***");
-            }
-            _ => shown.push_str(pair),
-        }
-    }
-    shown
-}
-
-fn is_secret(key: &str) -> bool {
-    key.to_ascii_lowercase().contains("password")
-}
-
-/// `key = value` pairs as libpq reads them: values may stand in quotes, a backslash takes the next sign as it is.
-fn pairs_without_password(text: &str) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some((key, after)) = rest.split_once('=') {
-        let after = after.trim_start();
-        let quoted = after.starts_with('\'');
-        let mut escaped = false;
-        let end = after
-            .char_indices()
-            .skip(usize::from(quoted))
-            .find(|(_, c)| {
-                let ends = !escaped
-                    && if quoted {
-                        *c == '\''
-                    } else {
-                        c.is_whitespace()
-                    };
-                escaped = !escaped && *c == '\\';
-                ends
-            });
-        let end = end.map_or(after.len(), |(at, _)| at + usize::from(quoted));
-        if is_secret(key) {
-            shown += &format!("{}=***", key.trim_end());
-        } else {
-            shown += &rest[..rest.len() - after.len() + end];
-        }
-        rest = &after[end..];
-    }
-    shown + rest
 }
 
 /// `unbroken`: from where on the log is to have no gaps; `None`: from the oldest backup.
@@ -237,6 +183,11 @@ fn wal(
         gaps: Vec::new(),
         inconsistent: Vec::new(),
         error: None,
+        refused: archive.refused().map(|refused| Refused {
+            name: refused.name.to_string(),
+            host: refused.host,
+            at_us: refused.at_us,
+        }),
     };
     let mut clusters = unbroken.into_iter().flat_map(LogNeed::clusters);
     let from = clusters.find(|(system, _)| *system == identity.system);
@@ -321,6 +272,14 @@ fn text(d: &Database) -> String {
         for label in &wal.inconsistent {
             text += &format!("  {label} lacks log that it needs to become consistent\n");
         }
+        if let Some(refused) = &wal.refused {
+            text += &format!(
+                "  REFUSED: {} from {}, {} UTC: another branch of the cluster archives there\n",
+                refused.name,
+                plain(&refused.host),
+                moment(refused.at_us)
+            );
+        }
         if let Some(error) = &wal.error {
             text += &format!("  gaps could not be looked for: {}\n", plain(error));
         }
@@ -393,6 +352,11 @@ const METRICS: &[Metric] = &[
         "Places where log is missing between the oldest backup and the end.",
         |d| Some(d.wal.as_ref()?.gaps.len() as f64),
     ),
+    (
+        "wal_last_refused_push_timestamp_seconds",
+        "When the archive last refused log of another branch of the cluster.",
+        |d| Some(d.wal.as_ref()?.refused.as_ref()?.at_us as f64 / 1e6),
+    ),
 ];
 
 fn prometheus(databases: &[Database]) -> String {
@@ -428,32 +392,6 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn passwords_are_not_shown() {
-        for (url, shown) in [
-            ("postgres://u:secret@h/d", "postgres://u:***@h/d"),
-            ("postgres://u:a@b@h:5432", "postgres://u:***@h:5432"),
-            (
-                "postgres://u@h/d?password=x&a=b",
-                "postgres://u@h/d?password=***&a=b",
-            ),
-            ("host=h password='a b' user=u", "host=h password=*** user=u"),
-            ("host=h password=x", "host=h password=***"),
-            (r"password = 'a\'b' host=h", "password=*** host=h"),
-            ("sslpassword=x password=y", "sslpassword=*** password=***"),
-            (r"password=a\ b user=u", "password=*** user=u"),
-            ("password='a b", "password=***"),
-            (
-                "postgres://h/d?pass%77ord=x&password=y&a=b",
-                "postgres://h/d?pass%77ord=***&password=***&a=b",
-            ),
-            ("sqlite:/srv/a@b:c.db", "sqlite:/srv/a@b:c.db"),
-            ("postgres:///d?host=/run", "postgres:///d?host=/run"),
-        ] {
-            assert_eq!(without_password(url), shown);
-        }
-    }
 
     #[test]
     fn ages_have_two_units() {

@@ -141,6 +141,7 @@ fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
     answer(
         Exit::Done,
         report.map_err(failure)?,
+        quick,
         &options.written,
         context,
     )
@@ -161,7 +162,7 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = compare(&house(context), &spec, &step).map_err(failure)?;
-    answer(Exit::Done, report, &options.written, context)
+    answer(Exit::Done, report, stocked.quick, &options.written, context)
 }
 
 fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
@@ -187,7 +188,7 @@ fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = bench(&house(context), &spec, &step).map_err(failure)?;
-    answer(Exit::Done, report, &options.written, context)
+    answer(Exit::Done, report, stocked.quick, &options.written, context)
 }
 
 fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Failure> {
@@ -201,7 +202,7 @@ fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Fa
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let found = device_check(&house(context), &spec, &step).map_err(failure)?;
     let exit = if found.passed { Exit::Done } else { Exit::No };
-    answer(exit, found.report, &options.written, context)
+    answer(exit, found.report, options.quick, &options.written, context)
 }
 
 fn house_with_accelerators(context: &Context) -> House {
@@ -228,7 +229,8 @@ fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failur
     let house = house_with_accelerators(context);
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = offload(&house, &spec, &step).map_err(failure)?;
-    answer(Exit::Done, report, &options.written, context)
+    let quick = options.stocked.quick;
+    answer(Exit::Done, report, quick, &options.written, context)
 }
 
 fn run_cache_figures(options: &CacheFigures, context: &Context) -> Result<Exit, Failure> {
@@ -238,7 +240,7 @@ fn run_cache_figures(options: &CacheFigures, context: &Context) -> Result<Exit, 
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = cache_figures(&spec, &step).map_err(failure)?;
-    answer(Exit::Done, report, &options.written, context)
+    answer(Exit::Done, report, options.quick, &options.written, context)
 }
 
 /// What memory must not depend on: much data, and many names.
@@ -290,10 +292,12 @@ fn source(
 fn answer(
     exit: Exit,
     mut report: Report,
+    quick: bool,
     written: &Written,
     context: &Context,
 ) -> Result<Exit, Failure> {
     let now_us = context.clock.wall_ns() / 1000;
+    report.caution(quick);
     let facts = [
         ("Command", command_line(std::env::args_os().skip(1))),
         ("Ended", moment(now_us) + " UTC"),

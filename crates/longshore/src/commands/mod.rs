@@ -13,6 +13,7 @@ mod devices;
 mod doctor;
 mod drill;
 mod expire;
+mod findings;
 mod info;
 mod lab;
 mod list;
@@ -127,6 +128,11 @@ pub fn takes_stdout(command: &Command) -> bool {
     matches!(command, Command::Backup(b) if b.to.contains(&DeviceSpec::Pipe))
 }
 
+/// Whether the caller is PostgreSQL's recovery, which takes exit codes up to 125 for the end of the log.
+pub fn answers_a_recovery(command: &Command) -> bool {
+    matches!(command, Command::Wal(wal) if matches!(wal.action, WalAction::Get(_)))
+}
+
 /// Whether the caller is PostgreSQL, which goes by the exit code alone: what is said beside must not hold up its log.
 pub fn answers_by_its_exit_code(command: &Command) -> bool {
     let Command::Wal(wal) = command else {
@@ -147,6 +153,14 @@ fn tuning(moving: &Moving, defaults: &Defaults) -> Tuning {
             .max_transfer_size
             .or(defaults.max_transfer_size)
             .map(whole),
+    }
+}
+
+/// The same where sets are read: of their size in the configuration nothing is said, for the sets have one.
+fn reading_tuning(moving: &Moving, defaults: &Defaults) -> Tuning {
+    Tuning {
+        buffer_bytes: moving.max_transfer_size.and_then(|n| n.try_into().ok()),
+        ..tuning(moving, defaults)
     }
 }
 

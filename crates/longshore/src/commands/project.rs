@@ -1,11 +1,12 @@
 //! `config check`, `completions`, `man`: about the program, not about backups.
 
 use clap::CommandFactory;
+use longshore_pg::client::without_password;
 use serde::Serialize;
 
 use super::Context;
 use super::archive::Place;
-use super::info::without_password;
+use super::findings;
 use super::wal::QUEUE_MAX;
 use crate::config::Retention;
 use crate::failure::{Exit, Failure};
@@ -21,6 +22,8 @@ struct Answer {
     databases: Vec<Database>,
     targets: Vec<Target>,
     catalog: Option<String>,
+    /// What would not work as it stands.
+    findings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -53,7 +56,7 @@ struct Target {
     directories: Vec<String>,
 }
 
-/// Loading the configuration was the check.
+/// Loading the configuration was the check of its form; what it names is looked at here.
 pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
     let ConfigAction::Check = options.action;
     let config = &context.config;
@@ -97,10 +100,15 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
         databases: databases.collect(),
         targets: targets.collect(),
         catalog: context.catalog.as_ref().map(|p| p.display().to_string()),
+        findings: findings::of(context),
+    };
+    let exit = match answer.findings.is_empty() {
+        true => Exit::Done,
+        false => Exit::No,
     };
     context.output.say(&text(&answer, context));
-    context.output.json(Exit::Done, answer);
-    Ok(Exit::Done)
+    context.output.json(exit, answer);
+    Ok(exit)
 }
 
 /// Where a database's log goes; loading the configuration made sure that it goes somewhere.
@@ -155,6 +163,9 @@ fn text(answer: &Answer, context: &Context) -> String {
             None => "  nothing is ever removed: it has no retention\n".to_owned(),
             Some((name, rules)) => format!("  {}: {}\n", plain(name), sentence(rules)),
         };
+    }
+    for finding in &answer.findings {
+        text += &format!("FAIL  {}\n", plain(finding));
     }
     text
 }

@@ -10,7 +10,7 @@ use longshore_pipeline::{
 use serde::Serialize;
 
 use super::backup::{settings, wrong_report};
-use super::{Context, limits, offload, tuning};
+use super::{Context, limits, offload, reading_tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Restore;
 use crate::output::{Table, bytes, cpu_s_per_gb, plain};
@@ -37,6 +37,8 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         position: options.position.unwrap_or(0),
         target: options.to.clone(),
         replace: options.replace,
+        in_use: options.replace_in_use,
+        own: context.config.path.iter().cloned().collect(),
         only: options.only.clone(),
         moves: options
             .moves
@@ -46,7 +48,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         cluster: beginning.cluster.clone(),
         note: RestoreNote::default(),
         offload: offload::of(&options.offloading, settings(context).offload),
-        tuning: tuning(&options.moving, &context.config.defaults),
+        tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };
     let house = context.house().equipped(&request.offload);
@@ -63,7 +65,10 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     let Report::Restore(report) = result? else {
         return Err(wrong_report());
     };
-    let doubtful = report.damaged || report.tablespaces_taken > 0 || report.run.history_failed;
+    let doubtful = report.damaged
+        || report.tablespaces_taken > 0
+        || report.attributes_lost > 0
+        || report.run.history_failed;
     let exit = match doubtful {
         true => Exit::Warnings,
         false => Exit::Done,

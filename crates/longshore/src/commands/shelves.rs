@@ -1,6 +1,7 @@
 //! What several commands tell of a database at a target.
 
 use longshore_pipeline::ratio;
+use longshore_repository::branch;
 use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::lease::Holder;
 use longshore_repository::retention::{Decision, Keep, Remove, Verdict};
@@ -98,6 +99,8 @@ pub struct Row {
     pub needs: Vec<String>,
     pub used_by: Vec<String>,
     pub log: Option<LogRow>,
+    /// Numbers of the branches that it is on, from 1; none where it is not whole.
+    pub branches: Vec<usize>,
     /// What the retention says; `None` where there is none.
     pub retention: Option<String>,
 }
@@ -114,6 +117,7 @@ pub struct LogRow {
 
 pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
     let facts = listing.facts();
+    let branches = listing.branches();
     let row = |(i, set): (usize, &longshore_repository::Listed)| {
         let complete = set.complete();
         let links = facts[i].is_whole().then(|| chain(&facts, i));
@@ -158,10 +162,91 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
                     included: c.trailer.log.included,
                 })
             }),
+            branches: (1..)
+                .zip(&branches)
+                .filter(|(_, branch)| branch.sets.contains(&i))
+                .map(|(number, _)| number)
+                .collect(),
             retention: decision.map(|d| verdict(&d.verdicts[i])),
         }
     };
     listing.sets.iter().enumerate().map(row).collect()
+}
+
+/// One branch of a database's backups at a target.
+#[derive(Debug, Serialize)]
+pub struct BranchRow {
+    /// As in the backups' `branches`.
+    pub number: usize,
+    /// PostgreSQL's system identifier; `None`: of a source without a log.
+    pub system: Option<u64>,
+    /// Its newest backup.
+    pub newest: String,
+    pub backups: usize,
+    /// Whether WAL proves that each backup follows the one before.
+    pub proved: bool,
+    /// The number of the branch that its server went on with instead.
+    pub given_up_for: Option<usize>,
+    /// Labels whose time is before that of the one before, which has a lower LSN: a clock was wrong.
+    pub clock_was_wrong: Vec<String>,
+    /// For people.
+    pub text: String,
+}
+
+pub fn branch_rows(listing: &Listing) -> Vec<BranchRow> {
+    let facts = listing.facts();
+    let row = |(number, branch): (usize, branch::Branch)| BranchRow {
+        number,
+        system: branch.system,
+        newest: facts[branch.tip()].label.to_string(),
+        backups: branch.sets.len(),
+        proved: branch.proved,
+        given_up_for: branch.given_up_for.map(|index| index + 1),
+        clock_was_wrong: branch::clock_contradictions(&facts, &branch)
+            .into_iter()
+            .map(|(_, next)| facts[next].label.to_string())
+            .collect(),
+        text: branch::text(&facts, &branch),
+    };
+    (1..).zip(listing.branches()).map(row).collect()
+}
+
+/// What branches tell that has to be looked at, and whether backups of several are still made.
+pub fn mixed(listing: &Listing) -> (Vec<String>, bool) {
+    let facts = listing.facts();
+    let branches = listing.branches();
+    let mut texts = Vec::new();
+    let mut both = false;
+    let living = branch::living(&branches);
+    if living.len() > 1 {
+        texts.push(format!(
+            "the backups are of {} branches or clusters, and retention counts for each by itself:",
+            living.len()
+        ));
+        for i in &living {
+            texts.push(format!(
+                "branch {}: {}",
+                i + 1,
+                branch::text(&facts, &branches[*i])
+            ));
+        }
+        both = living.iter().any(|one| {
+            let others = living.iter().filter(|other| *other > one);
+            others
+                .into_iter()
+                .any(|other| branch::are_both_made(&facts, &branches[*one], &branches[*other]))
+        });
+    }
+    for branch in &branches {
+        for (one, next) in branch::clock_contradictions(&facts, branch) {
+            texts.push(format!(
+                "{} comes after {} by its LSN, and before it by its label: a clock was wrong; the LSN counts",
+                facts[next].label, facts[one].label
+            ));
+        }
+    }
+    texts.dedup();
+    (texts, both)
 }
 
 /// A table of backups, oldest first.
@@ -212,6 +297,9 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
             plain(&r.used_by.join("; "))
         );
     }
+    for told in mixed(listing).0 {
+        text += &format!("  {}\n", plain(&told));
+    }
     for stray in &listing.strays {
         let stray = plain(&stray.display().to_string());
         text += &format!("  {stray} has no meaning here and is left alone\n");
@@ -227,12 +315,24 @@ pub fn verdict(verdict: &Verdict) -> String {
     }
 }
 
+fn days(us: i64) -> String {
+    match us / 86_400_000_000 {
+        0 => format!("{} hours", us / 3_600_000_000),
+        1 => "1 day".to_owned(),
+        n => format!("{n} days"),
+    }
+}
+
 fn keep(why: &Keep) -> String {
     match why {
         Keep::NoRule => "no rule lets anything go".into(),
         Keep::NothingWhole => "no full backup is whole, so nothing goes".into(),
         Keep::Count(n) => format!("full backup number {n}"),
         Keep::Recent => "within the days to be kept".into(),
+        Keep::Stretched(us) => format!(
+            "within the days to be kept; {} without a full backup are not counted",
+            days(*us)
+        ),
         Keep::Base => "base of the oldest day to be kept".into(),
         Keep::NeededBy(label) => format!("needed by {label}"),
         Keep::OfKept(label) => format!("belongs to {label}"),
@@ -266,13 +366,18 @@ pub fn last_good(facts: &[SetFacts], now_us: i64) -> Option<usize> {
     let good = |i: &usize| {
         chain(facts, *i).is_ok_and(|links| links.into_iter().all(|l| facts[l].is_clean()))
     };
-    let order = |i: &usize| (facts[*i].start_us <= now_us, facts[*i].finish_us);
+    let mut places = vec![0; facts.len()];
+    for (place, i) in branch::in_order(facts).into_iter().enumerate() {
+        places[i] = place;
+    }
+    let order = |i: &usize| (facts[*i].start_us <= now_us, places[*i]);
     (0..facts.len()).filter(good).max_by_key(order)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longshore_repository::branch::Identity;
     use longshore_repository::chain::Health;
     use longshore_repository::{Kind, Label};
 
@@ -291,6 +396,7 @@ mod tests {
             finish_us: start_us + HOUR_US / 60,
             expires_us: None,
             log: None,
+            identity: Identity::default(),
             in_use: false,
         }
     }

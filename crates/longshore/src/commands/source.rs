@@ -39,6 +39,10 @@ fn password(context: &Context, name: &str, database: &Database) -> Result<Option
     if let Some(variable) = &database.password_env {
         return match std::env::var(variable) {
             Ok(value) if !value.is_empty() => Ok(Some(value)),
+            Err(std::env::VarError::NotUnicode(_)) => Err(Failure::usage(
+                format!("[database.{name}]: the variable {variable} is not UTF-8"),
+                "write the password in UTF-8, as PostgreSQL's programs do, or use password_file",
+            )),
             _ => Err(Failure::usage(
                 format!("[database.{name}]: the variable {variable} is not set"),
                 "set it where longshore runs, or use password_file",

@@ -8,7 +8,7 @@ use longshore_pipeline::{
 use serde::Serialize;
 
 use super::backup::wrong_report;
-use super::{Context, devices, limits, tuning};
+use super::{Context, devices, limits, reading_tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Verify;
 use crate::output::{Table, bytes, plain};
@@ -38,7 +38,7 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         devices: chosen.devices.clone(),
         bases: chosen.bases(&options.bases),
         position: options.position,
-        tuning: tuning(&options.moving, &context.config.defaults),
+        tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };
     let house = context.house();

@@ -1,7 +1,11 @@
 //! The environment's say: `LONGSHORE_DATABASE_SALES_URL` is `url` in `[database.sales]`.
 //!
 //! A name in a variable stands for the configured one that is equal in capitals with `_` for every other sign; one
-//! that is not configured is made, in small letters. Only variables that begin with a table's name are looked at.
+//! that is not configured is made, in small letters. A variable that begins with `LONGSHORE_` and means nothing is
+//! refused, as a misspelt key of the file is.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use toml::{Table, Value};
 
@@ -47,18 +51,142 @@ const FORMS: [Form; 5] = [
     },
 ];
 
+/// Variables that are no keys: what they hold is a path, which need not be UTF-8, or `off` or `none`.
+const PATHS: [&str; 7] = [
+    "LONGSHORE_CATALOG",
+    "LONGSHORE_CONFIG",
+    "LONGSHORE_CUDA",
+    "LONGSHORE_ISAL",
+    "LONGSHORE_NVCOMP",
+    "LONGSHORE_QATZIP",
+    "LONGSHORE_SYSFS",
+];
+/// Others that are no keys.
+const TEXTS: [&str; 2] = ["LONGSHORE_LOG", "LONGSHORE_LOGIN_PASSWORD"];
+
+/// What the program's own tests, doubles and scripts read; the programs that they start have them, too.
+const OF_TESTS: [&str; 4] = [
+    "LONGSHORE_TEST_",
+    "LONGSHORE_PG_",
+    "LONGSHORE_DOUBLE_",
+    "LONGSHORE_MUTATION_",
+];
+const OF_TESTS_WHOLE: [&str; 22] = [
+    "LONGSHORE_ALL_MAJORS",
+    "LONGSHORE_BUILT",
+    "LONGSHORE_CASES",
+    "LONGSHORE_CHAINS",
+    "LONGSHORE_CHAIN_SEED",
+    "LONGSHORE_FILES",
+    "LONGSHORE_FLIPS",
+    "LONGSHORE_HYBRID_WORLDS",
+    "LONGSHORE_KILLS",
+    "LONGSHORE_MEGABYTES",
+    "LONGSHORE_NBD_PLUGIN",
+    "LONGSHORE_NONSENSE",
+    "LONGSHORE_OFFLOAD_SCHEDULES",
+    "LONGSHORE_PYTHON",
+    "LONGSHORE_QATZIP_WITNESS",
+    "LONGSHORE_REQUIRE_TOOLS",
+    "LONGSHORE_ROUNDS",
+    "LONGSHORE_SEED",
+    "LONGSHORE_SKIP_PEERS",
+    "LONGSHORE_SOFTWARE_MB_S",
+    "LONGSHORE_SOURCE",
+    "LONGSHORE_WRITE_ANSWERS",
+];
+
+/// The variables of the environment that are this program's to read. `passwords`: those that the configuration names.
+///
+/// Errors: the name of a variable, and why it is refused: it means nothing, or is not UTF-8 where it must be.
+pub fn own(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+    passwords: &[&str],
+) -> Result<Vec<(String, String)>, (String, String)> {
+    let mut own = Vec::new();
+    for (name, value) in variables {
+        if !name.as_bytes().starts_with(PREFIX.as_bytes()) {
+            continue;
+        }
+        let shown = name.to_string_lossy().into_owned();
+        let Ok(name) = name.into_string() else {
+            return Err((shown, "its name is not UTF-8".to_owned()));
+        };
+        if PATHS.contains(&name.as_str()) || passwords.contains(&name.as_str()) {
+            continue;
+        }
+        if of_tests(&name) || of_kubernetes(&name, &value) {
+            continue;
+        }
+        let Ok(value) = value.into_string() else {
+            return Err((shown, "its value is not UTF-8".to_owned()));
+        };
+        if form(&name).is_none() && !TEXTS.contains(&name.as_str()) {
+            return Err((shown, unknown(&name)));
+        }
+        own.push((name, value));
+    }
+    Ok(own)
+}
+
+fn of_tests(name: &str) -> bool {
+    OF_TESTS_WHOLE.contains(&name) || OF_TESTS.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Kubernetes gives each container variables about every service of its namespace; one may be named `longshore`.
+fn of_kubernetes(name: &str, value: &OsStr) -> bool {
+    let is_address = |value: &[u8]| {
+        let schemes = ["tcp://", "udp://", "sctp://"];
+        schemes.iter().any(|s| value.starts_with(s.as_bytes()))
+    };
+    let of_port = |rest: &str| {
+        let mut parts = rest.split('_');
+        parts.next().is_some_and(|n| n.parse::<u16>().is_ok())
+            && parts
+                .next()
+                .is_some_and(|p| ["TCP", "UDP", "SCTP"].contains(&p))
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || (name.ends_with("_PORT") && is_address(value.as_bytes()))
+        || name
+            .match_indices("_PORT_")
+            .any(|(at, word)| of_port(&name[at + word.len()..]))
+}
+
+/// Why a variable is refused, and what was probably meant.
+fn unknown(name: &str) -> String {
+    let whole = PATHS.into_iter().chain(TEXTS);
+    let near = nearest(name, whole).map(str::to_owned).or_else(|| {
+        let rest = &name[PREFIX.len()..];
+        let (table, key) = rest.split_once('_').unwrap_or((rest, ""));
+        let tables: Vec<_> = FORMS.iter().map(|f| f.table.to_ascii_uppercase()).collect();
+        let near = nearest(table, tables.iter().map(String::as_str))?;
+        Some(format!("{PREFIX}{near}_{key}"))
+    });
+    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    format!("longshore knows no such variable{near}")
+}
+
 /// Puts one variable's value where it belongs. `None`: it is none of the configuration's.
 ///
 /// Errors: why it cannot be meant.
 pub fn apply(variable: &str, value: &str, config: &mut Table) -> Option<Result<(), String>> {
+    let form = form(variable)?;
+    let rest = &variable[PREFIX.len() + form.table.len() + 1..];
+    Some(set(form, rest, value, config))
+}
+
+/// The table that a variable names.
+fn form(variable: &str) -> Option<&'static Form> {
     let rest = variable.strip_prefix(PREFIX)?;
     let within = |form: &&Form| {
         let table = form.table.to_ascii_uppercase();
         rest.strip_prefix(table.as_str())
             .is_some_and(|r| r.starts_with('_'))
     };
-    let form = FORMS.iter().find(within)?;
-    Some(set(form, &rest[form.table.len() + 1..], value, config))
+    FORMS.iter().find(within)
 }
 
 fn set(form: &Form, rest: &str, value: &str, config: &mut Table) -> Result<(), String> {
@@ -209,5 +337,57 @@ mod tests {
             assert!(apply(name, "x", &mut table).is_none(), "{name}");
         }
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn a_variable_of_ours_that_means_nothing_is_refused_with_the_nearest_name() {
+        let os = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        let own = |name: &[u8], value: &[u8]| {
+            own([(os(name), os(value))].into_iter(), &["LONGSHORE_SECRET"])
+        };
+        for (name, near) in [
+            ("LONGSHORE_CATALOGUE", "LONGSHORE_CATALOG"),
+            ("LONGSHORE_CONFG", "LONGSHORE_CONFIG"),
+            ("LONGSHORE_DATABSE_SHOP_URL", "LONGSHORE_DATABASE_SHOP_URL"),
+            (
+                "LONGSHORE_RETENTON_R_KEEP_FULL",
+                "LONGSHORE_RETENTION_R_KEEP_FULL",
+            ),
+            ("LONGSHORE_SERV_LISTEN", "LONGSHORE_SERVE_LISTEN"),
+        ] {
+            let (shown, why) = own(name.as_bytes(), b"x").unwrap_err();
+            assert_eq!(shown, name);
+            let near = format!("did you mean `{near}`?");
+            assert!(why.ends_with(&near), "{name}: {why}");
+        }
+        let (_, far) = own(b"LONGSHORE_WHATEVER_ELSE_THERE_IS", b"x").unwrap_err();
+        assert!(far.ends_with("no such variable"), "{far}");
+        for (name, value, why) in [
+            (
+                &b"LONGSHORE_DATABASE_A_URL"[..],
+                &b"files:/\xff"[..],
+                "value is not UTF-8",
+            ),
+            (b"LONGSHORE_LOG", b"\xff", "value is not UTF-8"),
+            (b"LONGSHORE_X\xff", b"", "name is not UTF-8"),
+        ] {
+            let (_, said) = own(name, value).unwrap_err();
+            assert!(said.ends_with(why), "{said}");
+        }
+        for (name, value) in [
+            (&b"LONGSHORE_CONFIG"[..], &b"/\xff"[..]),
+            (b"LONGSHORE_SECRET", b"x"),
+            (b"LONGSHORE_REQUIRE_TOOLS", b"1"),
+            (b"PATH", b"\xff"),
+            (b"\xff", b""),
+            (b"LONGSHORE_SERVICE_HOST", b"10.0.0.1"),
+            (b"LONGSHORE_SERVE_SERVICE_PORT", b"1433"),
+            (b"LONGSHORE_PORT", b"tcp://10.0.0.1:1433"),
+            (b"LONGSHORE_PORT_1433_TCP_ADDR", b"10.0.0.1"),
+        ] {
+            assert!(own(name, value).unwrap().is_empty(), "{name:?}");
+        }
+        assert_eq!(own(b"LONGSHORE_LOG", b"debug").unwrap().len(), 1);
+        assert!(own(b"LONGSHORE_PORT", b"1433").is_err());
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Storage, Via};
 use longshore_repository::retention::Policy;
-use longshore_repository::target::{DIRECTORIES_MAX, bad_name};
+use longshore_repository::target::{DIRECTORIES_MAX, unfit_name};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::failure::Failure;
@@ -209,6 +209,8 @@ pub struct Serve {
     /// Where relative device names begin.
     pub backup_directory: Option<PathBuf>,
     pub sessions: Option<NonZeroU16>,
+    /// Of them, those of one login.
+    pub login_sessions: Option<NonZeroU16>,
     #[serde(default, deserialize_with = "positive_size")]
     pub batch_size: Option<u64>,
     /// Bytes that all sessions may hold together.
@@ -229,6 +231,7 @@ impl Serve {
         "directories",
         "backup_directory",
         "sessions",
+        "login_sessions",
         "batch_size",
         "memory",
         "login_time",
@@ -312,11 +315,12 @@ impl Config {
                 }
             }
         }
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, _)| name.starts_with("LONGSHORE_"));
         let (text, path) = found.map_or((String::new(), None), |(t, p)| (t, Some(p)));
-        Config::parse(&text, path, variables.collect())
+        let passwords = password_variables(&text);
+        let passwords: Vec<&str> = passwords.iter().map(String::as_str).collect();
+        let variables = environment::own(std::env::vars_os(), &passwords)
+            .map_err(|(name, what)| refusal(&format!("the variable {name}"), &what))?;
+        Config::parse(&text, path, variables)
     }
 
     fn parse(
@@ -401,7 +405,7 @@ impl Config {
                     "[database.{name}]: `password_file` and `password_env` exclude each other"
                 ));
             }
-            if let Some(what) = bad_name(name) {
+            if let Some(what) = unfit_name(name) {
                 return wrong(format!("[database.{name}]: {what}"));
             }
             if let Some(wal) = &database.wal
@@ -491,6 +495,22 @@ impl Config {
         let name = own.or(self.defaults.retention.as_ref())?;
         Some((name, *self.retention.get(name)?))
     }
+}
+
+/// The variables that hold passwords, as far as file and environment name them: they may have any name.
+fn password_variables(text: &str) -> Vec<String> {
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let databases = table.get("database").and_then(toml::Value::as_table);
+    let of_file = databases.into_iter().flatten().filter_map(|(_, database)| {
+        let name = database.get("password_env")?.as_str()?;
+        Some(name.to_owned())
+    });
+    let of_environment = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.to_str()?;
+        let names_one = name.starts_with("LONGSHORE_DATABASE_") && name.ends_with("_PASSWORD_ENV");
+        value.to_str().filter(|_| names_one).map(str::to_owned)
+    });
+    of_file.chain(of_environment).collect()
 }
 
 /// A configuration that cannot be read as one.

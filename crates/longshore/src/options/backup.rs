@@ -273,6 +273,13 @@ pub struct Reading {
     /// is reported. The default is no limit.
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::positive_size)]
     pub wal_growth_limit: Option<u64>,
+
+    /// Rely on the SQLite database's locks though it lies on a network or FUSE file system.
+    ///
+    /// Say so only where every program that writes to it runs on this machine and uses this very mount. Else the copy
+    /// may be torn, a program that uses a write-ahead log may be killed, and the database itself may be damaged.
+    #[arg(long, hide_short_help = true)]
+    pub trust_locks: bool,
 }
 
 #[derive(Debug, Args)]
@@ -280,14 +287,16 @@ pub struct Reading {
 pub struct Postgres {
     /// Store the log that makes the backup consistent in the backup itself.
     ///
-    /// The default unless --wal-archive is given or the database has an archive ([database.NAME.wal] in the
+    /// The default unless the backup goes to the target whose archive has the log ([database.NAME.wal] in the
     /// configuration). A replication slot keeps the log on the server meanwhile; it ends
     /// with the backup.
     #[arg(long, hide_short_help = true)]
     pub with_wal: bool,
 
-    /// Prove the log in this archive (`longshore wal push`) instead.
+    /// Prove the log in this archive (`longshore wal push`).
     ///
+    /// Only a backup to the archive's own target does without the log in the set: an expire removes log that the backups
+    /// there do not need, and knows of no others.
     /// The default for a configured database with an archive is that one, when the backup goes to its own target.
     /// The backup is valid once the log is there. Waits for the last segment up to --wal-wait, and fails with the name of the one that is missing.
     #[arg(long, value_name = "DIR")]

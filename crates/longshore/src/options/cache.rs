@@ -128,11 +128,11 @@ pub struct CacheGrid {
     #[arg(long, conflicts_with = "core")]
     pub pure: bool,
 
-    /// Run Orthus, too.
+    /// Run Orthus with both sets of constants and a classic cache that waits for others' reads, too.
     #[arg(long)]
     pub orthus: bool,
 
-    /// Run Orthus and fixed splits, too.
+    /// Run the rivals of --orthus and fixed splits, too.
     #[arg(long)]
     pub rivals: bool,
 
@@ -224,14 +224,15 @@ pub struct Simulate {
 
     /// Policies, as FILTER or FILTER+BASE.
     ///
-    /// Filters: none (classic cache), slow (no cache), bcache, throttle=IOPS/MBPS, split=P, profile, balance, orthus,
-    /// aware. Bases: lru, clock, 2q, arc, larc, s3-fifo, sieve.
+    /// Filters: none (classic cache), none-waits (the same, and a miss waits for another client's read of the same
+    /// bytes), slow (no cache), bcache, throttle=IOPS/MBPS, split=P, profile, balance, orthus (its paper's constants),
+    /// orthus-kernel (the interval of its kernel version), aware. Bases: lru, clock, 2q, arc, larc, s3-fifo, sieve.
     #[arg(long, value_delimiter = ',', default_value = "none,slow,orthus,aware")]
     pub policy: Vec<String>,
 
     /// Whose readers wait for another client's read of what they miss.
     ///
-    /// `own`: as each policy does, which is `aware` alone. `all` and `nobody` compare the policies without that.
+    /// `own`: as each policy does, which is `aware` and `none-waits`. `all` and `nobody` compare the policies without that.
     #[arg(long, value_enum, default_value_t = WhoShares::Own)]
     pub sharing: WhoShares,
 
@@ -240,7 +241,7 @@ pub struct Simulate {
         value_parser = clap::value_parser!(u32).range(1..=100))]
     pub resident: u32,
 
-    /// Virtual seconds that are measured, after a warm-up of a quarter of that.
+    /// Virtual seconds that are measured, after the mix has become steady (60 s at most).
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..=600))]
     pub seconds: u32,

@@ -54,7 +54,7 @@ Exit codes:
   2    usage or configuration
   3    the source cannot be read
   4    the media cannot be read or written
-  5    done, with warnings: files changed meanwhile, or the history was not written
+  5    done, with warnings: a file changed, something was lost, or no history was written
   6    the restore target refused, or the answer could not be written
   7    the WAL archive refused: it has other bytes under this name, or another cluster's log
   70   a mistake in this program
@@ -175,7 +175,7 @@ pub struct Moving {
     /// MAXTRANSFERSIZE: bytes of one buffer, a multiple of 64K up to 4M.
     ///
     /// The default is 1M: measured flat from 256K to 2M, slower at 4M, where a buffer leaves the core's
-    /// second-level cache. A restore uses the size that the backup was made with.
+    /// second-level cache. No effect where sets are read: they are read in the size that they were made with.
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::size)]
     pub max_transfer_size: Option<u64>,
 

@@ -91,6 +91,14 @@ pub struct ClusterArgs {
     #[arg(long, hide_short_help = true)]
     pub no_archiving: bool,
 
+    /// Keep the restored server's subscriptions from running: for a copy beside an original that goes on.
+    ///
+    /// Sets max_logical_replication_workers to 0. Without it the copy's workers take the original's replication slots
+    /// at its publishers as soon as it opens. Take the line out of postgresql.auto.conf, and restart, when the copy has
+    /// taken the original's place.
+    #[arg(long, hide_short_help = true)]
+    pub no_subscriptions: bool,
+
     /// The command by which the server fetches log from an archive (restore_command), with %f and %p.
     #[arg(long, hide_short_help = true, value_name = "COMMAND")]
     pub restore_command: Option<String>,
@@ -129,6 +137,7 @@ impl ClusterArgs {
             },
             recovery: self.recovery(),
             no_archiving: self.no_archiving,
+            no_subscriptions: self.no_subscriptions,
             log_follows: false,
             hold: false,
             proof: self.wal_archive.clone(),
@@ -165,6 +174,7 @@ impl ClusterArgs {
                 .clone()
                 .or(self.wal_archive.as_deref().map(archive_command)),
             end_command: None,
+            not_ahead: false,
         })
     }
 }

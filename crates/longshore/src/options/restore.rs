@@ -65,9 +65,16 @@ pub struct Restore {
     /// Overwrite files that stand in the target.
     ///
     /// The old ones are kept until the new ones are complete, and put back when the restore fails. Stop
-    /// whatever uses them first.
+    /// whatever uses them first: a SQLite database that a program uses is refused (3101).
     #[arg(long)]
     pub replace: bool,
+
+    /// With --replace: replace SQLite databases that programs use, too.
+    ///
+    /// Such a program goes on with the old file, which has no name any more: what it reads is old, and what it
+    /// commits is lost.
+    #[arg(long, requires = "replace")]
+    pub replace_in_use: bool,
 
     #[command(flatten)]
     pub cluster: ClusterArgs,

@@ -126,3 +126,45 @@ fn server_settings_choose_where_nobody_else_does() {
         .exits(2)
         .says("15123");
 }
+
+#[test]
+fn a_password_in_a_url_is_shown_nowhere_however_it_is_written() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("t")).unwrap();
+    for url in [
+        "postgres://me:S3cr3t/x@db:1/postgres",
+        " postgres://me:S3cr3t@db:1/postgres",
+        "postgresql//me:S3cr3t@db:1/postgres",
+        "postgres://me:S3cr3t?x@db:1/postgres",
+        "host=127.0.0.1 port=1 pasword=S3cr3t",
+        "sslpassword=S3cr3t host=db",
+    ] {
+        let target = stage.path("t");
+        let config = format!(
+            "[database.x]\nurl = {url:?}\ntarget = \"t\"\n[target.t]\ndirectories = [{target:?}]\n"
+        );
+        stage.write("s.toml", config.as_bytes());
+        let backup = "BACKUP DATABASE x TO DISK = 'x.bak'";
+        for words in [
+            &["config", "check"][..],
+            &["--json", "config", "check"],
+            &["info", "x"],
+            &["--json", "info", "x"],
+            &["check", "x", "--archive-wait", "0"],
+            &["backup", "x"],
+            &["--json", "backup", "x"],
+            &["sql", "-Q", backup],
+        ] {
+            let ran = stage.run(&[&["--config", "s.toml"], words].concat());
+            let said = format!("{}{}", ran.out, ran.err);
+            assert!(!said.contains("S3cr3t"), "{url}: {words:?}: {said}");
+        }
+        for name in stage.names("") {
+            if name != "s.toml" {
+                let kept = std::fs::read(stage.path(&name)).unwrap_or_default();
+                let kept = String::from_utf8_lossy(&kept).into_owned();
+                assert!(!kept.contains("S3cr3t"), "{url}: {name}");
+            }
+        }
+    }
+}

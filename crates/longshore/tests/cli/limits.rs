@@ -109,6 +109,49 @@ fn a_limit_on_threads_ends_a_run_in_words_or_not_at_all() {
     assert_eq!(stage.names("out"), ["app.db"]);
 }
 
+/// Goal: a run gets along with few open files, or says how many it needs; it never fails at some file in the middle.
+#[test]
+fn a_limit_on_open_files_is_kept_to_or_told() {
+    let Some(guest) = Guest::new() else {
+        return;
+    };
+    let stage = &guest.stage;
+    for n in 0..400 {
+        stage.write(format!("tree/{}/{n}", n % 7), &[n as u8; 3000]);
+    }
+    stage.write("tree/large", &vec![7; 5 << 20]);
+    let whole = guest.line_by(&[], "backup files:tree --to a.bak --to b.bak");
+    whole.exits(0);
+    for (line, made) in [
+        ("backup files:tree --to x.bak --to y.bak", "x.bak"),
+        ("verify a.bak b.bak", "a.bak"),
+        ("restore a.bak b.bak --to out", "out"),
+    ] {
+        let mut refused = 0;
+        for files in (8..40).chain([64]) {
+            let limit = format!("--nofile={files}");
+            let ran = guest.line_by(&["prlimit", &limit], line);
+            assert!(!ran.err.contains("panicked"), "{files}: {}", ran.err);
+            if ran.code == 0 {
+                assert!(stage.path(made).exists(), "{line}, {files}");
+            } else {
+                refused += 1;
+                let ran = ran.says("open files").says("hint: ");
+                assert!(files < 24 + 8, "{line}, {files} open files: {}", ran.err);
+                assert!(
+                    made == "a.bak" || !stage.path(made).exists(),
+                    "{line}, {files}"
+                );
+            }
+            for gone in ["x.bak", "y.bak"] {
+                let _not_made_by_all = std::fs::remove_file(stage.path(gone));
+            }
+            let _not_made_by_all = std::fs::remove_dir_all(stage.path("out"));
+        }
+        assert!(refused > 0, "{line}: no limit was too low");
+    }
+}
+
 #[test]
 fn studies_end_in_words_where_no_thread_can_be_started() {
     let Some(guest) = Guest::new() else {

@@ -205,3 +205,83 @@ fn one_stripe_of_several_is_told_how_to_find_the_others() {
         .says("longshore list --label-only");
     stage.line("list --label-only a.bak").exits(0);
 }
+
+/// A directory that is seen through a FUSE mount as well; `None` where this machine cannot make one.
+struct Mounted<'a>(&'a std::path::Path);
+
+impl<'a> Mounted<'a> {
+    fn of(store: &std::path::Path, at: &'a std::path::Path) -> Option<Mounted<'a>> {
+        let mounted = std::process::Command::new("bindfs")
+            .args([store, at])
+            .output();
+        mounted
+            .is_ok_and(|out| out.status.success())
+            .then_some(Mounted(at))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _gone = std::process::Command::new("fusermount3")
+            .arg("-uz")
+            .arg(self.0)
+            .status();
+    }
+}
+
+#[test]
+fn a_database_whose_locks_may_not_reach_its_writers_is_read_only_when_they_are_vouched_for() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("store")).unwrap();
+    std::fs::create_dir(stage.path("mount")).unwrap();
+    let writer = rusqlite::Connection::open(stage.path("store/app.db")).unwrap();
+    writer.pragma_update(None, "journal_mode", "wal").unwrap();
+    writer
+        .execute_batch("CREATE TABLE note (text); INSERT INTO note VALUES ('old')")
+        .unwrap();
+    // Where locks are kept there is nothing to vouch for.
+    stage
+        .line("backup sqlite:store/app.db --to store.bak --trust-locks")
+        .exits(0);
+    let (store, mount) = (stage.path("store"), stage.path("mount"));
+    let Some(_mounted) = Mounted::of(&store, &mount) else {
+        return;
+    };
+    let refused = stage
+        .line("backup sqlite:mount/app.db --to app.bak")
+        .exits(3);
+    refused.says("FUSE").says("--trust-locks");
+    // The program that has the log's memory mapped lives, and so does its log.
+    writer
+        .execute("INSERT INTO note VALUES ('new')", [])
+        .unwrap();
+    let count = writer.query_row("SELECT count(*) FROM note", [], |r| r.get::<_, i64>(0));
+    assert_eq!(count.unwrap(), 2);
+    drop(writer);
+    stage
+        .line("backup sqlite:mount/app.db --to app.bak --trust-locks")
+        .exits(0);
+    stage
+        .line("restore app.bak --to mount --replace")
+        .exits(6)
+        .says("3101")
+        .says("--replace-in-use");
+    stage
+        .line("restore app.bak --to mount --replace --replace-in-use")
+        .exits(0);
+    stage
+        .line("backup mount/app.db --to mount/x.bak --trust-locks")
+        .exits(0);
+    stage
+        .line("backup mount/app.db --to mount/x.bak --append --trust-locks")
+        .exits(0);
+    let left: Vec<_> = std::fs::read_dir(&store)
+        .unwrap()
+        .map(|n| n.unwrap().file_name())
+        .collect();
+    assert!(
+        left.iter()
+            .all(|n| !n.to_string_lossy().contains("longshore")),
+        "{left:?}"
+    );
+}

@@ -142,6 +142,61 @@ fn expire_keeps_what_the_retention_says_and_shows_it_before() {
         .says("0 backups");
 }
 
+/// Goal: somebody's safety copy of a backup takes no other backup's place, and is named.
+#[test]
+fn a_backup_under_two_labels_is_one() {
+    let stage = configured();
+    for _ in 0..2 {
+        stage.line("backup sales").exits(0);
+    }
+    stage.line("check sales").exits(0);
+    let before = labels(&stage, "sales");
+    let label = &before[1];
+    let copy = "20200101T000000Z-full-deadbeef";
+    for disk in 1..=2 {
+        std::fs::create_dir(stage.path(format!("disk{disk}/sales/{copy}"))).unwrap();
+        std::fs::copy(stripe(&stage, disk, label), stripe(&stage, disk, copy)).unwrap();
+    }
+    let of = format!("it is a copy of {label}");
+    stage.line("check sales").exits(1).says(copy).says(&of);
+    stage.line("info sales").says(copy).says("foreign");
+    stage.line("expire sales").says(copy);
+    let after = labels(&stage, "sales");
+    assert!(
+        before.iter().all(|label| after.contains(label)),
+        "{after:?}"
+    );
+    assert_eq!(after.len(), 3);
+    // The backup itself is as it was.
+    let line = format!("restore --database sales --label {label} --to out");
+    stage.line(&line).exits(0);
+    let line = format!("restore --database sales --label {copy} --to out2");
+    stage.line(&line).says(&of);
+    // Without it the copy is the backup.
+    for disk in 1..=2 {
+        std::fs::remove_dir_all(stage.path(format!("disk{disk}/sales/{label}"))).unwrap();
+    }
+    let line = format!("restore --database sales --label {copy} --to out3");
+    stage.line(&line).exits(0);
+}
+
+/// Goal: what would fail every run, or pass for the latest backup, is not green.
+#[test]
+fn check_and_config_check_find_a_bad_catalog_and_a_directory_that_is_named_twice() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("check sales").exits(0);
+    std::fs::write(stage.path("history.db"), vec![7; 10_000]).unwrap();
+    stage.line("check sales").exits(1).says("history.db");
+    let disk = stage.path("disk1").display().to_string();
+    std::os::unix::fs::symlink(&disk, stage.path("link")).unwrap();
+    let link = stage.path("link").display().to_string();
+    let text = format!("[target.t]\ndirectories = [\"{disk}\", \"{link}\"]\n");
+    stage.write("twice.toml", text.as_bytes());
+    let twice = stage.line("--config twice.toml config check").exits(1);
+    twice.says("are the same directory");
+}
+
 #[test]
 fn expire_refuses_what_would_be_a_guess() {
     let stage = configured();
@@ -516,6 +571,98 @@ fn a_backup_that_is_being_restored_survives_an_expire() {
     assert!(!labels(&stage, "docs").contains(&old));
 }
 
+/// `config check` looks at what the file names, too, and changes nothing about other commands.
+#[test]
+fn config_check_finds_what_would_not_work() {
+    let stage = configured();
+    let path = |name: &str| stage.path(name).display().to_string();
+    std::fs::create_dir_all(stage.path("tree/backups")).unwrap();
+    let text = format!(
+        "[target.inside]\ndirectories = [\"{0}/backups\"]\n\
+         [target.gone]\ndirectories = [\"{1}\"]\n\
+         [database.tree]\nurl = \"files:{0}\"\ntarget = \"inside\"\n\
+         [database.none]\nurl = \"sqlite:{1}.db\"\npassword_file = \"{1}.secret\"\n\
+         [database.pg]\nurl = \"postgres://u:hunter2@h:99999/d\"\n\
+         [database.odd]\nurl = \"postgres:u:hunter2@h\"\n\
+         [retention.r]\nkeep_full = 2\nkeep_wal = 3\n",
+        path("tree"),
+        path("nowhere/x"),
+    );
+    stage.write("odd.toml", text.as_bytes());
+    let ran = stage.line("--config odd.toml config check --json").exits(1);
+    let answer: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let found: Vec<_> = answer["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| f.as_str().unwrap().to_owned())
+        .collect();
+    for (table, what) in [
+        ("[database.tree]", "its backups would lie in its source"),
+        ("[target.gone]", "No such file"),
+        ("[database.none]", "nowhere/x.db"),
+        ("[database.none]", "nowhere/x.secret"),
+        ("[database.pg]", "a port is a number from 1 to 65535"),
+        ("[database.odd]", "a server is written postgres://"),
+        ("[retention.r]", "keep_wal = 3 is above keep_full = 2"),
+    ] {
+        assert!(
+            found
+                .iter()
+                .any(|f| f.starts_with(table) && f.contains(what)),
+            "{table} {what}: {found:?}"
+        );
+    }
+    assert_eq!(found.len(), 7, "{found:?}");
+    let ran = stage
+        .line("--config odd.toml config check")
+        .exits(1)
+        .says("FAIL  [retention.r]");
+    assert!(
+        !format!("{}{}", ran.out, ran.err).contains("hunter"),
+        "{}",
+        ran.out
+    );
+    let ran = stage
+        .line("backup postgres:u:hunter2@h --to x.bak")
+        .exits(3);
+    assert!(
+        !ran.err.contains("hunter") && ran.err.contains("postgres://USER@HOST"),
+        "{}",
+        ran.err
+    );
+
+    // A name that passes for something else in a log is no name.
+    stage.write("name.toml", b"[database.\"a\\nb\"]\nurl = \"sqlite:/a\"\n");
+    let ran = stage.line("--config name.toml config check").exits(2);
+    assert!(ran.err.contains("control characters"), "{}", ran.err);
+    let target = [
+        "backup",
+        "app.db",
+        "--target",
+        "nightly",
+        "--database",
+        "a\u{1b}[2Jb",
+    ];
+    let output = stage.command(&target).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("control characters") && !said.contains('\u{1b}'),
+        "{said}"
+    );
+
+    // A variable of ours that means nothing.
+    let output = stage
+        .command(&["config", "check"])
+        .env("LONGSHORE_CATALOGUE", "/x")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("did you mean `LONGSHORE_CATALOG`?"), "{said}");
+}
+
 /// Every unit in contrib/systemd asks for something that the program understands, and systemd understands the units.
 #[test]
 fn the_systemd_units_run_commands_that_exist() {
@@ -566,6 +713,26 @@ fn the_systemd_units_run_commands_that_exist() {
             let ours = |l: &&str| l.contains("longshore") && !l.contains("Command 'man ");
             let ours: Vec<_> = said.lines().filter(ours).collect();
             assert!(ours.is_empty(), "{ours:?}");
+            for copy in copies
+                .iter()
+                .filter(|c| c.extension().is_some_and(|e| e == "service"))
+            {
+                // "OK" ends at 4.9; in tenths.
+                let mut security = std::process::Command::new("systemd-analyze");
+                let judged = security
+                    .args(["security", "--offline=true", "--threshold=40"])
+                    .arg(copy)
+                    .output();
+                let judged = judged.unwrap();
+                // systemd 249 and older judge only units that are installed.
+                if String::from_utf8_lossy(&judged.stderr).contains("unrecognized option") {
+                    eprintln!("skipped: this systemd-analyze judges no files");
+                    break;
+                }
+                let said = String::from_utf8_lossy(&judged.stdout).into_owned();
+                let last = said.lines().last().unwrap_or_default();
+                assert!(judged.status.success(), "{}: {last}", copy.display());
+            }
         }
         Err(e) => {
             let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();

@@ -154,7 +154,7 @@ fn chains_taken_under_load_come_back_whole() {
         let (installation, conf) = &rows[(seed % rows.len() as u64) as usize];
         let round = Round::of(&mut Random(seed));
         let method = match conf.is_empty() {
-            true => "page LSNs",
+            true => "page sums",
             false => "WAL summaries",
         };
         let what = format!(

@@ -62,7 +62,7 @@ impl Stage {
 }
 
 /// Relations and the state of transactions: what a backup holds of them.
-fn relevant(data: &Path) -> Tree {
+pub fn relevant(data: &Path) -> Tree {
     let mut tree = Tree::new();
     for dir in ["base", "global", "pg_xact", "pg_multixact", "pg_tblspc"] {
         let all = read(&data.join(dir));
@@ -165,14 +165,16 @@ fn sets_of_a_chain_are_the_cluster() {
             let method = if is_summed {
                 "WAL summaries"
             } else {
-                "page LSNs"
+                "page sums"
             };
             assert_eq!(differential(&first)["method"], method);
             let bytes = |report: &Value, what: &str| differential(report)[what].as_u64().unwrap();
             assert!(bytes(&first, "based_files") > 100);
             assert!(first["plain_bytes"].as_u64() < full["plain_bytes"].as_u64());
             let (read, changed) = (bytes(&first, "read_bytes"), bytes(&first, "changed_bytes"));
-            assert_eq!(read == changed, is_summed, "{read} {changed}");
+            let whole = full["plain_bytes"].as_u64().unwrap();
+            assert!(changed <= read, "{changed} of {read}");
+            assert_eq!(read < whole / 2, is_summed, "{read} of {whole}");
             change(server, 2);
             let second = answer(&succeed(&mut stage.differing(
                 "inc",
@@ -233,7 +235,7 @@ fn assert_same(stage: &Stage, target: &Path) {
     compare(&read(&space), &read(&stage.path("space")));
 }
 
-fn compare(found: &Tree, expected: &Tree) {
+pub fn compare(found: &Tree, expected: &Tree) {
     let names = |tree: &Tree| tree.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(found), names(expected));
     for (path, bytes) in expected {
@@ -329,11 +331,11 @@ fn what_happens_to_servers_between_the_sets_is_survived() {
                 "--differential",
                 "full",
             )));
-            // The summaries have a hole there.
-            assert_eq!(differential(&report)["method"], "page LSNs");
+            // It was restarted.
+            assert_eq!(differential(&report)["method"], "page sums");
             stage.assert_same_files(&stage.tree(&["full", "minimal"]));
 
-            // Another base, so that summaries reach from it over the promotion.
+            // Another base, from before the promotion.
             succeed(&mut stage.backup("full2"));
             server.stop(Stop::Fast);
             let signal = server.data_dir().join("standby.signal");
@@ -345,17 +347,8 @@ fn what_happens_to_servers_between_the_sets_is_survived() {
             settle(server);
             let mut command = stage.differing("promoted", "--differential", "full2");
             let report = answer(&succeed(&mut command));
-            let method = if conf.is_empty() {
-                "page LSNs"
-            } else {
-                "WAL summaries"
-            };
-            assert_eq!(
-                differential(&report)["method"],
-                method,
-                "{}",
-                report["run"]["plan"]
-            );
+            // It was restarted.
+            assert_eq!(differential(&report)["method"], "page sums");
             let target = stage.tree(&["full2", "promoted"]);
             stage.assert_same_files(&target);
             let restored = stage.serve(&target);
@@ -407,7 +400,7 @@ fn summaries_with_a_gap_or_damage_are_not_used() {
             None => std::fs::remove_file(&newest).unwrap(),
         }
         let (method, notices) = taken(name);
-        assert_eq!(method, "page LSNs", "{name}: {notices}");
+        assert_eq!(method, "page sums", "{name}: {notices}");
         assert!(notices.contains("every page is read to find"), "{notices}");
         stage.assert_same_files(&stage.tree(&["full", name]));
     }
@@ -537,11 +530,11 @@ fn a_database_moved_away_and_back_comes_back() {
     }
 }
 
-/// Goal: where hints are not logged, nobody relies on a visibility map that knows more than the base's pages.
+/// Goal: where hints are not logged, the visibility map and the pages that it tells of are those of one moment.
 /// Method: VACUUM finds all visible after the base; rows deleted after the restore must be gone from an index-only
 /// scan, too, which believes the map.
 #[test]
-fn a_map_that_knows_more_than_the_base_is_not_believed() {
+fn a_map_and_its_pages_are_of_one_moment() {
     for installation in some() {
         for conf in ways(&installation) {
             let server = Server::create(
@@ -567,10 +560,9 @@ fn a_map_that_knows_more_than_the_base_is_not_believed() {
                 "--differential",
                 "full",
             )));
-            let warnings = report["run"]["warnings"].to_string();
-            let emptied = warnings.contains("visibility maps are left empty");
-            assert_eq!(emptied, conf.is_empty(), "{warnings}");
+            assert_eq!(differential(&report)["method"], "page sums");
             let target = stage.tree(&["full", "diff"]);
+            stage.assert_same_files(&target);
             let restored = stage.serve(&target);
             restored.psql("delete from t where g <= 5000");
             let count = "set enable_seqscan = off; set enable_bitmapscan = off;";
@@ -588,11 +580,11 @@ fn a_map_that_knows_more_than_the_base_is_not_believed() {
     }
 }
 
-/// Goal: what one set of a chain left empty does not come back with the next.
-/// Method: VACUUM finds all visible between the full and the differential set; an incremental one on that follows. The
-/// server begins to log hints before it, or to sum up its log. Then as above.
+/// Goal: the same along a chain during which the server begins to log hints, or to sum up its log.
+/// Method: VACUUM finds all visible between the full and the differential set; an incremental one on that follows. Then
+/// as above.
 #[test]
-fn a_map_that_was_left_empty_stays_so_along_a_chain() {
+fn a_map_and_its_pages_are_of_one_moment_along_a_chain() {
     for installation in some() {
         let begun: &[&str] = match installation.major {
             17.. => &["summarize_wal"],
@@ -631,14 +623,10 @@ fn a_map_that_was_left_empty_stays_so_along_a_chain() {
                 "--incremental",
                 "diff",
             )));
-            let is_summed = differential(&report)["method"] == "WAL summaries";
-            assert_eq!(is_summed, *setting == "summarize_wal");
-            let warnings = report["run"]["warnings"].to_string();
-            assert!(
-                warnings.contains("visibility maps are left empty"),
-                "{warnings}"
-            );
+            // Hints are not logged.
+            assert_eq!(differential(&report)["method"], "page sums");
             let target = stage.tree(&["full", "diff", "inc"]);
+            stage.assert_same_files(&target);
             let restored = stage.serve(&target);
             restored.psql("delete from t where g <= 5000");
             let found = restored.psql(
@@ -653,7 +641,7 @@ fn a_map_that_was_left_empty_stays_so_along_a_chain() {
     }
 }
 
-/// Goal: a page whose checksum is wrong is stored and reported however old it says it is, and such a set is no base.
+/// Goal: a page whose checksum is wrong is stored and reported, and such a set is no base.
 #[test]
 fn a_damaged_page_of_a_based_file_is_reported_and_its_set_is_no_base() {
     let Some(installation) = some().into_iter().next() else {

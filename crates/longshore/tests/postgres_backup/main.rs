@@ -8,10 +8,12 @@ mod judge;
 
 mod archive;
 mod bases;
+mod branches;
 mod chains;
 mod contents;
 mod copies;
 mod differential;
+mod equal;
 mod large;
 mod live;
 mod many;

@@ -1,6 +1,7 @@
 //! `restore --database NAME` to a moment: the right backup of several, its log from the configured archive, and
 //! refusals before anything is written. Marker rows tell what came back.
 
+use std::path::Path;
 use std::process::Command;
 
 use longshore_test_servers::{Stop, installations, representatives};
@@ -399,6 +400,50 @@ fn log_that_the_retention_lets_go_is_no_gap_and_any_other_is() {
     std::fs::remove_file(main.segment(&last.lsn)).unwrap();
     let said = checked();
     assert!(said.contains("no replay gets beyond it"), "{said}");
+}
+
+/// Goal: a backup whose log was kept only as far as its own moment comes back to that moment, and any target before a gap is
+/// reached: a server that reads ahead does not end at the gap.
+#[test]
+fn a_target_in_front_of_a_gap_is_reached() {
+    if let Some(installation) = installations().pop() {
+        let main = Main::new(&installation);
+        let server = &main.stage.server;
+        main.mark(1);
+        main.back_up();
+        let inside = main.mark(2);
+        server.psql("select pg_switch_wal()");
+        let behind = main.mark(3);
+        server.psql("select pg_switch_wal()");
+        main.mark(4);
+        main.archived(server);
+
+        let is_off = |data: &Path| {
+            let conf = std::fs::read_to_string(data.join("postgresql.auto.conf")).unwrap();
+            conf.contains("recovery_prefetch = 'off'")
+        };
+        let to_inside = ["--no-archiving", "--target-lsn", inside.lsn.as_str()];
+        let (data, mut restore) = main.restore("no gap", &to_inside);
+        let said = text(&succeed(&mut restore).stdout);
+        assert!(!said.contains("recovery_prefetch"), "{said}");
+        assert!(!is_off(&data));
+
+        let reads_ahead = installation.major >= 15;
+        let reach = |name: &str, more: &[&str], expected: &str| {
+            let (data, mut restore) = main.restore(name, more);
+            restore.args(["--no-archiving", "--target-action", "promote"]);
+            let said = text(&succeed(&mut restore).stdout);
+            assert_eq!(said.contains("recovery_prefetch"), reads_ahead, "{said}");
+            assert_eq!(is_off(&data), reads_ahead);
+            let server = main.stage.adopt(&data);
+            server.start();
+            assert_eq!(reached(&server), expected, "{} {name}", installation.major);
+        };
+        std::fs::remove_file(main.segment(&behind.lsn)).unwrap();
+        reach("inside", &["--target-lsn", &inside.lsn], "1 2");
+        std::fs::remove_file(main.segment(&inside.lsn)).unwrap();
+        reach("its own moment", &["--target-immediate"], "1");
+    }
 }
 
 /// Goal: where the newest backup cannot be read, the refusal says what to type instead, and that brings the cluster back.

@@ -103,6 +103,44 @@ fn only_the_right_cluster_is_touched() {
     assert!(!nothing.exists(), "the directory it made is left");
 }
 
+/// Goal: a copied data directory keeps its origin's links; a delta over the copy leaves the tablespace of the origin alone,
+/// which runs.
+#[test]
+fn the_tablespace_of_a_running_origin_is_not_written_to() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    stage.tablespace("fast");
+    stage
+        .server
+        .psql("create table far tablespace fast as select generate_series(1, 5000) i");
+    let media = stage.back_up("full", &[]);
+    let clone = stage.path("clone");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(stage.server.data_dir())
+        .arg(&clone)
+        .status();
+    assert!(copied.unwrap().success());
+    std::fs::remove_file(clone.join("postmaster.pid")).unwrap();
+    stage
+        .server
+        .psql("update far set i = -i where i > 4000; checkpoint");
+    let said = refused(
+        stage
+            .restore(&media, &clone)
+            .args(["--delta", "--tablespaces-as-stored"]),
+    );
+    assert!(said.contains("has tablespace"), "{said}");
+    assert!(clone.join("global/pg_control").exists(), "it was begun");
+    // As the files have it, not the server's memory.
+    stage.server.stop(Stop::Fast);
+    stage.server.start();
+    let changed = stage.server.psql("select count(*) from far where i < 0");
+    assert_eq!(changed, "1000");
+}
+
 /// Goal: whichever tablespace's place is refused, neither the data directory nor another tablespace has changed.
 /// Method: the last of two tablespaces is said to lie where another cluster's does.
 #[test]
@@ -170,6 +208,70 @@ fn a_cluster_with_a_linked_log_is_restored_over() {
         assert_eq!(server.psql("select count(*) from marker"), "0");
         check(&server, &data);
     }
+}
+
+/// Goal: a copy of the directory that was made of hard links keeps its bytes, of the cluster and of a tablespace, and so
+/// does the old cluster of `pg_upgrade --link`, which shares relations' files with the new one.
+#[test]
+fn a_delta_writes_through_no_hard_link() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let old = stage.tablespace("fast");
+    stage
+        .server
+        .psql("create table far tablespace fast as select generate_series(1, 5000) i");
+    let media = stage.back_up("full", &[]);
+    let space = stage.path("space");
+    let map = format!("{}={}", old.display(), space.display());
+    let (data, server) = stage.restored(&media, "data", &["--tablespace-map", &map]);
+    server.psql("update small set t = t || '!'; update far set i = i + 1; checkpoint");
+    server.stop(Stop::Fast);
+    let content = |of: &Path| -> Vec<_> {
+        let all = fingerprint(of).into_iter();
+        // The number of links, and the time of the last change of status, are what the restore may move.
+        let sum = |what: &str| {
+            what.rsplit(' ')
+                .next()
+                .filter(|last| !last.starts_with('x'))
+                .map(str::to_owned)
+        };
+        all.map(|(path, what)| (path, sum(&what))).collect()
+    };
+    let copies = [&data, &space].map(|of| {
+        let copy = of.with_extension("copy");
+        succeed(
+            std::process::Command::new("cp")
+                .arg("-al")
+                .args([of, &copy]),
+        );
+        copy
+    });
+    let before = copies.each_ref().map(|copy| content(copy));
+    succeed(
+        stage
+            .restore(&media, &data)
+            .args(["--delta", "--tablespace-map", &map]),
+    );
+    let after = copies.each_ref().map(|copy| content(copy));
+    assert!(after == before, "a copy was written to");
+    server.start();
+    let changed =
+        "select (select count(*) from small where t like '%!') + (select max(i) from far)";
+    assert_eq!(server.psql(changed), "5000");
+    check(&server, &data);
+    server.stop(Stop::Fast);
+    // The copy is the cluster as it was; its tablespace's link leads to what was restored.
+    let link = std::fs::read_dir(copies[0].join("pg_tblspc"))
+        .unwrap()
+        .next();
+    let link = link.unwrap().unwrap().path();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&copies[1], &link).unwrap();
+    let copy = stage.adopt(&copies[0]);
+    copy.start();
+    assert_eq!(copy.psql(changed), "25001");
 }
 
 /// The directory that PostgreSQL made in a tablespace.

@@ -19,4 +19,5 @@ mod named;
 mod own_log;
 mod recovery;
 mod stage;
+mod subscriber;
 mod whole;

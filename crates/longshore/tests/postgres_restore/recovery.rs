@@ -1,6 +1,7 @@
 //! Recovery to each kind of target: a row for every moment, and exactly those up to the target come back.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use longshore_test_servers::{Installation, Options, Server, installations, representatives};
 
@@ -261,5 +262,45 @@ fn unusual_segments_and_names_are_recovered() {
         copy.start();
         copy.wait_for("select pg_get_wal_replay_pause_state()", "paused");
         assert_eq!(markers(&copy), "0 1", "PostgreSQL {}", installation.major);
+    }
+}
+
+/// Goal: no row comes back that was committed after the target. Commits are dated by the server's clock, so the backup is,
+/// too, where the clock of the machine that makes it is behind: local and sent.
+#[test]
+fn a_backup_is_complete_by_the_servers_clock() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    stage.server.psql("insert into marker values (1)");
+    let half_an_hour_ago = "select to_char(clock_timestamp() at time zone 'UTC' - interval '30 min', \
+                            'YYYY-MM-DD HH24:MI:SS')";
+    let target = stage.server.psql(half_an_hour_ago) + "+00";
+    for (name, more) in [("local", &[][..]), ("sent", &["--remote", "--with-wal"])] {
+        let set = stage.path(name);
+        let mut backup = longshore(["backup", &stage.server.url(), "--to"]);
+        backup.arg(&set).args(more);
+        let mut behind = Command::new("faketime");
+        behind.args(["-f", "-1h"]);
+        behind.arg(backup.get_program()).args(backup.get_args());
+        let set_variables = backup
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
+        behind.envs(set_variables);
+        let made = behind.output().expect("faketime is missing: make setup");
+        assert!(
+            made.status.success(),
+            "{}",
+            crate::common::text(&made.stderr)
+        );
+        let to = stage.path("restored");
+        let said = refused(stage.restore(&[set], &to).args([
+            "--target-time",
+            &target,
+            "--restore-command",
+            "false",
+        ]));
+        assert!(said.contains("before the target"), "{name}: {said}");
     }
 }

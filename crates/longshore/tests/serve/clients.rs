@@ -425,3 +425,45 @@ fn clients_with_a_wrong_password_are_told_so() {
         assert!(refused.contains("Login failed for user 'ada'"), "{refused}");
     }
 }
+
+/// As each driver shows the five types; tiberius shows days and units.
+const MOMENTS: [&[&str]; 5] = [
+    &["2026-11-22", "739941"],
+    &["13:45:07.123", "495071234567"],
+    &["2026-11-22 13:45:07.123", "739941"],
+    &["13:45:07", "08:15:07", "739941"],
+    &["2026-11-22 13:45:00", "46346"],
+];
+
+#[test]
+fn clients_read_the_types_of_moments_as_what_they_are() {
+    let clients = [
+        ("tedious", Client::tedious()),
+        ("go", Client::go()),
+        ("pymssql", Client::pymssql()),
+        ("tiberius", Client::tiberius()),
+        ("jdbc", Client::jdbc()),
+    ];
+    let query = "SELECT CAST('2026-11-22 13:45' AS date) AS d, CAST('13:45:07.1234567' AS time) AS t, \
+        CAST('2026-11-22 13:45:07.123' AS datetime2(3)) AS at, \
+        CAST('2026-11-22 13:45:07 +05:30' AS datetimeoffset(0)) AS o, \
+        CAST('2026-11-22 13:45:07' AS smalldatetime) AS s";
+    let nulls = "SELECT CAST(NULL AS date) AS d, CAST(NULL AS time) AS t, CAST(NULL AS datetime2) AS at, \
+        CAST(NULL AS datetimeoffset) AS o, 7 AS n";
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let input = serde_json::to_string(&[query, nulls]).unwrap();
+    for (name, client) in clients {
+        let Some(client) = client else {
+            continue;
+        };
+        let lines = client.run(&server, &[], &input);
+        let rows: Vec<_> = lines.iter().filter_map(|l| l["row"].as_array()).collect();
+        assert_eq!(rows.len(), 2, "{name}: {lines:#?}");
+        for (cell, shown) in rows[0].iter().zip(MOMENTS) {
+            let cell = cell.as_str().unwrap();
+            assert!(shown.iter().any(|s| cell.contains(s)), "{name}: {cell}");
+        }
+        assert_eq!(rows[1][4], "7", "{name}: {lines:#?}");
+    }
+}

@@ -2,9 +2,13 @@
 
 mod clients;
 mod ends;
+mod guarded;
 mod hostile;
+mod locks;
+mod logins;
 mod many;
 mod raw;
+mod requests;
 mod stage;
 
 #[path = "../sql/answers.rs"]

@@ -136,7 +136,10 @@ fn the_server_may_open_as_many_files_as_the_system_allows() {
 #[test]
 fn connections_above_the_limit_are_closed_and_the_others_go_on() {
     let mut stage = Stage::new();
-    stage.env = vec![("LONGSHORE_SERVE_SESSIONS", "3".into())];
+    stage.env = vec![
+        ("LONGSHORE_SERVE_SESSIONS", "3".into()),
+        ("LONGSHORE_SERVE_LOGIN_SESSIONS", "3".into()),
+    ];
     let server = stage.server(&[]);
     let mut all: Vec<Raw> = (0..3).map(|_| Raw::login(server.port)).collect();
     assert!(Raw::connect(server.port).message().is_none());

@@ -11,6 +11,7 @@ pub const LOGIN: u8 = 0x10;
 pub const BATCH: u8 = 0x01;
 pub const RPC: u8 = 0x03;
 pub const ATTENTION: u8 = 0x06;
+pub const TRANSACTION: u8 = 0x0e;
 
 pub const DONE: u8 = 0xfd;
 pub const FAILED: u16 = 0x02;
@@ -130,9 +131,18 @@ impl Raw {
     }
 
     pub fn login_as(port: u16, user: &str, password: &str) -> (Raw, Option<Vec<u8>>) {
+        Raw::login_to(port, user, password, "")
+    }
+
+    pub fn login_to(
+        port: u16,
+        user: &str,
+        password: &str,
+        database: &str,
+    ) -> (Raw, Option<Vec<u8>>) {
         let mut raw = Raw::connect(port);
         raw.greet();
-        raw.send(LOGIN, 0, &login7(user, password, ""));
+        raw.send(LOGIN, 0, &login7(user, password, database));
         let answer = raw.message();
         (raw, answer)
     }

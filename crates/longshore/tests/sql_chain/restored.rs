@@ -124,6 +124,119 @@ fn log_goes_on_over_a_change_of_timeline_and_only_on_its_own_way() {
     assert_eq!(markers(&stage.recovered("same")), "1 2 3 4 5 7 8");
 }
 
+/// Goal: the log of a copy that stayed on its origin's timeline is refused, though its numbers fit.
+#[test]
+fn log_of_a_copied_directory_does_not_lead_on_from_its_origin() {
+    let all = installations();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let stage = Stage::new(installation);
+    stage.server.stop(Stop::Fast);
+    stage.copied("copy");
+    stage.server.start();
+    stage.mark(1);
+    stage.done("BACKUP DATABASE main TO DISK = 'full.bak'");
+    let full = "RESTORE DATABASE r FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/r', NORECOVERY";
+    stage.done(full);
+    stage.server.stop(Stop::Fast);
+
+    // The copy has an archive of its own.
+    std::fs::rename(stage.path("wal"), stage.path("wal-of-origin")).unwrap();
+    stage.archive("wal");
+    let copy = stage.recovered("copy");
+    stage.configure(&copy);
+    copy.psql("insert into marker values (2)");
+    stage.done("BACKUP DATABASE main TO DISK = 'of-copy.bak'");
+    copy.psql("insert into marker values (3)");
+    stage.done("BACKUP LOG main TO DISK = 'log-of-copy.bak'");
+    let (number, said) =
+        stage.refused("RESTORE LOG r FROM DISK = 'log-of-copy.bak' WITH NORECOVERY");
+    assert_eq!(number, 4330, "{said}");
+    stage.done("RESTORE DATABASE r WITH RECOVERY");
+    copy.stop(Stop::Fast);
+    assert_eq!(markers(&stage.recovered("r")), "1");
+}
+
+/// Goal: of two copies of one data directory that do equal work, so that all their places in the log agree, no log set of one
+/// is restored on top of the other's: neither on its full backup nor on its log.
+#[test]
+fn log_sets_of_copies_that_do_equal_work_are_not_mixed() {
+    let all = installations();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let stage = Stage::new(installation);
+    stage.server.stop(Stop::Fast);
+    let data = stage.copied("twin-data");
+    let archive = stage.archive("wal-twin");
+    let twin = Server::adopt(stage.server.installation(), &data);
+    let conf = format!(
+        "archive_command = '{} wal push %p --archive {}'",
+        env!("CARGO_BIN_EXE_longshore"),
+        archive.display()
+    );
+    twin.append_conf(&conf);
+    let table = |name: &str, server: &Server, wal: &str| {
+        let wal = stage.path(wal);
+        let (url, wal) = (server.url(), wal.display());
+        format!("[database.{name}]\nurl = \"{url}\"\n[database.{name}.wal]\narchive = \"{wal}\"\n")
+    };
+    let config = table("main", &stage.server, "wal") + &table("twin", &twin, "wal-twin");
+    std::fs::write(stage.path("longshore.toml"), config).unwrap();
+    for (name, server, first) in [("main", &stage.server, 10), ("twin", &twin, 20)] {
+        server.start();
+        stage.done(&format!("BACKUP DATABASE {name} TO DISK = '{name}.full'"));
+        for i in 1..=3 {
+            server.psql(&format!("insert into marker values ({})", first + i));
+            stage.done(&format!("BACKUP LOG {name} TO DISK = '{name}.log{i}'"));
+        }
+        server.stop(Stop::Fast);
+    }
+    let places = |name: &str| {
+        let log = format!("RESTORE HEADERONLY FROM DISK = '{name}.log2'");
+        let row = stage.done(&log);
+        let is_place = |cell: &&str| cell.len() >= 15 && cell.bytes().all(|b| b.is_ascii_digit());
+        let cells = row.split('|').map(str::trim).filter(is_place);
+        cells.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(places("main"), places("twin"), "nothing is shown");
+    // Nor does the twin's log go on from the other's sets, where the history takes them for its own.
+    std::fs::write(
+        stage.path("longshore.toml"),
+        table("main", &twin, "wal-twin"),
+    )
+    .unwrap();
+    twin.start();
+    twin.psql("insert into marker values (24)");
+    let (_, said) = stage.refused("BACKUP LOG main TO DISK = 'wrong.bak'");
+    assert!(!stage.path("wrong.bak").exists(), "{said}");
+    twin.stop(Stop::Fast);
+    // Nor is the twin's archive taken for the log of the set by the command line.
+    let mut restore = stage.command(&["restore", "main.full", "--to", "mixed", "--wal-archive"]);
+    let output = restore.arg(&archive).output().unwrap();
+    let said = crate::common::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("log of another branch"), "{said}");
+    assert!(!stage.path("mixed").exists());
+    stage.done(
+        "RESTORE DATABASE r FROM DISK = 'main.full' WITH MOVE 'main' TO 'HERE/r', NORECOVERY",
+    );
+    let next = |device: &str| format!("RESTORE LOG r FROM DISK = '{device}' WITH NORECOVERY");
+    let (number, said) = stage.refused(&next("twin.log1"));
+    assert_eq!(number, 4330, "{said}");
+    stage.done(&next("main.log1"));
+    let (number, said) = stage.refused(&next("twin.log2"));
+    assert_eq!(number, 4330, "{said}");
+    stage.done(&next("main.log2"));
+    let (number, said) = stage.refused(&next("twin.log3"));
+    assert_eq!(number, 4330, "{said}");
+    stage.done(&next("main.log3"));
+    stage.done("RESTORE DATABASE r WITH RECOVERY");
+    assert!(!stage.path("r/longshore_lineage").exists());
+    assert_eq!(markers(&stage.recovered("r")), "11 12 13");
+}
+
 /// SQL Server's log chain begins with the first full backup, and goes on through every other.
 #[test]
 fn the_first_log_backup_after_several_full_ones_leads_on_from_each() {
@@ -237,4 +350,75 @@ fn devices_and_restored_databases_outlive_the_program() {
     stage.done("RESTORE DATABASE copy FROM nightly");
     stage.done("EXEC sp_dropdevice 'Nightly'");
     assert_eq!(stage.refused("BACKUP DATABASE main TO nightly").0, 3206);
+}
+
+/// Goal: only the configured server's own directory goes on archiving when it is replaced: not a clone of it, and not the
+/// one that the server has left.
+#[test]
+fn a_clone_that_is_replaced_archives_nothing() {
+    let all = installations();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let stage = Stage::new(installation);
+    stage.done("BACKUP DATABASE main TO DISK = 'full.bak'");
+    stage.server.stop(Stop::Fast);
+    let (own, clone) = (stage.server.data_dir().to_owned(), stage.path("clone"));
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([&own, &clone])
+        .status();
+    assert!(copied.unwrap().success());
+    let restored = |to: &std::path::Path, recovery: &str| {
+        let to = to.display();
+        let said = stage.done(&format!(
+            "RESTORE DATABASE main FROM DISK = 'full.bak' WITH MOVE 'main' TO '{to}', REPLACE{recovery}"
+        ));
+        let conf = std::fs::read_to_string(format!("{to}/postgresql.auto.conf")).unwrap();
+        (said, conf.contains("archive_mode = 'off'"))
+    };
+    // The server is down, and its directory is told from a copy of it.
+    let (said, is_off) = restored(&clone, "");
+    assert!(is_off && said.contains("it archives nothing"), "{said}");
+    let (said, is_off) = restored(&own, "");
+    assert!(!is_off && !said.contains("it archives nothing"), "{said}");
+    let (_, is_off) = restored(&own, ", NORECOVERY");
+    assert!(!is_off);
+    let said = stage.done("RESTORE DATABASE main WITH RECOVERY");
+    assert!(!said.contains("it archives nothing"), "{said}");
+
+    // The configured server answers, so it runs elsewhere.
+    let moved = Server::adopt(stage.server.installation(), &clone);
+    moved.start();
+    stage.configure(&moved);
+    let (said, is_off) = restored(&own, "");
+    assert!(is_off && said.contains("it archives nothing"), "{said}");
+}
+
+/// Goal: a server that has moved since an older set was made is not taken to be where that one says.
+#[test]
+fn the_directory_that_a_server_has_left_archives_nothing() {
+    let all = installations();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let stage = Stage::new(installation);
+    stage.done("BACKUP DATABASE main TO DISK = 'full.bak'");
+    stage.server.stop(Stop::Fast);
+    let own = stage.server.data_dir().to_owned();
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([&own, &stage.path("moved")])
+        .status();
+    assert!(copied.unwrap().success());
+    let moved = Server::adopt(stage.server.installation(), &stage.path("moved"));
+    moved.start();
+    stage.configure(&moved);
+    stage.done("BACKUP DATABASE main TO DISK = 'moved.bak'");
+    moved.stop(Stop::Fast);
+    let said = stage.done(&format!(
+        "RESTORE DATABASE main FROM DISK = 'full.bak' WITH MOVE 'main' TO '{}', REPLACE",
+        own.display()
+    ));
+    assert!(said.contains("it archives nothing"), "{said}");
 }

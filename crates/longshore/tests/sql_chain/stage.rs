@@ -57,6 +57,25 @@ impl Stage {
         self.dir.path().join(name)
     }
 
+    /// A copy of the stopped server's data directory.
+    pub fn copied(&self, name: &str) -> PathBuf {
+        let data = self.path(name);
+        succeed(
+            Command::new("cp")
+                .arg("-a")
+                .args([self.server.data_dir(), &data]),
+        );
+        data
+    }
+
+    /// A new WAL archive of the servers' user.
+    pub fn archive(&self, name: &str) -> PathBuf {
+        let archive = self.path(name);
+        succeed(longshore(["wal", "create", "--archive"]).arg(&archive));
+        User::of_servers().own(&archive);
+        archive
+    }
+
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = longshore_in(self.dir.path(), args);
         command.env("TZ", "UTC");

@@ -4,5 +4,6 @@ mod archiving;
 mod commands;
 mod receiving;
 mod restores;
+mod set_back;
 mod spaces;
 mod stage;

@@ -5,6 +5,13 @@
 //! stripes stand under their names and the others, complete and durable, under the temporary one. Readers then
 //! take those ([`BackupDevice::open_pending`]), the next writer finishes the renames.
 //!
+//! A stripe that is appended to is changed where it stands, unless it has other names: then it is replaced by a copy
+//! first, and a copy that somebody made of hard links stays what it was.
+//!
+//! Writers keep each other away by locks. Where these may not reach all of them, on a network or FUSE, and wherever one of
+//! those has been, the stripe is reserved by a file beside it, `NAME.longshore-writing` ([`Reservation`]). Who lost his
+//! reservation learns it before the trailer is written, without which there is no set.
+//!
 //! Writing is staged: bytes gather in one aligned buffer and go out in large aligned writes, past
 //! the page cache where asked. A flush writes the unaligned rest through the cache and keeps it
 //! staged, so that later bytes rewrite that sector with the same contents in front.
@@ -14,7 +21,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Buffer, Dir, File, OpenHow, Storage, Via, copy_nontemporal};
+use longshore_io::{
+    Attributes, Buffer, Dir, File, OpenHow, Reservation, Storage, Via, copy_nontemporal,
+};
 
 use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite};
 use crate::Error;
@@ -34,6 +43,7 @@ struct Place {
     dir: Arc<dyn Dir>,
     name: PathBuf,
     pending: PathBuf,
+    reservation: PathBuf,
 }
 
 impl FileDevice {
@@ -57,8 +67,13 @@ impl FileDevice {
             Some(p) if !p.as_os_str().is_empty() => p,
             _ => Path::new("."),
         };
-        let mut pending = OsString::from(name.as_os_str());
-        pending.push(".longshore-new");
+        let beside = |suffix| {
+            let mut beside = OsString::from(name.as_os_str());
+            beside.push(suffix);
+            PathBuf::from(beside)
+        };
+        let pending = beside(".longshore-new");
+        let reservation = beside(".longshore-writing");
         let dir = self
             .storage
             .dir(parent)
@@ -66,7 +81,8 @@ impl FileDevice {
         Ok(Place {
             dir,
             name,
-            pending: pending.into(),
+            pending,
+            reservation,
         })
     }
 
@@ -121,10 +137,80 @@ impl FileDevice {
         }
     }
 
+    /// Keeps those away whom a lock does not reach. Comes before every lock that is taken to write.
+    fn reserve(&self, place: &Place) -> Result<Option<Reservation>, Error> {
+        let dir = &place.dir;
+        let failed = self.io("reserve");
+        if dir.keeps_locks(Path::new("")).map_err(&failed)? && dir.stat(&place.reservation).is_err()
+        {
+            return Ok(None);
+        }
+        match Reservation::take(dir, &place.reservation).map_err(failed)? {
+            Some(reservation) => Ok(Some(reservation)),
+            None => Err(Error::Busy {
+                device: self.name(),
+            }),
+        }
+    }
+
+    /// Makes the temporary and locks it; removes what a dead writer left there.
+    fn make_pending(&self, place: &Place) -> Result<Arc<dyn File>, Error> {
+        if let Some(stale) = self.open_to_lock(place, &place.pending)? {
+            // Its writer is gone, or this would be busy.
+            self.lock(place, &place.pending, &*stale)?;
+            place
+                .dir
+                .remove_file(&place.pending)
+                .map_err(self.io("create"))?;
+        }
+        let file = match place.dir.open(&place.pending, OpenHow::CreateNew) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(Error::Busy {
+                    device: self.name(),
+                });
+            }
+            other => other.map_err(self.io("create"))?,
+        };
+        self.lock(place, &place.pending, &*file)?;
+        Ok(file)
+    }
+
+    /// The stripe to append to, which is `file` unless that has other names (hard links): these keep their bytes, and
+    /// the name gets a copy of the first `keep` ones. To readers the copy under the temporary name is rubbish until it
+    /// is renamed: the stripe itself is in place and whole.
+    fn alone(&self, place: &Place, file: Arc<dyn File>, keep: u64) -> Result<Arc<dyn File>, Error> {
+        let found = file.stat().map_err(self.io("look at"))?;
+        if found.links <= 1 {
+            return Ok(file);
+        }
+        tracing::info!(
+            device = self.name(),
+            "a stripe with other names (hard links) is copied before it is appended to"
+        );
+        let copy = self.make_pending(place)?;
+        let copied = file
+            .copy_to(&*copy, keep)
+            .and_then(|()| copy.sync())
+            .and_then(|()| {
+                place
+                    .dir
+                    .set_attributes(&place.pending, &Attributes::of(&found))
+            })
+            .and_then(|()| place.dir.rename(&place.pending, &place.name))
+            .and_then(|()| place.dir.sync(Path::new("")));
+        if copied.is_err() {
+            // What cannot be removed now, the next writer of this name removes.
+            let _left = place.dir.remove_file(&place.pending);
+        }
+        copied.map_err(self.io("copy"))?;
+        Ok(copy)
+    }
+
     fn writer(
         &self,
         place: Place,
         file: Arc<dyn File>,
+        reservation: Option<Reservation>,
         offset: u64,
         fate: Fate,
         via: Via,
@@ -135,6 +221,7 @@ impl FileDevice {
             device: self.name(),
             place,
             file,
+            reservation,
             _existing: None,
             staging,
             base,
@@ -189,6 +276,7 @@ impl BackupDevice for FileDevice {
 
     fn complete_pending(&self) -> Result<(), Error> {
         let place = self.place()?;
+        let _reserved = self.reserve(&place)?;
         // Its writer may be alive and about to do the same.
         let file = self
             .open_to_lock(&place, &place.pending)?
@@ -205,24 +293,9 @@ impl BackupDevice for FileDevice {
 
     fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
         let place = self.place()?;
-        if let Some(stale) = self.open_to_lock(&place, &place.pending)? {
-            // Its writer is gone, or this would be busy.
-            self.lock(&place, &place.pending, &*stale)?;
-            place
-                .dir
-                .remove_file(&place.pending)
-                .map_err(self.io("create"))?;
-        }
-        let file = match place.dir.open(&place.pending, OpenHow::CreateNew) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(Error::Busy {
-                    device: self.name(),
-                });
-            }
-            other => other.map_err(self.io("create"))?,
-        };
-        self.lock(&place, &place.pending, &*file)?;
-        let mut writer = self.writer(place, file, 0, Fate::Rename, via)?;
+        let reservation = self.reserve(&place)?;
+        let file = self.make_pending(&place)?;
+        let mut writer = self.writer(place, file, reservation, 0, Fate::Rename, via)?;
         // With the temporary ours, nobody else can put a stripe in place. Whoever appends to the one that
         // stands there holds its lock.
         let existing = self.open_to_lock(&writer.place, &writer.place.name)?;
@@ -235,15 +308,18 @@ impl BackupDevice for FileDevice {
 
     fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
         let place = self.place()?;
+        let reservation = self.reserve(&place)?;
         let file = self
             .open_name(&place, &place.name, OpenHow::ReadWrite)?
             .ok_or_else(|| Error::Missing {
                 device: self.name(),
             })?;
         self.lock(&place, &place.name, &*file)?;
+        let file = self.alone(&place, file, offset)?;
         Ok(Box::new(self.writer(
             place,
             file,
+            reservation,
             offset,
             Fate::Keep,
             via,
@@ -301,6 +377,7 @@ struct FileWrite {
     device: String,
     place: Place,
     file: Arc<dyn File>,
+    reservation: Option<Reservation>,
     /// The stripe to be replaced, held for its lock: until the new one is in place, nobody may append to it.
     _existing: Option<Arc<dyn File>>,
     staging: Buffer,
@@ -322,6 +399,17 @@ impl FileWrite {
             device: self.device.clone(),
             offset: self.offset(),
             source,
+        }
+    }
+
+    /// Errors: [`Error::Busy`] when somebody took this writer for dead and may write here now.
+    fn check_reserved(&self) -> Result<(), Error> {
+        match self.reservation.as_ref().map(Reservation::is_ours) {
+            None | Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(Error::Busy {
+                device: self.device.clone(),
+            }),
+            Some(Err(e)) => Err(self.error("reserve", e)),
         }
     }
 
@@ -373,6 +461,7 @@ impl FamilyWrite for FileWrite {
     }
 
     fn sync(&mut self) -> Result<(), Error> {
+        self.check_reserved()?;
         self.flush()?;
         self.file.sync().map_err(|e| self.error("sync", e))?;
         // The temporary's name must outlive a crash too: a sibling may be renamed first.
@@ -387,7 +476,10 @@ impl FamilyWrite for FileWrite {
     }
 
     fn complete(mut self: Box<Self>) -> Result<(), Error> {
-        let Place { dir, name, pending } = &self.place;
+        self.check_reserved()?;
+        let Place {
+            dir, name, pending, ..
+        } = &self.place;
         let io = |e| self.error("complete", e);
         match self.fate {
             Fate::Rename => {
@@ -411,7 +503,8 @@ impl FamilyWrite for FileWrite {
 
 impl Drop for FileWrite {
     fn drop(&mut self) {
-        if self.done {
+        // What is there now may be somebody else's.
+        if self.done || self.check_reserved().is_err() {
             return;
         }
         // Best effort: a reader recognises what is left by its missing trailer.

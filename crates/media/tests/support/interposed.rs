@@ -115,4 +115,7 @@ impl Dir for InterposedDir {
     fn free_bytes(&self) -> io::Result<u64> {
         self.dir.free_bytes()
     }
+    fn keeps_locks(&self, name: &Path) -> io::Result<bool> {
+        self.dir.keeps_locks(name)
+    }
 }

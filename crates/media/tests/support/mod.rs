@@ -12,13 +12,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
-use longshore_io::{Via, crc32c};
+use longshore_io::{SumKey, Via, crc32c};
 use longshore_media::device::DeviceClass;
 use longshore_media::header::stored_max;
 use longshore_media::{
     BackupDevice, BackupType, BlockHeader, BlockOut, Disposition, Entry, EntryKind, Error, Extent,
-    FamilyRead, FamilyWrite, Item, Mark, MediaSet, SetHeader, SetPlan, SetWriter, Totals, block,
-    manifest,
+    FamilyRead, FamilyWrite, Item, Mark, MediaSet, SetHeader, SetPlan, SetWriter, Sums, Totals,
+    block, manifest,
 };
 use uuid::Uuid;
 
@@ -163,6 +163,8 @@ impl FamilyWrite for SlotWrite {
 pub struct Input {
     pub entry: Entry,
     pub runs: Vec<(u64, Vec<u8>)>,
+    /// Of its pages of 512 bytes, from the first on.
+    pub sums: Vec<u64>,
 }
 
 pub fn named(path: &str, kind: EntryKind) -> Input {
@@ -172,6 +174,7 @@ pub fn named(path: &str, kind: EntryKind) -> Input {
             kind,
             first: true,
             based: false,
+            xattrs: Vec::new(),
             mode: 0o640,
             uid: 1000,
             gid: 100,
@@ -179,6 +182,7 @@ pub fn named(path: &str, kind: EntryKind) -> Input {
             len: 0,
         },
         runs: Vec::new(),
+        sums: Vec::new(),
     }
 }
 
@@ -232,6 +236,7 @@ impl Shape {
                 buffer_bytes: self.buffer_bytes as u32,
                 page_bytes: 0,
                 copy_only: false,
+                attributes: true,
                 parent: None,
                 log: Default::default(),
                 expires_us: self.expires_us,
@@ -242,6 +247,9 @@ impl Shape {
                 machine: "m".into(),
                 user: "u".into(),
                 origin: "o".into(),
+                lineage: Vec::new(),
+                sum_key: Some(SUM_KEY),
+                server_started_us: None,
             },
             via: Via::Cache,
         }
@@ -275,6 +283,14 @@ pub fn cut(inputs: &[Input], buffer_bytes: usize) -> Vec<Piece> {
                 piece.1.extend_from_slice(&data[done..done + n]);
                 done += n;
             }
+        }
+        if !input.sums.is_empty() {
+            Item::Sums(Sums {
+                offset: 0,
+                page_bytes: 512,
+                sums: input.sums.clone(),
+            })
+            .encode(&mut piece.0);
         }
     }
     pieces.push(piece);
@@ -498,11 +514,14 @@ fn place(content: &mut Content, items: Vec<Item>, plain: &[u8]) -> u64 {
                 }
                 at += len;
             }
-            Item::Mark(_) => {}
+            Item::Mark(_) | Item::Sums(_) => {}
         }
     }
     firsts
 }
+
+/// What the small tree's sums are made with.
+pub const SUM_KEY: SumKey = SumKey::from_bytes([7; 32]);
 
 /// A small tree with everything a manifest can say.
 pub fn small_tree() -> Vec<Input> {
@@ -510,9 +529,14 @@ pub fn small_tree() -> Vec<Input> {
     sparse.entry.len = 200;
     sparse.runs = vec![(10, b"first run".to_vec()), (150, vec![7; 50])];
     let target = "../anywhere".into();
+    let mut paged = file("d/paged", &[b'p'; 1024]);
+    paged.sums = [0, 512]
+        .map(|at| SUM_KEY.sum(&paged.runs[0].1[at..at + 512]))
+        .to_vec();
     vec![
         named("d", EntryKind::Dir),
         file("d/a", &b"the quick brown fox ".repeat(6)),
+        paged,
         file("empty", b""),
         named("link", EntryKind::Symlink { target }),
         sparse,

@@ -17,9 +17,11 @@
 
 mod error;
 mod files;
+mod log;
 mod options;
 mod passfile;
 mod reply;
+mod shown;
 mod startup;
 mod stream;
 mod text;
@@ -38,6 +40,7 @@ use postgres_protocol::message::frontend;
 pub use error::{Error, ServerError};
 pub use options::{Host, Options, Secret, SslMode};
 pub use reply::{Reply, Rows};
+pub use shown::without_password;
 use stream::Stream;
 
 /// Bytes of the longest message taken from a server. WAL and archives come in pieces of far less.

@@ -137,12 +137,32 @@ const INERT: &[(&str, &[&str])] = &[
     ("client_encoding", &["auto", "SQL_ASCII", "UTF8"]),
 ];
 
+/// libpq's, and the password of a key file, which this program does not take.
+pub(super) fn is_key(key: &str) -> bool {
+    KEYS.iter().any(|(known, _)| *known == key)
+        || INERT.iter().any(|(known, _)| *known == key)
+        || key == "sslpassword"
+}
+
 impl Options {
     /// Whether a text is meant as a connection string: a URL, or `key=value` pairs that begin with a known key.
     pub fn is_meant(text: &str) -> bool {
         let first = text.split('=').next().map(str::trim);
         text::is_url(text)
             || (text.contains('=') && KEYS.iter().any(|(key, _)| Some(*key) == first))
+    }
+
+    /// The environment, as [`Options::parse`] asks for it. Errors: a variable of libpq's is not UTF-8; without it another
+    /// server or user would be meant.
+    pub fn of_environment() -> Result<impl Fn(&str) -> Option<String>, Error> {
+        let names = KEYS.iter().filter_map(|(_, name)| *name);
+        for name in names.chain(["HOME"]) {
+            if let Err(std::env::VarError::NotUnicode(_)) = std::env::var(name) {
+                let reason = format!("the variable {name} is not UTF-8");
+                return Err(Error::Options { reason });
+            }
+        }
+        Ok(|name: &str| std::env::var(name).ok())
     }
 
     /// Reads a connection string; what it leaves out comes from `variable` (the environment) and `user_name`.

@@ -30,6 +30,10 @@ fn url(rest: &str) -> Result<Vec<(String, String)>, String> {
     let (authority, database) = before.split_once('/').unwrap_or((before, ""));
     let (user, hosts) = match authority.rsplit_once('@') {
         Some((user, hosts)) => (user, hosts),
+        // More likely the rest of a password than a name, which may be told.
+        None if database.contains('@') => {
+            return Err("an @ follows the first /: a / in a password is written %2F, an @ in a database's name %40".into());
+        }
         None => ("", authority),
     };
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
@@ -210,6 +214,7 @@ mod tests {
             "password=secret\\",
             "secret",
             "postgres://u:secret%zz@h",
+            "postgres://u:1/secret@h",
             "postgres://u:%00secret@h",
             "postgres://[secret",
             "postgres://[::1]secret",
@@ -218,5 +223,6 @@ mod tests {
             let reason = parse(text).unwrap_err();
             assert!(!reason.contains("secret"), "{text}: {reason}");
         }
+        assert!(parse("postgres://u@h/a@b").is_ok());
     }
 }

@@ -63,7 +63,7 @@ impl History {
             if line.is_empty() || line[0] == b'#' {
                 continue;
             }
-            let fork = fork(line).ok_or(NotHistory::Line(i + 1))?;
+            let fork = fork_of(line).ok_or(NotHistory::Line(i + 1))?;
             let later = forks
                 .last()
                 .is_none_or(|last| last.timeline < fork.timeline && last.end <= fork.end);
@@ -133,7 +133,7 @@ fn own_lines(timeline: Timeline, text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The timeline that a restore goes on from, if that is what the line says.
-fn restored(line: &[u8]) -> Option<Timeline> {
+pub(crate) fn restored(line: &[u8]) -> Option<Timeline> {
     let line = std::str::from_utf8(line).ok()?.strip_prefix(RESTORED)?;
     match line.split_once(GOES_ON)?.1.parse() {
         Ok(WalName::History(timeline)) => Some(timeline),
@@ -141,7 +141,8 @@ fn restored(line: &[u8]) -> Option<Timeline> {
     }
 }
 
-fn fork(line: &[u8]) -> Option<Fork> {
+/// The fork that a line names.
+pub(crate) fn fork_of(line: &[u8]) -> Option<Fork> {
     let mut fields = line
         .split(u8::is_ascii_whitespace)
         .filter(|f| !f.is_empty())

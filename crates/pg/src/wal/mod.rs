@@ -10,8 +10,9 @@ pub mod summary;
 mod transactions;
 
 pub use history::{Fork, HISTORY_LEN_MAX, History, NotHistory, is_same_history, restored_from};
+pub(crate) use history::{fork_of, restored};
 pub use made::MadeTablespace;
 pub use name::WalName;
-pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at};
+pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at, page_timeline};
 pub use records::{NotRecords, Record, Records, segments, segments_in};
-pub use transactions::{EPOCH_US, latest_end};
+pub use transactions::{EPOCH_US, end_of_transaction, latest_end};

@@ -125,6 +125,14 @@ pub fn is_page_at(page: &[u8], magic: u16, place: Lsn) -> bool {
     own || page.iter().all(|b| *b == 0)
 }
 
+/// The timeline of the page at this place of a log with this magic; `None` where it is not that page.
+pub fn page_timeline(page: &[u8], magic: u16, place: Lsn) -> Option<Timeline> {
+    let (head, _) = page.split_first_chunk::<16>()?;
+    let own = head[..2] == magic.to_le_bytes() && head[8..] == place.0.to_le_bytes();
+    let number = u32::from_le_bytes(*head[4..].first_chunk()?);
+    Timeline::new(number).filter(|_| own)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

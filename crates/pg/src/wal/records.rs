@@ -3,6 +3,7 @@
 //! | offset | size | field of a record |
 //! |---|---|---|
 //! | 0 | 4 | bytes of the record, this header included |
+//! | 4 | 4 | transaction; 0: none |
 //! | 8 | 8 | place of the record before |
 //! | 16 | 1 | kind within the resource manager (high four bits) |
 //! | 17 | 1 | resource manager |
@@ -14,6 +15,7 @@
 //!
 //! Invariants
 //! - Every record names the place of the one before: a reader that lost the thread says so and does not go on.
+//! - Pages are of one cluster, and their timelines never go back.
 //! - The checksum of a record whose body is kept is compared, and of every record where that is asked for
 //!   ([`Records::verify_to`]): for most of the log it costs more than all else.
 //! - Memory is bounded by [`DATA_MAX`]; nothing is allocated by a length that was read.
@@ -37,9 +39,12 @@ const CRC_AT: usize = 20;
 const PAGE_HEADER_SHORT: u64 = 24;
 const BEFORE_GIVEN_UP: u16 = 8;
 
-/// The log's own resource manager, and its record that ends a segment early.
+/// The log's own resource manager, and some of its records: what ends a segment early, what ends a primary's backup,
+/// a point with a name.
 const RM_XLOG: u8 = 0;
 const XLOG_SWITCH: u8 = 0x40;
+const XLOG_BACKUP_END: u8 = 0x50;
+const XLOG_RESTORE_POINT: u8 = 0x70;
 
 /// Identifiers of what precedes a record's own data.
 const DATA_SHORT: u8 = 255;
@@ -55,6 +60,8 @@ pub struct Record {
     pub manager: u8,
     /// Kind within the resource manager: only the high four bits are set.
     pub kind: u8,
+    /// 0: none.
+    pub transaction: u32,
     /// What follows the header, at most 16 KiB of it.
     body: Vec<u8>,
 }
@@ -78,6 +85,8 @@ pub struct Records<R> {
     /// Of the record before; `None` before the first.
     before: Option<u64>,
     segment: SegmentHeader,
+    /// Of the page that was entered last.
+    timeline: u32,
     verify_all: bool,
     page: Vec<u8>,
     /// Where `page` lies; `None` before it is filled.
@@ -158,21 +167,71 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
             before: None,
             page: vec![0; header.page_bytes as usize],
             page_at: None,
+            timeline: header.timeline.number(),
             segment: header,
             verify_all: false,
         })
     }
 
-    /// Proves that every record up to `end` has its checksum and leads to the next.
-    pub fn verify_to(mut self, end: Lsn) -> Result<(), NotRecords> {
+    /// Begins with the first record of the last page before `end` in which one begins, in the segment at `segment`; `end`
+    /// lies in that segment or is its end. `None`: none begins there.
+    pub fn last_page_before(
+        read: R,
+        segment: Lsn,
+        end: Lsn,
+    ) -> Result<Option<Records<R>>, NotRecords> {
+        let mut records = Records::new(read, segment, segment)?;
+        let page_bytes = records.page.len() as u64;
+        let mut page_end = end.0.next_multiple_of(page_bytes);
+        while page_end > segment.0 {
+            let start = page_end - page_bytes;
+            page_end = start;
+            records.load(start)?;
+            if records.page.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            records.check_page(start)?;
+            let header = match start == segment.0 {
+                true => PAGE_HEADER_LEN as u64,
+                false => PAGE_HEADER_SHORT,
+            };
+            let left = match records.flags() & CONTINUES != 0 {
+                true => u32::from_le_bytes(first(&records.page[16..20])),
+                false => 0,
+            };
+            let within = (header + u64::from(left)).next_multiple_of(8);
+            let is_there = within < page_bytes
+                && start + within < end.0
+                && records.page[within as usize..][..4] != [0; 4];
+            if is_there {
+                records.at = start + within;
+                return Ok(Some(records));
+            }
+        }
+        Ok(None)
+    }
+
+    /// From here on every record's checksum is compared.
+    pub fn verifying(mut self) -> Records<R> {
         self.verify_all = true;
-        while self.next(end, |_, _| false)?.is_some() {}
+        self
+    }
+
+    /// Proves that every record up to `end` has its checksum and leads to the next.
+    pub fn verify_to(self, end: Lsn) -> Result<(), NotRecords> {
+        let mut records = self.verifying();
+        while records.next(end, |_, _| false)?.is_some() {}
         Ok(())
     }
 
     /// The major that wrote it.
     pub fn major(&self) -> u16 {
         self.segment.major
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> u32 {
+        self.segment.page_bytes
     }
 
     /// Behind the record that was read last.
@@ -205,6 +264,7 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
                 continue;
             }
             let total = u64::from(u32::from_le_bytes(first(&header[0..4])));
+            let transaction = u32::from_le_bytes(first(&header[4..8]));
             let before = u64::from_le_bytes(first(&header[8..16]));
             let (kind, manager) = (header[16] & 0xf0, header[17]);
             let follows = self.before.is_none_or(|known| known == before) && before < at;
@@ -242,6 +302,7 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
                 at: Lsn(at),
                 manager,
                 kind,
+                transaction,
                 body,
             }));
         }
@@ -279,6 +340,25 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
         u16::from_le_bytes(first(&self.page[2..4]))
     }
 
+    /// Whether the page at hand, which begins at `start`, is this log's own; gives its timeline.
+    fn check_page(&self, start: u64) -> Result<u32, NotRecords> {
+        let magic = u16::from_le_bytes(first(&self.page[0..2]));
+        let place = u64::from_le_bytes(first(&self.page[8..16]));
+        let broken = |what| NotRecords::Broken {
+            at: Lsn(start),
+            what,
+        };
+        if magic != self.segment.magic || place != start {
+            return Err(broken("page of its own"));
+        }
+        if start.is_multiple_of(self.segment.segment_size.bytes())
+            && u64::from_le_bytes(first(&self.page[24..32])) != self.segment.system
+        {
+            return Err(broken("page of this cluster"));
+        }
+        Ok(u32::from_le_bytes(first(&self.page[4..8])))
+    }
+
     /// Has the page of the next byte at hand, and steps over its header.
     fn enter_page(&mut self, within_record: bool) -> Result<Taken, NotRecords> {
         let page_bytes = self.page.len() as u64;
@@ -288,14 +368,14 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
             return Ok(Taken::All);
         }
         let flags = self.flags();
-        let magic = u16::from_le_bytes(first(&self.page[0..2]));
-        let place = u64::from_le_bytes(first(&self.page[8..16]));
-        if magic != self.segment.magic || place != start {
+        let timeline = self.check_page(start)?;
+        if timeline < self.timeline {
             return Err(NotRecords::Broken {
                 at: Lsn(start),
-                what: "page of its own",
+                what: "page of a timeline that follows the one before",
             });
         }
+        self.timeline = timeline;
         let long = start.is_multiple_of(self.segment.segment_size.bytes());
         self.at += if long {
             PAGE_HEADER_LEN as u64
@@ -318,6 +398,26 @@ impl<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>> Records<R> {
 }
 
 impl Record {
+    /// Whether records like this one end a backup or are points with a name.
+    pub fn is_mark(manager: u8, kind: u8) -> bool {
+        manager == RM_XLOG && [XLOG_BACKUP_END, XLOG_RESTORE_POINT].contains(&kind)
+    }
+
+    /// Where the backup began that ends with this record; `None` of other records.
+    pub fn backup_end(&self) -> Option<Lsn> {
+        let ends = (self.manager, self.kind) == (RM_XLOG, XLOG_BACKUP_END);
+        let start = self.data().filter(|_| ends)?.first_chunk()?;
+        Some(Lsn(u64::from_le_bytes(*start)))
+    }
+
+    /// The name of the point that this record is; `None` of other records.
+    pub fn restore_point(&self) -> Option<&[u8]> {
+        let is_point = (self.manager, self.kind) == (RM_XLOG, XLOG_RESTORE_POINT);
+        // Its moment stands before.
+        let name = self.data().filter(|_| is_point)?.get(8..)?;
+        name.split(|byte| *byte == 0).next()
+    }
+
     /// The record's own data, of one without block references; `None` where it has some, is damaged or was not kept to
     /// its end.
     pub fn data(&self) -> Option<&[u8]> {

@@ -34,6 +34,21 @@ pub fn latest_end<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
     latest
 }
 
+/// When this transaction ended, by the first of these records that ends one of its number; microseconds since 1970.
+pub fn end_of_transaction<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
+    mut records: Records<R>,
+    transaction: u32,
+) -> Option<i64> {
+    while let Ok(Some(record)) = records.next(Lsn(u64::MAX), is_end) {
+        if record.transaction == transaction
+            && let Some(moment) = ended(&record)
+        {
+            return Some(moment);
+        }
+    }
+    None
+}
+
 fn is_end(manager: u8, kind: u8) -> bool {
     let ends = [COMMIT, ABORT, COMMIT_PREPARED, ABORT_PREPARED];
     manager == RM_XACT && ends.contains(&(kind & OPERATION))

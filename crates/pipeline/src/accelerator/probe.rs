@@ -6,13 +6,13 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use longshore_codec::accel::{self, Accelerator, Trouble};
-use longshore_io::{Clock, side_by_side};
+use longshore_io::{Clock, child, side_by_side};
 use serde::{Deserialize, Serialize};
 
 /// What was found of one accelerator.
@@ -101,7 +101,7 @@ fn ask(
 ) -> Result<Probe, String> {
     const LOOK: Duration = Duration::from_millis(10);
     const LEN_MAX: u64 = 1 << 20;
-    let mut child = Command::new(program)
+    let mut child = child::again_at(program)
         .args(["accelerator", "probe", engine])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -180,7 +180,7 @@ impl Merge {
                     self.add_extent(i, depth, extent, &mut spans);
                 }
             }
-            Item::Entry(_) | Item::Extent(_) | Item::Mark(_) => {}
+            Item::Entry(_) | Item::Extent(_) | Item::Mark(_) | Item::Sums(_) => {}
         })?;
         verdict?;
         if let Some(row) = spans.seal() {
@@ -319,7 +319,7 @@ impl Merge {
                 self.pieces(depth, file, *extent, &mut |_| any = true);
                 any
             }),
-            Item::Mark(_) => false,
+            Item::Mark(_) | Item::Sums(_) => false,
         })
     }
 

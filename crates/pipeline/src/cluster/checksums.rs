@@ -94,6 +94,11 @@ impl Checksums {
         }
     }
 
+    /// The major, once it was learnt.
+    pub fn major(&self) -> Option<u32> {
+        self.state.lock().major
+    }
+
     /// Adds a file whose checksum is known already.
     pub fn add(&self, entry: &Entry, crc32c: u32) -> io::Result<()> {
         if !is_listed(entry) {

@@ -50,6 +50,10 @@ pub enum ClusterError {
     #[error("{} of the set is a hard link, which no cluster has", path.display())]
     HardLink { path: PathBuf },
 
+    /// Somebody gave the file another name while the restore wrote to it.
+    #[error("{} got another name (a hard link) while it was restored", path.display())]
+    Shared { path: PathBuf },
+
     #[error("{} is not a restored cluster that waits for recovery: {what}", path.display())]
     NotHeld { path: PathBuf, what: String },
 
@@ -91,6 +95,9 @@ impl ClusterError {
                 "restore an older set; this one was not made by PostgreSQL"
             }
             ClusterError::HardLink { .. } => "restore without --delta",
+            ClusterError::Shared { .. } => {
+                "end the program that copies the directory with hard links, then run the same command again"
+            }
             ClusterError::NoControlFile => {
                 "choose another set; `longshore list --files` shows what this one holds"
             }
@@ -98,7 +105,7 @@ impl ClusterError {
                 "leave out the options for recovery, tablespaces and delta, or choose another set"
             }
             ClusterError::Foreign { .. } => {
-                "check --to; restore elsewhere, or use --replace instead of --delta"
+                "check --to and --tablespace; restore elsewhere, or use --replace instead of --delta"
             }
             ClusterError::TargetTooEarly { .. } => {
                 "leave out --position to have the right set chosen, or choose an older one"

@@ -4,6 +4,10 @@
 //! that were restored for it lie in [`LOG_DIR`] inside the data directory, one directory for each, in their order; the
 //! server fetches its segments from there while it recovers, and removes them at the end.
 //!
+//! Each log set must be of the branch of what was restored before it: two restores of one backup have the same timeline
+//! and, after equal work, the same LSNs. The first is compared with the set's own lineage, which waits in [`LINEAGE`].
+//! Each later one holds the last segment of the one before, too.
+//!
 //! Invariants
 //! - The control file gets its name last, when settings and log are durable.
 //! - Every step can be repeated after an interruption.
@@ -13,9 +17,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
+use longshore_pg::client::{Connection, Error as NoConnection, Host, Mode, Options};
+use longshore_pg::lineage::Found;
+use longshore_pg::lineage::LINEAGE_MAX;
 use longshore_pg::recovery::ARCHIVING_OFF;
-use longshore_pg::wal::{History, WalName, restored_from};
-use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, Recovery, Timeline};
+use longshore_pg::wal::{History, NotRecords, Records, WalName, is_same_history, restored_from};
+use longshore_pg::{
+    CONTROL_FILE_LEN, Control, Lineage, Lsn, Recovery, SegmentName, Timeline, Witness,
+};
 use uuid::Uuid;
 
 use super::made::taken_by;
@@ -28,10 +37,16 @@ use crate::{Error, House};
 
 /// The control file's name while the cluster is held back.
 pub const CONTROL_HELD: &str = "global/pg_control.longshore-held";
+/// The lineage of the set that was restored last, as its header has it. It goes when the cluster is released.
+pub const LINEAGE: &str = "longshore_lineage";
+/// Names the set that a cluster was restored from, from when it is held back until nobody waits for it any more.
+pub const SET_HELD: &str = "global/longshore_held_set";
 /// Below the data directory: the log that was restored for it.
 const LOG_DIR: &str = "longshore_log";
 /// Longest history that is read.
 const HISTORY_MAX: usize = 1 << 20;
+/// Of two segments, read at a time; segments have 1 MiB at least.
+const COMPARED: usize = 256 << 10;
 /// What the edited settings are called until they are complete.
 const AUTO_CONF_NEW: &str = "postgresql.auto.conf.longshore";
 
@@ -108,9 +123,11 @@ impl Held {
         }
     }
 
-    /// PostgreSQL's system identifier.
-    pub fn system(&self) -> u64 {
-        self.control.system
+    /// Whether it is what was restored from this set of this system. Another program may have restored something else
+    /// to the same place.
+    pub fn is_of(&self, system: u64, set: Uuid) -> bool {
+        let marked = set_of(&*self.dir);
+        self.control.system == system && marked.is_none_or(|marked| marked == set)
     }
 
     /// Where the log set with this number, from 1, is to be restored to.
@@ -148,36 +165,207 @@ impl Held {
         set.map_err(at("change the owner of", &self.path.join(name)))
     }
 
-    /// Whether the log set with this number, which ends on the timeline `last`, comes from a place on another.
+    /// Whether the log set with this number, which ends on the timeline `last`, goes on from a place on another: by the
+    /// history of timelines, and by the log itself, which is compared where the two meet.
     pub fn follows(
         &self,
         number: u32,
         (timeline, lsn): (Timeline, Lsn),
         last: Timeline,
     ) -> Result<bool, Error> {
-        if timeline == last {
-            return Ok(true);
+        Ok(self.is_on_way(number, (timeline, lsn), last)?
+            && match number {
+                1 => self.has_own_log(lsn, last),
+                _ => self.is_joined(number, lsn, (timeline, last)),
+            })
+    }
+
+    /// Reads the log that lies in these directories, by the names of the timelines from the first to the last.
+    fn log_in<'a>(
+        &'a self,
+        places: &'a [PathBuf],
+        (first, last): (Timeline, Timeline),
+    ) -> impl FnMut(Lsn, &mut [u8]) -> std::io::Result<()> + use<'a> {
+        let size = self.control.wal_segment;
+        move |at, buf| {
+            let mut done = 0;
+            while done < buf.len() {
+                let place = Lsn(at.0 + done as u64);
+                let within = place.0 % size.bytes();
+                let len = (size.bytes() - within).min((buf.len() - done) as u64) as usize;
+                let numbers = (first.number()..=last.number()).filter_map(Timeline::new);
+                let names = numbers.map(|timeline| SegmentName::holding(timeline, place, size));
+                let file = names
+                    .flat_map(|name| places.iter().map(move |dir| dir.join(name.to_string())))
+                    .find_map(|path| self.dir.open(&path, OpenHow::Read).ok())
+                    .ok_or(std::io::ErrorKind::NotFound)?;
+                file.read_exact_at(&mut buf[done..done + len], within, Via::Cache)?;
+                done += len;
+            }
+            Ok(())
         }
-        let name = WalName::History(last).to_string();
-        let path = self.log_place(number).join("pg_wal").join(&name);
-        let below = Path::new(LOG_DIR)
-            .join(format!("{number:08}"))
-            .join("pg_wal")
-            .join(&name);
+    }
+
+    /// By which log its branch is told: as the set says, or by the log that it holds. `None` for sets of earlier versions
+    /// without log.
+    fn witness(&self) -> Option<Witness> {
         let read = || {
+            let file = self.dir.open(Path::new(LINEAGE), OpenHow::Read).ok()?;
+            let mut bytes = vec![0; LINEAGE_MAX];
+            let len = file.read_full_at(&mut bytes, 0, Via::Cache).ok()?;
+            Lineage::decode(&bytes[..len])?.witness
+        };
+        read().or_else(|| {
+            let (timeline, size) = (self.control.timeline, self.control.wal_segment);
+            let own = [PathBuf::from(WAL_DIR)];
+            let read = self.log_in(&own, (timeline, timeline));
+            Witness::take(read, timeline, self.control.checkpoint, size).ok()
+        })
+    }
+
+    /// Whether the first log set has the log that the cluster was restored with. Where either lacks it nothing is refuted.
+    fn has_own_log(&self, reached: Lsn, last: Timeline) -> bool {
+        let (timeline, size) = (self.control.timeline, self.control.wal_segment);
+        let own = [PathBuf::from(WAL_DIR)];
+        let Some(witness) = self.witness() else {
+            return true;
+        };
+        let restored = [self.log_below(1)];
+        let mut read = self.log_in(&restored, (timeline, last));
+        let found = witness.check(|_, at, buf| read(at, buf));
+        match found {
+            Found::Same => true,
+            Found::Other => false,
+            // The set's log begins behind it: its first record must name the last one of the log before.
+            Found::Gone | Found::Unreadable(_) => {
+                let start = |lsn: u64| Lsn(lsn / size.bytes() * size.bytes());
+                let mut one = [0];
+                let meeting = start(reached.0.saturating_sub(1));
+                let border = match read(meeting, &mut one) {
+                    Ok(()) => meeting,
+                    Err(_) => start(reached.0),
+                };
+                self.is_joined_in(
+                    &[self.log_below(1), own[0].clone()],
+                    border,
+                    (timeline, last),
+                )
+            }
+        }
+    }
+
+    /// Whether a log set has the last segment of the set before, and goes on behind it: its first record names the last one
+    /// there. A set that begins where the archive had nothing before is judged by the second alone.
+    fn is_joined(&self, number: u32, border: Lsn, timelines: (Timeline, Timeline)) -> bool {
+        let places = [self.log_below(number - 1), self.log_below(number)];
+        self.is_shared(&places, border, timelines) != Some(false)
+            && self.is_joined_in(&places, border, timelines)
+    }
+
+    /// Whether the segment before the border is the same in both directories; `None` where one lacks it.
+    fn is_shared(
+        &self,
+        places: &[PathBuf; 2],
+        border: Lsn,
+        (first, last): (Timeline, Timeline),
+    ) -> Option<bool> {
+        let size = self.control.wal_segment;
+        let before = Lsn(border.0.checked_sub(1)?);
+        let numbers = (first.number()..=last.number()).filter_map(Timeline::new);
+        let mut names = numbers.map(|timeline| SegmentName::holding(timeline, before, size));
+        let open = |place: &PathBuf, name: &SegmentName| {
+            self.dir.open(&place.join(name.to_string()), OpenHow::Read)
+        };
+        let (one, other) = names.find_map(|name| {
+            let one = open(&places[0], &name).ok()?;
+            Some((one, open(&places[1], &name).ok()?))
+        })?;
+        let (mut a, mut b) = (vec![0; COMPARED], vec![0; COMPARED]);
+        for at in (0..size.bytes()).step_by(COMPARED) {
+            let read = |file: &dyn File, buf: &mut [u8]| file.read_exact_at(buf, at, Via::Cache);
+            // What cannot be read here cannot be recovered from either.
+            let is_read = read(&*one, &mut a)
+                .and_then(|()| read(&*other, &mut b))
+                .is_ok();
+            if !is_read || a != b {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// The same of the log in these directories.
+    fn is_joined_in(
+        &self,
+        places: &[PathBuf],
+        border: Lsn,
+        timelines: (Timeline, Timeline),
+    ) -> bool {
+        let size = self.control.wal_segment;
+        let read = self.log_in(places, timelines);
+        let before = Lsn(border.0.saturating_sub(1) / size.bytes() * size.bytes());
+        let walk = || -> Result<(), NotRecords> {
+            let mut records = Records::of_segment(read, before)?;
+            // One record behind the border is read; a set holds a commit at least.
+            while records.place() <= border {
+                if records.next(Lsn(u64::MAX), |_, _| false)?.is_none() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        match walk() {
+            Ok(()) | Err(NotRecords::Read { .. }) => true,
+            Err(NotRecords::Broken { .. } | NotRecords::Segment { .. }) => false,
+        }
+    }
+
+    /// Where the log set with this number lies, below the data directory.
+    fn log_below(&self, number: u32) -> PathBuf {
+        Path::new(LOG_DIR)
+            .join(format!("{number:08}"))
+            .join(WAL_DIR)
+    }
+
+    /// Whether the log set's history passes the place.
+    fn is_on_way(
+        &self,
+        number: u32,
+        (timeline, lsn): (Timeline, Lsn),
+        last: Timeline,
+    ) -> Result<bool, Error> {
+        let name = WalName::History(last).to_string();
+        let history = self.history_in(&self.log_below(number), &name)?;
+        if timeline == last {
+            let before = match number {
+                1 => PathBuf::from(WAL_DIR),
+                _ => self.log_below(number - 1),
+            };
+            let before = self.history_in(&before, &name)?;
+            return Ok(match (before, history) {
+                (Some(before), Some(history)) => is_same_history(last, &before, &history),
+                _ => true,
+            });
+        }
+        // The first has none, and comes from no other.
+        let history = history.and_then(|bytes| History::parse(last, &bytes).ok());
+        Ok(history.is_some_and(|history| history.passes(timeline, lsn)))
+    }
+
+    /// The text of a history in this directory; `None` where there is none.
+    fn history_in(&self, place: &Path, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let below = place.join(name);
+        let read = || -> std::io::Result<Vec<u8>> {
             let file = self.dir.open(&below, OpenHow::Read)?;
             let mut bytes = vec![0; HISTORY_MAX];
             let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
             bytes.truncate(len);
             Ok(bytes)
         };
-        let bytes: std::io::Result<Vec<u8>> = read();
-        let bytes = match bytes {
-            // The first has none, and comes from no other.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-            read => read.map_err(at("read", &path))?,
-        };
-        Ok(History::parse(last, &bytes).is_ok_and(|history| history.passes(timeline, lsn)))
+        match read() {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            read => Ok(Some(read.map_err(at("read", &self.path.join(&below)))?)),
+        }
     }
 
     /// The system identifier of a cluster at `path`, held back or not; `None` where there is none.
@@ -206,13 +394,60 @@ impl Held {
             && read().is_ok_and(|conf| !conf.split(|byte| *byte == b'\n').any(is_off))
     }
 
-    /// Whether the cluster at `path` is one of this system that was held back and is not any more.
-    pub fn is_released(house: &House, path: &Path, system: u64) -> bool {
+    /// Whether the directory at `path` is the one that the server of a set had when the set was made; `lineage` as in the
+    /// set's header. A copy of that directory is not, wherever it stands, nor is one whose set says nothing.
+    pub fn is_home(house: &House, path: &Path, lineage: &[u8]) -> bool {
+        let Some(home) = Lineage::decode(lineage).and_then(|lineage| lineage.home) else {
+            return false;
+        };
+        let real = house.storage.canonical(path);
+        real.is_ok_and(|real| match house.storage.dir(&real) {
+            Ok(dir) => longshore_source::home(&*dir, &real) == Some(home),
+            Err(_) => false,
+        })
+    }
+
+    /// Whether nobody listens where these options lead, for certain: whoever answers runs in a directory of its own.
+    pub fn is_down(house: &House, server: &Options) -> bool {
+        let nobody = |host: &Host| {
+            let one = Options {
+                hosts: vec![host.clone()],
+                ..server.clone()
+            };
+            match Connection::open(&*house.storage, &one, Mode::Sql) {
+                Err(NoConnection::Connect { source, .. }) => matches!(
+                    source.kind(),
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
+                ),
+                _ => false,
+            }
+        };
+        server.hosts.iter().all(nobody)
+    }
+
+    /// Whether the cluster at `path` is what was restored from this set of this system, was held back and is not any more.
+    pub fn is_released(house: &House, path: &Path, system: u64, set: Uuid) -> bool {
         let Ok(dir) = house.storage.dir(path) else {
             return false;
         };
         let is_held = dir.stat(Path::new(CONTROL_HELD)).is_ok();
-        !is_held && Held::system_of(house, path) == Some(system)
+        let is_ours = set_of(&*dir) == Some(set) && Held::system_of(house, path) == Some(system);
+        !is_held && is_ours
+    }
+
+    /// Takes away what told whose it is: nobody asks [`Held::is_released`] any more.
+    pub fn forget(house: &House, path: &Path) -> Result<(), Error> {
+        let mark = Path::new(SET_HELD);
+        let removed = house
+            .storage
+            .dir(path)
+            .and_then(|dir| dir.remove_file(mark));
+        match removed {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(at("remove", &path.join(mark))(e))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes what an interrupted or refused step left behind the log sets that count.
@@ -286,6 +521,12 @@ impl Held {
                 .map_err(at("edit", &self.path.join(AUTO_CONF)))?;
             self.dir.sync(root).map_err(at("sync", &self.path))?;
         }
+        match self.dir.remove_file(Path::new(LINEAGE)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(at("remove", &self.path.join(LINEAGE))(e));
+            }
+            _ => {}
+        }
         let (held, control) = (Path::new(CONTROL_HELD), Path::new(CONTROL));
         self.dir
             .rename(held, control)
@@ -342,9 +583,12 @@ impl Held {
             Err(e) => return Err(e),
         };
         if len == stored.len() {
-            return Err(std::io::ErrorKind::FileTooLarge.into());
+            return Err(std::io::Error::other(
+                "it is longer than any server writes it",
+            ));
         }
-        let text = recovery.edit(&stored[..len]);
+        // What it fetches was checked when it was restored: nothing is refused that is asked for ahead.
+        let text = recovery.edit(&stored[..len], 0);
         // A leftover of an interrupted try.
         match self.dir.remove_file(new) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
@@ -363,6 +607,14 @@ impl Held {
         }
         self.dir.set_attributes(signal, like)
     }
+}
+
+/// The set that a cluster is marked with.
+fn set_of(dir: &dyn Dir) -> Option<Uuid> {
+    let file = dir.open(Path::new(SET_HELD), OpenHow::Read).ok()?;
+    let mut bytes = [0; uuid::fmt::Hyphenated::LENGTH];
+    let len = file.read_full_at(&mut bytes, 0, Via::Cache).ok()?;
+    Uuid::try_parse_ascii(&bytes[..len]).ok()
 }
 
 fn read_control(dir: &dyn Dir, name: &str) -> std::io::Result<Vec<u8>> {

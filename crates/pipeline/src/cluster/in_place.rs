@@ -6,30 +6,37 @@
 //!
 //! Invariants
 //! - Nothing is touched before the directory has been proved to be of the set's cluster, by its system identifier, and
-//!   every tablespace's directory to be its own.
+//!   every tablespace's directory to be the one it links to, and no other running server's. A stopped one's cannot be told:
+//!   nothing in a tablespace says whose it is.
 //! - The control file is gone, durably, before the first change, and comes back when all else is durable.
+//! - A file that has other names is never written to: a copy made of hard links (`cp -al`), or the cluster that
+//!   `pg_upgrade --link` came from, keeps its bytes. The name is removed and the file is written again as a whole. A name
+//!   that somebody adds while the restore runs is noticed when the file is next opened, and refused; what was written
+//!   before that shows through it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
-use longshore_media::{Entry, EntryKind, Extent};
+use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via, facts};
+use longshore_media::{Entry, EntryKind, Extent, SetHeader};
 use longshore_pg::{CONTROL_FILE_LEN, Control};
 use parking_lot::Mutex;
 
-use super::outline::{CONTROL, Kind, Names};
+use super::outline::{self, CONTROL, Kind, Names};
 use super::{ClusterError, at};
-use crate::ground::{Ground, STAGING};
+use crate::ground::{Ground, LOCK, STAGING};
 use crate::place::{
-    Closed, DELTA, DELTA_CONTROL, EACH_MAX, LOST_AND_FOUND, Piece, Root, Synced, attributes,
-    make_durable, remove_tree,
+    Closed, DELTA, DELTA_CONTROL, EACH_MAX, LOST_AND_FOUND, Lost, Piece, Root, Synced, Wanted,
+    Watch, make_durable, remove_tree,
 };
 use crate::{Error, House};
 
 /// Bytes that are compared, and written, together: a page of every usual size is within one.
 const GRAIN: usize = 32 << 10;
+/// In the data directory of a server that runs.
+const PID_FILE: &str = "postmaster.pid";
 /// Bytes of the note's text, at most.
 const NOTE_MAX: usize = 32;
 
@@ -43,17 +50,23 @@ pub struct InPlace {
     touched: AtomicBool,
     /// Whether it is the data directory, which has the control file; else a tablespace.
     is_data: bool,
-    dirs: Mutex<Vec<(PathBuf, Attributes)>>,
+    /// Directories, and files whose extended attributes the last write to them could take away.
+    later: Mutex<Vec<(PathBuf, Wanted)>>,
+    /// Whether the set says of every name which extended attributes it has.
+    attributes: bool,
+    lost: Arc<Lost>,
     rewritten: AtomicU64,
     /// Names that are made durable one by one.
     each_max: usize,
+    /// What was written.
+    watch: Watch,
 }
 
 impl InPlace {
-    /// Proves that the data directory at `path` belongs to the cluster `system`.
-    pub fn open_data(house: &House, path: &Path, system: u64) -> Result<InPlace, Error> {
-        let root = InPlace::open(house, path, true)?;
-        root.prove(system)?;
+    /// Proves that the data directory at `path` belongs to the set's cluster.
+    pub fn open_data(house: &House, path: &Path, header: &SetHeader) -> Result<InPlace, Error> {
+        let root = InPlace::open(house, path, true, header.attributes)?;
+        root.prove(header.log.system)?;
         Ok(root)
     }
 
@@ -85,23 +98,52 @@ impl InPlace {
         oid: u32,
         path: &Path,
         link: Option<&Path>,
+        header: &SetHeader,
     ) -> Result<InPlace, Error> {
-        let root = InPlace::open(house, path, false)?;
+        let root = InPlace::open(house, path, false, header.attributes)?;
         let mut used = false;
         for name in root.list(Path::new(""))? {
             used |= name.to_string_lossy().starts_with("PG_");
         }
+        let foreign = |what| ClusterError::Foreign {
+            path: path.to_owned(),
+            what,
+        };
         if used && link != Some(path) {
-            return Err(ClusterError::Foreign {
-                path: path.to_owned(),
-                what: format!("its cluster does not have tablespace {oid} there"),
-            }
-            .into());
+            let what = format!("its cluster does not have tablespace {oid} there");
+            return Err(foreign(what).into());
+        }
+        if let Some(server) = root.server_with(house, oid) {
+            let server = server.display();
+            let what = format!("the server that runs in {server} has tablespace {oid} there, too");
+            return Err(foreign(what).into());
         }
         Ok(root)
     }
 
-    fn open(house: &House, path: &Path, is_data: bool) -> Result<InPlace, Error> {
+    /// The data directory of a running server that has its tablespace here: a copied data directory keeps its origin's links.
+    /// The cluster that is restored is not running.
+    fn server_with(&self, house: &House, oid: u32) -> Option<PathBuf> {
+        let place = |dir: &dyn Dir| {
+            dir.stat(Path::new(""))
+                .ok()
+                .map(|stat| (stat.dev, stat.ino))
+        };
+        let ours = place(&*self.dir)?;
+        let is_here = |server: &facts::WorkingDirectory| {
+            let dir = house.storage.dir(&server.here).ok()?;
+            dir.stat(Path::new(PID_FILE)).ok()?;
+            let link = dir.read_link(&outline::link(oid)).ok()?;
+            let theirs = server.root.join(link.strip_prefix("/").ok()?);
+            let theirs = house.storage.dir(&theirs).ok()?;
+            (place(&*theirs)? == ours).then_some(())
+        };
+        let mut servers = facts::working_directories().into_iter();
+        let found = servers.find(|server| is_here(server).is_some())?;
+        Some(found.path)
+    }
+
+    fn open(house: &House, path: &Path, is_data: bool, attributes: bool) -> Result<InPlace, Error> {
         let ground = Ground::take(house, path)?;
         Ok(InPlace {
             dir: ground.dir(),
@@ -109,9 +151,12 @@ impl InPlace {
             ground: Some(ground),
             touched: AtomicBool::new(false),
             is_data,
-            dirs: Mutex::default(),
+            later: Mutex::default(),
+            attributes,
+            lost: Arc::default(),
             rewritten: AtomicU64::new(0),
             each_max: EACH_MAX,
+            watch: Watch::new(),
         })
     }
 
@@ -163,6 +208,7 @@ impl InPlace {
     pub fn clear(&self, names: &Names, prefix: &Path) -> Result<(), Error> {
         self.touched.store(true, Ordering::Relaxed);
         let mut stack = vec![PathBuf::new()];
+        let mut shared = 0u64;
         while let Some(dir) = stack.pop() {
             for name in self.list(&dir)? {
                 if dir.as_os_str().is_empty() && (name == STAGING || name == LOST_AND_FOUND) {
@@ -175,13 +221,27 @@ impl InPlace {
                     continue;
                 }
                 let fail = at("remove", &self.path.join(&path));
-                match (known, self.dir.stat(&path).map_err(&fail)?.kind) {
+                let found = self.dir.stat(&path).map_err(&fail)?;
+                match (known, found.kind) {
                     (Some(Kind::Dir), FileKind::Dir) => stack.push(path),
+                    // A link's times and owner are shared with its other names, too.
+                    (Some(Kind::Dense), FileKind::File) | (Some(Kind::Link), FileKind::Symlink)
+                        if found.links > 1 =>
+                    {
+                        shared += 1;
+                        self.dir.remove_file(&path).map_err(fail)?;
+                    }
                     (Some(Kind::Dense), FileKind::File) | (Some(Kind::Link), FileKind::Symlink) => {
                     }
                     _ => remove_tree(&*self.dir, &path).map_err(fail)?,
                 }
             }
+        }
+        if shared > 0 {
+            tracing::info!(
+                target = %self.path.display(), shared,
+                "files with other names (hard links) are written again as a whole"
+            );
         }
         Ok(())
     }
@@ -199,6 +259,30 @@ impl InPlace {
     }
 
     fn file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        self.opened(name).map(|(file, _)| file)
+    }
+
+    /// Opens a file to write to it, with its length; one that is not there is made. One that has another name by now is
+    /// refused.
+    fn opened(&self, name: &Path) -> Result<(Arc<dyn File>, u64), Error> {
+        let file = self.open_or_make(name)?;
+        let found = file.stat().map_err(self.fail("look at", name))?;
+        if found.links > 1 {
+            return Err(ClusterError::Shared {
+                path: self.path.join(name),
+            }
+            .into());
+        }
+        Ok((file, found.len))
+    }
+
+    fn open_or_make(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
+        let file = self.unwatched(name)?;
+        self.watch.add(&*self.dir, name);
+        Ok(file)
+    }
+
+    fn unwatched(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
         match self.dir.open(name, OpenHow::ReadWrite) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             found => return found.map_err(self.fail("open", name)),
@@ -274,10 +358,30 @@ impl InPlace {
             .map_err(self.fail("set attributes of", name))
     }
 
+    /// Gives a name of the set what it is to have, and nothing else; a directory, and whatever has extended attributes,
+    /// when everything has been written.
+    fn give(&self, name: PathBuf, entry: &Entry) -> Result<(), Error> {
+        let wanted = Wanted::of(entry);
+        if entry.kind == EntryKind::Dir || !entry.xattrs.is_empty() {
+            self.later.lock().push((name, wanted));
+            return Ok(());
+        }
+        self.settle(&name, &wanted)
+    }
+
+    fn settle(&self, name: &Path, wanted: &Wanted) -> Result<(), Error> {
+        let give = || {
+            if self.attributes {
+                wanted.take_others(&*self.dir, name)?;
+            }
+            wanted.give(&*self.dir, name, &self.lost).map(drop)
+        };
+        give().map_err(self.fail("set attributes of", name))
+    }
+
     /// Opens a file of the set and gives it its length: the same from every block, so their order does not matter.
     fn sized(&self, name: &Path, len: u64) -> Result<Arc<dyn File>, Error> {
-        let file = self.file(name)?;
-        let found = file.stat().map_err(self.fail("look at", name))?.len;
+        let (file, found) = self.opened(name)?;
         if found != len {
             file.set_len(len).map_err(self.fail("resize", name))?;
         }
@@ -285,7 +389,7 @@ impl InPlace {
     }
 
     /// The log, or something else of the set, may have a file system of its own that is mounted in its place.
-    fn sync_mounted(&self, dirs: &[(PathBuf, Attributes)]) -> Result<(), Error> {
+    fn sync_mounted(&self, dirs: &[(PathBuf, Wanted)]) -> Result<(), Error> {
         let mut synced = BTreeSet::new();
         for name in std::iter::once(Path::new("")).chain(dirs.iter().map(|(name, _)| &**name)) {
             let device = self.dir.stat(name).map_err(self.fail("look at", name))?.dev;
@@ -316,13 +420,12 @@ impl Root for InPlace {
         match &entry.kind {
             EntryKind::File => {
                 self.sized(&name, entry.len)?;
-                self.set(&name, &attributes(entry))
+                self.give(name, entry)
             }
             EntryKind::Dir => {
                 self.ensure_parents(&name)?;
                 self.make_dir(&name)?;
-                self.dirs.lock().push((name, attributes(entry)));
-                Ok(())
+                self.give(name, entry)
             }
             EntryKind::Symlink { target } => {
                 let is_same = self
@@ -336,7 +439,7 @@ impl Root for InPlace {
                         .symlink(target, &name)
                         .map_err(self.fail("create", &name))?;
                 }
-                self.set(&name, &attributes(entry))
+                self.give(name, entry)
             }
             EntryKind::HardLink { .. } => Err(ClusterError::HardLink {
                 path: entry.path.clone(),
@@ -351,7 +454,7 @@ impl Root for InPlace {
         self.rewrite_all(&name, &*file, parts)?;
         drop(file);
         match entry.first {
-            true => self.set(&name, &attributes(entry)),
+            true => self.give(name, entry),
             false => Ok(()),
         }
     }
@@ -365,7 +468,11 @@ impl Root for InPlace {
     fn complete(&self, entry: &Entry) -> Result<(), Error> {
         let name = self.name(&entry.path);
         self.sized(&name, entry.len)?;
-        self.set(&name, &attributes(entry))
+        self.give(name, entry)
+    }
+
+    fn lost(&self) -> Arc<Lost> {
+        self.lost.clone()
     }
 
     fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
@@ -390,9 +497,9 @@ impl Root for InPlace {
     }
 
     fn attributes_of(&self, dir: &Path) -> Attributes {
-        let dirs = self.dirs.lock();
-        let found = dirs.iter().find(|(name, _)| name == dir);
-        found.map_or_else(Attributes::default, |(_, attributes)| *attributes)
+        let later = self.later.lock();
+        let found = later.iter().find(|(name, _)| name == dir);
+        found.map_or_else(Attributes::default, |(_, wanted)| wanted.plain)
     }
 
     fn set_root(&self, attributes: &Attributes) -> Result<(), Error> {
@@ -406,15 +513,15 @@ impl Root for InPlace {
     }
 
     fn seal(&mut self) -> Result<Closed, Error> {
-        let mut dirs = std::mem::take(&mut *self.dirs.lock());
-        dirs.sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
-        for (name, attributes) in &dirs {
-            self.set(name, attributes)?;
+        let mut later = std::mem::take(&mut *self.later.lock());
+        later.sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
+        for (name, wanted) in &later {
+            self.settle(name, wanted)?;
         }
-        let synced = make_durable(&*self.dir, Path::new(""), self.each_max)
+        let synced = make_durable(&*self.dir, Path::new(""), self.each_max, &self.watch)
             .map_err(|(name, e)| self.fail("sync", &name)(e))?;
         if synced == Synced::Whole {
-            self.sync_mounted(&dirs)?;
+            self.sync_mounted(&later)?;
         }
         Ok(Closed::default())
     }
@@ -424,6 +531,7 @@ impl Root for InPlace {
     }
 
     fn move_in(&mut self, _closed: &Closed) -> Result<(), Error> {
+        self.ground.as_ref().map_or(Ok(()), Ground::check)?;
         if !self.is_data {
             return Ok(());
         }
@@ -436,9 +544,17 @@ impl Root for InPlace {
 
     fn stand(&mut self) {
         let staging = Path::new(STAGING);
-        if let Err(error) = remove_tree(&*self.dir, &staging.join(DELTA))
-            .and_then(|()| remove_tree(&*self.dir, staging))
-        {
+        let tidy = || {
+            remove_tree(&*self.dir, &staging.join(DELTA))?;
+            for name in self.dir.dir(staging)?.list()? {
+                let name = name?;
+                if name != LOCK {
+                    remove_tree(&*self.dir, &staging.join(name))?;
+                }
+            }
+            self.ground.as_ref().map_or(Ok(()), Ground::clear)
+        };
+        if let Err(error) = tidy() {
             tracing::warn!(target = %self.path.display(), %error, "the staging directory could not be removed");
         }
         if let Some(mut ground) = self.ground.take() {
@@ -483,8 +599,7 @@ mod tests {
             dir.create_dir(Path::new("PG_18/1")).unwrap();
             let there = dir.open(Path::new("PG_18/1/a"), OpenHow::CreateNew);
             there.unwrap().write_all_at(b"same", 0, Via::Cache).unwrap();
-            let link = Some(Path::new("/space"));
-            let mut space = InPlace::open_space(&house, 1, Path::new("/space"), link).unwrap();
+            let mut space = InPlace::open(&house, Path::new("/space"), false, true).unwrap();
             space.each_max = each_max;
             for name in ["PG_18", "PG_18/1", "PG_18/2"] {
                 space.put_name(&entry(name, EntryKind::Dir, 0)).unwrap();
@@ -513,5 +628,23 @@ mod tests {
                 .count();
             assert_eq!(all, if each_max == 0 { 2 } else { 0 });
         }
+    }
+
+    /// Goal: a file that gets another name while the restore is under way is not written to through it.
+    #[test]
+    fn a_name_that_is_added_meanwhile_is_refused() {
+        let disk = SimDisk::new(4);
+        disk.mount("/space").unwrap();
+        let house = house(&disk);
+        disk.write_file("/space/PG_18/a", b"then").unwrap();
+        let space = InPlace::open(&house, Path::new("/space"), false, true).unwrap();
+        let dir = house.storage.dir(Path::new("/space")).unwrap();
+        dir.hard_link(Path::new("PG_18/a"), Path::new("copy"))
+            .unwrap();
+        let whole = Extent { offset: 0, len: 4 };
+        let file = entry("PG_18/a", EntryKind::File, 4);
+        let refused = space.put_data(&file, &[(whole, b"now!")]).unwrap_err();
+        assert!(refused.to_string().contains("another name"), "{refused}");
+        assert_eq!(disk.read_file("/space/copy").unwrap(), b"then");
     }
 }

@@ -21,19 +21,21 @@ mod made;
 mod outline;
 mod room;
 mod spaces;
+mod subscribed;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use longshore_io::{Attributes, Dir, OpenHow, Via};
+use longshore_io::{Attributes, Dir, OpenHow, Storage, Via};
 use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
-use longshore_pg::recovery::NO_ARCHIVING;
+use longshore_pg::recovery::{NO_ARCHIVING, NO_SUBSCRIPTIONS, READS_AHEAD};
 use longshore_pg::wal::{WalName, restored_from};
 use longshore_pg::{Lsn, PID_FILE, Recovery, TABLESPACE_MAP, Timeline};
 use uuid::Uuid;
 
-use crate::place::{Piece, Place, Root, Scope, Target};
+use crate::place::{Lost, Piece, Place, Replacing, Root, Scope, Target};
 use crate::{Error, House};
 use checksums::Checksums;
 pub use checksums::zeros;
@@ -45,6 +47,7 @@ pub use made::{taken_tablespaces, told as told_of_taken};
 pub use outline::Outline;
 use outline::{CONTROL, Route};
 use spaces::Places;
+pub use subscribed::{enabled_subscriptions, told_of_subscriptions};
 
 const AUTO_CONF: &str = "postgresql.auto.conf";
 /// Bytes; the server writes it, a line for each setting that was altered.
@@ -73,6 +76,8 @@ pub struct ClusterOptions {
     pub recovery: Option<Recovery>,
     /// Whether the restored server is to archive nothing, whatever its stored settings say.
     pub no_archiving: bool,
+    /// Whether the restored server is to run no subscriptions, whatever its catalogue says.
+    pub no_subscriptions: bool,
     /// Whether the caller puts the log that the set lacks into the restored `pg_wal`.
     pub log_follows: bool,
     /// Whether it is kept from being started, because more is to be restored: see [`Held`].
@@ -87,9 +92,24 @@ impl ClusterOptions {
     pub fn is_default(&self) -> bool {
         let spaces = &self.spaces;
         let places = spaces.map.is_empty() && !spaces.as_stored;
-        let usual = !self.delta && !self.no_archiving && !self.log_follows && !self.hold;
+        let usual = !self.delta
+            && !self.no_archiving
+            && !self.no_subscriptions
+            && !self.log_follows
+            && !self.hold;
         places && usual && self.recovery.is_none()
     }
+}
+
+/// What to tell of a cluster whose server is kept from reading ahead; `None` where its major does not.
+pub fn told_of_not_ahead(storage: &dyn Storage, data: &Path) -> Option<String> {
+    let dir = storage.dir(data).ok()?;
+    let version = subscribed::text(&*dir, Path::new("PG_VERSION"), 64).ok()?;
+    let major: u32 = std::str::from_utf8(&version).ok()?.trim().parse().ok()?;
+    let text = "the archive's log does not go on behind the target, and a server that reads ahead would end before it: \
+        postgresql.auto.conf has recovery_prefetch = off, which makes replay slower; when the server has recovered, \
+        `ALTER SYSTEM RESET recovery_prefetch` takes it out";
+    (major >= READS_AHEAD).then(|| text.to_owned())
 }
 
 /// A cluster's restore under way.
@@ -102,7 +122,10 @@ pub struct Cluster {
     checksums: Checksums,
     recovery: Recovery,
     no_archiving: bool,
-    hold: bool,
+    no_subscriptions: bool,
+    hold: Option<Uuid>,
+    /// As the set has it.
+    lineage: Vec<u8>,
     range: Option<WalRange>,
     system: u64,
     /// That of the set's log; `None` for sets without any.
@@ -143,7 +166,7 @@ impl Cluster {
             }
             (true, Some(outline)) => {
                 room::check_in_place(house, path, &places, outline)?;
-                in_place(house, path, header.log.system, &places, outline)?
+                in_place(house, path, header, &places, outline)?
             }
             (false, _) => staged(house, path, replace, &places)?,
         };
@@ -162,7 +185,9 @@ impl Cluster {
                 .clone()
                 .unwrap_or_else(Recovery::of_own_log),
             no_archiving: options.no_archiving,
-            hold: options.hold,
+            no_subscriptions: options.no_subscriptions,
+            hold: options.hold.then_some(header.set),
+            lineage: header.lineage.clone(),
             range: trailer.and_then(|trailer| wal_range(header, trailer)),
             system: header.log.system,
             timeline: Timeline::new(header.log.timeline),
@@ -193,7 +218,8 @@ impl Cluster {
 
     /// Where a path goes, and its name there.
     fn route_path<'p>(&self, path: &'p Path) -> Result<Option<(&dyn Root, &'p Path)>, Error> {
-        if SIGNALS.iter().any(|name| path == Path::new(name)) {
+        let others = SIGNALS.iter().chain([&held::SET_HELD]);
+        if others.into_iter().any(|name| path == Path::new(name)) {
             return Ok(None);
         }
         if let Route::Space(oid, rest) = Route::of(path)
@@ -214,7 +240,7 @@ impl Cluster {
 
     /// The name that a path gets: a control file that is held back has another.
     fn name<'p>(&self, path: &'p Path) -> &'p Path {
-        match self.hold && path == Path::new(CONTROL) {
+        match self.hold.is_some() && path == Path::new(CONTROL) {
             true => Path::new(held::CONTROL_HELD),
             false => path,
         }
@@ -236,6 +262,13 @@ impl Cluster {
         } else {
             self.data.remove_added(manifest)?;
         }
+        if let Some(set) = self.hold {
+            let mark = Path::new(held::SET_HELD);
+            let file = self.data.add_file(mark)?;
+            file.write_all_at(set.to_string().as_bytes(), 0, Via::Cache)
+                .map_err(at("write", mark))?;
+            self.data.set_added(mark, &file_like(root))?;
+        }
         let signal = Path::new(self.recovery.signal_file());
         self.data.add_file(signal)?;
         self.data.set_added(signal, &file_like(root))?;
@@ -248,17 +281,30 @@ impl Cluster {
             let mut stored = vec![0; AUTO_CONF_MAX];
             let len = file.read_full_at(&mut stored, 0, Via::Cache)?;
             if len == stored.len() {
-                return Err(std::io::ErrorKind::FileTooLarge.into());
+                return Err(std::io::Error::other(
+                    "it is longer than any server writes it",
+                ));
             }
-            let mut text = self.recovery.edit(&stored[..len]);
+            let major = self.checksums.major().unwrap_or(0);
+            let mut text = self.recovery.edit(&stored[..len], major);
             if self.no_archiving {
                 text.extend_from_slice(NO_ARCHIVING.as_bytes());
+            }
+            if self.no_subscriptions {
+                text.extend_from_slice(NO_SUBSCRIPTIONS.as_bytes());
             }
             file.write_all_at(&text, 0, Via::Cache)?;
             file.set_len(text.len() as u64)
         };
         edit().map_err(at("edit", conf))?;
         self.data.set_added(conf, &file_like(root))?;
+        if self.hold.is_some() && !self.lineage.is_empty() {
+            let path = Path::new(held::LINEAGE);
+            let file = self.data.add_file(path)?;
+            let written = file.write_all_at(&self.lineage, 0, Via::Cache);
+            written.map_err(at("write", path))?;
+            self.data.set_added(path, &file_like(root))?;
+        }
         self.remark(root)
     }
 
@@ -334,6 +380,11 @@ impl Place for Cluster {
         target.complete(&routed)
     }
 
+    fn lost(&self) -> Vec<Arc<Lost>> {
+        let spaces = self.spaces.values().map(|space| space.lost());
+        std::iter::once(self.data.lost()).chain(spaces).collect()
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Option<u64>, Error> {
         if !self.data.holds(self.name(Path::new(CONTROL))) {
             return Err(ClusterError::NoControlFile.into());
@@ -354,6 +405,10 @@ impl Place for Cluster {
         }
         self.data.set_root(&root)?;
         self.data.move_in(&data)?;
+        self.data.give_up_displaced()?;
+        for space in self.spaces.values_mut() {
+            space.give_up_displaced()?;
+        }
         self.data.stand();
         for space in self.spaces.values_mut() {
             space.stand();
@@ -372,13 +427,22 @@ type Roots = (Box<dyn Root>, BTreeMap<u32, Box<dyn Root>>);
 /// Everything goes to staging directories first.
 fn staged(house: &House, path: &Path, replace: bool, places: &Places) -> Result<Roots, Error> {
     let scope = Scope::Directory { last: GLOBAL };
-    let data: Box<dyn Root> = Box::new(Target::open(house, path, replace, scope, &[])?);
-    let names = Scope::Names { side_files: false };
+    let replacing = match replace {
+        true => Replacing::Unused,
+        false => Replacing::No,
+    };
+    let data: Box<dyn Root> = Box::new(Target::open(house, path, replacing, scope, &[])?);
     let mut spaces = BTreeMap::<u32, Box<dyn Root>>::new();
     for (oid, place) in places {
         spaces.insert(
             *oid,
-            Box::new(Target::open(house, place, false, names, &[])?),
+            Box::new(Target::open(
+                house,
+                place,
+                Replacing::No,
+                Scope::Space,
+                &[],
+            )?),
         );
     }
     Ok((data, spaces))
@@ -388,19 +452,19 @@ fn staged(house: &House, path: &Path, replace: bool, places: &Places) -> Result<
 fn in_place(
     house: &House,
     path: &Path,
-    system: u64,
+    header: &SetHeader,
     places: &Places,
     outline: &Outline,
 ) -> Result<Roots, Error> {
-    let data = InPlace::open_data(house, path, system)?;
+    let data = InPlace::open_data(house, path, header)?;
     let dir = house.storage.dir(path).map_err(at("open", path))?;
     let mut opened = Vec::new();
     for (oid, place) in places {
         let link = dir.read_link(&outline::link(*oid)).ok();
-        let space = InPlace::open_space(house, *oid, place, link.as_deref())?;
+        let space = InPlace::open_space(house, *oid, place, link.as_deref(), header)?;
         opened.push((*oid, space));
     }
-    data.disable(system)?;
+    data.disable(header.log.system)?;
     let mut spaces = BTreeMap::<u32, Box<dyn Root>>::new();
     for (oid, space) in opened {
         space.clear(&outline.names, &outline::link(oid))?;
@@ -443,7 +507,7 @@ fn absolute(house: &House, path: &Path) -> PathBuf {
 }
 
 /// A stale file looks like a live one from another machine or container, so its presence is enough.
-fn refuse_running(dir: &dyn Dir, path: &Path) -> Result<(), Error> {
+pub fn refuse_running(dir: &dyn Dir, path: &Path) -> Result<(), Error> {
     let file = match dir.open(Path::new(PID_FILE), OpenHow::Read) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),

@@ -153,7 +153,7 @@ impl Outline {
                     outline.names.came(&entry.path, extent.len.into());
                 }
             }
-            Item::Mark(_) => {}
+            Item::Mark(_) | Item::Sums(_) => {}
         })?;
         Ok(outline)
     }

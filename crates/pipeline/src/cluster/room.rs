@@ -104,6 +104,8 @@ pub fn check_in_place(
 fn bytes_below(dir: &dyn Dir, name: &Path) -> std::io::Result<u64> {
     let stat = dir.stat(name)?;
     match stat.kind {
+        // What has other names frees nothing when it is replaced.
+        FileKind::File if stat.links > 1 => Ok(0),
         FileKind::File => Ok(stat.len),
         FileKind::Dir => {
             let below = dir.dir(name)?;

@@ -7,8 +7,9 @@
 //! Invariant: afterwards everything that stands below the root survives a power cut, whoever wrote it. What a delta
 //! restore found to be right may lie in the page cache alone.
 //!
-//! A file is opened once more for its sync. An error of the system's own late writing is told to whoever syncs next,
-//! also through a new descriptor (Linux from 4.13 on), unless the system dropped the file from its memory meanwhile.
+//! A file that was written is synced through a descriptor that was open all the time ([`Watch`]): so an error of the
+//! system's own late writing is told. Where there are more files than may be open, the whole file system is synced, which
+//! tells it, too.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_io::{Dir, FileKind, OpenHow};
 use parking_lot::Mutex;
+
+use super::watch::Watch;
+use crate::room::files_of;
 
 /// Names that are synced one by one: PostgreSQL has about a thousand, and three hundred for each database more. From
 /// here on one wait for everything is shorter even on a busy machine.
@@ -40,11 +44,20 @@ pub enum Synced {
 pub type Failed = (PathBuf, Error);
 
 /// Syncs everything at `root` and below it, and the directories above it up to `dir`'s own.
-pub fn make_durable(dir: &dyn Dir, root: &Path, each_max: usize) -> Result<Synced, Failed> {
-    let each = names(dir, root, each_max).and_then(|names| match names {
-        Some(names) => sync_each(dir, &names).map(|()| Synced::Each),
-        None => Ok(Synced::Whole),
-    });
+pub fn make_durable(
+    dir: &dyn Dir,
+    root: &Path,
+    each_max: usize,
+    watch: &Watch,
+) -> Result<Synced, Failed> {
+    let each = match watch.is_lost() {
+        true => Ok(Synced::Whole),
+        false => names(dir, root, each_max).and_then(|names| match names {
+            Some(names) => sync_each(dir, &names, watch).map(|()| Synced::Each),
+            None => Ok(Synced::Whole),
+        }),
+    };
+    watch.end();
     match each {
         Err((_, e)) if e.kind() == ErrorKind::PermissionDenied => {}
         Ok(Synced::Whole) => {}
@@ -81,19 +94,20 @@ fn names(dir: &dyn Dir, root: &Path, max: usize) -> Result<Option<Vec<Name>>, Fa
     Ok(Some(found))
 }
 
-fn sync_each(dir: &dyn Dir, names: &[Name]) -> Result<(), Failed> {
+fn sync_each(dir: &dyn Dir, names: &[Name], watch: &Watch) -> Result<(), Failed> {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(None);
     let work = || {
         while let Some((path, kind)) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(e) = sync(dir, path, *kind) {
+            if let Err(e) = sync(dir, path, *kind, watch) {
                 next.store(names.len(), Ordering::Relaxed);
                 failed.lock().get_or_insert((path.clone(), e));
             }
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..AT_A_TIME.min(names.len()) {
+        // A name has a file open, and the directory on its way.
+        for _ in 1..files_of(2 * AT_A_TIME).div_ceil(2).min(names.len()) {
             // Where the system has no thread to give, those that there are do it all.
             let _helps = std::thread::Builder::new().spawn_scoped(scope, work);
         }
@@ -102,9 +116,11 @@ fn sync_each(dir: &dyn Dir, names: &[Name]) -> Result<(), Failed> {
     failed.into_inner().map_or(Ok(()), Err)
 }
 
-fn sync(dir: &dyn Dir, path: &Path, kind: FileKind) -> std::io::Result<()> {
-    match kind {
-        FileKind::Dir => dir.sync(path),
-        _ => dir.open(path, OpenHow::Read)?.sync_with_times(),
+fn sync(dir: &dyn Dir, path: &Path, kind: FileKind, watch: &Watch) -> std::io::Result<()> {
+    if kind == FileKind::Dir {
+        return dir.sync(path);
     }
+    // What nobody wrote to, such as another name of a file.
+    let anew = || dir.open(path, OpenHow::Read);
+    watch.of_name(path).map_or_else(anew, Ok)?.sync_with_times()
 }

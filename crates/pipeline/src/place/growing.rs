@@ -14,7 +14,7 @@ use super::Target;
 use crate::Error;
 
 /// Files kept open between blocks; more are closed and opened again.
-const OPEN_MAX: usize = 256;
+pub(super) const OPEN_MAX: usize = 256;
 /// Buffers of this size or more are written past the page cache.
 const DIRECT_FROM: usize = 128 << 10;
 /// Files of this size or more get their length and their space before their bytes.
@@ -99,9 +99,14 @@ impl Target {
     /// Notes what a block brought to a file, and completes the file with its last one.
     pub(super) fn grown(&self, name: &Path, entry: &Entry, bytes: u64) -> Result<(), Error> {
         let mut growing = self.growing.lock();
+        let mut last = entry.clone();
         let whole = growing.get_mut(name).is_some_and(|g| {
             g.written += bytes;
             g.introduced |= entry.first;
+            // Only where it is named first has it all its attributes.
+            if entry.first {
+                g.entry.xattrs.clone_from(&entry.xattrs);
+            }
             let whole = g.is_whole();
             let used = if whole {
                 g.reserved
@@ -110,6 +115,9 @@ impl Target {
             };
             g.reserved -= used;
             self.reserved.fetch_sub(used, Ordering::Relaxed);
+            if whole {
+                last.xattrs = std::mem::take(&mut g.entry.xattrs);
+            }
             whole
         });
         if whole {
@@ -117,7 +125,7 @@ impl Target {
         }
         drop(growing);
         match whole {
-            true => self.set_attributes(name, entry),
+            true => self.set_attributes(name, &last),
             false => Ok(()),
         }
     }
@@ -150,6 +158,7 @@ impl Target {
         self.ensure_parents(name)?;
         match open(OpenHow::CreateNew) {
             Ok(file) => {
+                self.watch.add(&*self.dir, name);
                 file.set_len(len).map_err(self.at("extend", name))?;
                 Ok(file)
             }
@@ -166,7 +175,7 @@ impl Target {
         if let Some(file) = growing.get(name).and_then(|g| g.file.clone()) {
             return Ok(file);
         }
-        if growing.values().filter(|g| g.file.is_some()).count() >= OPEN_MAX {
+        if growing.values().filter(|g| g.file.is_some()).count() >= self.open_max {
             for idle in growing.values_mut() {
                 if idle
                     .file

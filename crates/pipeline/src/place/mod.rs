@@ -9,15 +9,21 @@
 //! - Nothing outside the target directory is touched: every name goes through [`Dir`], which follows no
 //!   link and leaves by no `..`.
 //! - A database's side files (`-wal`, `-shm`, `-journal`) never survive next to a restored database: SQLite would
-//!   apply them to it.
+//!   apply them to it. A database among plain files is known by its first bytes. Side files that are restored with it
+//!   get their names when the old database is gone and before the new one stands.
+//! - A SQLite database that somebody uses is not replaced, unless that was asked for; nobody can use one from when the
+//!   restore reaches its name until the new one has it ([`in_use`]).
 //! - Where a directory is replaced as a whole, the name without which nothing in it starts is the first to go and the
 //!   last to come, each with a sync between: at no moment can a mixture of old and new be started.
 
+mod attributes;
 mod durable;
 mod growing;
+mod in_use;
 mod names;
 #[cfg(test)]
 pub mod tests;
+mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -26,16 +32,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use longshore_io::{Attributes, Dir, File, FileKind, OpenHow};
+use longshore_io::{ACL_DEFAULT, Attributes, Clock, Dir, File, FileKind, OpenHow};
 use longshore_media::{Entry, EntryKind, Extent};
 use parking_lot::Mutex;
 
+pub use self::attributes::{Lost, Wanted};
 pub use self::durable::{EACH_MAX, Synced, make_durable};
-use self::growing::Growing;
-use self::names::DISPLACED;
+use self::growing::{Growing, OPEN_MAX};
+use self::in_use::{Quiet, Refusal};
+use self::names::{DISPLACED, GONE};
+pub use self::watch::Watch;
 use crate::ground::{Ground, STAGING};
 use crate::history::moved;
-use crate::{Error, House};
+use crate::kept::Kept;
+use crate::room::files_of;
+use crate::{Error, House, cluster};
 
 /// Says which cluster a delta restore in the target was about, until it is complete; beside it the control file.
 pub const DELTA: &str = "delta";
@@ -58,7 +69,7 @@ const OPEN_TO_US: Attributes = Attributes {
 #[derive(Default)]
 struct Later {
     /// Kept compact: one per directory of the set.
-    dirs: Vec<(PathBuf, Attributes)>,
+    dirs: Vec<(PathBuf, Wanted)>,
     links: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -67,8 +78,20 @@ struct Later {
 pub enum Scope {
     /// Each topmost name of the set by itself; what else stands in the target stays.
     Names { side_files: bool },
+    /// As [`Scope::Names`], of plain files that never replace anything.
+    Space,
     /// The target as a whole. Nothing in it can be started without `last`.
     Directory { last: &'static str },
+}
+
+/// What may happen to what stands in the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replacing {
+    No,
+    /// Not a database that somebody uses.
+    Unused,
+    /// Whoever uses it.
+    Anything,
 }
 
 /// A restore under way. Dropping it removes the staging directory, and what `finish` did not complete.
@@ -77,7 +100,13 @@ pub struct Target {
     path: PathBuf,
     /// Keeps other restores away.
     ground: Ground,
-    replace: bool,
+    clock: Arc<dyn Clock>,
+    replacing: Replacing,
+    /// What is never replaced.
+    kept: Option<Kept>,
+    /// Databases that are replaced, by their names in the target, kept from everybody else until the end; or who uses one,
+    /// in words. One thread asks at a time: to the others its handle would be another program's.
+    quiet: Mutex<HashMap<PathBuf, Result<Quiet, &'static str>>>,
     scope: Scope,
     moves: Vec<(PathBuf, PathBuf)>,
     known_dirs: Mutex<HashSet<PathBuf>>,
@@ -89,9 +118,16 @@ pub struct Target {
     later: Mutex<Later>,
     /// Names that were moved in; dropping takes them back unless the restore stands.
     moved: Vec<OsString>,
+    /// What this restore displaced has been given up; what an earlier one left is none of its business.
+    given_up: bool,
     fate: Fate,
     /// Names that are made durable one by one.
     each_max: usize,
+    lost: Arc<Lost>,
+    /// Files kept open between blocks.
+    open_max: usize,
+    /// What was written.
+    watch: Watch,
 }
 
 /// Bytes of a file that several sets have parts of.
@@ -117,6 +153,9 @@ pub trait Place: Send + Sync {
     /// All pieces of a file were put, if there are any. `crc32c` is that of the whole file.
     fn complete(&self, entry: &Entry, crc32c: u32) -> Result<(), Error>;
 
+    /// Where is noted what could not be restored; whole when [`Place::finish`] has returned.
+    fn lost(&self) -> Vec<Arc<Lost>>;
+
     /// Everything was put: completes it, makes it durable and gives it its names. Says how many bytes were written
     /// because they differed from what stood there; `None` where all were.
     fn finish(self: Box<Self>) -> Result<Option<u64>, Error>;
@@ -132,6 +171,9 @@ pub trait Root: Send + Sync {
 
     /// As [`Place::complete`].
     fn complete(&self, entry: &Entry) -> Result<(), Error>;
+
+    /// As [`Place::lost`].
+    fn lost(&self) -> Arc<Lost>;
 
     /// A file of our own among what is restored. Write to it before `seal`.
     fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error>;
@@ -164,6 +206,11 @@ pub trait Root: Send + Sync {
     /// Gives everything its name. What was moved before a failure goes back, so that nothing half restored is seen.
     fn move_in(&mut self, closed: &Closed) -> Result<(), Error>;
 
+    /// What was displaced goes back to its place by nobody's hand but this one's: the last step that can fail.
+    fn give_up_displaced(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// From now on dropping keeps what was moved in.
     fn stand(&mut self);
 
@@ -192,19 +239,25 @@ impl Target {
     pub fn open(
         house: &House,
         path: &Path,
-        replace: bool,
+        replacing: Replacing,
         scope: Scope,
         moves: &[(PathBuf, PathBuf)],
     ) -> Result<Target, Error> {
         check_moves(moves)?;
         let ground = Ground::take(house, path)?;
         let dir = ground.dir();
+        if let (Scope::Names { .. }, true) = (scope, replacing != Replacing::No) {
+            cluster::refuse_running(&*dir, path)?;
+        }
         let free = dir.free_bytes().unwrap_or(0);
         let target = Target {
             dir,
             path: path.into(),
             ground,
-            replace,
+            clock: house.clock.clone(),
+            replacing,
+            kept: None,
+            quiet: Mutex::default(),
             scope,
             moves: moves.to_vec(),
             known_dirs: Mutex::default(),
@@ -216,16 +269,28 @@ impl Target {
             later: Mutex::default(),
             moved: Vec::new(),
             fate: Fate::Unfinished,
+            given_up: false,
             each_max: EACH_MAX,
+            lost: Arc::default(),
+            open_max: files_of(OPEN_MAX),
+            watch: Watch::new(),
         };
         target.put_back_displaced()?;
-        if let (Scope::Directory { .. }, false) = (scope, replace)
+        if let (Scope::Directory { .. }, Replacing::No) = (scope, replacing)
             && !target.standing()?.is_empty()
         {
             return Err(Error::TargetExists { path: path.into() });
         }
-        let marker = Path::new(STAGING).join(DISPLACED);
-        remove_tree(&*target.dir, &marker).map_err(target.at("remove", &marker))?;
+        for own in [DISPLACED, GONE] {
+            let name = Path::new(STAGING).join(own);
+            remove_tree(&*target.dir, &name).map_err(target.at("remove", &name))?;
+        }
+        // Where the target gives new files an access control list, what is restored brings its own, or none.
+        match target.dir.remove_xattr(Path::new(STAGING), ACL_DEFAULT) {
+            // Without `/proc` there is no way to it.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            removed => removed.map_err(target.at("prepare", Path::new(STAGING)))?,
+        }
         for part in ["new", "old"] {
             let name = Path::new(STAGING).join(part);
             remove_tree(&*target.dir, &name).map_err(target.at("remove", &name))?;
@@ -235,6 +300,12 @@ impl Target {
                 .map_err(target.at("create", &name))?;
         }
         Ok(target)
+    }
+
+    /// The same that leaves these where they are, whatever it may replace.
+    pub fn keeping(mut self, kept: Kept) -> Target {
+        self.kept = Some(kept);
+        self
     }
 
     fn at(&self, action: &'static str, name: &Path) -> impl Fn(std::io::Error) -> Error + use<> {
@@ -269,22 +340,71 @@ impl Target {
 
     fn check_free(&self, top: &std::ffi::OsStr) -> Result<(), Error> {
         if top == STAGING {
-            return Err(Error::TargetExists {
+            return Err(Error::TargetTaken {
                 path: self.path.join(top),
             });
         }
-        if self.replace {
-            return Ok(());
+        if let (Some(kept), true) = (&self.kept, self.replacing != Replacing::No) {
+            kept.check_replaced(&*self.dir, &self.path, Path::new(top))?;
+        }
+        match self.replacing {
+            Replacing::No => {}
+            Replacing::Unused if matches!(self.scope, Scope::Names { .. }) => {
+                return self.keep_others_out(top);
+            }
+            Replacing::Unused | Replacing::Anything => return Ok(()),
         }
         for name in std::iter::once(top.to_owned()).chain(self.side_files(top)) {
             match self.dir.stat(Path::new(&name)) {
-                Ok(_) => {
-                    return Err(Error::TargetExists {
-                        path: self.path.join(name),
-                    });
-                }
+                Ok(_) => return Err(self.taken(Path::new(&name))),
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(self.at("look at", Path::new(&name))(e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks the databases that go when `top` is replaced. Errors: [`Error::DatabaseInUse`].
+    fn keep_others_out(&self, top: &std::ffi::OsStr) -> Result<(), Error> {
+        let top = Path::new(top);
+        let kind = match self.dir.stat(top) {
+            Ok(stat) => stat.kind,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(self.at("look at", top)(e)),
+        };
+        let databases = match kind {
+            FileKind::Dir => {
+                let below = self.dir.dir(top).map_err(self.at("look at", top))?;
+                cluster::refuse_running(&*below, &self.path.join(top))?;
+                in_use::below(&*self.dir, top).map_err(self.at("list", top))?
+            }
+            // A log by itself belongs to its database.
+            _ => std::iter::once(top.as_os_str())
+                .chain(in_use::base_of(top.as_os_str()))
+                .map(PathBuf::from)
+                .collect(),
+        };
+        let mut asked = self.quiet.lock();
+        for name in databases {
+            if !asked.contains_key(&name) {
+                let locked = match in_use::lock(&*self.dir, &name, &*self.clock) {
+                    Ok(None) => continue,
+                    Ok(Some(quiet)) => Ok(quiet),
+                    Err(Refusal::InUse(how)) => Err(how),
+                    Err(Refusal::Unknown) => {
+                        return Err(Error::DatabaseUseUnknown {
+                            path: self.path.join(&name),
+                        });
+                    }
+                    Err(Refusal::Io(name, e)) => return Err(self.at("lock", &name)(e)),
+                };
+                asked.insert(name.clone(), locked);
+            }
+            if let Some(Err(how)) = asked.get(&name) {
+                return Err(Error::DatabaseInUse {
+                    path: self.path.join(name),
+                    how,
+                });
             }
         }
         Ok(())
@@ -321,16 +441,23 @@ impl Target {
     }
 
     fn set_attributes(&self, name: &Path, entry: &Entry) -> Result<(), Error> {
-        self.dir
-            .set_attributes(name, &attributes(entry))
+        self.give(name, &Wanted::of(entry)).map(drop)
+    }
+
+    fn give(&self, name: &Path, wanted: &Wanted) -> Result<Option<u32>, Error> {
+        wanted
+            .give(&*self.dir, name, &self.lost)
             .map_err(self.at("set attributes of", name))
     }
 
     fn create(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
         self.ensure_parents(name)?;
-        self.dir
+        let file = self
+            .dir
             .open(name, OpenHow::CreateNew)
-            .map_err(self.at("create", name))
+            .map_err(self.at("create", name))?;
+        self.watch.add(&*self.dir, name);
+        Ok(file)
     }
 }
 
@@ -355,7 +482,7 @@ impl Root for Target {
                     _ => {}
                 }
                 // Its own mode might forbid filling it, and filling it changes its time.
-                self.later.lock().dirs.push((name, attributes(entry)));
+                self.later.lock().dirs.push((name, Wanted::of(entry)));
                 Ok(())
             }
             EntryKind::Symlink { target } => {
@@ -405,6 +532,10 @@ impl Root for Target {
         self.set_attributes(&name, entry)
     }
 
+    fn lost(&self) -> Arc<Lost> {
+        self.lost.clone()
+    }
+
     fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
         self.create(&self.staged(name)?)
     }
@@ -439,7 +570,7 @@ impl Root for Target {
         let staged = Path::new(STAGING).join("new").join(dir);
         let later = self.later.lock();
         let found = later.dirs.iter().find(|(name, _)| *name == staged);
-        found.map_or_else(Attributes::default, |(_, attributes)| *attributes)
+        found.map_or_else(Attributes::default, |(_, wanted)| wanted.plain)
     }
 
     fn set_root(&self, attributes: &Attributes) -> Result<(), Error> {
@@ -456,7 +587,7 @@ impl Root for Target {
     fn displace(&self) -> Result<(), Error> {
         match self.scope {
             Scope::Directory { last } => self.displace_all(last),
-            Scope::Names { .. } => Ok(()),
+            Scope::Names { .. } | Scope::Space => Ok(()),
         }
     }
 
@@ -492,25 +623,30 @@ impl Root for Target {
             .sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
         let new = Path::new(STAGING).join("new");
         let mut closed = HashMap::new();
-        for (name, mut attributes) in later.dirs {
+        for (name, wanted) in later.dirs {
+            let mode = self.give(&name, &wanted)?;
             // A directory that its owner may not write to cannot be moved to another one.
-            if let (Some(mode), Some(top)) = (attributes.mode, name.file_name())
+            if let (Some(mode), Some(top)) = (mode, name.file_name())
                 && mode & OWNER_WRITES == 0
                 && name.parent() == Some(&new)
             {
-                closed.insert(top.to_owned(), attributes);
-                attributes.mode = Some(mode | OWNER_WRITES);
+                let with_mode = |mode| Attributes {
+                    mode: Some(mode),
+                    ..wanted.plain
+                };
+                closed.insert(top.to_owned(), with_mode(mode));
+                self.dir
+                    .set_attributes(&name, &with_mode(mode | OWNER_WRITES))
+                    .map_err(self.at("set attributes of", &name))?;
             }
-            self.dir
-                .set_attributes(&name, &attributes)
-                .map_err(self.at("set attributes of", &name))?;
         }
-        make_durable(&*self.dir, &new, self.each_max)
+        make_durable(&*self.dir, &new, self.each_max, &self.watch)
             .map_err(|(name, e)| self.at("sync", &name)(e))?;
         Ok(Closed(closed))
     }
 
     fn move_in(&mut self, closed: &Closed) -> Result<(), Error> {
+        self.ground.check()?;
         let new = Path::new(STAGING).join("new");
         let list = self
             .dir
@@ -523,6 +659,7 @@ impl Root for Target {
             self.displace_all(last)?;
             tops.sort_by_key(|top| top == last);
         }
+        let tops = self.in_order(tops)?;
         let result = tops
             .into_iter()
             .try_for_each(|top| {
@@ -542,6 +679,11 @@ impl Root for Target {
             self.take_back();
         }
         result
+    }
+
+    fn give_up_displaced(&mut self) -> Result<(), Error> {
+        self.given_up = true;
+        self.give_up()
     }
 
     fn stand(&mut self) {
@@ -567,9 +709,14 @@ impl Place for Target {
         Root::complete(self, entry)
     }
 
+    fn lost(&self) -> Vec<Arc<Lost>> {
+        vec![self.lost.clone()]
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Option<u64>, Error> {
         let closed = self.seal()?;
         self.move_in(&closed)?;
+        self.give_up_displaced()?;
         self.stand();
         Ok(None)
     }
@@ -578,30 +725,34 @@ impl Place for Target {
 impl Drop for Target {
     fn drop(&mut self) {
         self.growing.lock().clear();
+        // FUSE keeps the names of open files.
+        self.watch.end();
         if matches!(self.fate, Fate::Unfinished) {
             self.take_back();
         }
         let tidied = match self.fate {
+            // What is staged now is somebody else's.
+            _ if self.ground.check().is_err() => Ok(()),
             // What remains is tidying.
             Fate::Standing => self.remove_staging().map_err(|e| e.to_string()),
             Fate::Unfinished => self
-                .put_back_displaced()
+                .take_up_again()
+                .and_then(|()| self.put_back_displaced())
                 .map_err(|e| e.to_string())
                 .and_then(|()| self.remove_staging().map_err(|e| e.to_string())),
             // What was displaced is needed still.
             Fate::Stuck => Ok(()),
         };
+        if let Fate::Standing = self.fate {
+            for (name, quiet) in &*self.quiet.lock() {
+                if let Ok(Err(error)) = quiet.as_ref().map(Quiet::spoil) {
+                    tracing::warn!(target = %self.path.display(), ?name, %error, "the file that was replaced could not be closed to its users");
+                }
+            }
+        }
         if let Err(error) = tidied {
             tracing::warn!(target = %self.path.display(), error, "the staging directory could not be removed");
         }
-    }
-}
-
-pub fn attributes(entry: &Entry) -> Attributes {
-    Attributes {
-        mode: (!matches!(entry.kind, EntryKind::Symlink { .. })).then_some(entry.mode),
-        owner: Some((entry.uid, entry.gid)),
-        mtime_ns: Some(entry.mtime_ns),
     }
 }
 

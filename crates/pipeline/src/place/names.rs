@@ -1,18 +1,46 @@
 //! Names in the target: what a restore displaces, how its own get there, and how they go back when it cannot finish.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use longshore_io::{Attributes, FileKind, OpenHow};
+use longshore_io::{Attributes, FileKind, OpenHow, Via};
 
-use super::{DELTA, DELTA_CONTROL, Fate, LOST_AND_FOUND, OPEN_TO_US, Scope, Target, remove_tree};
+use super::{
+    DELTA, DELTA_CONTROL, Fate, LOST_AND_FOUND, OPEN_TO_US, Replacing, Scope, Target, remove_tree,
+};
 use crate::Error;
 use crate::ground::STAGING;
 
 /// Stands in the staging directory from when everything of a replaced directory is in `old` until nothing of it is to go
 /// back any more: what stands in the target meanwhile is new.
 pub(super) const DISPLACED: &str = "displaced";
+/// What `old` is called when nothing of it goes back any more.
+pub(super) const GONE: &str = "gone";
+/// Stands there from when the first side file of a restored database gets its name until the database has its own.
+const ARRIVING: &str = "arriving";
 const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// The first bytes of every SQLite 3 database.
+const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+fn side_files(database: &OsStr) -> Vec<OsString> {
+    let side = |suffix: &&str| {
+        let mut name = database.to_owned();
+        name.push(suffix);
+        name
+    };
+    SIDE_FILES.iter().map(side).collect()
+}
+
+/// The database whose side file has this name.
+fn database_named(side: &OsStr) -> Option<OsString> {
+    let name = side.as_bytes();
+    SIDE_FILES
+        .iter()
+        .find_map(|suffix| name.strip_suffix(suffix.as_bytes()))
+        .map(|database| OsStr::from_bytes(database).to_owned())
+}
 
 impl Target {
     /// After a crash in the middle of `finish`: what was displaced and has no successor goes back.
@@ -33,28 +61,56 @@ impl Target {
             .list()
             .and_then(|l| l.collect())
             .map_err(self.at("list", &old))?;
-        if let Scope::Directory { last } = self.scope {
-            names.sort_by_key(|name| name == last);
+        match self.scope {
+            Scope::Directory { last } => names.sort_by_key(|name| name == last),
+            Scope::Names { .. } | Scope::Space => {
+                self.remove_arrived(&names)?;
+                // Side files first: a database that stands is taken for one that has them.
+                names.sort_by_key(|name| database_named(name).is_none());
+            }
         }
-        // A side file without its database must not return next to a new one.
+        // A side file must not return next to another database than its own.
+        let stands = |name: &OsStr| self.dir.stat(Path::new(name)).is_ok();
         let successor = |name: &OsString| {
-            let base = SIDE_FILES
-                .iter()
-                .find_map(|s| name.to_str()?.strip_suffix(s))
-                .map(OsString::from);
-            self.dir.stat(Path::new(name)).is_ok()
-                || base.is_some_and(|b| self.dir.stat(Path::new(&b)).is_ok() && !names.contains(&b))
+            stands(name) || database_named(name).is_some_and(|database| stands(&database))
         };
         let back: Vec<_> = names.iter().filter(|n| !successor(n)).cloned().collect();
+        let mut sides = false;
         for name in back {
-            if self.is_last(&name) {
+            let is_side = database_named(&name).is_some();
+            if self.is_last(&name) || (sides && !is_side) {
                 self.sync_names()?;
             }
+            sides = is_side;
             self.dir
                 .rename(&old.join(&name), Path::new(&name))
                 .map_err(self.at("put back", Path::new(&name)))?;
         }
         self.sync_names()
+    }
+
+    /// From here on nothing goes back, durably, before success is told. A power cut leaves the staging directory, and whoever
+    /// then uses the target for something else does not see it: a later restore would take what stands for its own.
+    pub(super) fn give_up(&self) -> Result<(), Error> {
+        let staging = Path::new(STAGING);
+        let old = staging.join("old");
+        self.dir
+            .rename(&old, &staging.join(GONE))
+            .and_then(|()| self.dir.sync(staging))
+            .map_err(self.at("give up", &old))
+    }
+
+    /// The same taken back, for a restore that did not come to stand after all.
+    pub(super) fn take_up_again(&self) -> Result<(), Error> {
+        if !self.given_up {
+            return Ok(());
+        }
+        let staging = Path::new(STAGING);
+        let (old, gone) = (staging.join("old"), staging.join(GONE));
+        match self.dir.rename(&gone, &old) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            renamed => renamed.map_err(self.at("put back", &old)),
+        }
     }
 
     /// After a crash when everything was displaced: whether what stands there is new and whole. Without `last` it is
@@ -95,16 +151,146 @@ impl Target {
         matches!(self.scope, Scope::Directory { last } if name == last)
     }
 
-    pub(super) fn side_files(&self, top: &OsStr) -> Vec<OsString> {
-        if self.scope != (Scope::Names { side_files: true }) {
-            return Vec::new();
+    /// The refusal of what stands there.
+    pub(super) fn taken(&self, name: &Path) -> Error {
+        let path = self.path.join(name);
+        match self.scope {
+            Scope::Space => Error::TargetTaken { path },
+            _ => Error::TargetExists { path },
         }
-        let side = |s: &&str| {
-            let mut name = top.to_owned();
-            name.push(s);
-            name
-        };
-        SIDE_FILES.iter().map(side).collect()
+    }
+
+    pub(super) fn side_files(&self, top: &OsStr) -> Vec<OsString> {
+        match self.scope {
+            Scope::Names { side_files: true } => side_files(top),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a SQLite database is restored as `top`, and has not its name yet. Among plain files it is known by its
+    /// first bytes, which are in place by now.
+    fn brings_database(&self, top: &OsStr) -> Result<bool, Error> {
+        let name = Path::new(STAGING).join("new").join(top);
+        let cannot = self.at("look at", &name);
+        let magic_len = SQLITE_MAGIC.len();
+        match self.dir.stat(&name) {
+            Ok(found) if found.kind == FileKind::File => match self.scope {
+                Scope::Names { side_files: true } => return Ok(true),
+                Scope::Names { .. } if found.len >= magic_len as u64 => {}
+                _ => return Ok(false),
+            },
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot(e)),
+            _ => return Ok(false),
+        }
+        let mut magic = [0; SQLITE_MAGIC.len()];
+        self.dir
+            .open(&name, OpenHow::Read)
+            .and_then(|file| file.read_exact_at(&mut magic, 0, Via::Cache))
+            .map_err(cannot)?;
+        Ok(magic == *SQLITE_MAGIC)
+    }
+
+    /// The restored database that `top` is, or is a side file of.
+    fn database_of(&self, top: &OsStr) -> Result<Option<OsString>, Error> {
+        if self.brings_database(top)? {
+            return Ok(Some(top.to_owned()));
+        }
+        match database_named(top) {
+            Some(database) if self.brings_database(&database)? => Ok(Some(database)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The restored names in the order in which they are moved: the side files that come with a database directly before
+    /// it, so that it never stands without them.
+    pub(super) fn in_order(&self, tops: Vec<OsString>) -> Result<Vec<OsString>, Error> {
+        if !matches!(self.scope, Scope::Names { .. }) {
+            return Ok(tops);
+        }
+        let known: HashSet<OsString> = tops.iter().cloned().collect();
+        let mut order = Vec::with_capacity(tops.len());
+        for top in tops {
+            match self.database_of(&top)? {
+                Some(database) if database == top => {
+                    let sides = side_files(&top).into_iter();
+                    order.extend(sides.filter(|side| known.contains(side)));
+                    order.push(top);
+                }
+                // It comes with its database.
+                Some(_) => {}
+                None => order.push(top),
+            }
+        }
+        Ok(order)
+    }
+
+    /// Whether it is one of the side files that came directly before.
+    fn just_moved(&self, name: &OsStr) -> bool {
+        self.moved
+            .iter()
+            .rev()
+            .take(SIDE_FILES.len())
+            .any(|moved| moved == name)
+    }
+
+    /// Whatever of the names stands in the target, and was not restored just now, goes.
+    fn displace_names(&self, names: &[OsString]) -> Result<(), Error> {
+        let old = Path::new(STAGING).join("old");
+        for name in names.iter().filter(|name| !self.just_moved(name)) {
+            match self.dir.stat(Path::new(name)) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(self.at("look at", Path::new(name))(e)),
+                Ok(_) if self.replacing == Replacing::No => {
+                    return Err(self.taken(Path::new(name)));
+                }
+                Ok(_) => self
+                    .dir
+                    .rename(Path::new(name), &old.join(name))
+                    .map_err(self.at("displace", Path::new(name)))?,
+            }
+            // The database first, each gone for good before the next: side files without it harm nobody.
+            if names.len() > 1 {
+                self.sync_names()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After a crash: side files of a restored database may stand that had not its own name yet. They must not be met by
+    /// the old one, whose own were all displaced before them.
+    fn remove_arrived(&self, displaced: &[OsString]) -> Result<(), Error> {
+        let marker = Path::new(STAGING).join(ARRIVING);
+        match self.dir.stat(&marker) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            found => found.map(drop).map_err(self.at("look at", &marker))?,
+        }
+        for database in displaced {
+            if self.dir.stat(Path::new(database)).is_ok() {
+                continue;
+            }
+            for side in side_files(database) {
+                match self.dir.remove_file(Path::new(&side)) {
+                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                    removed => removed.map_err(self.at("remove", Path::new(&side)))?,
+                }
+            }
+        }
+        self.sync_names()?;
+        self.unmark(&marker)
+    }
+
+    fn mark(&self, marker: &Path) -> Result<(), Error> {
+        match self.dir.open(marker, OpenHow::CreateNew).map(drop) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.and_then(|()| self.dir.sync(Path::new(STAGING))),
+        }
+        .map_err(self.at("create", marker))
+    }
+
+    fn unmark(&self, marker: &Path) -> Result<(), Error> {
+        remove_tree(&*self.dir, marker)
+            .and_then(|()| self.dir.sync(Path::new(STAGING)))
+            .map_err(self.at("remove", marker))
     }
 
     /// Moves everything that stands in the target out of the way.
@@ -145,33 +331,35 @@ impl Target {
     }
 
     pub(super) fn move_one(&self, top: &OsString) -> Result<(), Error> {
-        let (new, old) = (
-            Path::new(STAGING).join("new"),
-            Path::new(STAGING).join("old"),
-        );
-        // The database first: side files without it harm nobody.
-        for name in std::iter::once(top.clone()).chain(self.side_files(top)) {
-            match self.dir.stat(Path::new(&name)) {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(self.at("look at", Path::new(&name))(e)),
-                Ok(_) if !self.replace => {
-                    return Err(Error::TargetExists {
-                        path: self.path.join(name),
-                    });
+        let staged = Path::new(STAGING).join("new").join(top);
+        let marker = Path::new(STAGING).join(ARRIVING);
+        let database = self.database_of(top)?;
+        match &database {
+            None => self.displace_names(std::slice::from_ref(top))?,
+            Some(database) => {
+                let mut names = vec![database.clone()];
+                names.extend(side_files(database));
+                self.displace_names(&names)?;
+                if database == top {
+                    // Its own side files, before it.
+                    if names.iter().any(|name| self.just_moved(name)) {
+                        self.sync_names()?;
+                    }
+                } else {
+                    self.mark(&marker)?;
                 }
-                Ok(_) => self
-                    .dir
-                    .rename(Path::new(&name), &old.join(&name))
-                    .map_err(self.at("displace", Path::new(&name)))?,
-            }
-            if name != *top {
-                // Old side files must be gone for good before the new database has its name.
-                self.sync_names()?;
             }
         }
         self.dir
-            .rename(&new.join(top), Path::new(top))
-            .map_err(self.at("complete", Path::new(top)))
+            .rename(&staged, Path::new(top))
+            .map_err(self.at("complete", Path::new(top)))?;
+        let came_with_sides =
+            |name: &OsString| side_files(name).iter().any(|side| self.just_moved(side));
+        if database.is_some_and(|database| database == *top && came_with_sides(&database)) {
+            self.sync_names()?;
+            self.unmark(&marker)?;
+        }
+        Ok(())
     }
 
     pub(super) fn close(&self, top: &Path, attributes: &Attributes) -> Result<(), Error> {
@@ -199,10 +387,10 @@ impl Target {
     /// Removes the staging directory, the lock last.
     pub(super) fn remove_staging(&self) -> std::io::Result<()> {
         let staging = Path::new(STAGING);
-        for part in ["new", "old"] {
+        for part in ["new", "old", GONE] {
             remove_tree(&*self.dir, &staging.join(part))?;
         }
-        for own in [DISPLACED, DELTA, DELTA_CONTROL] {
+        for own in [DISPLACED, ARRIVING, DELTA, DELTA_CONTROL] {
             remove_tree(&*self.dir, &staging.join(own))?;
         }
         self.ground.clear()

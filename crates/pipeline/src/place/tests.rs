@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Barrier};
 
-use longshore_io::{Fault, HostClock, Op, SimDisk};
+use longshore_io::{Clock, Fault, Host, HostClock, Op, OpenHow, SimClock, SimDisk, Storage};
 use longshore_media::{Entry, EntryKind, Extent};
 
-use crate::place::{EACH_MAX, Place, Root, Scope, Target};
+use crate::ground::STAGING;
+use crate::place::{EACH_MAX, Place, Replacing, Root, Scope, Target, Watch, remove_tree};
 use crate::{Error, House};
 
 const SCOPE: Scope = Scope::Directory { last: "global" };
@@ -38,6 +39,7 @@ pub fn entry(path: &str, kind: EntryKind, len: u64) -> Entry {
         kind,
         first: true,
         based: false,
+        xattrs: Vec::new(),
         mode: 0o700,
         uid: 0,
         gid: 0,
@@ -51,7 +53,13 @@ fn replace(disk: &SimDisk, content: &str) -> Result<(), Error> {
 }
 
 fn replace_syncing(disk: &SimDisk, content: &str, each_max: usize) -> Result<(), Error> {
-    let mut target = Target::open(&house(disk), Path::new("/data"), true, SCOPE, &[])?;
+    let mut target = Target::open(
+        &house(disk),
+        Path::new("/data"),
+        Replacing::Unused,
+        SCOPE,
+        &[],
+    )?;
     target.each_max = each_max;
     for dir in ["base", "global", "pg_wal"] {
         Root::put_name(&target, &entry(dir, EntryKind::Dir, 0))?;
@@ -96,7 +104,14 @@ fn whole_old() -> BTreeMap<PathBuf, String> {
 
 /// A restore that ends before it has put anything in its place.
 fn give_up(disk: &SimDisk) -> Result<(), Error> {
-    Target::open(&house(disk), Path::new("/data"), true, SCOPE, &[]).map(drop)
+    Target::open(
+        &house(disk),
+        Path::new("/data"),
+        Replacing::Unused,
+        SCOPE,
+        &[],
+    )
+    .map(drop)
 }
 
 fn prepared(seed: u64, old: bool) -> SimDisk {
@@ -138,7 +153,17 @@ fn a_power_cut_leaves_the_old_directory_the_new_one_or_nothing_that_starts() {
                     unstartable += 1;
                 }
                 crashes_again(&image, &what);
-                let fresh = Target::open(&house(&image), Path::new("/data"), false, SCOPE, &[]);
+                // The power went when success had been told.
+                if step == steps {
+                    is_left_alone(&image, &what);
+                }
+                let fresh = Target::open(
+                    &house(&image),
+                    Path::new("/data"),
+                    Replacing::No,
+                    SCOPE,
+                    &[],
+                );
                 let stands = found.contains_key(Path::new("global/pg_control"));
                 assert_eq!(fresh.is_ok(), !stands && !old, "{what}");
                 drop(fresh);
@@ -151,6 +176,25 @@ fn a_power_cut_leaves_the_old_directory_the_new_one_or_nothing_that_starts() {
             "{steps} steps, {unstartable} between"
         );
     }
+}
+
+/// Goal: whoever empties the target after a restore, but for the hidden staging directory that a power cut has brought back,
+/// and keeps something else there, does not lose it to the next restore.
+fn is_left_alone(image: &SimDisk, what: &str) {
+    let disk = image.images(1).remove(0);
+    let dir = disk.dir(Path::new("/data")).unwrap();
+    for name in dir.list().unwrap() {
+        let name = name.unwrap();
+        if name != STAGING {
+            remove_tree(&*dir, Path::new(&name)).unwrap();
+        }
+    }
+    disk.write_file("/data/mine", b"mine").unwrap();
+    disk.settle();
+    let refused = Target::open(&house(&disk), Path::new("/data"), Replacing::No, SCOPE, &[]);
+    assert!(matches!(refused, Err(Error::TargetExists { .. })), "{what}");
+    give_up(&disk).unwrap();
+    assert_eq!(disk.read_file("/data/mine").unwrap(), b"mine", "{what}");
 }
 
 /// Goal: what a crash left is put right by the next restore even when that one gives up, or crashes itself.
@@ -187,10 +231,17 @@ fn crashes_again(image: &SimDisk, what: &str) {
 #[test]
 fn what_stands_is_refused_without_leave_and_put_back_after_a_failure() {
     let disk = prepared(1, true);
-    let refused = Target::open(&house(&disk), Path::new("/data"), false, SCOPE, &[]);
+    let refused = Target::open(&house(&disk), Path::new("/data"), Replacing::No, SCOPE, &[]);
     assert!(matches!(refused, Err(Error::TargetExists { .. })));
     assert_eq!(tree(&disk), whole_old());
-    let mut target = Target::open(&house(&disk), Path::new("/data"), true, SCOPE, &[]).unwrap();
+    let mut target = Target::open(
+        &house(&disk),
+        Path::new("/data"),
+        Replacing::Unused,
+        SCOPE,
+        &[],
+    )
+    .unwrap();
     Root::put_name(&target, &entry("base", EntryKind::Dir, 0)).unwrap();
     let closed = target.seal().unwrap();
     target.displace().unwrap();
@@ -259,20 +310,67 @@ fn many_names_are_synced_together_with_their_file_system() {
 
 #[test]
 fn what_this_user_may_not_look_at_is_synced_with_its_file_system() {
-    // Restored modes may forbid their own owner to list a directory, or to open a file.
-    for op in [Op::List, Op::Open] {
+    // Restored modes may forbid their own owner to list a directory. To open a file, too: that is open already.
+    for (op, below, is_whole) in [(Op::List, "base", true), (Op::Open, "base/1", false)] {
         let disk = prepared(1, false);
         let before = disk.history().len();
-        let target = Target::open(&house(&disk), Path::new("/data"), true, SCOPE, &[]).unwrap();
+        let target = Target::open(
+            &house(&disk),
+            Path::new("/data"),
+            Replacing::Unused,
+            SCOPE,
+            &[],
+        )
+        .unwrap();
         Root::put_name(&target, &entry("base", EntryKind::Dir, 0)).unwrap();
         let whole = Extent { offset: 0, len: 3 };
         let file = entry("base/1", EntryKind::File, 3);
         Root::put_data(&target, &file, &[(whole, b"new")]).unwrap();
-        let below = "/data/.longshore-restoring/new/base";
+        let below = Path::new("/data/.longshore-restoring/new").join(below);
         disk.inject(Fault::errno(libc::EACCES).on(op).below(below));
         Box::new(target).finish().unwrap();
         let all = syncs(&disk, before);
-        assert!(all.iter().any(|(_, op, _)| *op == Op::SyncAll), "{all:?}");
+        let whole = all.iter().any(|(_, op, _)| *op == Op::SyncAll);
+        assert_eq!(whole, is_whole, "{all:?}");
+    }
+}
+
+/// Goal: a failure of the system's own late writing is told, also where the file left the system's memory meanwhile.
+#[test]
+fn what_was_written_is_synced_by_a_descriptor_that_was_open_all_the_time_or_with_its_file_system() {
+    let disk = prepared(1, false);
+    replace(&disk, "new").unwrap();
+    let history = disk.history();
+    let new = Path::new("/data/.longshore-restoring/new");
+    for name in NAMES.map(|name| new.join(name)) {
+        let last = |op| history.iter().rposition(|(o, p)| *o == op && *p == name);
+        let (written, synced) = (last(Op::Write).unwrap(), last(Op::Sync).unwrap());
+        let between = &history[written..synced];
+        let reopened = between.iter().find(|(op, p)| *op == Op::Open && *p == name);
+        assert_eq!(reopened, None);
+    }
+    // One more file than may be open.
+    for (max, is_whole) in [(NAMES.len(), false), (NAMES.len() - 1, true)] {
+        let disk = prepared(1, false);
+        let mut target = Target::open(
+            &house(&disk),
+            Path::new("/data"),
+            Replacing::Unused,
+            SCOPE,
+            &[],
+        )
+        .unwrap();
+        target.watch = Watch::of(max);
+        for name in NAMES {
+            let whole = Extent { offset: 0, len: 3 };
+            let file = entry(name, EntryKind::File, 3);
+            Root::put_data(&target, &file, &[(whole, b"new")]).unwrap();
+        }
+        let before = disk.history().len();
+        Box::new(target).finish().unwrap();
+        let all = syncs(&disk, before);
+        let whole = all.iter().any(|(_, op, _)| *op == Op::SyncAll);
+        assert_eq!(whole, is_whole, "{max} {all:?}");
     }
 }
 
@@ -289,4 +387,225 @@ fn a_name_that_cannot_be_synced_ends_the_restore_and_is_told() {
         );
         assert_eq!(tree(&disk), whole_old());
     }
+}
+
+/// A database among files, or one alone, as a restore has it: its names with what is in them.
+type Files = BTreeMap<PathBuf, String>;
+
+fn files(list: &[(&str, &str)]) -> Files {
+    let database = |name: &str| {
+        if name == "app.db" {
+            "SQLite format 3\0"
+        } else {
+            ""
+        }
+    };
+    list.iter()
+        .map(|(name, content)| (name.into(), format!("{}{content}", database(name))))
+        .collect()
+}
+
+fn replace_files(disk: &SimDisk, side_files: bool, files: &Files) -> Result<(), Error> {
+    let scope = Scope::Names { side_files };
+    let target = Target::open(
+        &house(disk),
+        Path::new("/data"),
+        Replacing::Unused,
+        scope,
+        &[],
+    )?;
+    for (name, content) in files {
+        let len = content.len();
+        let whole = Extent {
+            offset: 0,
+            len: len as u32,
+        };
+        let file = entry(name.to_str().unwrap(), EntryKind::File, len as u64);
+        Root::put_data(&target, &file, &[(whole, content.as_bytes())])?;
+    }
+    Box::new(target).finish().map(drop)
+}
+
+/// Goal: whatever the moment of a power cut, and of another one while that is put right, a database stands with its own
+/// side files or not at all: never the old one's beside the new one, nor the other way round.
+#[test]
+fn a_database_never_stands_beside_another_ones_side_files() {
+    let old = files(&[
+        ("app.db", "old"),
+        ("app.db-wal", "old"),
+        ("app.db-journal", "old"),
+        ("b", "old"),
+    ]);
+    let alone = files(&[("app.db", "new")]);
+    let with_log = files(&[
+        ("a", "new"),
+        ("app.db", "new"),
+        ("app.db-wal", "new"),
+        ("b", "new"),
+    ]);
+    for (side_files, new) in [(true, alone.clone()), (false, alone), (false, with_log)] {
+        let prepared = |seed: u64| {
+            let disk = SimDisk::new(seed);
+            disk.mount("/data").unwrap();
+            for (name, content) in &old {
+                disk.write_file(Path::new("/data").join(name), content.as_bytes())
+                    .unwrap();
+            }
+            disk.settle();
+            disk
+        };
+        let group = |tree: &Files| -> Files {
+            let of_it =
+                |(name, _): &(&PathBuf, &String)| name.to_str().unwrap().starts_with("app.db");
+            tree.iter()
+                .filter(of_it)
+                .map(|(n, c)| (n.clone(), c.clone()))
+                .collect()
+        };
+        let sound = |found: &Files| {
+            let found = group(found);
+            !found.contains_key(Path::new("app.db")) || found == group(&old) || found == group(&new)
+        };
+        let give_up = |disk: &SimDisk| {
+            let scope = Scope::Names { side_files };
+            Target::open(
+                &house(disk),
+                Path::new("/data"),
+                Replacing::Unused,
+                scope,
+                &[],
+            )
+            .map(drop)
+        };
+        let probe = prepared(1);
+        let before = probe.steps();
+        replace_files(&probe, side_files, &new).unwrap();
+        assert_eq!(group(&tree(&probe)), group(&new), "{side_files}");
+        for step in 0..=probe.steps() - before {
+            let disk = prepared(step);
+            let at = disk.steps() + step;
+            let _cut = replace_files(&disk.cut_power_at(at), side_files, &new);
+            for image in disk.images(3) {
+                let what = format!("{side_files}, {new:?}, cut at {step}");
+                let found = tree(&image);
+                assert!(sound(&found), "{what}: {found:?}");
+                let probe = image.images(1).remove(0);
+                let before = probe.steps();
+                give_up(&probe).unwrap();
+                let found = tree(&probe);
+                assert!(
+                    sound(&found) && found.contains_key(Path::new("app.db")),
+                    "{what}: {found:?}"
+                );
+                for step in 0..probe.steps() - before {
+                    let disk = image.images(1).remove(0);
+                    let _cut = give_up(&disk.cut_power_at(disk.steps() + step));
+                    for again in disk.images(2) {
+                        give_up(&again).unwrap();
+                        let found = tree(&again);
+                        let stands = found.contains_key(Path::new("app.db"));
+                        assert!(
+                            sound(&found) && stands,
+                            "{what}, again at {step}: {found:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_left_over_log_beside_a_restored_database_is_refused_without_leave() {
+    let disk = SimDisk::new(1);
+    disk.mount("/data").unwrap();
+    disk.write_file("/data/app.db-wal", b"left").unwrap();
+    let scope = Scope::Names { side_files: false };
+    let target =
+        Target::open(&house(&disk), Path::new("/data"), Replacing::No, scope, &[]).unwrap();
+    let content = b"SQLite format 3\0";
+    let whole = Extent { offset: 0, len: 16 };
+    let file = entry("app.db", EntryKind::File, 16);
+    Root::put_data(&target, &file, &[(whole, content)]).unwrap();
+    let refused = Box::new(target).finish().unwrap_err();
+    assert!(matches!(refused, Error::TargetExists { .. }), "{refused}");
+    assert_eq!(tree(&disk), files(&[("app.db-wal", "left")]));
+}
+
+/// Goal: a file system that keeps a removed file under another name until it is closed is left without a trace.
+#[test]
+fn the_staging_directory_goes_also_where_an_open_file_keeps_it() {
+    const ENOTEMPTY: i32 = 39;
+    let disk = prepared(1, false);
+    let staging = "/data/.longshore-restoring";
+    disk.inject(
+        Fault::errno(ENOTEMPTY)
+            .on(Op::RemoveDir)
+            .below(staging)
+            .nth(3)
+            .times(1),
+    );
+    replace(&disk, "new").unwrap();
+    assert_eq!(tree(&disk), whole("new"));
+    let left = disk
+        .paths()
+        .into_iter()
+        .find(|path| path.starts_with(staging));
+    assert_eq!(left, None);
+}
+
+/// Goal: workers that reach a database's name at the same moment do not take each other for a program that uses it.
+#[test]
+fn a_restore_s_own_workers_keep_no_database_from_being_replaced() {
+    const WORKERS: usize = 6;
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::write(temp.path().join("app.db"), "SQLite format 3\0old").unwrap();
+    let house = House {
+        storage: Arc::new(Host::new()),
+        ..house(&SimDisk::new(1))
+    };
+    for round in 0..20 {
+        let scope = Scope::Names { side_files: true };
+        let target = Target::open(&house, temp.path(), Replacing::Unused, scope, &[]).unwrap();
+        let together = Barrier::new(WORKERS);
+        let ask = || {
+            together.wait();
+            target.check_free("app.db".as_ref())
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(ask)).collect();
+            for worker in workers {
+                worker
+                    .join()
+                    .unwrap()
+                    .unwrap_or_else(|e| panic!("round {round}: {e}"));
+            }
+        });
+    }
+}
+
+/// Goal: a database that a program uses is waited for once, however many workers reach it.
+#[test]
+fn who_uses_a_database_is_waited_for_once() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("app.db");
+    std::fs::write(&path, "SQLite format 3\0old").unwrap();
+    let clock = Arc::new(SimClock::default());
+    let house = House {
+        storage: Arc::new(Host::new()),
+        clock: clock.clone(),
+        ..house(&SimDisk::new(1))
+    };
+    let scope = Scope::Names { side_files: true };
+    let target = Target::open(&house, temp.path(), Replacing::Unused, scope, &[]).unwrap();
+    let user = Host::new().dir(temp.path()).unwrap();
+    let user = user.open("app.db".as_ref(), OpenHow::ReadWrite).unwrap();
+    let mut waited = Vec::new();
+    for _ in 0..3 {
+        let refused = target.check_free("app.db".as_ref());
+        assert!(matches!(refused, Err(Error::DatabaseInUse { .. })));
+        waited.push(clock.now());
+    }
+    drop(user);
+    assert_eq!(waited, [waited[0]; 3]);
 }

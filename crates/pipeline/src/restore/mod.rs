@@ -6,39 +6,62 @@
 mod reading;
 mod writer;
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use longshore_media::{BackupType, MediaSet, SetHeader, SetTrailer};
+use longshore_pg::Recovery;
 use longshore_source::SourceKind;
 
 use crate::archived::prove_replay;
 use crate::chain::{self, Merge};
-use crate::cluster::{self, Cluster, Outline};
+use crate::cluster::{self, Cluster, ClusterOptions, Outline};
+use crate::kept::Kept;
 use crate::measure::{Counters, Work, lap, process_cpu};
 use crate::offload::{Choice, Offload};
-use crate::place::{Place, Scope, Target};
+use crate::place::{Place, Replacing, Scope, Target};
 use crate::plan::{Plan, Sizes};
 use crate::report::{RestoreReport, RestoredSet, Run, mark_text};
-use crate::request::RestoreRequest;
+use crate::request::{RestoreRequest, Tuning};
+use crate::room::Room;
 use crate::share::EngineShare;
 use crate::unload::{Unloaded, Unloading, unload};
 use crate::{ChainError, ClusterError, Error, House, Observer, history};
 use reading::Reading;
 use writer::{Wave, Writer};
 
+/// Of a directory that is replaced as a whole, or whose other names are removed.
+fn check_standing(house: &House, kept: &Kept, target: &Path) -> Result<(), Error> {
+    let cannot = |source| Error::Target {
+        action: "list",
+        path: target.to_owned(),
+        source,
+    };
+    let dir = match house.storage.dir(target) {
+        // Nothing stands there, or the restore will say what does.
+        Err(e) if e.kind() != std::io::ErrorKind::PermissionDenied => return Ok(()),
+        dir => dir.map_err(cannot)?,
+    };
+    for name in dir.list().map_err(cannot)? {
+        kept.check_replaced(&*dir, target, Path::new(&name.map_err(cannot)?))?;
+    }
+    Ok(())
+}
+
 /// A cluster as a whole is put together with care; parts of one, and all else, are names like others.
 fn open_target(
     house: &House,
-    request: &RestoreRequest,
+    (request, options): (&RestoreRequest, &ClusterOptions),
     kind: SourceKind,
     media: &MediaSet,
     (header, trailer): (&SetHeader, Option<&SetTrailer>),
     merge: Option<&Merge>,
 ) -> Result<Box<dyn Place>, Error> {
+    let kept = Kept::of(house, request);
+    kept.check_target(&request.target)?;
     let whole = request.only.is_empty() && request.moves.is_empty();
     let is_log = header.backup_type == BackupType::Log;
     if kind == SourceKind::Postgres && whole && !is_log {
-        let options = &request.cluster;
         let outline = match trailer {
             Some(trailer) => {
                 cluster::check_recovery(header, trailer, options)?;
@@ -47,12 +70,15 @@ fn open_target(
             }
             None => None,
         };
+        if request.replace || options.delta {
+            check_standing(house, &kept, &request.target)?;
+        }
         let set = (header, trailer);
         let place = (request.target.as_path(), request.replace);
         let cluster = Cluster::open(house, place, options, set, outline.as_ref())?;
         return Ok(Box::new(cluster));
     }
-    if !request.cluster.is_default() {
+    if !options.is_default() {
         return Err(ClusterError::NotACluster.into());
     }
     let scope = Scope::Names {
@@ -61,10 +87,15 @@ fn open_target(
     let target = Target::open(
         house,
         &request.target,
-        request.replace,
+        match (request.replace, request.in_use) {
+            (false, _) => Replacing::No,
+            (true, false) => Replacing::Unused,
+            (true, true) => Replacing::Anything,
+        },
         scope,
         &request.moves,
-    )?;
+    )?
+    .keeping(kept);
     let older = merge.map_or(0, Merge::older_bytes);
     let needed = trailer.map(|trailer| trailer.plain_bytes_total.saturating_add(older));
     if let (Some(needed), Some(free), true) = (needed, target.free_bytes(), request.only.is_empty())
@@ -118,14 +149,20 @@ pub fn run(
         kind => return Err(Error::SourceKind { kind }),
     };
     let largest = links.iter().map(|link| link.header.buffer_bytes).max();
-    let sizes = Sizes::decide(
-        &request.tuning,
-        &request.limits,
-        media.family_count(),
-        1,
-        Some(largest.unwrap_or(header.buffer_bytes) as usize),
-        reading.streams_max(),
-    );
+    let buffer_bytes = Some(largest.unwrap_or(header.buffer_bytes) as usize);
+    let (families, streams_max) = (media.family_count(), reading.streams_max());
+    let decide = |tuning: &Tuning| {
+        Sizes::decide(
+            tuning,
+            &request.limits,
+            families,
+            1,
+            buffer_bytes,
+            streams_max,
+        )
+    };
+    let merged = reading.merge().map_or(0, Merge::memory_bytes);
+    let sizes = Room::now().fit(&request.tuning, streams_max, merged, true, decide)?;
     let counters = Counters::default();
     let trailer = summary.as_ref().and_then(|s| s.trailer.as_ref());
     let expected = match links {
@@ -145,7 +182,14 @@ pub fn run(
     let choice = Choice::that_decompresses(house, &request.offload, algorithm);
     let software = Choice::of(house, &Offload::default(), algorithm);
     let sizes = sizes.lending(choice.buffers_wanted(&sizes), &request.tuning);
-    let mut plan = Plan::for_reading("restore", &media, &header, &sizes, &request.limits);
+    let mut plan = Plan::for_reading(
+        "restore",
+        &media,
+        &header,
+        &sizes,
+        &request.limits,
+        &request.tuning,
+    );
     plan.engine = choice.engine(&plan.engine);
     plan.memory_bytes += choice.memory_bytes(&sizes);
     plan.memory_bytes += reading.merge().map_or(0, Merge::memory_bytes);
@@ -165,16 +209,23 @@ pub fn run(
     let start_us = house.now_us();
     let cpu_before = process_cpu();
     let _priority = request.limits.lower_io_priority();
+    let mut options = request.cluster.clone();
     if let (Some(archive), Some(recovery), Some(trailer)) =
         (&request.cluster.proof, recovery, trailer)
     {
         let set = (&header, trailer);
-        let warning = prove_replay(house, archive, set, recovery)?;
+        let proven = prove_replay(house, archive, set, recovery)?;
+        let warning = proven.warning();
         warning.iter().for_each(|text| observer.warning(text));
+        let recovery = Recovery {
+            not_ahead: proven.not_ahead,
+            ..recovery.clone()
+        };
+        options.recovery = Some(recovery);
     }
     let target = open_target(
         house,
-        request,
+        (request, &options),
         kind,
         &media,
         (&header, trailer),
@@ -214,20 +265,32 @@ pub fn run(
     if !links.is_empty() {
         writer.complete(&media, position)?;
     }
-    let (totals, marks, rewritten_bytes) = writer.finish()?;
+    let finished = writer.finish()?;
+    let (totals, marks) = (finished.totals, finished.marks);
     lap(&*house.clock, at, &counters.write_us);
     let elapsed = house.clock.now() - started;
-    let mut warnings = Vec::new();
+    let mut warnings = finished.warnings;
     let mut history_failed = false;
     let blocks = counters.blocks.load(Ordering::Relaxed);
     let plain_bytes = done.sets.iter().map(|set| set.plain_bytes).sum();
     let engines = EngineShare::all("software", (blocks, plain_bytes), &done.used);
     warnings.extend(done.used.iter().flat_map(|u| u.alarms.clone()));
     let mut tablespaces_taken = 0;
+    let mut subscriptions = Vec::new();
     if kind == SourceKind::Postgres {
         let taken = cluster::taken_tablespaces(&*house.storage, &request.target);
         tablespaces_taken = taken.len() as u64;
         warnings.extend(taken.iter().map(cluster::told_of_taken));
+        subscriptions = cluster::enabled_subscriptions(&*house.storage, &request.target);
+        let run_on = !subscriptions.is_empty() && !request.cluster.no_subscriptions;
+        warnings.extend(run_on.then(|| cluster::told_of_subscriptions(&subscriptions)));
+        let not_ahead = options
+            .recovery
+            .as_ref()
+            .is_some_and(|recovery| recovery.not_ahead);
+        if not_ahead {
+            warnings.extend(cluster::told_of_not_ahead(&*house.storage, &request.target));
+        }
     }
     let trailers = || done.sets.iter().filter_map(|set| set.trailer.as_ref());
     let damaged = trailers().any(|t| t.damaged);
@@ -272,9 +335,11 @@ pub fn run(
         plain_bytes,
         stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
         totals,
-        rewritten_bytes,
+        rewritten_bytes: finished.rewritten_bytes,
+        attributes_lost: finished.attributes_lost,
         damaged,
         tablespaces_taken,
+        subscriptions,
         run: Run {
             elapsed_s: elapsed.as_secs_f64(),
             cpu_s: process_cpu().saturating_sub(cpu_before).as_secs_f64(),

@@ -14,6 +14,18 @@ use crate::request::RestoreRequest;
 use crate::unload::Sink;
 use crate::{ChainError, Error, House};
 
+/// What a restore has done.
+pub struct Finished {
+    pub totals: FileTotals,
+    /// The first marks of the set.
+    pub marks: Vec<Mark>,
+    /// What differed from what stood there, where only that was written.
+    pub rewritten_bytes: Option<u64>,
+    /// Extended attributes that could not be restored.
+    pub attributes_lost: u64,
+    pub warnings: Vec<String>,
+}
+
 /// Puts what is wanted of each block to its place.
 pub struct Writer<'a> {
     house: &'a House,
@@ -169,13 +181,21 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Everything was put. Says what, which marks there were, and how many bytes differed from what stood there.
-    pub fn finish(self) -> Result<(FileTotals, Vec<Mark>, Option<u64>), Error> {
+    /// Everything was put.
+    pub fn finish(self) -> Result<Finished, Error> {
         let totals = FileTotals {
             entries: self.entries.into_inner(),
             files: self.files.into_inner(),
         };
-        Ok((totals, self.marks.into_inner(), self.target.finish()?))
+        let lost = self.target.lost();
+        let rewritten_bytes = self.target.finish()?;
+        Ok(Finished {
+            totals,
+            marks: self.marks.into_inner(),
+            rewritten_bytes,
+            attributes_lost: lost.iter().map(|lost| lost.count()).sum(),
+            warnings: lost.iter().flat_map(|lost| lost.warnings()).collect(),
+        })
     }
 
     /// Gives every file of several sets what its newest set says of it. When all blocks were put.
@@ -235,6 +255,7 @@ impl Sink for Writer<'_> {
                         marks.push(mark);
                     }
                 }
+                Item::Sums(_) => {}
             }
         }
         if let Some(last) = current {
@@ -279,6 +300,6 @@ pub fn wants(items: &[Item], is_wanted: impl Fn(&Path) -> bool) -> bool {
     items.iter().any(|item| match item {
         Item::Entry(entry) => is_wanted(&entry.path),
         Item::Mark(mark) => is_wanted(&mark.path),
-        Item::Extent(_) => false,
+        Item::Extent(_) | Item::Sums(_) => false,
     })
 }

@@ -74,6 +74,7 @@ pub fn write(
         buffer_bytes: claims.buffer_bytes,
         page_bytes: 0,
         copy_only: false,
+        attributes: false,
         parent: claims.parent,
         log: LogStart {
             system: claims.system,
@@ -87,6 +88,9 @@ pub fn write(
         machine: String::new(),
         user: String::new(),
         origin: String::new(),
+        lineage: Vec::new(),
+        sum_key: None,
+        server_started_us: None,
     };
     let plan = SetPlan {
         disposition: claims.disposition,

@@ -51,6 +51,7 @@ fn item(choose: &mut dyn FnMut(usize) -> usize) -> (Item, u64) {
     let entry = Entry {
         path: path.into(),
         based: kind == EntryKind::File && choose(3) > 0,
+        xattrs: Vec::new(),
         kind,
         first: choose(4) > 0,
         mode: 0o777,

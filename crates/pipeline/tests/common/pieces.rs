@@ -15,6 +15,7 @@ pub fn file(path: &str, len: u64, based: bool, first: bool, parts: &[(usize, Vec
         kind: EntryKind::File,
         first,
         based,
+        xattrs: Vec::new(),
         mode: 0o640,
         uid: 0,
         gid: 0,

@@ -2,9 +2,12 @@
 //!
 //! Nothing is decided here. The call for each segment finds it there or does the work itself; a look-ahead that dies, is
 //! late or meets an error changes only how long that takes. What it has pushed it leaves a note of, which holds for that
-//! unchanged file and that archive alone ([`super::note`]).
+//! unchanged file and the archive's own of it alone ([`super::note`]).
 //!
 //! Invariants
+//! - A file that is pushed ahead gets its name after all that the server wants archived before it: a server that was set back is
+//!   refused at the first segment that differs, and nothing of its later ones gets in.
+//! - A file that was fetched ahead is given to the server only as the bytes of the archive that it is asked for from.
 //! - A look-ahead takes no more bytes than its limit, and ends at the first error: behind a segment that cannot be
 //!   archived the server keeps the others anyway.
 //! - Pushing copies nothing but into the archive. Fetching fills one directory, with no more than the limit and what
@@ -22,12 +25,12 @@ use longshore_pg::wal::{
     segments, segments_in,
 };
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::archive::{WAIT_MAX, wait};
 use super::note::{self, Note};
 use super::staged::{self, remove_abandoned};
-use super::{Error, Form, Outgoing, Pushed, WalArchive};
+use super::{Error, Form, Identity, Outgoing, Pushed, WalArchive, links};
 
 /// Below pg_wal: where look-aheads keep their locks and fetched segments.
 const PLACE: &str = "longshore";
@@ -110,6 +113,7 @@ impl PgWal {
             path,
             system: self.system,
             history: self.history_of(name)?,
+            beside: Some(self.dir.clone()),
         })
     }
 
@@ -211,19 +215,34 @@ impl PgWal {
         let mut names = self.ready()?;
         self.clear_notes(&names)?;
         names.truncate(count_within(archive, reach));
-        Ok(side_by_side(reach.workers, &names, |name| {
+        let order = Order::of(names.len());
+        Ok(side_by_side(reach.workers, &names, |number, name| {
+            let place = order.place(number);
             let text = name.to_string();
             let out = self.outgoing(*name, Path::new(&text))?;
-            let note = self.note(&out, archive)?;
-            if note.is_left(&*self.dir, Path::new(PLACE), &text) {
+            let noted = self.note(&out, archive)?;
+            if noted.is_some_and(|note| note.is_left(&*self.dir, Path::new(PLACE), &text)) {
+                place.is_archived();
                 return Ok(false);
             }
-            let pushed = archive.push_unless_busy(&out, form, clock)?.is_some();
-            if pushed {
+            let pushed = archive.push_unless_busy(&out, form, &|| place.wait(), clock)?;
+            if pushed.is_none() {
+                // Another process writes it, most likely the call that this one looks ahead of.
+                let came = wait(WAIT_MAX, *name, clock, || match order.is_over() {
+                    true => Ok(Some(false)),
+                    false => Ok(archive.find(*name)?.map(|_| true)),
+                });
+                if matches!(came, Ok(true)) {
+                    place.is_archived();
+                }
+                return Ok(false);
+            }
+            place.is_archived();
+            if let Some(note) = self.note(&out, archive)? {
                 note.leave(&*self.dir, Path::new(PLACE), &text)
                     .map_err(Error::io("note", self.path.join(PLACE).join(&text)))?;
             }
-            Ok(pushed)
+            Ok(true)
         }))
     }
 
@@ -240,22 +259,26 @@ impl PgWal {
         wait(WAIT_MAX, out.name, clock, || {
             match self.was_pushed(out, archive)? {
                 true => Ok(Some(Pushed::Already)),
-                false => archive.push_unless_busy(out, form, clock),
+                false => archive.push_unless_busy(out, form, &|| true, clock),
             }
         })
     }
 
-    /// Whether a look-ahead has pushed this very file to this archive, unchanged since. Told once.
+    /// Whether a look-ahead has pushed this very file to this archive, and neither has changed since. Told once.
     pub fn was_pushed(&self, out: &Outgoing, archive: &WalArchive) -> Result<bool, Error> {
         let note = self.note(out, archive)?;
-        Ok(note.was_left(&*self.dir, Path::new(PLACE), &out.name.to_string()))
+        let name = out.name.to_string();
+        Ok(note.is_some_and(|note| note.was_left(&*self.dir, Path::new(PLACE), &name)))
     }
 
-    fn note(&self, out: &Outgoing, archive: &WalArchive) -> Result<Note, Error> {
+    /// What a note of this file says now; `None` where the archive does not have it.
+    fn note(&self, out: &Outgoing, archive: &WalArchive) -> Result<Option<Note>, Error> {
         let file = out.file.stat().map_err(Error::io("look at", &out.path))?;
-        let place = archive.dir.stat(Path::new(""));
-        let place = place.map_err(Error::io("look at", archive.path()))?;
-        Ok(Note::new(&file, &place))
+        match archive.open_file(out.name) {
+            Ok(archived) => Ok(Some(Note::new(&file, archived.stat()))),
+            Err(Error::Missing { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// Removes notes that nobody will ask for.
@@ -300,7 +323,7 @@ impl PgWal {
         };
         let spooled = Path::new(PLACE).join(name.to_string());
         let fetched = wait(WAIT_MAX, name, clock, || {
-            if segment.is_some_and(|segment| self.is_of(archive, segment, &spooled)) {
+            if segment.is_some() && self.is_spooled(archive, name, &spooled)? {
                 return Ok(Some(true));
             }
             let busy = staged::is_being_written(&*self.dir, &spooled)
@@ -315,6 +338,29 @@ impl PgWal {
             .rename(&spooled, Path::new(to))
             .and_then(|()| self.dir.sync(Path::new("")))
             .map_err(Error::io("store", self.path.join(to)))
+    }
+
+    /// Whether the file that was fetched ahead is the archive's: it may be left over from another archive, which held another
+    /// branch's log.
+    fn is_spooled(
+        &self,
+        archive: &WalArchive,
+        name: WalName,
+        spooled: &Path,
+    ) -> Result<bool, Error> {
+        let file = match self.dir.open(spooled, OpenHow::Read) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened.map_err(Error::io("open", self.path.join(spooled)))?,
+        };
+        let out = Outgoing {
+            name,
+            path: self.path.join(spooled),
+            file,
+            system: None,
+            history: None,
+            beside: None,
+        };
+        archive.is_content_of(&out)
     }
 
     /// Puts a line behind those of a history. The server asks again where it was not told of success.
@@ -401,6 +447,60 @@ impl PgWal {
         }
     }
 
+    /// Refuses a segment, in the file `file`, that does not follow the one before it, which the server has put into
+    /// pg_wal: it would take it for the end of the log. Where that one is not there, or is not whole, the server judges.
+    ///
+    /// Errors: `BrokenLink`.
+    pub fn check_link(
+        &self,
+        archive: &WalArchive,
+        name: SegmentName,
+        file: &str,
+    ) -> Result<(), Error> {
+        let Some(size) = archive.identity().map(|identity| identity.segment_size) else {
+            return Ok(());
+        };
+        let start = name.start(size);
+        let Some(last) = start.0.checked_sub(1) else {
+            return Ok(());
+        };
+        let (Ok(file), Ok(before)) = (
+            self.dir.open(Path::new(file), OpenHow::Read),
+            self.before(archive, name, start),
+        ) else {
+            return Ok(());
+        };
+        let border = start.0.saturating_sub(size.bytes());
+        let read = |at: Lsn, buf: &mut [u8]| match at < start {
+            true => before.read_exact_at(buf, at.0.saturating_sub(border), Via::Cache),
+            false if at.0 - start.0 < size.bytes() => {
+                file.read_exact_at(buf, at.0 - start.0, Via::Cache)
+            }
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        match links::broken(read, Lsn(border), start, size) {
+            None => Ok(()),
+            Some(source) => Err(Error::BrokenLink {
+                archive: archive.path().to_owned(),
+                before: SegmentName::holding(name.timeline, Lsn(last), size),
+                name,
+                source,
+            }),
+        }
+    }
+
+    /// Refuses to give this server another cluster's log: it would take that for the end of its own.
+    ///
+    /// Errors: `OtherCluster`.
+    pub fn check_system(&self, archive: &WalArchive) -> Result<(), Error> {
+        match (self.system, archive.identity()) {
+            (Some(system), Some(identity)) => {
+                archive.check(Identity { system, ..identity }, &self.path)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The segment before `name`, which begins at `start`, in pg_wal; it may be of an earlier timeline.
     fn before(
         &self,
@@ -472,7 +572,7 @@ impl PgWal {
                 .map(WalName::Segment)
                 .collect();
         clear(&dir, &names).map_err(Error::io("clear", &path))?;
-        let mut ahead = side_by_side(reach.workers, &names, |name| {
+        let mut ahead = side_by_side(reach.workers, &names, |_, name| {
             let text = name.to_string();
             if dir.stat(Path::new(&text)).is_ok() {
                 return Ok(false);
@@ -535,11 +635,86 @@ fn clear(dir: &Arc<dyn Dir>, names: &[WalName]) -> io::Result<()> {
     Ok(())
 }
 
-/// Does the work for each name, in order of beginning, until all are done or one fails. `work` says whether there was any.
+/// In which order files get their names that are compressed side by side.
+struct Order {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+struct State {
+    archived: Vec<bool>,
+    /// One was not archived: none behind it is.
+    is_over: bool,
+}
+
+/// One file's place in the order. Dropped before the file is archived it ends the order: there is nothing to follow.
+struct PlaceIn<'a> {
+    order: &'a Order,
+    number: usize,
+}
+
+impl Order {
+    fn of(count: usize) -> Order {
+        Order {
+            state: Mutex::new(State {
+                archived: vec![false; count],
+                is_over: false,
+            }),
+            moved: Condvar::new(),
+        }
+    }
+
+    fn place(&self, number: usize) -> PlaceIn<'_> {
+        PlaceIn {
+            order: self,
+            number,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.lock().is_over
+    }
+}
+
+impl PlaceIn<'_> {
+    /// Waits until all before it are archived; `false`: one is not.
+    ///
+    /// Nobody waits for ever: work begins in order, so the first that is not archived yet is in somebody's hands.
+    fn wait(&self) -> bool {
+        let mut state = self.order.state.lock();
+        loop {
+            if state.is_over {
+                return false;
+            }
+            if state.archived[..self.number].iter().all(|done| *done) {
+                return true;
+            }
+            self.order.moved.wait(&mut state);
+        }
+    }
+
+    fn is_archived(&self) {
+        self.order.state.lock().archived[self.number] = true;
+        self.order.moved.notify_all();
+    }
+}
+
+impl Drop for PlaceIn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.order.state.lock();
+        if !state.archived[self.number] {
+            state.is_over = true;
+            self.order.moved.notify_all();
+        }
+    }
+}
+
+/// Does the work for each name, in order of beginning, until all are done or one fails. `work` is told the name's number and
+/// says whether there was any.
 fn side_by_side(
     workers: usize,
     names: &[WalName],
-    work: impl Fn(&WalName) -> Result<bool, Error> + Sync,
+    work: impl Fn(usize, &WalName) -> Result<bool, Error> + Sync,
 ) -> Ahead {
     let (next, done, stop) = (
         AtomicUsize::new(0),
@@ -548,10 +723,12 @@ fn side_by_side(
     );
     let error = Mutex::new(None);
     let worker = || {
-        while !stop.load(Ordering::Relaxed)
-            && let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed))
-        {
-            match work(name) {
+        while !stop.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(name) = names.get(number) else {
+                return;
+            };
+            match work(number, name) {
                 Ok(worked) => {
                     done.fetch_add(usize::from(worked), Ordering::Relaxed);
                 }

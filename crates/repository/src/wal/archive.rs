@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longshore_codec::{Algorithm, Level, payload_bound};
-use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
+use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
 use longshore_pg::wal::{
     History, PAGE_HEADER_LEN, SegmentHeader, WalName, is_page_at, is_same_history,
 };
@@ -55,6 +55,8 @@ pub struct Outgoing {
     /// The history of the timeline that it is of, where the cluster has one: it must be the archive's, or become it
     /// before. Two restores of one backup differ in nothing else.
     pub history: Option<Box<Outgoing>>,
+    /// The directory that it comes from, where the server's segments lie beside it.
+    pub beside: Option<Arc<dyn Dir>>,
 }
 
 /// What became of a file.
@@ -97,13 +99,39 @@ impl WalArchive {
     ///
     /// Errors: `NotAnArchive`, `IdentityDamaged`, `Io`.
     pub fn open(storage: &dyn Storage, path: &Path) -> Result<WalArchive, Error> {
-        let none = || Error::NotAnArchive { path: path.into() };
-        let dir = match storage.dir(path) {
+        WalArchive::opened(path.to_owned(), storage.dir(path))
+    }
+
+    /// The same of the directory `below` in `base`. Symbolic links are followed to `base` alone: who may write to a
+    /// target does not decide where else its log goes.
+    ///
+    /// Errors: also `LinkBelow`.
+    pub fn open_below(
+        storage: &dyn Storage,
+        base: &Path,
+        below: &Path,
+    ) -> Result<WalArchive, Error> {
+        let path = base.join(below);
+        let dir = storage.dir(base).and_then(|base| base.dir(below));
+        match dir {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                match link_below(storage, base, below) {
+                    Some(link) => Err(Error::LinkBelow { path: link }),
+                    None => Err(Error::io("open", path)(e)),
+                }
+            }
+            dir => WalArchive::opened(path, dir),
+        }
+    }
+
+    fn opened(path: PathBuf, dir: io::Result<Arc<dyn Dir>>) -> Result<WalArchive, Error> {
+        let none = || Error::NotAnArchive { path: path.clone() };
+        let dir = match dir {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(none()),
-            opened => opened.map_err(Error::io("open", path))?,
+            opened => opened.map_err(Error::io("open", &path))?,
         };
         let archive = WalArchive {
-            path: path.to_owned(),
+            path: path.clone(),
             dir,
             identity: OnceLock::new(),
             presses: Presses::default(),
@@ -114,9 +142,10 @@ impl WalArchive {
         Ok(archive)
     }
 
-    /// Makes the directories `below` in `base` an archive, where they are not one yet, and opens it. `base` must exist.
+    /// Makes the directories `below` in `base` an archive, where they are not one yet, and opens it. `base` must exist;
+    /// symbolic links below it are not followed.
     ///
-    /// Errors: `IdentityDamaged`, `Io`.
+    /// Errors: `LinkBelow`, `IdentityDamaged`, `Io`.
     pub fn create(
         storage: &dyn Storage,
         base: &Path,
@@ -124,6 +153,9 @@ impl WalArchive {
         clock: &dyn Clock,
     ) -> Result<WalArchive, Error> {
         let dir = storage.dir(base).map_err(Error::io("open", base))?;
+        if let Some(path) = link_below(storage, base, below) {
+            return Err(Error::LinkBelow { path });
+        }
         let mut at = PathBuf::new();
         for part in below.components() {
             let parent = at.clone();
@@ -137,8 +169,12 @@ impl WalArchive {
             .map_err(Error::io("create", base.join(&at)))?;
         }
         let path = base.join(below);
+        let made = match below.as_os_str().is_empty() {
+            true => Ok(dir),
+            false => dir.dir(below),
+        };
         let archive = WalArchive {
-            dir: storage.dir(&path).map_err(Error::io("open", &path))?,
+            dir: made.map_err(Error::io("open", &path))?,
             path,
             identity: OnceLock::new(),
             presses: Presses::default(),
@@ -157,6 +193,17 @@ impl WalArchive {
     /// Errors: also `NothingYet`.
     pub fn existing(storage: &dyn Storage, path: &Path) -> Result<WalArchive, Error> {
         let archive = WalArchive::open(storage, path)?;
+        archive.identified()?;
+        Ok(archive)
+    }
+
+    /// The same of the directory `below` in `base`, as [`WalArchive::open_below`].
+    pub fn existing_below(
+        storage: &dyn Storage,
+        base: &Path,
+        below: &Path,
+    ) -> Result<WalArchive, Error> {
+        let archive = WalArchive::open_below(storage, base, below)?;
         archive.identified()?;
         Ok(archive)
     }
@@ -240,17 +287,19 @@ impl WalArchive {
     /// `NotHistory`, `OtherCluster`, `OtherSegmentSize`), `OtherContent`, `Busy`, `Io`, `Codec`; `Damaged` and
     /// `Newer` of what has its name.
     pub fn push(&self, out: &Outgoing, form: &Form, clock: &dyn Clock) -> Result<Pushed, Error> {
-        self.push_within(WAIT_MAX, out, form, clock)
+        self.push_within(WAIT_MAX, out, form, &|| true, clock)
     }
 
-    /// As [`WalArchive::push`], but what another process writes is left to it: `None` then.
+    /// As [`WalArchive::push`], but what another process writes is left to it: `None` then. Once all is written, `turn`
+    /// is asked whether the file may have its name; where it may not, nothing is stored: `None`, too.
     pub(super) fn push_unless_busy(
         &self,
         out: &Outgoing,
         form: &Form,
+        turn: &dyn Fn() -> bool,
         clock: &dyn Clock,
     ) -> Result<Option<Pushed>, Error> {
-        match self.push_within(Duration::ZERO, out, form, clock) {
+        match self.push_within(Duration::ZERO, out, form, turn, clock) {
             Err(Error::Busy { .. }) => Ok(None),
             done => done.map(Some),
         }
@@ -261,6 +310,22 @@ impl WalArchive {
         patience: Duration,
         out: &Outgoing,
         form: &Form,
+        turn: &dyn Fn() -> bool,
+        clock: &dyn Clock,
+    ) -> Result<Pushed, Error> {
+        let pushed = self.attempt(patience, out, form, turn, clock);
+        if let Err(Error::OtherContent { .. } | Error::OtherBranch { .. }) = pushed {
+            self.note_refusal(out.name, clock);
+        }
+        pushed
+    }
+
+    fn attempt(
+        &self,
+        patience: Duration,
+        out: &Outgoing,
+        form: &Form,
+        turn: &dyn Fn() -> bool,
         clock: &dyn Clock,
     ) -> Result<Pushed, Error> {
         let judged = self.judge(out)?;
@@ -290,7 +355,16 @@ impl WalArchive {
             self.sync_names(&*parent)?;
             return Ok(Pushed::Already);
         };
+        self.check_before(out, &judged)?;
         let stored_bytes = self.write(out, &judged, form, &staged)?;
+        let synced = staged.file.sync();
+        synced.map_err(Error::io("store", self.path.join(&place)))?;
+        if !turn() {
+            let (name, waited_s) = (out.name, 0);
+            return Err(Error::Busy { name, waited_s });
+        }
+        // The one before it may have come meanwhile.
+        self.check_before(out, &judged)?;
         let ending = ending(form.algorithm);
         staged
             .publish(Path::new(&format!("{name}.{ending}")))
@@ -300,6 +374,55 @@ impl WalArchive {
             stored_bytes,
             unfinished: judged.unfinished,
         })
+    }
+
+    /// Refuses a segment that does not follow the one before it in the archive: the server was set back, and its place in
+    /// the log has passed the archive's end since. Where the server has that one still, its end is compared, from the last
+    /// block that is not all zeros: zeros behind a switch are alike on every branch. Else the records at the border are.
+    fn check_before(&self, out: &Outgoing, judged: &Judged) -> Result<(), Error> {
+        let (WalName::Segment(name), Some(beside), Some(identity)) =
+            (out.name, &out.beside, self.identity())
+        else {
+            return Ok(());
+        };
+        let size = identity.segment_size;
+        let start = name.start(size);
+        let Some(last) = start.0.checked_sub(1) else {
+            return Ok(());
+        };
+        let before = SegmentName::holding(name.timeline, Lsn(last), size);
+        // Damage there is told by those who read it.
+        let Ok(Some(object)) = self.find(WalName::Segment(before)) else {
+            return Ok(());
+        };
+        if object.head.unfinished || judged.unfinished {
+            return Ok(());
+        }
+        let file_name = PathBuf::from(before.to_string());
+        let opened = beside.open(&file_name, OpenHow::Read);
+        let same = match opened {
+            Ok(file) if file.stat().is_ok_and(|stat| stat.len == size.bytes()) => {
+                let from = object.last_written();
+                is_content(&object, &*file, from).map_err(Error::io("read", &out.path))?
+            }
+            _ => {
+                let read = |at: Lsn, buf: &mut [u8]| match at.0.checked_sub(start.0) {
+                    Some(offset) if offset < size.bytes() => {
+                        out.file.read_exact_at(buf, offset, Via::Cache)
+                    }
+                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
+                };
+                !self.is_broken(before, start, read)
+            }
+        };
+        match same {
+            true => Ok(()),
+            false => Err(Error::OtherBranch {
+                archive: self.path.clone(),
+                name: before,
+                path: out.path.with_file_name(file_name),
+            }),
+        }
     }
 
     /// Has this history, or takes it. What is there needs no sync: the file that it is asked for syncs the directory.
@@ -312,7 +435,9 @@ impl WalArchive {
     ) -> Result<(), Error> {
         match self.find(history.name)? {
             Some(object) => self.compare(&object, history, &self.judge(history)?),
-            None => self.push_within(patience, history, form, clock).map(drop),
+            None => self
+                .push_within(patience, history, form, &|| true, clock)
+                .map(drop),
         }
     }
 
@@ -575,22 +700,29 @@ impl WalArchive {
                 false => Err(other()),
             };
         }
-        let head = &object.head;
-        if head.plain_len != judged.len {
-            return Err(other());
+        let is_same = object.head.plain_len == judged.len
+            && is_content(object, &*out.file, 0).map_err(Error::io("read", &out.path))?;
+        match is_same {
+            true => Ok(()),
+            false => Err(other()),
         }
-        let mut plain = vec![0; head.block_bytes as usize];
-        for (number, row) in object.end.rows.iter().enumerate() {
-            let offset = number as u64 * u64::from(head.block_bytes);
-            let plain = &mut plain[..head.block_len(number)];
-            out.file
-                .read_exact_at(plain, offset, Via::Cache)
-                .map_err(Error::io("read", &out.path))?;
-            if crc32c(plain) != row.plain_crc {
-                return Err(other());
-            }
+    }
+
+    /// Whether these are the bytes of the archive's file of this name; `false` where it has none.
+    ///
+    /// Errors: `Damaged`, `Newer`, `Io`.
+    pub(super) fn is_content_of(&self, out: &Outgoing) -> Result<bool, Error> {
+        let Some(object) = self.find(out.name)? else {
+            return Ok(false);
+        };
+        match self
+            .judge(out)
+            .and_then(|judged| self.compare(&object, out, &judged))
+        {
+            Ok(()) => Ok(true),
+            Err(e @ (Error::Io { .. } | Error::Damaged { .. })) => Err(e),
+            Err(_) => Ok(false),
         }
-        Ok(())
     }
 
     /// The directory of a file, relative and open; made when it is missing and `make` says so.
@@ -628,6 +760,37 @@ impl WalArchive {
         }
         Ok(None)
     }
+}
+
+/// Whether a file that is as long has an archived one's bytes, from the block `first` on.
+fn is_content(object: &Object, file: &dyn File, first: usize) -> io::Result<bool> {
+    let head = &object.head;
+    let mut plain = vec![0; head.block_bytes as usize];
+    for (number, row) in object.end.rows.iter().enumerate().skip(first) {
+        let offset = number as u64 * u64::from(head.block_bytes);
+        let plain = &mut plain[..head.block_len(number)];
+        file.read_exact_at(plain, offset, Via::Cache)?;
+        if crc32c(plain) != row.plain_crc {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The first part of `below` in `base` that is a symbolic link.
+fn link_below(storage: &dyn Storage, base: &Path, below: &Path) -> Option<PathBuf> {
+    let dir = storage.dir(base).ok()?;
+    let mut at = PathBuf::new();
+    for part in below.components() {
+        at.push(part);
+        if dir
+            .stat(&at)
+            .is_ok_and(|stat| stat.kind == FileKind::Symlink)
+        {
+            return Some(base.join(at));
+        }
+    }
+    None
 }
 
 /// Asks until there is an answer, or too long.

@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use longshore_media::record::Malformed;
-use longshore_pg::wal::{NotHistory, NotWal, WalName};
-use longshore_pg::{Lsn, Timeline};
+use longshore_pg::wal::{NotHistory, NotRecords, NotWal, WalName};
+use longshore_pg::{Lsn, SegmentName, Timeline};
 
 /// What a WAL archive cannot or will not do. Every variant names the file an operator must look at.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,10 @@ pub enum Error {
     /// Nobody made an archive there, or it is not mounted.
     #[error("{} is no WAL archive: it has no {}", path.display(), super::IDENTITY_NAME)]
     NotAnArchive { path: PathBuf },
+
+    /// Whoever may change the link decides where the log goes, and who reads it.
+    #[error("{} is a symbolic link below a target", path.display())]
+    LinkBelow { path: PathBuf },
 
     /// An archive that was made and not used yet.
     #[error("nothing came into the WAL archive {} yet", path.display())]
@@ -67,6 +71,37 @@ pub enum Error {
     /// The archive has other bytes under this name. They are kept.
     #[error("the archive already has {name}, with other bytes than {}", path.display())]
     OtherContent { name: WalName, path: PathBuf },
+
+    /// What the archive has under this name is not what the server wrote: another branch of the cluster archives there.
+    #[error("the archive {} holds the log of another branch: its {name} has other bytes than {}", archive.display(),
+        path.display())]
+    OtherBranch {
+        archive: PathBuf,
+        name: SegmentName,
+        /// The server's own.
+        path: PathBuf,
+    },
+
+    /// What stands at the place of a backup's own checkpoint is another branch's.
+    #[error("the archive {} holds the log of another branch of the cluster where the backup's own should be: {name}", archive.display())]
+    NotTheBackups { archive: PathBuf, name: SegmentName },
+
+    /// A segment that is whole in itself, and does not follow the one before.
+    #[error("in the archive {} the segment {name} does not follow {before}: {source}", archive.display())]
+    BrokenLink {
+        archive: PathBuf,
+        before: SegmentName,
+        name: SegmentName,
+        source: NotRecords,
+    },
+
+    /// The server has none of the log any more by which its archive could be told from another branch's.
+    #[error("whether {name} in the archive {} is this server's cannot be known: {what}", archive.display())]
+    BranchUnknown {
+        archive: PathBuf,
+        name: SegmentName,
+        what: &'static str,
+    },
 
     /// Another process has been writing this file all the time.
     #[error(
@@ -157,7 +192,9 @@ impl Error {
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::FileTooLarge => {
                     "make room in the archive; until then PostgreSQL keeps the segments in pg_wal and tries again"
                 }
                 io::ErrorKind::PermissionDenied => {
@@ -167,6 +204,9 @@ impl Error {
             },
             Error::NotAnArchive { .. } => {
                 "check that its file system is mounted; a new archive is made by `longshore wal create`, as the server's user"
+            }
+            Error::LinkBelow { .. } => {
+                "move the directory to its place in the target; or name where it is as `archive` in [database.NAME.wal]"
             }
             Error::NothingYet { .. } => {
                 "let the server's archive_command, or `longshore wal receive`, bring its first segment"
@@ -188,17 +228,31 @@ impl Error {
                 "the archive holds the log of another restore or promotion: make an archive for this server with \
                  `longshore wal create`, and begin there with a full backup"
             }
-            Error::OtherContent { .. } => {
-                "two servers archive to one place, or a restored one continues the same timeline: archive to \
-                 another directory, and find out which of the two histories is the good one"
+            Error::OtherContent { .. } | Error::OtherBranch { .. } => {
+                "this server was set back, or is a copy of the one that archives there, and both are on one timeline: make an \
+                 archive for it (`longshore wal create --archive NEW`), name NEW in archive_command and in the configuration, \
+                 reload, and make a full backup that is proved there"
+            }
+            Error::NotTheBackups { .. } => {
+                "name the archive of the server that the backup is of (--wal-archive); where another server has archived there \
+                 since, choose a backup of that one"
+            }
+            Error::BrokenLink { .. } => {
+                "two branches of the cluster came into this archive: recover to before that place (--target-lsn), or begin with \
+                 a backup that was made after it; archive to a new directory (`longshore wal create`), and make a full backup there"
+            }
+            Error::BranchUnknown { .. } => {
+                "make the backup with its log in it (--with-wal); or have the server keep its log for longer (wal_keep_size) \
+                 and try again"
             }
             Error::Busy { .. } => "find the process that holds it; PostgreSQL will try again",
             Error::Missing { .. } => "`longshore wal list` shows what there is",
             Error::Gap { .. } => {
-                "bring the missing segment, from the old server's pg_wal for instance; --to-gap ends recovery before it"
+                "bring the missing segment, from the old server's pg_wal for instance. Where the target lies before it, set \
+                 recovery_prefetch = off (PostgreSQL 15 and later ask ahead); --to-gap ends recovery before it"
             }
             Error::TablespaceTaken { .. } => {
-                "recover to a moment before it, or on another machine; if no server uses these files, move them away. \
+                "recover to a moment before it, with recovery_prefetch = off from PostgreSQL 15 on, or on another machine; if no server uses these files, move them away. \
                  `wal get --tablespaces-as-logged` in restore_command leaves it to you"
             }
             Error::ReplayGap { .. } => {

@@ -1,8 +1,9 @@
 //! Notes between a look-ahead and the calls that follow it: this very file is in that archive, durably.
 //!
-//! A note names the file by device, inode, length and time of last change, and the archive's directory by device and
-//! inode. A file that was written, renamed or replaced since, and another archive, do not fit it. Notes only save reading
-//! the file once more; without one, or with a torn one, the archive is asked. So they need no sync.
+//! A note names both files, the server's and the archive's, by device, inode, length and time of last change. A file that
+//! was written, renamed or replaced since does not fit it, and one that the archive no longer has, or that another disk at
+//! its place has, does not either. Notes only save reading the file once more; without one, or with a torn one, the bytes
+//! are compared. So they need no sync.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,23 +13,18 @@ use longshore_pg::wal::WalName;
 
 /// Ending of a note's name.
 pub(super) const ENDING: &str = ".pushed";
-const LEN: usize = 52;
+const LEN: usize = 68;
 
 /// What a note says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Note([u8; LEN]);
 
 impl Note {
-    /// Of a file as it was before it was pushed, and the directory it was pushed to.
-    pub(super) fn new(file: &Stat, archive: &Stat) -> Note {
-        let fields = [
-            file.dev,
-            file.ino,
-            file.len,
-            file.ctime_ns as u64,
-            archive.dev,
-            archive.ino,
-        ];
+    /// Of a file as it was before it was pushed, and the archive's file as it is since.
+    pub(super) fn new(file: &Stat, archived: &Stat) -> Note {
+        let fields = [file, archived]
+            .map(|stat| [stat.dev, stat.ino, stat.len, stat.ctime_ns as u64])
+            .concat();
         let mut bytes = [0; LEN];
         for (place, field) in bytes.chunks_mut(8).zip(fields) {
             place.copy_from_slice(&field.to_le_bytes());
@@ -86,13 +82,12 @@ mod tests {
         let disk = SimDisk::new(1);
         disk.write_file("/a/file", b"x").unwrap();
         disk.write_file("/b/file", b"x").unwrap();
-        let (a, b) = (
-            disk.dir(Path::new("/a")).unwrap(),
-            disk.dir(Path::new("/b")).unwrap(),
-        );
+        disk.write_file("/c/file", b"x").unwrap();
+        let dir = |path: &str| disk.dir(Path::new(path)).unwrap();
+        let (a, b, c) = (dir("/a"), dir("/b"), dir("/c"));
         let stat = |dir: &dyn Dir| dir.stat(Path::new("file")).unwrap();
-        let here = |dir: &dyn Dir| dir.stat(Path::new("")).unwrap();
-        let note = Note::new(&stat(&*a), &here(&*a));
+        // The archive's file of the name lies in `c`.
+        let note = Note::new(&stat(&*a), &stat(&*c));
         let left = |other: Note| {
             note.leave(&*a, Path::new(""), "n").unwrap();
             note.leave(&*a, Path::new(""), "n").unwrap();
@@ -100,10 +95,15 @@ mod tests {
         };
         assert!(left(note));
         assert!(!note.was_left(&*a, Path::new(""), "n"), "it was taken");
-        assert!(!left(Note::new(&stat(&*b), &here(&*a))));
-        assert!(!left(Note::new(&stat(&*a), &here(&*b))));
+        assert!(!left(Note::new(&stat(&*b), &stat(&*c))));
+        assert!(!left(Note::new(&stat(&*a), &stat(&*b))));
         disk.write_file("/a/file", b"y").unwrap();
-        assert!(!left(Note::new(&stat(&*a), &here(&*a))));
+        assert!(!left(Note::new(&stat(&*a), &stat(&*c))));
+        let note = Note::new(&stat(&*a), &stat(&*c));
+        note.leave(&*a, Path::new(""), "n").unwrap();
+        disk.write_file("/c/file", b"another").unwrap();
+        let changed = Note::new(&stat(&*a), &stat(&*c));
+        assert!(!changed.is_left(&*a, Path::new(""), "n"));
         disk.write_file("/a/n.pushed", b"torn").unwrap();
         assert!(!note.was_left(&*a, Path::new(""), "n"));
     }

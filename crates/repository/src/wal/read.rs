@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longshore_codec::{Decompressor, payload_bound};
 use longshore_io::{Clock, Dir, File, Stat, Via, crc32c};
 use longshore_media::record::Malformed;
-use longshore_pg::Timeline;
-use longshore_pg::wal::{History, WalName};
+use longshore_pg::wal::{History, SegmentHeader, WalName, page_timeline};
+use longshore_pg::{Lsn, SegmentName, Timeline};
 use parking_lot::Mutex;
 
 use super::archive::{WAIT_MAX, wait};
@@ -53,6 +53,16 @@ impl Object {
             head,
             end,
         })
+    }
+
+    /// The number of the last block that is not all zeros; 0 where all are.
+    pub(super) fn last_written(&self) -> usize {
+        let zeros = vec![0; self.head.block_bytes as usize];
+        let is_written = |number: &usize| {
+            let row = self.end.rows[*number];
+            row.plain_crc != crc32c(&zeros[..self.head.block_len(*number)])
+        };
+        (0..self.end.rows.len()).rev().find(is_written).unwrap_or(0)
     }
 
     /// Decodes and checks every block, in order.
@@ -141,6 +151,17 @@ impl Archived {
         self.object.head.plain_len.into()
     }
 
+    /// Plain bytes of each block but the last.
+    pub(super) fn block_bytes(&self) -> u64 {
+        self.object.head.block_bytes.into()
+    }
+
+    /// CRC-32C of the plain bytes of a block.
+    pub(super) fn plain_crc(&self, number: u64) -> Option<u32> {
+        let row = self.object.end.rows.get(usize::try_from(number).ok()?);
+        row.map(|row| row.plain_crc)
+    }
+
     /// Of the archive's own file: whose it is, and when it came.
     pub fn stat(&self) -> &Stat {
         &self.stat
@@ -182,6 +203,57 @@ impl Archived {
             }
             buf[filled..filled + len].copy_from_slice(&plain[from..from + len]);
             filled += len;
+        }
+        Ok(())
+    }
+}
+
+/// The headers of a segment's pages, as its blocks come.
+struct Pages {
+    name: SegmentName,
+    system: Option<u64>,
+    header: Option<SegmentHeader>,
+    /// Of the last page that was the segment's own.
+    timeline: Timeline,
+}
+
+impl Pages {
+    fn new(name: SegmentName, system: Option<u64>) -> Pages {
+        Pages {
+            name,
+            system,
+            header: None,
+            timeline: name.timeline,
+        }
+    }
+
+    /// Blocks begin with a page: their length is a multiple of every page's.
+    fn take(&mut self, plain: &[u8], offset: u64) -> Result<(), String> {
+        let header = match self.header {
+            Some(header) => header,
+            None => {
+                let header = SegmentHeader::parse(plain).map_err(|e| e.to_string())?;
+                if self.system.is_some_and(|system| system != header.system) {
+                    return Err(format!("its first page is of system {}", header.system));
+                }
+                self.timeline = header.timeline;
+                *self.header.insert(header)
+            }
+        };
+        let page_bytes = header.page_bytes as usize;
+        for (number, page) in plain.chunks(page_bytes).enumerate() {
+            let place = Lsn(header.start.0 + offset + (number * page_bytes) as u64);
+            // What was never written, or is left over from the file's former use, has no timeline.
+            let Some(timeline) = page_timeline(page, header.magic, place) else {
+                continue;
+            };
+            if !(self.timeline..=self.name.timeline).contains(&timeline) {
+                return Err(format!(
+                    "its page at {place} is of timeline {timeline}, which does not lead from timeline {} to {}",
+                    self.timeline, self.name.timeline
+                ));
+            }
+            self.timeline = timeline;
         }
         Ok(())
     }
@@ -245,12 +317,24 @@ impl WalArchive {
         })
     }
 
-    /// Decodes a file and compares every checksum; gives its length.
+    /// Decodes a file and compares every checksum; of a segment also whether its pages are of this cluster, and of
+    /// timelines that lead to its own. Gives its length.
     ///
     /// Errors: as [`WalArchive::fetch`].
     pub fn verify(&self, name: WalName) -> Result<u64, Error> {
         let object = self.object(name)?;
-        object.decode(|_, _| Ok(()))?;
+        let system = self.identity().map(|identity| identity.system);
+        let mut pages = match name {
+            WalName::Segment(segment) => Some(Pages::new(segment, system)),
+            WalName::History(_) | WalName::Partial(_) | WalName::Backup(..) => None,
+        };
+        object.decode(|plain, offset| match &mut pages {
+            None => Ok(()),
+            Some(pages) => pages.take(plain, offset).map_err(|what| Error::Damaged {
+                path: object.path.clone(),
+                what,
+            }),
+        })?;
         Ok(object.head.plain_len.into())
     }
 

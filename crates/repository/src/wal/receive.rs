@@ -9,6 +9,9 @@
 //!   the synced partial file. So a slot keeps what a crash here could lose.
 //! - The archive itself says where to go on: behind its last segment, at the start of the one being filled. Those bytes
 //!   are streamed once more; they are the same.
+//! - Before anything is streamed the archive's last segment, and what stands in the partial file, are streamed once more
+//!   and compared: a server that was set back has another log under the same names, and its place in the log may have
+//!   passed the archive's end since. What cannot be compared is not gone on from.
 //! - What the archive says of timelines is compared with the server's own histories before anything is streamed: a
 //!   restored copy of the cluster may be on another timeline of the same number.
 //! - One receiver works for an archive.
@@ -23,7 +26,7 @@ use std::time::Duration;
 
 use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via};
 use longshore_pg::client::{self, Connection, Mode, Reply, Rows};
-use longshore_pg::wal::{EPOCH_US, History, WalName};
+use longshore_pg::wal::{EPOCH_US, History, Records, WalName};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
 use super::archive::{WAIT_MAX, wait};
@@ -104,6 +107,15 @@ pub enum ReceiveError {
         theirs: Timeline,
     },
 
+    /// The server's log ends before the archive's.
+    #[error("the archive {} holds log up to {ours}, the server {address} only up to {theirs}", archive.display())]
+    Behind {
+        archive: PathBuf,
+        address: String,
+        ours: Lsn,
+        theirs: Lsn,
+    },
+
     /// The server sent what does not follow what it sent before.
     #[error("the server's stream is not understood: {what}")]
     Stream { what: String },
@@ -125,6 +137,7 @@ impl ReceiveError {
             ReceiveError::Archive(_)
             | ReceiveError::Taken { .. }
             | ReceiveError::Elsewhere { .. }
+            | ReceiveError::Behind { .. }
             | ReceiveError::Stream { .. } => false,
         }
     }
@@ -132,6 +145,11 @@ impl ReceiveError {
     /// What the operator can do now.
     pub fn hint(&self) -> &'static str {
         match self {
+            ReceiveError::Archive(Error::BranchUnknown { .. }) | ReceiveError::Behind { .. } => {
+                "was the server set back, or is it a copy? Then make an archive for it (`longshore wal create --archive NEW`), \
+                 name NEW in the receiver's command and in the configuration, drop the slot, start with --create-slot, and make a \
+                 full backup that is proved there. A standby that lags: start again when it has caught up"
+            }
             ReceiveError::Archive(e) => e.hint(),
             // The file, or the slot's log, is gone.
             ReceiveError::Server(e) if matches!(e.sqlstate(), Some("58P01" | "55000")) => {
@@ -229,7 +247,7 @@ impl Receiving {
         let path = self.path.join(&file_name);
         let file = match self.dir.open(&file_name, OpenHow::CreateNew) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                self.dir.open(&file_name, OpenHow::ReadWrite)
+                self.dir.open_own(&file_name, size.bytes())
             }
             made => made,
         }
@@ -254,6 +272,89 @@ struct Filling {
     file_name: PathBuf,
     path: PathBuf,
     file: Arc<dyn File>,
+}
+
+/// Why bytes could not be compared.
+enum CompareError {
+    Archive(Error),
+    Io(io::Error),
+}
+
+impl From<Error> for CompareError {
+    fn from(error: Error) -> CompareError {
+        CompareError::Archive(error)
+    }
+}
+
+impl From<io::Error> for CompareError {
+    fn from(error: io::Error) -> CompareError {
+        CompareError::Io(error)
+    }
+}
+
+/// What an earlier receiver left of the segment being filled, as far as its records go.
+struct Begun {
+    name: SegmentName,
+    file: Arc<dyn File>,
+    end: Lsn,
+    /// The archive's segment before, where the records lead on from there.
+    follows: Option<SegmentName>,
+}
+
+impl Begun {
+    /// `None`: nothing on the server's way.
+    fn look(
+        archive: &WalArchive,
+        receiving: &Receiving,
+        history: &History,
+        size: SegmentSize,
+    ) -> Result<Option<Begun>, Error> {
+        let Some(name) = receiving.last()? else {
+            return Ok(None);
+        };
+        let start = name.start(size);
+        let limit = match history.end_of(name.timeline) {
+            Some(end) => end,
+            None if name.timeline == history.timeline() => Lsn(u64::MAX),
+            None => return Ok(None),
+        };
+        let file_name = WalName::Partial(name).to_string();
+        let path = receiving.path.join(&file_name);
+        let file = receiving.dir.open(Path::new(&file_name), OpenHow::Read);
+        let file = file.map_err(Error::io("open", &path))?;
+        let before = start.0.checked_sub(1).map(Lsn).map(|last| {
+            let timeline = history.timeline_at(last);
+            SegmentName::holding(timeline, last, size)
+        });
+        let before = before.filter(|before| {
+            archive.identity().is_some()
+                && matches!(archive.find(WalName::Segment(*before)), Ok(Some(_)))
+        });
+        let read = |at: Lsn, buf: &mut [u8]| match at.0.checked_sub(start.0) {
+            Some(offset) if offset < size.bytes() => file.read_exact_at(buf, offset, Via::Cache),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        let (mut end, mut follows) = (start, None);
+        if let Ok(records) = Records::of_segment(read, start) {
+            let mut records = records.verifying();
+            while let Ok(Some(_)) = records.next(limit, |_, _| false) {
+                end = records.place();
+            }
+        }
+        end = end.min(limit).min(name.next(size).start(size));
+        if let Some(before) = before
+            && end > start
+            && archive.leads_to(before, start, read)?
+        {
+            follows = Some(before);
+        }
+        Ok(Some(Begun {
+            name,
+            file: file.clone(),
+            end,
+            follows,
+        }))
+    }
 }
 
 struct Receiver<'a> {
@@ -321,6 +422,7 @@ impl<'a> Receiver<'a> {
             receiver.fetch_earlier(connection, plan, &history, clock, watch)?;
         }
         receiver.find_start(connection, &history, &slot, watch)?;
+        receiver.compare(connection, &history, &slot)?;
         watch(Event::Started(receiver.progress()));
         Ok(receiver)
     }
@@ -369,6 +471,148 @@ impl<'a> Receiver<'a> {
         }
         (self.received, self.flushed) = (start, start);
         Ok(())
+    }
+
+    /// Proves that the server's log goes on where the archive ends.
+    ///
+    /// Errors: the archive's `OtherBranch`, `BranchUnknown`; `Behind`.
+    fn compare(
+        &mut self,
+        connection: &mut Connection,
+        history: &History,
+        slot: &str,
+    ) -> Result<(), ReceiveError> {
+        let begun = Begun::look(self.archive, &self.receiving, history, self.size)?;
+        let mut is_proved = begun.is_none();
+        if let Some(begun) = &begun {
+            let range = (begun.name.start(self.size), begun.end);
+            let mut offset = 0;
+            let same = self.streamed(connection, begun.name, range, &mut |bytes| {
+                let mut own = vec![0; bytes.len()];
+                begun.file.read_exact_at(&mut own, offset, Via::Cache)?;
+                offset += bytes.len() as u64;
+                Ok(own == bytes)
+            })?;
+            match same {
+                Some(true) => is_proved = begun.end > range.0,
+                Some(false) => return Err(self.other_branch(connection, begun.name)),
+                // It drops what it says here below, too.
+                None => {}
+            }
+        }
+        let Some((name, end)) = self.newest(history)? else {
+            return Ok(());
+        };
+        let start = name.start(self.size);
+        let mut comparison = self.archive.comparison(name, end.0 - start.0)?;
+        let same = self.streamed(connection, name, (start, end), &mut |bytes| {
+            Ok(comparison.take(bytes)?)
+        })?;
+        match same {
+            Some(true) => Ok(()),
+            Some(false) => Err(self.other_branch(connection, name)),
+            // What the partial file has follows the archive's last segment, and is the server's.
+            None if is_proved && begun.is_some_and(|begun| begun.follows == Some(name)) => Ok(()),
+            None if self.slot_told(connection, slot)? == Some(end) => Ok(()),
+            None => {
+                // What is to come may be gone as well: the server says so itself.
+                if end < self.server {
+                    let next = Lsn(end.0.saturating_add(1));
+                    connection.stream_log(name.timeline, (end, next), &mut |_| false)?;
+                }
+                Err(Error::BranchUnknown {
+                    archive: self.archive.path().to_owned(),
+                    name,
+                    what: "the server no longer has it, nor has the slot been told of its end",
+                }
+                .into())
+            }
+        }
+    }
+
+    fn other_branch(&self, connection: &Connection, name: SegmentName) -> ReceiveError {
+        let (archive, path) = (self.archive.path().to_owned(), connection.address().into());
+        Error::OtherBranch {
+            archive,
+            name,
+            path,
+        }
+        .into()
+    }
+
+    /// The newest segment of the archive on the server's way, and how far it is on it.
+    fn newest(&self, history: &History) -> Result<Option<(SegmentName, Lsn)>, Error> {
+        if self.archive.identity().is_none() {
+            return Ok(None);
+        }
+        let runs = self.archive.runs()?;
+        let newest = runs.iter().rev().find_map(|run| {
+            let timeline = run.span.last.timeline;
+            let limit = match history.end_of(timeline) {
+                Some(end) => end,
+                None if timeline == history.timeline() => Lsn(u64::MAX),
+                None => return None,
+            };
+            let last = Lsn(limit.0.checked_sub(1)?);
+            let name = SegmentName::holding(timeline, last, self.size).min(run.span.last);
+            (name >= run.span.first).then_some((name, limit))
+        });
+        let Some((name, limit)) = newest else {
+            return Ok(None);
+        };
+        let end = self.archive.written_to(name)?.min(limit);
+        Ok((end > name.start(self.size)).then_some((name, end)))
+    }
+
+    /// Has `same` judge the server's log of a segment; `None` where the server has it no longer.
+    fn streamed(
+        &self,
+        connection: &mut Connection,
+        name: SegmentName,
+        (from, to): (Lsn, Lsn),
+        same: &mut dyn FnMut(&[u8]) -> Result<bool, CompareError>,
+    ) -> Result<Option<bool>, ReceiveError> {
+        let there = to.min(self.server);
+        let mut judged = Ok(true);
+        if from < there {
+            let mut sink = |bytes: &[u8]| {
+                judged = same(bytes);
+                matches!(judged, Ok(true))
+            };
+            match connection.stream_log(name.timeline, (from, there), &mut sink) {
+                Err(e) if e.sqlstate() == Some(NO_SUCH_FILE) => return Ok(None),
+                came => drop::<Lsn>(came?),
+            }
+        }
+        let is_same = judged.map_err(|e| match e {
+            CompareError::Archive(e) => e,
+            CompareError::Io(e) => Error::io("read", &self.receiving.path)(e),
+        })?;
+        match is_same && there < to {
+            false => Ok(Some(is_same)),
+            true => Err(ReceiveError::Behind {
+                archive: self.archive.path().to_owned(),
+                address: connection.address().to_owned(),
+                ours: to,
+                theirs: self.server,
+            }),
+        }
+    }
+
+    /// The place that the slot was told of: only who received the log up to there tells it. Majors before 15 do not say.
+    fn slot_told(
+        &self,
+        connection: &mut Connection,
+        slot: &str,
+    ) -> Result<Option<Lsn>, ReceiveError> {
+        if connection.major()? < 15 {
+            return Ok(None);
+        }
+        let row = connection.query(&format!("READ_REPLICATION_SLOT {slot}"))?;
+        match row.bytes(0, 1) {
+            Some(_) => Ok(Some(row.value(0, 1)?)),
+            None => Ok(None),
+        }
     }
 
     /// Where the slot holds the log, and on which timeline; majors before 15 do not tell, and slots that were never
@@ -556,6 +800,7 @@ impl<'a> Receiver<'a> {
             file: filling.file.clone(),
             system: None,
             history: None,
+            beside: None,
         };
         self.archive.push(&out, &plan.form, clock)?;
         self.remove(filling)
@@ -635,6 +880,7 @@ impl<'a> Receiver<'a> {
                 file: filling.file.clone(),
                 system: None,
                 history: None,
+                beside: None,
             };
             match self.archive.push(&out, &plan.form, clock) {
                 // The server's own archive_command may have stored it, with other bytes behind the end.
@@ -719,6 +965,7 @@ impl<'a> Receiver<'a> {
             file: staged.file.clone(),
             system: None,
             history: None,
+            beside: None,
         };
         if let Pushed::Stored { .. } = self.archive.push(&out, &plan.form, clock)? {
             watch(Event::History(timeline));

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use longshore_codec::Algorithm;
-use longshore_repository::wal::{PgWal, Reach, WalArchive};
+use longshore_io::{SimDisk, Storage};
+use longshore_repository::wal::{Error, PgWal, Pushed, Reach, WalArchive};
 
 use crate::support::*;
 
@@ -66,4 +67,102 @@ fn what_was_pushed_ahead_is_no_work_again() {
         done(i);
     }
     assert!(!has_work(4));
+}
+
+/// A file in the server's pg_wal that waits to be archived.
+fn waits(disk: &SimDisk, number: u64, seed: u64) {
+    let name = name(1, number);
+    outgoing(disk, name, &segment(1, number, seed));
+    let mark = Path::new(WAL).join(format!("archive_status/{name}.ready"));
+    disk.write_file(&mark, b"").unwrap();
+}
+
+/// Goal: nothing of a server that was set back gets into the archive of the future that it gave up, neither where that has a
+/// segment of the name nor behind its end, however the look-ahead's workers fall.
+#[test]
+fn a_server_that_was_set_back_pushes_nothing_ahead() {
+    for round in 0..20 {
+        let disk = disk(round);
+        for number in 1..=5 {
+            push(&disk, name(1, number), &segment(1, number, number)).unwrap();
+        }
+        for number in 3..=9 {
+            waits(&disk, number, if number == 3 { 3 } else { 100 + number });
+        }
+        let before = disk.paths();
+        let archive = archive(&disk).unwrap();
+        let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
+        let turn = pg_wal.turn_to_push().unwrap().unwrap();
+        let reach = Reach {
+            bytes_max: 20 * SEGMENT as u64,
+            workers: 6,
+        };
+        let ahead = pg_wal.push_ahead(&turn, &archive, &form(Algorithm::Lz4), reach, &*clock());
+        let error = ahead.unwrap().error;
+        let is_refused = matches!(
+            error,
+            Some(Error::OtherContent { .. } | Error::OtherBranch { .. })
+        );
+        assert!(is_refused, "{error:?}");
+        let is_segment = |path: &std::path::PathBuf| {
+            let file = path.file_name().unwrap().to_string_lossy();
+            path.starts_with(ARCHIVE) && file.starts_with("0000")
+        };
+        let of = |paths: Vec<_>| paths.into_iter().filter(is_segment).collect::<Vec<_>>();
+        assert_eq!(of(disk.paths()), of(before));
+    }
+}
+
+/// Goal: a segment that was fetched ahead from one archive is not given out as another one's, which may be of another branch.
+#[test]
+fn what_was_fetched_ahead_is_only_the_same_archives() {
+    let disk = disk(1);
+    let other = Path::new("/other");
+    mark_at(&disk, other);
+    for number in 1..=3 {
+        push(&disk, name(1, number), &segment(1, number, number)).unwrap();
+        let out = outgoing(&disk, name(1, number), &segment(1, number, 50 + number));
+        let other = WalArchive::open(&disk, other).unwrap();
+        other.push(&out, &form(Algorithm::Lz4), &*clock()).unwrap();
+    }
+    let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
+    let first: longshore_pg::SegmentName = name(1, 1).to_string().parse().unwrap();
+    let turn = pg_wal.turn_to_fetch().unwrap().unwrap();
+    let archive = archive(&disk).unwrap();
+    let fetched = pg_wal.fetch_ahead(&turn, &archive, first, REACH, &*clock());
+    assert_eq!(fetched.unwrap().files, 2);
+    let other = WalArchive::open(&disk, other).unwrap();
+    for (archive, number, seed) in [(&other, 2, 52), (&archive, 3, 3)] {
+        let taken = pg_wal.take(archive, name(1, number), "TAKEN", None, &*clock());
+        taken.unwrap();
+        let bytes = disk.read_file(Path::new(WAL).join("TAKEN")).unwrap();
+        assert!(bytes == segment(1, number, seed), "{number}");
+    }
+}
+
+/// Goal: what was pushed ahead is believed only while the archive has it: another disk at its place, of which directory and
+/// device have the same numbers, does not.
+#[test]
+fn a_note_does_not_stand_for_what_the_archive_has_no_more() {
+    let disk = disk(1);
+    for number in 1..=3 {
+        waits(&disk, number, number);
+    }
+    push(&disk, name(1, 1), &segment(1, 1, 1)).unwrap();
+    let archive = archive(&disk).unwrap();
+    let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
+    let turn = pg_wal.turn_to_push().unwrap().unwrap();
+    let form = form(Algorithm::Lz4);
+    let done = pg_wal.push_ahead(&turn, &archive, &form, REACH, &*clock());
+    assert_eq!(done.unwrap().files, 3);
+    let gone = stored(&disk, name(1, 2));
+    disk.dir(gone.parent().unwrap())
+        .and_then(|dir| dir.remove_file(Path::new(gone.file_name().unwrap())))
+        .unwrap();
+    let push = |number| {
+        let out = opened(&disk, name(1, number)).unwrap();
+        pg_wal.push(&out, &archive, &form, &*clock()).unwrap()
+    };
+    assert!(matches!(push(2), Pushed::Stored { .. }));
+    assert_eq!(push(3), Pushed::Already);
 }

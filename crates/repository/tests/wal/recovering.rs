@@ -4,6 +4,7 @@
 
 use longshore_io::SimDisk;
 use longshore_pg::{Lsn, Recovery, RecoveryTarget, Timeline, TimelineChoice};
+use longshore_repository::branch::Identity;
 use longshore_repository::chain::{Health, LogRange, SetFacts};
 use longshore_repository::recover::{Reach, choose};
 use longshore_repository::wal::{Error, WalArchive};
@@ -83,8 +84,16 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         )
 }
 
-/// One is begun every ten microseconds.
+/// One is begun every ten microseconds. Their LSNs and timelines go up as time does: one branch.
 fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
+    let mut sketches = sketches.to_vec();
+    let (mut places, mut timelines): (Vec<u64>, Vec<u32>) =
+        sketches.iter().map(|s| (s.at, s.timeline)).unzip();
+    places.sort_unstable();
+    timelines.sort_unstable();
+    for (sketch, (at, timeline)) in sketches.iter_mut().zip(places.into_iter().zip(timelines)) {
+        (sketch.at, sketch.timeline) = (at, timeline);
+    }
     let mut sets: Vec<SetFacts> = Vec::new();
     for (i, s) in sketches.iter().enumerate() {
         let parent = s.parent.filter(|_| i > 0).map(|p| sets[p % i].id.unwrap());
@@ -109,6 +118,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
             finish_us: start_us + s.took,
             expires_us: None,
             log: Some(log),
+            identity: Identity::default(),
             in_use: false,
         });
     }
@@ -270,6 +280,21 @@ fn what_lies_between_a_backup_and_its_target_is_proved_or_named() {
     behind.last_lsn += 100;
     assert_eq!(in_part(&behind, None), "");
     assert_eq!(in_part(&log(1, 5, 9), None), "");
+
+    // Whoever reads ahead meets the gap behind a target, and neither the end of the archive nor what follows.
+    let not_ahead = |log: &LogRange, target: Option<RecoveryTarget>| {
+        let reach = Reach::of(target.as_ref(), Lsn(log.last_lsn));
+        let proven = archive.prove(log, false, &to(target, one), reach);
+        proven.unwrap().not_ahead
+    };
+    let immediate = Some(RecoveryTarget::Immediate);
+    for target in [immediate.clone(), lsn(5), lsn(7), name_of.clone()] {
+        assert!(not_ahead(&set, target));
+    }
+    let last = log(1, 10, 12);
+    for target in [immediate, lsn(15), lsn(20), name_of.clone(), None] {
+        assert!(!not_ahead(&last, target));
+    }
 
     // The latest timeline is followed from each; 2 is broken off between 30 and 40.
     let latest = TimelineChoice::Latest;

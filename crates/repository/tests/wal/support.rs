@@ -32,7 +32,28 @@ impl Random {
     }
 }
 
-/// The segment `timeline`/`number` of a cluster: `pages` pages of text and noise, zeros behind.
+/// The record that ends a segment early: without data.
+const SWITCH_LEN: usize = 24;
+
+/// The record before the first one of a segment, where the segment before has `pages` pages too: a switch at their end.
+fn switch_before(number: u64, pages: usize) -> u64 {
+    let start = number.saturating_sub(1) * SEGMENT as u64;
+    start + (pages * PAGE - SWITCH_LEN) as u64
+}
+
+/// A record's header into its place, when its body stands behind it.
+fn record(bytes: &mut [u8], before: u64, (manager, kind): (u8, u8)) {
+    let len = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&len.to_le_bytes());
+    bytes[4..8].fill(0);
+    bytes[8..16].copy_from_slice(&before.to_le_bytes());
+    bytes[16..20].copy_from_slice(&[kind, manager, 0, 0]);
+    let crc = longshore_io::crc32c_append(longshore_io::crc32c(&bytes[24..]), &bytes[..20]);
+    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The segment `timeline`/`number` of a cluster: `pages` pages with a record of text and noise in each, then a switch,
+/// zeros behind. It follows any other of the number before and as many pages.
 pub fn segment_of(system: u64, timeline: u32, number: u64, pages: usize, seed: u64) -> Vec<u8> {
     let mut random = Random(2 * seed + 1);
     let mut bytes = vec![0; SEGMENT];
@@ -55,6 +76,18 @@ pub fn segment_of(system: u64, timeline: u32, number: u64, pages: usize, seed: u
             body[24..32].copy_from_slice(&system.to_le_bytes());
             body[32..36].copy_from_slice(&(SEGMENT as u32).to_le_bytes());
             body[36..40].copy_from_slice(&(PAGE as u32).to_le_bytes());
+        }
+        body[16..24].fill(0);
+        let (header, last) = (if page == 0 { 40 } else { 24 }, page + 1 == pages);
+        let before = match page {
+            0 => switch_before(number, pages),
+            1 => number * SEGMENT as u64 + 40,
+            _ => place - PAGE as u64 + 24,
+        };
+        let end = if last { PAGE - SWITCH_LEN } else { PAGE };
+        record(&mut body[header..end], before, (10, 0));
+        if last {
+            record(&mut body[end..], place + header as u64, (0, 0x40));
         }
     }
     bytes
@@ -91,12 +124,17 @@ pub fn disk(seed: u64) -> SimDisk {
 
 /// Makes the archive's directory one that nothing came into yet.
 pub fn mark(disk: &SimDisk) {
+    mark_at(disk, Path::new(ARCHIVE));
+}
+
+/// The same of another directory.
+pub fn mark_at(disk: &SimDisk, archive: &Path) {
     let lines = "longshore wal archive 1\nof no cluster yet\n";
     let mark = format!(
         "{lines}crc32c {:08x}\n",
         longshore_io::crc32c(lines.as_bytes())
     );
-    disk.write_file(Path::new(ARCHIVE).join(IDENTITY_NAME), mark.as_bytes())
+    disk.write_file(archive.join(IDENTITY_NAME), mark.as_bytes())
         .unwrap();
 }
 
@@ -118,6 +156,7 @@ pub fn opened(storage: &dyn Storage, name: WalName) -> std::io::Result<Outgoing>
         file,
         system: None,
         history: None,
+        beside: None,
     })
 }
 

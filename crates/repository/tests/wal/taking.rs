@@ -95,6 +95,7 @@ fn stock_tools_unpack_what_is_archived() {
             file: dir.open(Path::new("source"), OpenHow::Read).unwrap(),
             system: None,
             history: None,
+            beside: None,
         };
         let below = Path::new(algorithm.name());
         let archive = WalArchive::create(&Host::new(), root.path(), below, &host_clock());
@@ -300,6 +301,7 @@ fn of_several_that_push_one_name_one_stores_and_the_bytes_decide_over_the_others
                             file: sources.open(Path::new(&file), OpenHow::Read).unwrap(),
                             system: None,
                             history: None,
+                            beside: None,
                         };
                         let archive = WalArchive::open(&Host::new(), path).unwrap();
                         (

@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::roots::Root;
-use crate::claims::Reading;
+use crate::reading::Reading;
+use crate::spec::SQLITE_MAGIC;
+use crate::tally::Tally;
 use crate::{Change, Content, Error};
 
 /// Opened through its root at the first use, so that entries waiting to be read hold no descriptors,
@@ -24,6 +26,9 @@ pub(super) struct FileContent {
     state: Mutex<State>,
     /// Some read found the file shorter than listed.
     shrunk: AtomicBool,
+    /// Where SQLite databases are noted, and whether this one was.
+    databases: Arc<Mutex<Tally>>,
+    noted: AtomicBool,
 }
 
 /// What changes when a file's bytes do.
@@ -72,13 +77,20 @@ enum State {
 }
 
 impl FileContent {
-    pub(super) fn new(root: Arc<Root>, path: PathBuf, stat: &Stat) -> Self {
+    pub(super) fn new(
+        root: Arc<Root>,
+        path: PathBuf,
+        stat: &Stat,
+        databases: Arc<Mutex<Tally>>,
+    ) -> Self {
         Self {
             root,
             path,
             listed: Version::of(stat),
             state: Mutex::new(State::Unopened),
             shrunk: AtomicBool::new(false),
+            databases,
+            noted: AtomicBool::new(false),
         }
     }
 
@@ -149,6 +161,13 @@ impl Content for FileContent {
             }
         }
         buf[filled..].fill(0);
+        // Known by its first bytes, for which nothing is opened or read once more.
+        if offset == 0
+            && buf[..filled].starts_with(SQLITE_MAGIC)
+            && !self.noted.swap(true, Ordering::Relaxed)
+        {
+            self.databases.lock().add(&self.host_path());
+        }
         Ok(())
     }
 

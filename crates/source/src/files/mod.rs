@@ -31,6 +31,7 @@ use std::path::PathBuf;
 use longshore_io::Storage;
 use parking_lot::Mutex;
 
+use crate::tally::Tally;
 use crate::{Description, Entry, Error, Source, SourceKind, SourceOptions, SourceSummary};
 pub(crate) use content::is_missing;
 use walk::{Notes, Walk};
@@ -52,10 +53,13 @@ impl Files {
             database: options.database.clone().unwrap_or(plan.name),
             log: None,
             history: None,
+            lineage: None,
+            own_log: None,
             page_bytes: 0,
             expected_bytes: plan.len,
             memory_bytes: 0,
             differing: None,
+            server_started_us: None,
             trees: plan.trees,
             volumes: plan.volumes,
             notices: Vec::new(),
@@ -82,22 +86,38 @@ impl Source for Files {
     }
 
     fn finish(self: Box<Self>) -> Result<SourceSummary, Error> {
-        let mut all = Notes::default();
+        let (mut all, mut databases) = (Notes::default(), Tally::default());
         for walk in self.walks {
-            let notes = walk.into_inner().notes;
+            let walk = walk.into_inner();
+            databases.merge(std::mem::take(&mut *walk.databases.lock()));
+            let notes = walk.notes;
             all.special.merge(notes.special);
             all.vanished.merge(notes.vanished);
             all.unlinked.merge(notes.unlinked);
             all.logs.merge(notes.logs);
             all.servers.merge(notes.servers);
+            all.attributes.merge(notes.attributes);
+            all.deep.merge(notes.deep);
+            all.long.merge(notes.long);
         }
+        let left_out = all.deep.first().or(all.long.first()).map(PathBuf::from);
         let warnings = [
+            all.deep.warning(
+                "directories lie deeper than 256 levels; what is in them is not in the backup",
+            ),
+            all.long.warning(
+                "names have paths of more than 4095 bytes and are not in the backup",
+            ),
             all.special
                 .warning("sockets, FIFOs or devices were left out"),
             all.vanished
                 .warning("directories vanished before they were read"),
             all.unlinked
                 .warning("names of hard-linked files were backed up as files of their own"),
+            databases.warning(
+                "SQLite databases were copied as plain files, with the logs that lay beside them: each is consistent only \
+                 if nobody wrote to it meanwhile; sqlite:FILE backs one up as it is used",
+            ),
             all.logs.warning(
                 "SQLite logs show databases in use, which are consistent only as sqlite:FILE",
             ),
@@ -106,7 +126,13 @@ impl Source for Files {
             ),
         ];
         Ok(SourceSummary {
-            warnings: warnings.into_iter().flatten().collect(),
+            warnings: warnings
+                .into_iter()
+                .flatten()
+                .chain(all.attributes.warnings())
+                .collect(),
+            damaged: left_out.is_some(),
+            left_out,
             ..SourceSummary::default()
         })
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longshore_io::{Dir, FileKind, Stat, Storage};
 
+use crate::spec::has_magic;
 use crate::volumes::Volumes;
 use crate::{Error, Volume};
 
@@ -50,6 +51,8 @@ pub(super) enum Start {
         root: Arc<Root>,
         name: PathBuf,
         entry: PathBuf,
+        /// Whether it was not asked for, but belongs to a SQLite database that was.
+        companion: bool,
     },
 }
 
@@ -96,7 +99,11 @@ pub(super) fn plan(
     for root in &given {
         let volume = volumes.of(&root.canonical, root.stat.dev);
         if root.stat.kind == FileKind::File {
-            begin(volume, file_start(storage, root)?);
+            let start = file_start(storage, root)?;
+            for companion in companions(storage, root, &given, &start) {
+                begin(volume, companion);
+            }
+            begin(volume, start);
             continue;
         }
         let below: Vec<_> = volumes
@@ -223,7 +230,38 @@ fn file_start(storage: &dyn Storage, file: &Given) -> Result<Start, Error> {
         root,
         name: name.into(),
         entry: file.name.clone(),
+        companion: false,
     })
+}
+
+/// The files beside a SQLite database that hold what it lacks: without them the copy may be a state that never was.
+fn companions(storage: &dyn Storage, file: &Given, given: &[Given], start: &Start) -> Vec<Start> {
+    let Start::File {
+        root, name, entry, ..
+    } = start
+    else {
+        return Vec::new();
+    };
+    // What another backup of this process holds is told when it is read.
+    if !has_magic(storage, &file.canonical).unwrap_or(false) {
+        return Vec::new();
+    }
+    let beside = |path: &Path, suffix: &str| {
+        let mut path = path.as_os_str().to_owned();
+        path.push(suffix);
+        PathBuf::from(path)
+    };
+    let is_given = |path: PathBuf| given.iter().any(|other| other.canonical == path);
+    let found = ["-wal", "-shm", "-journal"].into_iter();
+    found
+        .filter(|suffix| !is_given(beside(&file.canonical, suffix)))
+        .map(|suffix| Start::File {
+            root: root.clone(),
+            name: beside(name, suffix),
+            entry: beside(entry, suffix),
+            companion: true,
+        })
+        .collect()
 }
 
 fn open_dir(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn Dir>, Error> {

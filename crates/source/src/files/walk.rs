@@ -1,23 +1,30 @@
 //! One volume's walk: depth first, one directory open per level, names streamed.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::size_of;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Dir, FileKind, Stat};
+use longshore_io::{Dir, FileKind, Stat, Xattr};
 use longshore_pg::PID_FILE;
+use parking_lot::Mutex;
 
 use super::content::{FileContent, is_missing};
 use super::roots::{Root, Start};
+use crate::attributes::Attributes;
 use crate::tally::Tally;
 use crate::{Content, Entry, EntryKind, Error};
 
 /// Each level holds two descriptors; the usual limit of a process is 1024.
 const LEVELS_MAX: usize = 256;
+
+/// Bytes of a path in a backup, at most; what the system takes, too.
+const PATH_BYTES_MAX: usize = 4095;
+/// Bytes of such a path that a warning shows.
+const SHOWN_BYTES: usize = 200;
 
 /// What the walk of one volume remembers of hard links, whatever the tree holds.
 const LINKS_BYTES_MAX: usize = 32 << 20;
@@ -28,6 +35,8 @@ pub(super) struct Walk {
     root: Option<Arc<Root>>,
     levels: Vec<Level>,
     links: Links,
+    /// SQLite databases among the files, which their contents note.
+    pub(super) databases: Arc<Mutex<Tally>>,
     pub(super) notes: Notes,
 }
 
@@ -46,6 +55,11 @@ pub(super) struct Notes {
     pub(super) vanished: Tally,
     pub(super) unlinked: Tally,
     pub(super) logs: Tally,
+    pub(super) attributes: Attributes,
+    /// Directories whose contents were left out.
+    pub(super) deep: Tally,
+    /// Names that were.
+    pub(super) long: Tally,
     /// Data directories of PostgreSQL servers, by the file that each keeps while it runs.
     pub(super) servers: Tally,
 }
@@ -58,6 +72,7 @@ impl Walk {
             root: None,
             levels: Vec::new(),
             links: Links::default(),
+            databases: Arc::default(),
             notes: Notes::default(),
         }
     }
@@ -94,12 +109,21 @@ impl Walk {
 
     fn begin(&mut self, start: Start) -> Result<Option<Entry>, Error> {
         match start {
-            Start::File { root, name, entry } => {
+            Start::File {
+                root,
+                name,
+                entry,
+                companion,
+            } => {
                 self.root = Some(root.clone());
                 match root.dir.stat(&name) {
                     Ok(stat) if stat.kind == FileKind::File => {
-                        Ok(Some(self.file(&root, name, entry, &stat)))
+                        let at = (&*root.dir, &*name.clone());
+                        Ok(Some(self.file(&root, at, (name, entry), &stat)))
                     }
+                    // Its database's users made or removed it meanwhile.
+                    Err(e) if companion && is_missing(&e) => Ok(None),
+                    Ok(_) if companion => Ok(None),
                     Ok(_) => Err(Error::Replaced {
                         path: root.host_path(&name),
                     }),
@@ -120,7 +144,11 @@ impl Walk {
                 if !self.enter(&*root.dir, &path, path.clone())? || entry.as_os_str().is_empty() {
                     return Ok(None);
                 }
-                Ok(Some(Entry::named(entry, EntryKind::Dir, &stat)))
+                let xattrs = self.xattrs(&*root.dir, &path, &path);
+                Ok(Some(Entry {
+                    xattrs,
+                    ..Entry::named(entry, EntryKind::Dir, &stat)
+                }))
             }
         }
     }
@@ -142,19 +170,28 @@ impl Walk {
             Err(e) => return Err(io("look at", e)),
         };
         let entry = root.entry(&path);
+        // Anybody who may write to the tree can make both a longer path and a deeper directory: neither keeps the rest
+        // from being backed up.
+        if entry.as_os_str().len() > PATH_BYTES_MAX {
+            self.notes.long.add(&beginning(&root.host_path(&path)));
+            return Ok(None);
+        }
         match stat.kind {
-            FileKind::File => Ok(Some(self.file(&root, path, entry, &stat))),
+            FileKind::File => Ok(Some(self.file(&root, (dir, name), (path, entry), &stat))),
             FileKind::Dir if root.elsewhere.contains(&path) => Ok(None),
             FileKind::Dir => {
+                let xattrs = self.xattrs(dir, name, &path);
                 let entered = self.enter(dir, name, path)?;
-                Ok(entered.then(|| Entry::named(entry, EntryKind::Dir, &stat)))
+                Ok(entered.then(|| Entry {
+                    xattrs,
+                    ..Entry::named(entry, EntryKind::Dir, &stat)
+                }))
             }
             FileKind::Symlink => match dir.read_link(name) {
-                Ok(target) => Ok(Some(Entry::named(
-                    entry,
-                    EntryKind::Symlink { target },
-                    &stat,
-                ))),
+                Ok(target) => Ok(Some(Entry {
+                    xattrs: self.xattrs(dir, name, &path),
+                    ..Entry::named(entry, EntryKind::Symlink { target }, &stat)
+                })),
                 Err(e) if is_missing(&e) => Ok(None),
                 // Replaced by something that is no link: as if we had come a moment earlier.
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(None),
@@ -167,7 +204,20 @@ impl Walk {
         }
     }
 
-    fn file(&mut self, root: &Arc<Root>, path: PathBuf, entry: PathBuf, stat: &Stat) -> Entry {
+    /// Of `name` in `dir`, which is `path` below the root.
+    fn xattrs(&mut self, dir: &dyn Dir, name: &Path, path: &Path) -> Vec<Xattr> {
+        let host_path = self.host_path(path);
+        self.notes.attributes.read(dir, name, &host_path)
+    }
+
+    /// A file `name` in `dir`: `path` below the root, `entry` in the backup.
+    fn file(
+        &mut self,
+        root: &Arc<Root>,
+        (dir, name): (&dyn Dir, &Path),
+        (path, entry): (PathBuf, PathBuf),
+        stat: &Stat,
+    ) -> Entry {
         if stat.len > 0 && is_database_log(&path) {
             self.notes.logs.add(&root.host_path(&path));
         }
@@ -183,23 +233,25 @@ impl Walk {
                 Met::Full => self.notes.unlinked.add(&root.host_path(&path)),
             }
         }
-        let content = (stat.len > 0)
-            .then(|| Arc::new(FileContent::new(root.clone(), path, stat)) as Arc<dyn Content>);
+        let xattrs = self.xattrs(dir, name, &path);
+        let content = (stat.len > 0).then(|| {
+            let databases = self.databases.clone();
+            Arc::new(FileContent::new(root.clone(), path, stat, databases)) as Arc<dyn Content>
+        });
         Entry {
             len: stat.len,
+            xattrs,
             content,
             ..Entry::named(entry, EntryKind::File, stat)
         }
     }
 
-    /// Opens a directory and goes on inside it; `false` when it is gone.
+    /// Opens a directory and goes on inside it; `false` when it is gone. One that lies too deep is left empty.
     fn enter(&mut self, dir: &dyn Dir, name: &Path, path: PathBuf) -> Result<bool, Error> {
         if self.levels.len() == LEVELS_MAX {
             let path = self.host_path(&path);
-            return Err(Error::TooDeep {
-                path,
-                levels_max: LEVELS_MAX,
-            });
+            self.notes.deep.add(&beginning(&path));
+            return Ok(true);
         }
         match dir.dir(name).and_then(|dir| Ok((dir.list()?, dir))) {
             Ok((names, dir)) => {
@@ -233,6 +285,15 @@ impl Walk {
         self.root
             .as_ref()
             .map_or_else(|| path.into(), |root| root.host_path(path))
+    }
+}
+
+/// As much of a path as a warning shows.
+fn beginning(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes.get(..SHOWN_BYTES) {
+        None => path.to_owned(),
+        Some(begin) => OsStr::from_bytes(&[begin, b"..."].concat()).into(),
     }
 }
 

@@ -20,6 +20,10 @@ pub struct ClosedLog {
     /// By the server's clock, in microseconds since the Unix epoch: what was committed before lies before `end`, and
     /// another commit behind it, too.
     pub at_us: i64,
+    /// What the log before `end` has and no other branch's: the number of a transaction that was committed after `at_us`.
+    pub transaction: u32,
+    /// By the server's clock, it was committed before.
+    pub by_us: i64,
     /// The server's history of the timeline; `None` on the first one, and where the role may not read it.
     pub history: Option<Vec<u8>>,
 }
@@ -53,6 +57,8 @@ pub fn close_log(storage: &dyn Storage, server: &Options) -> Result<ClosedLog, E
         timeline: name.timeline,
         end: Lsn(end.ok_or_else(|| said("the end of its log"))?),
         at_us: closed.at_us,
+        transaction: closed.transaction,
+        by_us: closed.by_us,
         history: session.history(name.timeline)?,
     })
 }

@@ -81,7 +81,8 @@ pub(super) fn data_directory(
         ));
     }
     let started_s = pid_file_start(&*dir);
-    if started_s.is_none_or(|s| (s - about.started_s).abs() > START_TOLERANCE_S) {
+    let about_s = about.started_us.div_euclid(1_000_000);
+    if started_s.is_none_or(|s| (s - about_s).abs() > START_TOLERANCE_S) {
         return Err(elsewhere(
             "its postmaster.pid is not that of the server that answered",
         ));
@@ -97,11 +98,19 @@ pub(super) fn data_directory(
 
 /// The third line of `postmaster.pid`: when the server was started.
 fn pid_file_start(dir: &dyn Dir) -> Option<i64> {
+    pid_file(dir)?.lines().nth(2)?.trim().parse().ok()
+}
+
+/// The first line of `postmaster.pid`: the server's process.
+pub(super) fn pid_file_process(dir: &dyn Dir) -> Option<u32> {
+    pid_file(dir)?.lines().next()?.trim().parse().ok()
+}
+
+fn pid_file(dir: &dyn Dir) -> Option<String> {
     let file = dir.open(Path::new(PID_FILE), OpenHow::Read).ok()?;
     let mut text = vec![0; PID_FILE_MAX];
     let len = file.read_full_at(&mut text, 0, Via::Cache).ok()?;
-    let text = String::from_utf8_lossy(&text[..len]).into_owned();
-    text.lines().nth(2)?.trim().parse().ok()
+    Some(String::from_utf8_lossy(&text[..len]).into_owned())
 }
 
 /// The control file, whole: it is read again while its checksum does not fit.

@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longshore_io::{Dir, Stat, Via};
+use longshore_pg::Lsn;
 use longshore_pg::wal::SegmentHeader;
-use longshore_pg::{Lsn, Page};
 use parking_lot::Mutex;
 
+use super::base;
 use super::cluster::Cluster;
-use super::differs::Based;
-use super::pages::Segment;
-use crate::claims::Reading;
+use super::pages::{PAUSE, READINGS_MAX, Segment};
 use crate::files::is_missing;
-use crate::{Change, Content, Error};
+use crate::reading::Reading;
+use crate::{BaseRefusal, Change, Content, Error};
 
 /// Bytes that are known already: small files, and what the server said.
 pub(super) struct Held(pub(super) Vec<u8>);
@@ -62,18 +62,12 @@ pub(super) struct OnDisk {
 /// What a file is, as far as reading it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A relation's segment of this number: its pages are verified, and it may vanish.
+    /// A relation's file: its pages are verified, and it may vanish.
     Relation {
+        /// Of the segment, in its fork.
         number: u32,
-    },
-    /// The same, and the base holds some of its pages.
-    Based {
-        number: u32,
-        based: Based,
-    },
-    /// A relation's file that may say too much of its main fork.
-    Map {
-        number: u32,
+        /// Of main forks.
+        segment: Option<base::Segment>,
     },
     /// The segment of the log that begins at `start`: it must be there, whole, and its own.
     Log {
@@ -111,22 +105,15 @@ impl OnDisk {
         }
     }
 
-    /// Fills `buf` from `offset` and verifies its pages; `suspect` hears which of them are not intact as they stand there.
-    /// False when the file is gone: `buf` is zeros then.
-    fn fill(
-        &self,
-        buf: &mut [u8],
-        offset: u64,
-        via: Via,
-        suspect: impl FnMut(usize),
-    ) -> Result<bool, Error> {
+    /// Fills `buf` from `offset` and verifies its pages; with zeros when the file is gone.
+    fn fill(&self, buf: &mut [u8], offset: u64, via: Via) -> Result<(), Error> {
         self.cluster.session.check()?;
         let Some(reading) = self.open()? else {
             if self.is_log() {
                 return Err(self.log_is_gone());
             }
             buf.fill(0);
-            return Ok(false);
+            return Ok(());
         };
         let file = reading.file();
         let filled = file
@@ -138,9 +125,8 @@ impl OnDisk {
             return Err(self.log_is_gone());
         }
         buf[filled..].fill(0);
-        let number = match self.kind {
-            Kind::Relation { number } | Kind::Based { number, .. } | Kind::Map { number } => number,
-            Kind::Log { .. } | Kind::Other => return Ok(true),
+        let Kind::Relation { number, .. } = self.kind else {
+            return Ok(());
         };
         if let Some(verifier) = &self.cluster.verifier {
             let segment = Segment {
@@ -150,9 +136,9 @@ impl OnDisk {
             };
             let (session, clock) = (&self.cluster.session, &*self.cluster.clock);
             let read = (&buf[..filled], offset);
-            verifier.verify(session, clock, &segment, read, suspect)?;
+            verifier.verify(session, clock, &segment, read)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     fn is_log(&self) -> bool {
@@ -207,56 +193,60 @@ impl OnDisk {
 
 impl Content for OnDisk {
     fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> Result<(), Error> {
-        self.fill(buf, offset, via, |_| {})?;
-        if let (Kind::Map { .. }, Some(differing)) = (self.kind, &self.cluster.differing) {
-            differing.empty_map(buf);
-        }
-        Ok(())
+        self.fill(buf, offset, via)
     }
 
-    fn read_changed(
-        &self,
-        buf: &mut [u8],
-        offset: u64,
-        via: Via,
-        changed: &mut Vec<Range<usize>>,
-    ) -> Result<(), Error> {
-        let (Kind::Based { based, .. }, Some(differing)) = (self.kind, &self.cluster.differing)
-        else {
-            self.read_at(buf, offset, via)?;
-            changed.push(0..buf.len());
+    fn next_doubtful(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
+        let segment = match self.kind {
+            Kind::Relation { segment, .. } => segment,
+            Kind::Log { .. } | Kind::Other => None,
+        };
+        Ok(match &self.cluster.differing {
+            Some(differing) => differing.next(segment, offset, self.len),
+            None => Some(offset..self.len),
+        })
+    }
+
+    /// A page that was caught while it was written looks different the next time.
+    fn explain(&self, page: &[u8], offset: u64) -> Result<(), Error> {
+        let Some(differing) = &self.cluster.differing else {
             return Ok(());
         };
-        let page_bytes = self.page_bytes() as usize;
-        let mut suspects = Vec::new();
-        // One that is gone is what it was in the base until replay removes it.
-        if !self.fill(buf, offset, via, |page| suspects.push(page))? {
-            return Ok(());
-        }
-        let first = offset / page_bytes as u64;
-        let mut suspects = suspects.into_iter().peekable();
-        for (i, bytes) in buf.chunks_exact(page_bytes).enumerate() {
-            let is_suspect = suspects.next_if_eq(&i).is_some();
-            let number = first + i as u64;
-            let is_changed =
-                Page::new(bytes).is_none_or(|p| differing.is_changed(&based, p, number));
-            if is_suspect || is_changed {
-                add_page(changed, i * page_bytes, page_bytes);
+        let is_intact = |page: &[u8]| match (&self.cluster.verifier, self.kind) {
+            (Some(verifier), Kind::Relation { number, .. }) => {
+                verifier.is_page_intact(page, number, offset)
+            }
+            _ => true,
+        };
+        let (mut last, mut again) = (page.to_vec(), vec![0; page.len()]);
+        for _ in 1..READINGS_MAX {
+            if differing.is_explained(&last) {
+                return Ok(());
+            }
+            self.cluster.clock.sleep(PAUSE);
+            self.fill(&mut again, offset, Via::Cache)?;
+            if again != last {
+                std::mem::swap(&mut last, &mut again);
             }
         }
-        Ok(())
+        // One that is damaged was reported as that, and says nothing of summaries.
+        if differing.is_explained(&last) || !is_intact(&last) {
+            return Ok(());
+        }
+        Err(Error::Base {
+            source: BaseRefusal::NotNamed {
+                path: self.host_path.clone(),
+                block: offset / self.page_bytes(),
+            },
+        })
     }
 
     fn is_cached(&self, range: Range<u64>) -> bool {
         matches!(self.open(), Ok(Some(reading)) if reading.file().is_cached(range))
     }
 
-    /// Ranges are those of whole pages: a page of which a part is a hole is read whole. With a base a hole is no different
-    /// from other bytes: the base may have something there.
+    /// Ranges are those of whole pages: a page of which a part is a hole is read whole.
     fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
-        if let (Kind::Based { based, .. }, Some(differing)) = (self.kind, &self.cluster.differing) {
-            return Ok(differing.next(&based, offset, self.len));
-        }
         let Some(reading) = self.open()? else {
             // Whoever reads it is told.
             return Ok((self.is_log() && offset < self.len).then_some(offset..self.len));
@@ -284,13 +274,5 @@ impl Content for OnDisk {
             self.still_there(&reading)?;
         }
         Ok(None)
-    }
-}
-
-/// Adds a page to ranges that end before it or with it.
-fn add_page(ranges: &mut Vec<Range<usize>>, start: usize, len: usize) {
-    match ranges.last_mut() {
-        Some(last) if last.end == start => last.end += len,
-        _ => ranges.push(start..start + len),
     }
 }

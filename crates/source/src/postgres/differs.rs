@@ -1,80 +1,55 @@
-//! Which pages a differential backup stores.
+//! Which pages a differential backup need not read.
 //!
-//! Where the server sums up its log (17 and later) those that the summaries name ([`super::changes`]). Else, or where there
-//! is a hole in the summaries, those that say so themselves:
+//! Whether a page is stored is decided by its content alone: the base's set holds a keyed sum of each page, and a page
+//! is stored where its own sum is another one. Timelines, clocks, numbers of files, hint bits, visibility maps and places
+//! in the log have no part in it, so a base may be any set of a cluster with this system identifier, and what the chain
+//! restores to is what a full backup of the same moment would have stored.
 //!
-//! A page is left to the base when it is certain that the base's copy serves as well: replay from this backup's start
-//! must make the same of both. Every change that is logged gives its page a new place in the log, and a backup begins
-//! with a checkpoint, after which everything logged before it is in the files. So a page of the main fork whose place
-//! is before the *start* of the base has not changed since the base was begun. (Not its end: the base may have read a
-//! page before a change that came while it ran.) A page caught while it is being written is written for a change after
-//! this backup's start, and replay brings it whole.
+//! The server's summaries of its log (17 and later, [`super::changes`]) only save reading. They are used where it is
+//! certain that they name every page that was changed since the base was begun:
 //!
-//! What can change without a new place in the log, and what is done about it:
-//!
-//! | what | |
+//! | what | why |
 //! |---|---|
-//! | free space maps, visibility maps, init forks, everything that is no relation | whole files |
-//! | pages that were never written, or whose head or checksum is wrong | stored: their place says nothing |
-//! | pages that lie beyond the end of the base's file | stored |
-//! | relations filled under `wal_level = minimal`, GiST indexes built there | such pages have no place (0 or 1): stored |
-//! | `ALTER TABLE ... SET LOGGED`, `SET TABLESPACE`, `VACUUM FULL`, `TRUNCATE` | a new file, not in the base: whole |
-//! | a file's number used again after DROP | its pages are logged, so they are new; files of a database made by copying are not, see next |
-//! | a database dropped and made again under its OID, moved away and back | its PG_VERSION has another time than in the base: all of it is whole |
-//! | hint bits, checksums and `wal_log_hints` off | harmless: they only repeat what the transaction log says |
-//! | "all visible" in a heap page, without checksums, `wal_log_hints` off or perhaps off for a while ([`is_one_run`]) | the same bit in the visibility map would be believed: the map's newer pages are left empty, see [`Differing::empties`] |
-//! | the same before a base that is differential itself | what its own base holds is not known here: all of the map's pages are left empty, see [`believed_before`] |
-//! | checksums enabled since the base | refused: the base's pages have none |
-//! | `pg_rewind`, promotion, recovery to an earlier moment | the history of timelines must lead through the base's end, else refused |
-//! | two recoveries without an archive, which give their timelines the same number | the base must be younger than the history file that a primary wrote when it opened, else refused |
-//! | `pg_resetwal`, a standby that lags | refused where this backup would begin before the base's end |
-//! | `pg_upgrade`, `initdb` | another system identifier: refused |
+//! | this run of the server is the base's: it was started at the same microsecond | no restart in between: `wal_level`, `wal_log_hints`, checksums are what they were, nobody wrote to the files behind the server's back, and there is one log |
+//! | and it is on the base's timeline, behind the base's end | a promotion within one run changes the timeline |
+//! | hints are logged: checksums; on a primary, also `wal_log_hints` | else hint bits change pages without a word in the log. A standby's control file tells its primary's `wal_log_hints`, and its own counts |
+//! | the summaries cover the log from the base's start to this backup's without a gap | |
+//! | main forks only | free space maps are not logged, and the other forks are small |
+//! | the database's directory was neither made nor moved meanwhile | its files came from elsewhere |
 //!
-//! Not noticed, so that a full backup must follow: a cluster that was set back without a new timeline, by a snapshot of
-//! its file system or by an older backup that was started without `recovery.signal`, and that went on from there until
-//! its log was longer than at a base of the future it left; checksums that were disabled, and enabled again, since the
-//! base ("all visible", as above).
+//! Where any of that does not hold, every page is read. Where all of it holds, some of the pages that are passed over are
+//! read all the same, at random: one that differs from the base, and that does not say of itself that it was changed after
+//! this backup began, ends the backup ([`BaseRefusal::NotNamed`]).
+//!
+//! Not noticed but by that sample: a machine that was set back to a snapshot with its memory in it, so that the server's
+//! run goes on from a state before the base.
 
-use std::collections::HashSet;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use longshore_io::{Clock, Dir, OpenHow, Storage, Via};
+use longshore_io::{Clock, Dir};
 use longshore_pg::wal::summary::Summary;
-use longshore_pg::wal::{HISTORY_LEN_MAX, History, WalName};
-use longshore_pg::{Control, Fork, Lsn, Page, Timeline};
+use longshore_pg::{Control, Lsn, Page};
 
 use super::base::{Base, Segment};
 use super::changes::Changes;
-use super::rules;
 use super::session::Session;
-use crate::files::is_missing;
 use crate::{BaseRefusal, Error};
 
-/// Pages made while a cluster is made have the place of the first record's head; nothing logged is before it.
-const PLACE_MIN: Lsn = Lsn(40);
 /// The first major that sums up its log.
 const SUMMARIES_SINCE: u32 = 17;
 
-/// How a backup differs from its base.
+/// What of a cluster need not be read.
 pub(super) struct Differing {
-    base: Arc<Base>,
-    /// OIDs of the databases that are the base's.
-    databases: HashSet<u32>,
-    /// Pages of visibility maps with an earlier place in the log say no more than the base's pages do; `None`: all do.
-    believed_before: Option<Lsn>,
-    /// What the log names; `None`: pages are asked.
+    /// Where this backup begins.
+    start: Lsn,
+    page_bytes: u32,
+    segment_pages: u32,
+    /// What the log names; `None`: everything is read.
     changes: Option<Changes>,
-    emptied: AtomicU64,
 }
 
-/// What both backups are of, and where this one begins.
+/// Where this backup begins, and of what.
 pub(super) struct Now<'a> {
-    pub(super) storage: &'a dyn Storage,
-    /// The data directory.
-    pub(super) path: &'a Path,
     pub(super) wal_dir: &'a dyn Dir,
     pub(super) session: &'a Session,
     pub(super) clock: &'a dyn Clock,
@@ -82,418 +57,202 @@ pub(super) struct Now<'a> {
     pub(super) start: Lsn,
 }
 
-/// What the base holds of a segment that can differ from it page by page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Based {
-    segment: Segment,
-    pages: u32,
-}
-
 impl Differing {
     /// Also gives what the operator should know. Errors: [`Error::Base`] when the set cannot be this backup's base.
-    pub(super) fn begin(base: Arc<Base>, now: &Now) -> Result<(Differing, Option<String>), Error> {
-        let history = check(&base, now)?;
-        let (changes, notice) = match now.session.about.major {
-            SUMMARIES_SINCE.. => {
-                let stretches = stretches(&base, now, &history);
-                match Changes::read(now.session, now.clock, now.wal_dir, &stretches)? {
-                    Ok(changes) => (Some(changes), None),
-                    Err(why) => {
-                        let text = format!("every page is read to find those that changed: {why}");
-                        (None, Some(text))
-                    }
+    pub(super) fn begin(base: &Base, now: &Now) -> Result<(Differing, Option<String>), Error> {
+        if base.start.system != now.control.system {
+            return Err(Error::Base {
+                source: BaseRefusal::OtherCluster,
+            });
+        }
+        let mut notice = None;
+        let mut changes = None;
+        if now.session.about.major >= SUMMARIES_SINCE {
+            match changes_since(base, now)? {
+                Ok(found) => changes = Some(found),
+                Err(why) => {
+                    let text = format!("every page is read to find those that changed: {why}");
+                    notice = Some(text);
                 }
             }
-            _ => (None, None),
-        };
+        }
         let differing = Differing {
-            databases: same_databases(&base, now),
-            believed_before: believed_before(
-                &base,
-                now.control,
-                is_one_run(&base, now),
-                changes.is_some(),
-            ),
-            base,
+            start: now.start,
+            page_bytes: now.control.page_bytes,
+            segment_pages: now.control.segment_pages,
             changes,
-            emptied: AtomicU64::new(0),
         };
         Ok((differing, notice))
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        let changes = self.changes.as_ref().map_or(0, Changes::memory_bytes);
-        self.base.memory_bytes() + changes
+        self.changes.as_ref().map_or(0, Changes::memory_bytes)
     }
 
-    /// How changed pages are found.
+    /// How it is known which pages need not be read.
     pub(super) fn method(&self) -> &'static str {
         match self.changes {
             Some(_) => "WAL summaries",
-            None => "page LSNs",
+            None => "page sums",
         }
     }
 
-    /// What the base holds of the file at `path`, of `len` bytes now. `None`: the file is stored whole.
-    pub(super) fn based(&self, path: &Path, len: u64) -> Option<Based> {
-        let (segment, fork) = Segment::of(path)?;
-        let page = u64::from(self.base.control.page_bytes);
-        if fork != Fork::Main || len == 0 || !len.is_multiple_of(page) || !self.is_same(segment) {
-            return None;
-        }
-        let pages = self.base.pages(segment)?;
-        Some(Based { segment, pages })
-    }
-
-    /// Whether the file's directory was there when the base was made.
-    fn is_same(&self, segment: Segment) -> bool {
-        match &self.changes {
-            Some(changes) => !changes.has_database(segment),
-            None => segment.database == 0 || self.databases.contains(&segment.database),
-        }
-    }
-
-    /// The first range from `offset` on that has to be looked at, in a based file of `len` bytes.
-    pub(super) fn next(&self, based: &Based, offset: u64, len: u64) -> Option<Range<u64>> {
-        let page_bytes = u64::from(self.base.control.page_bytes);
-        let Some(changes) = &self.changes else {
+    /// The first range from `offset` on that has to be read to know whether it differs from the base, in a file of `len`
+    /// bytes; `segment` is `None` for what no summary tells of.
+    pub(super) fn next(
+        &self,
+        segment: Option<Segment>,
+        offset: u64,
+        len: u64,
+    ) -> Option<Range<u64>> {
+        let told = self.changes.as_ref().zip(segment);
+        let Some((changes, segment)) = told.filter(|(c, s)| !c.has_database(*s)) else {
             return (offset < len).then_some(offset..len);
         };
+        let page_bytes = u64::from(self.page_bytes);
         let page = |offset: u64| u32::try_from(offset / page_bytes).unwrap_or(u32::MAX);
-        let (at, end) = (page(offset), page(len));
-        // What lies beyond the base's file the base cannot give.
-        let grown = based.pages.max(at)..end;
-        let segment_pages = self.base.control.segment_pages;
-        let named = changes.next(based.segment, segment_pages, at..end.min(based.pages));
-        let run = named.unwrap_or(grown);
-        let bytes = u64::from(run.start) * page_bytes..u64::from(run.end) * page_bytes;
-        (bytes.start < bytes.end).then_some(bytes)
+        let run = changes.next(segment, self.segment_pages, page(offset)..page(len))?;
+        Some(u64::from(run.start) * page_bytes..u64::from(run.end) * page_bytes)
     }
 
-    /// Whether the base's copy of a page that was looked at cannot be relied on. `number` is the page's in its file.
-    pub(super) fn is_changed(&self, based: &Based, page: Page, number: u64) -> bool {
-        let place = page.lsn();
-        self.changes.is_some()
-            || number >= u64::from(based.pages)
-            || page.is_new()
-            || !page.is_plausible()
-            || place < PLACE_MIN
-            || place >= self.base.start.first
-    }
-
-    /// Leaves pages of a visibility map empty that may say more of their heap's pages than those in the base say of
-    /// themselves. Nobody is misled by an empty one; VACUUM fills it again.
-    pub(super) fn empty_map(&self, bytes: &mut [u8]) {
-        let Some(limit) = self.believed_before else {
-            return;
-        };
-        let page_bytes = self.base.control.page_bytes as usize;
-        for bytes in bytes.chunks_exact_mut(page_bytes) {
-            let is_empty = bytes.iter().all(|byte| *byte == 0);
-            if !is_empty && Page::new(bytes).is_some_and(|page| page.lsn() >= limit) {
-                bytes.fill(0);
-                self.emptied.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Whether the file at `path` is a visibility map that may say too much.
-    ///
-    /// A map's bit is set together with "all visible" in the heap's page, which has no new place in the log where
-    /// hints are not logged; so the base may hold that page without it. A change of such a page would not clear the
-    /// map's bit, and queries would trust it.
-    pub(super) fn empties(&self, path: &Path) -> bool {
-        let Some((map, Fork::VisibilityMap)) = Segment::of(path) else {
-            return false;
-        };
-        let heap = Segment { number: 0, ..map };
-        self.believed_before.is_some() && self.is_same(map) && self.base.pages(heap).is_some()
-    }
-
-    /// Pages of visibility maps that were left empty.
-    pub(super) fn emptied(&self) -> u64 {
-        self.emptied.load(Ordering::Relaxed)
+    /// Whether a page that is not what the base holds, and was not to be read, is explained by what came after this
+    /// backup began: replay does that again. A page of zeros was cut off since.
+    pub(super) fn is_explained(&self, page: &[u8]) -> bool {
+        Page::new(page).is_none_or(|page| page.is_new() || page.lsn() >= self.start)
     }
 }
 
-/// Whether all log since the base was begun is of one run of this very server, so that what needs a restart to be
-/// changed was what it is. A standby does not know when its primary was restarted, and one that was promoted did not.
-fn is_one_run(base: &Base, now: &Now) -> bool {
+/// `Err`: why everything is read instead, for people.
+fn changes_since(base: &Base, now: &Now) -> Result<Result<Changes, String>, Error> {
     let about = &now.session.about;
-    let started_us = about.started_s.saturating_mul(1_000_000);
-    !about.in_recovery && base.end.0 == now.control.timeline && started_us <= base.begun_us
-}
-
-/// Where in the log a page of a visibility map must have its place before, to be believed beside the base's pages;
-/// `None`: it always is.
-///
-/// That a map's page was left empty is not a state of the cluster: the map goes on saying what it said. So a
-/// differential base, however it was made, does not tell which pages its own base holds without "all visible".
-fn believed_before(base: &Base, control: &Control, one_run: bool, summarized: bool) -> Option<Lsn> {
-    let has_checksums = |control: &Control| control.data_checksum_version != 0;
-    if has_checksums(&base.control) && has_checksums(control) {
-        return None;
+    if let Err(why) = names_all(
+        base,
+        about.started_us,
+        about.in_recovery,
+        now.control,
+        now.start,
+    ) {
+        return Ok(Err(why.into()));
     }
-    if base.is_differential {
-        return Some(Lsn(0));
-    }
-    // `wal_log_hints` needs a restart to be changed.
-    let hints_logged = base.control.logs_hints() && control.logs_hints() && one_run;
-    // Summaries name such a page together with the map's.
-    (!summarized && !hints_logged).then_some(base.start.first)
-}
-
-/// The databases whose directories were neither made anew nor moved since the base.
-fn same_databases(base: &Base, now: &Now) -> HashSet<u32> {
-    let version = format!(
-        "PG_{}_{}",
-        now.session.about.major, now.control.catalog_version
-    );
-    let is_same = |(place, made_ns): ((u32, u32), i64)| {
-        let file = rules::directory(place, &version).join("PG_VERSION");
-        let stat = now.storage.stat(&now.path.join(file));
-        let same = stat.is_ok_and(|stat| stat.mtime_ns == made_ns);
-        same.then_some(place.1)
+    let stretch = Summary {
+        timeline: base.end.0,
+        start: base.start.first,
+        end: now.start,
     };
-    base.databases().filter_map(is_same).collect()
+    Changes::read(now.session, now.clock, now.wal_dir, &[stretch])
 }
 
-/// The log from the base's start to this backup's, timeline by timeline.
-fn stretches(base: &Base, now: &Now, history: &History) -> Vec<Summary> {
-    let mut stretches = Vec::new();
-    let mut from = base.start.first;
-    for fork in history.forks() {
-        if fork.timeline >= base.start.timeline && fork.end > from {
-            stretches.push(Summary {
-                timeline: fork.timeline,
-                start: from,
-                end: fork.end,
-            });
-            from = fork.end;
-        }
+/// Whether summaries of the log name every page that changed since the base was begun; `Err`: why not.
+fn names_all(
+    base: &Base,
+    started_us: i64,
+    in_recovery: bool,
+    control: &Control,
+    start: Lsn,
+) -> Result<(), &'static str> {
+    let has_checksums = control.data_checksum_version != 0;
+    if base.server_started_us != Some(started_us) {
+        Err("the server was restarted since the base, or is another one")
+    } else if base.start.timeline != control.timeline || base.end.0 != control.timeline {
+        Err("the base is of another timeline")
+    } else if start < base.end.1 {
+        Err("this backup begins before the base ends")
+    } else if !has_checksums && (in_recovery || !control.wal_log_hints) {
+        Err(
+            "the log does not name pages whose hint bits alone changed (no checksums, no wal_log_hints)",
+        )
+    } else {
+        Ok(())
     }
-    if now.start > from {
-        stretches.push(Summary {
-            timeline: now.control.timeline,
-            start: from,
-            end: now.start,
-        });
-    }
-    stretches
-}
-
-/// Whether what the base holds is an earlier state of this very cluster. Gives how the cluster came to its timeline.
-fn check(base: &Base, now: &Now) -> Result<History, Error> {
-    let refuse = |source| Err(Error::Base { source });
-    if base.start.system != now.control.system {
-        return refuse(BaseRefusal::OtherCluster);
-    }
-    let (timeline, end) = base.end;
-    let history = match timeline == now.control.timeline {
-        true if was_opened_after(now, base.begun_us) => {
-            return refuse(BaseRefusal::OtherTimeline {
-                now: timeline.number(),
-            });
-        }
-        true => History::first(timeline),
-        false => history(now)?,
-    };
-    if !history.passes(timeline, end) {
-        return refuse(BaseRefusal::NotAncestor {
-            timeline: timeline.number(),
-            end,
-            now: now.control.timeline.number(),
-        });
-    }
-    if now.start < end {
-        return refuse(BaseRefusal::Behind {
-            start: now.start,
-            end,
-        });
-    }
-    if base.control.data_checksum_version == 0 && now.control.data_checksum_version != 0 {
-        return refuse(BaseRefusal::ChecksumsEnabled);
-    }
-    Ok(history)
-}
-
-/// Whether the server opened on its timeline after this moment: it wrote the timeline's history then. A standby got
-/// the file from its primary, at any time; the first timeline has none.
-fn was_opened_after(now: &Now, us: i64) -> bool {
-    let stat = now.wal_dir.stat(&history_name(now.control.timeline));
-    let opened = stat.is_ok_and(|stat| stat.mtime_ns / 1000 > us);
-    opened && !now.session.about.in_recovery
-}
-
-fn history_name(timeline: Timeline) -> PathBuf {
-    WalName::History(timeline).to_string().into()
-}
-
-/// How the cluster came to its timeline. The server needs the file itself and keeps it in `pg_wal`.
-fn history(now: &Now) -> Result<History, Error> {
-    let timeline = now.control.timeline;
-    let name = history_name(timeline);
-    let path = now.path.join("pg_wal").join(&name);
-    let read = || {
-        let file = now.wal_dir.open(&name, OpenHow::Read)?;
-        let mut bytes = vec![0; HISTORY_LEN_MAX];
-        let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
-        bytes.truncate(len);
-        Ok(bytes)
-    };
-    let bytes: Vec<u8> = match read() {
-        Ok(bytes) => bytes,
-        Err(e) if is_missing(&e) => {
-            return Err(Error::Base {
-                source: BaseRefusal::NoHistory { path },
-            });
-        }
-        Err(source) => {
-            return Err(Error::Io {
-                action: "read",
-                path,
-                source,
-            });
-        }
-    };
-    History::parse(timeline, &bytes).map_err(|source| Error::Base {
-        source: BaseRefusal::BadHistory { path, source },
-    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::base::tests::base;
+    use longshore_pg::{CONTROL_FILE_LEN, Timeline};
+
     use super::*;
+    use crate::LogStart;
 
-    fn differing(files: &[(&str, u64)]) -> Differing {
-        let mut base = base();
-        for (path, pages) in files {
-            base.add(Path::new(path), pages * 8192, 0);
-        }
-        base.complete();
-        Differing {
-            base: Arc::new(base),
-            databases: HashSet::from([5]),
-            believed_before: Some(Lsn(1000)),
-            changes: None,
-            emptied: AtomicU64::new(0),
-        }
-    }
-
-    fn page(lsn: u64) -> Vec<u8> {
-        let mut bytes = vec![0; 8192];
-        bytes[..4].copy_from_slice(&((lsn >> 32) as u32).to_le_bytes());
-        bytes[4..8].copy_from_slice(&(lsn as u32).to_le_bytes());
-        for (at, value) in [(12, 24u16), (14, 8000), (16, 8192)] {
-            bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
-        }
-        bytes
-    }
-
-    #[test]
-    fn only_what_is_surely_the_base_s_is_left_to_it() {
-        let differing = differing(&[("base/5/7", 3)]);
-        let based = differing.based(Path::new("base/5/7"), 4 * 8192).unwrap();
-        let changed = |bytes: &[u8], number| {
-            let page = Page::new(bytes).unwrap();
-            differing.is_changed(&based, page, number)
-        };
-        // The base begins at 1000.
-        assert!(!changed(&page(999), 2));
-        assert!(!changed(&page(40), 0));
-        for lsn in [0, 1, 39, 1000, 2000, u64::MAX] {
-            assert!(changed(&page(lsn), 0), "{lsn}");
-        }
-        assert!(changed(&page(999), 3), "behind the base's end");
-        assert!(changed(&[0; 8192], 0), "never written");
-        let mut odd = page(999);
-        odd[10] = 0xff;
-        assert!(changed(&odd, 0), "no head of a page");
-    }
-
-    #[test]
-    fn only_main_forks_of_the_same_databases_are_based() {
-        let files = [("base/5/7", 3), ("base/6/7", 3), ("global/8", 1)];
-        let differing = differing(&files);
-        let is_based = |path: &str, len| differing.based(Path::new(path), len).is_some();
-        assert!(is_based("base/5/7", 8192));
-        assert!(is_based("global/8", 8192));
-        for (path, len) in [
-            ("base/6/7", 8192),
-            ("base/5/7", 0),
-            ("base/5/7", 8193),
-            ("base/5/7_vm", 8192),
-            ("base/5/7.1", 8192),
-            ("base/5/9", 8192),
-            ("pg_xact/0000", 8192),
+    fn control(checksums: u32, log_hints: bool) -> Control {
+        let mut bytes = vec![0; CONTROL_FILE_LEN];
+        for (at, value) in [
+            (8, 1300u32),
+            (48, 1),
+            (216, 8192),
+            (220, 131_072),
+            (228, 16 << 20),
         ] {
-            assert!(!is_based(path, len), "{path}");
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
-        let empties = |path: &str| differing.empties(Path::new(path));
-        assert!(empties("base/5/7_vm") && !empties("base/5/9_vm"));
-        assert!(!empties("base/6/7_vm") && !empties("base/5/7_fsm"));
-        let mut map = [page(999), page(1000)].concat();
-        differing.empty_map(&mut map);
-        assert_eq!(
-            (&map[..8192], &map[8192..]),
-            (&page(999)[..], &[0; 8192][..])
-        );
-        assert_eq!(differing.emptied(), 1);
+        let crc = longshore_io::crc32c(&bytes[..288]);
+        bytes[288..292].copy_from_slice(&crc.to_le_bytes());
+        Control {
+            data_checksum_version: checksums,
+            wal_log_hints: log_hints,
+            ..Control::parse(&bytes).unwrap()
+        }
     }
 
-    /// The newest differential knows only the one before it: what that one left empty is in the map as before.
-    #[test]
-    fn maps_are_not_believed_beside_a_base_that_is_differential_itself() {
-        let mut differing = differing(&[("base/5/7", 3)]);
-        let full = base();
-        let mut chained = base();
-        chained.is_differential = true;
-        let now = full.control;
-        for summarized in [false, true] {
-            assert_eq!(
-                believed_before(&chained, &now, true, summarized),
-                Some(Lsn(0))
-            );
-        }
-        // Hints are logged now and were at the base; perhaps not before.
-        let (mut logging, mut logged) = (now, chained.clone());
-        logging.wal_log_hints = true;
-        logged.control = logging;
-        assert_eq!(
-            believed_before(&logged, &logging, true, false),
-            Some(Lsn(0))
-        );
-        let (mut checked, mut verified) = (now, chained);
-        checked.data_checksum_version = 1;
-        verified.control = checked;
-        assert_eq!(believed_before(&verified, &checked, false, false), None);
-        assert_eq!(believed_before(&verified, &now, false, false), Some(Lsn(0)));
-
-        differing.believed_before = Some(Lsn(0));
-        assert!(differing.empties(Path::new("base/5/7_vm")));
-        let mut map = [page(999), page(0), vec![0; 8192]].concat();
-        differing.empty_map(&mut map);
-        assert!(map.iter().all(|byte| *byte == 0));
-        assert_eq!(differing.emptied(), 2, "one was empty");
-    }
-
-    #[test]
-    fn maps_are_believed_beside_a_full_base_where_hints_are_logged_or_summarized() {
-        let mut full = base();
-        let now = full.control;
-        let start = Some(full.start.first);
-        assert_eq!(believed_before(&full, &now, true, false), start);
-        assert_eq!(believed_before(&full, &now, false, true), None);
-        let mut logging = now;
-        logging.wal_log_hints = true;
-        assert_eq!(believed_before(&full, &logging, true, false), start);
-        full.control = logging;
-        assert_eq!(believed_before(&full, &logging, true, false), None);
-        assert_eq!(
-            believed_before(&full, &logging, false, false),
+    fn base() -> Base {
+        let timeline = Timeline::new(1).unwrap();
+        let start = LogStart {
+            system: 1,
+            timeline,
+            first: Lsn(1000),
+        };
+        Base {
             start,
-            "restarted, or a standby"
-        );
+            end: (timeline, Lsn(2000)),
+            server_started_us: Some(77),
+            identity: None,
+        }
+    }
+
+    #[test]
+    fn summaries_are_used_where_they_name_every_changed_page_alone() {
+        let (base, checked) = (base(), control(1, false));
+        let judge = |base: &Base, started, recovers, control: &Control, start| {
+            names_all(base, started, recovers, control, Lsn(start)).is_ok()
+        };
+        assert!(judge(&base, 77, false, &checked, 2000));
+        assert!(judge(&base, 77, true, &checked, 2000), "a standby");
+        assert!(!judge(&base, 78, false, &checked, 2000), "another run");
+        assert!(!judge(&base, 77, false, &checked, 1999), "it lags");
+        let unknown = Base {
+            server_started_us: None,
+            ..base.clone()
+        };
+        assert!(!judge(&unknown, 77, false, &checked, 2000));
+        let hints = control(0, true);
+        assert!(judge(&base, 77, false, &hints, 2000));
+        assert!(!judge(&base, 77, true, &hints, 2000), "its primary's");
+        assert!(!judge(&base, 77, false, &control(0, false), 2000));
+        let mut promoted = checked;
+        promoted.timeline = Timeline::new(2).unwrap();
+        assert!(!judge(&base, 77, false, &promoted, 2000));
+        let mut early = base;
+        early.end.0 = promoted.timeline;
+        assert!(!judge(&early, 77, false, &promoted, 2000), "over two");
+    }
+
+    #[test]
+    fn only_pages_of_after_the_start_are_explained() {
+        let differing = Differing {
+            start: Lsn(1000),
+            page_bytes: 8192,
+            segment_pages: 131_072,
+            changes: None,
+        };
+        let page = |lsn: u32| {
+            let mut bytes = vec![0; 8192];
+            bytes[4..8].copy_from_slice(&lsn.to_le_bytes());
+            bytes[14..16].copy_from_slice(&8000u16.to_le_bytes());
+            bytes
+        };
+        assert!(!differing.is_explained(&page(999)));
+        assert!(differing.is_explained(&page(1000)));
+        assert!(differing.is_explained(&[0; 8192]), "cut off");
+        assert_eq!(differing.next(None, 8192, 16384), Some(8192..16384));
+        assert_eq!(differing.next(None, 16384, 16384), None);
     }
 }

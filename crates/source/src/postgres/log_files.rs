@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use super::cluster::Cluster;
 use super::content::{Kind, OnDisk, State};
 use super::tree::held;
-use crate::claims::Reading;
 use crate::files::is_missing;
+use crate::reading::Reading;
 use crate::{Content, Entry, EntryKind, Error};
 
 pub(super) const WAL_DIR: &str = "pg_wal";
@@ -150,7 +150,7 @@ impl LogFiles {
 }
 
 /// Whether the file is not there, or no longer as long as it was.
-fn is_gone(error: &io::Error) -> bool {
+pub(super) fn is_gone(error: &io::Error) -> bool {
     is_missing(error) || error.kind() == io::ErrorKind::UnexpectedEof
 }
 

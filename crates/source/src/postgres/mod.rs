@@ -19,6 +19,7 @@
 //! Source: PostgreSQL 18 documentation, "Making a Base Backup Using the Low Level API"; `basebackup.c`.
 
 mod base;
+mod branch;
 mod changes;
 mod close;
 mod cluster;
@@ -27,6 +28,7 @@ mod copies;
 mod differs;
 mod init_forks;
 mod log_files;
+mod own_log;
 mod pages;
 mod remote;
 mod rules;
@@ -38,7 +40,9 @@ use std::sync::{Arc, OnceLock};
 
 use longshore_io::{Clock, Dir, FileKind, HostClock, Stat, Storage};
 use longshore_pg::client::Options;
-use longshore_pg::{BACKUP_LABEL, Control, Lsn, SegmentName, TABLESPACE_MAP, Timeline};
+use longshore_pg::{
+    BACKUP_LABEL, Control, Earlier, Lsn, Relation, SegmentName, TABLESPACE_MAP, Timeline,
+};
 use parking_lot::Mutex;
 
 use crate::files::is_missing;
@@ -48,11 +52,13 @@ use crate::{
     SourceOptions, SourceSummary,
 };
 pub use base::Base;
+pub use branch::{Identified, home, identify};
 pub use close::{ClosedLog, close_log};
 use cluster::{CONTROL_FILE, Cluster, DEFAULT_SPACE, data_directory, read_control};
 use differs::{Differing, Now};
 use init_forks::InitForks;
 use log_files::{LogFiles, WAL_DIR};
+pub use own_log::OwnLog;
 use pages::Verifier;
 use remote::Remote;
 use session::{Session, Stopped};
@@ -66,7 +72,10 @@ pub(crate) const MAJOR_MAX: u32 = 18;
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
     /// Store only what differs from this set.
-    pub base: Option<Arc<Base>>,
+    pub base: Option<Base>,
+    /// Backups that were complete where this one goes before it began, the newest last. Each one's relation to the server
+    /// is kept in the set.
+    pub earlier: Arc<Vec<Earlier>>,
     /// The name in `backup_label`, at most 1024 bytes on one line.
     pub label: String,
     /// Let the checkpoint at the start take its time instead of writing as fast as the disk can.
@@ -83,6 +92,7 @@ impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
             base: None,
+            earlier: Arc::default(),
             label: "longshore".into(),
             spread_checkpoint: false,
             with_wal: true,
@@ -106,7 +116,7 @@ pub(crate) fn open(
     }
     if options.postgres.remote {
         return Ok(Box::new(Remote::begin(
-            &*storage,
+            &storage,
             server,
             options,
             Vec::new(),
@@ -125,7 +135,7 @@ pub(crate) fn open(
                 "the server sends its files itself, in one stream: {}",
                 crate::error::with_cause(&reason)
             );
-            let remote = Remote::begin(&*storage, server, options, vec![notice])?;
+            let remote = Remote::begin(&storage, server, options, vec![notice])?;
             Ok(Box::new(remote))
         }
         Err(e) => Err(e),
@@ -152,6 +162,8 @@ struct Postgres {
 #[derive(Default)]
 struct Ending {
     log: Option<LogEnd>,
+    /// By the server's clock, microseconds since the Unix epoch.
+    complete_us: Option<i64>,
     /// What a restore may not have, for the operator.
     lost: Vec<String>,
     /// The next segment to give, and the last.
@@ -210,6 +222,36 @@ impl Postgres {
                 what: "the checkpoint that the server has just made is not in its control file",
             });
         }
+        let mut lineage = branch::observe(&session, (&*dir, &path), &*wal_dir, &now)?;
+        let size = control.wal_segment;
+        branch::relate(&mut lineage, &*wal_dir, size, &wanted.earlier);
+        // Whatever the base is of, what differs from it is found by content. But a base of another branch is one that
+        // others may remove, and summaries of this server's WAL say nothing of it.
+        let mut base = wanted.base.clone();
+        if let Some(base) = &mut base
+            && let Some(identity) = &base.identity
+        {
+            let mut asked = lineage.clone();
+            let relation =
+                branch::relate(&mut asked, &*wal_dir, size, std::slice::from_ref(identity)).pop();
+            let of_this_run = lineage.run.is_some() && identity.lineage.run == lineage.run;
+            match relation {
+                Some(Relation::Refuted(what)) => {
+                    base.server_started_us = None;
+                    notices.push(format!(
+                        "the base is of another branch of the cluster: {what}; every page is compared with it by content"
+                    ));
+                }
+                Some(Relation::Unknown(what)) if !of_this_run => {
+                    base.server_started_us = None;
+                    notices.push(format!(
+                        "the base is not known to be of this server's branch: {what}; every page is compared with it by \
+                         content"
+                    ));
+                }
+                Some(Relation::Unknown(_) | Relation::Proved(_)) | None => {}
+            }
+        }
         let verifier = (control.data_checksum_version != 0).then(|| Verifier {
             page_bytes: control.page_bytes as usize,
             segment_pages: control.segment_pages,
@@ -220,17 +262,15 @@ impl Postgres {
         if verifier.is_none() {
             notices.push("this cluster's pages carry no checksums: none are verified".into());
         }
-        let differing = wanted.base.as_ref().map(|base| {
+        let differing = base.as_ref().map(|base| {
             let now = Now {
-                storage,
-                path: &path,
                 wal_dir: &*wal_dir,
                 session: &session,
                 clock: &*clock,
                 control: &now,
                 start,
             };
-            Differing::begin(base.clone(), &now)
+            Differing::begin(base, &now)
         });
         let differing = differing.transpose()?.map(|(differing, notice)| {
             notices.extend(notice);
@@ -239,6 +279,7 @@ impl Postgres {
         let history = log_files::history(&*wal_dir, now.timeline);
         let base_bytes = differing.as_ref().map_or(0, Differing::memory_bytes);
         let system = control.system;
+        let server_started_us = Some(session.about.started_us);
         let cluster_name = session.about.cluster_name.replace('/', "-");
         let cluster = Arc::new(Cluster {
             session,
@@ -263,10 +304,17 @@ impl Postgres {
                 first: start,
             }),
             history,
+            lineage: Some(lineage),
+            own_log: Some(OwnLog::files(
+                wal_dir.clone(),
+                wal_path.clone(),
+                control.wal_segment,
+            )),
             page_bytes: control.page_bytes,
             expected_bytes: None,
             memory_bytes: MEMORY_BYTES + base_bytes,
             differing: cluster.differing.as_ref().map(Differing::method),
+            server_started_us,
             trees: plan.trees().map(Path::to_owned).collect(),
             volumes: volumes.into_vec(),
             notices,
@@ -508,7 +556,9 @@ impl Source for Postgres {
             timeline: label.timeline,
             last: stopped.stop,
             included: self.with_wal,
+            is_marked: !cluster.session.about.in_recovery,
         });
+        ending.complete_us = Some(cluster.session.clock_us()?);
         if self.with_wal {
             let (first, last) = self.segments(label.timeline, stopped.stop);
             let size = cluster.control.wal_segment;
@@ -549,6 +599,7 @@ impl Source for Postgres {
         let mut warnings = Vec::new();
         for walk in &self.walks {
             let notes = &walk.lock().notes;
+            warnings.extend(notes.attributes.warnings());
             warnings.extend(
                 notes
                     .special
@@ -581,17 +632,6 @@ impl Source for Postgres {
                     .warning("relation files end within a page"),
             );
         }
-        let emptied = self
-            .cluster
-            .differing
-            .as_ref()
-            .map_or(0, Differing::emptied);
-        if emptied > 0 {
-            warnings.push(format!(
-                "{emptied} pages of visibility maps are left empty, since without checksums they may say more than the \
-                 pages in the bases; VACUUM fills them after a restore"
-            ));
-        }
         let mut ending = self.ending.lock();
         damaged |= !ending.lost.is_empty();
         warnings.append(&mut ending.lost);
@@ -599,7 +639,9 @@ impl Source for Postgres {
         Ok(SourceSummary {
             warnings,
             damaged,
+            left_out: None,
             log,
+            complete_us: ending.complete_us,
         })
     }
 }

@@ -20,8 +20,8 @@ use super::session::Session;
 use crate::Error;
 
 /// Readings of a page before it is called damaged.
-const READINGS_MAX: usize = 4;
-const PAUSE: Duration = Duration::from_millis(1);
+pub(super) const READINGS_MAX: usize = 4;
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
 /// Damaged pages that are named.
 const NAMED_MAX: usize = 100;
 
@@ -61,15 +61,13 @@ pub(super) struct Segment<'a> {
 }
 
 impl Verifier {
-    /// Verifies the whole pages in `bytes`, which are those of `segment` from `offset` on, a multiple of a page. `suspect`
-    /// hears which of them are not intact as they stand there, whatever the reason.
+    /// Verifies the whole pages in `bytes`, which are those of `segment` from `offset` on, a multiple of a page.
     pub(super) fn verify(
         &self,
         session: &Session,
         clock: &dyn Clock,
         segment: &Segment,
         (bytes, offset): (&[u8], u64),
-        mut suspect: impl FnMut(usize),
     ) -> Result<(), Error> {
         let first = offset / self.page_bytes as u64;
         for (i, bytes) in bytes.chunks_exact(self.page_bytes).enumerate() {
@@ -77,10 +75,9 @@ impl Verifier {
                 return Ok(());
             };
             let block = first + i as u64;
-            if self.is_intact(page, segment, block) {
+            if self.is_intact(page, segment.number, block) {
                 continue;
             }
-            suspect(i);
             if let Some(bad) = self.look_again(session, clock, segment, page, block)? {
                 self.note(bad)?;
             }
@@ -88,15 +85,21 @@ impl Verifier {
         Ok(())
     }
 
-    fn is_intact(&self, page: Page, segment: &Segment, block: u64) -> bool {
+    /// Whether the page at `offset` of the segment of this number has the checksum that it should have.
+    pub(super) fn is_page_intact(&self, page: &[u8], number: u32, offset: u64) -> bool {
+        let block = offset / self.page_bytes as u64;
+        Page::new(page).is_some_and(|page| self.is_intact(page, number, block))
+    }
+
+    fn is_intact(&self, page: Page, number: u32, block: u64) -> bool {
         if page.is_new() {
             return page.is_zero();
         }
-        page.is_intact(self.block_in_relation(segment, block))
+        page.is_intact(self.block_in_relation(number, block))
     }
 
-    fn block_in_relation(&self, segment: &Segment, block: u64) -> u32 {
-        let before = segment.number.wrapping_mul(self.segment_pages);
+    fn block_in_relation(&self, number: u32, block: u64) -> u32 {
+        let before = number.wrapping_mul(self.segment_pages);
         before.wrapping_add(block as u32)
     }
 
@@ -131,7 +134,7 @@ impl Verifier {
             let Some(page) = Page::new(&again) else {
                 return Ok(None);
             };
-            if self.is_intact(page, segment, block) || self.was_changed(session, page)? {
+            if self.is_intact(page, segment.number, block) || self.was_changed(session, page)? {
                 return Ok(None);
             }
         }
@@ -139,7 +142,7 @@ impl Verifier {
         Ok(Some(BadPage {
             path: segment.path.into(),
             block,
-            expected: page.checksum(self.block_in_relation(segment, block)),
+            expected: page.checksum(self.block_in_relation(segment.number, block)),
             found: page.stored_checksum(),
         }))
     }

@@ -41,8 +41,8 @@ pub(super) struct About {
     pub(super) data_directory: String,
     pub(super) cluster_name: String,
     pub(super) system: u64,
-    /// Seconds since the Unix epoch.
-    pub(super) started_s: i64,
+    /// Microseconds since the Unix epoch, by the server's clock: no two runs of servers have the same.
+    pub(super) started_us: i64,
 }
 
 /// A row of the list of databases. It differs from an earlier one when the database was changed meanwhile.
@@ -75,6 +75,10 @@ pub(super) struct Closed {
     pub(super) end: Lsn,
     /// A segment's name, which tells the timeline.
     pub(super) segment: String,
+    /// The low half of the number of the transaction that was committed.
+    pub(super) transaction: u32,
+    /// The server's time behind it.
+    pub(super) by_us: i64,
 }
 
 impl Session {
@@ -230,6 +234,15 @@ impl Session {
         })
     }
 
+    /// The server's clock, microseconds since the Unix epoch. A standby's may be behind its primary's, which dates commits.
+    pub(super) fn clock_us(&self) -> Result<i64, Error> {
+        let sql = "select floor(extract(epoch from \
+                   greatest(clock_timestamp(), pg_last_xact_replay_timestamp())) * 1000000)::bigint";
+        self.ask("ask for the time of", sql)?
+            .value(0, 0)
+            .map_err(misread)
+    }
+
     /// Fails when the session has ended, and the backup with it. Asks the server at most every few seconds.
     pub(super) fn check(&self) -> Result<(), Error> {
         let now_ms = self.clock.now().as_millis() as u64;
@@ -269,16 +282,20 @@ impl Session {
         let before = "select floor(extract(epoch from clock_timestamp()) * 1000000)::bigint, \
                       (select setting::bigint from pg_settings where name = 'wal_segment_size')";
         let before = self.ask("ask", before)?;
-        self.ask("write to the log of", "select pg_current_xact_id()")?;
+        let committed = self.ask("write to the log of", "select pg_current_xact_id()")?;
+        let transaction: u64 = committed.value(0, 0).map_err(misread)?;
         let rows = self.ask(
             "close the log's segment of",
-            "select lsn, pg_walfile_name(lsn) from (select pg_switch_wal() as lsn) as closed",
+            "select lsn, pg_walfile_name(lsn), floor(extract(epoch from clock_timestamp()) * 1000000)::bigint \
+             from (select pg_switch_wal() as lsn) as closed",
         )?;
         Ok(Closed {
             at_us: before.value(0, 0).map_err(misread)?,
             segment_bytes: before.value(0, 1).map_err(misread)?,
             end: rows.value(0, 0).map_err(misread)?,
             segment: rows.text(0, 1).map_err(misread)?.to_owned(),
+            transaction: transaction as u32,
+            by_us: rows.value(0, 2).map_err(misread)?,
         })
     }
 
@@ -356,7 +373,7 @@ fn look(connection: &mut Connection) -> Result<About, Error> {
         "ask",
         "select pg_is_in_recovery(), current_setting('wal_level'), \
          (select system_identifier from pg_control_system()), \
-         floor(extract(epoch from pg_postmaster_start_time()))::bigint, \
+         floor(extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint, \
          current_setting('cluster_name')",
     )?;
     let wal_level = rows.text(0, 1).map_err(misread)?;
@@ -371,7 +388,7 @@ fn look(connection: &mut Connection) -> Result<About, Error> {
         major,
         in_recovery: rows.is_true(0, 0).map_err(misread)?,
         system: rows.value(0, 2).map_err(misread)?,
-        started_s: rows.value(0, 3).map_err(misread)?,
+        started_us: rows.value(0, 3).map_err(misread)?,
         cluster_name: rows.text(0, 4).map_err(misread)?.to_owned(),
         data_directory: directory.text(0, 0).map_err(misread)?.to_owned(),
     })

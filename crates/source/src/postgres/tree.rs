@@ -16,12 +16,14 @@ use longshore_io::{Dir, FileKind, Stat, Via};
 use longshore_pg::{Fork, RelationFile};
 use parking_lot::Mutex;
 
+use super::base::Segment;
 use super::cluster::Cluster;
 use super::content::{Held, Kind, OnDisk, State};
 use super::init_forks::Database;
 use super::rules::{self, Verdict};
-use crate::claims::Reading;
+use crate::attributes::Attributes;
 use crate::files::is_missing;
+use crate::reading::Reading;
 use crate::tally::Tally;
 use crate::{Content, Entry, EntryKind, Error};
 
@@ -65,6 +67,7 @@ pub(super) struct Place {
 /// What is told at the end.
 #[derive(Default)]
 pub(super) struct Notes {
+    pub(super) attributes: Attributes,
     pub(super) special: Tally,
     pub(super) links: Tally,
 }
@@ -193,8 +196,12 @@ impl Walk {
             }
             (FileKind::Dir, _) => {
                 let is_elsewhere = elsewhere.contains(&host_path);
+                let xattrs = self.notes.attributes.read(&*dir, name, &host_path);
                 let entered = is_elsewhere || self.enter(&*dir, name, &path, &host_path)?;
-                Ok(entered.then(|| Entry::named(path, EntryKind::Dir, &stat)))
+                Ok(entered.then(|| Entry {
+                    xattrs,
+                    ..Entry::named(path, EntryKind::Dir, &stat)
+                }))
             }
             (FileKind::File, _) => {
                 let place = Place {
@@ -203,7 +210,12 @@ impl Walk {
                     path,
                     host_path,
                 };
-                self.file(cluster, place, &stat)
+                let xattrs = self
+                    .notes
+                    .attributes
+                    .read(&*place.dir, name, &place.host_path);
+                let found = self.file(cluster, place, &stat)?;
+                Ok(found.map(|entry| Entry { xattrs, ..entry }))
             }
             // Comes first of all, with the locations.
             (FileKind::Symlink, _) if rules::is_tablespace(&path) => Ok(None),
@@ -356,18 +368,19 @@ pub(super) fn relation_file(
     }
     let path = place.path.clone();
     let number = file.segment;
-    let differing = cluster.differing.as_ref();
-    let kind = match differing.and_then(|d| d.based(&path, stat.len)) {
-        Some(based) => Kind::Based { number, based },
-        None if differing.is_some_and(|d| d.empties(&path)) => Kind::Map { number },
-        None => Kind::Relation { number },
+    let (segment, _) = Segment::of(&path).unzip();
+    let kind = Kind::Relation {
+        number,
+        segment: segment.filter(|_| file.fork == Fork::Main),
     };
+    let page_bytes = cluster.control.page_bytes;
+    let has_pages = stat.len.is_multiple_of(u64::from(page_bytes));
     let content = (stat.len > 0).then(|| {
         Arc::new(on_disk(cluster, place, State::Unopened, kind, stat.len)) as Arc<dyn Content>
     });
     Entry {
         len: stat.len,
-        based: matches!(kind, Kind::Based { .. }),
+        page_bytes: has_pages.then_some(page_bytes),
         content,
         ..Entry::named(path, EntryKind::File, stat)
     }

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Dir, File, FileKind, OpenHow, Stat, Storage};
+use longshore_io::{Claim, Dir, File, FileKind, Hush, OpenHow, Stat, Storage};
 use parking_lot::Mutex;
 
 use super::journal;
-use super::library::{self, Reader};
+use super::library::{self, Begun, Deadline, Pause, Reader, Refusal};
 use crate::Error;
-use crate::claims::Claim;
+use crate::reading::refused;
 
 /// The names of a database and of the files beside it.
 pub(super) struct Place {
@@ -73,6 +73,18 @@ impl Place {
         }
     }
 
+    /// Whether locks and shared memory of the database, and of what lies beside it, reach all who can use it.
+    pub(super) fn keeps_locks(&self) -> Result<bool, Error> {
+        let keeps = |name: &Path| {
+            self.dir.keeps_locks(name).map_err(|source| Error::Io {
+                action: "look at the file system of",
+                path: self.path.clone(),
+                source,
+            })
+        };
+        Ok(keeps(&self.name)? && keeps(Path::new(""))?)
+    }
+
     /// `None` when there is none.
     fn open_journal(&self) -> Result<Option<Arc<dyn File>>, Error> {
         match self.open(&self.journal_name) {
@@ -85,14 +97,8 @@ impl Place {
     }
 
     fn open(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
-        self.dir.open(name, OpenHow::Read).map_err(|source| {
-            let path = self.path.with_file_name(name);
-            Error::Io {
-                action: "open",
-                path,
-                source,
-            }
-        })
+        let opened = self.dir.open(name, OpenHow::Read);
+        opened.map_err(refused(&self.path.with_file_name(name)))
     }
 }
 
@@ -105,8 +111,15 @@ pub(super) struct Look {
     db: Option<Stat>,
 }
 
-/// Ends in the order of its first five fields: the transaction, the descriptors, the claims. A
-/// descriptor closed while the transaction lives would drop its locks without a word.
+/// What every write to the database file moves, and a change of its owner, mode or names does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LastWrite {
+    len: u64,
+    mtime_ns: i64,
+}
+
+/// Ends in the order of its first five fields: the transaction, the descriptors, the claims. While the claims live, no
+/// descriptor of a claimed file is really closed: a close would drop the transaction's locks without a word.
 pub(super) struct Held {
     reader: Mutex<Option<Reader>>,
     db: Arc<dyn File>,
@@ -124,12 +137,12 @@ impl Held {
     /// Opens and claims the database file. No lock is taken yet.
     pub(super) fn open(place: Place) -> Result<Self, Error> {
         let db = place.open(&place.name)?;
-        let claims = vec![Claim::open(&db, &place.path)?];
         let stat = db.stat().map_err(|source| Error::Io {
             action: "look at",
             path: place.path.clone(),
             source,
         })?;
+        let claims = vec![claim(&stat, &place.path)?];
         Ok(Self {
             reader: Mutex::new(None),
             db,
@@ -173,6 +186,18 @@ impl Held {
         })
     }
 
+    pub(super) fn last_write(&self) -> Result<LastWrite, Error> {
+        let stat = self.db.stat().map_err(|source| Error::Io {
+            action: "look at",
+            path: self.place.path.clone(),
+            source,
+        })?;
+        Ok(LastWrite {
+            len: stat.len,
+            mtime_ns: stat.mtime_ns,
+        })
+    }
+
     /// What cannot be read is hot for all we know.
     fn looks_hot(&self) -> bool {
         let looks_hot = |journal: Arc<dyn File>| {
@@ -193,8 +218,26 @@ impl Held {
     pub(super) fn connect(&mut self) -> Result<(), Error> {
         self.was_alone =
             self.place.stat(&self.place.log_name)?.is_none() && !self.has_shared_memory()?;
+        self.claim_shared_memory()?;
         *self.reader.get_mut() = Some(Reader::open(&self.place.path)?);
         Ok(())
+    }
+
+    /// Begins the read transaction. Waits for locks until `deadline`.
+    pub(super) fn begin(&mut self, deadline: Deadline) -> Result<(), Refusal> {
+        let mut pause = Pause::default();
+        loop {
+            // SQLite may make the file that carries the log's locks, and lock it, before it can be claimed.
+            let hush = Hush::begin();
+            let begun = self.reader()?.try_begin()?;
+            self.claim_shared_memory()?;
+            drop(hush);
+            match begun {
+                Begun::Yes => return Ok(()),
+                Begun::Busy if deadline.is_ahead() => pause.wait(),
+                Begun::Busy => return Err(deadline.busy(&self.place.path).into()),
+            }
+        }
     }
 
     /// The connection. Errors: [`Error::Ended`] when there is none.
@@ -233,15 +276,27 @@ impl Held {
         self.journal = None;
     }
 
-    /// Keeps other readers in this process from the file that carries the log's locks.
-    pub(super) fn claim_shared_memory(&mut self) -> Result<(), Error> {
+    /// Keeps others in this process from the file that carries the log's locks, if there is one.
+    fn claim_shared_memory(&mut self) -> Result<(), Error> {
         let name = &self.place.shared_memory_name;
-        let path = self.place.path.with_file_name(name);
-        match self.place.stat(name)? {
-            Some(stat) => self.claims.push(Claim::unopened(&stat, &path)?),
-            None => return Err(Error::Replaced { path }),
+        if let Some(stat) = self.place.stat(name)?
+            && !self.claims.iter().any(|claim| claim.is_of(&stat))
+        {
+            let path = self.place.path.with_file_name(name);
+            self.claims.push(claim(&stat, &path)?);
         }
         Ok(())
+    }
+
+    /// Errors: [`Error::Replaced`] when the file that carries the log's locks is not one that was claimed.
+    pub(super) fn check_shared_memory(&self) -> Result<(), Error> {
+        let name = &self.place.shared_memory_name;
+        match self.place.stat(name)? {
+            Some(stat) if self.claims.iter().any(|claim| claim.is_of(&stat)) => Ok(()),
+            _ => Err(Error::Replaced {
+                path: self.place.path.with_file_name(name),
+            }),
+        }
     }
 
     /// Forgets the connection and what came with it, as if SQLite had never been asked.
@@ -279,6 +334,10 @@ impl Held {
             tracing::warn!(path = ?self.place.path, error = %e, "empty -wal and -shm files stay behind");
         }
     }
+}
+
+fn claim(stat: &Stat, path: &Path) -> Result<Claim, Error> {
+    Claim::of_snapshot(stat).map_err(|_| Error::InUse { path: path.into() })
 }
 
 impl Drop for Held {

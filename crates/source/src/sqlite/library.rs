@@ -26,6 +26,13 @@ pub(super) struct Reader {
     path: PathBuf,
 }
 
+/// Whether a read transaction began.
+pub(super) enum Begun {
+    Yes,
+    /// Somebody has a lock that forbids it.
+    Busy,
+}
+
 /// Why a read transaction did not begin.
 pub(super) enum Refusal {
     /// Files that SQLite needs beside the database cannot be made or used by this user.
@@ -55,6 +62,10 @@ impl Reader {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let open = || -> rusqlite::Result<Connection> {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "its files are claimed by the snapshot"
+            )]
             let connection = Connection::open_with_flags(path, flags)?;
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             // We wait ourselves, with one deadline over all retries.
@@ -74,20 +85,28 @@ impl Reader {
     pub(super) fn begin(&self, deadline: Deadline) -> Result<(), Refusal> {
         let mut pause = Pause::default();
         loop {
-            match self.try_begin() {
-                Ok(()) => return Ok(()),
-                Err(e) if is_busy(&e) && deadline.is_ahead() => pause.wait(),
-                Err(e) if is_busy(&e) => return Err(deadline.busy(&self.path).into()),
-                Err(e) if lacks_access(&e) => return Err(Refusal::NoAccess),
-                Err(e) if extended_code(&e) == ffi::SQLITE_READONLY_ROLLBACK => {
-                    return Err(Refusal::HotJournal);
-                }
-                Err(e) => return Err(refused(&self.path, "read", e).into()),
+            match self.try_begin()? {
+                Begun::Yes => return Ok(()),
+                Begun::Busy if deadline.is_ahead() => pause.wait(),
+                Begun::Busy => return Err(deadline.busy(&self.path).into()),
             }
         }
     }
 
-    fn try_begin(&self) -> rusqlite::Result<()> {
+    /// Begins a read transaction unless a lock would have to be waited for.
+    pub(super) fn try_begin(&self) -> Result<Begun, Refusal> {
+        match self.begin_now() {
+            Ok(()) => Ok(Begun::Yes),
+            Err(e) if is_busy(&e) => Ok(Begun::Busy),
+            Err(e) if lacks_access(&e) => Err(Refusal::NoAccess),
+            Err(e) if extended_code(&e) == ffi::SQLITE_READONLY_ROLLBACK => {
+                Err(Refusal::HotJournal)
+            }
+            Err(e) => Err(refused(&self.path, "read", e).into()),
+        }
+    }
+
+    fn begin_now(&self) -> rusqlite::Result<()> {
         self.connection.execute_batch("BEGIN")?;
         // BEGIN alone takes no lock. This reads one field of page 1, and no schema.
         let read = self
@@ -279,6 +298,10 @@ impl Reader {
 /// removes its -wal and -shm files.
 pub(super) fn visit(path: &Path) -> rusqlite::Result<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "its files are claimed by the snapshot"
+    )]
     let connection = Connection::open_with_flags(path, flags)?;
     connection.query_row("PRAGMA main.schema_version", [], |_| Ok(()))?;
     connection.close().map_err(|(_, e)| e)

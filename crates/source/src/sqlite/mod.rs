@@ -30,14 +30,13 @@
 //! - Nothing is written: no checkpoint, no rollback of a hot journal, no `-wal` or `-shm` left that
 //!   was not there, none made where its owner could not use it. A missing `-shm` beside a log that
 //!   was left behind is made, as by every reader, and stays.
-//! - Our descriptors are opened before the transaction and closed after it ([`held`]), and nothing
-//!   else in this room opens and closes them meanwhile ([`crate::claims`]).
+//! - Our descriptors are opened before the transaction and closed after it ([`held`]), and nobody else in this process
+//!   opens the files meanwhile: they are claimed ([`longshore_io::Claim`]).
 //! - Memory: 8 bytes per log frame that waits for a checkpoint, or per page in a hot journal, 1 GiB at
 //!   most.
 //!
-//! Left to others: connections of our own process to the same database (ending the snapshot drops
-//! their locks), a journal of several databases (refused, with what to do), writers that do not lock (`nolock=1`, `unix-none`), and several names of one database
-//! file, each of which has a log of its own.
+//! Left to others: a journal of several databases (refused, with what to do), writers that do not lock (`nolock=1`,
+//! `unix-none`), and several names of one database file, each of which has a log of its own.
 
 mod content;
 mod held;
@@ -57,6 +56,7 @@ use std::time::Duration;
 use longshore_io::Storage;
 use parking_lot::Mutex;
 
+use crate::attributes::Attributes;
 use crate::volumes::Volumes;
 use crate::{
     Content, Description, Entry, EntryKind, Error, Source, SourceKind, SourceOptions, SourceSummary,
@@ -68,6 +68,8 @@ pub(crate) struct Sqlite {
     description: Description,
     snapshot: Arc<Snapshot>,
     entry: Mutex<Option<Entry>>,
+    /// What could not be read of its extended attributes.
+    attributes: Attributes,
 }
 
 impl Sqlite {
@@ -99,10 +101,13 @@ impl Sqlite {
             database: options.database.clone().unwrap_or_else(stem),
             log: None,
             history: None,
+            lineage: None,
+            own_log: None,
             page_bytes: snapshot.page_bytes(),
             expected_bytes: Some(snapshot.len()),
             memory_bytes: snapshot.memory_bytes(),
             differing: None,
+            server_started_us: None,
             trees: Vec::new(),
             volumes: volumes.into_vec(),
             notices: notices(&snapshot),
@@ -111,11 +116,19 @@ impl Sqlite {
             .file_name()
             .or(snapshot.path().file_name())
             .unwrap_or_default();
-        let entry = Mutex::new(Some(entry(PathBuf::from(name), &snapshot)));
+        let mut attributes = Attributes::default();
+        let mut entry = entry(PathBuf::from(name), &snapshot);
+        if let (Some(parent), Some(name)) = (snapshot.path().parent(), snapshot.path().file_name())
+            && let Ok(dir) = storage.dir(parent)
+        {
+            entry.xattrs = attributes.read(&*dir, Path::new(name), snapshot.path());
+        }
+        let entry = Mutex::new(Some(entry));
         Ok(Self {
             description,
             snapshot,
             entry,
+            attributes,
         })
     }
 }
@@ -139,12 +152,12 @@ fn notices(snapshot: &Snapshot) -> Vec<String> {
              RESTART or TRUNCATE checkpoint waits for that, other writers behind it"
                 .into(),
         ),
-        Hold::SharedLock => notices.push(
+        Hold::SharedLock(_) => notices.push(
             "this database has no write-ahead log: commits wait until the backup ends, and new \
              readers behind a waiting commit"
                 .into(),
         ),
-        Hold::DeadWriter => notices.push(
+        Hold::DeadWriter(_) => notices.push(
             "a program died while it wrote to this database: its unfinished transaction is left out, \
              as the next program that opens the database will do, and until the backup ends \
              none can"
@@ -189,9 +202,13 @@ impl Source for Sqlite {
                 ending.log_growth_bytes
             ));
         }
-        if matches!(self.snapshot.hold(), Hold::SharedLock | Hold::DeadWriter) {
+        if matches!(
+            self.snapshot.hold(),
+            Hold::SharedLock(_) | Hold::DeadWriter(_)
+        ) {
             warnings.extend(wait_warning(ending.held_for));
         }
+        warnings.extend(self.attributes.warnings());
         Ok(SourceSummary {
             warnings,
             ..SourceSummary::default()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longshore_io::{Clock, File, HostClock, Stat, Storage, Via};
 
-use super::held::{Held, Look, Place};
+use super::held::{Held, LastWrite, Look, Place};
 use super::journal::{self, Found};
 use super::library::{Deadline, Pause, Reader, Refusal, WalIndex};
 use super::overlay::Overlay;
@@ -20,11 +20,11 @@ use crate::{Error, SourceOptions};
 pub(super) enum Hold {
     /// By a read transaction on the write-ahead log. Writers go on.
     Log,
-    /// By SQLite's SHARED lock. Commits wait.
-    SharedLock,
+    /// By SQLite's SHARED lock. Commits wait. That everybody kept to it is seen afterwards.
+    SharedLock(LastWrite),
     /// By the same lock, while the journal of a writer that died waits to be rolled back. Everybody
     /// waits.
-    DeadWriter,
+    DeadWriter(LastWrite),
     /// In a copy that shares the file's blocks, taken under the SHARED lock. Nobody waits any more.
     Reflink(Arc<dyn File>),
     /// There is nothing to hold: the database was never written.
@@ -65,7 +65,11 @@ impl Snapshot {
         options: &SourceOptions,
     ) -> Result<Self, Error> {
         let place = Place::find(storage, path)?;
-        refuse_network(&place.path)?;
+        // Before anything of SQLite's is touched: whoever believes to be alone makes the log's shared memory anew, and a
+        // program elsewhere that has it mapped dies.
+        if !options.trust_locks && !place.keeps_locks()? {
+            return Err(Error::LocksNotKept { path: place.path });
+        }
         let mut held = Held::open(place)?;
         let state = find_state(&mut held, options)?;
         Ok(Self::of(held, state, options))
@@ -181,12 +185,16 @@ impl Snapshot {
         stat.map_or(0, |stat| stat.len)
     }
 
-    /// Errors: [`Error::ChangedUnlocked`] when nothing held the state and somebody wrote.
+    /// Errors: [`Error::ChangedUnlocked`] when nothing held the state and somebody wrote, [`Error::ChangedLocked`] when
+    /// somebody did in spite of the lock. A log's frames say by themselves that they are the snapshot's.
     pub(super) fn check_still(&self) -> Result<(), Error> {
         match &self.state.hold {
             Hold::Nothing(before) if self.held.look()? != *before => Err(Error::ChangedUnlocked {
                 path: self.path().into(),
             }),
+            Hold::SharedLock(before) | Hold::DeadWriter(before) => {
+                check_unwritten(&self.held, *before)
+            }
             _ => Ok(()),
         }
     }
@@ -297,7 +305,7 @@ fn locked_state(held: &mut Held, options: &SourceOptions) -> Result<State, Refus
     let deadline = Deadline::after(options.lock_wait);
     let mut pause = Pause::default();
     loop {
-        match held.reader()?.begin(deadline) {
+        match held.begin(deadline) {
             Ok(()) => break,
             Err(Refusal::HotJournal) => match rolled_back_state(held, deadline)? {
                 Some(state) => return Ok(state),
@@ -317,12 +325,14 @@ fn locked_state(held: &mut Held, options: &SourceOptions) -> Result<State, Refus
     let page_bytes = held.reader()?.page_bytes()?;
     if !held.reader()?.uses_wal() {
         let len = file_len(held)?;
+        let before = held.last_write()?;
         let hold = match options.reflink.then(|| held.db().reflink()).flatten() {
             Some(copy) => {
+                check_unwritten(held, before)?;
                 held.end_transaction()?;
                 Hold::Reflink(copy)
             }
-            None => Hold::SharedLock,
+            None => Hold::SharedLock(before),
         };
         return Ok(State {
             hold,
@@ -332,7 +342,7 @@ fn locked_state(held: &mut Held, options: &SourceOptions) -> Result<State, Refus
         });
     }
     held.open_log()?;
-    held.claim_shared_memory()?;
+    held.check_shared_memory()?;
     let path = held.place().path.clone();
     let mark = mark(held.reader()?, &path, deadline)?;
     let pages = match mark.pages() {
@@ -386,12 +396,13 @@ fn read_journal(held: &mut Held) -> Result<Option<State>, Error> {
     if held.look()?.log.is_some_and(|log| log.len > 0) {
         return Err(hot("there is a write-ahead log too"));
     }
+    let before = held.last_write()?;
     let header = Header::read(held.db(), &path)?;
     let Some(journal) = held.journal() else {
         return Ok(None);
     };
     let state = |page_bytes, len, overlay| State {
-        hold: Hold::DeadWriter,
+        hold: Hold::DeadWriter(before),
         page_bytes,
         len,
         overlay,
@@ -406,16 +417,16 @@ fn read_journal(held: &mut Held) -> Result<Option<State>, Error> {
             Ok(Some(state(header.page_bytes, file_len(held)?, overlay)))
         }
         Found::Unused => Err(Error::NotADatabase { path }),
-        Found::Hot(before) => {
+        Found::Hot(unfinished) => {
             let mut bytes = Header::bytes(held.db(), &path)?;
             let journal_path = &held.place().journal_path;
-            let overlay = &before.overlay;
+            let overlay = &unfinished.overlay;
             overlay.apply(journal, journal_path, &mut bytes, 0, Via::Cache)?;
-            if before.pages > 0 && !Header::parse(&bytes).magic {
+            if unfinished.pages > 0 && !Header::parse(&bytes).magic {
                 return Err(Error::NotADatabase { path });
             }
-            let len = u64::from(before.pages) * u64::from(before.page_bytes);
-            Ok(Some(state(before.page_bytes, len, before.overlay)))
+            let len = u64::from(unfinished.pages) * u64::from(unfinished.page_bytes);
+            Ok(Some(state(unfinished.page_bytes, len, unfinished.overlay)))
         }
     }
 }
@@ -523,6 +534,16 @@ fn scan(
     }
 }
 
+/// Under the lock, and again before it is let go.
+fn check_unwritten(held: &Held, before: LastWrite) -> Result<(), Error> {
+    match held.last_write()? == before {
+        true => Ok(()),
+        false => Err(Error::ChangedLocked {
+            path: held.place().path.clone(),
+        }),
+    }
+}
+
 fn file_len(held: &Held) -> Result<u64, Error> {
     match held.db().stat() {
         Ok(stat) => Ok(stat.len),
@@ -538,39 +559,6 @@ fn file_len(held: &Held) -> Result<u64, Error> {
 fn may_make_files_for(stat: &Stat) -> bool {
     let user = rustix::process::geteuid();
     user.is_root() || user.as_raw() == stat.uid
-}
-
-/// File systems of other machines, by `f_type` (statfs(2) and the kernel's `magic.h`).
-const NETWORK_TYPES: [u32; 10] = [
-    0x6969,      // NFS
-    0x517b,      // SMB
-    0xff53_4d42, // CIFS
-    0xfe53_4d42, // SMB 2 and 3
-    0x0102_1997, // 9P
-    0x00c3_6400, // Ceph
-    0x5346_414f, // AFS
-    0x7375_7245, // Coda
-    0x0bd0_0bd0, // Lustre
-    0x4750_4653, // GPFS
-];
-
-fn refuse_network(path: &Path) -> Result<(), Error> {
-    match rustix::fs::statfs(path) {
-        Ok(fs) if is_network(fs.f_type as u64) => {
-            Err(Error::NetworkFileSystem { path: path.into() })
-        }
-        Ok(_) => Ok(()),
-        Err(e) => Err(Error::Io {
-            action: "look at the file system of",
-            path: path.into(),
-            source: e.into(),
-        }),
-    }
-}
-
-/// Only 32 bits of the field are a type, and some kernels extend its sign.
-fn is_network(fs_type: u64) -> bool {
-    NETWORK_TYPES.contains(&(fs_type as u32))
 }
 
 #[cfg(test)]
@@ -634,14 +622,5 @@ mod tests {
         assert!(matches!(mark, Err(Refusal::Other(Error::Busy { .. }))));
         let (mark, _) = marked(vec![commit(7, 0), WalIndex::Unkept], Duration::ZERO);
         assert!(matches!(mark, Err(Refusal::NoAccess)));
-    }
-
-    #[test]
-    fn network_file_systems_are_known_whatever_the_sign() {
-        assert!(is_network(0x6969));
-        assert!(is_network(0xff53_4d42));
-        assert!(is_network(0xffff_ffff_ff53_4d42));
-        assert!(!is_network(0xef53));
-        assert!(!is_network(0x5846_5342));
     }
 }

@@ -151,6 +151,9 @@ impl Dir for HookedDir {
     fn free_bytes(&self) -> io::Result<u64> {
         self.dir.free_bytes()
     }
+    fn keeps_locks(&self, name: &Path) -> io::Result<bool> {
+        self.dir.keeps_locks(name)
+    }
 }
 
 #[derive(Debug)]

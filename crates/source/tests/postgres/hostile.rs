@@ -17,8 +17,11 @@ fn sends(answer: Vec<u8>) -> Double {
         "IDENTIFY_SYSTEM" => row(&[&SYSTEM.to_string(), "1", "0/2000028", ""]),
         "SHOW block_size" => row(&["8192"]),
         "SHOW cluster_name" => row(&["../../etc"]),
+        "SHOW wal_segment_size" => row(&["16MB"]),
+        "SHOW in_hot_standby" => row(&["off"]),
         _ if command.starts_with("CREATE_REPLICATION_SLOT") => row(&["s", "0/0", "", ""]),
-        _ => answer.clone(),
+        _ if command.starts_with("BASE_BACKUP") => answer.clone(),
+        _ => refusal("42501"),
     })
 }
 

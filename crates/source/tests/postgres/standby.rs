@@ -24,7 +24,7 @@ fn backed_up(before: u32, at_stop: u32) -> Result<(), Error> {
     let data = cluster.dir.path().to_owned();
     let double = Double::new(move |sql| {
         if sql.contains("pg_is_in_recovery()") {
-            return row(&["t", "replica", &SYSTEM.to_string(), "1000", ""]);
+            return row(&["t", "replica", &SYSTEM.to_string(), "1000000000", ""]);
         }
         if sql.contains("pg_backup_stop") {
             write(&data, at_stop);

@@ -10,13 +10,15 @@ use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 
-use super::engine::{kept, plain};
+use super::engine::{Steps, check_whole, kept, plain};
 use super::like::like;
 use super::moment::{self, Part};
-use crate::convert::{convert, date_style, parse_date_time, type_of};
+use crate::convert::{
+    convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest, type_of,
+};
 use crate::message::{self, Message};
-use crate::value::{DateTime, Type, Value};
-use crate::variables::{Sum, VALUE_MAX, too_much};
+use crate::value::{DateTime, Decimal, SCALE_MAX, Temporal, Type, Value};
+use crate::variables::{Sum, VALUE_MAX, bytes, too_much};
 
 type Result<T> = std::result::Result<T, Message>;
 type Run = fn(&[Value]) -> Result<Value>;
@@ -29,34 +31,40 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_cast", 3, cast),
     ("ts_try_cast", 3, try_cast),
     ("ts_convert", 4, cast_with_style),
+    ("ts_try_convert", 4, try_cast_with_style),
     ("ts_concat", -1, concat),
     ("ts_divide", 2, divide),
     ("ts_divide_whole", 2, divide_whole),
     ("ts_modulo", 2, modulo),
-    ("ts_like", -1, like_pattern),
-    ("ts_dateadd", 3, date_add),
+    ("ts_like", 4, like_pattern),
+    ("ts_dateadd", 4, date_add),
+    ("ts_adddays", 3, add_days),
     ("ts_datediff", 3, date_difference),
     ("ts_datepart", 2, date_part),
     ("ts_datename", 2, date_name),
     ("ts_eomonth", 1, end_of_month),
     ("ts_len", 1, len),
-    ("ts_datalength", 1, data_length),
+    ("ts_datalength", 2, data_length),
+    ("ts_upper", 1, upper),
+    ("ts_lower", 1, lower),
+    ("ts_fit", 2, fit),
     ("ts_left", 2, left),
     ("ts_right", 2, right),
     ("ts_substring", 3, substring),
     ("ts_charindex", -1, char_index),
-    ("ts_replicate", 2, replicate),
+    ("ts_replicate", 3, replicate),
     ("ts_reverse", 1, reverse),
     ("ts_replace", 3, replace),
     ("ts_stuff", 4, stuff),
     ("ts_str", -1, number_text),
     ("ts_quotename", -1, quote_name),
     ("ts_char", 1, character),
+    ("ts_nchar", 1, national_character),
     ("ts_ascii", 1, ascii),
     ("ts_round", 2, round),
     ("ts_floor", 1, floor),
     ("ts_ceiling", 1, ceiling),
-    ("ts_power", 2, power),
+    ("ts_power", 3, power),
     ("ts_sqrt", 1, square_root),
     ("ts_isnumeric", 1, is_numeric),
     ("ts_isdate", 1, is_date),
@@ -71,25 +79,57 @@ pub fn register(
     db: &Connection,
     refusal: &Arc<Mutex<Option<Message>>>,
     cancel: &Arc<AtomicBool>,
+    steps: &Steps,
 ) -> rusqlite::Result<()> {
-    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
-    for (name, count, run) in FUNCTIONS {
+    let add = |name: &str, count: i32, flags, run: Box<Step>| {
         let (refusal, cancel) = (refusal.clone(), cancel.clone());
-        db.create_scalar_function(*name, *count, flags, move |context| {
+        let flags = FunctionFlags::SQLITE_UTF8 | flags;
+        db.create_scalar_function(name, count, flags, move |context| {
             let values = match cancel.load(Ordering::Relaxed) {
                 true => Err(message::ABORTED.plain()),
                 false => arguments(context),
             };
             let value = values.and_then(|values| run(&values));
-            let value = value.map_err(|message| {
+            value.and_then(kept).map_err(|message| {
                 let text = message.text.clone();
                 *refusal.lock() = Some(message);
                 rusqlite::Error::UserFunctionError(text.into())
-            })?;
-            Ok(kept(value))
-        })?;
+            })
+        })
+    };
+    for (name, count, run) in FUNCTIONS {
+        let always = FunctionFlags::SQLITE_DETERMINISTIC;
+        add(name, *count, always, Box::new(*run))?;
     }
-    Ok(())
+    // These have another value in each row.
+    let (read, written) = (steps.clone(), steps.clone());
+    let never = FunctionFlags::empty();
+    let variable = move |values: &[Value]| Ok(read.lock()[slot(&values[0])].value.clone());
+    add("ts_variable", 1, never, Box::new(variable))?;
+    let assign = move |values: &[Value]| {
+        let from = kind(&values[2]);
+        let value = as_kind(&values[1], from)?;
+        let mut all = written.lock();
+        let i = slot(&values[0]);
+        all[i].value = convert_from(&value, from, all[i].kind)?;
+        if bytes(&all[i].value) > VALUE_MAX {
+            return Err(too_much());
+        }
+        let mut sum = Sum::default();
+        all.iter().try_for_each(|v| sum.add(&v.value))?;
+        Ok(Value::Null)
+    };
+    add("ts_assign", 3, never, Box::new(assign))
+}
+
+type Step = dyn Fn(&[Value]) -> Result<Value> + Send;
+
+/// The number of a variable that a query sets.
+fn slot(value: &Value) -> usize {
+    match value {
+        Value::Int(n) => *n as usize,
+        _ => usize::MAX,
+    }
 }
 
 /// Errors: too much of them.
@@ -108,8 +148,11 @@ fn arguments(context: &Context) -> Result<Vec<Value>> {
 
 /// A type by the spelling that [`Type`] prints.
 fn kind(value: &Value) -> Type {
-    let text = value.to_string();
-    let (name, sizes) = text.split_once('(').unwrap_or((&text, ""));
+    let text = match value {
+        Value::Text(text) => text.as_str(),
+        _ => "",
+    };
+    let (name, sizes) = text.split_once('(').unwrap_or((text, ""));
     let sizes: Vec<Option<u32>> = sizes
         .trim_end_matches(')')
         .split(',')
@@ -122,18 +165,28 @@ fn kind(value: &Value) -> Type {
 /// A cell as the type that it has in T-SQL.
 fn as_kind(value: &Value, of: Type) -> Result<Value> {
     match (value, of) {
-        (Value::Text(_), Type::DateTime | Type::UniqueIdentifier) => convert(value, of),
-        (Value::Int(_) | Value::Float(_), Type::Numeric { .. } | Type::Float) => convert(value, of),
+        (Value::Text(_), of) if of.is_moment() || of == Type::UniqueIdentifier => {
+            convert(value, of)
+        }
+        (Value::Int(_) | Value::Float(_), of) if of.is_number() => {
+            if let Value::Float(n) = value {
+                check_whole(*n, of)?;
+            }
+            convert(value, of)
+        }
         _ => Ok(value.clone()),
     }
 }
 
+/// What was computed, held against its type: it is rounded to it, or refused. value, its type
+fn fit(arguments: &[Value]) -> Result<Value> {
+    as_kind(&arguments[0], kind(&arguments[1]))
+}
+
 /// value, its type, the new type
 fn cast(arguments: &[Value]) -> Result<Value> {
-    convert(
-        &as_kind(&arguments[0], kind(&arguments[1]))?,
-        kind(&arguments[2]),
-    )
+    let (from, to) = (kind(&arguments[1]), kind(&arguments[2]));
+    convert_from(&as_kind(&arguments[0], from)?, from, to)
 }
 
 fn try_cast(arguments: &[Value]) -> Result<Value> {
@@ -144,13 +197,15 @@ fn try_cast(arguments: &[Value]) -> Result<Value> {
 fn cast_with_style(arguments: &[Value]) -> Result<Value> {
     let (from, to) = (kind(&arguments[1]), kind(&arguments[2]));
     let value = as_kind(&arguments[0], from)?;
-    let (Value::DateTime(at), true) = (&value, to.is_text()) else {
-        return convert(&value, to);
-    };
+    if value.is_null() || arguments[3].is_null() {
+        return Ok(Value::Null);
+    }
     let style = whole(&arguments[3])?;
-    let text = date_style(at, style);
-    let text = text.ok_or_else(|| message::STYLE_UNKNOWN.with(&[&style, &"datetime"]))?;
-    convert(&Value::Text(text), to)
+    convert_styled(&value, from, to, style)
+}
+
+fn try_cast_with_style(arguments: &[Value]) -> Result<Value> {
+    Ok(cast_with_style(arguments).unwrap_or(Value::Null))
 }
 
 fn whole(value: &Value) -> Result<i64> {
@@ -178,9 +233,10 @@ fn any_null(arguments: &[Value]) -> bool {
     arguments.iter().any(Value::is_null)
 }
 
-/// Counts in characters; below 0 is 0.
-fn count(value: &Value) -> Result<usize> {
-    Ok(usize::try_from(whole(value)?.max(0)).unwrap_or(usize::MAX))
+/// Counts in characters; `None` below 0.
+fn count(value: &Value) -> Result<Option<usize>> {
+    let n = whole(value)?;
+    Ok((n >= 0).then(|| usize::try_from(n).unwrap_or(usize::MAX)))
 }
 
 /// The value of a function of which NULL makes NULL.
@@ -217,29 +273,57 @@ fn modulo(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| match (&a[0], &a[1]) {
         (Value::Int(_), Value::Int(0)) => Err(message::DIVIDED_BY_ZERO.plain()),
         (Value::Int(n), Value::Int(by)) => Ok(Value::Int(n.checked_rem(*by).unwrap_or(0))),
-        _ => match real(&a[1])? {
-            0.0 => Err(message::DIVIDED_BY_ZERO.plain()),
-            by => Ok(Value::Float(real(&a[0])? % by)),
-        },
+        _ => {
+            let (n, by) = (real(&a[0])?, real(&a[1])?);
+            check_whole(n, Type::BigInt)?;
+            check_whole(by, Type::BigInt)?;
+            match by {
+                0.0 => Err(message::DIVIDED_BY_ZERO.plain()),
+                by => Ok(Value::Float(n % by)),
+            }
+        }
     })
 }
 
 fn like_pattern(arguments: &[Value]) -> Result<Value> {
-    strict(arguments, |a| {
-        let escape = a.get(2).and_then(|e| text(e).chars().next());
+    strict(&arguments[..2], |a| {
+        let escape = text(&arguments[2]).chars().next();
+        let folds = arguments[3] == Value::Int(1);
         let pattern = text(&a[1]);
         if pattern.len() > PATTERN_MAX {
             return Err(message::TRUNCATED.plain());
         }
-        let fits = like(&text(&a[0]), &pattern, escape);
+        let fits = like(&text(&a[0]), &pattern, escape, folds);
         Ok(Value::bit(fits.ok_or_else(|| message::NO_PLAN.plain())?))
     })
 }
 
+/// The wall time of whatever is a moment, with all its digits.
 fn moment_of(value: &Value) -> Result<DateTime> {
-    match convert(value, Type::DateTime)? {
-        Value::DateTime(at) => Ok(at),
-        _ => Err(message::NOT_A_DATE.plain()),
+    match value {
+        Value::DateTime(at) => Ok(*at),
+        Value::Temporal(at) => Ok(at.wall()),
+        Value::Text(text) => match parse_moment(text) {
+            Some((at, _)) => Ok(at),
+            None => Err(message::NOT_A_DATE.plain()),
+        },
+        value => match convert(value, Type::DateTime)? {
+            Value::DateTime(at) => Ok(at),
+            _ => Err(message::NOT_A_DATE.plain()),
+        },
+    }
+}
+
+/// The same in UTC, where it has an offset.
+fn utc_of(value: &Value) -> Result<DateTime> {
+    match value {
+        Value::Text(text) => match parse_moment(text) {
+            Some((at, minutes)) => {
+                Ok(Temporal::DateTimeOffset(at, minutes.unwrap_or(0), SCALE_MAX).utc())
+            }
+            None => Err(message::NOT_A_DATE.plain()),
+        },
+        value => moment_of(value),
     }
 }
 
@@ -250,15 +334,62 @@ fn part_of(value: &Value) -> Result<Part> {
 
 fn date_add(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
-        let later = moment::add(part_of(&a[0])?, whole(&a[1])?, moment_of(&a[2])?);
-        let overflow = || message::DATE_OVERFLOW.with(&[&"datetime"]);
-        Ok(Value::DateTime(later.ok_or_else(overflow)?))
+        let of = kind(&a[3]);
+        let (part, n) = (part_of(&a[0])?, whole(&a[1])?);
+        let overflow = || message::DATE_OVERFLOW.with(&[&of]);
+        let add = |at| moment::add(part, n, at).ok_or_else(overflow);
+        let not_in = |is_not: bool| match is_not {
+            true => Err(message::PART_UNKNOWN.with(&[&text(&a[0]), &"dateadd", &of])),
+            false => Ok(()),
+        };
+        let value = match as_kind(&a[2], of)? {
+            Value::Temporal(at) => at,
+            value => return Ok(Value::DateTime(add(moment_of(&value)?)?)),
+        };
+        Ok(match value {
+            Temporal::Date(date) => {
+                not_in(part.is_of_time())?;
+                Value::Temporal(Temporal::Date(add(date.at(0, 0, 0, 0))?.date()))
+            }
+            Temporal::Time(time, scale) => {
+                not_in(!part.is_of_time())?;
+                // Around the clock.
+                let day = jiff::civil::date(5000, 1, 1).to_datetime(time);
+                Value::Temporal(Temporal::Time(add(day)?.time(), scale))
+            }
+            Temporal::DateTimeOffset(at, minutes, scale) => {
+                Value::Temporal(Temporal::DateTimeOffset(add(at)?, minutes, scale))
+            }
+            other => convert(
+                &Value::Temporal(Temporal::DateTime2(add(other.wall())?, SCALE_MAX)),
+                of,
+            )?,
+        })
+    })
+}
+
+/// Days, and parts of one, are added to a `datetime`: how many, the moment, its type.
+fn add_days(arguments: &[Value]) -> Result<Value> {
+    const DAY_MS: f64 = 86_400_000.0;
+    strict(arguments, |a| {
+        let of = kind(&a[2]);
+        let (part, n) = match &a[0] {
+            Value::Float(days) => (
+                Part::Millisecond,
+                whole(&Value::Float((days * DAY_MS).round()))?,
+            ),
+            days => (Part::Day, whole(days)?),
+        };
+        let at = moment_of(&as_kind(&a[1], of)?)?;
+        let at = moment::add(part, n, at);
+        let at = at.ok_or_else(|| message::DATE_OVERFLOW.with(&[&of]))?;
+        convert(&Value::DateTime(at), of)
     })
 }
 
 fn date_difference(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
-        let (from, to) = (moment_of(&a[1])?, moment_of(&a[2])?);
+        let (from, to) = (utc_of(&a[1])?, utc_of(&a[2])?);
         Ok(Value::Int(moment::difference(part_of(&a[0])?, from, to)))
     })
 }
@@ -281,7 +412,7 @@ fn date_name(arguments: &[Value]) -> Result<Value> {
 fn end_of_month(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let last = moment_of(&a[0])?.date().last_of_month();
-        Ok(Value::DateTime(last.at(0, 0, 0, 0)))
+        Ok(Value::Temporal(Temporal::Date(last)))
     })
 }
 
@@ -293,52 +424,112 @@ fn len(arguments: &[Value]) -> Result<Value> {
     })
 }
 
+/// Bytes that the value has in SQL Server: value, its type.
 fn data_length(arguments: &[Value]) -> Result<Value> {
+    let kind = kind(&arguments[1]);
+    let of_seconds = |scale: u8| 3 + i64::from(scale > 2) + i64::from(scale > 4);
     strict(arguments, |a| {
-        Ok(Value::Int(match &a[0] {
-            Value::Binary(bytes) => bytes.len() as i64,
-            Value::Int(_) => 4,
-            Value::Float(_) => 8,
-            value => 2 * text(value).chars().count() as i64,
+        Ok(Value::Int(match kind {
+            Type::Bit | Type::TinyInt => 1,
+            Type::SmallInt => 2,
+            Type::Int | Type::SmallMoney | Type::SmallDateTime | Type::SqlVariant => 4,
+            Type::BigInt | Type::Money | Type::Float | Type::DateTime => 8,
+            Type::Numeric { precision, .. } => match precision {
+                0..=9 => 5,
+                10..=19 => 9,
+                20..=28 => 13,
+                _ => 17,
+            },
+            Type::Date => 3,
+            Type::Time(scale) => of_seconds(scale),
+            Type::DateTime2(scale) => of_seconds(scale) + 3,
+            Type::DateTimeOffset(scale) => of_seconds(scale) + 5,
+            Type::UniqueIdentifier => 16,
+            Type::Char(_) | Type::VarChar(_) => text(&a[0]).chars().count() as i64,
+            Type::NChar(_) | Type::NVarChar(_) => 2 * text(&a[0]).encode_utf16().count() as i64,
+            Type::Binary(_) | Type::VarBinary(_) => bytes(&a[0]) as i64,
         }))
     })
 }
 
+/// A length that is not negative.
+fn length(value: &Value, negative: impl FnOnce() -> Message) -> Result<usize> {
+    match whole(value)? {
+        n if n < 0 => Err(negative()),
+        n => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
+    }
+}
+
+/// Errors: 537.
 fn left(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
-        Ok(Value::Text(
-            text(&a[0]).chars().take(count(&a[1])?).collect(),
-        ))
+        let length = length(&a[1], || message::LENGTH_INVALID_LEFT.plain())?;
+        Ok(Value::Text(text(&a[0]).chars().take(length).collect()))
     })
 }
 
+/// Errors: 536.
 fn right(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
+        let length = length(&a[1], || message::LENGTH_INVALID.with(&[&"RIGHT"]))?;
         let all: Vec<char> = text(&a[0]).chars().collect();
-        let from = all.len().saturating_sub(count(&a[1])?);
+        let from = all.len().saturating_sub(length);
         Ok(Value::Text(all[from..].iter().collect()))
     })
 }
 
-/// Begins at 1; what lies before the text counts as nothing.
+/// Begins at 1; what lies before the text counts as nothing. Errors: 537.
 fn substring(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let (start, length) = (whole(&a[1])?, whole(&a[2])?);
+        if length < 0 {
+            return Err(message::LENGTH_INVALID_LEFT.plain());
+        }
         let end = start.saturating_add(length).max(1);
         let from = start.max(1);
         let skip = usize::try_from(from - 1).unwrap_or(usize::MAX);
         let take = usize::try_from((end - from).max(0)).unwrap_or(usize::MAX);
-        Ok(Value::Text(
-            text(&a[0]).chars().skip(skip).take(take).collect(),
-        ))
+        Ok(match &a[0] {
+            Value::Binary(bytes) => {
+                Value::Binary(bytes.iter().skip(skip).take(take).copied().collect())
+            }
+            value => Value::Text(text(value).chars().skip(skip).take(take).collect()),
+        })
     })
+}
+
+/// The same letters in one case, each one character as it was.
+fn mapped<I: Iterator<Item = char>>(text: &str, to: impl Fn(char) -> I) -> String {
+    let one = |c: char| {
+        let mut all = to(c);
+        match (all.next(), all.next()) {
+            (Some(one), None) => one,
+            _ => c,
+        }
+    };
+    text.chars().map(one).collect()
+}
+
+/// As SQL Server's usual collations compare.
+fn folded(text: &str) -> String {
+    mapped(text, char::to_lowercase)
+}
+
+fn upper(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        Ok(Value::Text(mapped(&text(&a[0]), char::to_uppercase)))
+    })
+}
+
+fn lower(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| Ok(Value::Text(folded(&text(&a[0])))))
 }
 
 fn char_index(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
-        let (what, within) = (text(&a[0]).to_lowercase(), text(&a[1]).to_lowercase());
+        let (what, within) = (folded(&text(&a[0])), folded(&text(&a[1])));
         let skip = match a.get(2) {
-            Some(start) => count(start)?.saturating_sub(1),
+            Some(start) => count(start)?.unwrap_or(0).saturating_sub(1),
             None => 0,
         };
         let rest: String = within.chars().skip(skip).collect();
@@ -349,11 +540,24 @@ fn char_index(arguments: &[Value]) -> Result<Value> {
     })
 }
 
+/// text, how often, characters at most or 0: as many as a value may have
 fn replicate(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let one = text(&a[0]);
-        let times = count(&a[1])?.min(TEXT_MAX / one.len().max(1));
-        Ok(Value::Text(one.repeat(times)))
+        let Some(times) = count(&a[1])? else {
+            return Ok(Value::Null);
+        };
+        let all = one.chars().count().saturating_mul(times);
+        let Some(most) = count(&a[2])?.filter(|most| *most > 0) else {
+            return match one.len().saturating_mul(times) > VALUE_MAX {
+                true => Err(too_much()),
+                false => Ok(Value::Text(one.repeat(times))),
+            };
+        };
+        let most = most.min(TEXT_MAX);
+        Ok(Value::Text(
+            one.chars().cycle().take(all.min(most)).collect(),
+        ))
     })
 }
 
@@ -371,18 +575,21 @@ fn replace(arguments: &[Value]) -> Result<Value> {
             return Ok(Value::Text(within));
         }
         let mut made = String::new();
-        let mut rest = 0;
-        // ASCII letters keep their places in lower case.
-        let (folded, wanted) = (within.to_ascii_lowercase(), what.to_ascii_lowercase());
-        for (at, _) in folded.match_indices(&wanted) {
-            made += &within[rest..at];
+        // What is left of the text, and what of it in lower case was looked at.
+        let (mut rest, mut seen) = (within.as_str(), 0);
+        let (lower, wanted) = (folded(&within), folded(&what));
+        let length = wanted.chars().count();
+        for (at, _) in lower.match_indices(&wanted) {
+            let (before, found) = split(rest, lower[seen..at].chars().count());
+            made += before;
             made += &with;
-            rest = at + what.len();
+            rest = split(found, length).1;
+            seen = at + wanted.len();
             if made.len() > VALUE_MAX {
                 return Err(too_much());
             }
         }
-        made += &within[rest..];
+        made += rest;
         match made.len() > VALUE_MAX {
             true => Err(too_much()),
             false => Ok(Value::Text(made)),
@@ -390,12 +597,18 @@ fn replace(arguments: &[Value]) -> Result<Value> {
     })
 }
 
+/// After so many characters.
+fn split(text: &str, characters: usize) -> (&str, &str) {
+    let at = text.char_indices().nth(characters);
+    text.split_at(at.map_or(text.len(), |(at, _)| at))
+}
+
 fn stuff(arguments: &[Value]) -> Result<Value> {
     strict(&arguments[..3], |a| {
         let all: Vec<char> = text(&a[0]).chars().collect();
-        let (start, length) = (whole(&a[1])?, count(&a[2])?);
-        let from = start.checked_sub(1).and_then(|n| usize::try_from(n).ok());
-        let Some(from) = from.filter(|f| *f < all.len()) else {
+        let from = whole(&a[1])?.checked_sub(1);
+        let from = from.and_then(|n| usize::try_from(n).ok());
+        let (Some(from), Some(length)) = (from.filter(|f| *f < all.len()), count(&a[2])?) else {
             return Ok(Value::Null);
         };
         let to = from.saturating_add(length).min(all.len());
@@ -405,16 +618,22 @@ fn stuff(arguments: &[Value]) -> Result<Value> {
     })
 }
 
-/// STR: to the right in 10 characters, without a fraction.
+/// STR: to the right in 10 characters, without a fraction. Digits behind the point that find no room are left out.
 fn number_text(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
-        let width = a.get(1).map_or(Ok(10), count)?.min(TEXT_MAX);
-        let digits = a.get(2).map_or(Ok(0), count)?.min(16);
-        let made = format!("{:.digits$}", real(&a[0])?);
-        Ok(Value::Text(match made.len() > width {
-            true => "*".repeat(width),
-            false => format!("{made:>width$}"),
-        }))
+        let width = a.get(1).map_or(Ok(Some(10)), count)?;
+        let digits = a.get(2).map_or(Ok(Some(0)), count)?;
+        let (Some(width), Some(digits)) = (width.map(|w| w.min(TEXT_MAX)), digits) else {
+            return Ok(Value::Null);
+        };
+        let shortest = shortest(real(&a[0])?);
+        let in_digits = |scale: u8| {
+            let unscaled = parse_decimal(&shortest, scale)??;
+            let made = Decimal { unscaled, scale }.to_string();
+            (made.len() <= width).then(|| format!("{made:>width$}"))
+        };
+        let made = (0..=digits.min(16) as u8).rev().find_map(in_digits);
+        Ok(Value::Text(made.unwrap_or_else(|| "*".repeat(width))))
     })
 }
 
@@ -430,7 +649,16 @@ fn quote_name(arguments: &[Value]) -> Result<Value> {
     })
 }
 
+/// Of a byte; NULL beyond.
 fn character(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let byte = u8::try_from(whole(&a[0])?).ok();
+        let text = byte.map(|b| convert(&Value::Binary(vec![b]), Type::VarChar(None)));
+        text.unwrap_or(Ok(Value::Null))
+    })
+}
+
+fn national_character(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let code = u32::try_from(whole(&a[0])?).ok().and_then(char::from_u32);
         Ok(code.map_or(Value::Null, Value::text))
@@ -440,7 +668,8 @@ fn character(arguments: &[Value]) -> Result<Value> {
 fn ascii(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let first = text(&a[0]).chars().next();
-        Ok(first.map_or(Value::Null, |c| Value::Int(u32::from(c).into())))
+        let byte = |c| narrow(c).unwrap_or(b'?');
+        Ok(first.map_or(Value::Null, |c| Value::Int(byte(c).into())))
     })
 }
 
@@ -464,15 +693,37 @@ fn round(arguments: &[Value]) -> Result<Value> {
 }
 
 fn floor(arguments: &[Value]) -> Result<Value> {
-    strict(arguments, |a| finite(real(&a[0])?.floor()))
+    strict(arguments, |a| match &a[0] {
+        Value::Int(n) => Ok(Value::Int(*n)),
+        value => finite(real(value)?.floor()),
+    })
 }
 
 fn ceiling(arguments: &[Value]) -> Result<Value> {
-    strict(arguments, |a| finite(real(&a[0])?.ceil()))
+    strict(arguments, |a| match &a[0] {
+        Value::Int(n) => Ok(Value::Int(*n)),
+        value => finite(real(value)?.ceil()),
+    })
 }
 
+/// The base, the exponent, the type of both. Errors: 232.
 fn power(arguments: &[Value]) -> Result<Value> {
-    strict(arguments, |a| finite(real(&a[0])?.powf(real(&a[1])?)))
+    let kind = kind(&arguments[2]);
+    strict(&arguments[..2], |a| {
+        let (base, exponent) = (real(&a[0])?, real(&a[1])?);
+        let times = exponent as u32;
+        let exact = match &a[0] {
+            Value::Int(n) if f64::from(times) == exponent => n.checked_pow(times),
+            _ => None,
+        };
+        let made = exact.map_or(base.powf(exponent), |n| n as f64);
+        let overflow = |_| message::TYPE_OVERFLOW.with(&[&kind, &format!("{made:.6}")]);
+        match exact {
+            _ if kind == Type::Float => finite(made),
+            Some(n) => convert(&Value::Int(n), kind).map_err(overflow),
+            None => convert(&finite(made)?, kind).map_err(overflow),
+        }
+    })
 }
 
 fn square_root(arguments: &[Value]) -> Result<Value> {
@@ -496,7 +747,7 @@ fn is_numeric(arguments: &[Value]) -> Result<Value> {
 
 fn is_date(arguments: &[Value]) -> Result<Value> {
     Ok(Value::bit(match &arguments[0] {
-        Value::Text(text) => !text.trim().is_empty() && parse_date_time(text).is_some(),
+        Value::Text(text) => !text.trim().is_empty() && parse_moment(text).is_some(),
         _ => false,
     }))
 }
@@ -551,7 +802,10 @@ mod tests {
     #[test]
     fn like_takes_patterns_and_steps_up_to_a_bound() {
         let (text, pattern) = ("a".repeat(1 << 20), format!("%{}b", "a".repeat(7000)));
-        let of = |pattern: &str| like_pattern(&[Value::text(text.as_str()), Value::text(pattern)]);
+        let of = |pattern: &str| {
+            let (text, pattern) = (Value::text(text.as_str()), Value::text(pattern));
+            like_pattern(&[text, pattern, Value::Null, Value::Int(1)])
+        };
         assert_eq!(of(&pattern).unwrap_err().number, 8623);
         assert_eq!(of(&"a".repeat(8001)).unwrap_err().number, 8152);
         assert_eq!(of("%b%").unwrap(), Value::bit(false));

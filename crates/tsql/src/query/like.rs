@@ -3,16 +3,20 @@
 /// Characters that are compared for one answer, at most: some tenths of a second.
 const STEPS_MAX: usize = 200_000_000;
 
-/// Whether the text fits. Case does not matter, as in SQL Server's usual collations. `None`: that
+/// Whether the text fits; `folds`: in any case, as in SQL Server's usual collations. `None`: that
 /// takes more than [`STEPS_MAX`] steps to say; up to the product of both lengths are needed.
-pub fn like(text: &str, pattern: &str, escape: Option<char>) -> Option<bool> {
-    let fold = |s: &str| {
-        s.chars()
-            .flat_map(char::to_lowercase)
-            .collect::<Vec<char>>()
+pub fn like(text: &str, pattern: &str, escape: Option<char>, folds: bool) -> Option<bool> {
+    let fold = |s: &str| -> Vec<char> {
+        match folds {
+            true => s.chars().flat_map(char::to_lowercase).collect(),
+            false => s.chars().collect(),
+        }
     };
     let (text, pattern) = (fold(text), fold(pattern));
-    let escape = escape.map(|c| c.to_lowercase().next().unwrap_or(c));
+    let escape = escape.map(|c| match folds {
+        true => c.to_lowercase().next().unwrap_or(c),
+        false => c,
+    });
     let (mut t, mut p) = (0, 0);
     // Where to go on after the last `%` when the rest does not fit.
     let mut retry: Option<(usize, usize)> = None;
@@ -111,18 +115,23 @@ mod tests {
             ("", "", true),
         ] {
             assert_eq!(
-                like(text, pattern, None),
+                like(text, pattern, None, true),
                 Some(fits),
                 "{text} like {pattern}"
             );
         }
-        assert_eq!(like("a_b", "a!_b", Some('!')), Some(true));
-        assert_eq!(like("axb", "a!_b", Some('!')), Some(false));
+        assert_eq!(like("a_b", "a!_b", Some('!'), true), Some(true));
+        assert_eq!(like("axb", "a!_b", Some('!'), true), Some(false));
+        assert_eq!(like("Axb", "a%", None, false), Some(false));
+        assert_eq!(like("axb", "a%", None, false), Some(true));
     }
 
     #[test]
     fn many_percents_do_not_take_for_ever() {
         let text = "a".repeat(2000);
-        assert_eq!(like(&text, &("%a".repeat(50) + "b"), None), Some(false));
+        assert_eq!(
+            like(&text, &("%a".repeat(50) + "b"), None, true),
+            Some(false)
+        );
     }
 }

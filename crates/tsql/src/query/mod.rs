@@ -9,8 +9,9 @@
 //! read-only, the others are filled when a query names them.
 //!
 //! Limits of the arithmetic: numbers with a fraction are binary floating point inside and rounded to their type's scale at
-//! the end, so some 15 digits count.
+//! each step, so some 15 digits count. What would lose digits before the point is refused (8115).
 
+mod collation;
 mod engine;
 mod function;
 mod like;
@@ -19,17 +20,22 @@ mod number;
 mod schema;
 mod translate;
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use sqlparser::ast::{Query, Statement as Parsed};
 use sqlparser::dialect::MsSqlDialect;
 use sqlparser::parser::Parser;
 
-use crate::convert::{convert, parse_decimal};
+use crate::convert::{convert, convert_from, narrow, parse_decimal};
 use crate::message::{self, Message};
-use crate::session::{Flow, Out, Session};
+use crate::session::{Flow, Out, Session, Variable};
 use crate::sink::Command;
-use crate::syntax::Fragment;
-use crate::value::{Column, Decimal, Type, Value};
+use crate::syntax::{Fragment, Operand};
+use crate::value::{Column, Decimal, LENGTH_MAX, Type, Value};
 
+pub(crate) use engine::Kept;
 pub use schema::{VIEWS, View};
 
 /// Tokens of one query, at most: what is built from them nests no deeper than a thread's stack can bear.
@@ -38,12 +44,51 @@ const DEPTH_MAX: usize = 50;
 /// Tokens between commas and parentheses, at most.
 const RUN_MAX: usize = 2000;
 
+/// Bytes of text whose trees are kept, at most. A tree takes some hundred times as much.
+const KEPT_LEN_MAX: usize = 8 << 10;
+
+/// Queries as they were read, by their text: to read one takes longer than to run it, and most run many times, in loops or
+/// because a batch says the same again. What is kept has a bound; where it is reached all begins anew.
+#[derive(Default)]
+pub(crate) struct Reader {
+    kept: RefCell<HashMap<String, Arc<Query>>>,
+    len: Cell<usize>,
+}
+
+impl Reader {
+    /// The same as [`parse`], once for each text.
+    pub fn read(&self, text: &str) -> Result<Arc<Query>, Message> {
+        if let Some(known) = self.kept.borrow().get(text) {
+            return Ok(known.clone());
+        }
+        let query = Arc::new(parse(text)?);
+        let mut kept = self.kept.borrow_mut();
+        if self.len.get() + text.len() > KEPT_LEN_MAX {
+            kept.clear();
+            self.len.set(0);
+        }
+        if text.len() <= KEPT_LEN_MAX {
+            self.len.set(self.len.get() + text.len());
+            kept.insert(text.to_owned(), query.clone());
+        }
+        Ok(query)
+    }
+
+    pub fn forget(&mut self) {
+        *self = Reader::default();
+    }
+}
+
 /// Reads a query. Errors: what the parser did not expect, as 102.
-pub(crate) fn parse(text: &str) -> Result<Query, Message> {
+fn parse(text: &str) -> Result<Query, Message> {
     if text.len() > LEN_MAX {
         return Err(message::NESTED_TOO_DEEPLY.plain());
     }
-    check_runs(text)?;
+    let mut tokens = crate::syntax::tokens(text)?;
+    check_runs(&tokens)?;
+    let has_money = spell_money(&mut tokens);
+    let written_out = compound(&tokens, has_money);
+    let text = written_out.as_deref().unwrap_or(text);
     let dialect = MsSqlDialect {};
     let parsed = Parser::new(&dialect)
         .with_recursion_limit(DEPTH_MAX)
@@ -57,9 +102,9 @@ pub(crate) fn parse(text: &str) -> Result<Query, Message> {
 }
 
 /// What stands between commas and parentheses becomes a tree that leans to the left, as deep as there are operators.
-fn check_runs(text: &str) -> Result<(), Message> {
+fn check_runs(tokens: &[(bool, String)]) -> Result<(), Message> {
     let mut runs = vec![0];
-    for (_, raw) in crate::syntax::tokens(text)? {
+    for (_, raw) in tokens {
         match (raw.as_str(), runs.last_mut()) {
             ("(", _) => runs.push(0),
             (")", _) => drop(runs.pop()),
@@ -73,6 +118,72 @@ fn check_runs(text: &str) -> Result<(), Message> {
         }
     }
     Ok(())
+}
+
+/// Words that a select list ends at.
+const LIST_ENDS: [&str; 9] = [
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "OPTION",
+];
+
+/// `$1.50` as the parser knows it. Whether there was any.
+fn spell_money(tokens: &mut [(bool, String)]) -> bool {
+    let mut found = false;
+    for (_, raw) in tokens.iter_mut() {
+        if let Some(number) = raw.strip_prefix('$').filter(|n| !n.is_empty()) {
+            *raw = format!("CAST ( '{number}' AS money )");
+            found = true;
+        }
+    }
+    found
+}
+
+/// `SELECT @x += y` as `SELECT @x = @x + ( y )`, which the parser knows; `None` where nothing of the kind is there and no
+/// other token was `changed`.
+fn compound(tokens: &[(bool, String)], changed: bool) -> Option<String> {
+    let operator = |raw: &str| {
+        ["+=", "-=", "*=", "/=", "%="]
+            .iter()
+            .find(|o| **o == raw)
+            .map(|o| &o[..1])
+    };
+    if !changed && !tokens.iter().any(|(_, raw)| operator(raw).is_some()) {
+        return None;
+    }
+    let mut made: Vec<&str> = Vec::new();
+    // How deep the parentheses are, and were where an operand began.
+    let mut depth = 0_usize;
+    let mut begun = Vec::new();
+    for (i, (bare, raw)) in tokens.iter().enumerate() {
+        let ends_list = *bare && LIST_ENDS.iter().any(|w| raw.eq_ignore_ascii_case(w));
+        let is_end = raw == "," || ends_list || raw == ")";
+        if is_end && begun.last() == Some(&depth) {
+            begun.pop();
+            made.push(")");
+        }
+        match raw.as_str() {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let before = i.checked_sub(1).map(|i| tokens[i].1.as_str());
+        match (operator(raw), before.filter(|b| b.starts_with('@'))) {
+            (Some(operator), Some(variable)) => {
+                made.extend(["=", variable, operator, "("]);
+                begun.push(depth);
+            }
+            _ => made.push(raw),
+        }
+    }
+    made.extend(begun.iter().map(|_| ")"));
+    Some(made.join(" "))
 }
 
 fn near(text: &str) -> String {
@@ -97,39 +208,76 @@ fn wrong(error: &str, text: &str) -> Message {
 
 /// Runs a query; its rows go to the sink, or into variables (`SELECT @a = …`).
 pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> Flow {
-    let parsed = parse(&query.text)?;
+    let parsed = session.reader.read(&query.text)?;
     let database = session.database.clone();
     session.enter("SELECT", &database);
     let plan = translate::query(session, &parsed)?;
     if !plan.views.is_empty() {
         session.begin_implicitly();
     }
-    let engine = engine::Engine::open(session, &plan.views)?;
+    let engine = engine::Engine::take(session, &plan.views)?;
+    let done = run(session, &engine, &plan, out);
+    engine.give_back(session, &plan.views);
+    done
+}
+
+fn run(session: &mut Session, engine: &engine::Engine, plan: &Plan, out: &mut Out) -> Flow {
     if plan.assigns.is_empty() {
         out.sink.columns(&plan.columns)?;
-        let rows = engine.run(session, &plan, &mut |row| Ok(out.sink.row(&row)?))?;
+        let rows = engine.run(session, plan, &mut |row| Ok(out.sink.row(&row)?))?;
         session.row_count = rows;
         session.leave();
         return Ok(out.done(Command::Select, Some(rows))?);
     }
+    if !plan.steps.is_empty() {
+        let (rows, after) = engine.run_stepwise(session, plan)?;
+        session.leave();
+        for (name, variable) in plan.steps.iter().zip(after) {
+            session.set_variable(name, variable.value)?;
+        }
+        session.row_count = rows?;
+        return Ok(());
+    }
     let mut last = None;
-    let rows = engine.run(session, &plan, &mut |row| {
+    let rows = engine.run(session, plan, &mut |row| {
         last = Some(row);
         Ok(())
     })?;
     session.row_count = rows;
     session.leave();
     // No row leaves the variables as they were.
-    for (name, value) in plan.assigns.iter().zip(last.into_iter().flatten()) {
+    let values = plan.columns.iter().zip(last.into_iter().flatten());
+    for (name, (column, value)) in plan.assigns.iter().zip(values) {
         let kind = session.variable(name)?.kind;
-        session.set_variable(name, convert(&value, kind)?)?;
+        session.set_variable(name, convert_from(&value, column.kind, kind)?)?;
     }
     Ok(())
 }
 
-/// The value of an expression.
-pub(crate) fn scalar(session: &Session, expression: &Fragment) -> Result<(Type, Value), Message> {
-    one(session, &expression_text(expression))
+/// The value of an expression, and its type.
+pub(crate) fn scalar(session: &Session, expression: &Fragment) -> Result<Variable, Message> {
+    let of = |(kind, value)| Variable { kind, value };
+    // Most expressions of scripts are one literal or one variable.
+    Ok(match crate::syntax::single(&expression.text) {
+        Some(Operand::Variable(name)) if name.starts_with("@@") => of(global(session, &name)?),
+        Some(Operand::Variable(name)) => session.variable(&name)?.clone(),
+        Some(Operand::Text(text)) => {
+            let is_national = expression.text.starts_with(['N', 'n']);
+            of((text_kind(&text, is_national), Value::Text(text)))
+        }
+        Some(operand) => of((Type::Int, session.value_of(&operand)?)),
+        None => return one(session, &expression_text(expression)),
+    })
+}
+
+/// The type of a literal: what Windows-1252 does not have needs two bytes a character, also where no N says so.
+pub(crate) fn text_kind(text: &str, is_national: bool) -> Type {
+    let length = text.chars().count().max(1);
+    let of = |max: u16| u16::try_from(length).ok().filter(|n| *n <= max);
+    match is_national || text.chars().any(|c| narrow(c).is_none()) {
+        true => Type::NVarChar(of(LENGTH_MAX / 2)),
+        false => Type::VarChar(of(LENGTH_MAX)),
+    }
 }
 
 /// An expression as a query; in parentheses, so that nothing behind it is taken for a name.
@@ -140,7 +288,7 @@ pub(crate) fn expression_text(expression: &Fragment) -> String {
 /// Whether a condition is true; unknown is not.
 pub(crate) fn holds(session: &Session, condition: &Fragment) -> Result<bool, Message> {
     let text = condition_text(condition);
-    Ok(one(session, &text)?.1 == Value::Int(1))
+    Ok(one(session, &text)?.value == Value::Int(1))
 }
 
 /// A condition as a query.
@@ -148,14 +296,13 @@ pub(crate) fn condition_text(condition: &Fragment) -> String {
     format!("SELECT CASE WHEN ( {} ) THEN 1 ELSE 0 END", condition.text)
 }
 
-fn one(session: &Session, text: &str) -> Result<(Type, Value), Message> {
-    let parsed = parse(text)?;
+fn one(session: &Session, text: &str) -> Result<Variable, Message> {
+    let parsed = session.reader.read(text)?;
     let plan = translate::query(session, &parsed)?;
     let [column] = plan.columns.as_slice() else {
         return Err(message::SYNTAX.with(&[&","]));
     };
-    let kind = column.kind;
-    let engine = engine::Engine::open(session, &plan.views)?;
+    let engine = engine::Engine::take(session, &plan.views)?;
     let mut first = None;
     let mut more = false;
     let ran = engine.run(session, &plan, &mut |mut row| {
@@ -165,15 +312,23 @@ fn one(session: &Session, text: &str) -> Result<(Type, Value), Message> {
         }
         Ok(())
     });
+    engine.give_back(session, &plan.views);
     match ran {
         Ok(_) if more => Err(message::SUBQUERY_ROWS.plain()),
-        Ok(_) => Ok((kind, first.unwrap_or(Value::Null))),
+        Ok(_) => Ok(Variable {
+            kind: column.kind,
+            value: first.unwrap_or(Value::Null),
+        }),
         Err(stop) => Err(stop.message()),
     }
 }
 
 /// The value of a number as it was written.
 pub(crate) fn literal(text: &str) -> Value {
+    if let Some(money) = text.strip_prefix('$') {
+        let made = convert(&Value::text(money), Type::Money);
+        return made.unwrap_or_else(|_| literal(money));
+    }
     if let Ok(n) = text.parse() {
         return Value::Int(n);
     }
@@ -235,6 +390,8 @@ pub(crate) struct Plan {
     pub columns: Vec<Column>,
     /// Variables to be set, in the columns' order; else the rows are for the client.
     pub assigns: Vec<String>,
+    /// Those of them that are set row by row, since it reads them, too; in lower case, each once.
+    pub steps: Vec<String>,
     /// Those it reads.
     pub views: Vec<&'static View>,
 }

@@ -1,7 +1,7 @@
 //! Arithmetic of moments: DATEADD, DATEDIFF, DATEPART and their kin.
 
 use jiff::Span;
-use jiff::civil::{DateTimeRound, Weekday};
+use jiff::civil::Weekday;
 
 use crate::value::DateTime;
 
@@ -24,6 +24,19 @@ pub enum Part {
 }
 
 impl Part {
+    /// Of the day, not of the calendar.
+    pub fn is_of_time(self) -> bool {
+        matches!(
+            self,
+            Part::Hour
+                | Part::Minute
+                | Part::Second
+                | Part::Millisecond
+                | Part::Microsecond
+                | Part::Nanosecond
+        )
+    }
+
     /// By its name or one of its abbreviations, in any case.
     pub fn of(word: &str) -> Option<Part> {
         Some(match word.to_ascii_lowercase().as_str() {
@@ -61,10 +74,7 @@ pub fn add(part: Part, n: i64, at: DateTime) -> Option<DateTime> {
         Part::Microsecond => span.try_microseconds(n),
         Part::Nanosecond => span.try_nanoseconds(n),
     };
-    let later = at.checked_add(span.ok()?).ok()?;
-    later
-        .round(DateTimeRound::new().smallest(jiff::Unit::Millisecond))
-        .ok()
+    at.checked_add(span.ok()?).ok()
 }
 
 /// How many borders of this part lie between two moments.
@@ -79,6 +89,9 @@ pub fn difference(part: Part, from: DateTime, to: DateTime) -> i64 {
         days(at) * 86_400 + of_day + i64::from(time.second())
     };
     let millis = |at: DateTime| seconds(at) * 1000 + i64::from(at.subsec_nanosecond() / 1_000_000);
+    let nanos =
+        |at: DateTime| i128::from(seconds(at)) * 1_000_000_000 + i128::from(at.subsec_nanosecond());
+    let clamped = |n: i128| i64::try_from(n).unwrap_or(if n < 0 { i64::MIN } else { i64::MAX });
     let months = |at: DateTime| i64::from(at.year()) * 12 + i64::from(at.month()) - 1;
     match part {
         Part::Year => i64::from(to.year()) - i64::from(from.year()),
@@ -91,8 +104,8 @@ pub fn difference(part: Part, from: DateTime, to: DateTime) -> i64 {
         Part::Minute => seconds(to).div_euclid(60) - seconds(from).div_euclid(60),
         Part::Second => seconds(to) - seconds(from),
         Part::Millisecond => millis(to) - millis(from),
-        Part::Microsecond => (millis(to) - millis(from)) * 1000,
-        Part::Nanosecond => (millis(to) - millis(from)).saturating_mul(1_000_000),
+        Part::Microsecond => clamped(nanos(to).div_euclid(1000) - nanos(from).div_euclid(1000)),
+        Part::Nanosecond => clamped(nanos(to) - nanos(from)),
     }
 }
 

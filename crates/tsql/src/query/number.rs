@@ -1,6 +1,6 @@
 //! The types of arithmetic: what T-SQL says an operation of two types gives.
 
-use crate::convert::PRECISION_MAX;
+use crate::convert::{MONEY_SCALE, PRECISION_MAX};
 use crate::value::Type;
 
 /// Precision and scale of a number type, as it counts among exact numbers.
@@ -11,6 +11,8 @@ fn digits(kind: Type) -> (u8, u8) {
         Type::SmallInt => (5, 0),
         Type::Int => (10, 0),
         Type::BigInt => (19, 0),
+        Type::SmallMoney => (10, MONEY_SCALE),
+        Type::Money => (19, MONEY_SCALE),
         Type::Numeric { precision, scale } => (precision, scale),
         _ => (PRECISION_MAX, 0),
     }
@@ -32,7 +34,8 @@ pub fn result(operator: char, left: Type, right: Type) -> Type {
     if left == Type::Float || right == Type::Float {
         return Type::Float;
     }
-    if left.is_integer() && right.is_integer() {
+    let is_numeric = |kind| matches!(kind, Type::Numeric { .. });
+    if !is_numeric(left) && !is_numeric(right) {
         return wider(left, right);
     }
     let ((p1, s1), (p2, s2)) = (digits(left), digits(right));
@@ -54,17 +57,25 @@ fn rank(kind: Type) -> u8 {
         Type::VarChar(_) => 1,
         Type::NChar(_) => 2,
         Type::NVarChar(_) => 3,
-        Type::VarBinary(_) => 4,
-        Type::UniqueIdentifier => 5,
-        Type::Bit => 6,
-        Type::TinyInt => 7,
-        Type::SmallInt => 8,
-        Type::Int => 9,
-        Type::BigInt => 10,
-        Type::Numeric { .. } => 11,
-        Type::Float => 12,
-        Type::DateTime => 13,
-        Type::SqlVariant => 14,
+        Type::Binary(_) => 4,
+        Type::VarBinary(_) => 5,
+        Type::UniqueIdentifier => 6,
+        Type::Bit => 7,
+        Type::TinyInt => 8,
+        Type::SmallInt => 9,
+        Type::Int => 10,
+        Type::BigInt => 11,
+        Type::SmallMoney => 12,
+        Type::Money => 13,
+        Type::Numeric { .. } => 14,
+        Type::Float => 15,
+        Type::Time(_) => 16,
+        Type::Date => 17,
+        Type::SmallDateTime => 18,
+        Type::DateTime => 19,
+        Type::DateTime2(_) => 20,
+        Type::DateTimeOffset(_) => 21,
+        Type::SqlVariant => 22,
     }
 }
 
@@ -78,13 +89,16 @@ pub fn wider(left: Type, right: Type) -> Type {
             let whole = (p1 - s1).max(p2 - s2);
             capped(u16::from(whole) + u16::from(scale), scale.into())
         }
-        (Type::Numeric { .. }, other) | (other, Type::Numeric { .. }) if other.is_integer() => {
+        (Type::Numeric { .. }, other) | (other, Type::Numeric { .. }) if other.is_exact() => {
             let (p, s) = digits(other);
             wider(
                 Type::numeric(p, s),
                 if other == left { right } else { left },
             )
         }
+        (Type::Time(a), Type::Time(b)) => Type::Time(a.max(b)),
+        (Type::DateTime2(a), Type::DateTime2(b)) => Type::DateTime2(a.max(b)),
+        (Type::DateTimeOffset(a), Type::DateTimeOffset(b)) => Type::DateTimeOffset(a.max(b)),
         (Type::NVarChar(a), Type::NVarChar(b)) => Type::NVarChar(longer(a, b)),
         (Type::VarChar(a), Type::VarChar(b)) => Type::VarChar(longer(a, b)),
         (Type::Char(a), Type::Char(b)) => Type::Char(a.max(b)),
@@ -92,8 +106,7 @@ pub fn wider(left: Type, right: Type) -> Type {
         (a, b) if a.is_text() && b.is_text() => {
             let length = |kind: Type| kind.display_width().map(|n| n as u16);
             let both = longer(length(a), length(b));
-            let national = |kind| matches!(kind, Type::NChar(_) | Type::NVarChar(_));
-            match national(a) || national(b) {
+            match a.is_national() || b.is_national() {
                 true => Type::NVarChar(both),
                 false => Type::VarChar(both),
             }

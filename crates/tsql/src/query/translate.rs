@@ -9,7 +9,7 @@ mod call;
 mod expression;
 mod tables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,
@@ -18,6 +18,7 @@ use sqlparser::ast::{
 };
 
 use super::Plan;
+use super::collation::Collation;
 use super::number::wider;
 use super::schema::View;
 use crate::message::{self, Message};
@@ -33,13 +34,31 @@ type Item = (String, Typed);
 struct Typed {
     sql: String,
     kind: Option<Type>,
+    /// How it is compared, where the query says so.
+    collate: Option<Collation>,
+    /// It may have more digits than its type, or another number of them behind the point.
+    is_computed: bool,
 }
 
 impl Typed {
     fn of(sql: impl Into<String>, kind: Type) -> Typed {
+        Typed::new(sql, Some(kind))
+    }
+
+    fn new(sql: impl Into<String>, kind: Option<Type>) -> Typed {
         Typed {
             sql: sql.into(),
-            kind: Some(kind),
+            kind,
+            collate: None,
+            is_computed: false,
+        }
+    }
+
+    /// What SQLite is told of comparing it.
+    fn collation(&self) -> &'static str {
+        match (self.kind().is_text(), self.collate.unwrap_or_default()) {
+            (false, _) => "",
+            (true, collation) => collation.clause(),
         }
     }
 
@@ -54,8 +73,8 @@ impl Typed {
 struct Table {
     /// What the query calls it.
     name: String,
-    /// What we call it.
-    alias: String,
+    /// What stands before a column's own name in our SQL: `t0.`
+    prefix: String,
     columns: Vec<Column>,
 }
 
@@ -81,6 +100,30 @@ struct Translator<'a> {
     aliases: usize,
     depth: usize,
     steps: usize,
+    /// Queries inside queries, with the outermost.
+    queries: usize,
+    seen: Seen,
+    stepwise: Option<Stepwise>,
+}
+
+/// What was met in a select list.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Variables that it reads, in lower case.
+    variables: BTreeSet<String>,
+    aggregate: bool,
+    window: bool,
+}
+
+/// A select list that sets variables and reads them: each row has to see what the row before it, and the items to the
+/// left, have set.
+#[derive(Debug)]
+struct Stepwise {
+    /// Those that are set, in lower case; whether something set them before what is being translated, in this row or in
+    /// one before.
+    variables: Vec<(String, bool)>,
+    /// What is being translated, where such a variable would have one value for all rows.
+    within: Option<&'static str>,
 }
 
 /// A SELECT's columns and SQL.
@@ -88,6 +131,22 @@ struct Selected {
     sql: String,
     columns: Vec<Column>,
     assigns: Vec<String>,
+    /// The variables that it sets row by row.
+    steps: Vec<String>,
+    /// What has to stand in its WITH clause.
+    with: Vec<String>,
+}
+
+impl Selected {
+    fn new(sql: String, columns: Vec<Column>) -> Selected {
+        Selected {
+            sql,
+            columns,
+            assigns: Vec::new(),
+            steps: Vec::new(),
+            with: Vec::new(),
+        }
+    }
 }
 
 /// Expressions inside expressions, at most: well below what a thread's stack bears.
@@ -115,12 +174,16 @@ pub(super) fn query(session: &Session, query: &Query) -> Result<Plan, Message> {
         aliases: 0,
         depth: 0,
         steps: 0,
+        queries: 0,
+        seen: Seen::default(),
+        stepwise: None,
     };
     let selected = translator.query(query)?;
     Ok(Plan {
         sql: selected.sql,
         columns: selected.columns,
         assigns: selected.assigns,
+        steps: selected.steps,
         values: translator.values,
         views: translator.views,
     })
@@ -146,6 +209,20 @@ impl Translator<'_> {
     fn bind_variable(&mut self, name: &str) -> Result<Typed, Message> {
         let variable = self.session.variable(name)?;
         let name = name.to_lowercase();
+        if let Some(stepwise) = &self.stepwise
+            && let Some(i) = stepwise
+                .variables
+                .iter()
+                .position(|(v, set)| *v == name && *set)
+        {
+            return match stepwise.within {
+                None => Ok(Typed::of(format!("ts_variable({i})"), variable.kind)),
+                Some(within) => Err(not_here(&format!(
+                    "{within} that reads a variable which the same SELECT sets ({name})"
+                ))),
+            };
+        }
+        self.seen.variables.insert(name.clone());
         if let Some(number) = self.variables.get(&name) {
             return Ok(Typed::of(format!("?{number}"), variable.kind));
         }
@@ -186,7 +263,28 @@ impl Translator<'_> {
     }
 
     fn query(&mut self, query: &Query) -> Result<Selected, Message> {
-        self.descend(|t| t.query_of(query))
+        self.inside("a subquery", |t| {
+            t.queries += 1;
+            let selected = t.descend(|t| t.query_of(query));
+            t.queries -= 1;
+            selected
+        })
+    }
+
+    /// Translates what has one value for all rows.
+    fn inside<T>(
+        &mut self,
+        what: &'static str,
+        work: impl FnOnce(&mut Self) -> Result<T, Message>,
+    ) -> Result<T, Message> {
+        let within = |t: &mut Self, what| match &mut t.stepwise {
+            Some(stepwise) => std::mem::replace(&mut stepwise.within, what),
+            None => None,
+        };
+        let outer = within(self, Some(what));
+        let result = work(self);
+        within(self, outer);
+        result
     }
 
     fn query_of(&mut self, query: &Query) -> Result<Selected, Message> {
@@ -194,9 +292,8 @@ impl Translator<'_> {
             return Err(not_here("FOR XML or FOR JSON"));
         }
         let before = self.commons.len();
-        let mut head = String::new();
+        let mut parts = Vec::new();
         if let Some(with) = &query.with {
-            let mut parts = Vec::new();
             for cte in &with.cte_tables {
                 let selected = self.query(&cte.query)?;
                 let columns = renamed(selected.columns, &cte.alias.columns)?;
@@ -214,7 +311,6 @@ impl Translator<'_> {
                     columns,
                 });
             }
-            head = format!("WITH {} ", parts.join(", "));
         }
         let mut selected = match query.body.as_ref() {
             SetExpr::Select(select) => self.select(select, query)?,
@@ -225,13 +321,17 @@ impl Translator<'_> {
             }
         };
         self.commons.truncate(before);
-        selected.sql = head + &selected.sql;
+        parts.append(&mut selected.with);
+        if !parts.is_empty() {
+            selected.sql = format!("WITH {} {}", parts.join(", "), selected.sql);
+        }
         Ok(selected)
     }
 
     /// A SELECT, or several that UNION and its kin combine.
     fn set(&mut self, body: &SetExpr) -> Result<Selected, Message> {
-        self.descend(|t| match body {
+        self.queries += 1;
+        let selected = self.descend(|t| match body {
             SetExpr::Select(select) => {
                 let mut selected = t.plain_select(select)?;
                 // SQLite takes no LIMIT within.
@@ -260,20 +360,33 @@ impl Translator<'_> {
                     (SetOperator::Intersect, _) => "INTERSECT",
                     (SetOperator::Minus, _) => return Err(not_here("MINUS")),
                 };
-                let columns = left
+                let columns: Vec<_> = left
                     .columns
                     .iter()
                     .zip(&right.columns)
                     .map(|(a, b)| Column::new(a.name.clone(), wider(a.kind, b.kind)))
                     .collect();
-                Ok(Selected {
-                    sql: format!("{} {word} {}", left.sql, right.sql),
-                    columns,
-                    assigns: Vec::new(),
-                })
+                let (left, right) = (t.side(left, &columns), t.side(right, &columns));
+                Ok(Selected::new(format!("{left} {word} {right}"), columns))
             }
             _ => Err(not_here("this kind of query")),
-        })
+        });
+        self.queries -= 1;
+        selected
+    }
+
+    /// One of two queries whose rows are compared: its columns in the types of both, texts as they are compared everywhere.
+    fn side(&mut self, selected: Selected, columns: &[Column]) -> String {
+        let sides = selected.columns.iter().zip(columns).enumerate();
+        let list: Vec<_> = sides
+            .map(|(i, (own, column))| {
+                let name = column_alias(i);
+                let value = self.widened(Typed::of(&name, own.kind), Some(column.kind));
+                let value = Typed::of(value, column.kind);
+                format!("{} AS {name}", folded(&value))
+            })
+            .collect();
+        format!("SELECT {} FROM ({})", list.join(", "), selected.sql)
     }
 
     /// ORDER BY after a UNION names columns or their places.
@@ -330,7 +443,19 @@ impl Translator<'_> {
         from: &str,
         limit: impl FnOnce(&mut Self) -> Result<String, Message>,
     ) -> Result<Selected, Message> {
+        let (values, variables) = (self.values.len(), self.variables.clone());
+        let outer = std::mem::take(&mut self.seen);
         let (items, assigns) = self.projection(select)?;
+        let seen = std::mem::replace(&mut self.seen, outer);
+        if assigns
+            .iter()
+            .any(|a| seen.variables.contains(&a.to_lowercase()))
+        {
+            self.values.truncate(values);
+            self.variables = variables;
+            return self.select_stepwise(select, orders, from, limit, assigns, &seen);
+        }
+        self.seen.variables.extend(seen.variables);
         let distinct = match &select.distinct {
             None | Some(Distinct::All) => "",
             Some(Distinct::Distinct) => "DISTINCT ",
@@ -386,9 +511,101 @@ impl Translator<'_> {
             .map(|(name, item)| Column::new(name, item.kind()))
             .collect();
         Ok(Selected {
-            sql,
-            columns,
             assigns,
+            ..Selected::new(sql, columns)
+        })
+    }
+
+    /// A SELECT whose items set variables and read them. Its rows are made first, in their order; then each is taken
+    /// with the variables as the row before left them (`ts_variable`, `ts_assign`).
+    fn select_stepwise(
+        &mut self,
+        select: &Select,
+        orders: &[&OrderByExpr],
+        from: &str,
+        limit: impl FnOnce(&mut Self) -> Result<String, Message>,
+        assigns: Vec<String>,
+        seen: &Seen,
+    ) -> Result<Selected, Message> {
+        let grouped = match &select.group_by {
+            GroupByExpr::Expressions(by, modifiers) => !by.is_empty() || !modifiers.is_empty(),
+            GroupByExpr::All(_) => true,
+        };
+        let distinct = !matches!(&select.distinct, None | Some(Distinct::All));
+        if grouped || distinct || select.having.is_some() || seen.window {
+            return Err(not_here(
+                "DISTINCT, GROUP BY, HAVING or OVER in a SELECT that sets a variable and reads it",
+            ));
+        }
+        let mut rows = from.to_owned();
+        if let Some(selection) = &select.selection {
+            rows += &format!(" WHERE {}", self.expression(selection)?.sql);
+        }
+        // An aggregate has one row, and so has a SELECT without a table: there is no order.
+        let is_single = seen.aggregate || from.is_empty();
+        let mut words = Vec::new();
+        for order in orders.iter().filter(|_| !is_single) {
+            if matches!(&order.expr, Expr::Value(_)) {
+                return Err(not_here("ORDER BY a place in a SELECT that sets variables"));
+            }
+            words.push(self.order(order, &[])?);
+        }
+        if !words.is_empty() {
+            rows += &format!(" ORDER BY {}", words.join(", "));
+        }
+        let mut end = limit(self)?;
+        if orders.is_empty() && end.is_empty() {
+            end = self.top(select.top.as_ref())?;
+        }
+        let mut with = Vec::new();
+        if !is_single {
+            let alias = self.new_alias();
+            let mut columns = Vec::new();
+            for table in self.scopes.last_mut().into_iter().flatten() {
+                let own = table.prefix.replace('.', "_");
+                for i in 0..table.columns.len() {
+                    let column = column_alias(i);
+                    columns.push(format!("{}{column} AS {own}{column}", table.prefix));
+                }
+                table.prefix = format!("{alias}.{own}");
+            }
+            // The limit keeps the order: without one SQLite might find it useless.
+            let end = if end.is_empty() { " LIMIT -1" } else { &end };
+            let list = columns.join(", ");
+            with.push(format!(
+                "{alias} AS MATERIALIZED (SELECT {list}{rows}{end})"
+            ));
+            rows = format!(" FROM {alias}");
+        } else {
+            rows += &end;
+        }
+        let mut steps: Vec<String> = Vec::new();
+        for name in assigns.iter().map(|a| a.to_lowercase()) {
+            self.session.variable(&name)?;
+            if !steps.contains(&name) {
+                steps.push(name);
+            }
+        }
+        let variables = steps.iter().map(|s| (s.clone(), !is_single)).collect();
+        self.stepwise = Some(Stepwise {
+            variables,
+            within: None,
+        });
+        let projected = self.projection(select);
+        self.stepwise = None;
+        let (items, _) = projected?;
+        let mut list = Vec::new();
+        for ((_, item), name) in items.into_iter().zip(&assigns) {
+            let name = name.to_lowercase();
+            let slot = steps.iter().position(|s| *s == name).unwrap_or_default();
+            let kind = self.bind_type(item.kind());
+            list.push(format!("ts_assign({slot}, {}, {kind})", item.sql));
+        }
+        Ok(Selected {
+            assigns,
+            steps,
+            with,
+            ..Selected::new(format!("SELECT {}{rows}", list.join(", ")), Vec::new())
         })
     }
 
@@ -409,7 +626,7 @@ impl Translator<'_> {
                 let (_, item) = items
                     .get(i)
                     .ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
-                format!("{}{}", column_alias(i), collation(item.kind()))
+                format!("{}{}", column_alias(i), item.collation())
             }
             None => folded(&self.expression(&order.expr)?),
         };
@@ -463,6 +680,21 @@ impl Translator<'_> {
         }
     }
 
+    /// An expression of a select list: the outermost query's go through the engine, which holds them against their types.
+    fn item(&mut self, expr: &Expr) -> Result<Typed, Message> {
+        match self.queries {
+            1 => self.unheld(expr),
+            _ => self.expression(expr),
+        }
+    }
+
+    /// What comes to the right of this item reads what it has set.
+    fn is_set(&mut self, name: &str) {
+        let name = name.to_lowercase();
+        let all = self.stepwise.iter_mut().flat_map(|s| &mut s.variables);
+        all.for_each(|(variable, set)| *set |= *variable == name);
+    }
+
     /// The items of a SELECT with their names, and the variables that they are for.
     fn projection(&mut self, select: &Select) -> Result<(Vec<Item>, Vec<String>), Message> {
         let mut items = Vec::new();
@@ -474,8 +706,11 @@ impl Translator<'_> {
                     op: sqlparser::ast::BinaryOperator::Eq,
                     right,
                 }) if variable(left).is_some() => {
-                    assigns.extend(variable(left).map(str::to_owned));
-                    items.push((String::new(), self.expression(right)?));
+                    items.push((String::new(), self.unheld(right)?));
+                    if let Some(name) = variable(left) {
+                        self.is_set(name);
+                        assigns.push(name.to_owned());
+                    }
                 }
                 SelectItem::UnnamedExpr(expr) => {
                     let name = match expr {
@@ -487,14 +722,15 @@ impl Translator<'_> {
                         }
                         _ => String::new(),
                     };
-                    items.push((name, self.expression(expr)?));
+                    items.push((name, self.item(expr)?));
                 }
                 SelectItem::ExprWithAlias { expr, alias } if alias.value.starts_with('@') => {
+                    items.push((String::new(), self.unheld(expr)?));
+                    self.is_set(&alias.value);
                     assigns.push(alias.value.clone());
-                    items.push((String::new(), self.expression(expr)?));
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
-                    items.push((alias.value.clone(), self.expression(expr)?));
+                    items.push((alias.value.clone(), self.item(expr)?));
                 }
                 SelectItem::Wildcard(_) => {
                     let tables = self.scopes.last().cloned().unwrap_or_default();
@@ -518,7 +754,8 @@ impl Translator<'_> {
                 }
             }
         }
-        match assigns.is_empty() || assigns.len() == items.len() {
+        let is_outermost = self.queries == 1;
+        match assigns.is_empty() || (is_outermost && assigns.len() == items.len()) {
             true => Ok((items, assigns)),
             false => Err(message::ASSIGNS_AND_ROWS.plain()),
         }
@@ -536,7 +773,7 @@ fn all_of(table: &Table) -> Vec<Item> {
     let columns = table.columns.iter().enumerate();
     columns
         .map(|(i, column)| {
-            let sql = format!("{}.{}", table.alias, column_alias(i));
+            let sql = format!("{}{}", table.prefix, column_alias(i));
             (column.name.clone(), Typed::of(sql, column.kind))
         })
         .collect()
@@ -564,16 +801,8 @@ fn renamed(
     Ok(columns)
 }
 
-/// Texts are compared without regard to case.
-fn collation(kind: Type) -> &'static str {
-    match kind.is_text() {
-        true => " COLLATE NOCASE",
-        false => "",
-    }
-}
-
 fn folded(item: &Typed) -> String {
-    format!("{}{}", item.sql, collation(item.kind()))
+    format!("{}{}", item.sql, item.collation())
 }
 
 fn orders(query: &Query) -> Result<Vec<&OrderByExpr>, Message> {

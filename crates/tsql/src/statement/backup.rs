@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_catalog::{ChainPlace, HistoryQuery, HistoryRow};
+use longshore_catalog::{ChainPlace, HistoryRow};
 use longshore_codec::{Algorithm, Level};
 use longshore_media::device::DeviceClass;
 use longshore_media::{Container, DeviceSpec, Disposition, MediaSet};
@@ -18,7 +18,7 @@ use super::{FILES_SHOWN_MAX, LOG_FILE, ground, hear, media, processed};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
-use crate::server::{Database, unix_us};
+use crate::server::Database;
 use crate::session::{Flow, Out, Session, Stop};
 use crate::sink::Command;
 use crate::syntax::{Applies, Backup, BackupWhat, Name};
@@ -222,17 +222,12 @@ fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> 
     if session.server.known_catalog().is_none() {
         return Err(missing());
     }
-    let query = HistoryQuery {
-        database: Some(database.name.clone()),
-        limit: None,
-    };
-    let history = session.server.catalog()?.history(&query);
-    let history = history.map_err(|e| message::OWN.with(&[&e]))?;
-    let fits = |row: &&HistoryRow| {
-        let kept = row.devices.iter().all(|d| Path::new(d).is_absolute());
-        row.kind == "D" && !row.copy_only && kept
-    };
-    let newest = history.iter().filter(fits).max_by_key(|row| row.finish_us);
+    let is_kept = |row: &HistoryRow| row.devices.iter().all(|d| Path::new(d).is_absolute());
+    let newest = session
+        .server
+        .catalog()?
+        .newest_full(&database.name, is_kept);
+    let newest = newest.map_err(|e| message::OWN.with(&[&e]))?;
     let newest = newest.ok_or_else(missing)?;
     Ok(BaseRequest {
         against: Against::LastFull,
@@ -259,12 +254,15 @@ fn log(session: &Session, database: &Database) -> Result<LogRequest, Message> {
     let chain = session.server.catalog()?.log_chain(&database.name);
     let chain = chain.map_err(|e| message::OWN.with(&[&e]))?;
     let system = chain.fulls.last().ok_or_else(missing)?.system;
+    // On the server's new way that log is nobody's, though its place is passed again.
+    let logs = chain.logs.into_iter().filter(|_| !chain.is_set_back);
     // A log chain is of the cluster that was backed up in full last.
-    let places = chain.log.into_iter().chain(chain.fulls);
+    let places = logs.chain(chain.fulls);
     let place = |at: ChainPlace| LogPlace {
         system: at.system,
         timeline: at.timeline,
         lsn: at.lsn,
+        lineage: at.lineage,
     };
     Ok(LogRequest {
         archive,
@@ -272,6 +270,7 @@ fn log(session: &Session, database: &Database) -> Result<LogRequest, Message> {
             .filter(|place| place.system == system)
             .map(place)
             .collect(),
+        is_set_back: chain.is_set_back,
         patience: LOG_PATIENCE,
     })
 }
@@ -331,8 +330,8 @@ fn expires_us(session: &Session, options: &Options, settings: &ServerSettings) -
     if let Some(days) = options.retain_days {
         return (days > 0).then(|| after(days));
     }
-    if let Some(date) = options.expires {
-        return unix_us(date);
+    if options.expires.is_some() {
+        return options.expires;
     }
     let days = session.server.setup.defaults.retain_days;
     let days = days.or(settings.retain_days).filter(|d| *d > 0);

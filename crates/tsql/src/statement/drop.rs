@@ -8,7 +8,7 @@ use longshore_catalog::RestoreSequence;
 use longshore_pipeline::Held;
 
 use super::device::reach;
-use super::sequence::lock;
+use super::sequence::{lock, set};
 use crate::message::{self, Message};
 use crate::refusal;
 use crate::server::Alone;
@@ -83,7 +83,7 @@ fn abandon(session: &Session, waiting: RestoreSequence, out: &mut Out) -> Flow {
         return Err(message::EXCLUSIVE_ACCESS.plain().into());
     }
     let held = Held::open(house, &waiting.target).ok();
-    let ours = held.filter(|held| waiting.is_ready && held.system() == waiting.system);
+    let ours = held.filter(|held| waiting.is_ready && held.is_of(waiting.system, set(&waiting)));
     let name = &waiting.database;
     match ours {
         Some(held) => held.discard().map_err(|e| refusal::of(&e))?,

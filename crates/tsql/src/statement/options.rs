@@ -6,13 +6,14 @@
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{Limits, Tuning};
 
-use crate::convert::{convert, parse_date_time};
+use crate::convert::convert;
 use crate::message::{self, Message};
+use crate::server::moment_us;
 use crate::session::Session;
 use crate::syntax::{
     Applies, Compression, Fate, Key, LevelWord, Operand, Setting, SettingValue, Spec,
 };
-use crate::value::{DateTime, Type, Value};
+use crate::value::{Type, Value};
 
 /// What the options of one statement say; `None` and `false` where they say nothing.
 #[derive(Debug, Default)]
@@ -25,7 +26,8 @@ pub struct Options {
     pub copy_only: bool,
     pub description: Option<String>,
     pub differential: bool,
-    pub expires: Option<DateTime>,
+    /// Microseconds since 1970, as the next.
+    pub expires: Option<i64>,
     pub position: Option<u32>,
     pub format: bool,
     pub init: bool,
@@ -42,7 +44,7 @@ pub struct Options {
     pub retain_days: Option<u32>,
     /// Percent.
     pub stats: Option<u8>,
-    pub stop_at: Option<DateTime>,
+    pub stop_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +120,12 @@ impl Options {
                 false => Err(message::NOT_WITHIN_RANGE.with(&[&value, &key])),
             }
         };
+        let moment = || {
+            moment_us(&text(NAME_MAX)?).map_err(|why| match why {
+                Some(why) => message::OWN.with(&[&why]),
+                None => message::INVALID_VALUE.with(&[&key]),
+            })
+        };
         match key {
             Key::BlockSize => {
                 let size = within(512, 65_536)?;
@@ -148,8 +156,7 @@ impl Options {
             Key::Differential => self.differential = true,
             Key::Description => self.description = Some(text(DESCRIPTION_MAX)?),
             Key::ExpireDate => {
-                let date = parse_date_time(&text(NAME_MAX)?);
-                self.expires = Some(date.ok_or_else(|| message::INVALID_VALUE.with(&[&key]))?);
+                self.expires = Some(moment()?);
             }
             Key::File => {
                 self.position = Some(within(1, i64::from(i32::MAX))? as u32);
@@ -186,8 +193,7 @@ impl Options {
                 });
             }
             Key::StopAt => {
-                let at = parse_date_time(&text(NAME_MAX)?);
-                self.stop_at = Some(at.ok_or_else(|| message::INVALID_VALUE.with(&[&key]))?);
+                self.stop_at = Some(moment()?);
             }
             // The opposites of the above are what happens anyway.
             Key::NoFormat | Key::NoInit | Key::NoSkip | Key::Recovery | Key::StopOnError => {}
@@ -233,6 +239,14 @@ impl Options {
         Tuning {
             buffer_count: self.buffer_count.or(defaults.buffer_count),
             buffer_bytes: self.buffer_bytes.or(defaults.buffer_bytes),
+        }
+    }
+
+    /// The same where sets are read, which have a size of their own.
+    pub fn reading_tuning(&self, defaults: &Tuning) -> Tuning {
+        Tuning {
+            buffer_bytes: self.buffer_bytes,
+            ..self.tuning(defaults)
         }
     }
 

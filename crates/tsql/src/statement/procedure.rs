@@ -10,7 +10,7 @@ use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::query;
 use crate::refusal;
-use crate::session::{Argument, Flow, Out, SYSTEM_DATABASES, Session, Variable};
+use crate::session::{Argument, Flow, Out, SYSTEM_DATABASES, Session, Stop, Variable};
 use crate::sink::Command;
 use crate::syntax::{Execute, Statement, parse};
 use crate::value::{Column, Type, Value};
@@ -18,8 +18,14 @@ use crate::variables::Sum;
 
 type Run = fn(&mut Session, &Arguments, &mut Out) -> Flow;
 
+/// Its name, and what it does.
+type Procedure = (&'static str, Run);
+
+/// The procedure that runs a batch: its return status is the number of the batch's last error.
+const EXECUTE_SQL: &str = "sp_executesql";
+
 /// Procedures of the databases `master` and `msdb`, in the schemas `dbo` and `sys`, which every database sees.
-const PROCEDURES: &[(&str, Run)] = &[
+const PROCEDURES: &[Procedure] = &[
     ("sp_addumpdevice", sp_addumpdevice),
     ("sp_configure", configure::sp_configure),
     ("sp_delete_backuphistory", sp_delete_backuphistory),
@@ -28,7 +34,7 @@ const PROCEDURES: &[(&str, Run)] = &[
         sp_delete_database_backuphistory,
     ),
     ("sp_dropdevice", sp_dropdevice),
-    ("sp_executesql", sp_executesql),
+    (EXECUTE_SQL, sp_executesql),
     ("sp_readerrorlog", sp_readerrorlog),
     ("xp_create_subdir", xp_create_subdir),
     ("xp_readerrorlog", sp_readerrorlog),
@@ -94,7 +100,7 @@ pub(crate) fn call(
         },
         _ => return Err(unknown().into()),
     };
-    let run = find(name).ok_or_else(unknown)?;
+    let procedure = find(name).ok_or_else(unknown)?;
     let passed = arguments.iter().enumerate().map(|(i, argument)| Passed {
         name: argument.name.as_ref().map(|n| n.to_lowercase()),
         value: (!argument.default).then(|| argument.variable.value.clone()),
@@ -104,13 +110,36 @@ pub(crate) fn call(
         procedure: name.last().cloned().unwrap_or_default(),
         passed: passed.collect(),
     };
-    run(session, &arguments, out)
+    perform(session, procedure, &arguments, out)
+}
+
+/// Runs a procedure; `@@ERROR` after it is that of its last statement.
+fn perform(
+    session: &mut Session,
+    procedure: &Procedure,
+    arguments: &Arguments,
+    out: &mut Out,
+) -> Flow {
+    let (name, run) = *procedure;
+    session.error = 0;
+    out.procedure(name == EXECUTE_SQL, |out| run(session, arguments, out))
 }
 
 pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -> Flow {
     let spelled = execute.procedure.join(".");
     let unknown = || message::PROCEDURE_UNKNOWN.with(&[&spelled]);
-    let run = find(&execute.procedure).ok_or_else(unknown)?;
+    if let Some(code) = &execute.code {
+        session.variable(code)?;
+    }
+    let Some(procedure) = find(&execute.procedure) else {
+        // SQL Server leaves the variable as it is, and a script that looks at it alone believes that all went well.
+        return fail_with(
+            session,
+            execute,
+            message::PROCEDURE_UNKNOWN.number,
+            unknown().into(),
+        );
+    };
     let mut passed = Vec::with_capacity(execute.arguments.len());
     let mut sum = Sum::default();
     for argument in &execute.arguments {
@@ -131,20 +160,37 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
         procedure: execute.procedure.last().cloned().unwrap_or_default(),
         passed,
     };
-    if let Some(code) = &execute.code {
-        session.variable(code)?;
-    }
     session.variables.lend(sum.bytes())?;
-    let flow = run(session, &arguments, out);
+    let flow = perform(session, procedure, &arguments, out);
     session.variables.give_back(sum.bytes());
-    flow?;
-    if let Some(code) = &execute.code {
-        session.set_variable(code, Value::Int(0))?;
+    match flow {
+        Ok(()) => set_code(session, execute, out.status()),
+        Err(stop @ Stop::Failed(_)) => fail_with(session, execute, out.status(), stop),
+        Err(stop) => Err(stop),
     }
-    Ok(())
 }
 
-fn find(name: &[String]) -> Option<Run> {
+/// `EXEC @code = procedure`: the variable gets the return status.
+fn set_code(session: &mut Session, execute: &Execute, status: u32) -> Flow {
+    match &execute.code {
+        Some(code) => {
+            let kind = session.variable(code)?.kind;
+            let status = convert(&Value::Int(status.into()), kind)?;
+            Ok(session.set_variable(code, status)?)
+        }
+        None => Ok(()),
+    }
+}
+
+/// The same of a call that failed. In a TRY block the statement ends without a return status.
+fn fail_with(session: &mut Session, execute: &Execute, status: u32, stop: Stop) -> Flow {
+    if !session.tries() {
+        set_code(session, execute, status)?;
+    }
+    Err(stop)
+}
+
+fn find(name: &[String]) -> Option<&'static Procedure> {
     let (last, before) = name.split_last()?;
     let mut before = before.iter().rev();
     let schema = before.next().map_or("", String::as_str);
@@ -155,10 +201,9 @@ fn find(name: &[String]) -> Option<Run> {
     if before.next().is_some() || !is(schema, &["dbo", "sys"]) || !is(database, &SYSTEM_DATABASES) {
         return None;
     }
-    let found = PROCEDURES
+    PROCEDURES
         .iter()
-        .find(|(n, _)| n.eq_ignore_ascii_case(last));
-    found.map(|(_, run)| *run)
+        .find(|(n, _)| n.eq_ignore_ascii_case(last))
 }
 
 fn text(value: &Value) -> String {
@@ -239,8 +284,13 @@ fn forget(session: &mut Session, what: Forget<'_>, out: &mut Out) -> Flow {
         return Err(message::OWN.with(&[&text]).into());
     }
     if session.server.known_catalog().is_some() {
-        let forgotten = session.server.catalog()?.forget(what);
-        let kept = forgotten.map_err(|e| message::OWN.with(&[&e]))?.kept;
+        let stop = session.cancel_flag();
+        let forgotten = session.server.catalog()?.forget(what, &stop);
+        let forgotten = forgotten.map_err(|e| message::OWN.with(&[&e]))?;
+        if forgotten.interrupted {
+            return Err(message::ABORTED.plain().into());
+        }
+        let kept = forgotten.kept;
         if kept > 0 {
             let text = format!(
                 "the history keeps {kept} older sets: differential or log backups go on from them"

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use longshore_catalog::{BackupRecord, MediaRecord, RestoredDatabase};
+use longshore_catalog::{BackupRecord, HistoryQuery, MediaRecord, RestoredDatabase};
 use longshore_io::{FileKind, Storage, facts};
 use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader};
 use longshore_pipeline::{
@@ -183,6 +183,8 @@ fn database(
     if place.own && !options.replace && !is_own(session, &place, header) {
         return Err(other().into());
     }
+    let is_copy = header.source_kind == POSTGRES
+        && !goes_on_archiving(session, &spelled, &place.target, header);
     let request = RestoreRequest {
         position,
         // A database of its own is overwritten without a word, as SQL Server does it.
@@ -190,8 +192,8 @@ fn database(
         moves: place.moves.clone(),
         note: sequence::note(&spelled, options, trailer.finish_us),
         cluster: ClusterOptions {
-            no_archiving: header.source_kind == POSTGRES
-                && !goes_on_archiving(session, &spelled, &place.target, header.log.system),
+            no_archiving: is_copy,
+            no_subscriptions: is_copy,
             ..ClusterOptions::default()
         },
         ..request(session, from, place.target.clone(), options)
@@ -268,17 +270,72 @@ fn is_own(session: &Session, place: &Place, header: &SetHeader) -> bool {
     }
 }
 
-/// Whether a cluster that is restored to `target` may archive its log as its settings say: only where the configured
-/// cluster itself stands. A copy beside it would write a new timeline into the original's archive, and every recovery
-/// after that would follow the copy.
-pub(super) fn goes_on_archiving(session: &Session, name: &str, target: &Path, system: u64) -> bool {
+/// Whether a cluster that is restored to `target` may archive its log as its settings say: only where it is proved that
+/// the configured server's own directory is replaced. A copy beside it would write a new timeline into the original's
+/// archive, and every recovery after that would follow the copy.
+///
+/// The set names the directory that its server had, and so does the newest one, for the server may have moved since. A
+/// server that answers where the configuration says runs in another one, or the restore is refused.
+pub(super) fn goes_on_archiving(
+    session: &Session,
+    name: &str,
+    target: &Path,
+    header: &SetHeader,
+) -> bool {
     let house = &session.server.setup.house;
-    session.server.is_configured(name) && Held::may_archive(house, target, system)
+    let is_home = |header: &SetHeader| Held::is_home(house, target, &header.lineage);
+    let is_down = || match session.server.database(name) {
+        Ok(Some(database)) => {
+            matches!(&database.source, SourceSpec::Postgres(server) if Held::is_down(house, server))
+        }
+        _ => false,
+    };
+    session.server.is_configured(name)
+        && Held::may_archive(house, target, header.log.system)
+        && is_home(header)
+        && newest(session, name, header).is_some_and(|newest| is_home(&newest))
+        && is_down()
+}
+
+/// Newest backups that are looked at.
+const NEWEST_MAX: u32 = 1000;
+
+/// The newest full or differential set that the history has of the database; the one that is restored where it has none.
+/// `None` where it cannot be read.
+fn newest(session: &Session, name: &str, restored: &SetHeader) -> Option<SetHeader> {
+    if session.server.known_catalog().is_none() {
+        return Some(restored.clone());
+    }
+    let query = HistoryQuery {
+        database: Some(name.to_owned()),
+        limit: Some(NEWEST_MAX),
+    };
+    let history = session.server.catalog().ok()?.history(&query).ok()?;
+    if history.is_empty() {
+        return Some(restored.clone());
+    }
+    // Log sets do not say where their server's directory is.
+    let newest = history.into_iter().filter(|row| row.kind != "L");
+    let newest = newest.max_by_key(|row| row.finish_us)?;
+    if newest.set == restored.set {
+        return Some(restored.clone());
+    }
+    let devices: Vec<_> = newest
+        .devices
+        .iter()
+        .map(|device| DeviceSpec::File(device.into()))
+        .collect();
+    let found = media::summary(session, &devices, newest.position)?.header;
+    (found.set == newest.set).then_some(found)
 }
 
 /// What is said of a copy that does not archive.
 pub(super) const ARCHIVES_NOTHING: &str = "it archives nothing (archive_mode = 'off' in its postgresql.auto.conf): take \
      the line out when it has taken the original's place, or has an archive of its own";
+
+/// What is said of a copy of a subscriber.
+pub(super) const RUNS_NO_SUBSCRIPTIONS: &str = "its subscriptions do not run (max_logical_replication_workers = '0' in its \
+     postgresql.auto.conf), for their slots are the original's: take the line out when it has taken the original's place";
 
 /// A restore of everything with what statement, settings and configuration say.
 pub(super) fn request(
@@ -294,7 +351,7 @@ pub(super) fn request(
     }
     RestoreRequest {
         offload,
-        tuning: options.tuning(&defaults.tuning),
+        tuning: options.reading_tuning(&defaults.tuning),
         limits: options.limits(&defaults.limits),
         ..RestoreRequest::new(from, target)
     }
@@ -529,6 +586,13 @@ fn check_ground(
             let first = message::FILE_IN_USE.with(&[&path.display(), &plot.owner]);
             return Err(refused(first).into());
         }
+        // Whatever medium it is: backups go by BACKUP WITH INIT or FORMAT.
+        let medium = DeviceSpec::File(path.clone()).open(&session.server.setup.house.storage);
+        if MediaSet::label(&*medium).is_ok() {
+            return Err(
+                refused(message::CANNOT_OPEN.with(&[&path.display(), &refusal::IN_USE])).into(),
+            );
+        }
         // Whether a server runs in the directory of a cluster is looked at where a cluster is restored. Files that were
         // backed up of a cluster that is stopped may go back.
         let around = match kind {
@@ -568,6 +632,9 @@ pub(super) fn run(
     };
     if steps.as_mut().is_some_and(|s| s.shows(100)) {
         out.say_done(message::PERCENT_PROCESSED.with(&[&100]), Command::Restore)?;
+    }
+    for text in &report.run.plan.without_effect {
+        out.say(message::DETAIL.with(&[text]))?;
     }
     Ok(report)
 }
@@ -615,6 +682,10 @@ pub(super) fn say_end(session: &Session, name: &str, said: &Said, out: &mut Out)
     if report.damaged {
         out.say(message::SET_DAMAGED.plain())?;
     }
+    if request.cluster.no_subscriptions && !report.subscriptions.is_empty() {
+        let text = format!("{}: {RUNS_NO_SUBSCRIPTIONS}", request.target.display());
+        out.say(message::DETAIL.with(&[&text]))?;
+    }
     if report.tablespaces_taken > 0 {
         let storage = &*session.server.setup.house.storage;
         for made in taken_tablespaces(storage, &request.target) {
@@ -657,7 +728,7 @@ fn verify(session: &mut Session, from: Vec<DeviceSpec>, options: &Options, out: 
         devices: from.clone(),
         bases: Vec::new(),
         position: Some(position),
-        tuning: options.tuning(&defaults.tuning),
+        tuning: options.reading_tuning(&defaults.tuning),
         limits: options.limits(&defaults.limits),
     };
     session.enter("RESTORE VERIFYONLY", &session.database);
@@ -677,6 +748,9 @@ fn verify(session: &mut Session, from: Vec<DeviceSpec>, options: &Options, out: 
     if steps.as_mut().is_some_and(|s| s.shows(100)) {
         let end = message::PERCENT_PROCESSED.with(&[&100]);
         out.say_done(end, Command::RestoreVerifyOnly)?;
+    }
+    for text in &report.run.plan.without_effect {
+        out.say(message::DETAIL.with(&[text]))?;
     }
     if !report.is_valid() {
         let mut messages: Vec<_> = report

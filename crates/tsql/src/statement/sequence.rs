@@ -12,6 +12,7 @@
 //! Invariants
 //! - Log is restored without a gap, from where the data needs it to where recovery ends: 4305, 4326, 4330.
 //! - A step that was interrupted is not built upon (4319); one that was refused changes nothing.
+//! - What another program put in the place of what waits is not built upon either (3154).
 
 use std::path::Path;
 
@@ -19,16 +20,19 @@ use longshore_catalog::{RestoreSequence, RestoredDatabase};
 use longshore_media::{BackupType, DeviceSpec, SetHeader, SetSummary, SetTrailer};
 use longshore_pipeline::{
     ClusterOptions, Held, HeldLock, Lsn, Recovery, RecoveryTarget, RestoreNote, RestoreRequest,
-    TargetAction, Timeline, TimelineChoice,
+    TargetAction, Timeline, TimelineChoice, enabled_subscriptions,
 };
+
+use uuid::Uuid;
 
 use super::device::{named_path, reach as reach_path};
 use super::options::Options;
-use super::restore::{ARCHIVES_NOTHING, Said, goes_on_archiving, request, run, say_end};
+use super::restore::{
+    ARCHIVES_NOTHING, RUNS_NO_SUBSCRIPTIONS, Said, goes_on_archiving, request, run, say_end,
+};
 use super::{LOG_FILE, ground, media, processed};
 use crate::message::{self, Message};
 use crate::refusal;
-use crate::server::unix_us;
 use crate::session::{Flow, Out, Session, Stop};
 use crate::sink::Command;
 
@@ -44,7 +48,7 @@ pub fn check_use(session: &Session, name: &str) -> Result<(), Message> {
 
 /// Where recovery is to stop, in microseconds since the Unix epoch.
 fn stop_us(options: &Options) -> Option<i64> {
-    options.stop_at.and_then(unix_us)
+    options.stop_at
 }
 
 /// Refuses to stop before the data are consistent, and STOPAT where no log is replayed: 4338, 3145.
@@ -246,6 +250,7 @@ pub fn differential(
         reach_path(session, &path, &path.display())?;
     }
     let devices: Vec<_> = files(&from).collect();
+    let is_copy = !goes_on_archiving(session, &sequence.database, &sequence.target, header);
     let request = RestoreRequest {
         position: header.position,
         bases,
@@ -253,12 +258,8 @@ pub fn differential(
         replace: true,
         cluster: ClusterOptions {
             hold: true,
-            no_archiving: !goes_on_archiving(
-                session,
-                &sequence.database,
-                &sequence.target,
-                sequence.system,
-            ),
+            no_archiving: is_copy,
+            no_subscriptions: is_copy,
             ..ClusterOptions::default()
         },
         note: note(&sequence.database, options, trailer.finish_us),
@@ -282,10 +283,21 @@ pub fn differential(
 fn open_held(session: &Session, sequence: &RestoreSequence) -> Result<Held, Stop> {
     let held = Held::open(&session.server.setup.house, &sequence.target);
     let held = held.map_err(|e| refusal::of(&e))?;
-    match held.system() == sequence.system {
-        true => Ok(held),
-        false => Err(message::OTHER_DATABASE.with(&[&sequence.database]).into()),
+    if held.is_of(sequence.system, set(sequence)) {
+        return Ok(held);
     }
+    let (place, name) = (sequence.target.display(), &sequence.database);
+    let why = format!(
+        "what stands in {place} is not what the last complete step left there: begin again with the full backup, or give \
+         the restore up: DROP DATABASE [{name}]"
+    );
+    let first = message::OTHER_DATABASE.with(&[name]);
+    Err(vec![first, message::DETAIL.with(&[&why])].into())
+}
+
+/// The set that the data directory was restored from.
+pub fn set(sequence: &RestoreSequence) -> Uuid {
+    sequence.sets.last().copied().unwrap_or_default()
 }
 
 /// RESTORE LOG.
@@ -305,8 +317,7 @@ pub fn log(
     check_log(&sequence, &header, &trailer, opened.device(0))?;
     check_moves(session, &sequence, options)?;
     let stop = stop_us(options);
-    let is_odd = options.stop_at.is_some() && stop.is_none();
-    if is_odd || is_passed(&sequence, stop) {
+    if is_passed(&sequence, stop) {
         return Err(message::STOP_PASSED.plain().into());
     }
     let held = open_held(session, &sequence)?;
@@ -439,7 +450,7 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
     }
     let house = &session.server.setup.house;
     // A program may have ended between this and keeping it.
-    if !Held::is_released(house, &sequence.target, sequence.system) {
+    if !Held::is_released(house, &sequence.target, sequence.system, set(sequence)) {
         release(session, sequence)?;
     }
     let name = &sequence.database;
@@ -451,14 +462,21 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
     let is_configured = session.server.is_configured(name);
     let restored = (!is_configured).then_some(&restored);
     session.server.end_sequence(name, restored)?;
+    if let Err(error) = Held::forget(house, &sequence.target) {
+        tracing::warn!(%error, "a mark that says nothing any more stays");
+    }
     let text = format!(
         "{} is ready: start a PostgreSQL server on it, which replays the log",
         sequence.target.display()
     );
     out.say(message::DETAIL.with(&[&text]))?;
-    if !goes_on_archiving(session, name, &sequence.target, sequence.system) {
+    if !Held::may_archive(house, &sequence.target, sequence.system) {
         let text = format!("{}: {ARCHIVES_NOTHING}", sequence.target.display());
         out.say(message::DETAIL.with(&[&text]))?;
+        if !enabled_subscriptions(&*house.storage, &sequence.target).is_empty() {
+            let text = format!("{}: {RUNS_NO_SUBSCRIPTIONS}", sequence.target.display());
+            out.say(message::DETAIL.with(&[&text]))?;
+        }
     }
     Ok(())
 }

@@ -109,6 +109,10 @@ impl<'a> Lexer<'a> {
         } else if first.is_ascii_digit() || (first == b'.' && self.peek(1).is_ascii_digit()) {
             self.number();
             Kind::Number
+        } else if self.is_money() {
+            self.at += 1;
+            self.number();
+            Kind::Number
         } else if b"=<>!+-*/%^&|~.,;:()".contains(&first) {
             self.at += 1;
             let both = [first, self.peek(0)];
@@ -138,6 +142,12 @@ impl<'a> Lexer<'a> {
             raw: &self.text[start..self.at],
             at: start,
         })
+    }
+
+    /// `$1.50` and `$.50`
+    fn is_money(&self) -> bool {
+        let digits = usize::from(self.peek(1) == b'.') + 1;
+        self.peek(0) == b'$' && self.peek(digits).is_ascii_digit()
     }
 
     /// Where the lexer stands, in bytes.

@@ -12,6 +12,8 @@
 //!
 //! Queries and expressions are kept as [`Fragment`]s: runs of tokens whose meaning [`crate::query`] finds.
 
+use std::str::FromStr;
+
 pub mod ast;
 mod lexer;
 mod option;
@@ -31,6 +33,19 @@ pub const DEPTH_MAX: usize = 64;
 pub const LEN_MAX: usize = 64 << 20;
 /// Characters of a name, at most.
 pub const NAME_MAX: usize = 128;
+
+/// What an expression is that has one token: a literal or a variable. `None`: it has more, or other ones.
+pub(crate) fn single(text: &str) -> Option<Operand> {
+    let mut lexer = lexer::Lexer::new(text);
+    let token = lexer.token().ok()?;
+    let operand = match token.kind {
+        lexer::Kind::Text => Operand::Text(token.value()),
+        lexer::Kind::Variable => Operand::Variable(token.raw.to_owned()),
+        lexer::Kind::Number => Operand::Integer(i32::from_str(token.raw).ok()?.into()),
+        _ => return None,
+    };
+    (lexer.token().ok()?.kind == lexer::Kind::End).then_some(operand)
+}
 
 /// The tokens of a text: whether each is a bare word, and as it was written.
 pub(crate) fn tokens(text: &str) -> Result<Vec<(bool, String)>, crate::message::Message> {

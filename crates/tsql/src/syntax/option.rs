@@ -139,7 +139,7 @@ options! {
     LoadHistory "LOADHISTORY" Flag [VERIFY_ONLY] NOT, YES
     MaxCpuPercent "MAX_CPU_PERCENT" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES; ours
     MaxRate "MAX_RATE" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES; ours
-    MaxTransferSize "MAXTRANSFERSIZE" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES
+    MaxTransferSize "MAXTRANSFERSIZE" Number [BACKUP RESTORE VERIFY_ONLY] YES, Fate::Accepted("no effect: a set is read in the blocks it was made in, and the answer says so")
     MediaDescription "MEDIADESCRIPTION" Text [BACKUP] YES, NOT
     MediaName "MEDIANAME" Text [BACKUP READ] YES, YES
     MediaPassword "MEDIAPASSWORD" Text [READ] NOT, Fate::Refused("no media have a password")

@@ -48,6 +48,7 @@ fn header(kind: BackupType, start_us: i64, first_lsn: u64) -> SetHeader {
         buffer_bytes: 1 << 20,
         page_bytes: 8192,
         copy_only: false,
+        attributes: false,
         parent: None,
         log: LogStart {
             system: SYSTEM,
@@ -62,11 +63,19 @@ fn header(kind: BackupType, start_us: i64, first_lsn: u64) -> SetHeader {
         machine: longshore_io::facts::host_name(),
         user: "ada".into(),
         origin: "postgres:main".into(),
+        lineage: Vec::new(),
+        sum_key: None,
+        server_started_us: None,
     }
 }
 
 /// A full set, whose log goes from 100 to 200.
 pub fn full(device: &Path) {
+    full_from(device, 100);
+}
+
+/// A full set, whose log goes from here 100 bytes on.
+pub fn full_from(device: &Path, first_lsn: u64) {
     let control = control();
     let label = b"START WAL LOCATION: 0/64 (file 000000010000000000000000)\n\
         CHECKPOINT LOCATION: 0/64\nBACKUP METHOD: streamed\nBACKUP FROM: primary\n\
@@ -76,8 +85,14 @@ pub fn full(device: &Path) {
         ("postgresql.auto.conf", b"work_mem = '4MB'\n"),
         ("global/pg_control", &control),
     ];
-    let header = header(BackupType::Database, NEW_YEAR_US, 100);
-    write(device, header, 200, &["global", "pg_wal"], &files);
+    let header = header(BackupType::Database, NEW_YEAR_US, first_lsn);
+    write(
+        device,
+        header,
+        first_lsn + 100,
+        &["global", "pg_wal"],
+        &files,
+    );
 }
 
 /// A log set from 100 to 300, begun an hour after the full set.
@@ -112,6 +127,7 @@ fn write(
             kind,
             first: true,
             based: false,
+            xattrs: Vec::new(),
             mode: 0o700,
             uid: 0,
             gid: 0,

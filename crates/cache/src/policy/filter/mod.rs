@@ -11,6 +11,7 @@ mod steered;
 mod tests;
 mod watch;
 
+use crate::model::Nanos;
 use shared::Shared;
 
 use super::{
@@ -46,6 +47,11 @@ pub trait Filter: Send {
         self.sides().saved_us(view, asked)
     }
 
+    /// See [`Policy::pace`].
+    fn pace(&self) -> Nanos {
+        0
+    }
+
     fn gauges(&self) -> Gauges {
         Gauges::default()
     }
@@ -63,7 +69,7 @@ pub fn build(choice: FilterChoice, fast: Outlook, slow: Outlook) -> Box<dyn Filt
             mb_per_s,
         } => Box::new(capped::Throttle::new(requests_per_s, mb_per_s * 1e6, sides)),
         FilterChoice::Profile => Box::new(steered::profiled(sides)),
-        FilterChoice::Orthus => Box::new(orthus::Orthus::new(sides)),
+        FilterChoice::Orthus(pace) => Box::new(orthus::Orthus::new(pace, sides)),
         FilterChoice::Balance => Box::new(steered::balance(sides)),
         FilterChoice::Aware => Box::new(aware::Aware::new(sides)),
     }

@@ -1,13 +1,12 @@
-//! Orthus (FAST 2021, "The Storage Hierarchy is Not a Hierarchy") with the constants of its code: fill until the
-//! miss ratio is steady, then stop admitting and climb along one serving ratio.
+//! Orthus (FAST 2021, "The Storage Hierarchy is Not a Hierarchy"): it fills until the miss ratio is steady, then it stops
+//! admitting and climbs along one serving ratio. The paper probes for 25 ms, its kernel version for 5 ms.
 
 use super::{Asked, Filter, Mixer, Sides, plan};
 use crate::model::Nanos;
-use crate::policy::{Ended, Gauges, Purpose, ReadPlan, Reason, View};
+use crate::policy::{Ended, Gauges, OrthusPace, Purpose, ReadPlan, Reason, View};
 
 const MS: Nanos = 1_000_000;
 const SETTLE: Nanos = 100 * MS;
-const PROBE: Nanos = 25 * MS;
 const STEP: f64 = 0.01;
 /// The miss ratio is steady when it moves by less in one period.
 const STEADY: f64 = 0.0015;
@@ -23,6 +22,12 @@ enum Phase {
 }
 
 pub struct Orthus {
+    /// How long each of the three rates is measured.
+    probe_time: Nanos,
+    /// The climb may end at 1 so often in a row before it fills again.
+    chances: u32,
+    /// It has climbed before.
+    climbed: bool,
     phase: Phase,
     mixer: Mixer,
     sides: Sides,
@@ -40,8 +45,15 @@ pub struct Orthus {
 impl Orthus {
     const OFFSETS: [f64; 3] = [0.0, STEP, -STEP];
 
-    pub fn new(sides: Sides) -> Orthus {
+    pub fn new(pace: OrthusPace, sides: Sides) -> Orthus {
+        let (probe_time, chances) = match pace {
+            OrthusPace::Paper => (25 * MS, 2),
+            OrthusPace::Kernel => (5 * MS, 10),
+        };
         Orthus {
+            probe_time,
+            chances,
+            climbed: false,
             phase: Phase::Filling { last: None },
             mixer: Mixer::new(1.0),
             sides,
@@ -78,13 +90,14 @@ impl Orthus {
             Phase::Filling { last } if passed >= SETTLE => {
                 if last.is_some_and(|last| (miss - last).abs() < STEADY) {
                     (self.ratio, self.settled, self.at_top) = (1.0, miss, 0);
+                    self.climbed = true;
                     let rates = [0.0; 3];
                     self.begin(now, Phase::Climbing { probe: 0, rates });
                 } else {
                     self.begin(now, Phase::Filling { last: Some(miss) });
                 }
             }
-            Phase::Climbing { probe, mut rates } if passed >= PROBE => {
+            Phase::Climbing { probe, mut rates } if passed >= self.probe_time => {
                 rates[probe] = self.bytes as f64 / passed as f64;
                 if self.lookups > 0 && miss > self.settled + RELAPSE {
                     return self.begin(now, Phase::Filling { last: None });
@@ -103,7 +116,7 @@ impl Orthus {
                     0
                 };
                 let rates = [0.0; 3];
-                if self.at_top >= 2 {
+                if self.at_top >= self.chances {
                     self.begin(now, Phase::Filling { last: None });
                 } else {
                     self.begin(now, Phase::Climbing { probe: 0, rates });
@@ -139,9 +152,16 @@ impl Filter for Orthus {
         &self.sides
     }
 
+    fn pace(&self) -> Nanos {
+        // Forty steps of the paper's, of three probes each: steps are taken by measured rates, so that many lead nowhere.
+        // Those of the kernel version are measured over a fifth of the time, and as many more of them lead nowhere.
+        40 * 3 * 25 * MS
+    }
+
     fn gauges(&self) -> Gauges {
         Gauges {
             share: Some(self.mixer.share()),
+            settling: !self.climbed,
             ..Gauges::default()
         }
     }

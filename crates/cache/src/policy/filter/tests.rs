@@ -183,6 +183,35 @@ fn orthus_fills_until_the_misses_are_steady_then_climbs_by_a_hundredth_in_25_ms_
 }
 
 #[test]
+fn orthus_climbs_five_times_as_fast_with_the_interval_of_its_kernel_version() {
+    let less = |share: f64| 100 + (1000.0 * (1.0 - share)) as u64;
+    let after = |name: &str, ms: u64| {
+        let mut orthus = filter(name);
+        assert!(orthus.gauges().settling, "{name}: it has not climbed yet");
+        climbs(&mut *orthus, 0, 8 + ms / 25, 4096, less);
+        assert!(!orthus.gauges().settling);
+        (1.0 - orthus.gauges().share.unwrap(), orthus.pace())
+    };
+    let ((paper, pace), (kernel, kernel_pace)) =
+        (after("orthus", 750), after("orthus-kernel", 750));
+    assert!((0.06..0.13).contains(&paper), "ten steps: {paper}");
+    assert!((0.4..0.52).contains(&kernel), "fifty steps: {kernel}");
+    assert_eq!((pace, kernel_pace), (3000 * MS, 3000 * MS));
+    // Where the fast side alone does most it goes on at the top for ten climbs of 15 ms, and then fills again.
+    let mut orthus = filter("orthus-kernel");
+    let more = |share: f64| (1000.0 * share) as u64;
+    climbs(&mut *orthus, 0, 8, 4096, more);
+    assert!(!read(&mut *orthus, 200 * MS, 0, 4096).admit, "it climbs");
+    climbs(&mut *orthus, 200 * MS, 5, 4096, more);
+    assert!(
+        !read(&mut *orthus, 325 * MS, 0, 4096).admit,
+        "it still does"
+    );
+    climbs(&mut *orthus, 325 * MS, 3, 4096, more);
+    assert!(read(&mut *orthus, 400 * MS, 0, 4096).admit, "it fills");
+}
+
+#[test]
 fn aware_lets_balance_decide_while_the_devices_are_not_what_is_believed() {
     let mut aware = filter("aware");
     let mut at = 0;

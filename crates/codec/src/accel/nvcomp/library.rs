@@ -6,7 +6,8 @@
 //! only see valid input.
 //!
 //! `LONGSHORE_NVCOMP` names a file to load, or is `off` to do without. Else the dynamic linker is asked for
-//! `libnvcomp.so.6` and `libnvcomp.so.5`, then the directories where pip puts `nvidia-libnvcomp-cu13`.
+//! `libnvcomp.so.6` and `libnvcomp.so.5`, then the directories where pip puts `nvidia-libnvcomp-cu13`. A file that
+//! another user could change is not loaded, whoever names it.
 //!
 //! Source: nvCOMP 5.2.0.13 and 6.0.0.12, `nvcomp/deflate.h`, `nvcomp/crc32.h`, `nvcomp/shared_types.h`.
 
@@ -225,7 +226,8 @@ impl Library {
         }
         let mut refusal = Refusal::new(Trouble::LibraryNotFound, "");
         let installed = installed()
-            .filter(|path| path.exists())
+            // An entry of PATH may be relative, `.` above all.
+            .filter(|path| path.is_absolute() && path.exists())
             .map(PathBuf::into_os_string);
         for name in SONAMES.map(OsString::from).into_iter().chain(installed) {
             match Library::open(&name) {

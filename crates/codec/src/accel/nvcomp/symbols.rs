@@ -7,12 +7,23 @@ use std::path::Path;
 use libloading::Library;
 
 use crate::accel::{Refusal, Trouble};
+use crate::loaded::vetted;
 
 /// Opens a library and never closes it: code that was entered once stays mapped.
 pub(super) fn open(name: &OsStr) -> Result<&'static Library, Refusal> {
+    let vetted = vetted(name).map_err(|distrust| {
+        let trouble = match distrust.is_missing() {
+            true => Trouble::LibraryNotFound,
+            false => Trouble::LoadFailed,
+        };
+        Refusal::new(
+            trouble,
+            format!("cannot load {}: {distrust}", name.display()),
+        )
+    })?;
     // SAFETY: loading runs the library's initialisers. It is the host's own, or a file that the operator named for
     // this very purpose.
-    match unsafe { Library::new(name) } {
+    match unsafe { Library::new(&vetted) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(e) => {
             // The outer error only repeats which function was called.

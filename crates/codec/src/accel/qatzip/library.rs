@@ -3,9 +3,11 @@
 use std::ffi::{OsStr, c_void};
 use std::path::Path;
 
+use longshore_io::Distrust;
+
 use super::abi::{self, Params};
 use super::{Refusal, Trouble};
-use crate::loaded::{because, file_of};
+use crate::loaded::{because, file_of, vetted};
 
 /// `libqatzip.so.3`: 1.1.2 to 1.3.1, with one set of structures.
 const MAJOR: &str = "3";
@@ -33,10 +35,11 @@ impl Library {
                 "QATzip is only used on x86-64 Linux",
             ));
         }
+        let vetted = vetted(name).map_err(|e| distrusted(name, &e))?;
         // SAFETY: loading runs the library's initialisers. It is the host's own QATzip, or a file that the
         // operator named for this very purpose.
         let library =
-            unsafe { libloading::Library::new(name) }.map_err(|e| not_loaded(name, &e))?;
+            unsafe { libloading::Library::new(&vetted) }.map_err(|e| not_loaded(name, &e))?;
         let missing = |e| {
             let text = format!(
                 "{} is not QATzip 1.1 to 1.3: {}",
@@ -79,6 +82,15 @@ impl Library {
         std::mem::forget(library);
         Ok(found)
     }
+}
+
+fn distrusted(name: &OsStr, distrust: &Distrust) -> Refusal {
+    if distrust.is_missing() {
+        let text = format!("{} was not found; install QATzip", name.display());
+        return Refusal::new(Trouble::LibraryNotFound, text);
+    }
+    let text = format!("cannot load {}: {distrust}", name.display());
+    Refusal::new(Trouble::LoadFailed, text)
 }
 
 fn not_loaded(name: &OsStr, error: &libloading::Error) -> Refusal {

@@ -4,13 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore_io::Clock;
+use longshore_pg::Lsn;
 use longshore_pg::client::{Connection, Mode, Options};
 use longshore_repository::Shelf;
 use longshore_repository::wal::{Error as WalError, WalArchive};
 
+use serde::Serialize;
+
 use super::{Notes, told};
 use crate::commands::Context;
 use crate::commands::archive::Place;
+use crate::commands::info::age_text;
 use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::options::Check;
@@ -180,6 +184,117 @@ pub fn look(
         Ok(text) => notes.good("archive", text),
         Err(text) => notes.bad("archive", text),
     }
+    if archive_mode != "off" {
+        archiver(&mut connection, notes);
+    }
+}
+
+/// What a server knows of its archive_command. Times are in microseconds since the Unix epoch.
+#[derive(Debug, Serialize)]
+pub struct Archiver {
+    last_archived_wal: Option<String>,
+    last_archived_us: Option<i64>,
+    failed_count: u64,
+    last_failed_wal: Option<String>,
+    last_failed_us: Option<i64>,
+    /// The last call failed.
+    fails: bool,
+    /// Files that wait; `None` where the role may not ask.
+    ready: Option<u64>,
+    oldest_ready: Option<String>,
+    oldest_ready_age_s: Option<u64>,
+}
+
+/// How old a file that waits may become.
+const READY_AGE_MAX_S: u64 = 300;
+
+impl Archiver {
+    fn ask(connection: &mut Connection) -> Result<Archiver, longshore_pg::client::Error> {
+        let us = |column: &str| format!("floor(extract(epoch from {column}) * 1000000)::bigint");
+        let sql = format!(
+            "SELECT last_archived_wal, {}, failed_count, last_failed_wal, {}, \
+             coalesce(last_failed_time > coalesce(last_archived_time, '-infinity'), false) FROM pg_stat_archiver",
+            us("last_archived_time"),
+            us("last_failed_time")
+        );
+        let rows = connection.query(&sql)?;
+        let text = |column| {
+            let is_there = rows.bytes(0, column).is_some();
+            is_there
+                .then(|| rows.text(0, column).map(str::to_owned))
+                .transpose()
+        };
+        let number = |column| {
+            let is_there = rows.bytes(0, column).is_some();
+            is_there.then(|| rows.value(0, column)).transpose()
+        };
+        let mut archiver = Archiver {
+            last_archived_wal: text(0)?,
+            last_archived_us: number(1)?,
+            failed_count: rows.value(0, 2)?,
+            last_failed_wal: text(3)?,
+            last_failed_us: number(4)?,
+            fails: rows.is_true(0, 5)?,
+            ready: None,
+            oldest_ready: None,
+            oldest_ready_age_s: None,
+        };
+        let sql = "SELECT count(*), min(name), greatest(0, floor(extract(epoch from now() - min(modification))))::bigint \
+                   FROM pg_ls_archive_statusdir() WHERE name LIKE '%.ready'";
+        match connection.query(sql) {
+            Ok(rows) => {
+                archiver.ready = Some(rows.value(0, 0)?);
+                if rows.bytes(0, 1).is_some() {
+                    let oldest = rows.text(0, 1)?.trim_end_matches(".ready");
+                    archiver.oldest_ready = Some(oldest.to_owned());
+                    archiver.oldest_ready_age_s = Some(rows.value(0, 2)?);
+                }
+            }
+            Err(e) if e.sqlstate() == Some(FORBIDDEN) => {}
+            Err(e) => return Err(e),
+        }
+        Ok(archiver)
+    }
+}
+
+/// Whether archive_command succeeds, and whether files wait for it.
+fn archiver(connection: &mut Connection, notes: &mut Notes) {
+    let what = "archiver";
+    let archiver = match Archiver::ask(connection) {
+        Ok(archiver) => archiver,
+        Err(e) => return notes.bad(what, e.to_string()),
+    };
+    let is_old = archiver
+        .oldest_ready_age_s
+        .is_some_and(|age| age > READY_AGE_MAX_S);
+    if archiver.fails {
+        let text = format!(
+            "archive_command fails, with {} last, {} times in all; {} files wait: the server's log says why, and \
+             `longshore wal push pg_wal/FILE` with the options of archive_command",
+            archiver.last_failed_wal.as_deref().unwrap_or("a file"),
+            archiver.failed_count,
+            archiver
+                .ready
+                .map_or_else(|| "some".to_owned(), |n| n.to_string()),
+        );
+        notes.bad(what, text);
+    } else if let (true, Some(oldest), Some(age)) =
+        (is_old, &archiver.oldest_ready, archiver.oldest_ready_age_s)
+    {
+        let text = format!(
+            "{} files wait to be archived, {oldest} for {}",
+            archiver.ready.unwrap_or(1),
+            age_text(i64::try_from(age).unwrap_or(i64::MAX))
+        );
+        notes.bad(what, text);
+    } else {
+        let waiting = match archiver.ready {
+            Some(n) => format!("{n} files wait"),
+            None => "what waits only a role with pg_monitor is told".to_owned(),
+        };
+        notes.good(what, format!("archive_command succeeds; {waiting}"));
+    }
+    notes.1 = Some(archiver);
 }
 
 /// Nothing can arrive, so that nothing needs to be waited for.
@@ -210,34 +325,47 @@ const FORBIDDEN: &str = "42501";
 const RIGHTS: &str = "to try whether the log arrives, the role needs `grant execute on function \
                       pg_create_restore_point(text), pg_switch_wal()`; with --archive-wait 0 it is not tried";
 
-/// Ends a segment of the log and waits until it has arrived.
+/// Ends a segment of the log and waits until it has arrived: by its content, for another branch of the cluster may have
+/// archived one of that name.
 fn round_trip(
     connection: &mut Connection,
     archive: &Archive<'_>,
     wait_s: u32,
 ) -> Result<String, String> {
     // Something to switch away from, or nothing would be switched.
-    let sql = "SELECT pg_walfile_name(pg_create_restore_point('longshore check'))";
+    let clock: &dyn Clock = &*archive.context.clock;
+    let point = format!("longshore check {}.{}", clock.wall_ns(), std::process::id());
+    let sql = format!(
+        "SELECT pg_walfile_name(lsn), lsn FROM (SELECT pg_create_restore_point('{point}') AS lsn) AS made"
+    );
     let refused = |e: longshore_pg::client::Error| match e.sqlstate() {
         Some(FORBIDDEN) => format!("{e}: {RIGHTS}"),
         _ => e.to_string(),
     };
-    let rows = connection.query(sql).map_err(refused)?;
+    let rows = connection.query(&sql).map_err(refused)?;
     let name = rows.text(0, 0).map_err(|e| e.to_string())?.to_owned();
+    let end: Lsn = rows.value(0, 1).map_err(|e| e.to_string())?;
     connection
         .query("SELECT pg_switch_wal()")
         .map_err(refused)?;
     let segment: longshore_pg::SegmentName = name.parse()?;
-    let clock: &dyn Clock = &*archive.context.clock;
     let until = clock.now() + Duration::from_secs(wait_s.into());
     loop {
         let found = archive.open().map_err(|e| e.to_string())?;
-        let runs = found.map_or(Ok(Vec::new()), |a| a.runs());
-        let runs = runs.map_err(|e| e.to_string())?;
-        let holds =
-            |r: &longshore_repository::wal::Run| (r.span.first..=r.span.last).contains(&segment);
-        if runs.iter().any(holds) {
-            return Ok(format!("{name} arrived"));
+        let arrived = found.map(|a| (a.ends_with_point(segment, point.as_bytes(), end), a));
+        match arrived {
+            Some((Ok(true), _)) => return Ok(format!("{name} arrived")),
+            // What was archived of this name is not what the server has just written.
+            Some((Ok(false), archive)) => {
+                let other = WalError::OtherBranch {
+                    archive: archive.path().to_owned(),
+                    name: segment,
+                    path: "the server's".into(),
+                };
+                return Err(format!("{other}: {}", other.hint()));
+            }
+            None | Some((Err(WalError::Missing { .. }), _)) => {}
+            Some((Err(e), _)) => return Err(e.to_string()),
         }
         if clock.now() >= until {
             let why = failing(connection).unwrap_or_else(|| {

@@ -7,8 +7,10 @@ use std::path::Path;
 use longshore_io::Attributes;
 use longshore_media::{SetHeader, SetTrailer};
 use longshore_pg::wal::WalName;
-use longshore_pg::{Lsn, SegmentName, Timeline};
+use longshore_pg::{Lineage, Lsn, Recovery, RecoveryTarget, SegmentName, Timeline, TimelineChoice};
 use longshore_repository::Shelf;
+use longshore_repository::chain::LogRange;
+use longshore_repository::recover::Reach;
 use longshore_repository::wal::{Error, WalArchive};
 
 use super::Proof;
@@ -33,6 +35,28 @@ pub fn fetch(
         return Ok(Some(Proof::of(what, false, text)));
     };
     let (first, last) = (Lsn(header.log.first_lsn), Lsn(trailer.log.last_lsn));
+    let lineage = Lineage::decode(&header.lineage);
+    let witness = lineage.as_ref().and_then(|l| l.witness.as_ref());
+    // A restore to the backup's own moment is refused by the same proof.
+    let log = LogRange {
+        system: header.log.system,
+        first_timeline: header.log.timeline,
+        first_lsn: first.0,
+        last_timeline: timeline.number(),
+        last_lsn: last.0,
+    };
+    let recovery = Recovery {
+        target: Some(RecoveryTarget::Immediate),
+        timeline: TimelineChoice::Current,
+        ..Recovery::default()
+    };
+    let reach = Reach::of(recovery.target.as_ref(), last);
+    let proved = archive
+        .check_witness(witness)
+        .and_then(|()| archive.prove(&log, false, &recovery, reach));
+    if let Err(refused) = proved {
+        return Ok(Some(Proof::of(what, false, refused.to_string())));
+    }
     match copy(context, &archive, timeline, (first, last), data) {
         Ok(count) => {
             let text = format!("{count} segments from the archive");

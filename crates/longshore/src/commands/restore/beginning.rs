@@ -80,10 +80,12 @@ fn of_database(database: &str, options: &Restore, context: &Context) -> Result<B
     let asked = args.recovery();
     let label = media.label.as_deref().filter(|l| *l != "latest");
     let loan = match &asked {
-        Some(recovery) => shelf.borrow_for(label, recovery, archive.as_ref())?,
+        Some(recovery) => shelf
+            .borrow_for(label, recovery, archive.as_ref())
+            .map_err(older::of_branch)?,
         None => shelf.borrow(label).map_err(|e| match e {
             Error::NotWhole { .. } | Error::Chain(_) => older::advised(e.into(), &shelf, label),
-            e => e.into(),
+            e => older::of_branch(e),
         })?,
     };
     devices::remark(&loan, context);
@@ -142,11 +144,13 @@ fn recovery(
     match (asked, archive) {
         (asked, Some(archive)) => {
             let mut recovery = asked.unwrap_or_default();
+            archive.check_witness(loan.facts.witness())?;
             let proven = archive.prove(log, loan.log_included, &recovery, loan.reach)?;
             if let Some(warning) = proven.warning() {
                 context.output.warn(&warning);
             }
             recovery.restore_command = Some(archive_command(archive.path()));
+            recovery.not_ahead = proven.not_ahead;
             Ok((Some(recovery), Some(proven)))
         }
         (Some(recovery), None) if recovery.restore_command.is_some() || recovery.standby => {

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use longshore_repository::{Label, Shelf};
+use longshore_repository::{Error, Label, Shelf};
 
 use super::beginning::Beginning;
 use crate::commands::{Context, command_line, devices};
@@ -36,6 +36,29 @@ pub fn advised_of(
     match shelf {
         Ok(shelf) => advised(failure, &shelf, Some(told.label())),
         Err(_) => failure,
+    }
+}
+
+/// The failure; where several branches could be meant, with the command for each in its hint.
+pub fn of_branch(error: Error) -> Failure {
+    let commands: Vec<String> = match &error {
+        Error::Branches { branches, .. } => branches
+            .iter()
+            .filter_map(|branch| branch.split(':').next())
+            .map(|label| command_line(with_label(std::env::args_os().skip(1), label)))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let failure = Failure::from(error);
+    match commands.is_empty() {
+        true => failure,
+        false => Failure {
+            hint: Some(format!(
+                "name the one that you mean: {}",
+                commands.join(" or ")
+            )),
+            ..failure
+        },
     }
 }
 

@@ -14,6 +14,7 @@ use longshore_tds::{
     calls,
 };
 use longshore_tsql::{Claim, Closed, FIRST_DATABASE, Record, Session, message};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::strikes::short;
@@ -211,15 +212,26 @@ impl<'a> Connection<'a> {
     fn admit(&mut self, login: &Login, place: &Place) -> Result<Worker, End> {
         let door = self.door;
         if login.integrated || login.federated {
-            return self.refuse(login, &[message::LOGIN_INTEGRATED.plain()]);
+            return self.fail(login, &[message::LOGIN_INTEGRATED.plain()], place);
         }
         let failed = || message::LOGIN_FAILED.with(&[&login.user]);
         let known = door
             .logins
-            .check(&*door.storage, &login.user, &login.password);
+            .check(&*door.storage, &login.user, &login.password, &|| {
+                place.is_wanted()
+            });
         let Some(user) = known.filter(|_| !login.changes_password) else {
-            return self.refuse(login, &[failed()]);
+            return self.fail(login, &[failed()], place);
         };
+        // Before the client hears of it: one that knows that it is in must not have to go for the next one.
+        if !place.known(&user) {
+            let name = short(&user);
+            let limit = door.settings.login_sessions;
+            self.log(&format!(
+                "Login failed for user '{name}': it has {limit} sessions."
+            ));
+            return self.answer(&[message::LOGIN_FULL.with(&[&limit]), failed()]);
+        }
         let who = longshore_tsql::Login {
             user,
             host: login.host.clone(),
@@ -231,12 +243,15 @@ impl<'a> Connection<'a> {
             let used = session.run(&using, &mut Record::default())?;
             if used.failed() {
                 let missing = message::DATABASE_AT_LOGIN.with(&[&login.database]);
-                return self.refuse(login, &[missing, failed()]);
+                let (name, database) = (short(&login.user), short(&login.database));
+                self.log(&format!(
+                    "Login of '{name}' failed: no database '{database}'."
+                ));
+                // Who knows the password does not wait.
+                return self.answer(&[missing, failed()]);
             }
             session.settle();
         }
-        // Before the client hears of it: one that knows that it is in must not have to go for the next one.
-        place.known();
         self.wire
             .say(|reply| welcome(reply, login, &session, &door.name))?;
         self.incoming
@@ -245,16 +260,55 @@ impl<'a> Connection<'a> {
         Ok(Worker::new(session, door.name.as_str().into(), claim))
     }
 
-    fn refuse(&self, login: &Login, why: &[longshore_tsql::Message]) -> Result<Worker, End> {
+    /// Answers a login that failed, after a while. It waits in nobody's place.
+    fn fail(
+        &self,
+        login: &Login,
+        why: &[longshore_tsql::Message],
+        place: &Place,
+    ) -> Result<Worker, End> {
         let door = self.door;
-        if door.strikes.add() {
-            let (user, ip) = (short(&login.user), self.from.ip());
-            door.log_logon(&format!("Login failed for user '{user}'. [CLIENT: {ip}]"));
+        let name = short(&login.user);
+        self.log(&format!("Login failed for user '{name}'."));
+        let delay = door.strikes.delay(self.from.ip(), door.clock.now());
+        place.refused();
+        self.wait(door.clock.now() + delay)?;
+        self.answer(why)
+    }
+
+    /// A line in the log, unless there were many.
+    fn log(&self, text: &str) {
+        if self.door.strikes.add() {
+            let ip = self.from.ip();
+            self.door.log_logon(&format!("{text} [CLIENT: {ip}]"));
         }
-        door.clock
-            .sleep(door.strikes.delay(self.from.ip(), door.clock.now()));
+    }
+
+    /// Until then, unless the client leaves or its place is needed. What it says meanwhile is not read.
+    fn wait(&self, until: Duration) -> Result<(), End> {
+        loop {
+            let wait = until.saturating_sub(self.door.clock.now());
+            if wait.is_zero() {
+                return Ok(());
+            }
+            let wait = Timespec {
+                tv_sec: wait.as_secs().cast_signed(),
+                tv_nsec: wait.subsec_nanos().max(1_000_000).into(),
+            };
+            let mut polled = [PollFd::new(&*self.socket, PollFlags::RDHUP)];
+            let _interrupted = poll(&mut polled, Some(&wait));
+            let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+            if polled[0].revents().intersects(gone) {
+                return Err(End::Gone);
+            }
+        }
+    }
+
+    /// Says why nobody comes in.
+    fn answer(&self, why: &[longshore_tsql::Message]) -> Result<Worker, End> {
         self.wire.say(|reply| {
-            why.iter().for_each(|m| reply.notice(notice(m, &door.name)));
+            why.iter()
+                .for_each(|m| reply.notice(notice(m, &self.door.name)));
             reply.done(longshore_tds::Done {
                 error: true,
                 ..Default::default()

@@ -1,39 +1,56 @@
 //! T-SQL's types and values as the protocol's, and back. One to one but for moments, which count from 1900 there.
 
 use longshore_tds as tds;
-use longshore_tsql::{Column, DateTime, Decimal, Type, Value};
+use longshore_tsql::{Column, DateTime, Decimal, Temporal, Type, Value};
 use uuid::Uuid;
 
-pub fn kind(kind: Type) -> tds::Type {
-    match kind {
+/// `newer`: the client knows the types of moments that came after `datetime`. Others get texts, as SQL Server sends them.
+pub fn kind(of: Type, newer: bool) -> tds::Type {
+    match of {
+        Type::Date if !newer => tds::Type::NVarChar(Some(10)),
+        Type::Time(_) if !newer => tds::Type::NVarChar(Some(16)),
+        Type::DateTime2(_) if !newer => tds::Type::NVarChar(Some(27)),
+        Type::DateTimeOffset(_) if !newer => tds::Type::NVarChar(Some(34)),
+        Type::Date => tds::Type::Date,
+        Type::Time(scale) => tds::Type::Time(scale),
+        Type::SmallDateTime => tds::Type::SmallDateTime,
+        Type::DateTime2(scale) => tds::Type::DateTime2(scale),
+        Type::DateTimeOffset(scale) => tds::Type::DateTimeOffset(scale),
         Type::Bit => tds::Type::Bit,
         Type::TinyInt => tds::Type::TinyInt,
         Type::SmallInt => tds::Type::SmallInt,
         Type::Int => tds::Type::Int,
         Type::BigInt => tds::Type::BigInt,
         Type::Numeric { precision, scale } => tds::Type::Numeric { precision, scale },
+        // As numbers of the same digits: no client computes with them otherwise.
+        Type::Money => kind(Type::numeric(19, 4), newer),
+        Type::SmallMoney => kind(Type::numeric(10, 4), newer),
         Type::Float => tds::Type::Float,
         Type::DateTime => tds::Type::DateTime,
         Type::Char(n) => tds::Type::Char(n),
         Type::NChar(n) => tds::Type::NChar(n),
         Type::VarChar(n) => tds::Type::VarChar(n),
         Type::NVarChar(n) => tds::Type::NVarChar(n),
+        Type::Binary(n) => tds::Type::VarBinary(Some(n)),
         Type::VarBinary(n) => tds::Type::VarBinary(n),
         Type::UniqueIdentifier => tds::Type::UniqueIdentifier,
         Type::SqlVariant => tds::Type::Variant,
     }
 }
 
-pub fn column(column: &Column) -> tds::Column<'_> {
+pub fn column(column: &Column, newer: bool) -> tds::Column<'_> {
     tds::Column {
         name: &column.name,
-        kind: kind(column.kind),
+        kind: kind(column.kind, newer),
         nullable: column.nullable,
     }
 }
 
-pub fn value(value: &Value) -> tds::Value<'_> {
+pub fn value(value: &Value, newer: bool) -> tds::Value<'_> {
     match value {
+        Value::Temporal(Temporal::SmallDateTime(at)) => tds::Value::DateTime(moment(at)),
+        Value::Temporal(at) if !newer => tds::Value::Text(at.to_string().into()),
+        Value::Temporal(at) => tds::Value::Moment(newer_moment(*at)),
         Value::Null => tds::Value::Null,
         Value::Int(n) => tds::Value::Int(*n),
         Value::Decimal(Decimal { unscaled, scale }) => tds::Value::Decimal {
@@ -57,7 +74,12 @@ pub fn kind_back(kind: tds::Type) -> Type {
         tds::Type::BigInt => Type::BigInt,
         tds::Type::Numeric { precision, scale } => Type::Numeric { precision, scale },
         tds::Type::Float => Type::Float,
+        tds::Type::Date => Type::Date,
+        tds::Type::Time(scale) => Type::Time(scale),
+        tds::Type::SmallDateTime => Type::SmallDateTime,
         tds::Type::DateTime => Type::DateTime,
+        tds::Type::DateTime2(scale) => Type::DateTime2(scale),
+        tds::Type::DateTimeOffset(scale) => Type::DateTimeOffset(scale),
         tds::Type::Char(n) => Type::Char(n),
         tds::Type::NChar(n) => Type::NChar(n),
         tds::Type::VarChar(n) => Type::VarChar(n),
@@ -68,9 +90,14 @@ pub fn kind_back(kind: tds::Type) -> Type {
     }
 }
 
-/// Moments that no calendar has are NULL.
-pub fn value_back(value: tds::Value) -> Value {
+/// A parameter of this type. Moments that no calendar has are NULL.
+pub fn value_back(value: tds::Value, kind: tds::Type) -> Value {
     match value {
+        tds::Value::DateTime(at) if kind == tds::Type::SmallDateTime => {
+            let at = moment_back(at).map(Temporal::SmallDateTime);
+            at.map_or(Value::Null, Value::Temporal)
+        }
+        tds::Value::Moment(at) => newer_moment_back(at, kind).map_or(Value::Null, Value::Temporal),
         tds::Value::Null => Value::Null,
         tds::Value::Int(n) => Value::Int(n),
         tds::Value::Decimal { unscaled, scale } => Value::Decimal(Decimal { unscaled, scale }),
@@ -83,6 +110,49 @@ pub fn value_back(value: tds::Value) -> Value {
 }
 
 const BEGINNING: jiff::civil::Date = jiff::civil::date(1900, 1, 1);
+/// Of the newer types.
+const FIRST_DAY: jiff::civil::Date = jiff::civil::date(1, 1, 1);
+
+fn newer_moment(at: Temporal) -> tds::Moment {
+    let offset_minutes = match at {
+        Temporal::DateTimeOffset(_, minutes, _) => minutes,
+        _ => 0,
+    };
+    let utc = at.utc();
+    let days = utc.date().duration_since(FIRST_DAY).as_hours() / 24;
+    let ns = utc.time().duration_since(jiff::civil::Time::midnight());
+    tds::Moment {
+        // Years have four digits.
+        days: match at {
+            Temporal::Time(..) => 0,
+            _ => days as i32,
+        },
+        ns: ns.as_nanos() as u64,
+        offset_minutes,
+    }
+}
+
+fn newer_moment_back(at: tds::Moment, kind: tds::Type) -> Option<Temporal> {
+    let days = jiff::Span::new().try_days(at.days).ok()?;
+    let ns = jiff::SignedDuration::from_nanos(i64::try_from(at.ns).ok()?);
+    let offset = jiff::SignedDuration::from_mins(at.offset_minutes.into());
+    let utc = FIRST_DAY
+        .checked_add(days)
+        .ok()?
+        .at(0, 0, 0, 0)
+        .checked_add(ns)
+        .ok()?;
+    Some(match kind {
+        tds::Type::Date => Temporal::Date(utc.date()),
+        tds::Type::Time(scale) => Temporal::Time(utc.time(), scale),
+        tds::Type::DateTime2(scale) => Temporal::DateTime2(utc, scale),
+        tds::Type::DateTimeOffset(scale) => {
+            let at_offset = utc.checked_add(offset).ok()?;
+            Temporal::DateTimeOffset(at_offset, at.offset_minutes, scale)
+        }
+        _ => return None,
+    })
+}
 
 fn moment(at: &DateTime) -> tds::DateTime {
     let since = at.date().duration_since(BEGINNING);

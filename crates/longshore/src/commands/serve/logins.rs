@@ -4,21 +4,23 @@
 //! nightly:$argon2id$v=19$m=19456,t=2,p=1$…
 //! ```
 //!
-//! The file is read at each login, so that a change counts at once. A password that was right is remembered while the
+//! The file is read at each login, so that a change counts at once, and changed under a lock: of changes at the same time
+//! none is lost. Sessions of a login that is removed are ended by the listener (`mod.rs`). A password that was right is remembered while the
 //! program runs, as a digest under a random key: a hash that is slow to guess is slow to check, too.
 //!
 //! Invariants
 //! - No password is written anywhere, and none is on a command line.
 //! - A wrong password and a name that nobody has take the same time, one after another for all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
-use longshore_io::{OpenHow, Storage, Via};
+use longshore_io::{Clock, SmallFile, Storage};
 use longshore_tds::Secret;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -29,6 +31,8 @@ use crate::failure::Failure;
 const LEN_MAX: usize = 1 << 20;
 const NAME_LEN_MAX: usize = 128;
 const PASSWORD_VARIABLE: &str = "LONGSHORE_LOGIN_PASSWORD";
+/// How often somebody who waits for a check asks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(20);
 /// Right passwords that are remembered.
 const REMEMBERED_MAX: usize = 1024;
 
@@ -57,17 +61,24 @@ impl Logins {
         }
     }
 
-    /// Where a changed file is made before it takes the place of the one that counts.
-    pub fn beside(path: &Path) -> PathBuf {
-        path.with_extension("new")
+    /// What stands beside the file while it is changed, and stays there.
+    pub fn lock(path: &Path) -> PathBuf {
+        SmallFile::lock_name(path)
     }
 
     pub fn is_empty(&self, storage: &dyn Storage) -> Result<bool, Failure> {
         Ok(self.entries(storage)?.is_empty())
     }
 
-    /// The name as it is written in the file, if the password is that login's.
-    pub fn check(&self, storage: &dyn Storage, name: &str, password: &Secret) -> Option<String> {
+    /// The name as it is written in the file, if the password is that login's. Blocks while others are checked, as long
+    /// as the answer `is_wanted`.
+    pub fn check(
+        &self,
+        storage: &dyn Storage,
+        name: &str,
+        password: &Secret,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Option<String> {
         let entries = self.entries(storage).unwrap_or_else(|failure| {
             tracing::error!(text = failure.text, "the logins cannot be read");
             Vec::new()
@@ -82,7 +93,15 @@ impl Logins {
         if remembered() {
             return known;
         }
-        let _turn = self.turn.lock();
+        // Whoever was closed meanwhile takes no time of those who come after.
+        let _turn = loop {
+            if !is_wanted() {
+                return None;
+            }
+            if let Some(turn) = self.turn.try_lock_for(LOOK) {
+                break turn;
+            }
+        };
         if remembered() {
             return known;
         }
@@ -108,7 +127,13 @@ impl Logins {
     }
 
     /// Another password for a login that is there.
-    pub fn add(&self, storage: &dyn Storage, name: &str, password: &Secret) -> Result<(), Failure> {
+    pub fn add(
+        &self,
+        storage: &dyn Storage,
+        clock: &dyn Clock,
+        name: &str,
+        password: &Secret,
+    ) -> Result<(), Failure> {
         let plain = |c: char| !c.is_control() && c != ':';
         if name.is_empty() || name.len() > NAME_LEN_MAX || !name.chars().all(plain) {
             return Err(Failure::usage(
@@ -126,67 +151,98 @@ impl Logins {
         let hash = hash.map_err(|e| {
             Failure::usage(format!("the password cannot be hashed: {e}"), "try again")
         })?;
-        let mut entries = self.entries(storage)?;
-        entries.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-        entries.push((name.to_owned(), hash.to_string()));
-        self.write(storage, &entries)
+        let line = format!("{name}:{hash}\n");
+        self.change(storage, clock, |before| {
+            Ok(without(before, name).collect::<String>() + &line)
+        })
     }
 
-    pub fn remove(&self, storage: &dyn Storage, name: &str) -> Result<(), Failure> {
-        let mut entries = self.entries(storage)?;
-        let before = entries.len();
-        entries.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-        if entries.len() == before {
-            return Err(Failure::usage(
-                format!("{} has no login {name}", self.path.display()),
-                "names are those given to --add-login",
-            ));
-        }
-        self.write(storage, &entries)
+    pub fn remove(
+        &self,
+        storage: &dyn Storage,
+        clock: &dyn Clock,
+        name: &str,
+    ) -> Result<(), Failure> {
+        self.change(storage, clock, |before| {
+            let after: String = without(before, name).collect();
+            match after.lines().count() == before.lines().count() {
+                true => Err(Failure::usage(
+                    format!("{} has no login {name}", self.path.display()),
+                    "names are those given to --add-login",
+                )),
+                false => Ok(after),
+            }
+        })
+    }
+
+    /// The names of those who may log in, in lower case; `None`: there is no file. Errors: it cannot be read.
+    pub fn names(&self, storage: &dyn Storage) -> Result<Option<BTreeSet<String>>, Failure> {
+        let text = self.text(storage)?;
+        let names = |text: String| {
+            entries(&text)
+                .map(|(name, _)| name.to_ascii_lowercase())
+                .collect()
+        };
+        Ok(text.map(names))
     }
 
     /// Names and hashes; none where there is no file.
     fn entries(&self, storage: &dyn Storage) -> Result<Vec<(String, String)>, Failure> {
-        let read = || -> io::Result<String> {
-            let (parent, name) = self.place()?;
-            let file = storage.dir(parent)?.open(name, OpenHow::Read)?;
-            let mut bytes = vec![0; (file.stat()?.len as usize).min(LEN_MAX)];
-            let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
-            bytes.truncate(len);
-            String::from_utf8(bytes).map_err(io::Error::other)
-        };
-        let text = match read() {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-            read => read.map_err(|e| self.failure("read", &e))?,
-        };
-        let entry = |line: &str| {
-            let (name, hash) = line.split_once(':')?;
-            Some((name.to_owned(), hash.trim().to_owned()))
-        };
-        Ok(text.lines().filter_map(entry).collect())
+        let text = self.text(storage)?.unwrap_or_default();
+        let owned = |(name, hash): (&str, &str)| (name.to_owned(), hash.to_owned());
+        Ok(entries(&text).map(owned).collect())
     }
 
-    /// Whole or not at all; readable by its owner alone.
-    fn write(&self, storage: &dyn Storage, entries: &[(String, String)]) -> Result<(), Failure> {
-        let write = || -> io::Result<()> {
+    /// `None`: there is no file.
+    fn text(&self, storage: &dyn Storage) -> Result<Option<String>, Failure> {
+        let read = || -> io::Result<Option<String>> {
+            let (parent, name) = self.place()?;
+            let dir = match storage.dir(parent) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+                opened => opened?,
+            };
+            let bytes = SmallFile::new(dir, name, LEN_MAX).read()?;
+            bytes
+                .map(|b| String::from_utf8(b).map_err(io::Error::other))
+                .transpose()
+        };
+        read().map_err(|e| self.failure("read", &e))
+    }
+
+    /// Whole or not at all, after all changes that others make just now; readable by its owner alone.
+    fn change(
+        &self,
+        storage: &dyn Storage,
+        clock: &dyn Clock,
+        change: impl FnOnce(&str) -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        /// What the change refused, or what the file system did.
+        enum Wrong {
+            Refused(Failure),
+            Io(io::Error),
+        }
+        impl From<io::Error> for Wrong {
+            fn from(error: io::Error) -> Wrong {
+                Wrong::Io(error)
+            }
+        }
+        let open = || -> io::Result<SmallFile> {
             let (parent, name) = self.place()?;
             let dir = storage.create_dir_all(parent)?;
-            let new = Logins::beside(name);
-            match dir.remove_file(&new) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            let file = dir.open(&new, OpenHow::CreateNew)?;
-            let lines = entries
-                .iter()
-                .map(|(name, hash)| format!("{name}:{hash}\n"));
-            let text: String = lines.collect();
-            file.write_all_at(text.as_bytes(), 0, Via::Cache)?;
-            file.sync()?;
-            dir.rename(&new, name)?;
-            dir.sync(Path::new(""))
+            Ok(SmallFile::new(dir, name, LEN_MAX))
         };
-        write().map_err(|e| self.failure("write", &e))
+        let changed = open().map_err(Wrong::Io).and_then(|file| {
+            file.change(clock, 0o600, |before| {
+                let before =
+                    str::from_utf8(before.unwrap_or_default()).map_err(io::Error::other)?;
+                let after = change(before).map_err(Wrong::Refused)?;
+                Ok((Some(after.into_bytes()), ()))
+            })
+        });
+        changed.map_err(|wrong| match wrong {
+            Wrong::Refused(failure) => failure,
+            Wrong::Io(error) => self.failure("write", &error),
+        })
     }
 
     fn place(&self) -> io::Result<(&Path, &Path)> {
@@ -206,6 +262,23 @@ impl Logins {
         failure.causes.push(error.to_string());
         failure
     }
+}
+
+/// Names and hashes of a file's lines.
+fn entries(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let entry = |line| str::split_once(line, ':').map(|(name, hash)| (name, hash.trim()));
+    text.lines().filter_map(entry)
+}
+
+/// A file's lines but those of a login; what is no login's stays as it is.
+fn without<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
+    let is_other = move |line: &&str| {
+        let known = line.split_once(':').map(|(known, _)| known);
+        !known.is_some_and(|known| known.eq_ignore_ascii_case(name))
+    };
+    text.lines()
+        .filter(is_other)
+        .map(|line| format!("{line}\n"))
 }
 
 /// From the environment, from a person, or the first line of standard input.
@@ -244,7 +317,7 @@ fn unseen(line: &mut String) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longshore_io::Host;
+    use longshore_io::{Host, HostClock};
 
     fn secret(text: &str) -> Secret {
         Secret::new(text.to_owned())
@@ -257,20 +330,27 @@ mod tests {
         let storage = Host::new();
         let logins = Logins::new(path.clone());
         assert!(logins.is_empty(&storage).unwrap());
-        logins.add(&storage, "Ada", &secret("first")).unwrap();
-        logins.add(&storage, "bob", &secret("other")).unwrap();
-        let check = |name: &str, password: &str| logins.check(&storage, name, &secret(password));
+        logins
+            .add(&storage, &HostClock, "Ada", &secret("first"))
+            .unwrap();
+        logins
+            .add(&storage, &HostClock, "bob", &secret("other"))
+            .unwrap();
+        let check =
+            |name: &str, password: &str| logins.check(&storage, name, &secret(password), &|| true);
         assert_eq!(check("ada", "first").as_deref(), Some("Ada"));
         assert_eq!(check("ADA", "first").as_deref(), Some("Ada"), "remembered");
         for (name, password) in [("ada", "other"), ("ada", ""), ("eve", "first"), ("", "")] {
             assert_eq!(check(name, password), None, "{name} {password}");
         }
-        logins.add(&storage, "ada", &secret("second")).unwrap();
+        logins
+            .add(&storage, &HostClock, "ada", &secret("second"))
+            .unwrap();
         assert_eq!(check("ada", "first"), None, "the memory is of the hash");
         assert!(check("ada", "second").is_some());
-        logins.remove(&storage, "ada").unwrap();
+        logins.remove(&storage, &HostClock, "ada").unwrap();
         assert_eq!(check("ada", "second"), None);
-        assert!(logins.remove(&storage, "ada").is_err());
+        assert!(logins.remove(&storage, &HostClock, "ada").is_err());
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("bob:$argon2id$") && !text.contains("other"));
         use std::os::unix::fs::PermissionsExt;
@@ -283,9 +363,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let logins = Logins::new(dir.path().join("logins"));
         for name in ["", "a:b", "a\nb", &"n".repeat(129)] {
-            assert!(logins.add(&Host::new(), name, &secret("x")).is_err());
+            assert!(
+                logins
+                    .add(&Host::new(), &HostClock, name, &secret("x"))
+                    .is_err()
+            );
         }
-        assert!(logins.add(&Host::new(), "ada", &secret("")).is_err());
+        assert!(
+            logins
+                .add(&Host::new(), &HostClock, "ada", &secret(""))
+                .is_err()
+        );
         assert!(PasswordHash::new(NOBODY).is_ok());
     }
 }

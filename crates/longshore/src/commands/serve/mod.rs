@@ -17,13 +17,14 @@
 mod connection;
 mod convert;
 mod logins;
+mod odbc;
 mod settings;
 mod strikes;
 mod tls;
 mod wire;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -83,14 +84,16 @@ struct Guest {
     standing: Standing,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
     /// Has not logged in.
     Stranger,
-    /// Was a stranger, and was closed for somebody else; its thread is about to end.
+    /// Failed to log in, and waits for its answer: it takes nobody's place.
+    Refused,
+    /// Was closed for somebody else; its thread is about to end.
     Closed,
-    /// Has logged in.
-    Known,
+    /// Has logged in, under this name in lower case.
+    Known(String),
 }
 
 /// A guest's place among those that are there. However its thread ends, the place is free again.
@@ -109,11 +112,34 @@ impl Place {
         }
     }
 
-    /// It has logged in.
-    fn known(&self) {
-        if let Some(guest) = self.door.guests.lock().get_mut(&self.number) {
-            guest.standing = Standing::Known;
+    /// It has logged in; `false`: this login has as many sessions as it may.
+    fn known(&self, login: &str) -> bool {
+        let standing = Standing::Known(login.to_ascii_lowercase());
+        let mut guests = self.door.guests.lock();
+        let others = guests.values().filter(|g| g.standing == standing).count();
+        let has_room = others < self.door.settings.login_sessions;
+        if let Some(guest) = guests.get_mut(&self.number).filter(|_| has_room) {
+            guest.standing = standing;
         }
+        has_room
+    }
+
+    /// It was not closed for somebody else.
+    fn is_wanted(&self) -> bool {
+        let guests = self.door.guests.lock();
+        let guest = guests.get(&self.number);
+        guest.is_some_and(|g| g.standing != Standing::Closed)
+    }
+
+    /// It has failed to log in. Of many that wait for their answers the oldest is closed without one.
+    fn refused(&self) {
+        let mut guests = self.door.guests.lock();
+        if let Some(guest) = guests.get_mut(&self.number)
+            && guest.standing == Standing::Stranger
+        {
+            guest.standing = Standing::Refused;
+        }
+        close_oldest(&mut guests, &Standing::Refused, REFUSED_MAX);
     }
 }
 
@@ -135,6 +161,10 @@ const TICK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that have not logged in, of all that may be; and those of them that were closed and have not ended.
 const STRANGERS_MAX: usize = 64;
+/// Connections that wait for the answer to a failed login, beside all others.
+const REFUSED_MAX: usize = 64;
+/// Between two looks at who may log in.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Descriptors of a connection: its own, and what a statement has open.
 const DESCRIPTORS_EACH: u64 = 4;
@@ -145,11 +175,12 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     let settings = Settings::of(options, context)?;
     let logins = Logins::new(settings.logins.clone());
     if let Some(name) = &options.add_login {
-        logins.add(&*context.storage, name, &logins::ask_password()?)?;
+        let password = logins::ask_password()?;
+        logins.add(&*context.storage, &*context.clock, name, &password)?;
         return Ok(answer(context, "add-login", name, "may log in"));
     }
     if let Some(name) = &options.remove_login {
-        logins.remove(&*context.storage, name)?;
+        logins.remove(&*context.storage, &*context.clock, name)?;
         return Ok(answer(context, "remove-login", name, "is gone"));
     }
     if logins.is_empty(&*context.storage)? {
@@ -171,13 +202,16 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     let stop = setup.house.cancel.clone();
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().unwrap_or(settings.listen);
+    let kept = tls::Kept::beside(&settings.logins);
+    let identity = settings.identity.as_ref();
+    let tls = tls::config(&*context.storage, &*context.clock, identity, &kept)?;
     let door = Arc::new(Door {
         name: setup.name.clone(),
         server: Server::start(setup),
         memory,
         clock: context.clock.clone(),
         storage: context.storage.clone(),
-        tls: tls::config(&*context.storage, settings.identity.as_ref())?,
+        tls: tls.config,
         settings,
         logins,
         strikes: Strikes::default(),
@@ -187,11 +221,31 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     });
     door.server
         .write_log("Server", &format!("Server is listening on {address}."));
+    if rustix::process::geteuid().is_root() {
+        context.output.warn(
+            "serve runs as root: a client that logs in reaches what root reaches; run it as a user of its own, as \
+             contrib/systemd/longshore-serve.service does (docs/serve.md)",
+        );
+        door.server
+            .write_log("Server", "Warning: the server runs as root.");
+    }
+    let certificate = &tls.fingerprint;
+    let file = tls
+        .made
+        .map(|path| format!(", for clients to pin in {}", path.display()));
+    context.output.remark(&format!(
+        "longshore: certificate SHA-256 {certificate}{}\n",
+        file.unwrap_or_default()
+    ));
     context
         .output
         .remark(&format!("longshore: listening on {address}\n"));
+    let mut removals = Removals {
+        looked: context.clock.now(),
+    };
     while !stop.load(Ordering::Relaxed) {
         door.sum_up(false);
+        removals.look(&door);
         if !is_readable(&listener) {
             continue;
         }
@@ -269,17 +323,64 @@ fn is_readable(listener: &TcpListener) -> bool {
 fn has_room(guests: &mut BTreeMap<u64, Guest>, sessions: usize) -> bool {
     let count = |standing| guests.values().filter(|g| g.standing == standing).count();
     let (strangers, closed) = (count(Standing::Stranger), count(Standing::Closed));
-    if strangers < STRANGERS_MAX && guests.len() - closed < sessions {
+    let refused = count(Standing::Refused);
+    if strangers < STRANGERS_MAX && guests.len() - closed - refused < sessions {
         return true;
     }
+    closed < STRANGERS_MAX && close_oldest(guests, &Standing::Stranger, 0)
+}
+
+/// Closes the oldest guest of this standing if there are more than `max`; whether there was one.
+fn close_oldest(guests: &mut BTreeMap<u64, Guest>, standing: &Standing, max: usize) -> bool {
+    let alike = guests.values().filter(|g| g.standing == *standing).count();
     let mut all = guests.values_mut();
-    let oldest = all.find(|g| g.standing == Standing::Stranger);
-    let Some(oldest) = oldest.filter(|_| closed < STRANGERS_MAX) else {
+    let Some(oldest) = all.find(|g| alike > max && g.standing == *standing) else {
         return false;
     };
     oldest.standing = Standing::Closed;
     let _gone = oldest.socket.shutdown(Shutdown::Both);
     true
+}
+
+/// Ends the sessions of logins that were removed. What cannot be read, or is not there, ends nobody: a file system that is
+/// gone for a moment must not end backups.
+struct Removals {
+    looked: Duration,
+}
+
+impl Removals {
+    fn look(&mut self, door: &Door) {
+        let now = door.clock.now();
+        if now.saturating_sub(self.looked) < LOOK {
+            return;
+        }
+        self.looked = now;
+        let names = match door.logins.names(&*door.storage) {
+            Ok(Some(names)) => names,
+            Ok(None) => return,
+            Err(failure) => {
+                tracing::warn!(text = failure.text, "nobody can see who may log in");
+                return;
+            }
+        };
+        let mut ended = BTreeSet::new();
+        for guest in door.guests.lock().values_mut() {
+            if let Standing::Known(login) = &guest.standing
+                && !names.contains(login)
+            {
+                ended.insert(login.clone());
+                guest.standing = Standing::Closed;
+                guest.cancel.store(true, Ordering::Relaxed);
+                let _gone = guest.socket.shutdown(Shutdown::Both);
+            }
+        }
+        for login in ended {
+            let login = strikes::short(&login);
+            door.log_logon(&format!(
+                "The sessions of '{login}' were ended: the login was removed."
+            ));
+        }
+    }
 }
 
 fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {

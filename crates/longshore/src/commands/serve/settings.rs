@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::logins::Logins;
+use super::tls::Kept;
 use crate::commands::Context;
 use crate::failure::Failure;
 use crate::options::Serve;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub backup_directory: PathBuf,
     /// Connections at a time.
     pub sessions: usize,
+    /// Of them, those that have logged in under the same name.
+    pub login_sessions: usize,
     /// Bytes of one request.
     pub batch_len_max: usize,
     /// Bytes that all sessions hold together.
@@ -50,7 +53,8 @@ impl Settings {
             .clone()
             .map(|(certificate, key)| [certificate, key]);
         let configuration = context.config.path.clone();
-        let mut files = vec![self.logins.clone(), Logins::beside(&self.logins)];
+        let mut files = vec![self.logins.clone(), Logins::lock(&self.logins)];
+        files.extend(Kept::beside(&self.logins).files());
         files.extend(logs);
         files.extend(pair.into_iter().flatten());
         files.extend(configuration);
@@ -116,6 +120,11 @@ impl Settings {
                 ));
             }
         };
+        let sessions: usize = configured.sessions.map_or(SESSIONS, |n| n.get()).into();
+        // An eighth stays for others, and one at least.
+        let others = (sessions / 8).max(1);
+        let usual = sessions.saturating_sub(others).max(1);
+        let login_sessions = configured.login_sessions.map_or(usual, |n| n.get().into());
         let seconds = |n: u64| Duration::from_secs(n);
         let batch = configured.batch_size.unwrap_or(BATCH_LEN_MAX);
         Ok(Settings {
@@ -125,7 +134,8 @@ impl Settings {
             logins,
             directories,
             backup_directory,
-            sessions: configured.sessions.map_or(SESSIONS, |n| n.get()).into(),
+            sessions,
+            login_sessions,
             batch_len_max: usize::try_from(batch).unwrap_or(usize::MAX),
             memory: usize::try_from(configured.memory.unwrap_or(MEMORY)).unwrap_or(usize::MAX),
             login_time: seconds(

@@ -3,13 +3,15 @@
 //! TLS 1.2 alone: under TDS 7 the handshake travels in packets, and those of TLS 1.3 that come after it would not.
 //! (SQL Server does the same.)
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{OpenHow, Storage, Via};
+use longshore_io::{Clock, Dir, OpenHow, SmallFile, Storage, Via};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
@@ -18,20 +20,127 @@ const LEN_MAX: usize = 1 << 20;
 /// In the certificate that is made here.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// `identity`: certificate and key; without them one is made that lasts until the end of the program.
+/// Where the certificate that is made here is kept, so that clients can pin it.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// Key and certificate, for the server alone.
+    pair: PathBuf,
+    /// The certificate, for everybody.
+    certificate: PathBuf,
+}
+
+impl Kept {
+    /// In the directory of the logins.
+    pub fn beside(logins: &Path) -> Kept {
+        Kept {
+            pair: logins.with_file_name("serve.pem"),
+            certificate: logins.with_file_name("serve.crt"),
+        }
+    }
+
+    /// All files that belong to it.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let both = [&self.pair, &self.certificate];
+        let locks = both.map(|path| SmallFile::lock_name(path));
+        both.into_iter().cloned().chain(locks).collect()
+    }
+
+    /// The pair, which is made if there is none. Two servers that begin at once have the same one.
+    fn load(&self, storage: &dyn Storage, clock: &dyn Clock) -> Result<Pair, Failure> {
+        let kept = || -> io::Result<Vec<u8>> {
+            let (file, dir) = small(storage, &self.pair)?;
+            let pem = file.change(clock, 0o600, |before| match before {
+                Some(pem) => Ok::<_, io::Error>((None, pem.to_vec())),
+                None => {
+                    let pem = make()?.into_bytes();
+                    Ok((Some(pem.clone()), pem))
+                }
+            })?;
+            let stat = dir.stat(Path::new(self.pair.file_name().unwrap_or_default()))?;
+            if stat.mode & 0o077 != 0 {
+                return Err(io::Error::other(
+                    "others than its owner may read or write it",
+                ));
+            }
+            Ok(pem)
+        };
+        let pem = kept().map_err(|e| self.refuse(&e.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(&pem);
+        let key = key.map_err(|_| self.refuse("it holds no private key"))?;
+        let chain =
+            certificates(&self.pair, &pem).map_err(|_| self.refuse("it holds no certificate"))?;
+        let publish = || -> io::Result<()> {
+            let shown: String = chain.iter().map(|c| in_pem("CERTIFICATE", c)).collect();
+            let (file, _) = small(storage, &self.certificate)?;
+            file.change(clock, 0o644, |before| {
+                let is_there = before == Some(shown.as_bytes());
+                Ok((Some(shown.into_bytes()).filter(|_| !is_there), ()))
+            })
+        };
+        // The server can do without: who connects can see the certificate, too.
+        if let Err(error) = publish() {
+            tracing::warn!(path = %self.certificate.display(), %error, "the certificate was not written for clients");
+        }
+        Ok((chain, key))
+    }
+
+    fn refuse(&self, why: &str) -> Failure {
+        let mut failure = Failure::usage(
+            format!("{} cannot be used for TLS", self.pair.display()),
+            format!(
+                "chmod 600 {0}; or remove it: a new pair is made, and clients that pinned the old one have to pin that",
+                self.pair.display()
+            ),
+        );
+        failure.causes.push(why.to_owned());
+        failure
+    }
+}
+
+type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// A small file, and its directory.
+fn small(storage: &dyn Storage, path: &Path) -> io::Result<(SmallFile, Arc<dyn Dir>)> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    };
+    let dir = storage.create_dir_all(parent)?;
+    Ok((SmallFile::new(dir.clone(), name, LEN_MAX), dir))
+}
+
+/// Of the certificate that clients see: `AB:CD:…`, as `openssl x509 -fingerprint -sha256` prints it.
+fn fingerprint(certificate: &CertificateDer) -> String {
+    let digest = Sha256::digest(certificate);
+    let bytes: Vec<_> = digest.iter().map(|b| format!("{b:02X}")).collect();
+    bytes.join(":")
+}
+
+/// What the server shows of itself, and by what a client may know it again.
+pub struct Tls {
+    pub config: Arc<ServerConfig>,
+    /// SHA-256 of its certificate.
+    pub fingerprint: String,
+    /// The file that clients pin, where the certificate was made here.
+    pub made: Option<PathBuf>,
+}
+
+/// `identity`: certificate and key; without them a pair is made once and kept.
 pub fn config(
     storage: &dyn Storage,
+    clock: &dyn Clock,
     identity: Option<&(PathBuf, PathBuf)>,
-) -> Result<Arc<ServerConfig>, Failure> {
+    kept: &Kept,
+) -> Result<Tls, Failure> {
     let (chain, key) = match identity {
         Some((certificate, key)) => (
             certificates(certificate, &read(storage, certificate)?)?,
             PrivateKeyDer::from_pem_slice(&read(storage, key)?)
                 .map_err(|_| refuse(key, "it holds no private key"))?,
         ),
-        None => own()?,
+        None => kept.load(storage, clock)?,
     };
-    let place = identity.map_or(Path::new("the certificate"), |(path, _)| path);
+    let fingerprint = chain.first().map(fingerprint).unwrap_or_default();
+    let place = identity.map_or(&kept.pair, |(path, _)| path);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS12])
@@ -41,14 +150,40 @@ pub fn config(
         .map_err(|e| refuse(place, &e.to_string()))?;
     // Each login shakes hands anew: nothing is kept of it.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-    Ok(Arc::new(config))
+    Ok(Tls {
+        config: Arc::new(config),
+        fingerprint,
+        made: identity.is_none().then(|| kept.certificate.clone()),
+    })
 }
 
-fn own() -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Failure> {
+/// A new key and its certificate.
+fn make() -> io::Result<String> {
     let made = rcgen::generate_simple_self_signed(NAMES.map(str::to_owned));
-    let made = made.map_err(|e| refuse(Path::new("a certificate"), &e.to_string()))?;
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    Ok((vec![made.cert.der().clone()], key.into()))
+    let made = made.map_err(io::Error::other)?;
+    let key = in_pem("PRIVATE KEY", &made.signing_key.serialize_der());
+    Ok(key + &in_pem("CERTIFICATE", made.cert.der()))
+}
+
+/// RFC 7468.
+fn in_pem(label: &str, der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = Vec::new();
+    for three in der.chunks(3) {
+        let byte = |i: usize| u32::from(three.get(i).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for i in 0..4 {
+            text.push(match i <= three.len() {
+                true => DIGITS[(bits >> (18 - 6 * i) & 63) as usize],
+                false => b'=',
+            });
+        }
+    }
+    let lines: Vec<_> = text.chunks(64).map(String::from_utf8_lossy).collect();
+    format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        lines.join("\n")
+    )
 }
 
 fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, Failure> {
@@ -84,4 +219,38 @@ fn refuse(path: &Path, why: &str) -> Failure {
     );
     failure.causes.push(why.to_owned());
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_io::{Host, HostClock};
+
+    #[test]
+    fn pem_is_what_its_readers_take() {
+        for len in [1, 2, 3, 47, 48, 49, 200] {
+            let der: Vec<u8> = (0..len).map(|n| (n * 37) as u8).collect();
+            let text = in_pem("CERTIFICATE", &der);
+            let read = CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
+            assert_eq!(&*read, der.as_slice());
+        }
+    }
+
+    #[test]
+    fn a_pair_is_made_once_and_a_key_that_others_may_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let kept = Kept::beside(&dir.path().join("state/logins"));
+        let load = || config(&Host::new(), &HostClock, None, &kept);
+        let first = load().unwrap();
+        assert_eq!(first.fingerprint, load().unwrap().fingerprint);
+        assert_eq!(first.fingerprint.len(), 32 * 3 - 1);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&kept.pair), mode(&kept.certificate)), (0o600, 0o644));
+        let shown = std::fs::read_to_string(&kept.certificate).unwrap();
+        assert!(shown.starts_with("-----BEGIN CERTIFICATE-----") && !shown.contains("PRIVATE"));
+        let open = std::fs::Permissions::from_mode(0o640);
+        std::fs::set_permissions(&kept.pair, open).unwrap();
+        assert!(load().is_err());
+    }
 }

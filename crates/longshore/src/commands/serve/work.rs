@@ -10,8 +10,8 @@ use longshore_tsql::{
     Variable, message,
 };
 
-use super::convert;
 use super::wire::Wire;
+use super::{convert, odbc};
 
 /// One request.
 pub enum Work {
@@ -114,23 +114,30 @@ impl Worker {
         wire: &Wire,
         sink: &mut Answer,
     ) -> Result<(), Closed> {
-        let text = match what {
-            Transaction::Begin => "BEGIN TRANSACTION",
-            Transaction::Commit => "COMMIT TRANSACTION",
-            Transaction::Rollback => "ROLLBACK TRANSACTION",
+        let (text, begins) = match what {
+            Transaction::Begin => ("BEGIN TRANSACTION", false),
+            Transaction::Commit { begins } => ("COMMIT TRANSACTION", begins),
+            Transaction::Rollback { begins } => ("ROLLBACK TRANSACTION", begins),
             Transaction::Other => {
                 sink.message(&message::NOT_HERE.with(&[&"this kind of transaction"]))?;
                 return sink.failed();
             }
         };
-        let mut record = Record::default();
-        let outcome = self.session.run(text, &mut record)?;
-        record.messages().try_for_each(|m| sink.message(m))?;
-        if outcome.failed() {
-            return sink.failed();
+        let mut steps = vec![(text, what)];
+        if begins {
+            steps.push(("BEGIN TRANSACTION", Transaction::Begin));
         }
-        // One transaction at a time has one number.
-        wire.say(|reply| reply.transaction(what, 1))
+        for (text, what) in steps {
+            let mut record = Record::default();
+            let outcome = self.session.run(text, &mut record)?;
+            record.messages().try_for_each(|m| sink.message(m))?;
+            if outcome.failed() {
+                return sink.failed();
+            }
+            // One transaction at a time has one number.
+            wire.say(|reply| reply.transaction(what, 1))?;
+        }
+        Ok(())
     }
 
     fn call(&mut self, call: Call, wire: &Wire, server: &str) -> Result<(), Closed> {
@@ -140,27 +147,22 @@ impl Worker {
             ..Answer::new(wire, server)
         };
         let mut arguments: Vec<_> = call.parameters.into_iter().map(argument).collect();
-        let failed = match call.procedure {
+        let status = match call.procedure {
             Procedure::ExecuteSql => self.execute("sp_executesql", &mut arguments, &mut sink)?,
             Procedure::Named(name) => self.execute(&name, &mut arguments, &mut sink)?,
             Procedure::Prepare => self.prepare(&mut arguments, &mut sink)?,
-            Procedure::PrepExec if self.prepare(&mut arguments, &mut sink)? => true,
-            Procedure::PrepExec => {
-                let passed = arguments.split_off(3);
-                // Handle, parameters, statement: the last two are passed the other way round.
-                let mut all: Vec<_> = arguments.iter().skip(1).rev().map(unnamed).collect();
-                all.extend(passed);
-                let failed = self.execute("sp_executesql", &mut all, &mut sink)?;
-                arguments.extend(all.split_off(2));
-                failed
-            }
+            Procedure::PrepExec => match self.prepare(&mut arguments, &mut sink)? {
+                0 => self.execute_first(&mut arguments, &mut sink)?,
+                failed => failed,
+            },
+            Procedure::PrepExecCall => self.execute_call(&mut arguments, &mut sink)?,
             Procedure::Execute => self.execute_prepared(&mut arguments, &mut sink)?,
             Procedure::Unprepare => {
                 let handle = handle_of(&arguments);
                 match self.prepared.remove(&handle) {
                     Some(_) => {
                         self.claim_prepared();
-                        false
+                        0
                     }
                     None => sink.refuse(message::NOT_PREPARED.with(&[&handle]))?,
                 }
@@ -171,30 +173,82 @@ impl Worker {
             }
         };
         wire.say(|reply| {
-            reply.return_status(failed.into());
+            reply.return_status(i32::try_from(status).unwrap_or(i32::MAX));
             for (i, argument) in arguments.iter().enumerate().filter(|(_, a)| a.output) {
                 let name = argument.name.as_deref().unwrap_or_default();
                 let Variable { kind, value } = &argument.variable;
                 let place = u16::try_from(i).unwrap_or(u16::MAX);
-                reply.return_value(name, place, convert::kind(*kind), &convert::value(value));
+                let newer = reply.has_newer_moments();
+                let (kind, value) = (convert::kind(*kind, newer), convert::value(value, newer));
+                reply.return_value(name, place, kind, &value);
             }
             reply.procedure_ended(longshore_tds::Done {
                 command: Command::Execute as u16,
                 rows: None,
-                error: failed,
+                error: status != 0,
             });
         })
     }
 
-    /// Whether it failed.
+    /// Handle, parameters, statement, then what is passed to it: what was just prepared.
+    fn execute_first(
+        &mut self,
+        arguments: &mut Vec<Argument>,
+        sink: &mut Answer,
+    ) -> Result<u32, Closed> {
+        let passed = arguments.split_off(3);
+        // `sp_executesql` takes the statement first.
+        let mut all: Vec<_> = arguments.iter().skip(1).rev().map(unnamed).collect();
+        all.extend(passed);
+        let status = self.execute("sp_executesql", &mut all, sink)?;
+        arguments.extend(all.split_off(2));
+        Ok(status)
+    }
+
+    /// Handle, the text of the call, then what its question marks stand for.
+    fn execute_call(
+        &mut self,
+        arguments: &mut Vec<Argument>,
+        sink: &mut Answer,
+    ) -> Result<u32, Closed> {
+        let told = arguments.get(1).and_then(|call| text(call).ok().flatten());
+        let Some(told) = told else {
+            let missing = message::PARAMETER_MISSING.with(&[&"sp_prepexecrpc", &"@rpccall"]);
+            return sink.refuse(missing);
+        };
+        let marks: Vec<_> = arguments[2..].iter().map(mark).collect();
+        let made = match odbc::call(&told, &marks) {
+            Ok(made) => made,
+            Err(wrong) => {
+                sink.message(&wrong)?;
+                return sink.refuse(message::CANNOT_PREPARE.plain());
+            }
+        };
+        let texts = [made.parameters, made.statement].map(|text| Argument {
+            name: None,
+            variable: Variable {
+                kind: Type::NVarChar(None),
+                value: Value::Text(text),
+            },
+            default: false,
+            output: false,
+        });
+        arguments.splice(1..2, texts);
+        match self.prepare(arguments, sink)? {
+            0 => self.execute_first(arguments, sink),
+            failed => Ok(failed),
+        }
+    }
+
+    /// Its return status; 0 if it succeeded.
     fn execute(
         &mut self,
         procedure: &str,
         arguments: &mut [Argument],
         sink: &mut Answer,
-    ) -> Result<bool, Closed> {
+    ) -> Result<u32, Closed> {
         let outcome = self.session.call(procedure, arguments, sink)?;
-        Ok(outcome.failed())
+        Ok(outcome.status.max(outcome.failed().into()))
     }
 
     fn prepared_len(&self) -> usize {
@@ -208,7 +262,7 @@ impl Worker {
     }
 
     /// Handle (out), parameters, statement: keeps them under a new handle.
-    fn prepare(&mut self, arguments: &mut [Argument], sink: &mut Answer) -> Result<bool, Closed> {
+    fn prepare(&mut self, arguments: &mut [Argument], sink: &mut Answer) -> Result<u32, Closed> {
         let [handle, parameters, statement, ..] = arguments else {
             let missing = message::PARAMETER_MISSING.with(&[&"sp_prepare", &"@stmt"]);
             return sink.refuse(missing);
@@ -246,7 +300,7 @@ impl Worker {
         };
         handle.output = true;
         self.next_handle = self.next_handle.checked_add(1).unwrap_or(1);
-        Ok(false)
+        Ok(0)
     }
 
     /// Handle, then what is passed to the statement.
@@ -254,7 +308,7 @@ impl Worker {
         &mut self,
         arguments: &mut Vec<Argument>,
         sink: &mut Answer,
-    ) -> Result<bool, Closed> {
+    ) -> Result<u32, Closed> {
         let handle = handle_of(arguments);
         let Some(prepared) = self.prepared.get(&handle).cloned() else {
             return sink.refuse(message::NOT_PREPARED.with(&[&handle]));
@@ -270,9 +324,9 @@ impl Worker {
         };
         let mut all = vec![given(prepared.statement), given(prepared.parameters)];
         all.extend(arguments.drain(1..));
-        let failed = self.execute("sp_executesql", &mut all, sink)?;
+        let status = self.execute("sp_executesql", &mut all, sink)?;
         arguments.extend(all.split_off(2));
-        Ok(failed)
+        Ok(status)
     }
 }
 
@@ -286,7 +340,7 @@ fn argument(parameter: Parameter) -> Argument {
         },
         variable: Variable {
             kind: convert::kind_back(parameter.kind),
-            value: convert::value_back(parameter.value),
+            value: convert::value_back(parameter.value, parameter.kind),
         },
         default: parameter.default,
         output: parameter.output,
@@ -299,6 +353,14 @@ fn text(argument: &Argument) -> Result<Option<String>, &Value> {
         Value::Null => Ok(None),
         Value::Text(text) => Ok(Some(text.clone())),
         other => Err(other),
+    }
+}
+
+/// What a question mark of a call stands for.
+fn mark(argument: &Argument) -> odbc::Mark {
+    odbc::Mark {
+        kind: argument.variable.kind,
+        output: argument.output,
     }
 }
 
@@ -358,24 +420,28 @@ impl<'a> Answer<'a> {
         })
     }
 
-    /// Says why a call fails: true.
-    fn refuse(&mut self, why: Message) -> Result<bool, Closed> {
+    /// Says why a call fails; its return status.
+    fn refuse(&mut self, why: Message) -> Result<u32, Closed> {
         self.message(&why)?;
         self.failed()?;
-        Ok(true)
+        Ok(1)
     }
 }
 
 impl Sink for Answer<'_> {
     fn columns(&mut self, columns: &[Column]) -> Result<(), Closed> {
         self.open = true;
-        self.wire
-            .say(|reply| reply.columns(columns.iter().map(convert::column)))
+        self.wire.say(|reply| {
+            let newer = reply.has_newer_moments();
+            reply.columns(columns.iter().map(|c| convert::column(c, newer)));
+        })
     }
 
     fn row(&mut self, row: &[Value]) -> Result<(), Closed> {
-        self.wire
-            .say(|reply| reply.row(row.iter().map(convert::value)))
+        self.wire.say(|reply| {
+            let newer = reply.has_newer_moments();
+            reply.row(row.iter().map(|v| convert::value(v, newer)));
+        })
     }
 
     /// News of a running backup is for now, so every message leaves at once.

@@ -152,7 +152,7 @@ fn output_file(context: &Context, path: &Path) -> Result<Arc<OutputFile>, Failur
         };
         let dir = context.storage.dir(parent)?;
         let name = Path::new(name);
-        match dir.open(name, OpenHow::ReadWrite) {
+        match dir.open_own(name, 0) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 dir.open(name, OpenHow::CreateNew)
             }

@@ -3,12 +3,11 @@
 //! The history lies beside the catalog, readable by its owner alone. What cannot be read or written of it is left out: no
 //! statement depends on it.
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{OpenHow, Storage, Via};
+use longshore_io::{HostClock, SmallFile, Storage};
 use longshore_tsql::VIEWS;
 use longshore_tsql::syntax::OPTIONS;
 use rustyline::completion::Completer;
@@ -100,7 +99,8 @@ pub enum Typed {
 
 pub struct Prompt {
     editor: Editor<Words, MemHistory>,
-    lines: VecDeque<String>,
+    /// Since it began.
+    typed: Vec<String>,
     storage: Arc<dyn Storage>,
     directory: Option<PathBuf>,
 }
@@ -129,12 +129,12 @@ impl Prompt {
         let directory = absolute.and_then(|c| c.parent().map(Path::to_path_buf));
         let mut prompt = Prompt {
             editor,
-            lines: VecDeque::new(),
+            typed: Vec::new(),
             storage,
             directory,
         };
         for line in prompt.read().unwrap_or_default().lines() {
-            prompt.remember(line);
+            prompt.recall(line);
         }
         Ok(prompt)
     }
@@ -142,7 +142,9 @@ impl Prompt {
     pub fn line(&mut self, prompt: &str) -> rustyline::Result<Typed> {
         match self.editor.readline(prompt) {
             Ok(line) => {
-                self.remember(&line);
+                if self.recall(&line) {
+                    self.typed.push(line.clone());
+                }
                 Ok(Typed::Line(line))
             }
             Err(ReadlineError::Interrupted) => Ok(Typed::Dropped),
@@ -151,46 +153,38 @@ impl Prompt {
         }
     }
 
-    fn remember(&mut self, line: &str) {
+    /// Lets the editor find the line again; whether there is something in it.
+    fn recall(&mut self, line: &str) -> bool {
         if line.trim().is_empty() {
-            return;
+            return false;
         }
         // The editor refuses only what it has just had.
         let _known = self.editor.add_history_entry(line);
-        self.lines.push_back(line.to_owned());
-        if self.lines.len() > LINES_MAX {
-            self.lines.pop_front();
-        }
+        true
+    }
+
+    fn file(&self) -> io::Result<SmallFile> {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let directory = self.directory.as_ref().ok_or_else(missing)?;
+        let dir = self.storage.create_dir_all(directory)?;
+        Ok(SmallFile::new(dir, NAME, LEN_MAX))
     }
 
     fn read(&self) -> io::Result<String> {
-        let missing = || io::Error::from(io::ErrorKind::NotFound);
-        let directory = self.directory.as_ref().ok_or_else(missing)?;
-        let dir = self.storage.dir(directory)?;
-        let file = dir.open(Path::new(NAME), OpenHow::Read)?;
-        let mut bytes = vec![0; LEN_MAX];
-        let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
-        bytes.truncate(len);
+        let bytes = self.file()?.read()?.unwrap_or_default();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Keeps the history for the next time.
+    /// Keeps what was typed for the next time, behind what other prompts have kept meanwhile.
     pub fn save(&self) {
         let write = || -> io::Result<()> {
-            let Some(directory) = &self.directory else {
+            if self.directory.is_none() || self.typed.is_empty() {
                 return Ok(());
-            };
-            let dir = self.storage.create_dir_all(directory)?;
-            let name = Path::new(NAME);
-            let file = match dir.open(name, OpenHow::CreateNew) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                    dir.open(name, OpenHow::ReadWrite)?
-                }
-                opened => opened?,
-            };
-            let text: String = self.lines.iter().map(|l| format!("{l}\n")).collect();
-            file.set_len(0)?;
-            file.write_all_at(text.as_bytes(), 0, Via::Cache)
+            }
+            self.file()?.change(&HostClock, 0o600, |before| {
+                let before = String::from_utf8_lossy(before.unwrap_or_default());
+                Ok::<_, io::Error>((Some(joined(&before, &self.typed).into_bytes()), ()))
+            })
         };
         if let Err(error) = write() {
             tracing::debug!(%error, "the history of statements was not written");
@@ -198,9 +192,36 @@ impl Prompt {
     }
 }
 
+/// The newest lines, as many as are kept.
+fn joined(before: &str, typed: &[String]) -> String {
+    let all: Vec<&str> = before
+        .lines()
+        .chain(typed.iter().map(String::as_str))
+        .collect();
+    let mut from = all.len().saturating_sub(LINES_MAX);
+    let len = |lines: &[&str]| lines.iter().map(|l| l.len() + 1).sum::<usize>();
+    while len(&all[from..]) > LEN_MAX {
+        from += 1;
+    }
+    all[from..].iter().map(|line| format!("{line}\n")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_two_prompts_are_kept_up_to_a_bound() {
+        let typed = |n: usize| (0..n).map(|i| format!("line {i}")).collect::<Vec<_>>();
+        assert_eq!(joined("first\n", &typed(2)), "first\nline 0\nline 1\n");
+        let many = joined("first\n", &typed(LINES_MAX));
+        assert_eq!(
+            (many.lines().count(), many.contains("first")),
+            (LINES_MAX, false)
+        );
+        let long = vec!["x".repeat(LEN_MAX / 2); 3];
+        assert_eq!(joined("", &long).lines().count(), 1);
+    }
 
     #[test]
     fn words_are_completed_in_any_case_and_nothing_without_a_beginning() {

@@ -31,6 +31,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
     };
     let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
     let archive = Place::of(&options.archive, context)?.existing(context)?;
+    pg_wal.check_system(&archive)?;
     let database = options.archive.database.as_deref();
     let wal = database.and_then(|name| context.config.wal_of(name));
     let Working { ahead, reach } =
@@ -46,6 +47,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Done);
     }
+    let mut is_partial = false;
     let mut found = match pg_wal.take(&archive, name, to, options.restore.as_deref(), clock) {
         Ok(()) => true,
         Err(Error::Missing { .. }) => false,
@@ -68,6 +70,19 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         context.output.warn(&gap.to_string());
     } else if let (false, true, Some(segment)) = (found, options.partial, segment) {
         found = pg_wal.take_partial(&archive, segment, to, clock)?;
+        is_partial = found;
+    }
+    // The one that is being filled may end within its first record, and so may one that was handed over early.
+    if let (true, false, Some(segment)) = (found, is_partial, segment)
+        && let Err(broken) = pg_wal.check_link(&archive, segment, to)
+        && !archive.is_unfinished(name).unwrap_or(false)
+    {
+        // A standby asks its primary then.
+        if !options.to_gap && !pg_wal.is_standby() {
+            return Err(broken.into());
+        }
+        context.output.warn(&broken.to_string());
+        found = false;
     }
     if let (true, false, Some(segment)) = (found, options.tablespaces_as_logged, segment) {
         pg_wal.check_tablespaces(&archive, &*context.storage, segment, to)?;

@@ -19,6 +19,15 @@ struct Answer {
     histories: Vec<u32>,
     gaps: usize,
     damaged: Vec<String>,
+    /// With --verify: segments that do not follow the one before them.
+    broken: Vec<Broken>,
+}
+
+#[derive(Serialize)]
+struct Broken {
+    name: String,
+    before: String,
+    what: String,
 }
 
 #[derive(Serialize)]
@@ -37,11 +46,14 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
     let runs = archive.runs()?;
     let histories = archive.histories()?;
     let gaps = gaps(&runs);
-    let damaged = match options.verify {
-        true => damaged(&archive, &runs, context)?,
-        false => Vec::new(),
+    let (damaged, broken) = match options.verify {
+        true => (
+            damaged(&archive, &runs, context)?,
+            broken(&archive, &runs, context)?,
+        ),
+        false => (Vec::new(), Vec::new()),
     };
-    let exit = match (damaged.is_empty(), gaps) {
+    let exit = match (damaged.is_empty() && broken.is_empty(), gaps) {
         (false, _) => Exit::No,
         (true, 0) => Exit::Done,
         (true, _) => Exit::Warnings,
@@ -94,6 +106,7 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
             histories: histories.iter().map(|t| t.number()).collect(),
             gaps,
             damaged,
+            broken,
         },
     );
     Ok(exit)
@@ -128,4 +141,29 @@ fn damaged(archive: &WalArchive, runs: &[Run], context: &Context) -> Result<Vec<
         }
     }
     Ok(damaged)
+}
+
+/// The segments that do not follow the one before them.
+fn broken(archive: &WalArchive, runs: &[Run], context: &Context) -> Result<Vec<Broken>, Failure> {
+    let mut broken = Vec::new();
+    for run in runs {
+        for error in archive.broken_links(&run.span)? {
+            let hint = error.hint();
+            context.output.warn(&format!("{error}\n  {hint}"));
+            if let Error::BrokenLink {
+                before,
+                name,
+                source,
+                ..
+            } = error
+            {
+                broken.push(Broken {
+                    name: name.to_string(),
+                    before: before.to_string(),
+                    what: source.to_string(),
+                });
+            }
+        }
+    }
+    Ok(broken)
 }

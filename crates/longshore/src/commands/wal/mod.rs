@@ -8,9 +8,10 @@ mod list;
 mod push;
 mod receive;
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use longshore_codec::{Algorithm, Level};
+use longshore_io::child;
 use longshore_repository::wal::{Form, Reach};
 
 use super::Context;
@@ -91,8 +92,8 @@ fn form(
 /// group, and with none of its files open. That it could not be started makes later calls slower, nothing else.
 fn start_ahead(context: &Context) {
     use std::os::unix::process::CommandExt;
-    let started = std::env::current_exe().and_then(|program| {
-        Command::new(program)
+    let started = child::again().and_then(|mut command| {
+        command
             .args(std::env::args_os().skip(1))
             .arg("--only-ahead")
             .stdin(Stdio::null())

@@ -163,8 +163,8 @@ fn server(options: &WalReceive, context: &Context) -> Result<client::Options, Fa
             ));
         }
     };
-    let variable = |name: &str| std::env::var(name).ok();
-    client::Options::parse(url, &variable, &facts::user_name())
+    client::Options::of_environment()
+        .and_then(|variable| client::Options::parse(url, &variable, &facts::user_name()))
         .map_err(|e| Failure::of(Exit::Usage, &e, None, e.hint()))
 }
 
@@ -174,7 +174,7 @@ impl From<ReceiveError> for Failure {
             ReceiveError::Archive(error) => return error.into(),
             ReceiveError::Server(_) | ReceiveError::Stream { .. } => Exit::Source,
             ReceiveError::Taken { .. } => Exit::Media,
-            ReceiveError::Elsewhere { .. } => Exit::Conflict,
+            ReceiveError::Elsewhere { .. } | ReceiveError::Behind { .. } => Exit::Conflict,
         };
         Failure::of(exit, &error, None, error.hint())
     }

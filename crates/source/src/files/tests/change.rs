@@ -221,6 +221,9 @@ impl Dir for VanishingDir {
     fn free_bytes(&self) -> io::Result<u64> {
         self.0.free_bytes()
     }
+    fn keeps_locks(&self, name: &Path) -> io::Result<bool> {
+        self.0.keeps_locks(name)
+    }
 }
 
 /// The clock of a file system ticks every few milliseconds.

@@ -4,8 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use super::{opened, read, stream};
-use crate::Error;
-
 /// Makes directories one in another, named by `name`, and a file in the last.
 fn deep(top: &Path, levels: usize, name: &str) {
     let flags = rustix::fs::OFlags::DIRECTORY;
@@ -24,33 +22,54 @@ fn deep(top: &Path, levels: usize, name: &str) {
 #[test]
 fn a_path_longer_than_the_system_takes_is_read_through_its_directories() {
     let dir = tempfile::tempdir().unwrap();
-    deep(dir.path(), 100, &"n".repeat(200));
+    // With the place of the tree in front, more than the system takes.
+    deep(dir.path(), 20, &"n".repeat(203));
     let source = opened(&[dir.path()]);
     let entries = stream(&*source, 0);
     let (path, leaf) = entries.last_key_value().unwrap();
-    assert!(path.as_os_str().len() > 20_000);
+    assert!(path.as_os_str().len() > 4080);
     assert_eq!(read(leaf), (b"deep".to_vec(), None));
+    let told = source.finish().unwrap();
+    assert!(told.warnings.is_empty() && !told.damaged);
 }
 
 #[test]
-fn a_tree_too_deep_to_follow_is_refused_by_name() {
+fn what_no_backup_can_name_is_left_out_and_told_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    deep(dir.path(), 100, &"n".repeat(200));
+    fs::write(dir.path().join("other"), b"here").unwrap();
+    let source = opened(&[dir.path()]);
+    let entries = stream(&*source, 0);
+    let longest = entries.keys().map(|path| path.as_os_str().len()).max();
+    assert_eq!(longest, Some(20 * 201 - 1));
+    assert_eq!(read(&entries[Path::new("other")]), (b"here".to_vec(), None));
+    let told = source.finish().unwrap();
+    assert!(told.damaged && told.left_out.is_some());
+    assert!(
+        told.warnings[0].starts_with("1 names"),
+        "{:?}",
+        told.warnings
+    );
+    assert!(told.warnings[0].len() < 400, "{:?}", told.warnings);
+}
+
+#[test]
+fn a_tree_too_deep_to_follow_is_left_empty_there_and_told() {
     let dir = tempfile::tempdir().unwrap();
     deep(dir.path(), 300, "n");
+    fs::write(dir.path().join("other"), b"here").unwrap();
     let source = opened(&[dir.path()]);
-    let mut last = source.next(0);
-    let mut count = 0;
-    while let Ok(Some(_)) = last {
-        count += 1;
-        last = source.next(0);
-    }
-    assert_eq!(count, 255);
-    assert!(matches!(
-        last.err(),
-        Some(Error::TooDeep {
-            levels_max: 256,
-            ..
-        })
-    ));
+    let entries = stream(&*source, 0);
+    // The root's own level is one of 256, and the last directory is named and left empty.
+    assert_eq!(entries.len(), 256 + 1);
+    assert_eq!(read(&entries[Path::new("other")]), (b"here".to_vec(), None));
+    let told = source.finish().unwrap();
+    assert!(told.damaged && told.left_out.is_some());
+    assert!(
+        told.warnings[0].starts_with("1 directories lie deeper"),
+        "{:?}",
+        told.warnings
+    );
 }
 
 #[test]

@@ -175,3 +175,49 @@ fn logs_of_databases_in_use_are_told() {
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].starts_with("2 SQLite logs"), "{warnings:?}");
 }
+
+#[test]
+fn sqlite_databases_are_recognised_and_a_single_one_takes_its_logs_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path();
+    let database = [&b"SQLite format 3\0"[..], &[0; 5000]].concat();
+    fs::create_dir(top.join("d")).unwrap();
+    for name in ["d/app.db", "other.db"] {
+        fs::write(top.join(name), &database).unwrap();
+    }
+    fs::write(top.join("d/app.db-wal"), b"log").unwrap();
+    fs::write(top.join("d/app.db-shm"), b"").unwrap();
+    fs::write(top.join("not.db"), b"SQLite format 2").unwrap();
+
+    let source = opened(&[top]);
+    for entry in stream(&*source, 0).values() {
+        if entry.content.is_some() {
+            read(entry);
+        }
+    }
+    let told = finish(source);
+    let databases = told
+        .iter()
+        .find(|text| text.contains("plain files"))
+        .unwrap();
+    assert!(databases.starts_with("2 SQLite databases"), "{databases}");
+    assert!(
+        databases.contains("d/app.db") && databases.contains("sqlite:FILE"),
+        "{databases}"
+    );
+
+    // Named as a file of its own it would be without its log.
+    let source = opened(&[&top.join("d/app.db")]);
+    let entries = stream(&*source, 0);
+    let names: Vec<_> = entries.keys().map(|path| path.to_str().unwrap()).collect();
+    assert_eq!(names, ["app.db", "app.db-shm", "app.db-wal"]);
+    assert_eq!(read(&entries[std::path::Path::new("app.db-wal")]).0, b"log");
+    drop(source);
+    // Each once, however they are named.
+    let source = opened(&[
+        &top.join("d/app.db"),
+        &top.join("d/app.db-wal"),
+        &top.join("not.db"),
+    ]);
+    assert_eq!(stream(&*source, 0).len(), 4);
+}

@@ -20,19 +20,21 @@ use std::sync::Arc;
 
 use longshore_io::{FileKind, Stat, Storage, Via};
 use longshore_pg::client::{Connection, Mode, Options};
-use longshore_pg::{Control, Lsn, TABLESPACE_MAP};
+use longshore_pg::lineage::{Digest, Line};
+use longshore_pg::{Control, Lineage, Lsn, SegmentSize, TABLESPACE_MAP};
 use parking_lot::Mutex;
 
+use super::base::Segment;
 use super::cluster::{CONTROL_FILE, DEFAULT_SPACE};
 use super::session::misread;
 use super::tree::{HELD_MAX, held};
-use super::{MAJOR_MAX, MAJOR_MIN, MEMORY_BYTES, PostgresOptions, copies, rules};
+use super::{MAJOR_MAX, MAJOR_MIN, MEMORY_BYTES, OwnLog, PostgresOptions, copies, rules};
 use crate::volumes::Volumes;
 use crate::{
     Change, Content, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source, SourceKind,
     SourceOptions, SourceSummary,
 };
-use archive::Archives;
+use archive::{Archives, Begun};
 use log::PassingLog;
 use tar::{Member, MemberKind};
 
@@ -45,6 +47,7 @@ pub(super) struct Remote {
     description: Description,
     stream: Arc<Mutex<Stream>>,
     with_wal: bool,
+    is_standby: bool,
     fail_on_bad_page: bool,
 }
 
@@ -57,6 +60,8 @@ struct Stream {
     /// The log, if it is sent.
     passing: Option<PassingLog>,
     major: u32,
+    /// 0 where that is not known.
+    page_bytes: u32,
     /// The directories of databases, and those that hold them.
     databases: BTreeMap<PathBuf, Stat>,
     /// What a restore may not have, for the operator.
@@ -71,7 +76,7 @@ struct Sent {
 
 impl Remote {
     pub(super) fn begin(
-        storage: &dyn Storage,
+        storage: &Arc<dyn Storage>,
         server: &Options,
         options: &SourceOptions,
         notices: Vec<String>,
@@ -83,7 +88,7 @@ impl Remote {
                 source: Box::new(e),
             }
         };
-        let mut connection = Connection::open(storage, server, Mode::Replication)
+        let mut connection = Connection::open(&**storage, server, Mode::Replication)
             .map_err(refused("connect for replication to"))?;
         let major = connection.major().map_err(misread)?;
         if !(MAJOR_MIN..=MAJOR_MAX).contains(&major) {
@@ -100,6 +105,9 @@ impl Remote {
             rows.text(0, 0).map(str::to_owned).map_err(misread)
         };
         let page_bytes = show("block_size")?;
+        // Bytes and a unit, as the server shows it.
+        let segment = shown_bytes(&show("wal_segment_size")?).and_then(SegmentSize::new);
+        let is_standby = show("in_hot_standby")? == "on";
         let cluster_name = show("cluster_name")?.replace('/', "-");
         if wanted.with_wal {
             let now_ns = longshore_io::Clock::wall_ns(&longshore_io::HostClock);
@@ -118,6 +126,7 @@ impl Remote {
                 .and_then(|rows| rows.bytes(0, 1).map(<[u8]>::to_vec)),
             _ => None,
         };
+        let page_bytes = page_bytes.parse().unwrap_or(0);
         let address = connection.address().to_owned();
         let (archives, begun) = Archives::begin(connection, major, &command(major, wanted))?;
         let given = archives
@@ -129,7 +138,10 @@ impl Remote {
                 Entry::named(path, EntryKind::Symlink { target }, &NO_STAT)
             })
             .collect();
-        let mut volumes = Volumes::new(storage, &[])?;
+        // A standby may have gone on to another meanwhile.
+        let history = history.filter(|_| timeline == Some(begun.timeline));
+        let lineage = lineage(system, &begun, history.as_deref(), &address, wanted);
+        let mut volumes = Volumes::new(&**storage, &[])?;
         volumes.of(&PathBuf::from(address), 0);
         let description = Description {
             kind: SourceKind::Postgres,
@@ -142,12 +154,15 @@ impl Remote {
                 timeline: begun.timeline,
                 first: begun.start,
             }),
-            // A standby may have gone on to another meanwhile.
-            history: history.filter(|_| timeline == Some(begun.timeline)),
-            page_bytes: page_bytes.parse().unwrap_or(0),
+            lineage: Some(lineage),
+            history,
+            own_log: segment.map(|size| OwnLog::sent(storage.clone(), server, size)),
+            page_bytes,
             expected_bytes: None,
             memory_bytes: MEMORY_BYTES + LOG_MEMORY_BYTES,
             differing: None,
+            // Its files are read at the server's, by the server.
+            server_started_us: None,
             trees: Vec::new(),
             volumes: volumes.into_vec(),
             notices,
@@ -163,13 +178,36 @@ impl Remote {
                     .with_wal
                     .then(|| PassingLog::new(begun.timeline, begun.start)),
                 major,
+                page_bytes,
                 databases: BTreeMap::new(),
                 lost: Vec::new(),
             })),
             with_wal: wanted.with_wal,
+            is_standby,
             fail_on_bad_page: wanted.fail_on_bad_page,
         })
     }
+}
+
+/// What is known of the server's branch: the connection gives no WAL that could prove anything.
+fn lineage(
+    system: u64,
+    begun: &Begun,
+    history: Option<&[u8]>,
+    address: &str,
+    wanted: &PostgresOptions,
+) -> Lineage {
+    let mut lineage = Lineage::unrecorded(system, begun.timeline, begun.start);
+    lineage.line = match (begun.timeline.number(), history) {
+        (1, _) => Some(Line::first()),
+        (_, history) => history.and_then(|text| Line::parse(begun.timeline, text).ok()),
+    };
+    lineage.home = Some(Digest::of([&b"address"[..], address.as_bytes()]));
+    for earlier in &*wanted.earlier {
+        let relation = lineage.comes_from(earlier);
+        lineage.note(earlier.set, &relation);
+    }
+    lineage
 }
 
 /// Of links, whose attributes are not sent.
@@ -185,6 +223,15 @@ const NO_STAT: Stat = Stat {
     ino: 0,
     links: 1,
 };
+
+/// A setting of memory: `16MB`, `1GB`.
+fn shown_bytes(text: &str) -> Option<u64> {
+    let units = [("kB", 10), ("MB", 20), ("GB", 30), ("B", 0)];
+    units.iter().find_map(|(unit, shift)| {
+        let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        number.checked_mul(1 << shift)
+    })
+}
 
 fn command(major: u32, wanted: &PostgresOptions) -> String {
     let label = wanted.label.replace('\'', "''");
@@ -260,6 +307,9 @@ impl Stream {
             }
             MemberKind::File => {}
         }
+        let pages = Some(self.page_bytes).filter(|page| {
+            *page > 0 && member.len.is_multiple_of(u64::from(*page)) && Segment::of(&path).is_some()
+        });
         if member.len > HELD_MAX {
             let passing = self.passing.as_mut();
             let content = StreamContent {
@@ -270,6 +320,7 @@ impl Stream {
             };
             return Ok(Some(Entry {
                 len: member.len,
+                page_bytes: pages,
                 content: Some(Arc::new(content)),
                 ..Entry::named(path, EntryKind::File, &stat)
             }));
@@ -294,7 +345,10 @@ impl Stream {
             });
             return Ok(None);
         }
-        Ok(Some(held(path, bytes, &stat)))
+        Ok(Some(Entry {
+            page_bytes: pages,
+            ..held(path, bytes, &stat)
+        }))
     }
 
     /// Looks at what the log said on its way up to the backup's end: directories that replay needs and the server did not
@@ -358,6 +412,7 @@ impl Source for Remote {
             timeline: ended.timeline,
             last: ended.stop,
             included: self.with_wal,
+            is_marked: !self.is_standby,
         });
         stream.given.push(control.entry);
         stream.judge(ended.stop, control.catalog_version);
@@ -370,10 +425,14 @@ impl Source for Remote {
         let warning = "the server found pages with wrong checksums; its log names them";
         let mut warnings = Vec::from_iter(has_bad_pages.then(|| warning.to_owned()));
         warnings.append(&mut stream.lost);
+        let own_log = self.description.own_log.as_ref();
+        let clock = |end: &LogEnd| own_log?.clock_us(end.timeline, end.last);
         Ok(SourceSummary {
             damaged: !warnings.is_empty(),
             warnings,
+            left_out: None,
             log: stream.log,
+            complete_us: stream.log.as_ref().and_then(clock),
         })
     }
 }

@@ -100,7 +100,7 @@ fn compare(path: &Path, what: &str, is_whole: bool) -> bool {
             return false;
         }
     };
-    let hot = matches!(source.snapshot.hold(), Hold::DeadWriter);
+    let hot = matches!(source.snapshot.hold(), Hold::DeadWriter(_));
     let found = backed_up(&source);
     finish(source);
     assert!(fingerprint(dir) == before, "{what}: it was written to");
@@ -252,7 +252,7 @@ fn while_a_dead_writers_journal_is_read_nobody_rolls_it_back_and_afterwards_ever
     run("die_in_transaction", &path, &[]);
     let (expected, _) = recovered(dir.path());
     let source = opened(&path).unwrap();
-    assert!(matches!(source.snapshot.hold(), Hold::DeadWriter));
+    assert!(matches!(source.snapshot.hold(), Hold::DeadWriter(_)));
     for sql in [
         "SELECT count(*) FROM account",
         "UPDATE account SET balance = 0",
@@ -288,7 +288,7 @@ fn a_living_writers_journal_is_not_a_dead_ones() {
             > 0
     );
     let source = opened(&path).unwrap();
-    assert!(matches!(source.snapshot.hold(), Hold::SharedLock));
+    assert!(matches!(source.snapshot.hold(), Hold::SharedLock(_)));
     assert!(backed_up(&source) == expected);
     finish(source);
     writer.run("ROLLBACK");

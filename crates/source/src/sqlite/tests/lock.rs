@@ -1,7 +1,7 @@
 //! What a snapshot keeps others from doing, and they it. The witnesses are other processes: a lock
 //! lost by mistake would let them through.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use longshore_io::{Host, Via};
 use super::stage::*;
 use crate::sqlite::Sqlite;
 use crate::sqlite::snapshot::Hold;
-use crate::{Error, SourceOptions, SourceSpec};
+use crate::{Error, Source, SourceOptions, SourceSpec};
 
 /// `busy|log|checkpointed` of a TRUNCATE checkpoint by another process; busy is 1 while we read.
 fn truncating_checkpoint(path: &Path) -> String {
@@ -25,7 +25,14 @@ fn is_held(path: &Path) -> bool {
 fn files_source(path: &Path) -> Result<(), Error> {
     let spec = SourceSpec::Files(vec![path.into()]);
     let source = crate::open(std::sync::Arc::new(Host::new()), &spec, &Default::default())?;
-    let content = source.next(0)?.unwrap().content.unwrap();
+    // Its side files come with it.
+    let name = Path::new(path.file_name().unwrap());
+    let content = loop {
+        let entry = source.next(0)?.unwrap();
+        if entry.path == name {
+            break entry.content.unwrap();
+        }
+    };
     content.read_at(&mut [0; 100], 0, Via::Cache)?;
     content.settle().map(|_| ())
 }
@@ -85,16 +92,37 @@ fn the_witness_sees_a_lock_that_an_extra_close_dropped() {
 }
 
 #[test]
-fn a_file_that_is_read_as_a_plain_file_cannot_be_claimed_meanwhile() {
+fn a_file_that_a_plain_reader_opened_before_is_not_closed_before_the_end() {
+    let read = |path: PathBuf| {
+        let spec = SourceSpec::Files(vec![path]);
+        let files =
+            crate::open(std::sync::Arc::new(Host::new()), &spec, &Default::default()).unwrap();
+        let content = files.next(0).unwrap().unwrap().content.unwrap();
+        content.read_at(&mut [0; 100], 0, Via::Cache).unwrap();
+        content
+    };
     let dir = tempfile::tempdir().unwrap();
     let path = new_database(dir.path(), 4096, "wal");
-    let spec = SourceSpec::Files(vec![path.clone()]);
-    let files = crate::open(std::sync::Arc::new(Host::new()), &spec, &Default::default()).unwrap();
-    let content = files.next(0).unwrap().unwrap().content.unwrap();
-    content.read_at(&mut [0; 100], 0, Via::Cache).unwrap();
-    assert!(matches!(opened(&path).err(), Some(Error::InUse { .. })));
+    let _other = Other::ready("idle", &path, &[]);
+    let contents = [read(path.clone()), read(dir.path().join("bank.db-shm"))];
+    let source = opened(&path).unwrap();
+    for content in contents {
+        content.settle().unwrap();
+        drop(content);
+        assert!(is_held(&path), "a lock was lost");
+    }
+    finish(source);
+    assert!(!is_held(&path));
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "delete");
+    let content = read(path.clone());
+    let source = opened(&path).unwrap();
     content.settle().unwrap();
-    finish(opened(&path).unwrap());
+    drop(content);
+    let update = ["UPDATE account SET balance = 0"];
+    let said = Other::ready("impatient", &path, &update).stop();
+    assert!(said.contains("locked"), "{said}");
+    finish(source);
 }
 
 #[test]
@@ -160,7 +188,7 @@ fn without_a_log_commits_wait_and_the_copy_is_the_state_before() {
     let dir = tempfile::tempdir().unwrap();
     let path = new_database(dir.path(), 4096, "delete");
     let source = opened(&path).unwrap();
-    assert!(matches!(source.snapshot.hold(), Hold::SharedLock));
+    assert!(matches!(source.snapshot.hold(), Hold::SharedLock(_)));
     assert!(source.description.notices[0].contains("commits wait"));
     let mut writer = Other::ready("once", &path, &["UPDATE account SET balance = 0"]);
     let copies = tempfile::tempdir().unwrap();
@@ -179,6 +207,30 @@ fn without_a_log_commits_wait_and_the_copy_is_the_state_before() {
     finish(source);
     let said = writer.line();
     assert!(said.ends_with(" None"), "{said}");
+}
+
+#[test]
+fn a_write_by_somebody_who_does_not_lock_fails_the_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "delete");
+    let source = opened(&path).unwrap();
+    let content = only_entry(&source).content.unwrap();
+    content.read_at(&mut [0; 4096], 0, Via::Cache).unwrap();
+    // What changes no byte is nobody's write.
+    let changed = std::process::Command::new("chmod")
+        .arg("640")
+        .arg(&path)
+        .status();
+    assert!(changed.unwrap().success());
+    content.settle().unwrap();
+    // A process of its own: closing the file here would drop the locks.
+    let unlocked = "import sys; open(sys.argv[1], 'r+b').write(b'S')";
+    let mut writer = std::process::Command::new("python3");
+    let wrote = writer.args(["-c", unlocked]).arg(&path).status().unwrap();
+    assert!(wrote.success());
+    assert!(matches!(content.settle(), Err(Error::ChangedLocked { .. })));
+    let refused = Box::new(source).finish().err().unwrap();
+    assert!(refused.hint().contains("does not lock"), "{refused}");
 }
 
 #[test]

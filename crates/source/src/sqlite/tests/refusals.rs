@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use longshore_io::Host;
+use longshore_io::{Host, SimDisk};
 
 use super::stage::*;
 use crate::sqlite::Sqlite;
@@ -48,4 +48,29 @@ fn what_is_not_there_or_no_file_is_refused_by_name() {
     assert!(matches!(refusal(dir.path()), Error::NotADatabase { path } if path == dir.path()));
     let nowhere = dir.path().join("nowhere");
     assert!(matches!(refusal(&nowhere), Error::Io { path, .. } if path == nowhere));
+}
+
+#[test]
+fn where_locks_may_not_reach_every_writer_nothing_is_touched_unless_its_user_vouches() {
+    let disk = SimDisk::new(1).set_keeps_locks(false);
+    let mut bytes = b"SQLite format 3\0".to_vec();
+    bytes.resize(4096, 0);
+    disk.write_file("/share/app.db", &bytes).unwrap();
+    let path = Path::new("/share/app.db");
+    let open = |trust_locks| {
+        let options = SourceOptions {
+            trust_locks,
+            ..SourceOptions::default()
+        };
+        Sqlite::open(&disk, path, &options).err().unwrap()
+    };
+    let refused = open(false);
+    assert!(
+        matches!(&refused, Error::LocksNotKept { path: p } if p == path),
+        "{refused}"
+    );
+    assert!(refused.hint().contains("--trust-locks"));
+    // It gets as far as SQLite, which knows no simulated disk.
+    let refused = open(true);
+    assert!(!matches!(refused, Error::LocksNotKept { .. }), "{refused}");
 }

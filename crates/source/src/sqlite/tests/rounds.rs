@@ -33,7 +33,7 @@ fn rounds(path: &Path, count: usize, pause: Duration) -> Met {
     for round in 0..count {
         let source = opened(path).unwrap();
         let snapshot = &source.snapshot;
-        let is_of_the_dead = matches!(snapshot.hold(), Hold::DeadWriter);
+        let is_of_the_dead = matches!(snapshot.hold(), Hold::DeadWriter(_));
         met.of_the_dead += usize::from(is_of_the_dead);
         met.held_by_log += usize::from(matches!(snapshot.hold(), Hold::Log));
         let entry = only_entry(&source);

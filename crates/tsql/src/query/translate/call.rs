@@ -4,56 +4,69 @@ use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, WindowType,
 };
 
-use super::{Translator, Typed, collation, folded, not_here, tables};
+use super::{Collation, Translator, Typed, folded, not_here, tables};
+use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
 use crate::query::number::{average, sum, wider};
 use crate::query::schema::{database_id, database_name};
 use crate::query::version;
-use crate::value::{Type, Value};
+use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
-/// Texts that functions make.
-const TEXT: Type = Type::NVarChar(Some(4000));
+/// Texts that functions make: of one or two bytes a character, and with a bound or without, as those they are made of.
+const TEXT: Type = Type::VarChar(Some(LENGTH_MAX));
 const NAME: Type = Type::nvarchar(128);
 
 /// What is not recognised here, in messages.
 const FUNCTION: &str = "built-in function name";
 
-/// Functions of which every argument is taken as it is: name, arguments at least and at most, ours, type.
-const SIMPLE: &[(&str, usize, usize, &str, Type)] = &[
-    ("ABS", 1, 1, "abs", Type::SqlVariant),
-    ("ASCII", 1, 1, "ts_ascii", Type::Int),
-    ("CHAR", 1, 1, "ts_char", Type::NChar(1)),
-    ("CHARINDEX", 2, 3, "ts_charindex", Type::Int),
-    ("CONCAT", 2, 254, "ts_concat", TEXT),
-    ("DATALENGTH", 1, 1, "ts_datalength", Type::Int),
-    ("DAY", 1, 1, "day", Type::Int),
-    ("EOMONTH", 1, 1, "ts_eomonth", Type::DateTime),
-    ("ISDATE", 1, 1, "ts_isdate", Type::Int),
-    ("ISNUMERIC", 1, 1, "ts_isnumeric", Type::Int),
-    ("LEFT", 2, 2, "ts_left", TEXT),
-    ("LEN", 1, 1, "ts_len", Type::Int),
-    ("LOWER", 1, 1, "lower", TEXT),
-    ("LTRIM", 1, 1, "ltrim", TEXT),
-    ("MONTH", 1, 1, "month", Type::Int),
-    ("NCHAR", 1, 1, "ts_char", Type::NChar(1)),
-    ("POWER", 2, 2, "ts_power", Type::Float),
-    ("QUOTENAME", 1, 2, "ts_quotename", Type::nvarchar(258)),
-    ("REPLACE", 3, 3, "ts_replace", TEXT),
-    ("REPLICATE", 2, 2, "ts_replicate", TEXT),
-    ("REVERSE", 1, 1, "ts_reverse", TEXT),
-    ("RIGHT", 2, 2, "ts_right", TEXT),
-    ("ROUND", 2, 2, "ts_round", Type::SqlVariant),
-    ("RTRIM", 1, 1, "rtrim", TEXT),
-    ("SIGN", 1, 1, "sign", Type::SqlVariant),
-    ("SPACE", 1, 1, "space", TEXT),
-    ("SQRT", 1, 1, "ts_sqrt", Type::Float),
-    ("STR", 1, 3, "ts_str", TEXT),
-    ("STUFF", 4, 4, "ts_stuff", TEXT),
-    ("SUBSTRING", 3, 3, "ts_substring", TEXT),
-    ("TRIM", 1, 1, "trim", TEXT),
-    ("UPPER", 1, 1, "upper", TEXT),
-    ("YEAR", 1, 1, "year", Type::Int),
+/// Functions of which every argument is taken as it is: name, arguments at least and at most, which of them are taken as
+/// texts (`t`; the last letter holds for all behind it), ours, type.
+const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
+    ("ABS", 1, 1, "v", "abs", Type::SqlVariant),
+    ("ASCII", 1, 1, "t", "ts_ascii", Type::Int),
+    ("CHAR", 1, 1, "v", "ts_char", Type::Char(1)),
+    ("CHARINDEX", 2, 3, "ttv", "ts_charindex", Type::Int),
+    ("CONCAT", 2, 254, "t", "ts_concat", TEXT),
+    ("DAY", 1, 1, "v", "day", Type::Int),
+    ("EOMONTH", 1, 1, "v", "ts_eomonth", Type::Date),
+    ("ISDATE", 1, 1, "v", "ts_isdate", Type::Int),
+    ("ISNUMERIC", 1, 1, "v", "ts_isnumeric", Type::Int),
+    ("LEFT", 2, 2, "tv", "ts_left", TEXT),
+    ("LEN", 1, 1, "t", "ts_len", Type::Int),
+    ("LOWER", 1, 1, "t", "ts_lower", TEXT),
+    ("LTRIM", 1, 1, "t", "ltrim", TEXT),
+    ("MONTH", 1, 1, "v", "month", Type::Int),
+    ("NCHAR", 1, 1, "v", "ts_nchar", Type::NChar(1)),
+    ("QUOTENAME", 1, 2, "t", "ts_quotename", Type::nvarchar(258)),
+    ("REPLACE", 3, 3, "t", "ts_replace", TEXT),
+    ("REPLICATE", 2, 2, "tv", "ts_replicate", TEXT),
+    ("REVERSE", 1, 1, "t", "ts_reverse", TEXT),
+    ("RIGHT", 2, 2, "tv", "ts_right", TEXT),
+    ("ROUND", 2, 2, "v", "ts_round", Type::SqlVariant),
+    ("RTRIM", 1, 1, "t", "rtrim", TEXT),
+    ("SIGN", 1, 1, "v", "sign", Type::SqlVariant),
+    ("SPACE", 1, 1, "v", "space", TEXT),
+    ("SQRT", 1, 1, "v", "ts_sqrt", Type::Float),
+    ("STR", 1, 3, "v", "ts_str", TEXT),
+    ("STUFF", 4, 4, "tvvt", "ts_stuff", TEXT),
+    ("SUBSTRING", 3, 3, "tv", "ts_substring", TEXT),
+    ("TRIM", 1, 1, "t", "trim", TEXT),
+    ("UPPER", 1, 1, "t", "ts_upper", TEXT),
+    ("YEAR", 1, 1, "v", "year", Type::Int),
 ];
+
+/// The type of a text that is made of these: of two bytes a character if one of them is, `max` if the first is.
+fn text_of_texts(all: &[Typed]) -> Type {
+    let kinds = || all.iter().filter_map(|t| t.kind);
+    let is_max = matches!(
+        kinds().next(),
+        Some(Type::VarChar(None) | Type::NVarChar(None))
+    );
+    match kinds().any(Type::is_national) {
+        true => Type::NVarChar((!is_max).then_some(LENGTH_MAX / 2)),
+        false => Type::VarChar((!is_max).then_some(LENGTH_MAX)),
+    }
+}
 
 impl Translator<'_> {
     pub(super) fn call(&mut self, function: &Function) -> Result<Typed, Message> {
@@ -84,9 +97,9 @@ impl Translator<'_> {
         self.simple(&name, &arguments)
     }
 
-    fn simple(&mut self, name: &str, arguments: &[&Expr]) -> Result<Typed, Message> {
+    pub(super) fn simple(&mut self, name: &str, arguments: &[&Expr]) -> Result<Typed, Message> {
         let found = SIMPLE.iter().find(|(known, ..)| *known == name);
-        let Some((_, least, most, ours, kind)) = found else {
+        let Some((_, least, most, texts, ours, kind)) = found else {
             return Err(message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]));
         };
         if !(*least..=*most).contains(&arguments.len()) {
@@ -101,17 +114,54 @@ impl Translator<'_> {
         let kind = match (*kind, typed.first()) {
             (Type::SqlVariant, Some(first)) if first.kind().is_text() => Type::Float,
             (Type::SqlVariant, Some(first)) => first.kind(),
+            (TEXT, Some(first)) if *ours == "ts_substring" && is_binary(first.kind()) => {
+                Type::VarBinary(Some(LENGTH_MAX))
+            }
+            (TEXT, _) => text_of_texts(&typed),
             (kind, _) => kind,
         };
-        let sql: Vec<_> = typed.into_iter().map(|t| t.sql).collect();
+        let cased = |t: &Typed| t.collate.is_some_and(|c| c != Collation::CaseInsensitive);
+        if matches!(*ours, "ts_charindex" | "ts_replace") && typed.iter().any(cased) {
+            return Err(not_here(&format!("COLLATE in {name}")));
+        }
+        let last = texts.bytes().last();
+        let sql: Vec<_> = typed
+            .into_iter()
+            .enumerate()
+            .map(|(i, t)| {
+                let is_text = texts.as_bytes().get(i).copied().or(last) == Some(b't');
+                match is_text && !t.kind().is_integer() && !is_binary(kind) {
+                    // As a conversion without a style shows it.
+                    true => self.text_of(t),
+                    false => t.sql,
+                }
+            })
+            .collect();
+        let length = i64::try_from(kind.display_width().unwrap_or(0)).unwrap_or(0);
         let sql = match *ours {
             "year" | "month" | "day" => {
                 let part = self.bind(Value::text(*ours));
                 format!("ts_datepart({part}, {})", sql[0])
             }
-            "space" => format!("ts_replicate(' ', {})", sql[0]),
+            "space" => format!("ts_replicate(' ', {}, {length})", sql[0]),
+            "ts_replicate" => format!("ts_replicate({}, {}, {length})", sql[0], sql[1]),
             ours => format!("{ours}({})", sql.join(", ")),
         };
+        Ok(Typed::of(sql, kind))
+    }
+
+    /// POWER: the type is the base's, as wide as it can be.
+    fn power(&mut self, base: &Expr, exponent: &Expr) -> Result<Typed, Message> {
+        let (base, exponent) = (self.expression(base)?, self.expression(exponent)?);
+        let kind = match base.kind() {
+            Type::TinyInt | Type::SmallInt | Type::Int => Type::Int,
+            Type::SmallMoney => Type::Money,
+            kind @ (Type::BigInt | Type::Money) => kind,
+            Type::Numeric { scale, .. } => Type::numeric(PRECISION_MAX, scale),
+            _ => Type::Float,
+        };
+        let of = self.bind_type(kind);
+        let sql = format!("ts_power({}, {}, {of})", base.sql, exponent.sql);
         Ok(Typed::of(sql, kind))
     }
 
@@ -122,6 +172,12 @@ impl Translator<'_> {
         ) {
             return Ok(None);
         }
+        self.seen.aggregate = true;
+        let aggregate = self.inside("an aggregate", |t| t.aggregate_of(name, function));
+        aggregate.map(Some)
+    }
+
+    fn aggregate_of(&mut self, name: &str, function: &Function) -> Result<Typed, Message> {
         let FunctionArguments::List(list) = &function.args else {
             return Err(message::ARGUMENT_COUNT.with(&[&name, &1]));
         };
@@ -136,7 +192,7 @@ impl Translator<'_> {
         if let ("COUNT" | "COUNT_BIG", [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]) =
             (name, list.args.as_slice())
         {
-            return Ok(Some(Typed::of("count(*)", count)));
+            return Ok(Typed::of("count(*)", count));
         }
         let arguments = plain_arguments(function)?;
         if name == "STRING_AGG" {
@@ -145,14 +201,14 @@ impl Translator<'_> {
             };
             let (value, between) = (self.as_text(value)?, self.as_text(between)?);
             let sql = format!("group_concat({value}, {between})");
-            return Ok(Some(Typed::of(sql, Type::NVarChar(None))));
+            return Ok(Typed::of(sql, Type::NVarChar(None)));
         }
         let [argument] = arguments.as_slice() else {
             return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), &1]));
         };
         let argument = self.expression(argument)?;
         let (sql, kind) = (folded(&argument), argument.kind());
-        Ok(Some(match name {
+        Ok(match name {
             "COUNT" | "COUNT_BIG" => Typed::of(format!("count({distinct}{sql})"), count),
             "SUM" => Typed::of(format!("sum({distinct}{sql})"), sum(kind)),
             "AVG" if kind.is_integer() => {
@@ -162,7 +218,7 @@ impl Translator<'_> {
             "AVG" => Typed::of(format!("avg({distinct}{sql})"), average(kind)),
             "MIN" => Typed::of(format!("min({sql})"), kind),
             _ => Typed::of(format!("max({sql})"), kind),
-        }))
+        })
     }
 
     fn windowed(
@@ -171,6 +227,7 @@ impl Translator<'_> {
         function: &Function,
         over: &WindowType,
     ) -> Result<Typed, Message> {
+        self.seen.window = true;
         let WindowType::WindowSpec(window) = over else {
             return Err(not_here("WINDOW"));
         };
@@ -196,12 +253,7 @@ impl Translator<'_> {
         let mut orders = Vec::new();
         for order in &window.order_by {
             let typed = self.expression(&order.expr)?;
-            let collation = collation(typed.kind());
-            orders.push(format!(
-                "{}{collation}{}",
-                typed.sql,
-                super::direction(order)
-            ));
+            orders.push(folded(&typed) + super::direction(order));
         }
         if !orders.is_empty() {
             parts.push(format!("ORDER BY {}", orders.join(", ")));
@@ -216,25 +268,32 @@ impl Translator<'_> {
             Ok(Some(Typed::of(t.bind(now), kind)))
         };
         match (name, arguments) {
-            ("GETDATE" | "SYSDATETIME" | "CURRENT_TIMESTAMP", []) => now(self, Type::DateTime),
-            ("GETUTCDATE" | "SYSUTCDATETIME", []) => {
-                let us = self.session.server.setup.house.clock.wall_ns() / 1000;
-                let at = jiff::Timestamp::from_millisecond(us.div_euclid(1000)).unwrap_or_default();
-                let at = at.to_zoned(jiff::tz::TimeZone::UTC).datetime();
-                Ok(Some(Typed::of(
-                    self.bind(Value::DateTime(at)),
-                    Type::DateTime,
-                )))
+            ("GETDATE" | "CURRENT_TIMESTAMP", []) => now(self, Type::DateTime),
+            ("GETUTCDATE", []) => self.clock(Type::DateTime, true).map(Some),
+            ("SYSDATETIME", []) => self.clock(Type::DateTime2(SCALE_MAX), false).map(Some),
+            ("SYSUTCDATETIME", []) => self.clock(Type::DateTime2(SCALE_MAX), true).map(Some),
+            ("SYSDATETIMEOFFSET", []) => {
+                self.clock(Type::DateTimeOffset(SCALE_MAX), false).map(Some)
             }
-            ("DATEADD" | "DATEDIFF" | "DATEDIFF_BIG", [part, first, second]) => {
+            ("DATEADD", [part, first, second]) => {
                 let part = self.date_part(part)?;
                 let (first, second) = (self.expression(first)?, self.expression(second)?);
-                let (ours, kind) = match name {
-                    "DATEADD" => ("ts_dateadd", Type::DateTime),
-                    "DATEDIFF" => ("ts_datediff", Type::Int),
-                    _ => ("ts_datediff", Type::BigInt),
+                let kind = match second.kind() {
+                    kind if kind.is_moment() => kind,
+                    _ => Type::DateTime,
                 };
-                let sql = format!("{ours}({part}, {}, {})", first.sql, second.sql);
+                let of = self.bind_type(kind);
+                let sql = format!("ts_dateadd({part}, {}, {}, {of})", first.sql, second.sql);
+                Ok(Some(Typed::of(sql, kind)))
+            }
+            ("DATEDIFF" | "DATEDIFF_BIG", [part, first, second]) => {
+                let part = self.date_part(part)?;
+                let (first, second) = (self.expression(first)?, self.expression(second)?);
+                let kind = match name {
+                    "DATEDIFF" => Type::Int,
+                    _ => Type::BigInt,
+                };
+                let sql = format!("ts_datediff({part}, {}, {})", first.sql, second.sql);
                 Ok(Some(Typed::of(sql, kind)))
             }
             ("DATEPART" | "DATENAME", [part, at]) => {
@@ -247,6 +306,22 @@ impl Translator<'_> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The time of day, with all the digits that the type has.
+    fn clock(&mut self, kind: Type, utc: bool) -> Result<Typed, Message> {
+        let ns = self.session.server.setup.house.clock.wall_ns();
+        let now = jiff::Timestamp::from_nanosecond(ns.into()).unwrap_or_default();
+        let zone = match utc {
+            true => jiff::tz::TimeZone::UTC,
+            false => jiff::tz::TimeZone::system(),
+        };
+        let now = now.to_zoned(zone);
+        let minutes = now.offset().seconds() / 60;
+        let minutes = i16::try_from(minutes).unwrap_or(0);
+        let at = Temporal::DateTimeOffset(now.datetime(), minutes, SCALE_MAX);
+        let value = convert(&Value::Temporal(at), kind)?;
+        Ok(Typed::of(self.bind(value), kind))
     }
 
     /// The first argument of the functions about moments is a word, not a value.
@@ -263,12 +338,29 @@ impl Translator<'_> {
         match (name, arguments) {
             ("FLOOR", [value]) => self.whole("ts_floor", value).map(Some),
             ("CEILING", [value]) => self.whole("ts_ceiling", value).map(Some),
+            ("POWER", [base, exponent]) => self.power(base, exponent).map(Some),
+            ("DATALENGTH", [value]) => {
+                let value = self.expression(value)?;
+                let of = self.bind_type(value.kind());
+                let kind = match value.kind() {
+                    Type::VarChar(None) | Type::NVarChar(None) | Type::VarBinary(None) => {
+                        Type::BigInt
+                    }
+                    _ => Type::Int,
+                };
+                let sql = format!("ts_datalength({}, {of})", value.sql);
+                Ok(Some(Typed::of(sql, kind)))
+            }
+            // The second is converted to the type of the first, and cut to its length.
             ("ISNULL", [value, otherwise]) => {
                 let (value, otherwise) = (self.expression(value)?, self.expression(otherwise)?);
                 let kind = value.kind.or(otherwise.kind);
-                let otherwise = self.widened(otherwise, kind);
+                let otherwise = match kind.filter(|k| otherwise.kind != Some(*k)) {
+                    Some(kind) => self.cast("ts_cast", otherwise, kind).sql,
+                    None => otherwise.sql,
+                };
                 let sql = format!("ifnull({}, {otherwise})", value.sql);
-                Ok(Some(Typed { sql, kind }))
+                Ok(Some(Typed::new(sql, kind)))
             }
             ("COALESCE", [_, _, ..]) => {
                 let mut all = Vec::new();
@@ -278,17 +370,13 @@ impl Translator<'_> {
                 let kind = all.iter().filter_map(|t| t.kind).reduce(wider);
                 let sql: Vec<_> = all.into_iter().map(|t| self.widened(t, kind)).collect();
                 let sql = format!("coalesce({})", sql.join(", "));
-                Ok(Some(Typed { sql, kind }))
+                Ok(Some(Typed::new(sql, kind)))
             }
             ("NULLIF", [value, other]) => {
                 let (value, other) = (self.expression(value)?, self.expression(other)?);
                 let other_sql = self.widened(other, value.kind);
-                let collation = collation(value.kind());
-                let sql = format!("nullif({}, {other_sql}{collation})", value.sql);
-                Ok(Some(Typed {
-                    sql,
-                    kind: value.kind,
-                }))
+                let sql = format!("nullif({}, {other_sql}{})", value.sql, value.collation());
+                Ok(Some(Typed::new(sql, value.kind)))
             }
             ("IIF", [condition, yes, no]) => {
                 let condition = self.expression(condition)?.sql;
@@ -296,7 +384,7 @@ impl Translator<'_> {
                 let kind = [yes.kind, no.kind].into_iter().flatten().reduce(wider);
                 let (yes, no) = (self.widened(yes, kind), self.widened(no, kind));
                 let sql = format!("iif({condition}, {yes}, {no})");
-                Ok(Some(Typed { sql, kind }))
+                Ok(Some(Typed::new(sql, kind)))
             }
             _ => Ok(None),
         }
@@ -427,4 +515,8 @@ fn server_property(session: &crate::session::Session, property: &str) -> (Type, 
         "LONGSHOREVERSION" => text(&version()),
         _ => (NAME, Value::Null),
     }
+}
+
+fn is_binary(kind: Type) -> bool {
+    matches!(kind, Type::Binary(_) | Type::VarBinary(_))
 }

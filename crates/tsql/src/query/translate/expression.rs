@@ -5,15 +5,31 @@ use sqlparser::ast::{
     Value as Literal,
 };
 
-use super::{SQL_LEN_MAX, Translator, Typed, collation, column_alias, folded, not_here};
+use super::{Collation, SQL_LEN_MAX, Translator, Typed, column_alias, folded, not_here};
 use crate::convert::type_of;
 use crate::message::{self, Message};
 use crate::query::number::{result, wider};
-use crate::query::{global, literal};
-use crate::value::{Type, Value};
+use crate::query::{global, literal, text_kind};
+use crate::value::{LENGTH_MAX, Type, Value};
 
 impl Translator<'_> {
     pub(super) fn expression(&mut self, expr: &Expr) -> Result<Typed, Message> {
+        let typed = self.unheld(expr)?;
+        Ok(match typed.is_computed {
+            true => {
+                let kind = self.bind_type(typed.kind());
+                Typed {
+                    sql: format!("ts_fit({}, {kind})", typed.sql),
+                    is_computed: false,
+                    ..typed
+                }
+            }
+            false => typed,
+        })
+    }
+
+    /// The same where the value is held against its type by whoever takes it.
+    pub(super) fn unheld(&mut self, expr: &Expr) -> Result<Typed, Message> {
         let typed = self.descend(|t| t.expression_of(expr))?;
         match typed.sql.len() > SQL_LEN_MAX {
             true => Err(message::NO_PLAN.plain()),
@@ -31,7 +47,7 @@ impl Translator<'_> {
                 self.expression(value)
             }
             Expr::Nested(inner) => {
-                let inner = self.expression(inner)?;
+                let inner = self.unheld(inner)?;
                 Ok(Typed {
                     sql: format!("({})", inner.sql),
                     ..inner
@@ -90,14 +106,16 @@ impl Translator<'_> {
                 escape_char,
             } => {
                 let not = if *negated { "NOT " } else { "" };
-                let text = self.as_text(expr)?;
-                let pattern = self.as_text(pattern)?;
+                let (text, left) = self.as_collated_text(expr)?;
+                let (pattern, right) = self.as_collated_text(pattern)?;
                 let escape = match escape_char {
-                    Some(escape) => format!(", {}", self.as_text(escape)?),
-                    None => String::new(),
+                    Some(escape) => self.as_text(escape)?,
+                    None => "NULL".to_owned(),
                 };
+                let collation = Collation::of_both(left, right, "like")?;
+                let folds = i32::from(collation == Collation::CaseInsensitive);
                 Ok(condition(format!(
-                    "({not}ts_like({text}, {pattern}{escape}))"
+                    "({not}ts_like({text}, {pattern}, {escape}, {folds}))"
                 )))
             }
             Expr::Case {
@@ -117,9 +135,9 @@ impl Translator<'_> {
                     CastKind::Cast => "ts_cast",
                     CastKind::DoubleColon => return Err(not_here("::")),
                 };
-                let inner = self.expression(expr)?;
-                let typed = self.cast(function, inner, type_named(data_type)?);
-                Ok(without_time(typed, data_type))
+                // A conversion holds it against its type.
+                let inner = self.unheld(expr)?;
+                Ok(self.cast(function, inner, type_named(data_type)?))
             }
             Expr::Convert {
                 is_try,
@@ -128,50 +146,48 @@ impl Translator<'_> {
                 styles,
                 ..
             } => {
-                let inner = self.expression(expr)?;
+                let inner = self.unheld(expr)?;
                 let to = type_named(data_type)?;
                 match (styles.as_slice(), inner.kind) {
-                    ([style], Some(Type::DateTime)) if to.is_text() => {
+                    ([style], Some(from)) => {
+                        let function = if *is_try {
+                            "ts_try_convert"
+                        } else {
+                            "ts_convert"
+                        };
                         let style = self.expression(style)?.sql;
-                        let (from, name) = (self.bind_type(Type::DateTime), self.bind_type(to));
-                        let sql = format!("ts_convert({}, {from}, {name}, {style})", inner.sql);
+                        let (from, name) = (self.bind_type(from), self.bind_type(to));
+                        let sql = format!("{function}({}, {from}, {name}, {style})", inner.sql);
                         Ok(Typed::of(sql, to))
                     }
                     _ => {
                         let function = if *is_try { "ts_try_cast" } else { "ts_cast" };
-                        let typed = self.cast(function, inner, to);
-                        Ok(without_time(typed, data_type))
+                        Ok(self.cast(function, inner, to))
                     }
                 }
             }
-            Expr::Collate { expr, .. } => self.expression(expr),
+            Expr::Collate { expr, collation } => {
+                let name = super::tables::parts(collation).join(".");
+                let collate = Collation::named(&name)?;
+                let inner = self.expression(expr)?;
+                Ok(Typed {
+                    collate: Some(collate),
+                    ..inner
+                })
+            }
             Expr::Function(function) => self.call(function),
             Expr::Substring {
                 expr,
                 substring_from: Some(from),
                 substring_for: Some(length),
                 ..
-            } => {
-                let (text, from, length) = (
-                    self.as_text(expr)?,
-                    self.expression(from)?.sql,
-                    self.expression(length)?.sql,
-                );
-                let sql = format!("ts_substring({text}, {from}, {length})");
-                Ok(Typed::of(sql, Type::NVarChar(Some(4000))))
-            }
+            } => self.simple("SUBSTRING", &[expr, from, length]),
             Expr::Trim {
                 trim_where: None,
                 trim_what: None,
                 expr,
                 trim_characters: None,
-            } => {
-                let text = self.as_text(expr)?;
-                Ok(Typed::of(
-                    format!("trim({text})"),
-                    Type::NVarChar(Some(4000)),
-                ))
-            }
+            } => self.simple("TRIM", &[expr]),
             Expr::Floor { expr, .. } => self.whole("ts_floor", expr),
             Expr::Ceil { expr, .. } => self.whole("ts_ceiling", expr),
             other => Err(not_here(&shown(other))),
@@ -237,7 +253,7 @@ impl Translator<'_> {
                 if found.is_some() {
                     return Err(message::COLUMN_AMBIGUOUS.with(&[&column.value]));
                 }
-                let sql = format!("{}.{}", table.alias, column_alias(i));
+                let sql = format!("{}{}", table.prefix, column_alias(i));
                 found = Some(Typed::of(sql, table.columns[i].kind));
             }
             if let Some(found) = found {
@@ -252,24 +268,11 @@ impl Translator<'_> {
 
     fn literal(&mut self, value: &Literal) -> Result<Typed, Message> {
         match value {
-            Literal::Number(text, _) => {
-                let value = literal(text);
-                let kind = match &value {
-                    Value::Int(n) if i32::try_from(*n).is_ok() => Type::Int,
-                    Value::Int(n) => Type::numeric(n.unsigned_abs().to_string().len() as u8, 0),
-                    Value::Decimal(d) => {
-                        let digits = d.unscaled.unsigned_abs().to_string().len();
-                        let precision = digits.max(d.scale.into()).clamp(1, 38) as u8;
-                        Type::numeric(precision, d.scale.min(precision))
-                    }
-                    _ => Type::Float,
-                };
-                Ok(Typed::of(self.bind(value), kind))
-            }
+            Literal::Number(text, _) => Ok(self.number(text)),
             Literal::SingleQuotedString(text) | Literal::NationalStringLiteral(text) => {
-                let length = text.chars().count().clamp(1, 4000) as u16;
+                let is_national = matches!(value, Literal::NationalStringLiteral(_));
                 let bound = self.bind(Value::text(text.as_str()));
-                Ok(Typed::of(bound, Type::nvarchar(length)))
+                Ok(Typed::of(bound, text_kind(text, is_national)))
             }
             Literal::HexStringLiteral(digits) => {
                 let padded = format!("{}{digits}", if digits.len() % 2 == 1 { "0" } else { "" });
@@ -282,10 +285,7 @@ impl Translator<'_> {
                 let kind = Type::VarBinary(u16::try_from(bytes.len().max(1)).ok());
                 Ok(Typed::of(self.bind(Value::Binary(bytes)), kind))
             }
-            Literal::Null => Ok(Typed {
-                sql: "NULL".into(),
-                kind: None,
-            }),
+            Literal::Null => Ok(Typed::new("NULL", None)),
             Literal::Placeholder(name) if name.starts_with('@') => {
                 self.identifier(&Ident::new(name.as_str()))
             }
@@ -293,7 +293,28 @@ impl Translator<'_> {
         }
     }
 
+    fn number(&mut self, text: &str) -> Typed {
+        let value = literal(text);
+        let kind = match &value {
+            Value::Int(n) if i32::try_from(*n).is_ok() => Type::Int,
+            Value::Int(n) => Type::numeric(n.unsigned_abs().to_string().len() as u8, 0),
+            Value::Decimal(d) => {
+                let digits = d.unscaled.unsigned_abs().to_string().len();
+                let precision = digits.max(d.scale.into()).clamp(1, 38) as u8;
+                Type::numeric(precision, d.scale.min(precision))
+            }
+            _ => Type::Float,
+        };
+        Typed::of(self.bind(value), kind)
+    }
+
     fn unary(&mut self, op: UnaryOperator, expr: &Expr) -> Result<Typed, Message> {
+        // The least bigint has no opposite.
+        if let (UnaryOperator::Minus, Expr::Value(value)) = (op, expr)
+            && let Literal::Number(text, _) = &value.value
+        {
+            return Ok(self.number(&format!("-{text}")));
+        }
         let inner = self.expression(expr)?;
         match op {
             UnaryOperator::Minus => Ok(Typed::of(format!("(- {})", inner.sql), inner.kind())),
@@ -330,9 +351,19 @@ impl Translator<'_> {
     /// Both sides in the wider of their types.
     fn compare(&mut self, left: &Expr, word: &str, right: &Expr) -> Result<String, Message> {
         let (left, right) = (self.expression(left)?, self.expression(right)?);
+        let collate = Collation::of_both(left.collate, right.collate, "comparison")?;
         let (left, right) = self.alike(left, right);
-        let collation = collation(left.kind());
-        Ok(format!("({} {word} {}{collation})", left.sql, right.sql))
+        // Moments with offsets are kept in UTC and their offset behind, which does not count.
+        if let Type::DateTimeOffset(_) = left.kind() {
+            let utc = |side: &Typed| format!("substr({}, 1, 27)", side.sql);
+            return Ok(format!("({} {word} {})", utc(&left), utc(&right)));
+        }
+        let clause = if left.kind().is_text() {
+            collate.clause()
+        } else {
+            ""
+        };
+        Ok(format!("({} {word} {}{clause})", left.sql, right.sql))
     }
 
     /// The side of the narrower type is converted, where SQLite would compare them otherwise.
@@ -362,13 +393,24 @@ impl Translator<'_> {
 
     /// The expression as a text.
     pub(super) fn as_text(&mut self, expr: &Expr) -> Result<String, Message> {
+        Ok(self.as_collated_text(expr)?.0)
+    }
+
+    fn as_collated_text(&mut self, expr: &Expr) -> Result<(String, Option<Collation>), Message> {
         let inner = self.expression(expr)?;
-        Ok(match inner.kind {
+        let collate = inner.collate;
+        Ok((self.text_of(inner), collate))
+    }
+
+    /// The same of what was translated.
+    pub(super) fn text_of(&mut self, inner: Typed) -> String {
+        match inner.kind {
             Some(kind) if !kind.is_text() => {
-                self.cast("ts_cast", inner, Type::NVarChar(Some(4000))).sql
+                self.cast("ts_cast", inner, Type::VarChar(Some(LENGTH_MAX)))
+                    .sql
             }
             _ => inner.sql,
-        })
+        }
     }
 
     fn in_list(&mut self, expr: &Expr, list: &[Expr], negated: bool) -> Result<Typed, Message> {
@@ -418,7 +460,7 @@ impl Translator<'_> {
             sql += &format!(" ELSE {}", self.widened(value, kind));
         }
         sql += " END";
-        Ok(Typed { sql, kind })
+        Ok(Typed::new(sql, kind))
     }
 
     pub(super) fn widened(&mut self, value: Typed, kind: Option<Type>) -> String {
@@ -436,7 +478,10 @@ impl Translator<'_> {
         op: &BinaryOperator,
         right: &Expr,
     ) -> Result<Typed, Message> {
-        let (left, right) = (self.expression(left)?, self.expression(right)?);
+        let (mut left, mut right) = (self.expression(left)?, self.expression(right)?);
+        // A bare NULL has the type of the other side.
+        left.kind = left.kind.or(right.kind);
+        right.kind = right.kind.or(left.kind);
         let (a, b) = (left.kind(), right.kind());
         let symbol = match op {
             BinaryOperator::Plus => '+',
@@ -450,21 +495,24 @@ impl Translator<'_> {
             _ => return Err(not_here(&op.to_string())),
         };
         if symbol == '+' && a.is_text() && b.is_text() {
-            let length = |kind: Type| kind.display_width();
-            let both = length(a)
-                .zip(length(b))
-                .map(|(x, y)| (x + y).min(4000) as u16);
-            return Ok(Typed::of(
-                format!("({} || {})", left.sql, right.sql),
-                Type::NVarChar(both),
-            ));
+            let both = a.display_width().zip(b.display_width());
+            let both = |max: u16| both.map(|(x, y)| (x + y).min(max.into()) as u16);
+            let kind = match a.is_national() || b.is_national() {
+                true => Type::NVarChar(both(LENGTH_MAX / 2)),
+                false => Type::VarChar(both(LENGTH_MAX)),
+            };
+            return Ok(Typed::of(format!("({} || {})", left.sql, right.sql), kind));
         }
         // Days are added to moments, and taken from them.
-        if matches!(symbol, '+' | '-') && a == Type::DateTime && b.is_number() {
-            let day = self.bind(Value::text("day"));
+        if matches!(symbol, '+' | '-')
+            && matches!(a, Type::DateTime | Type::SmallDateTime)
+            && b.is_number()
+        {
+            let kind = self.bind_type(a);
             let sign = if symbol == '-' { "-" } else { "" };
-            let sql = format!("ts_dateadd({day}, {sign}({}), {})", right.sql, left.sql);
-            return Ok(Typed::of(sql, Type::DateTime));
+            let (left, right) = (left.sql, right.sql);
+            let sql = format!("ts_adddays({sign}({right}), {left}, {kind})");
+            return Ok(Typed::of(sql, a));
         }
         // A text among numbers is a number.
         let kind = wider(a, b);
@@ -486,18 +534,10 @@ impl Translator<'_> {
             '^' => format!("(({left} | {right}) - ({left} & {right}))"),
             symbol => format!("({left} {symbol} {right})"),
         };
-        Ok(Typed::of(sql, kind))
-    }
-}
-
-/// A `date` is a moment at midnight.
-fn without_time(typed: Typed, data_type: &DataType) -> Typed {
-    match data_type {
-        DataType::Date => Typed {
-            sql: format!("(substr({}, 1, 10) || ' 00:00:00.000')", typed.sql),
-            ..typed
-        },
-        _ => typed,
+        Ok(Typed {
+            is_computed: kind.is_exact(),
+            ..Typed::of(sql, kind)
+        })
     }
 }
 
@@ -519,6 +559,11 @@ fn needs_cast(from: Type, to: Type) -> bool {
         kind if kind.is_text() => 1,
         Type::DateTime => 2,
         Type::UniqueIdentifier => 3,
+        Type::Date => 5,
+        Type::Time(_) => 6,
+        Type::SmallDateTime => 7,
+        Type::DateTime2(_) => 8,
+        Type::DateTimeOffset(_) => 9,
         _ => 4,
     };
     class(from) != class(to)

@@ -95,13 +95,13 @@ impl Translator<'_> {
                 self.scopes.extend(own);
                 let selected = selected?;
                 let columns = renamed(selected.columns, &alias.columns)?;
-                let table = Table {
+                let own_alias = self.new_alias();
+                let sql = format!("({}) AS {own_alias}", selected.sql);
+                self.add(Table {
                     name: alias.name.value.clone(),
-                    alias: self.new_alias(),
+                    prefix: format!("{own_alias}."),
                     columns,
-                };
-                let sql = format!("({}) AS {}", selected.sql, table.alias);
-                self.add(table)?;
+                })?;
                 Ok(sql)
             }
             TableFactor::NestedJoin {
@@ -130,7 +130,7 @@ impl Translator<'_> {
             let sql = format!("{} AS {own_alias}", common.alias);
             self.add(Table {
                 name: called,
-                alias: own_alias,
+                prefix: format!("{own_alias}."),
                 columns: common.columns,
             })?;
             return Ok(sql);
@@ -143,7 +143,7 @@ impl Translator<'_> {
         let sql = format!("({}) AS {own_alias}", self.rows_of(view));
         self.add(Table {
             name: called,
-            alias: own_alias,
+            prefix: format!("{own_alias}."),
             columns: view.columns(),
         })?;
         Ok(sql)

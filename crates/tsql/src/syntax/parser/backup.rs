@@ -11,13 +11,23 @@ impl Parser<'_> {
         self.advance()?;
         let what = if self.take_word("DATABASE")? {
             let name = self.name()?;
+            if self.is_word("WITH") {
+                self.with_options(Verb::Backup)?;
+                return Err(self.syntax());
+            }
             let parts = match self.is_word("TO") {
                 true => Vec::new(),
                 false => self.list(Self::part)?,
             };
             BackupWhat::Database { name, parts }
         } else if self.take_word("LOG")? || self.take_word("TRANSACTION")? {
-            BackupWhat::Log { name: self.name()? }
+            let name = self.name()?;
+            // Without a device: of statements that truncated the log, long ago.
+            if self.is_word("WITH") {
+                self.with_options(Verb::Backup)?;
+                return Err(self.syntax());
+            }
+            BackupWhat::Log { name }
         } else if self.take_word("GROUP")? {
             BackupWhat::Group(self.list(Self::identifier)?)
         } else if self.take_word("SERVER")? {

@@ -7,7 +7,7 @@ mod procedure;
 mod restore;
 mod server;
 
-use crate::message::{Message, NESTED_TOO_DEEPLY, SYNTAX, SYNTAX_KEYWORD, TOO_LONG};
+use crate::message::{Message, NESTED_TOO_DEEPLY, NOT_HERE, SYNTAX, SYNTAX_KEYWORD, TOO_LONG};
 use crate::syntax::ast::{
     Batch, Device, DeviceKind, Fragment, Located, Name, Operand, Statement, Transaction,
 };
@@ -39,30 +39,85 @@ struct Parser<'a> {
     line_at: usize,
 }
 
+/// Words that begin statements of T-SQL that are not here, and cannot be names there either.
+const ELSEWHERE: &[&str] = &[
+    "BULK",
+    "CHECKPOINT",
+    "CLOSE",
+    "CREATE",
+    "DEALLOCATE",
+    "DELETE",
+    "DENY",
+    "FETCH",
+    "GOTO",
+    "GRANT",
+    "INSERT",
+    "KILL",
+    "LINENO",
+    "MERGE",
+    "OPEN",
+    "RAISERROR",
+    "READTEXT",
+    "REVERT",
+    "REVOKE",
+    "SAVE",
+    "SETUSER",
+    "SHUTDOWN",
+    "THROW",
+    "TRUNCATE",
+    "UPDATE",
+    "UPDATETEXT",
+    "WAITFOR",
+    "WRITETEXT",
+];
+
 /// Words that begin a statement; where one stands, an expression before it has ended.
 const STATEMENTS: &[&str] = &[
     "ALTER",
     "BACKUP",
     "BEGIN",
     "BREAK",
+    "BULK",
+    "CHECKPOINT",
+    "CLOSE",
     "COMMIT",
     "CONTINUE",
+    "CREATE",
     "DBCC",
+    "DEALLOCATE",
     "DECLARE",
+    "DELETE",
+    "DENY",
     "DROP",
     "ELSE",
     "END",
     "EXEC",
     "EXECUTE",
+    "FETCH",
+    "GOTO",
+    "GRANT",
     "IF",
+    "INSERT",
+    "KILL",
+    "MERGE",
+    "OPEN",
     "PRINT",
+    "RAISERROR",
     "RECONFIGURE",
     "RESTORE",
     "RETURN",
+    "REVERT",
+    "REVOKE",
     "ROLLBACK",
+    "SAVE",
     "SELECT",
     "SET",
+    "SHUTDOWN",
+    "THROW",
+    "TRUNCATE",
+    "UPDATE",
     "USE",
+    "WAITFOR",
     "WHILE",
 ];
 
@@ -332,6 +387,9 @@ impl<'a> Parser<'a> {
                     return Ok(Statement::Use(self.identifier()?));
                 }
                 "WHILE" => return self.while_loop(depth),
+                elsewhere if ELSEWHERE.contains(&elsewhere) => {
+                    return Err(self.wrong(NOT_HERE.with(&[&elsewhere])));
+                }
                 _ => {}
             }
         }
@@ -397,7 +455,7 @@ impl<'a> Parser<'a> {
                     awaits_select = false;
                     !continues
                 }
-                Kind::Word => open == 0 && is_any(&token, STATEMENTS),
+                Kind::Word => open == 0 && is_any(&token, STATEMENTS) && !self.is_of_query(),
                 _ => false,
             };
             if ends {
@@ -421,6 +479,13 @@ impl<'a> Parser<'a> {
             Kind::Word => !is_any(&self.next, STATEMENTS),
             kind => matches!(kind, Kind::Bracketed | Kind::Quoted),
         }
+    }
+
+    /// Whether the word that stands here goes on with a query, although it begins statements, too: `OFFSET 5 ROWS FETCH …`,
+    /// `INNER MERGE JOIN`.
+    fn is_of_query(&self) -> bool {
+        (self.is_word("FETCH") && is_any(&self.last, &["ROW", "ROWS"]))
+            || (self.is_word("MERGE") && self.next.is_word("JOIN"))
     }
 
     /// Whether what stands here is combined with a query before it.

@@ -3,7 +3,7 @@
 use super::Parser;
 use crate::message::{Message, NOT_HERE};
 use crate::syntax::ast::{Dbcc, HardwareOffload, Operand, Statement};
-use crate::syntax::lexer::Kind;
+use crate::syntax::lexer::{Kind, NEAR_MAX};
 
 const ACCESS: [&str; 3] = ["SINGLE_USER", "RESTRICTED_USER", "MULTI_USER"];
 
@@ -12,6 +12,15 @@ impl Parser<'_> {
         self.advance()?;
         if self.take_word("DATABASE")? {
             return self.alter_database();
+        }
+        if !self.is_word("SERVER") {
+            let what = self.token.raw.chars().take(NEAR_MAX).collect::<String>();
+            return match self.token.kind {
+                Kind::Word => {
+                    Err(self.wrong(NOT_HERE.with(&[&format!("ALTER {}", what.to_uppercase())])))
+                }
+                _ => Err(self.syntax()),
+            };
         }
         for word in ["SERVER", "CONFIGURATION", "SET", "HARDWARE_OFFLOAD"] {
             self.expect_word(word)?;
@@ -63,6 +72,10 @@ impl Parser<'_> {
 
     pub(super) fn drop_database(&mut self) -> Result<Statement, Message> {
         self.advance()?;
+        if !self.is_word("DATABASE") && self.token.kind == Kind::Word {
+            let what = self.token.raw.chars().take(NEAR_MAX).collect::<String>();
+            return Err(self.wrong(NOT_HERE.with(&[&format!("DROP {}", what.to_uppercase())])));
+        }
         self.expect_word("DATABASE")?;
         let if_exists = self.take_word("IF")?;
         if if_exists {

@@ -1,0 +1,83 @@
+//! Takes from the restored copy what would run at the drill's own statements.
+//!
+//! Event triggers would fire at `CREATE EXTENSION amcheck`; settings of roles and databases would apply to the
+//! sessions that check. Both are rows of the copy's catalogues, which are the drill's to change.
+
+use longshore_pg::client::{Connection, Error, Mode, Options};
+
+use super::{Cluster, PORT};
+
+/// Databases that nearly every cluster has.
+const FIRST: [&str; 2] = ["postgres", "template1"];
+
+/// A function of the database's own belongs to one of these: made by an expression, a predicate, or an operator class.
+/// Objects from this OID on were made after initdb (`FirstNormalObjectId`, `src/include/access/transam.h`).
+const OWN_CODE: &str = "select '\"' || replace(current_database(), '\"', '\"\"') || '\".\"' \
+    || replace(n.nspname, '\"', '\"\"') || '\".\"' || replace(c.relname, '\"', '\"\"') || '\"' \
+    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+    where c.relkind = 'i' and exists (select from pg_catalog.pg_depend d \
+    where d.classid = 'pg_catalog.pg_class'::regclass and d.objid = c.oid and d.refobjid >= 16384 \
+    and d.refclassid in ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass, \
+    'pg_catalog.pg_type'::regclass, 'pg_catalog.pg_opclass'::regclass)) order by 1";
+
+/// What the copy is like now.
+pub struct Disarmed {
+    /// Its superuser.
+    pub user: String,
+    /// Indexes that cannot be checked without calling functions of the database's own, as pg_amcheck's patterns.
+    pub indexes: Vec<String>,
+}
+
+/// Disarms every database that can be connected to. The first of `users` that is there is its superuser.
+pub fn disarm(cluster: &Cluster, users: &[String]) -> Result<Disarmed, Error> {
+    let mut last = None;
+    for user in users {
+        for database in FIRST {
+            match connect(cluster, user, database) {
+                Ok(first) => return disarm_all(cluster, first, user),
+                // The role is not there, or the database is not there or not to be connected to.
+                Err(e) if matches!(e.sqlstate(), Some("28000" | "3D000" | "55000")) => {
+                    last = Some(e);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Err(last.unwrap_or(Error::Options {
+        reason: "no superuser is known".into(),
+    }))
+}
+
+fn disarm_all(cluster: &Cluster, mut first: Connection, user: &str) -> Result<Disarmed, Error> {
+    first.query("delete from pg_catalog.pg_db_role_setting")?;
+    let rows = first.query(
+        "select datname from pg_catalog.pg_database where datallowconn and datconnlimit <> -2 order by oid",
+    )?;
+    let mut indexes = Vec::new();
+    for row in 0..rows.len() {
+        let mut database = connect(cluster, user, rows.text(row, 0)?)?;
+        database.query("update pg_catalog.pg_event_trigger set evtenabled = 'D'")?;
+        let found = database.query(OWN_CODE)?;
+        for row in 0..found.len() {
+            indexes.push(found.text(row, 0)?.to_owned());
+        }
+    }
+    Ok(Disarmed {
+        user: user.to_owned(),
+        indexes,
+    })
+}
+
+fn connect(cluster: &Cluster, user: &str, database: &str) -> Result<Connection, Error> {
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
+    let text = format!(
+        "host={} port={PORT} user={} dbname={} options={} application_name=longshore sslmode=disable",
+        quoted(&cluster.run_dir.to_string_lossy()),
+        quoted(user),
+        quoted(database),
+        quoted(&super::settings::of_session(cluster.major)),
+    );
+    // Nothing of our environment: PGOPTIONS and PGPASSFILE are for other servers.
+    let options = Options::parse(&text, &|_| None, user)?;
+    Connection::open(&*cluster.context.storage, &options, Mode::Sql)
+}

@@ -1,0 +1,159 @@
+//! What `config check` finds that the grammar of the configuration does not: paths that are missing, connection strings
+//! that are not understood, a source that would back up its own backups, rules that cannot all hold.
+//!
+//! None of it keeps another command from running: a disk may be mounted later, and a command needs only what it names.
+
+use std::path::{Path, PathBuf};
+
+use longshore_pipeline::SourceSpec;
+
+use super::Context;
+use crate::config::{Config, Database};
+
+/// In sentences, each with the table that it is about.
+pub fn of(context: &Context) -> Vec<String> {
+    let config = &context.config;
+    let mut found = Vec::new();
+    for (name, target) in &config.target {
+        for dir in &target.directories {
+            found.extend(missing(context, dir).map(|why| format!("[target.{name}]: {why}")));
+        }
+        let twice = twice(context, &target.directories);
+        found.extend(twice.map(|what| format!("[target.{name}]: {what}")));
+    }
+    for (name, database) in &config.database {
+        let of_one = of_database(context, config, name, database);
+        found.extend(
+            of_one
+                .into_iter()
+                .map(|what| format!("[database.{name}]: {what}")),
+        );
+    }
+    for (name, retention) in &config.retention {
+        if let (Some(full), Some(wal)) = (retention.keep_full, retention.keep_wal)
+            // Days may keep more of them.
+            && retention.keep_days.is_none()
+            && wal > full
+        {
+            found.push(format!(
+                "[retention.{name}]: keep_wal = {wal} is above keep_full = {full}: log is kept only for backups that are \
+                 there; lower keep_wal or raise keep_full"
+            ));
+        }
+    }
+    let serve = &config.serve;
+    let files = [&serve.certificate, &serve.key];
+    let there = files.into_iter().flatten().chain(&serve.directories);
+    let there = there.filter_map(|path| missing(context, path));
+    let made = serve.logins.iter().chain(&serve.backup_directory);
+    let made = made.filter_map(|path| unmakable(context, path));
+    found.extend(there.chain(made).map(|why| format!("[serve]: {why}")));
+    found
+}
+
+fn of_database(context: &Context, config: &Config, name: &str, database: &Database) -> Vec<String> {
+    let mut found = Vec::new();
+    let secret = database.password_file.as_deref();
+    found.extend(secret.and_then(|path| missing(context, path)));
+    if let Some(variable) = &database.password_env
+        && std::env::var_os(variable).is_none_or(|value| value.is_empty())
+    {
+        found.push(format!("the variable {variable} is not set"));
+    }
+    let archive = database.wal.as_ref().and_then(|wal| wal.archive.as_deref());
+    found.extend(archive.and_then(|path| unmakable(context, path)));
+    let spec = match SourceSpec::parse(&*context.storage, &[database.url.clone().into()]) {
+        Ok(spec) => spec,
+        Err(e) => {
+            found.push(told(&e));
+            return found;
+        }
+    };
+    let sources: Vec<PathBuf> = match spec {
+        SourceSpec::Sqlite(path) => vec![path],
+        SourceSpec::Files(paths) => paths,
+        SourceSpec::Postgres(_) => Vec::new(),
+    };
+    for source in &sources {
+        if let Some(why) = missing(context, source) {
+            found.push(why);
+            continue;
+        }
+        // A SQLite database is one file, and holds nothing.
+        let target = config.target_of(name).and_then(|t| config.target.get(t));
+        let kept = target.map_or(&[][..], |t| &t.directories);
+        for place in kept.iter().map(PathBuf::as_path).chain(archive) {
+            if let Some(what) = together(context, source, place) {
+                found.push(what);
+            }
+        }
+    }
+    found
+}
+
+/// An error with its causes, on one line.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+fn missing(context: &Context, path: &Path) -> Option<String> {
+    let stat = context.storage.stat(path);
+    stat.err().map(|e| format!("{}: {e}", path.display()))
+}
+
+/// Of what is made when it is first used: whether the directory that it goes into is there.
+fn unmakable(context: &Context, path: &Path) -> Option<String> {
+    missing(context, path.parent().unwrap_or(path))
+}
+
+/// Two of a target's directories that are one: no backup could give each its stripe.
+fn twice(context: &Context, directories: &[PathBuf]) -> Option<String> {
+    let mut seen: Vec<((u64, u64), &PathBuf)> = Vec::new();
+    for path in directories {
+        let Ok(stat) = context.storage.stat(path) else {
+            continue;
+        };
+        let id = (stat.dev, stat.ino);
+        if let Some((_, other)) = seen.iter().find(|(known, _)| *known == id) {
+            let (other, path) = (other.display(), path.display());
+            return Some(format!(
+                "{other} and {path} are the same directory: take one of them out"
+            ));
+        }
+        seen.push((id, path));
+    }
+    None
+}
+
+/// Whether one of a source and the place of its backups lies in the other.
+fn together(context: &Context, source: &Path, place: &Path) -> Option<String> {
+    let real = |path: &Path| {
+        // Of a directory that is not there yet, where it would be.
+        let there = path.ancestors().find_map(|dir| {
+            let real = context.storage.canonical(dir).ok()?;
+            Some(match dir == path {
+                true => real,
+                false => real.join(path.strip_prefix(dir).ok()?),
+            })
+        });
+        there.unwrap_or_else(|| path.to_owned())
+    };
+    let (source, place) = (real(source), real(place));
+    let (inner, outer) = match (place.starts_with(&source), source.starts_with(&place)) {
+        (true, _) => ("its backups", "its source"),
+        (_, true) => ("its source", "the directory of its backups"),
+        (false, false) => return None,
+    };
+    Some(format!(
+        "{inner} would lie in {outer} ({} and {}): each backup would hold those before it, or an expire would look \
+         through what is backed up; give one of them another directory",
+        place.display(),
+        source.display()
+    ))
+}

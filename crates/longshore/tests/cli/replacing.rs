@@ -1,0 +1,299 @@
+//! What a restore with --replace leaves alone: databases that somebody uses, archives, sets at targets, and what the run
+//! itself needs. The test's own process is the program that uses the database.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use rusqlite::{Connection, ErrorCode};
+
+use crate::stage::Stage;
+
+/// A database of one row, and its backup.
+fn staged(mode: &str) -> Stage {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("srv")).unwrap();
+    let db = open(&stage.path("srv/app.db"));
+    db.pragma_update(None, "journal_mode", mode).unwrap();
+    db.execute_batch("CREATE TABLE note (text); INSERT INTO note VALUES ('old')")
+        .unwrap();
+    drop(db);
+    stage.line("backup sqlite:srv/app.db --to app.bak").exits(0);
+    stage
+}
+
+fn open(path: &Path) -> Connection {
+    let db = Connection::open(path).unwrap();
+    db.busy_timeout(std::time::Duration::ZERO).unwrap();
+    db
+}
+
+fn note(db: &Connection, text: &str) -> rusqlite::Result<usize> {
+    db.execute("INSERT INTO note VALUES (?1)", [text])
+}
+
+fn notes(path: &Path) -> Vec<String> {
+    let db = open(path);
+    let mut rows = db.prepare("SELECT text FROM note ORDER BY rowid").unwrap();
+    let rows = rows.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+const RESTORE: &str = "restore app.bak --to srv --replace";
+
+#[test]
+fn a_database_that_a_program_uses_is_not_replaced_and_loses_no_commit() {
+    for mode in ["wal", "delete"] {
+        for is_writing in [false, true] {
+            let stage = staged(mode);
+            let path = stage.path("srv/app.db");
+            let user = open(&path);
+            note(&user, "before").unwrap();
+            if is_writing {
+                user.execute_batch("BEGIN IMMEDIATE").unwrap();
+            }
+            stage.line(RESTORE).exits(6).says("3101").says("in use");
+            note(&user, "after").unwrap();
+            if is_writing {
+                user.execute_batch("COMMIT").unwrap();
+            }
+            drop(user);
+            assert_eq!(notes(&path), ["old", "before", "after"], "{mode}");
+            assert_eq!(stage.names("srv"), ["app.db"], "{mode}");
+            stage.line(RESTORE).exits(0);
+            assert_eq!(notes(&path), ["old"], "{mode}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_and_another_name_of_the_file_keep_a_database_from_being_replaced_too() {
+    let stage = staged("wal");
+    let path = stage.path("srv/app.db");
+    std::fs::hard_link(&path, stage.path("alias.db")).unwrap();
+    let user = open(&stage.path("alias.db"));
+    user.execute_batch("BEGIN; SELECT * FROM note").unwrap();
+    stage.line(RESTORE).exits(6).says("3101");
+    drop(user);
+    stage.line(RESTORE).exits(0);
+    assert_eq!(notes(&stage.path("alias.db")), ["old"]);
+}
+
+#[test]
+fn a_tree_with_a_database_in_use_is_not_replaced() {
+    let stage = staged("wal");
+    std::fs::create_dir(stage.path("host")).unwrap();
+    std::fs::rename(stage.path("srv"), stage.path("host/srv")).unwrap();
+    stage.line("backup files:host --to tree.bak").exits(0);
+    let path = stage.path("host/srv/app.db");
+    let user = open(&path);
+    note(&user, "before").unwrap();
+    let restore = "restore tree.bak --to host --replace";
+    stage.line(restore).exits(6).says("3101").says("srv/app.db");
+    drop(user);
+    assert_eq!(notes(&path), ["old", "before"]);
+    stage.line(restore).exits(0);
+    assert_eq!(notes(&path), ["old"]);
+}
+
+#[test]
+fn who_gives_commits_up_may_replace_a_database_in_use() {
+    let stage = staged("wal");
+    let path = stage.path("srv/app.db");
+    let user = open(&path);
+    note(&user, "lost").unwrap();
+    stage
+        .line("restore app.bak --to srv --replace-in-use")
+        .exits(2);
+    stage.line(&format!("{RESTORE} --replace-in-use")).exits(0);
+    assert_eq!(notes(&path), ["old"]);
+}
+
+/// A program that comes while the restore works waits, and then does not go on with a file that has no name.
+#[test]
+fn nobody_commits_to_a_database_while_it_is_replaced() {
+    let stage = staged("delete");
+    let path = stage.path("srv/app.db");
+    let db = open(&path);
+    db.execute_batch(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 32)
+         INSERT INTO note SELECT randomblob(131072) FROM n",
+    )
+    .unwrap();
+    drop(db);
+    stage
+        .line("backup sqlite:srv/app.db --to large.bak")
+        .exits(0);
+    let words = [
+        "restore",
+        "large.bak",
+        "--to",
+        "srv",
+        "--replace",
+        "--max-rate",
+        "1M",
+    ];
+    let mut restore = stage
+        .command(&words)
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let staging = stage.path("srv/.longshore-restoring/new/app.db");
+    while !staging.exists() {
+        assert!(restore.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let late = open(&path);
+    let mut waited = 0;
+    while restore.try_wait().unwrap().is_none() {
+        let refused = note(&late, "late").unwrap_err();
+        assert_ne!(refused.sqlite_error_code(), None, "{refused}");
+        waited += usize::from(refused.sqlite_error_code() == Some(ErrorCode::DatabaseBusy));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(waited > 10, "{waited}");
+    assert!(restore.wait().unwrap().success());
+    let refused = note(&late, "late").unwrap_err();
+    assert_eq!(
+        refused.sqlite_error_code(),
+        Some(ErrorCode::NotADatabase),
+        "{refused}"
+    );
+    note(&open(&path), "new").unwrap();
+}
+
+#[test]
+fn nothing_is_restored_over_the_files_of_a_server_that_may_run() {
+    let stage = Stage::new();
+    stage.write("data/base/1", b"old");
+    stage.line("backup files:data --to data.bak").exits(0);
+    stage.write("data/postmaster.pid", b"1234\n");
+    stage
+        .line("restore data.bak --to data --replace")
+        .exits(6)
+        .says("1234");
+    stage
+        .line("restore data.bak --to . --move base=data --replace")
+        .exits(6)
+        .says("1234");
+    assert_eq!(std::fs::read(stage.path("data/base/1")).unwrap(), b"old");
+    assert!(stage.path("data/postmaster.pid").exists());
+}
+
+#[test]
+fn a_restore_replaces_neither_what_it_reads_nor_archives_nor_sets_nor_its_own_files() {
+    let stage = Stage::new();
+    stage.write("tree/a", b"a");
+    stage.write("tree/b", b"b");
+    stage.line("backup files:tree --to tree.bak").exits(0);
+    let whole = std::fs::read(stage.path("tree.bak")).unwrap();
+    std::fs::hard_link(stage.path("tree.bak"), stage.path("alias.bak")).unwrap();
+    stage.write("wal/longshore-wal", b"archive");
+    stage.write("wal/000000010000000000000001.zst", b"segment");
+    let label = "20270131T020000Z-full-1a2b3c4d";
+    stage.write(format!("target/shop/{label}/family-1.bak"), &whole);
+    let refused = |words: &str| {
+        stage
+            .line(&format!("restore tree.bak {words} --replace"))
+            .exits(6)
+            .says("3156");
+    };
+    refused("--to . --move a=tree.bak");
+    refused("--to . --move a=alias.bak");
+    refused("--to wal");
+    refused("--to wal/deeper");
+    refused("--to wal --move a=000000010000000000000001.zst");
+    refused("--to . --move a=wal");
+    refused("--to . --move a=target");
+    refused("--to target --move a=shop");
+    refused(&format!("--to target/shop/{label} --move a=family-1.bak"));
+    refused("--to . --move a=history.db");
+    assert_eq!(std::fs::read(stage.path("tree.bak")).unwrap(), whole);
+    assert_eq!(
+        std::fs::read(stage.path("wal/longshore-wal")).unwrap(),
+        b"archive"
+    );
+    let stripe = format!("target/shop/{label}/family-1.bak");
+    assert_eq!(std::fs::read(stage.path(&stripe)).unwrap(), whole);
+    // With what it does not read a restore may do as it is told.
+    stage
+        .line("restore alias.bak --to elsewhere --move a=tree.bak --replace")
+        .exits(0);
+}
+
+#[test]
+fn a_backup_is_written_neither_into_an_archive_nor_over_a_set_nor_over_own_files() {
+    let stage = Stage::new();
+    stage.write("tree/a", b"a");
+    stage.line("backup files:tree --to tree.bak").exits(0);
+    stage.write("wal/longshore-wal", b"archive");
+    stage.write("wal/000000010000000000000001.zst", b"segment");
+    let stripe = "target/shop/20270131T020000Z-full-1a2b3c4d/family-1.bak";
+    stage.write(stripe, &std::fs::read(stage.path("tree.bak")).unwrap());
+    std::os::unix::fs::symlink(stage.path("wal"), stage.path("link")).unwrap();
+    let before = std::fs::read(stage.path(stripe)).unwrap();
+    for device in [
+        "wal/new.bak",
+        "wal/000000010000000000000001.zst",
+        "link/new.bak",
+        "wal/longshore-wal",
+    ] {
+        for how in ["", "--append", "--init", "--format"] {
+            let line = format!("backup files:tree --to {device} {how}");
+            stage.line(&line).exits(2).says("3201").says("WAL archive");
+        }
+    }
+    for how in ["--append", "--init --skip", "--format"] {
+        let line = format!("backup files:tree --to {stripe} {how}");
+        stage.line(&line).exits(2).says("3201");
+        stage
+            .line(&format!("backup files:tree --to history.db {how}"))
+            .exits(2)
+            .says("3201");
+    }
+    assert_eq!(std::fs::read(stage.path(stripe)).unwrap(), before);
+    assert_eq!(
+        stage.names("wal"),
+        ["000000010000000000000001.zst", "longshore-wal"]
+    );
+}
+
+#[test]
+fn format_overwrites_neither_the_log_nor_the_journal_of_a_database() {
+    for (mode, side) in [("wal", "srv/app.db-wal"), ("delete", "srv/app.db-journal")] {
+        let stage = staged(mode);
+        let user = open(&stage.path("srv/app.db"));
+        user.execute_batch("PRAGMA cache_size = 1; BEGIN IMMEDIATE; UPDATE note SET text = 'x'")
+            .unwrap();
+        note(&user, &"y".repeat(100_000)).unwrap();
+        if mode == "wal" {
+            user.execute_batch("COMMIT").unwrap();
+        }
+        let before = std::fs::read(stage.path(side)).unwrap();
+        stage
+            .line(&format!("backup files:app.bak --to {side} --format"))
+            .exits(4);
+        assert_eq!(std::fs::read(stage.path(side)).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_size_of_buffers_that_a_set_does_not_have_is_said_to_have_no_effect() {
+    let stage = Stage::new();
+    stage.write("tree/a", b"a");
+    stage
+        .line("backup files:tree --to tree.bak --max-transfer-size 256K")
+        .exits(0);
+    let none = "MAXTRANSFERSIZE has no effect here";
+    for command in ["verify tree.bak", "restore tree.bak --to out --replace"] {
+        stage
+            .line(&format!("{command} --max-transfer-size 1M"))
+            .exits(0)
+            .says(none);
+        let same = stage
+            .line(&format!("{command} --max-transfer-size 256K"))
+            .exits(0);
+        let plain = stage.line(command).exits(0);
+        assert!(!same.err.contains(none) && !plain.err.contains(none));
+    }
+}

@@ -1,0 +1,380 @@
+//! One target, several branches of a cluster: a copy that goes on with its origin's nightly job, a disk snapshot that was
+//! set back, a cluster made anew under the same name. System identifier, timeline and name agree; nothing else may be mixed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longshore_test_servers::{Installation, Server, Stop, representatives};
+use serde_json::Value;
+
+use crate::common::{longshore, text};
+use crate::stage::Stage;
+
+/// A target of one directory, which any server may be backed up to as `main`.
+struct Shared {
+    stage: Stage,
+    config: PathBuf,
+}
+
+impl Shared {
+    fn new(installation: &Installation, conf: &[(&str, &str)]) -> Shared {
+        let stage = Stage::new(installation, conf);
+        let disk = stage.path("disk");
+        std::fs::create_dir(&disk).unwrap();
+        let config = stage.path("longshore.toml");
+        let url = stage.server.url();
+        let lines = format!(
+            "[database.main]\nurl = \"{url}\"\ntarget = \"t\"\n[target.t]\ndirectories = [\"{}\"]\n",
+            disk.display()
+        );
+        std::fs::write(&config, lines).unwrap();
+        Shared { stage, config }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = longshore(["--config".as_ref(), self.config.as_os_str()]);
+        command.args(words);
+        command
+    }
+
+    /// Runs to the end, and gives the exit code, the answer and what was said.
+    fn run(&self, words: &[&str]) -> (i32, Value, String) {
+        let output = self.command(words).output().unwrap();
+        let said = text(&output.stderr);
+        let told = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        (output.status.code().unwrap(), told, said)
+    }
+
+    /// Backs a server up as `main`; gives the exit code, the new label and what was said.
+    fn back_up(&self, server: &Server, more: &[&str]) -> (i32, Value, String) {
+        let url = server.url();
+        let words = [
+            "backup",
+            &url,
+            "--database",
+            "main",
+            "--target",
+            "t",
+            "--json",
+        ];
+        let (code, told, said) = self.run(&[&words, more].concat());
+        assert!(told["set"].is_string(), "{code} {said} {told}");
+        let said = format!("{said}{}", told["warnings"]);
+        (code, told, said)
+    }
+
+    fn info(&self) -> Value {
+        let (code, told, said) = self.run(&["info", "main", "--json"]);
+        assert_eq!(code, 0, "{said}");
+        told["databases"][0].clone()
+    }
+
+    fn labels(&self) -> Vec<String> {
+        let rows = self.info()["backups"].as_array().unwrap().clone();
+        let label = |row: &Value| row["label"].as_str().unwrap().to_owned();
+        rows.iter().map(label).collect()
+    }
+
+    /// The label of a set.
+    fn label_of(&self, set: &Value) -> String {
+        let rows = self.info()["backups"].as_array().unwrap().clone();
+        let row = rows.iter().find(|row| row["set"] == *set).unwrap();
+        row["label"].as_str().unwrap().to_owned()
+    }
+
+    /// What a restored backup has in the table that tells the branches apart.
+    fn rows_of(&self, name: &str, more: &[&str]) -> String {
+        let to = self.stage.path(name);
+        let words = [
+            "restore",
+            "--database",
+            "main",
+            "--to",
+            to.to_str().unwrap(),
+        ];
+        let (code, _, said) = self.run(&[&words, more].concat());
+        assert_eq!(code, 0, "{said}");
+        self.stage.server.user().own(&to);
+        let server = Server::adopt(self.stage.server.installation(), &to);
+        server.start();
+        server.psql("select string_agg(who, ' ' order by n) from told")
+    }
+}
+
+fn tell(server: &Server, who: &str) {
+    server.psql(&format!("insert into told (who) values ('{who}')"));
+}
+
+fn prepare(server: &Server) {
+    server.psql("create table told (n serial, who text)");
+    tell(server, "origin");
+}
+
+/// As `cp -a` does: another directory with the same bytes.
+fn copied(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg("-a").arg(from).arg(to).status();
+    assert!(done.unwrap().success());
+}
+
+/// A copy of the stopped server's directory.
+fn clone_of(shared: &Shared, name: &str) -> Server {
+    let path = shared.stage.path(name);
+    copied(shared.stage.server.data_dir(), &path);
+    Server::adopt(shared.stage.server.installation(), &path)
+}
+
+/// Has a restored or copied cluster open on a timeline of its own.
+fn open_on_a_new_timeline(server: &Server) {
+    server.append_conf("restore_command = 'false'\n");
+    std::fs::write(server.data_dir().join("recovery.signal"), "").unwrap();
+    server.user().own(server.data_dir());
+    server.start();
+    server.wait_for("select pg_is_in_recovery()", "f");
+}
+
+/// Goal: a copy that goes on with the nightly job of its origin costs the origin neither its base nor its backups, and all
+/// commands tell of it.
+fn mixed(shared: &Shared, production: &Server, copy: &Server) {
+    let (code, first, _) = shared.back_up(production, &[]);
+    assert_eq!(code, 0);
+    tell(copy, "copy");
+    let (code, theirs, said) = shared.back_up(copy, &[]);
+    assert!(code == 0 || code == 5, "{said}");
+    tell(production, "production");
+    production.psql("checkpoint");
+
+    // The copy's full backup is the newest, and is no base.
+    let (_, differential, said) = shared.back_up(production, &["--differential", "--or-full"]);
+    assert_eq!(
+        differential["differential"]["parent"], first["set"],
+        "{said}"
+    );
+    let (theirs, ours) = (
+        shared.label_of(&theirs["set"]),
+        shared.label_of(&differential["set"]),
+    );
+    assert!(said.contains(&theirs), "{said}");
+    assert_eq!(
+        shared.rows_of("ours", &["--label", &ours]),
+        "origin production"
+    );
+
+    // Which one is meant nobody guesses.
+    let to = shared.stage.path("nowhere");
+    let restore = [
+        "restore",
+        "--database",
+        "main",
+        "--to",
+        to.to_str().unwrap(),
+    ];
+    let (code, _, said) = shared.run(&restore);
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains(&theirs) && said.contains(&ours), "{said}");
+    assert!(said.contains("--label"), "{said}");
+    assert!(!to.exists());
+    let (code, _, said) = shared.run(&["drill", "main"]);
+    assert_eq!(code, 4, "{said}");
+    assert_eq!(
+        shared.rows_of("theirs", &["--label", &theirs]),
+        "origin copy"
+    );
+
+    let branches = shared.info()["branches"].as_array().unwrap().clone();
+    assert_eq!(branches.len(), 2, "{branches:?}");
+    let (_, checked, _) = shared.run(&["check", "main", "--archive-wait", "0", "--json"]);
+    let findings = checked["databases"][0]["findings"].as_array().unwrap();
+    let about = findings.iter().find(|f| f["what"] == "branches").unwrap();
+    assert_ne!(about["grade"], "good");
+
+    // Neither branch takes the other's place.
+    tell(copy, "copy again");
+    let (_, _, said) = shared.back_up(copy, &[]);
+    assert!(
+        said.contains("does not come from") || said.is_empty(),
+        "{said}"
+    );
+    let (code, _, said) = shared.run(&["expire", "main", "--keep-full", "1"]);
+    assert_eq!(code, 0, "{said}");
+    let left = shared.labels();
+    assert!(left.contains(&ours), "{left:?}");
+    assert_eq!(
+        left.len(),
+        3,
+        "production's chain and the copy's newest: {left:?}"
+    );
+}
+
+#[test]
+fn a_copied_directory_on_the_same_timeline_is_another_branch() {
+    for installation in representatives() {
+        let shared = Shared::new(&installation, &[]);
+        let production = &shared.stage.server;
+        prepare(production);
+        production.stop(Stop::Fast);
+        let copy = clone_of(&shared, "copy");
+        production.start();
+        copy.start();
+        mixed(&shared, production, &copy);
+    }
+}
+
+#[test]
+fn two_restores_of_one_backup_are_two_branches_of_one_number() {
+    for installation in representatives() {
+        let shared = Shared::new(&installation, &[]);
+        prepare(&shared.stage.server);
+        let seed = shared.stage.backup("seed").output().unwrap();
+        assert!(seed.status.success(), "{}", text(&seed.stderr));
+        let restored = |name: &str| {
+            let to = shared.stage.path(name);
+            let media = shared.stage.path("seed");
+            let words = [
+                "restore",
+                media.to_str().unwrap(),
+                "--to",
+                to.to_str().unwrap(),
+            ];
+            let (code, _, said) = shared.run(&words);
+            assert_eq!(code, 0, "{said}");
+            shared.stage.server.user().own(&to);
+            let server = Server::adopt(&installation, &to);
+            open_on_a_new_timeline(&server);
+            let timeline = "select timeline_id from pg_control_checkpoint()";
+            server.psql("checkpoint");
+            assert_eq!(server.psql(timeline), "2");
+            server
+        };
+        let (production, copy) = (restored("production"), restored("copy"));
+        mixed(&shared, &production, &copy);
+    }
+}
+
+/// Goal: what was backed up of a future that a disk snapshot undid is no base, no latest backup, and not lost.
+#[test]
+fn a_server_that_was_set_back_leaves_its_future_behind() {
+    for installation in representatives() {
+        let shared = Shared::new(&installation, &[("wal_keep_size", "64MB")]);
+        let server = &shared.stage.server;
+        prepare(server);
+        let (code, before, _) = shared.back_up(server, &[]);
+        assert_eq!(code, 0);
+        server.stop(Stop::Fast);
+        let snapshot = shared.stage.path("snapshot");
+        copied(server.data_dir(), &snapshot);
+        server.start();
+        tell(server, "undone");
+        let (code, undone, _) = shared.back_up(server, &[]);
+        assert_eq!(code, 0);
+        server.stop(Stop::Fast);
+        // The directory is the same one, as with a snapshot of its file system.
+        for entry in std::fs::read_dir(server.data_dir()).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => std::fs::remove_dir_all(&path).unwrap(),
+                false => std::fs::remove_file(&path).unwrap(),
+            }
+        }
+        copied(&snapshot.join("."), server.data_dir());
+        server.start();
+        tell(server, "kept");
+        // Its WAL gets beyond what was undone.
+        server.psql(
+            "create table filler as select n, repeat('x', 500) from generate_series(1, 9000) n",
+        );
+        server.psql("checkpoint");
+        let words = ["--differential", "--or-full"];
+        let (_, next, said) = shared.back_up(server, &words);
+        let undone_label = shared.label_of(&undone["set"]);
+        assert!(said.contains(&undone_label), "{said}");
+        assert_ne!(next["differential"]["parent"], undone["set"], "{said}");
+        if next["differential"].is_object() {
+            assert_eq!(next["differential"]["parent"], before["set"]);
+        }
+        // The same server went on elsewhere: that is what is meant.
+        assert_eq!(shared.rows_of("latest", &[]), "origin kept");
+        assert_eq!(
+            shared.rows_of("future", &["--label", &undone_label]),
+            "origin undone"
+        );
+        shared.back_up(server, &[]);
+        let (code, _, said) = shared.run(&["expire", "main", "--keep-full", "1"]);
+        assert_eq!(code, 0, "{said}");
+        let left = shared.labels();
+        assert!(left.contains(&undone_label), "{left:?}");
+        assert!(!left.contains(&shared_label(&before, &shared)), "{left:?}");
+    }
+}
+
+/// Of a set that may be gone.
+fn shared_label(report: &Value, shared: &Shared) -> String {
+    let rows = shared.info()["backups"].as_array().unwrap().clone();
+    let row = rows.iter().find(|row| row["set"] == report["set"]);
+    row.map_or(String::new(), |row| {
+        row["label"].as_str().unwrap().to_owned()
+    })
+}
+
+/// Goal: the only backup of a cluster outlives one that was made anew under its name.
+#[test]
+fn a_cluster_made_anew_takes_no_others_place() {
+    let installation = &representatives()[0];
+    let shared = Shared::new(installation, &[]);
+    prepare(&shared.stage.server);
+    let (_, old, _) = shared.back_up(&shared.stage.server, &[]);
+    let other = Stage::new(installation, &[]);
+    prepare(&other.server);
+    let (code, new, said) = shared.back_up(&other.server, &[]);
+    assert_eq!(code, 5, "{said}");
+    assert!(said.contains("does not come from"), "{said}");
+    let (code, _, said) = shared.run(&["expire", "main", "--keep-full", "1"]);
+    assert_eq!(code, 0, "{said}");
+    for report in [old, new] {
+        assert_ne!(shared_label(&report, &shared), "");
+    }
+    let (code, _, said) = shared.run(&["check", "main", "--archive-wait", "0"]);
+    assert_ne!(code, 0, "{said}");
+}
+
+/// Goal: a named base of another branch is told of, and the chain on it is the server's state all the same.
+#[test]
+fn a_named_base_of_another_branch_is_told_and_brings_nothing_of_it() {
+    let installation = &representatives()[0];
+    let shared = Shared::new(installation, &[]);
+    let production = &shared.stage.server;
+    prepare(production);
+    production.stop(Stop::Fast);
+    let copy = clone_of(&shared, "copy");
+    production.start();
+    copy.start();
+    tell(&copy, "copy");
+    let url = copy.url();
+    let (base, to) = (shared.stage.path("base"), shared.stage.path("diff"));
+    let (base, to) = (base.to_str().unwrap(), to.to_str().unwrap());
+    let (code, _, said) = shared.run(&["backup", &url, "--to", base]);
+    assert_eq!(code, 0, "{said}");
+    // Beyond the base by its WAL.
+    production
+        .psql("create table filler as select n, repeat('x', 500) from generate_series(1, 2000) n");
+    let url = production.url();
+    let words = ["backup", &url, "--to", to, "--differential", "--base", base];
+    let (code, _, said) = shared.run(&words);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("of another branch"), "{said}");
+    let target = shared.stage.path("restored");
+    let words = [
+        "restore",
+        "--to",
+        target.to_str().unwrap(),
+        to,
+        "--base",
+        base,
+    ];
+    let (code, _, said) = shared.run(&words);
+    assert_eq!(code, 0, "{said}");
+    let restored = shared.stage.serve(&target);
+    let rows = "select count(*) from filler";
+    assert_eq!(restored.psql(rows), "2000");
+    let told = "select who from told order by n";
+    assert_eq!(restored.psql(told), production.psql(told));
+}

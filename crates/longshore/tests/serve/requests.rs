@@ -1,0 +1,58 @@
+//! Requests that drivers make beside batches and calls by name.
+
+use crate::raw::{FAILED, RPC, Raw, TRANSACTION, end_of, says};
+use crate::stage::Stage;
+
+#[test]
+fn the_end_of_a_transaction_begins_the_next_one_where_a_driver_asks() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    let mut ask = |what: u8, begins: u8| {
+        raw.send(TRANSACTION, 0, &[4, 0, 0, 0, what, 0, 0, begins, 0, 0]);
+        let ended = raw.message().unwrap();
+        let open = raw.batch("PRINT CONCAT('open: ', @@TRANCOUNT)");
+        let open = (0..9).find(|n| says(&open, &format!("open: {n}")));
+        (end_of(&ended) & FAILED != 0, open.unwrap())
+    };
+    assert_eq!(ask(5, 0), (false, 1));
+    // As drivers do without autocommit: each end begins the next.
+    assert_eq!(ask(7, 1), (false, 1));
+    assert_eq!(ask(8, 1), (false, 1));
+    assert_eq!(ask(7, 1), (false, 1));
+    assert_eq!(ask(7, 0), (false, 0));
+    assert_eq!(ask(7, 1), (true, 0), "nothing is to be committed");
+}
+
+/// `sp_prepexecrpc`: a handle that goes back, and a text.
+fn odbc_call(text: &str) -> Vec<u8> {
+    const BY_NUMBER: [u8; 6] = [0xff, 0xff, 14, 0, 0, 0];
+    const HANDLE: [u8; 5] = [0, 1, 0x26, 4, 0];
+    let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let mut body = [&[4, 0, 0, 0], &BY_NUMBER[..], &HANDLE].concat();
+    body.extend([0, 0, 0xe7, 0x40, 0x1f, 9, 4, 0xd0, 0, 0x34]);
+    body.extend((wide.len() as u16).to_le_bytes());
+    body.extend(wide);
+    body
+}
+
+#[test]
+fn a_call_of_odbc_calls_the_procedure() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    let mut ask = |text: &str| {
+        raw.send(RPC, 0, &odbc_call(text));
+        raw.message().unwrap()
+    };
+    assert!(says(
+        &ask("{CALL sp_configure ('media retention')}"),
+        "media retention"
+    ));
+    let refused = ask("{CALL sp_there_is_none}");
+    assert!(says(
+        &refused,
+        "Could not find stored procedure 'sp_there_is_none'."
+    ));
+    assert!(says(&ask("{CALL"), "Incorrect syntax near"));
+}

@@ -1,0 +1,44 @@
+//! A file that is read as it is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_io::{Dir, File, InUse, OpenHow, Stat};
+
+use crate::Error;
+
+/// A file open for plain reading.
+pub(crate) struct Reading {
+    file: Arc<dyn File>,
+    stat: Stat,
+}
+
+impl Reading {
+    /// Opens `name` in `dir`; `path` is its name for people. Errors: [`Error::InUse`] while a snapshot has the file.
+    pub(crate) fn open(dir: &dyn Dir, name: &Path, path: &Path) -> Result<Self, Error> {
+        let file = dir.open(name, OpenHow::Read).map_err(refused(path))?;
+        let stat = file.stat().map_err(refused(path))?;
+        Ok(Self { file, stat })
+    }
+
+    pub(crate) fn file(&self) -> &dyn File {
+        &*self.file
+    }
+
+    /// What the file was when it was opened.
+    pub(crate) fn stat(&self) -> &Stat {
+        &self.stat
+    }
+}
+
+/// Why a file cannot be opened.
+pub(crate) fn refused(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |source| match InUse::is(&source) {
+        true => Error::InUse { path: path.into() },
+        false => Error::Io {
+            action: "open",
+            path: path.into(),
+            source,
+        },
+    }
+}
