@@ -19,7 +19,7 @@ longshore() {
     "$binary" "$@"
 }
 
-server= fuse=
+server=
 # Takes the disk apart from its top, whoever put it together.
 take_apart() {
     for _ in $(seq 300); do
@@ -31,8 +31,6 @@ take_apart() {
     if mountpoint -q "$here/disk"; then
         fusermount3 -u "$here/disk" 2>/dev/null || umount "$here/disk"
     fi
-    # Interrupted before it mounted anything, nobody else would end it.
-    [ -n "$fuse" ] && { kill "$fuse" 2>/dev/null; wait "$fuse"; fuse=; }
 }
 
 clean_up() {
@@ -40,7 +38,16 @@ clean_up() {
     trap '' INT TERM HUP
     set +e
     take_apart
-    [ -n "$server" ] && { kill "$server" 2>/dev/null; wait "$server"; }
+    # All children: one that was started in the moment of the interrupt has no name yet. A child that does not run its
+    # program yet may miss a signal, so it is sent once more.
+    while [ -n "$(jobs -pr)" ]; do
+        kill $(jobs -pr) 2>/dev/null
+        for _ in $(seq 50); do
+            [ -n "$(jobs -pr)" ] || break
+            sleep 0.1
+        done
+    done
+    wait
     cd "$here" && rm -rf backend cache backend.longshore-guard disk mnt socket* noise copy
 }
 take_apart || true
@@ -88,10 +95,9 @@ mount_disk() {
     command -v nbdfuse >/dev/null || { echo "nbdfuse is missing"; return 1; }
     mkdir -p disk mnt
     setsid nbdfuse --connections=4 disk/nbd "nbd+unix:///?socket=$here/socket" >>log 2>&1 &
-    fuse=$!
     for _ in $(seq 600); do
         [ -s disk/nbd ] && break
-        kill -0 "$fuse" 2>/dev/null || break
+        kill -0 $! 2>/dev/null || break
         sleep 0.1
     done
     [ -s disk/nbd ] || { echo "FUSE is not permitted here"; return 1; }
