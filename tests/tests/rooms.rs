@@ -136,34 +136,85 @@ fn doors_lead_down_and_never_sideways() {
     }
 }
 
-#[test]
-fn architecture_names_every_room_and_every_dependency() {
+/// A page of the repository.
+fn page(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
-    for (_, name, _) in ROOMS {
-        assert!(
-            page.contains(&format!("`{name}`")),
-            "{name} is not on the page"
-        );
+    std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// The rows of the page's table that begins with `head`, cell by cell.
+fn table<'p>(page: &'p str, head: &str) -> Vec<Vec<&'p str>> {
+    let (_, rows) = page
+        .split_once(head)
+        .unwrap_or_else(|| panic!("no table {head}"));
+    rows.lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect()
+}
+
+#[test]
+fn the_table_of_architecture_says_of_every_room_what_it_may_use() {
+    let page = page("ARCHITECTURE.md");
+    let rows = table(&page, "| room | one line | its door | may use |");
+    let shown: BTreeMap<String, BTreeSet<&str>> = rows
+        .iter()
+        .map(|cells| {
+            let [name, _, _, may] = cells[..] else {
+                panic!("a row of {} cells: {cells:?}", cells.len());
+            };
+            let may = may.split(", ").filter(|room| *room != "–").collect();
+            (name.replace('`', ""), may)
+        })
+        .collect();
+    let held = ROOMS
+        .iter()
+        .map(|(_, name, may)| ((*name).to_owned(), may.iter().copied().collect()))
+        .collect();
+    assert_eq!(shown, held);
+}
+
+#[test]
+fn the_picture_of_architecture_has_every_room_in_its_row() {
+    let page = page("ARCHITECTURE.md");
+    let (_, picture) = page.split_once("```\n 6 ").unwrap();
+    let (picture, _) = picture.split_once("```").unwrap();
+    for (number, line) in (0..=6).rev().zip(format!(" 6 {picture}").lines()) {
+        let mut words = line.split_whitespace();
+        assert_eq!(words.next(), Some(number.to_string().as_str()), "{line}");
+        let in_row = ROOMS.iter().filter(|room| room.0 == number);
+        let held: BTreeSet<&str> = in_row.map(|room| room.1).collect();
+        let shown: BTreeSet<&str> = words.take(held.len()).collect();
+        assert_eq!(shown, held, "{line}");
     }
+}
+
+#[test]
+fn every_dependency_has_a_reason_and_every_reason_a_dependency() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = page("docs/decisions/dependencies.md");
     let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let section = manifest.split("[workspace.dependencies]").nth(1).unwrap();
-    let names = section
+    let used: BTreeSet<&str> = section
         .lines()
         .take_while(|l| !l.starts_with('['))
         .filter_map(|l| l.split_once(" = "))
         .map(|(name, _)| name)
-        .filter(|name| !name.starts_with("longshore-"));
-    let mut count = 0;
-    for name in names {
+        .filter(|name| !name.starts_with("longshore-"))
+        .collect();
+    let rows = table(&page, "| crate | why | licence |");
+    let listed: BTreeSet<&str> = rows
+        .iter()
+        .filter(|cells| cells[0].starts_with('`'))
+        .flat_map(|cells| cells[0].split('`').skip(1).step_by(2))
+        .collect();
+    assert_eq!(listed, used);
+    assert!(used.len() > 20, "only {} were found", used.len());
+    for cells in rows {
         assert!(
-            page.contains(&format!("`{name}`")),
-            "{name} has no reason on the page"
+            cells.len() == 3 && cells.iter().all(|cell| !cell.is_empty()),
+            "{cells:?}"
         );
-        count += 1;
     }
-    assert!(
-        count > 20,
-        "only {count} dependencies were found in Cargo.toml"
-    );
 }
