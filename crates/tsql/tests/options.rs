@@ -221,7 +221,7 @@ fn the_documentation_says_of_every_option_of_set_what_becomes_of_it() {
     }
     let known = SET_OPTIONS.iter().map(|(name, fate)| match fate {
         SetFate::Honoured => format!("Honoured {name} "),
-        SetFate::Only(values) => format!("What happens anyway {name} {}", values[0]),
+        SetFate::Only(values) => format!("One value only {name} {}", values[0]),
         SetFate::Accepted | SetFate::Phrase => format!("Accepted {name} "),
     });
     let mut known: Vec<_> = known.collect();
