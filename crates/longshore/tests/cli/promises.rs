@@ -1,17 +1,24 @@
-//! docs/promises.md names tests and recorded measurements that exist.
+//! docs/promises.md and docs/promises.proofs belong together, and every proof exists.
 //!
-//! A row's last cell says in backticks where a promise is shown: `longshore/tests/golden.rs: function` (from
-//! `crates/` or from the repository's root, several functions divided by commas) or `docs/benchmarks.md: heading`.
-//! Other backticks mean nothing here. A row that names nothing says `not shown` or `missed`.
+//! A row of the page has a name, a promise and a state: `shown`, `measured`, `missed` or `not shown`. The file of
+//! proofs has below each name the tests (`longshore/tests/golden.rs: function`) and the headings of pages
+//! (`docs/benchmarks.md: heading`) that show it, one a line.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+/// More than this nobody reads as a row of a table.
+const LONGEST_ROW: usize = 200;
+
+/// The lines that may begin a table of promises.
+const HEADS: [&str; 2] = ["| promise | what it says | state |", "|---|---|---|"];
 
 /// The repository's root.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The text of a file that a row names, wherever its path begins.
+/// The text of a file that a proof names, wherever its path begins.
 fn text_of(path: &str) -> Option<String> {
     let tried = ["crates", "", "docs"].map(|base| root().join(base).join(path));
     tried.iter().find_map(|p| std::fs::read_to_string(p).ok())
@@ -40,88 +47,250 @@ fn has_heading(page: &str, name: &str) -> bool {
         .any(|l| plain(l.trim_start_matches('#')) == plain(name))
 }
 
-/// What is wrong with one reference; nothing if the words between the backticks are none.
-fn wrong_with(reference: &str) -> Option<String> {
-    let (path, names) = reference.split_once(": ").unwrap_or((reference, ""));
-    let kind = Path::new(path).extension()?.to_str()?;
-    let found = match kind {
-        "rs" | "md" | "py" | "sh" if !path.contains(char::is_whitespace) => text_of(path),
-        _ => return None,
+/// What a proof is.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Test,
+    Heading,
+}
+
+/// The kind of a proof, or what is wrong with it.
+fn checked(proof: &str) -> Result<Kind, String> {
+    let (path, name) = proof
+        .split_once(": ")
+        .ok_or_else(|| format!("`{proof}` does not name a test or a heading after its file"))?;
+    let kind = match Path::new(path).extension().and_then(|e| e.to_str()) {
+        Some("rs") => Kind::Test,
+        Some("md") => Kind::Heading,
+        _ => return Err(format!("{path} is neither a Rust file nor a page")),
     };
-    let Some(text) = found else {
-        return Some(format!("{path} does not exist"));
-    };
+    let text = text_of(path).ok_or_else(|| format!("{path} does not exist"))?;
     match kind {
-        "rs" if names.is_empty() => Some(format!("{path}: which of its tests?")),
-        "rs" => names
-            .split(", ")
-            .find(|name| !has_test(&text, name))
-            .map(|name| format!("{path} has no test {name} that runs unasked")),
-        "md" if !has_heading(&text, names) => Some(format!("{path} has no heading `{names}`")),
-        _ => None,
+        Kind::Test if !has_test(&text, name) => {
+            Err(format!("{path} has no test {name} that runs unasked"))
+        }
+        Kind::Heading if !has_heading(&text, name) => {
+            Err(format!("{path} has no heading `{name}`"))
+        }
+        found => Ok(found),
     }
 }
 
-/// What is wrong with one row of a table.
-fn wrong_in_row(row: &str) -> Vec<String> {
-    let Some(cells) = row.strip_prefix('|').and_then(|r| r.strip_suffix('|')) else {
-        return vec!["is not a whole row".into()];
+/// A promise's name and state.
+fn row(line: &str) -> Result<(&str, &str), String> {
+    let cells = line.strip_prefix("| ").and_then(|l| l.strip_suffix(" |"));
+    let cells: Vec<_> = cells
+        .ok_or("is not a whole row")?
+        .split(" | ")
+        .map(str::trim)
+        .collect();
+    let [name, promise, state] = cells[..] else {
+        return Err("has not three cells".into());
     };
-    let Some((promise, shown)) = cells.split_once(" | ") else {
-        return vec!["has no two cells".into()];
-    };
-    if promise.trim().is_empty() || shown.contains(" | ") {
-        return vec!["has not two cells".into()];
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err(format!("`{name}` is no name of a promise"));
     }
-    let ticked: Vec<_> = shown.split('`').skip(1).step_by(2).collect();
-    let named = ticked.iter().any(|t| t.contains(": "));
-    let lacking = ["not shown", "missed"].iter().any(|w| shown.contains(w));
-    let mut wrong: Vec<_> = ticked.into_iter().filter_map(wrong_with).collect();
-    if !named && !lacking {
-        wrong.push("names neither a test nor a measurement, and does not say so".into());
+    if promise.is_empty() {
+        return Err("promises nothing".into());
     }
-    wrong
+    if line.chars().count() > LONGEST_ROW {
+        return Err(format!("is longer than {LONGEST_ROW} characters"));
+    }
+    Ok((name, state))
 }
 
-#[test]
-fn every_test_and_heading_that_the_page_of_promises_names_exists() {
-    let page = std::fs::read_to_string(root().join("docs/promises.md")).unwrap();
-    let mut wrong = Vec::new();
-    let mut rows = 0;
-    for (number, line) in page.lines().enumerate() {
-        let head = line.starts_with("|---") || line.starts_with("| promise |");
-        if line.starts_with('|') && !head {
-            rows += 1;
-            let found = wrong_in_row(line).into_iter();
-            wrong.extend(found.map(|w| format!("docs/promises.md:{}: {w}", number + 1)));
+/// What a state says beyond its `word`, if it is that state.
+fn after<'a>(state: &'a str, word: &str) -> Option<&'a str> {
+    let rest = state.strip_prefix(word)?;
+    (rest.is_empty() || rest.starts_with([' ', ';', ':', ','])).then_some(rest)
+}
+
+/// What a state lacks to be believed.
+fn wrong_with(state: &str, proofs: &[Kind]) -> Option<String> {
+    let has = |kind| proofs.contains(&kind);
+    if after(state, "shown").is_some() {
+        return (!has(Kind::Test)).then(|| "is called shown, and no test is named".into());
+    }
+    if after(state, "measured").is_some() || after(state, "missed").is_some() {
+        return (!has(Kind::Heading)).then(|| "has no heading of a measurement".into());
+    }
+    match after(state, "not shown") {
+        Some(reason) if reason.len() > 2 => None,
+        Some(_) => Some("does not say why it is not shown".into()),
+        None => {
+            Some("says neither `shown`, `measured`, `missed` nor `not shown` in its state".into())
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(page.lines().filter(|l| l.starts_with("|---")).count(), 5);
-    println!("{rows} promises");
+}
+
+/// The kinds of the proofs of each promise in a file of proofs; what is wrong in it goes to `wrong`.
+fn read_proofs(proofs: &str, wrong: &mut Vec<String>) -> BTreeMap<String, Vec<Kind>> {
+    let mut found = BTreeMap::<String, Vec<Kind>>::new();
+    let mut name: Option<String> = None;
+    let mut seen = BTreeSet::new();
+    for (number, line) in proofs.lines().enumerate() {
+        let mut tell = |what: String| {
+            wrong.push(format!("docs/promises.proofs:{}: {what}", number + 1));
+        };
+        let text = line.trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        if text == line {
+            if found.insert(text.into(), Vec::new()).is_some() {
+                tell(format!("{text} is here twice"));
+            }
+            name = Some(text.into());
+            seen.clear();
+            continue;
+        }
+        let Some(kinds) = name.as_ref().and_then(|n| found.get_mut(n)) else {
+            tell("a proof of no promise".into());
+            continue;
+        };
+        if !seen.insert(text) {
+            tell(format!("`{text}` is here twice"));
+        }
+        match checked(text) {
+            Ok(kind) => kinds.push(kind),
+            Err(what) => tell(what),
+        }
+    }
+    found
+}
+
+/// The number of promises, and what is wrong with a page and its file of proofs.
+fn judged(page: &str, proofs: &str) -> (usize, Vec<String>) {
+    let mut wrong = Vec::new();
+    let mut found = read_proofs(proofs, &mut wrong);
+    let mut names = BTreeSet::new();
+    for (number, line) in page.lines().enumerate() {
+        let mut tell =
+            |what: String| wrong.push(format!("docs/promises.md:{}: {what}", number + 1));
+        if HEADS.contains(&line) {
+            continue;
+        }
+        if !line.starts_with('|') {
+            if line.contains(" | ") || line.trim_start().starts_with('|') {
+                tell("is a row that does not begin with its bar".into());
+            }
+            continue;
+        }
+        let (name, state) = match row(line) {
+            Ok(cells) => cells,
+            Err(what) => {
+                tell(what);
+                continue;
+            }
+        };
+        if !names.insert(name) {
+            tell(format!("{name} is here twice"));
+            continue;
+        }
+        let kinds = found.remove(name);
+        if let Some(what) = wrong_with(state, kinds.as_deref().unwrap_or_default()) {
+            tell(format!("{name} {what}"));
+        }
+        if kinds.is_some_and(|k| k.is_empty()) {
+            tell(format!("{name} is in docs/promises.proofs without a proof"));
+        }
+    }
+    wrong.extend(
+        found
+            .keys()
+            .map(|n| format!("docs/promises.proofs: {n} is no promise of the page")),
+    );
+    (names.len(), wrong)
 }
 
 #[test]
-fn a_row_that_names_what_does_not_exist_is_found() {
-    let shown = |by: &str| wrong_in_row(&format!("| it works | {by} |")).join("; ");
+fn every_promise_has_proofs_that_exist_and_every_proof_a_promise() {
+    let read = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let (promises, wrong) = judged(&read("promises.md"), &read("promises.proofs"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // A page of which no row was recognised would have nothing wrong either.
+    assert!(promises > 250, "{promises} promises");
+}
+
+#[test]
+fn a_proof_that_names_what_does_not_exist_is_found() {
+    let shown = |proof: &str| {
+        judged(
+            "| it-works | It works. | shown |",
+            &format!("it-works\n  # a note\n  longshore/tests/cli/promises.rs: {OWN}\n{proof}"),
+        )
+        .1
+        .join("; ")
+    };
+    const OWN: &str = "a_proof_that_names_what_does_not_exist_is_found";
     let here = "longshore/tests/cli/promises.rs";
-    let own = "a_row_that_names_what_does_not_exist_is_found";
-    assert_eq!(shown(&format!("`{here}: {own}`")), "");
-    assert_eq!(shown(&format!("as `crates/{here}: {own}` shows")), "");
+    assert_eq!(shown(""), "");
+    assert_eq!(shown(&format!("  crates/{here}: {OWN}")), "");
     assert_eq!(
-        shown("`docs/promises.md: What is promised, and how it is shown`"),
+        shown("  docs/promises.md: What is promised, and how it is shown"),
         ""
     );
-    assert_eq!(shown("**missed**: 79 of 85 %"), "");
     for wrong in [
-        format!("`{here}: {own}, root`"),
-        format!("`{here}: {own}_too`"),
-        format!("`{here}`"),
-        format!("`longshore/tests/cli/promise.rs: {own}`"),
-        "`docs/promises.md: What is promised`".into(),
-        "believe us".into(),
-        String::new(),
+        format!("  {here}: root"),
+        format!("  {here}: {OWN}, root"),
+        format!("  {here}: {OWN}_too"),
+        format!("  {here}: {OWN}"),
+        format!("  {here}"),
+        format!("  longshore/tests/cli/promise.rs: {OWN}"),
+        "  docs/promises.md: What is promised".into(),
+        "  docs/promises.proofs: it-works".into(),
+        "  believe us".into(),
+        format!("it-works\n  {here}: {OWN}"),
+        format!("it-sleeps\n  {here}: {OWN}"),
+        format!("{here}: {OWN}"),
     ] {
         assert_ne!(shown(&wrong), "", "{wrong}");
+    }
+}
+
+#[test]
+fn a_row_that_is_too_long_or_without_a_proof_is_found() {
+    let test =
+        "  longshore/tests/cli/promises.rs: a_row_that_is_too_long_or_without_a_proof_is_found";
+    let heading = "  docs/promises.md: What is promised, and how it is shown";
+    let with = |row: &str, proofs: &str| judged(row, &format!("it-works\n{proofs}\n")).1.join("; ");
+    let without = |row: &str| judged(row, "").1.join("; ");
+    let state = |state: &str| format!("| it-works | It works. | {state} |");
+
+    assert_eq!(with(&state("shown; not at night"), test), "");
+    assert_eq!(with(&state("measured: 3 of 4"), heading), "");
+    assert_eq!(with(&state("missed in 3 of 4 cells"), heading), "");
+    assert_eq!(without(&state("not shown: nobody tried")), "");
+
+    assert_ne!(with(&state("shown"), heading), "");
+    assert_ne!(with(&state("measured"), test), "");
+    assert_ne!(with(&state("missed"), test), "");
+    assert_ne!(with(&state("believe us"), test), "");
+    assert_ne!(with(&state("showning"), test), "");
+    assert_ne!(with(&state("not shown: nobody tried"), ""), "");
+    assert_ne!(without(&state("not shown")), "");
+    assert_ne!(without(&state("not shown: ")), "");
+    for bare in ["shown", "measured", "missed"] {
+        assert_ne!(without(&state(bare)), "", "{bare}");
+    }
+
+    let row = state("shown");
+    assert_eq!(with(&row, test), "");
+    assert_ne!(with(&format!("{row}\n{row}"), test), "", "one name twice");
+    let long = "It works. ".repeat(20);
+    for wrong in [
+        format!("| it-works | {} | shown |", long.trim()),
+        "| it-works | shown |".into(),
+        "| it-works | It works. | shown | too |".into(),
+        "| it works | It works. | shown |".into(),
+        "| it-works |  | shown |".into(),
+        "| it-works | It works. | shown".into(),
+        "it-works | It works. | shown |".into(),
+        " | it-works | It works. | shown |".into(),
+    ] {
+        assert_ne!(with(&wrong, test), "", "{wrong}");
+        // Also where the row does not have to account for a proof.
+        assert_ne!(without(&wrong), "", "{wrong}");
     }
 }
