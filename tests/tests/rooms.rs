@@ -17,8 +17,9 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
     (3, "blockcache", &["io", "cache"]),
     (3, "catalog", &["io", "media"]),
     (3, "repository", &["io", "codec", "media", "pg"]),
+    (4, "landing", &["io", "media", "source", "pg", "repository"]),
     (
-        4,
+        5,
         "pipeline",
         &[
             "io",
@@ -26,16 +27,20 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
             "media",
             "source",
             "catalog",
-            "balance",
             "pg",
             "repository",
+            "landing",
         ],
     ),
     (4, "nbd", &["io", "cache", "blockcache"]),
-    (5, "lab", &["io", "cache", "codec", "pipeline"]),
-    (5, "tsql", &["io", "codec", "media", "catalog", "pipeline"]),
+    (6, "lab", &["io", "cache", "codec", "pipeline"]),
     (
         6,
+        "tsql",
+        &["io", "codec", "media", "catalog", "landing", "pipeline"],
+    ),
+    (
+        7,
         "longshore",
         &[
             "io",
@@ -48,6 +53,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
             "blockcache",
             "catalog",
             "repository",
+            "landing",
             "pipeline",
             "lab",
             "tsql",

@@ -34,6 +34,24 @@ pub fn crc32c_join(a: u32, b: u32, b_len: u64) -> u32 {
     shifted ^ b
 }
 
+/// The CRC-32C of `len` zeros.
+pub fn crc32c_zeros(len: u64) -> u32 {
+    let mut crc = 0;
+    let mut power = crc32c(&[0]);
+    let (mut power_len, mut rest) = (1u64, len);
+    while rest > 0 {
+        if rest & 1 == 1 {
+            crc = crc32c_join(crc, power, power_len);
+        }
+        rest >>= 1;
+        if rest > 0 {
+            power = crc32c_join(power, power, power_len);
+            power_len <<= 1;
+        }
+    }
+    crc
+}
+
 /// The product of two polynomials, modulo the CRC's.
 const fn product(a: u32, mut b: u32) -> u32 {
     let (mut sum, mut power) = (0, 1 << 31);

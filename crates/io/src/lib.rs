@@ -28,6 +28,7 @@ mod gate;
     reason = "here the register of claims is asked"
 )]
 mod host;
+mod machine;
 mod names;
 mod pool;
 mod reservation;
@@ -41,12 +42,13 @@ mod throttle;
 mod trust;
 mod xattr;
 
-pub use checksum::{crc32c, crc32c_append, crc32c_join, is_zero};
+pub use checksum::{crc32c, crc32c_append, crc32c_join, crc32c_zeros, is_zero};
 pub use clock::{Clock, HostClock, SimClock};
 pub use confine::Confinement;
 pub use copy::copy_nontemporal;
 pub use gate::{Gate, Pass};
 pub use host::{Claim, ConnectionClaims, Host, Hush, InUse, drop_from_cache};
+pub use machine::Machine;
 pub use pool::{ALIGN_BYTES, Buffer, HUGE_BYTES, Pool};
 pub use reservation::Reservation;
 pub use side::side_by_side;

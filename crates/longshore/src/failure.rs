@@ -3,7 +3,7 @@
 //! Every refusal of the rooms below gets its exit code in one exhaustive match: a new one without a code
 //! does not compile.
 
-use longshore_pipeline::Error;
+use longshore_pipeline::{Error, LandingError};
 use serde::Serialize;
 
 use crate::output::plain;
@@ -155,16 +155,8 @@ impl From<Error> for Failure {
             | Error::Random { .. }
             | Error::Thread { .. }
             | Error::NotInSet { .. }
-            | Error::BadMove { .. } => Exit::Usage,
-            Error::Cluster(_)
-            | Error::Target { .. }
-            | Error::TargetExists { .. }
-            | Error::TargetTaken { .. }
-            | Error::TargetBusy { .. }
-            | Error::DatabaseInUse { .. }
-            | Error::DatabaseUseUnknown { .. }
-            | Error::TargetKept { .. }
-            | Error::TargetFull { .. } => Exit::Target,
+            | Error::Landing(LandingError::BadMove { .. }) => Exit::Usage,
+            Error::Landing(_) => Exit::Target,
             Error::Panicked { .. } => Exit::Internal,
         };
         Failure::of(exit, &error, error.number(), error.hint())

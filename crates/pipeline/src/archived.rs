@@ -359,12 +359,23 @@ pub fn prove_replay(
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
+    use longshore_io::{HostClock, SimDisk};
     use longshore_pg::Timeline;
 
     use super::support::{ARCHIVE, PAGE, SEGMENT, SYSTEM, disk, name, push, segment};
     use super::*;
-    use crate::place::tests::house;
+
+    fn house(disk: &SimDisk) -> House {
+        House {
+            storage: Arc::new(disk.clone()),
+            clock: Arc::new(HostClock),
+            catalog: None,
+            cancel: Arc::default(),
+            accelerators: Vec::new(),
+        }
+    }
 
     /// Goal: a backup is proved only by a last segment that holds the log to the backup's end. One that was handed over
     /// before it was full may end before, though it is there by name and length.

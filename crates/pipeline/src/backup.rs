@@ -26,14 +26,14 @@ use crate::load::{Moved, Shared, mark_kind, move_bytes};
 use crate::log::LogSource;
 use crate::measure::{Counters, Work, process_cpu};
 use crate::offload::{Choice, Offloading};
-use crate::plan::{Plan, Sizes};
+use crate::plan::{Demand, Plan, Sizes};
 use crate::report::{
     BackupReport, CHANGED_MAX, ChangedFile, DifferentialReport, FileTotals, Run, mark_text,
 };
-use crate::request::{BackupRequest, OnChange, Tuning};
+use crate::request::{BackupRequest, OnChange};
 use crate::room::Room;
 use crate::share::EngineShare;
-use crate::{Error, House, Observer, kept};
+use crate::{Error, House, Observer, devices};
 
 /// FORMAT must not overwrite what is backed up.
 fn refuse_own_files(house: &House, request: &BackupRequest) -> Result<(), Error> {
@@ -108,7 +108,7 @@ pub fn run(
     request.tuning.check()?;
     request.limits.check()?;
     refuse_twice(&request.devices)?;
-    kept::check_devices(house, &request.devices, request.disposition, &request.own)?;
+    devices::check(house, &request.devices, request.disposition, &request.own)?;
     let engine = Compressor::new(request.algorithm, request.level)?.engine();
     let devices = house.devices(&request.devices);
     let mut options = SourceOptions {
@@ -161,18 +161,15 @@ pub fn run(
         .iter()
         .filter(|d| d.class() == DeviceClass::File)
         .count();
-    let decide = |tuning: &Tuning| {
-        let volumes = about.volumes.len();
-        Sizes::decide(
-            tuning,
-            &request.limits,
-            devices.len(),
-            volumes,
-            None,
-            streams,
-        )
+    let demand = Demand {
+        tuning: &request.tuning,
+        limits: &request.limits,
+        devices: devices.len(),
+        volumes: about.volumes.len(),
+        buffer_bytes_of_media: None,
+        streams,
     };
-    let sizes = Room::now().fit(&request.tuning, streams, about.memory_bytes, false, decide)?;
+    let sizes = Room::now().fit(&demand, about.memory_bytes)?;
     let choice = Choice::of(house, &request.offload, request.algorithm);
     let sizes = sizes.lending(choice.buffers_wanted(&sizes), &request.tuning);
     let mut plan = plan(request, &choice.engine(engine), &devices, &about, &sizes);

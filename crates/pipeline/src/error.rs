@@ -1,6 +1,5 @@
 //! Why a run failed.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
@@ -40,8 +39,9 @@ pub enum Error {
     #[error(transparent)]
     Codec(#[from] longshore_codec::Error),
 
+    /// What a restore is written to refused.
     #[error(transparent)]
-    Cluster(#[from] crate::ClusterError),
+    Landing(longshore_landing::Error),
 
     #[error("none of the media's backup sets can be the base of a differential one: {reasons}")]
     NoBase { reasons: String },
@@ -53,10 +53,6 @@ pub enum Error {
     /// Whatever the disposition says.
     #[error("device {device} is, or lies in, {what}")]
     DeviceKept { device: String, what: &'static str },
-
-    /// Whatever `--replace` says.
-    #[error("{} is, or lies in, {what}, which no restore replaces", path.display())]
-    TargetKept { path: PathBuf, what: &'static str },
 
     /// INIT or FORMAT of the media set that holds the base.
     #[error("the media on device {device} hold the base of this backup and would be overwritten")]
@@ -118,48 +114,8 @@ pub enum Error {
     #[error("the source names an entry {path:?}, which no backup set may hold")]
     EntryName { path: PathBuf },
 
-    /// The operating system refused at the restore target.
-    #[error("cannot {action} {}", plain(path))]
-    Target {
-        action: &'static str,
-        path: PathBuf,
-        source: std::io::Error,
-    },
-
-    #[error("{} exists already", path.display())]
-    TargetExists { path: PathBuf },
-
-    /// What stands there is not this restore's to replace: a tablespace's directory, or the restore's own.
-    #[error("{} exists already, and no restore replaces it", path.display())]
-    TargetTaken { path: PathBuf },
-
-    #[error("another restore into {} is running", path.display())]
-    TargetBusy { path: PathBuf },
-
-    /// Commits of whoever uses it would be lost.
-    #[error("the database {} is in use: {how}", path.display())]
-    DatabaseInUse { path: PathBuf, how: &'static str },
-
-    /// Locks and open files of other machines and mounts are not seen.
-    #[error("whether a program uses the database {} cannot be told on its file system (network, FUSE)", path.display())]
-    DatabaseUseUnknown { path: PathBuf },
-
-    #[error("{} has {free} bytes free, the restore needs {needed}", path.display())]
-    TargetFull {
-        path: PathBuf,
-        free: u64,
-        needed: u64,
-    },
-
     #[error("the backup set holds nothing named {}", path.display())]
     NotInSet { path: PathBuf },
-
-    #[error("cannot move {} to {}: {what}", from.display(), to.display())]
-    BadMove {
-        from: PathBuf,
-        to: PathBuf,
-        what: &'static str,
-    },
 
     /// What a differential set needs is not there.
     #[error(transparent)]
@@ -183,6 +139,21 @@ impl From<longshore_media::Error> for Error {
     }
 }
 
+impl From<longshore_landing::Error> for Error {
+    fn from(error: longshore_landing::Error) -> Error {
+        match error {
+            longshore_landing::Error::Media(error) => error.into(),
+            error => Error::Landing(error),
+        }
+    }
+}
+
+impl From<longshore_landing::ClusterError> for Error {
+    fn from(error: longshore_landing::ClusterError) -> Error {
+        Error::Landing(error.into())
+    }
+}
+
 impl Error {
     /// SQL Server's message number for this refusal.
     pub fn number(&self) -> Option<u32> {
@@ -190,13 +161,8 @@ impl Error {
             Error::Media(e) => e.number(),
             Error::OutOfRange { .. } => Some(3250),
             Error::Cancelled => Some(3204),
-            Error::TargetExists { .. } | Error::TargetTaken { .. } => Some(3142),
-            Error::TargetBusy { .. }
-            | Error::DatabaseInUse { .. }
-            | Error::DatabaseUseUnknown { .. } => Some(3101),
-            Error::TargetFull { .. } => Some(3257),
+            Error::Landing(e) => e.number(),
             Error::NotInSet { .. } => Some(3234),
-            Error::BadMove { .. } | Error::TargetKept { .. } => Some(3156),
             Error::DeviceKept { .. } => Some(3201),
             Error::SourceKind { .. } => Some(3169),
             Error::NoBase { .. } | Error::Source(longshore_source::Error::Base { .. }) => {
@@ -205,7 +171,6 @@ impl Error {
             Error::Chain(e) => Some(e.number()),
             Error::LogBroken { .. } => Some(4214),
             Error::Source(_)
-            | Error::Cluster(_)
             | Error::Archive(_)
             | Error::LogMissing { .. }
             | Error::LogUnproved
@@ -223,7 +188,6 @@ impl Error {
             | Error::PathTooLong { .. }
             | Error::LeftOut { .. }
             | Error::EntryName { .. }
-            | Error::Target { .. }
             | Error::Panicked { .. } => None,
         }
     }
@@ -234,7 +198,7 @@ impl Error {
             Error::Source(e) => e.hint(),
             Error::Media(e) => e.hint(),
             Error::Codec(e) => e.hint(),
-            Error::Cluster(e) => e.hint(),
+            Error::Landing(e) => e.hint(),
             Error::Archive(e) => e.hint(),
             Error::LogMissing { .. } => {
                 "does archive_command succeed? After a standby's backup run pg_switch_wal() on the primary; or use --with-wal"
@@ -248,9 +212,6 @@ impl Error {
             }
             Error::DeviceKept { .. } => {
                 "name a device elsewhere; `longshore backup --target NAME` writes to a target"
-            }
-            Error::TargetKept { .. } => {
-                "restore to another directory, and move what you need from there"
             }
             Error::BaseOverwritten { .. } => "use --append, or write to other devices",
             Error::LogBroken { .. } => "make a full backup, with which a log chain begins",
@@ -285,54 +246,12 @@ impl Error {
             Error::EntryName { .. } => {
                 "please report this with the source's kind; leave the entry out meanwhile"
             }
-            Error::Target { source, .. } => target_hint(source.kind()),
-            Error::TargetTaken { .. } => {
-                "move it away, or restore elsewhere; a tablespace goes to an empty directory (--tablespace-map)"
-            }
-            Error::TargetExists { .. } => "restore elsewhere, or use --replace to overwrite it",
-            Error::DatabaseInUse { .. } => {
-                "stop the programs that use it (fuser FILE names them), restore elsewhere, or give their commits up with --replace-in-use"
-            }
-            Error::DatabaseUseUnknown { .. } => {
-                "stop the programs that use it, then add --replace-in-use or move the old file away first; or restore elsewhere"
-            }
-            Error::TargetBusy { .. } => {
-                "wait for it to end (one that died on another machine or mount counts for 15 minutes more), or restore elsewhere"
-            }
-            Error::TargetFull { .. } => "free space there, or restore elsewhere",
             Error::NotInSet { .. } => "`longshore list --files` shows the names in the set",
-            Error::BadMove { .. } => {
-                "name both sides relative to the target, each once; `longshore list --files` shows the names in the set"
-            }
             Error::Chain(e) => e.hint(),
             Error::SourceKind { .. } => "use the version that made the backup, or a later one",
             Error::Panicked { .. } => "please report this with the lines above",
         }
     }
-}
-
-/// What helps where the system refused at a restore's target.
-fn target_hint(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::NotADirectory => {
-            "a file is in the way: name a directory, or a path where one can be made"
-        }
-        ErrorKind::PermissionDenied => {
-            "run as a user who may write there, or restore to another directory"
-        }
-        ErrorKind::ReadOnlyFilesystem => {
-            "its file system is mounted read-only: mount it for writing, or restore elsewhere"
-        }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "free space there, or restore elsewhere"
-        }
-        _ => "check the target directory, its free space and its permissions",
-    }
-}
-
-/// A path without a slash at its end.
-fn plain(path: &Path) -> String {
-    path.components().collect::<PathBuf>().display().to_string()
 }
 
 /// The first components of a path, enough to find it by.

@@ -2,7 +2,7 @@
 //!
 //! Failures come back as texts: the backup or restore itself has succeeded, so they are warnings (3009).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use longshore_catalog::{
@@ -10,6 +10,7 @@ use longshore_catalog::{
     RestoreRecord, RestoredFile,
 };
 use longshore_codec::Algorithm;
+use longshore_landing::moved;
 use longshore_media::device::DeviceClass;
 use longshore_media::{BackupDevice, BackupType, MediaSet, SetHeader, SetTrailer, Totals};
 use longshore_source::SourceSpec;
@@ -175,17 +176,4 @@ fn warning(error: impl std::error::Error) -> String {
         next = cause.source();
     }
     text
-}
-
-/// A path of the set after moves: the longest moved ancestor decides.
-pub fn moved(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
-    let longest = moves
-        .iter()
-        .filter(|(from, _)| path.starts_with(from))
-        .max_by_key(|(from, _)| from.as_os_str().len());
-    match longest.map(|(from, to)| (to, path.strip_prefix(from))) {
-        Some((to, Ok(rest))) if !rest.as_os_str().is_empty() => to.join(rest),
-        Some((to, _)) => to.clone(),
-        None => path.into(),
-    }
 }

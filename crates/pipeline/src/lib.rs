@@ -18,24 +18,20 @@ mod archived;
 mod backup;
 mod base;
 mod chain;
-mod cluster;
 mod crew;
+mod devices;
 pub mod doctor;
 mod error;
 mod feed;
 mod fetch;
 mod gather;
-mod ground;
 mod handoff;
 mod history;
-mod kept;
-mod landing;
 mod load;
 mod log;
 mod measure;
 mod offload;
 mod page_sums;
-mod place;
 mod plan;
 mod report;
 mod request;
@@ -45,13 +41,14 @@ mod settings;
 mod share;
 mod unload;
 mod verify;
+mod way;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_codec::dispatch::InService;
-use longshore_io::{Clock, Storage};
+use longshore_io::{Clock, Machine, Storage};
 
 pub use accelerator::{
     AcceleratorStatus, Configured, EngineCounters, Probe, Reason, RunningBackup, configure,
@@ -59,12 +56,9 @@ pub use accelerator::{
 };
 pub use archived::WalProof;
 pub use chain::ChainError;
-pub use cluster::{
-    ClusterError, ClusterOptions, Held, HeldLock, SpaceOptions, enabled_subscriptions,
-    taken_tablespaces, told_of_subscriptions, told_of_taken,
-};
 pub use error::Error;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;
+pub use longshore_landing::{ClusterError, ClusterOptions, Error as LandingError, SpaceOptions};
 use longshore_media::BackupDevice;
 pub use longshore_media::{DeviceSpec, Disposition};
 pub use longshore_pg::{Lsn, Recovery, RecoveryTarget, TargetAction, Timeline, TimelineChoice};
@@ -102,6 +96,14 @@ impl House {
             Err(Error::Cancelled)
         } else {
             Ok(())
+        }
+    }
+
+    /// What the rooms below see of it.
+    pub fn machine(&self) -> Machine {
+        Machine {
+            storage: self.storage.clone(),
+            clock: self.clock.clone(),
         }
     }
 

@@ -295,6 +295,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Demand;
     use crate::{Limits, Tuning};
 
     /// Which counter, and seconds of each thread that there is.
@@ -302,7 +303,14 @@ mod tests {
 
     /// The limit of a run of ten seconds with so many seconds in one counter, or in several.
     fn limit(work: Work, limits: Limits, spent: &[Spent]) -> Limit {
-        let sizes = Sizes::decide(&Tuning::default(), &limits, 1, 1, None, 1);
+        let sizes = Sizes::decide(&Demand {
+            tuning: &Tuning::default(),
+            limits: &limits,
+            devices: 1,
+            volumes: 1,
+            buffer_bytes_of_media: None,
+            streams: 1,
+        });
         let counters = Counters::default();
         for (counter, seconds) in spent {
             let of_cpus = std::ptr::eq(counter(&counters), &raw const counters.compute_us);

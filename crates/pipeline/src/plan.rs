@@ -124,17 +124,30 @@ pub struct Sizes {
     pub memory_bytes: u64,
 }
 
+/// What sizes are decided for.
+#[derive(Debug, Clone, Copy)]
+pub struct Demand<'a> {
+    pub tuning: &'a Tuning,
+    pub limits: &'a Limits,
+    pub devices: usize,
+    /// Volumes that the source lies on; 1 for a restore.
+    pub volumes: usize,
+    /// The size of buffers that the media demand (restore, verification), or `None`.
+    pub buffer_bytes_of_media: Option<usize>,
+    /// Each has 2 MiB of its own to be written, and 1 MiB to be read with one more for each read ahead.
+    pub streams: usize,
+}
+
 impl Sizes {
-    /// `buffer_bytes_of_media`: the size the media demand (restore), or `None`. `streams` have 2 MiB of their own each to
-    /// be written, and 1 MiB to be read with one more for each read ahead.
-    pub fn decide(
-        tuning: &Tuning,
-        limits: &Limits,
-        devices: usize,
-        volumes: usize,
-        buffer_bytes_of_media: Option<usize>,
-        streams: usize,
-    ) -> Sizes {
+    pub fn decide(demand: &Demand) -> Sizes {
+        let Demand {
+            tuning,
+            limits,
+            devices,
+            volumes,
+            buffer_bytes_of_media,
+            streams,
+        } = *demand;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let cpu_ceiling = limits.cpu_percent.map(|p| cores as f64 * p / 100.0);
         let cpus = cpu_ceiling.map_or(cores, |c| (c.ceil() as usize).clamp(1, cores));
@@ -230,12 +243,29 @@ impl Sizes {
 mod tests {
     use super::*;
 
+    fn decide(
+        tuning: &Tuning,
+        devices: usize,
+        volumes: usize,
+        buffer_bytes_of_media: Option<usize>,
+        streams: usize,
+    ) -> Sizes {
+        Sizes::decide(&Demand {
+            tuning,
+            limits: &Limits::default(),
+            devices,
+            volumes,
+            buffer_bytes_of_media,
+            streams,
+        })
+    }
+
     fn backup_to(devices: usize, buffer_count: Option<usize>) -> Sizes {
         let tuning = Tuning {
             buffer_count,
             buffer_bytes: None,
         };
-        Sizes::decide(&tuning, &Limits::default(), devices, 1, None, devices)
+        decide(&tuning, devices, 1, None, devices)
     }
 
     fn restore(buffer_count: Option<usize>) -> Sizes {
@@ -243,7 +273,7 @@ mod tests {
             buffer_count,
             buffer_bytes: None,
         };
-        Sizes::decide(&tuning, &Limits::default(), 1, 0, Some(1 << 20), 1)
+        decide(&tuning, 1, 0, Some(1 << 20), 1)
     }
 
     #[test]

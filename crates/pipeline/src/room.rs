@@ -5,13 +5,11 @@
 //! that is not enough. Left alone it would be killed, or fail at some file in the middle.
 
 use longshore_io::facts;
+use longshore_landing::FILES_OWN;
 
 use crate::Error;
-use crate::plan::Sizes;
-use crate::request::Tuning;
+use crate::plan::{Demand, Sizes};
 
-/// Files that a run has open beside those of its workers and stripes: directories, locks, the history.
-const FILES_OWN: u64 = 8;
 /// Files that a worker has open at a time: one with its second descriptor for direct transfers, and a directory.
 const FILES_OF_WORKER: u64 = 3;
 /// Files that a stripe has open.
@@ -43,22 +41,20 @@ impl Room {
         }
     }
 
-    /// The largest sizes that fit, from what `decide` wants downwards. `more`: memory that is needed beside them, in
-    /// bytes; `fixed`: the media demand their size of buffers.
+    /// The largest sizes that fit, from what `demand` wants downwards. `more`: memory that is needed beside them, in bytes.
+    /// Media demand their size of buffers.
     ///
     /// Errors: [`Error::Room`].
-    pub fn fit(
-        &self,
-        tuning: &Tuning,
-        streams: usize,
-        more: u64,
-        fixed: bool,
-        decide: impl Fn(&Tuning) -> Sizes,
-    ) -> Result<Sizes, Error> {
-        let mut tuning = *tuning;
+    pub fn fit(&self, demand: &Demand, more: u64) -> Result<Sizes, Error> {
+        let mut tuning = *demand.tuning;
+        let streams = demand.streams;
+        let fixed = demand.buffer_bytes_of_media.is_some();
         let (asked_count, asked_bytes) = (tuning.buffer_count, tuning.buffer_bytes);
         loop {
-            let sizes = decide(&tuning);
+            let sizes = Sizes::decide(&Demand {
+                tuning: &tuning,
+                ..*demand
+            });
             let Err(lacking) = self.check(&sizes, streams, more) else {
                 return Ok(sizes);
             };
@@ -101,19 +97,10 @@ impl Room {
 
 const FILES: &str = "open files";
 
-/// How many files of `most` a part of a run may keep open: a quarter of what is left to the process now.
-pub fn files_of(most: usize) -> usize {
-    let now = facts::descriptors();
-    let left = now.allowed.map_or(u64::MAX, |allowed| {
-        allowed.saturating_sub(now.open + FILES_OWN)
-    });
-    most.min(usize::try_from(left / 4).unwrap_or(most)).max(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Limits;
+    use crate::request::{Limits, Tuning};
 
     const EMPTY: Room = Room {
         files: None,
@@ -123,9 +110,15 @@ mod tests {
     };
 
     fn fit(room: &Room, tuning: Tuning, media_bytes: Option<usize>) -> Result<Sizes, Error> {
-        let decide =
-            |tuning: &Tuning| Sizes::decide(tuning, &Limits::default(), 1, 1, media_bytes, 1);
-        room.fit(&tuning, 1, 0, media_bytes.is_some(), decide)
+        let demand = Demand {
+            tuning: &tuning,
+            limits: &Limits::default(),
+            devices: 1,
+            volumes: 1,
+            buffer_bytes_of_media: media_bytes,
+            streams: 1,
+        };
+        room.fit(&demand, 0)
     }
 
     #[test]

@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 
 use crate::crew::{Crew, join};
 use crate::fetch::Fetching;
-use crate::landing::{Landing, Way};
 use crate::measure::{Counters, Sample, Sampler, lap};
 use crate::offload::Choice;
 use crate::plan::Sizes;
 use crate::request::Limits;
+use crate::way::{Way, Ways};
 use crate::{Error, House, Observer};
 
 /// Takes what comes out of a set. Called from many threads at once.
@@ -117,7 +117,7 @@ pub struct Shared<'a> {
     pub plains: Pool,
     /// One for each worker to decode into, where that is not done straight into what is written.
     hots: Pool,
-    landing: Landing,
+    ways: Ways,
     pub counters: &'a Counters,
     pub sink: &'a dyn Sink,
     pub tallies: Vec<Tally>,
@@ -214,7 +214,7 @@ pub fn unload(
         payloads,
         plains,
         hots,
-        landing: Landing::default(),
+        ways: Ways::default(),
         counters,
         sink,
         tallies,
@@ -367,7 +367,7 @@ impl Shared<'_> {
     }
 
     /// One worker: decodes what is to be written into a buffer that devices read, or into its own and copies it, as
-    /// [`Landing`] says; what is not to be written always into its own, which stays in the core's cache.
+    /// [`Ways`] says; what is not to be written always into its own, which stays in the core's cache.
     fn decode_all(&self, receive: Receiver<Read>, send: Sender<Decoded>) -> Result<(), Error> {
         let clock = &*self.house.clock;
         let Some(mut hot) = self.hots.take() else {
@@ -522,7 +522,7 @@ impl Shared<'_> {
     ) -> Result<(), MediaError> {
         let clock = &*self.house.clock;
         let len = read.block.header.plain_len as usize;
-        let way = self.landing.choose();
+        let way = self.ways.choose();
         let before = clock.thread_cpu();
         match way {
             Way::Straight => self.decode(read, decompressor, plain)?,
@@ -532,7 +532,7 @@ impl Shared<'_> {
             }
         }
         let cpu = clock.thread_cpu().saturating_sub(before);
-        self.landing.took(way, cpu, len);
+        self.ways.took(way, cpu, len);
         Ok(())
     }
 

@@ -1,18 +1,19 @@
 //! Verify: decode everything, check every checksum, write nothing.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use longshore_media::{BackupType, Error as MediaError, Item, MediaSet};
+use longshore_media::{BackupType, BlockStream, Error as MediaError, Item, MediaSet};
 use parking_lot::Mutex;
 
 use crate::chain::{self, Chain, Link, Merge};
-use crate::measure::{Counters, Work, process_cpu};
+use crate::measure::{Counters, Sample, Work, process_cpu};
 use crate::offload::{Choice, Offload};
-use crate::plan::{Plan, Sizes};
+use crate::plan::{Demand, Plan, Sizes};
 use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
-use crate::request::{Tuning, VerifyRequest};
+use crate::request::VerifyRequest;
 use crate::room::Room;
-use crate::unload::{Sink, Unloading, unload};
+use crate::unload::{Sink, UnloadedSet, Unloading, unload};
 use crate::{ChainError, Error, House, Observer};
 
 /// Collects damage and goes on.
@@ -67,6 +68,24 @@ impl Sink for Inspector {
     }
 }
 
+/// A set on its media.
+type SetAt<'a> = (&'a MediaSet, u32);
+
+/// A verification under way.
+struct Verifying<'a> {
+    house: &'a House,
+    request: &'a VerifyRequest,
+    observer: &'a dyn Observer,
+    inspector: Inspector,
+    counters: Counters,
+    /// Why there is nothing to verify, if so: the first reason.
+    refused: Option<MediaError>,
+    sets: Vec<VerifiedSet>,
+    samples: Vec<Sample>,
+    /// Of the set that was read last.
+    shown: Option<(Plan, Sizes)>,
+}
+
 pub fn run(
     house: &House,
     request: &VerifyRequest,
@@ -75,205 +94,256 @@ pub fn run(
     request.tuning.check()?;
     request.limits.check()?;
     let _priority = request.limits.lower_io_priority();
-    let devices = house.devices(&request.devices);
-    let media = MediaSet::open(&devices)?;
-    let inspector = Inspector {
-        findings: Mutex::new(Vec::new()),
+    let media = MediaSet::open(&house.devices(&request.devices))?;
+    let mut verifying = Verifying {
+        house,
+        request,
+        observer,
+        inspector: Inspector {
+            findings: Mutex::new(Vec::new()),
+        },
+        counters: Counters::default(),
+        refused: None,
+        sets: Vec::new(),
+        samples: Vec::new(),
+        shown: None,
     };
-    // Why there is nothing to verify, if so.
-    let mut refused = None;
-    let positions = match (request.position, media.stored_bytes()?) {
-        (Some(position), _) => vec![position.max(1)],
-        (None, None) => vec![1],
-        (None, Some(_)) => {
-            for error in media.unreadable()? {
-                inspector.note(&error);
-                refused.get_or_insert(error);
-            }
-            let sets = media.sets()?;
-            for set in sets.iter().filter(|s| s.trailer.is_none()) {
-                // The set's own answer names the stripe that lacks its end.
-                if let Err(error) = media.set(set.header.position) {
-                    inspector.note(&error);
-                }
-            }
-            sets.iter().map(|s| s.header.position).collect()
-        }
-    };
-    if positions.is_empty() {
-        let none = || MediaError::NoSuchSet {
-            device: media.device(0).to_owned(),
-            position: 1,
-            count: 0,
-        };
-        return Err(refused.unwrap_or_else(none).into());
-    }
-    let counters = Counters::default();
-    let started = house.clock.now();
-    let cpu_before = process_cpu();
-    let mut sets = Vec::new();
-    let mut samples = Vec::new();
-    let mut shown = None;
+    let positions = verifying.positions(&media)?;
+    let (started, cpu_before) = (house.clock.now(), process_cpu());
     let bases = chain::open_bases(house, &request.bases)?;
     let chains = match media.stored_bytes()? {
-        Some(_) => chains(house, &media, &positions, &bases, &inspector, request)?,
+        Some(_) => verifying.chains(&media, &positions, &bases)?,
         None => Vec::new(),
     };
-    let mut work: Vec<(&MediaSet, u32)> = positions.iter().map(|p| (&media, *p)).collect();
+    let work = work(&media, &positions, &chains);
+    verifying.expect(&media, &work)?;
+    for set in work {
+        verifying.read(set)?;
+    }
+    verifying.judge_chains(&chains);
+    let elapsed = house.clock.now() - started;
+    let cpu = process_cpu().saturating_sub(cpu_before);
+    verifying.report(&media, elapsed, cpu)
+}
+
+/// The sets asked for, and those that they need.
+fn work<'a>(media: &'a MediaSet, positions: &[u32], chains: &[Chain<'a>]) -> Vec<SetAt<'a>> {
+    let mut work: Vec<SetAt> = positions.iter().map(|p| (media, *p)).collect();
     for link in chains.iter().flat_map(|chain| &chain.links) {
-        let known = |(media, position): &(&MediaSet, u32)| {
+        let known = |(media, position): &SetAt| {
             std::ptr::eq(*media, link.media) && *position == link.header.position
         };
         if !work.iter().any(known) {
             work.push((link.media, link.header.position));
         }
     }
-    if let Some(bytes) = media.stored_bytes()? {
-        let mut sum = 0u64;
-        for (media, position) in &work {
-            let set = media.set(*position).ok();
-            let trailer = set.and_then(|set| set.trailer);
-            sum = sum.saturating_add(trailer.map_or(0, |t| t.plain_bytes_total));
-        }
-        counters
-            .expected_bytes
-            .store(if sum > 0 { sum } else { bytes }, Ordering::Relaxed);
+    work
+}
+
+impl Verifying<'_> {
+    fn findings(&self) -> usize {
+        self.inspector.findings.lock().len()
     }
-    for (media, position) in work {
-        let streams: Result<Vec<_>, _> = (0..media.family_count())
-            .map(|i| media.stream(i, position))
-            .collect();
-        let streams = match streams {
-            Ok(streams) => streams,
-            // The set is not on every stripe: said above, or asked for and not there.
-            Err(e) if request.position.is_some() => return Err(e.into()),
-            Err(e) => {
-                house.check_cancel()?;
-                inspector.note(&e);
-                refused.get_or_insert(e);
-                continue;
+
+    /// The sets to verify. Those of which the media lack something are findings.
+    fn positions(&mut self, media: &MediaSet) -> Result<Vec<u32>, Error> {
+        let positions = match (self.request.position, media.stored_bytes()?) {
+            (Some(position), _) => vec![position.max(1)],
+            (None, None) => vec![1],
+            (None, Some(_)) => {
+                for error in media.unreadable()? {
+                    self.inspector.note(&error);
+                    self.refused.get_or_insert(error);
+                }
+                let sets = media.sets()?;
+                for set in sets.iter().filter(|s| s.trailer.is_none()) {
+                    // The set's own answer names the stripe that lacks its end.
+                    if let Err(error) = media.set(set.header.position) {
+                        self.inspector.note(&error);
+                    }
+                }
+                sets.iter().map(|s| s.header.position).collect()
             }
         };
+        if positions.is_empty() {
+            let none = || MediaError::NoSuchSet {
+                device: media.device(0).to_owned(),
+                position: 1,
+                count: 0,
+            };
+            return Err(self.refused.take().unwrap_or_else(none).into());
+        }
+        Ok(positions)
+    }
+
+    /// Notes how many bytes will be read; a pipe tells nobody.
+    fn expect(&self, media: &MediaSet, work: &[SetAt]) -> Result<(), Error> {
+        let Some(stored) = media.stored_bytes()? else {
+            return Ok(());
+        };
+        let plain = |(media, position): &SetAt| {
+            let trailer = media.set(*position).ok()?.trailer?;
+            Some(trailer.plain_bytes_total)
+        };
+        let sum = work.iter().filter_map(plain).fold(0, u64::saturating_add);
+        let expected = if sum > 0 { sum } else { stored };
+        let counter = &self.counters.expected_bytes;
+        counter.store(expected, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The set's streams; `None` when what is missing of it is noted and the others are looked at.
+    fn streams(&mut self, (media, position): SetAt) -> Result<Option<Vec<BlockStream>>, Error> {
+        let families = 0..media.family_count();
+        let streams: Result<Vec<_>, _> = families.map(|i| media.stream(i, position)).collect();
+        match streams {
+            Ok(streams) => Ok(Some(streams)),
+            // The set is not on every stripe: said above, or asked for and not there.
+            Err(e) if self.request.position.is_some() => Err(e.into()),
+            Err(e) => {
+                self.house.check_cancel()?;
+                self.inspector.note(&e);
+                self.refused.get_or_insert(e);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads one set as a whole.
+    fn read(&mut self, set: SetAt) -> Result<(), Error> {
+        let Some(streams) = self.streams(set)? else {
+            return Ok(());
+        };
+        let (media, position) = set;
         let header = streams[0].header().clone();
-        let (families, buffer_bytes) = (media.family_count(), header.buffer_bytes as usize);
-        let decide = |tuning: &Tuning| {
-            Sizes::decide(
-                tuning,
-                &request.limits,
-                families,
-                1,
-                Some(buffer_bytes),
-                families,
-            )
+        let (limits, tuning) = (&self.request.limits, &self.request.tuning);
+        let demand = Demand {
+            tuning,
+            limits,
+            devices: media.family_count(),
+            volumes: 1,
+            buffer_bytes_of_media: Some(header.buffer_bytes as usize),
+            streams: media.family_count(),
         };
-        let sizes = Room::now().fit(&request.tuning, families, 0, true, decide)?;
-        let plan = Plan::for_reading(
-            "verify",
-            media,
-            &header,
-            &sizes,
-            &request.limits,
-            &request.tuning,
-        );
-        observer.planned(&plan);
-        shown = Some((plan, sizes));
-        let before = inspector.findings.lock().len();
+        let sizes = Room::now().fit(&demand, 0)?;
+        let plan = Plan::for_reading("verify", media, &header, &sizes, limits, tuning);
+        self.observer.planned(&plan);
+        self.shown = Some((plan, sizes));
+        let before = self.findings();
         // A verification is the judge of what accelerators did: it asks none of them.
-        let choice = Choice::of(house, &Offload::default(), header.algorithm);
+        let choice = Choice::of(self.house, &Offload::default(), header.algorithm);
         let unloading = Unloading {
-            house,
+            house: self.house,
             sizes: &sizes,
-            limits: &request.limits,
+            limits,
             choice: &choice,
-            counters: &counters,
-            observer,
+            counters: &self.counters,
+            observer: self.observer,
         };
-        let unloaded = unload(&unloading, vec![streams], &inspector)?;
-        samples.extend(unloaded.samples);
+        let unloaded = unload(&unloading, vec![streams], &self.inspector)?;
+        self.samples.extend(unloaded.samples);
         // A restore asks for the set before it reads it: what it finds wrong there is wrong here, too.
-        if inspector.findings.lock().len() == before
+        if self.findings() == before
             && media.stored_bytes()?.is_some()
             && let Err(error) = media.set(position)
         {
-            inspector.note(&error);
+            self.inspector.note(&error);
         }
-        let undamaged = inspector.findings.lock().len() == before;
-        sets.extend(unloaded.sets.into_iter().map(|set| VerifiedSet {
-            set: set.header.set,
-            database: set.header.database,
-            position,
-            device: media.device(0).to_owned(),
-            is_log: set.header.backup_type == BackupType::Log,
-            parent: set.header.parent,
-            chain_sets: None,
-            valid: undamaged && set.trailer.is_some(),
-            plain_bytes: set.plain_bytes,
-            stored_bytes: set.trailer.as_ref().map_or(0, |t| t.stored_bytes_total),
-            made_damaged: set.trailer.is_some_and(|t| t.damaged),
-        }));
+        let undamaged = self.findings() == before;
+        let verified = |read| verified(read, set, undamaged);
+        self.sets.extend(unloaded.sets.into_iter().map(verified));
+        Ok(())
     }
-    for chain in &chains {
-        let is_valid = |link: &Link| sets.iter().any(|s| s.set == link.header.set && s.valid);
-        if chain.links.iter().all(is_valid) {
-            let newest = chain.links[0].header.set;
-            let of_it = sets.iter_mut().filter(|set| set.set == newest);
-            of_it.for_each(|set| set.chain_sets = Some(chain.links.len()));
-        }
-    }
-    let findings = inspector.findings.into_inner();
-    let Some((plan, sizes)) = shown else {
-        let incomplete = || MediaError::Incomplete {
-            device: media.device(0).to_owned(),
-            position: request.position.unwrap_or(1),
-        };
-        return Err(refused.unwrap_or_else(incomplete).into());
-    };
-    let elapsed = house.clock.now() - started;
-    Ok(VerifyReport {
-        sets,
-        findings,
-        run: Run {
-            elapsed_s: elapsed.as_secs_f64(),
-            cpu_s: process_cpu().saturating_sub(cpu_before).as_secs_f64(),
-            limit: counters.limit(elapsed, &sizes, Work::Verify),
-            waits: counters.waits(),
-            samples,
-            engines: Vec::new(),
-            warnings: Vec::new(),
-            history_failed: false,
-            plan,
-        },
-    })
-}
 
-/// The chains of the differential sets among `positions`, as far as their members are here. Where nobody said where
-/// the others are, one that is not here is no finding.
-fn chains<'a>(
-    house: &House,
-    media: &'a MediaSet,
-    positions: &[u32],
-    bases: &'a [MediaSet],
-    inspector: &Inspector,
-    request: &VerifyRequest,
-) -> Result<Vec<Chain<'a>>, Error> {
-    let mut chains = Vec::new();
-    for set in media.sets()? {
-        let (header, complete) = (&set.header, set.trailer.is_some());
-        if header.parent.is_none() || !complete || !positions.contains(&header.position) {
-            continue;
+    /// A chain is sound when each of its sets is.
+    fn judge_chains(&mut self, chains: &[Chain]) {
+        for chain in chains {
+            let sets = &self.sets;
+            let is_valid = |link: &Link| sets.iter().any(|s| s.set == link.header.set && s.valid);
+            if chain.links.iter().all(is_valid) {
+                let newest = chain.links[0].header.set;
+                let of_it = self.sets.iter_mut().filter(|set| set.set == newest);
+                of_it.for_each(|set| set.chain_sets = Some(chain.links.len()));
+            }
         }
-        let chain = match Chain::collect(house, media, set, bases) {
-            Ok(chain) => chain,
-            Err(Error::Chain(ChainError::Missing { .. })) if request.bases.is_empty() => continue,
-            Err(error) => {
-                inspector.note_chain(error)?;
+    }
+
+    fn report(
+        self,
+        media: &MediaSet,
+        elapsed: Duration,
+        cpu: Duration,
+    ) -> Result<VerifyReport, Error> {
+        let Some((plan, sizes)) = self.shown else {
+            let incomplete = || MediaError::Incomplete {
+                device: media.device(0).to_owned(),
+                position: self.request.position.unwrap_or(1),
+            };
+            return Err(self.refused.unwrap_or_else(incomplete).into());
+        };
+        Ok(VerifyReport {
+            sets: self.sets,
+            findings: self.inspector.findings.into_inner(),
+            run: Run {
+                elapsed_s: elapsed.as_secs_f64(),
+                cpu_s: cpu.as_secs_f64(),
+                limit: self.counters.limit(elapsed, &sizes, Work::Verify),
+                waits: self.counters.waits(),
+                samples: self.samples,
+                engines: Vec::new(),
+                warnings: Vec::new(),
+                history_failed: false,
+                plan,
+            },
+        })
+    }
+
+    /// The chains of the differential sets among `positions`, as far as their members are here. Where nobody said where
+    /// the others are, one that is not here is no finding.
+    fn chains<'a>(
+        &self,
+        media: &'a MediaSet,
+        positions: &[u32],
+        bases: &'a [MediaSet],
+    ) -> Result<Vec<Chain<'a>>, Error> {
+        let mut chains = Vec::new();
+        for set in media.sets()? {
+            let (header, complete) = (&set.header, set.trailer.is_some());
+            if header.parent.is_none() || !complete || !positions.contains(&header.position) {
                 continue;
             }
-        };
-        match Merge::read(&chain, &|_| true, false) {
-            Ok(_) => chains.push(chain),
-            Err(error) => inspector.note_chain(error)?,
+            let chain = match Chain::collect(self.house, media, set, bases) {
+                Ok(chain) => chain,
+                Err(Error::Chain(ChainError::Missing { .. })) if self.request.bases.is_empty() => {
+                    continue;
+                }
+                Err(error) => {
+                    self.inspector.note_chain(error)?;
+                    continue;
+                }
+            };
+            match Merge::read(&chain, &|_| true, false) {
+                Ok(_) => chains.push(chain),
+                Err(error) => self.inspector.note_chain(error)?,
+            }
         }
+        Ok(chains)
     }
-    Ok(chains)
+}
+
+fn verified(read: UnloadedSet, (media, position): SetAt, undamaged: bool) -> VerifiedSet {
+    let trailer = read.trailer.as_ref();
+    VerifiedSet {
+        set: read.header.set,
+        position,
+        device: media.device(0).to_owned(),
+        is_log: read.header.backup_type == BackupType::Log,
+        parent: read.header.parent,
+        chain_sets: None,
+        valid: undamaged && trailer.is_some(),
+        plain_bytes: read.plain_bytes,
+        stored_bytes: trailer.map_or(0, |t| t.stored_bytes_total),
+        made_damaged: trailer.is_some_and(|t| t.damaged),
+        database: read.header.database,
+    }
 }

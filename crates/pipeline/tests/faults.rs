@@ -18,7 +18,7 @@ use common::*;
 use longshore_codec::Algorithm;
 use longshore_io::{Fault, Op, SimDisk, Storage};
 use longshore_media::{DeviceSpec, Error as MediaError};
-use longshore_pipeline::{BackupReport, Disposition, Error, SourceSpec, Tuning};
+use longshore_pipeline::{BackupReport, Disposition, Error, LandingError, SourceSpec, Tuning};
 
 /// A run that takes longer hangs. They take milliseconds; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -422,10 +422,10 @@ fn a_target_that_fills_up_ends_a_restore_and_is_left_as_it_was() {
     assert!(
         matches!(
             refused,
-            Error::TargetFull {
+            Error::Landing(LandingError::TargetFull {
                 needed: 770_906,
                 ..
-            }
+            })
         ),
         "{refused:?}"
     );

@@ -6,7 +6,7 @@
 use std::io;
 
 use longshore_media::Error as Media;
-use longshore_pipeline::{ClusterError, Error};
+use longshore_pipeline::{ClusterError, Error, LandingError};
 
 use crate::message::{self, Message, OWN};
 use crate::server::{Unusable, local};
@@ -20,39 +20,12 @@ pub fn of(error: &Error) -> Vec<Message> {
             vec![message::NOT_WITHIN_RANGE.with(&[value, name])]
         }
         Error::Cancelled => vec![message::ABORTED.plain()],
-        Error::TargetExists { path } | Error::TargetTaken { path } => {
-            let path = path.display();
-            vec![message::FILE_EXISTS.with(&[&path, &path])]
-        }
-        Error::TargetBusy { .. } => vec![message::EXCLUSIVE_ACCESS.plain()],
+        Error::Landing(refused) => landing(refused, error),
         Error::DeviceKept { device, .. } => {
             with_own(message::CANNOT_OPEN.with(&[device, &IN_USE]), error)
         }
-        Error::TargetKept { path, .. } => {
-            let path = path.display();
-            with_own(message::CANNOT_RESTORE_TO.with(&[&path, &path]), error)
-        }
-        Error::DatabaseInUse { .. } | Error::DatabaseUseUnknown { .. } => {
-            with_own(message::EXCLUSIVE_ACCESS.plain(), error)
-        }
-        Error::TargetFull { path, free, needed } => {
-            vec![message::NO_SPACE.with(&[&path.display(), needed, free])]
-        }
         Error::NotInSet { path } => {
             vec![message::LOGICAL_FILE.with(&[&path.display(), &"of the backup set"])]
-        }
-        Error::BadMove { from, to, .. } => {
-            let first = message::CANNOT_RESTORE_TO.with(&[&from.display(), &to.display()]);
-            with_own(first, error)
-        }
-        Error::Cluster(ClusterError::Running { .. }) => {
-            with_own(message::EXCLUSIVE_ACCESS.plain(), error)
-        }
-        Error::Cluster(ClusterError::NotHeld { .. }) => {
-            with_own(message::NOT_READY_TO_ROLL.plain(), error)
-        }
-        Error::Cluster(ClusterError::RestoredLogLost { .. }) => {
-            with_own(message::LOG_NOT_RESTORED.plain(), error)
         }
         Error::Chain(chain) => {
             let first = match chain.number() {
@@ -94,13 +67,47 @@ pub fn of(error: &Error) -> Vec<Message> {
         | Error::BaseOverwritten { .. }
         | Error::DeviceInside { .. }
         | Error::Codec(_)
-        | Error::Cluster(_)
         | Error::Spool { .. }
         | Error::Random { .. }
         | Error::PathTooLong { .. }
         | Error::EntryName { .. }
-        | Error::Target { .. }
         | Error::Panicked { .. } => vec![own(error, error.hint())],
+    }
+}
+
+/// The messages of a restore's target that refused; `error` is the same as the run tells it.
+fn landing(refused: &LandingError, error: &Error) -> Vec<Message> {
+    match refused {
+        LandingError::TargetExists { path } | LandingError::TargetTaken { path } => {
+            let path = path.display();
+            vec![message::FILE_EXISTS.with(&[&path, &path])]
+        }
+        LandingError::TargetBusy { .. } => vec![message::EXCLUSIVE_ACCESS.plain()],
+        LandingError::TargetKept { path, .. } => {
+            let path = path.display();
+            with_own(message::CANNOT_RESTORE_TO.with(&[&path, &path]), error)
+        }
+        LandingError::DatabaseInUse { .. } | LandingError::DatabaseUseUnknown { .. } => {
+            with_own(message::EXCLUSIVE_ACCESS.plain(), error)
+        }
+        LandingError::TargetFull { path, free, needed } => {
+            vec![message::NO_SPACE.with(&[&path.display(), needed, free])]
+        }
+        LandingError::BadMove { from, to, .. } => {
+            let first = message::CANNOT_RESTORE_TO.with(&[&from.display(), &to.display()]);
+            with_own(first, error)
+        }
+        LandingError::Cluster(ClusterError::Running { .. }) => {
+            with_own(message::EXCLUSIVE_ACCESS.plain(), error)
+        }
+        LandingError::Cluster(ClusterError::NotHeld { .. }) => {
+            with_own(message::NOT_READY_TO_ROLL.plain(), error)
+        }
+        LandingError::Cluster(ClusterError::RestoredLogLost { .. }) => {
+            with_own(message::LOG_NOT_RESTORED.plain(), error)
+        }
+        LandingError::Media(error) => media(error),
+        LandingError::Cluster(_) | LandingError::Target { .. } => vec![own(error, error.hint())],
     }
 }
 

@@ -7,10 +7,10 @@ mod scratch;
 use std::path::{Path, PathBuf};
 
 use longshore_io::ConnectionClaims;
+use longshore_landing::{taken_tablespaces, told_of_taken};
 use longshore_media::{EntryKind, Item, MediaSet};
 use longshore_pipeline::{
     Report, Request, RestoreReport, RestoreRequest, SourceSpec, run as run_pipeline,
-    taken_tablespaces, told_of_taken,
 };
 use longshore_source::SourceKind;
 use serde::Serialize;

@@ -16,13 +16,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use longshore_io::{crc32c, crc32c_join};
+use longshore_io::{crc32c, crc32c_join, crc32c_zeros};
 use longshore_media::{BlockStream, Entry, EntryKind, Extent, Item};
 
 use super::spans::{Spans, without};
 use super::{Chain, ChainError, Link};
 use crate::Error;
-use crate::cluster::zeros;
 
 /// Bytes that the table may take.
 const MEMORY_MAX: u64 = 1 << 30;
@@ -333,7 +332,7 @@ impl Merge {
             // CRCs are linear: the part's own share of the file's, between zeros.
             let len = bytes.len() as u64;
             let behind = row.len.saturating_sub(extent.offset + len);
-            sum ^ crc32c_join(crc32c(bytes) ^ zeros(len), 0, behind)
+            sum ^ crc32c_join(crc32c(bytes) ^ crc32c_zeros(len), 0, behind)
         });
         row.sum.fetch_xor(sum, Ordering::Relaxed);
     }
@@ -341,7 +340,7 @@ impl Merge {
     /// CRC-32C of a whole file, when all of it was noted.
     pub fn sum(&self, FileRow(i): FileRow) -> u32 {
         let row = &self.rows[i];
-        row.sum.load(Ordering::Relaxed) ^ zeros(row.len)
+        row.sum.load(Ordering::Relaxed) ^ crc32c_zeros(row.len)
     }
 
     /// What has to be read of the set at `depth`.

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use longshore_landing::{Destination, Error as LandingError, Piece};
 use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
 use parking_lot::Mutex;
 
 use crate::chain::{FileRow, Merge};
 use crate::measure::{Counters, lap};
-use crate::place::{Piece, Place};
 use crate::report::{CHANGED_MAX, FileTotals};
 use crate::request::RestoreRequest;
 use crate::unload::Sink;
@@ -29,7 +29,7 @@ pub struct Finished {
 /// Puts what is wanted of each block to its place.
 pub struct Writer<'a> {
     house: &'a House,
-    target: Box<dyn Place>,
+    target: Box<dyn Destination>,
     /// What of which set counts; `None` where there is one set.
     merge: Option<&'a Merge>,
     only: &'a [PathBuf],
@@ -48,7 +48,7 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub fn new(
         house: &'a House,
-        target: Box<dyn Place>,
+        target: Box<dyn Destination>,
         merge: Option<&'a Merge>,
         request: &'a RestoreRequest,
         counters: &'a Counters,
@@ -117,9 +117,9 @@ impl<'a> Writer<'a> {
             }
             self.put_pieces(set, entry, parts)
         } else if !parts.is_empty() {
-            self.target.put_data(entry, parts)
+            Ok(self.target.put_data(entry, parts)?)
         } else if entry.first {
-            self.target.put_name(entry)
+            Ok(self.target.put_name(entry)?)
         } else {
             Ok(())
         }
@@ -154,11 +154,11 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         merge.note(file, &pieces);
-        self.target.put_piece(&Piece {
+        Ok(self.target.put_piece(&Piece {
             path: &entry.path,
             len: merge.len(file),
             parts: &pieces,
-        })
+        })?)
     }
 
     fn merged(&self, path: &Path) -> Option<(&Merge, FileRow)> {
@@ -176,7 +176,7 @@ impl<'a> Writer<'a> {
         if let Some(i) = missing(&self.moved) {
             let (from, to) = self.moves[i].clone();
             let what = "nothing of that name is restored";
-            return Err(Error::BadMove { from, to, what });
+            return Err(LandingError::BadMove { from, to, what }.into());
         }
         Ok(())
     }
@@ -207,10 +207,8 @@ impl<'a> Writer<'a> {
                 && verdict.is_ok()
                 && let Some((merge, file)) = self.merged(&entry.path)
             {
-                verdict = self
-                    .house
-                    .check_cancel()
-                    .and_then(|()| self.target.complete(&entry, merge.sum(file)));
+                let complete = || Ok(self.target.complete(&entry, merge.sum(file))?);
+                verdict = self.house.check_cancel().and_then(|()| complete());
             }
         })?;
         verdict

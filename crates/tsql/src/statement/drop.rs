@@ -5,7 +5,7 @@
 //! - Databases of the configuration, and files that were restored whole, are never removed.
 
 use longshore_catalog::RestoreSequence;
-use longshore_pipeline::Held;
+use longshore_landing::Held;
 
 use super::device::reach;
 use super::sequence::{lock, set};
@@ -82,11 +82,11 @@ fn abandon(session: &Session, waiting: RestoreSequence, out: &mut Out) -> Flow {
     if session.server.sequence(&waiting.database).as_ref() != Some(&waiting) {
         return Err(message::EXCLUSIVE_ACCESS.plain().into());
     }
-    let held = Held::open(house, &waiting.target).ok();
+    let held = Held::open(&*house.storage, &waiting.target).ok();
     let ours = held.filter(|held| waiting.is_ready && held.is_of(waiting.system, set(&waiting)));
     let name = &waiting.database;
     match ours {
-        Some(held) => held.discard().map_err(|e| refusal::of(&e))?,
+        Some(held) => held.discard().map_err(|e| refusal::of(&e.into()))?,
         // An interrupted step may have left what stood there before.
         None => out.say(files_stay(&waiting))?,
     }

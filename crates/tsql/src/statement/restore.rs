@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use longshore_catalog::{BackupRecord, HistoryQuery, MediaRecord, RestoredDatabase};
 use longshore_io::{FileKind, Storage, facts};
+use longshore_landing::{Held, taken_tablespaces, told_of_taken};
 use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader};
 use longshore_pipeline::{
-    ClusterOptions, Held, Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec,
-    VerifyRequest, pages, taken_tablespaces, told_of_taken,
+    ClusterOptions, Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec,
+    VerifyRequest, pages,
 };
 
 use super::backup::server_settings;
@@ -246,7 +247,7 @@ fn check_parts(parts: &[Part]) -> Result<(), Message> {
 fn is_family(session: &Session, name: &str, header: &SetHeader) -> bool {
     let house = &session.server.setup.house;
     let waiting = session.server.sequence(name).map(|waiting| waiting.system);
-    let restored = || Held::system_of(house, &session.server.cluster(name)?);
+    let restored = || Held::system_of(&*house.storage, &session.server.cluster(name)?);
     let backed_up = || {
         session.server.known_catalog()?;
         let chain = session.server.catalog().ok()?.log_chain(name).ok()?;
@@ -263,7 +264,7 @@ fn is_family(session: &Session, name: &str, header: &SetHeader) -> bool {
 fn is_own(session: &Session, place: &Place, header: &SetHeader) -> bool {
     match header.source_kind {
         POSTGRES => {
-            let standing = Held::system_of(&session.server.setup.house, &place.target);
+            let standing = Held::system_of(&*session.server.setup.house.storage, &place.target);
             standing.is_none_or(|system| system == header.log.system)
         }
         _ => header.machine == facts::host_name(),
@@ -283,15 +284,15 @@ pub(super) fn goes_on_archiving(
     header: &SetHeader,
 ) -> bool {
     let house = &session.server.setup.house;
-    let is_home = |header: &SetHeader| Held::is_home(house, target, &header.lineage);
+    let is_home = |header: &SetHeader| Held::is_home(&*house.storage, target, &header.lineage);
     let is_down = || match session.server.database(name) {
         Ok(Some(database)) => {
-            matches!(&database.source, SourceSpec::Postgres(server) if Held::is_down(house, server))
+            matches!(&database.source, SourceSpec::Postgres(server) if Held::is_down(&*house.storage, server))
         }
         _ => false,
     };
     session.server.is_configured(name)
-        && Held::may_archive(house, target, header.log.system)
+        && Held::may_archive(&*house.storage, target, header.log.system)
         && is_home(header)
         && newest(session, name, header).is_some_and(|newest| is_home(&newest))
         && is_down()

@@ -17,10 +17,11 @@
 use std::path::Path;
 
 use longshore_catalog::{RestoreSequence, RestoredDatabase};
+use longshore_landing::{Held, HeldLock, enabled_subscriptions};
 use longshore_media::{BackupType, DeviceSpec, SetHeader, SetSummary, SetTrailer};
 use longshore_pipeline::{
-    ClusterOptions, Held, HeldLock, Lsn, Recovery, RecoveryTarget, RestoreNote, RestoreRequest,
-    TargetAction, Timeline, TimelineChoice, enabled_subscriptions,
+    ClusterOptions, Lsn, Recovery, RecoveryTarget, RestoreNote, RestoreRequest, TargetAction,
+    Timeline, TimelineChoice,
 };
 
 use uuid::Uuid;
@@ -185,8 +186,8 @@ fn step(
 
 /// Keeps other programs from taking a step on what waits there: 3101.
 pub fn lock(session: &Session, target: &Path) -> Result<Option<HeldLock>, Stop> {
-    let lock = Held::lock(&session.server.setup.house, target);
-    Ok(lock.map_err(|e| refusal::of(&e))?)
+    let lock = Held::lock(&*session.server.setup.house.storage, target);
+    Ok(lock.map_err(|e| refusal::of(&e.into()))?)
 }
 
 /// The sequence that a further step belongs to, which is nobody else's while the lock is kept. Errors: also 3101, 3201.
@@ -281,8 +282,8 @@ pub fn differential(
 
 /// The restored directory, which must be the one that was left.
 fn open_held(session: &Session, sequence: &RestoreSequence) -> Result<Held, Stop> {
-    let held = Held::open(&session.server.setup.house, &sequence.target);
-    let held = held.map_err(|e| refusal::of(&e))?;
+    let held = Held::open(&*session.server.setup.house.storage, &sequence.target);
+    let held = held.map_err(|e| refusal::of(&e.into()))?;
     if held.is_of(sequence.system, set(sequence)) {
         return Ok(held);
     }
@@ -333,13 +334,13 @@ pub fn log(
     };
     let name = sequence.database.clone();
     let report = run(session, (&name, "RESTORE LOG"), &request, options, out)?;
-    held.adopt_log(number).map_err(|e| refusal::of(&e))?;
+    held.adopt_log(number).map_err(|e| refusal::of(&e.into()))?;
     let (before, after) = (
         timeline(sequence.timeline)?,
         timeline(trailer.log.timeline)?,
     );
     let follows = held.follows(number, (before, Lsn(sequence.next_lsn)), after);
-    if !follows.map_err(|e| refusal::of(&e))? {
+    if !follows.map_err(|e| refusal::of(&e.into()))? {
         return Err(message::OTHER_PATH.plain().into());
     }
     sequence.timeline = trailer.log.timeline;
@@ -450,7 +451,12 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
     }
     let house = &session.server.setup.house;
     // A program may have ended between this and keeping it.
-    if !Held::is_released(house, &sequence.target, sequence.system, set(sequence)) {
+    if !Held::is_released(
+        &*house.storage,
+        &sequence.target,
+        sequence.system,
+        set(sequence),
+    ) {
         release(session, sequence)?;
     }
     let name = &sequence.database;
@@ -462,7 +468,7 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
     let is_configured = session.server.is_configured(name);
     let restored = (!is_configured).then_some(&restored);
     session.server.end_sequence(name, restored)?;
-    if let Err(error) = Held::forget(house, &sequence.target) {
+    if let Err(error) = Held::forget(&*house.storage, &sequence.target) {
         tracing::warn!(%error, "a mark that says nothing any more stays");
     }
     let text = format!(
@@ -470,7 +476,7 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
         sequence.target.display()
     );
     out.say(message::DETAIL.with(&[&text]))?;
-    if !Held::may_archive(house, &sequence.target, sequence.system) {
+    if !Held::may_archive(&*house.storage, &sequence.target, sequence.system) {
         let text = format!("{}: {ARCHIVES_NOTHING}", sequence.target.display());
         out.say(message::DETAIL.with(&[&text]))?;
         if !enabled_subscriptions(&*house.storage, &sequence.target).is_empty() {
@@ -492,6 +498,6 @@ fn release(session: &Session, sequence: &RestoreSequence) -> Result<(), Stop> {
         ..Recovery::default()
     };
     let logs = sequence.log_count;
-    let released = held.release(house, &recovery, logs);
-    Ok(released.map_err(|e| refusal::of(&e))?)
+    let released = held.release(&*house.storage, &recovery, logs);
+    Ok(released.map_err(|e| refusal::of(&e.into()))?)
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{File, Via, crc32c, crc32c_join};
+use longshore_io::{File, Via, crc32c, crc32c_join, crc32c_zeros};
 use longshore_media::{Entry, EntryKind, Extent};
 use longshore_pg::backup_manifest::{self, HEAD_LEN, ManifestFile, ManifestHash, WalRange};
 use parking_lot::Mutex;
@@ -193,32 +193,14 @@ fn join(mut parts: Vec<(u64, u64, u32)>, len: u64) -> u32 {
     for (offset, bytes, part) in parts {
         crc = crc32c_join(
             crc,
-            zeros(offset.saturating_sub(at)),
+            crc32c_zeros(offset.saturating_sub(at)),
             offset.saturating_sub(at),
         );
         crc = crc32c_join(crc, part, bytes);
         at = offset + bytes;
     }
     let rest = len.saturating_sub(at);
-    crc32c_join(crc, zeros(rest), rest)
-}
-
-/// The checksum of `len` zeros.
-pub fn zeros(len: u64) -> u32 {
-    let mut crc = 0;
-    let mut power = crc32c(&[0]);
-    let (mut power_len, mut rest) = (1u64, len);
-    while rest > 0 {
-        if rest & 1 == 1 {
-            crc = crc32c_join(crc, power, power_len);
-        }
-        rest >>= 1;
-        if rest > 0 {
-            power = crc32c_join(power, power, power_len);
-            power_len <<= 1;
-        }
-    }
-    crc
+    crc32c_join(crc, crc32c_zeros(rest), rest)
 }
 
 #[cfg(test)]

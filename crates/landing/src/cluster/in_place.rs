@@ -19,19 +19,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via, facts};
+use longshore_io::{Attributes, Dir, File, FileKind, Machine, OpenHow, Via, facts};
 use longshore_media::{Entry, EntryKind, Extent, SetHeader};
 use longshore_pg::{CONTROL_FILE_LEN, Control};
 use parking_lot::Mutex;
 
 use super::outline::{self, CONTROL, Kind, Names};
-use super::{ClusterError, at};
+use crate::cluster_error::ClusterError;
+use crate::error::{Error, at};
 use crate::ground::{Ground, LOCK, STAGING};
 use crate::place::{
     Closed, DELTA, DELTA_CONTROL, EACH_MAX, LOST_AND_FOUND, Lost, Piece, Root, Synced, Wanted,
-    Watch, make_durable, remove_tree,
+    Watch, make_durable,
 };
-use crate::{Error, House};
+use crate::tree::remove_tree;
 
 /// Bytes that are compared, and written, together: a page of every usual size is within one.
 const GRAIN: usize = 32 << 10;
@@ -64,8 +65,8 @@ pub struct InPlace {
 
 impl InPlace {
     /// Proves that the data directory at `path` belongs to the set's cluster.
-    pub fn open_data(house: &House, path: &Path, header: &SetHeader) -> Result<InPlace, Error> {
-        let root = InPlace::open(house, path, true, header.attributes)?;
+    pub fn open_data(machine: &Machine, path: &Path, header: &SetHeader) -> Result<InPlace, Error> {
+        let root = InPlace::open(machine, path, true, header.attributes)?;
         root.prove(header.log.system)?;
         Ok(root)
     }
@@ -94,13 +95,13 @@ impl InPlace {
 
     /// A tablespace of a cluster that was proved; `link` is where its data directory says it is.
     pub fn open_space(
-        house: &House,
+        machine: &Machine,
         oid: u32,
         path: &Path,
         link: Option<&Path>,
         header: &SetHeader,
     ) -> Result<InPlace, Error> {
-        let root = InPlace::open(house, path, false, header.attributes)?;
+        let root = InPlace::open(machine, path, false, header.attributes)?;
         let mut used = false;
         for name in root.list(Path::new(""))? {
             used |= name.to_string_lossy().starts_with("PG_");
@@ -113,7 +114,7 @@ impl InPlace {
             let what = format!("its cluster does not have tablespace {oid} there");
             return Err(foreign(what).into());
         }
-        if let Some(server) = root.server_with(house, oid) {
+        if let Some(server) = root.server_with(machine, oid) {
             let server = server.display();
             let what = format!("the server that runs in {server} has tablespace {oid} there, too");
             return Err(foreign(what).into());
@@ -123,7 +124,7 @@ impl InPlace {
 
     /// The data directory of a running server that has its tablespace here: a copied data directory keeps its origin's links.
     /// The cluster that is restored is not running.
-    fn server_with(&self, house: &House, oid: u32) -> Option<PathBuf> {
+    fn server_with(&self, machine: &Machine, oid: u32) -> Option<PathBuf> {
         let place = |dir: &dyn Dir| {
             dir.stat(Path::new(""))
                 .ok()
@@ -131,11 +132,11 @@ impl InPlace {
         };
         let ours = place(&*self.dir)?;
         let is_here = |server: &facts::WorkingDirectory| {
-            let dir = house.storage.dir(&server.here).ok()?;
+            let dir = machine.storage.dir(&server.here).ok()?;
             dir.stat(Path::new(PID_FILE)).ok()?;
             let link = dir.read_link(&outline::link(oid)).ok()?;
             let theirs = server.root.join(link.strip_prefix("/").ok()?);
-            let theirs = house.storage.dir(&theirs).ok()?;
+            let theirs = machine.storage.dir(&theirs).ok()?;
             (place(&*theirs)? == ours).then_some(())
         };
         let mut servers = facts::working_directories().into_iter();
@@ -143,8 +144,13 @@ impl InPlace {
         Some(found.path)
     }
 
-    fn open(house: &House, path: &Path, is_data: bool, attributes: bool) -> Result<InPlace, Error> {
-        let ground = Ground::take(house, path)?;
+    fn open(
+        machine: &Machine,
+        path: &Path,
+        is_data: bool,
+        attributes: bool,
+    ) -> Result<InPlace, Error> {
+        let ground = Ground::take(machine, path)?;
         Ok(InPlace {
             dir: ground.dir(),
             path: path.to_owned(),
@@ -583,7 +589,7 @@ mod tests {
     use longshore_io::{Op, SimDisk};
 
     use super::*;
-    use crate::place::tests::{entry, house};
+    use crate::place::tests::{entry, machine};
 
     /// Goal: what stands after a delta is durable, also what was found to be right and is in the page cache alone, and
     /// what has a file system of its own.
@@ -593,13 +599,13 @@ mod tests {
             let disk = SimDisk::new(3);
             disk.mount("/space").unwrap();
             disk.mount("/space/PG_18/2").unwrap();
-            let house = house(&disk);
+            let machine = machine(&disk);
             // Written by somebody who did not sync.
-            let dir = house.storage.dir(Path::new("/space")).unwrap();
+            let dir = machine.storage.dir(Path::new("/space")).unwrap();
             dir.create_dir(Path::new("PG_18/1")).unwrap();
             let there = dir.open(Path::new("PG_18/1/a"), OpenHow::CreateNew);
             there.unwrap().write_all_at(b"same", 0, Via::Cache).unwrap();
-            let mut space = InPlace::open(&house, Path::new("/space"), false, true).unwrap();
+            let mut space = InPlace::open(&machine, Path::new("/space"), false, true).unwrap();
             space.each_max = each_max;
             for name in ["PG_18", "PG_18/1", "PG_18/2"] {
                 space.put_name(&entry(name, EntryKind::Dir, 0)).unwrap();
@@ -635,10 +641,10 @@ mod tests {
     fn a_name_that_is_added_meanwhile_is_refused() {
         let disk = SimDisk::new(4);
         disk.mount("/space").unwrap();
-        let house = house(&disk);
+        let machine = machine(&disk);
         disk.write_file("/space/PG_18/a", b"then").unwrap();
-        let space = InPlace::open(&house, Path::new("/space"), false, true).unwrap();
-        let dir = house.storage.dir(Path::new("/space")).unwrap();
+        let space = InPlace::open(&machine, Path::new("/space"), false, true).unwrap();
+        let dir = machine.storage.dir(Path::new("/space")).unwrap();
         dir.hard_link(Path::new("PG_18/a"), Path::new("copy"))
             .unwrap();
         let whole = Extent { offset: 0, len: 4 };

@@ -19,11 +19,8 @@ use longshore_io::{Dir, FileKind, OpenHow};
 use parking_lot::Mutex;
 
 use super::watch::Watch;
-use crate::room::files_of;
+use crate::files::files_of;
 
-/// Names that are synced one by one: PostgreSQL has about a thousand, and three hundred for each database more. From
-/// here on one wait for everything is shorter even on a busy machine.
-pub const EACH_MAX: usize = 4096;
 /// Syncs under way at a time. They share the commits of a journal: 16 took a tenth to a twentieth of the time of one
 /// after the other.
 const AT_A_TIME: usize = 16;

@@ -4,15 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Barrier};
 
 use longshore_io::{Clock, Fault, Host, HostClock, Op, OpenHow, SimClock, SimDisk, Storage};
 use longshore_media::{Entry, EntryKind, Extent};
 
+use crate::error::Error;
 use crate::ground::STAGING;
-use crate::place::{EACH_MAX, Place, Replacing, Root, Scope, Target, Watch, remove_tree};
-use crate::{Error, House};
+use crate::place::{Destination, EACH_MAX, Replacing, Root, Scope, Target, Watch, remove_tree};
+use longshore_io::Machine;
 
 const SCOPE: Scope = Scope::Directory { last: "global" };
 const NAMES: [&str; 5] = [
@@ -23,13 +23,10 @@ const NAMES: [&str; 5] = [
     "PG_VERSION",
 ];
 
-pub fn house(disk: &SimDisk) -> House {
-    House {
+pub fn machine(disk: &SimDisk) -> Machine {
+    Machine {
         storage: Arc::new(disk.clone()),
         clock: Arc::new(HostClock),
-        catalog: None,
-        cancel: Arc::new(AtomicBool::new(false)),
-        accelerators: Vec::new(),
     }
 }
 
@@ -54,7 +51,7 @@ fn replace(disk: &SimDisk, content: &str) -> Result<(), Error> {
 
 fn replace_syncing(disk: &SimDisk, content: &str, each_max: usize) -> Result<(), Error> {
     let mut target = Target::open(
-        &house(disk),
+        &machine(disk),
         Path::new("/data"),
         Replacing::Unused,
         SCOPE,
@@ -105,7 +102,7 @@ fn whole_old() -> BTreeMap<PathBuf, String> {
 /// A restore that ends before it has put anything in its place.
 fn give_up(disk: &SimDisk) -> Result<(), Error> {
     Target::open(
-        &house(disk),
+        &machine(disk),
         Path::new("/data"),
         Replacing::Unused,
         SCOPE,
@@ -158,7 +155,7 @@ fn a_power_cut_leaves_the_old_directory_the_new_one_or_nothing_that_starts() {
                     is_left_alone(&image, &what);
                 }
                 let fresh = Target::open(
-                    &house(&image),
+                    &machine(&image),
                     Path::new("/data"),
                     Replacing::No,
                     SCOPE,
@@ -191,7 +188,13 @@ fn is_left_alone(image: &SimDisk, what: &str) {
     }
     disk.write_file("/data/mine", b"mine").unwrap();
     disk.settle();
-    let refused = Target::open(&house(&disk), Path::new("/data"), Replacing::No, SCOPE, &[]);
+    let refused = Target::open(
+        &machine(&disk),
+        Path::new("/data"),
+        Replacing::No,
+        SCOPE,
+        &[],
+    );
     assert!(matches!(refused, Err(Error::TargetExists { .. })), "{what}");
     give_up(&disk).unwrap();
     assert_eq!(disk.read_file("/data/mine").unwrap(), b"mine", "{what}");
@@ -231,11 +234,17 @@ fn crashes_again(image: &SimDisk, what: &str) {
 #[test]
 fn what_stands_is_refused_without_leave_and_put_back_after_a_failure() {
     let disk = prepared(1, true);
-    let refused = Target::open(&house(&disk), Path::new("/data"), Replacing::No, SCOPE, &[]);
+    let refused = Target::open(
+        &machine(&disk),
+        Path::new("/data"),
+        Replacing::No,
+        SCOPE,
+        &[],
+    );
     assert!(matches!(refused, Err(Error::TargetExists { .. })));
     assert_eq!(tree(&disk), whole_old());
     let mut target = Target::open(
-        &house(&disk),
+        &machine(&disk),
         Path::new("/data"),
         Replacing::Unused,
         SCOPE,
@@ -315,7 +324,7 @@ fn what_this_user_may_not_look_at_is_synced_with_its_file_system() {
         let disk = prepared(1, false);
         let before = disk.history().len();
         let target = Target::open(
-            &house(&disk),
+            &machine(&disk),
             Path::new("/data"),
             Replacing::Unused,
             SCOPE,
@@ -353,7 +362,7 @@ fn what_was_written_is_synced_by_a_descriptor_that_was_open_all_the_time_or_with
     for (max, is_whole) in [(NAMES.len(), false), (NAMES.len() - 1, true)] {
         let disk = prepared(1, false);
         let mut target = Target::open(
-            &house(&disk),
+            &machine(&disk),
             Path::new("/data"),
             Replacing::Unused,
             SCOPE,
@@ -408,7 +417,7 @@ fn files(list: &[(&str, &str)]) -> Files {
 fn replace_files(disk: &SimDisk, side_files: bool, files: &Files) -> Result<(), Error> {
     let scope = Scope::Names { side_files };
     let target = Target::open(
-        &house(disk),
+        &machine(disk),
         Path::new("/data"),
         Replacing::Unused,
         scope,
@@ -469,7 +478,7 @@ fn a_database_never_stands_beside_another_ones_side_files() {
         let give_up = |disk: &SimDisk| {
             let scope = Scope::Names { side_files };
             Target::open(
-                &house(disk),
+                &machine(disk),
                 Path::new("/data"),
                 Replacing::Unused,
                 scope,
@@ -521,8 +530,14 @@ fn a_left_over_log_beside_a_restored_database_is_refused_without_leave() {
     disk.mount("/data").unwrap();
     disk.write_file("/data/app.db-wal", b"left").unwrap();
     let scope = Scope::Names { side_files: false };
-    let target =
-        Target::open(&house(&disk), Path::new("/data"), Replacing::No, scope, &[]).unwrap();
+    let target = Target::open(
+        &machine(&disk),
+        Path::new("/data"),
+        Replacing::No,
+        scope,
+        &[],
+    )
+    .unwrap();
     let content = b"SQLite format 3\0";
     let whole = Extent { offset: 0, len: 16 };
     let file = entry("app.db", EntryKind::File, 16);
@@ -560,13 +575,13 @@ fn a_restore_s_own_workers_keep_no_database_from_being_replaced() {
     const WORKERS: usize = 6;
     let temp = tempfile::tempdir().unwrap();
     std::fs::write(temp.path().join("app.db"), "SQLite format 3\0old").unwrap();
-    let house = House {
+    let machine = Machine {
         storage: Arc::new(Host::new()),
-        ..house(&SimDisk::new(1))
+        ..machine(&SimDisk::new(1))
     };
     for round in 0..20 {
         let scope = Scope::Names { side_files: true };
-        let target = Target::open(&house, temp.path(), Replacing::Unused, scope, &[]).unwrap();
+        let target = Target::open(&machine, temp.path(), Replacing::Unused, scope, &[]).unwrap();
         let together = Barrier::new(WORKERS);
         let ask = || {
             together.wait();
@@ -591,13 +606,12 @@ fn who_uses_a_database_is_waited_for_once() {
     let path = temp.path().join("app.db");
     std::fs::write(&path, "SQLite format 3\0old").unwrap();
     let clock = Arc::new(SimClock::default());
-    let house = House {
+    let machine = Machine {
         storage: Arc::new(Host::new()),
         clock: clock.clone(),
-        ..house(&SimDisk::new(1))
     };
     let scope = Scope::Names { side_files: true };
-    let target = Target::open(&house, temp.path(), Replacing::Unused, scope, &[]).unwrap();
+    let target = Target::open(&machine, temp.path(), Replacing::Unused, scope, &[]).unwrap();
     let user = Host::new().dir(temp.path()).unwrap();
     let user = user.open("app.db".as_ref(), OpenHow::ReadWrite).unwrap();
     let mut waited = Vec::new();

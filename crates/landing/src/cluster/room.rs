@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use longshore_io::{Dir, FileKind};
+use longshore_io::{Dir, FileKind, Machine};
 
 use super::outline::{Outline, link};
 use super::spaces::Places;
-use super::{Error, House, at};
+use crate::error::{Error, at};
 use crate::ground::STAGING;
 use crate::place::Root;
 
@@ -64,7 +64,7 @@ pub fn check_staged(
 
 /// What takes the place of what stands there: that much more than is free may be needed.
 pub fn check_in_place(
-    house: &House,
+    machine: &Machine,
     path: &Path,
     places: &Places,
     outline: &Outline,
@@ -75,7 +75,7 @@ pub fn check_in_place(
         let path = place.map_or(path, |(_, path)| path);
         // A tablespace's directory may be yet to be made.
         let known = path.ancestors().find_map(|known| {
-            let dir = house.storage.dir(known).ok()?;
+            let dir = machine.storage.dir(known).ok()?;
             Some((dir, known == path))
         });
         let Some((dir, exists)) = known else { continue };

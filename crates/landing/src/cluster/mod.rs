@@ -13,11 +13,10 @@
 //! Source: PostgreSQL 18 manual, "Recovering Using a Continuous Archive Backup"; `xlogrecovery.c`.
 
 mod checksums;
-mod choice;
-mod error;
 mod held;
 mod in_place;
 mod made;
+mod names;
 mod outline;
 mod room;
 mod spaces;
@@ -27,79 +26,28 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Attributes, Dir, OpenHow, Storage, Via};
+use longshore_io::{Attributes, Machine, Storage, Via};
 use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
 use longshore_pg::recovery::{NO_ARCHIVING, NO_SUBSCRIPTIONS, READS_AHEAD};
 use longshore_pg::wal::{WalName, restored_from};
-use longshore_pg::{Lsn, PID_FILE, Recovery, TABLESPACE_MAP, Timeline};
+use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
 use uuid::Uuid;
 
-use crate::place::{Lost, Piece, Place, Replacing, Root, Scope, Target};
-use crate::{Error, House};
+use crate::cluster_error::ClusterError;
+use crate::error::{Error, at};
+use crate::options::ClusterOptions;
+use crate::place::{Destination, Lost, Piece, Replacing, Root, Scope, Target};
+use crate::running::refuse_running;
 use checksums::Checksums;
-pub use checksums::zeros;
-pub use choice::{check as check_recovery, position};
-pub use error::ClusterError;
 pub use held::{Held, HeldLock};
 use in_place::InPlace;
 pub use made::{taken_tablespaces, told as told_of_taken};
+use names::{AUTO_CONF, AUTO_CONF_MAX, GLOBAL, MANIFEST, SIGNALS, WAL_DIR, file_like};
 pub use outline::Outline;
 use outline::{CONTROL, Route};
 use spaces::Places;
 pub use subscribed::{enabled_subscriptions, told_of_subscriptions};
-
-const AUTO_CONF: &str = "postgresql.auto.conf";
-/// Bytes; the server writes it, a line for each setting that was altered.
-const AUTO_CONF_MAX: usize = 1 << 20;
-const MANIFEST: &str = "backup_manifest";
-const WAL_DIR: &str = "pg_wal";
-/// Without this directory nothing starts: it holds the control file.
-const GLOBAL: &str = "global";
-/// What a stored cluster may bring along and a restored one must not have.
-const SIGNALS: [&str; 2] = ["recovery.signal", "standby.signal"];
-
-/// Where tablespaces go.
-#[derive(Debug, Clone, Default)]
-pub struct SpaceOptions {
-    /// A tablespace, by its OID or its stored directory, and the directory it gets.
-    pub map: Vec<(String, PathBuf)>,
-    /// Whether the others may be written to the directories that the set names.
-    pub as_stored: bool,
-}
-
-/// What can be asked for when a cluster is restored.
-#[derive(Debug, Clone, Default)]
-pub struct ClusterOptions {
-    pub spaces: SpaceOptions,
-    /// How the server recovers; `None`: from the log that the set holds, to its end, and on a new timeline from there.
-    pub recovery: Option<Recovery>,
-    /// Whether the restored server is to archive nothing, whatever its stored settings say.
-    pub no_archiving: bool,
-    /// Whether the restored server is to run no subscriptions, whatever its catalogue says.
-    pub no_subscriptions: bool,
-    /// Whether the caller puts the log that the set lacks into the restored `pg_wal`.
-    pub log_follows: bool,
-    /// Whether it is kept from being started, because more is to be restored: see [`Held`].
-    pub hold: bool,
-    /// The archive in which the log that the recovery needs is proved to be, before anything is written.
-    pub proof: Option<PathBuf>,
-    /// Whether an existing data directory of the same cluster is made the set's, writing only what differs.
-    pub delta: bool,
-}
-
-impl ClusterOptions {
-    pub fn is_default(&self) -> bool {
-        let spaces = &self.spaces;
-        let places = spaces.map.is_empty() && !spaces.as_stored;
-        let usual = !self.delta
-            && !self.no_archiving
-            && !self.no_subscriptions
-            && !self.log_follows
-            && !self.hold;
-        places && usual && self.recovery.is_none()
-    }
-}
 
 /// What to tell of a cluster whose server is kept from reading ahead; `None` where its major does not.
 pub fn told_of_not_ahead(storage: &dyn Storage, data: &Path) -> Option<String> {
@@ -136,7 +84,7 @@ impl Cluster {
     /// Checks what can be checked beforehand and prepares the data directory at `path` and the tablespaces.
     /// `outline` is `None` when the media are a pipe; `trailer` then, too.
     pub fn open(
-        house: &House,
+        machine: &Machine,
         (path, replace): (&Path, bool),
         options: &ClusterOptions,
         set: (&SetHeader, Option<&SetTrailer>),
@@ -147,10 +95,10 @@ impl Cluster {
             Some(outline) => outline.spaces.clone(),
             None => BTreeMap::new(),
         };
-        let absolute = absolute(house, path);
+        let absolute = absolute(machine, path);
         let places = spaces::decide(&stored, &options.spaces, &absolute)?;
         let mut owner = None;
-        if let Ok(dir) = house.storage.dir(path) {
+        if let Ok(dir) = machine.storage.dir(path) {
             refuse_running(&*dir, path)?;
             // Who prepared the directory for the server's user meant that user.
             let stat = dir.stat(Path::new("")).map_err(at("look at", path))?;
@@ -165,10 +113,10 @@ impl Cluster {
                 .into());
             }
             (true, Some(outline)) => {
-                room::check_in_place(house, path, &places, outline)?;
-                in_place(house, path, header, &places, outline)?
+                room::check_in_place(machine, path, &places, outline)?;
+                in_place(machine, path, header, &places, outline)?
             }
-            (false, _) => staged(house, path, replace, &places)?,
+            (false, _) => staged(machine, path, replace, &places)?,
         };
         if let (Some(outline), false) = (outline, options.delta) {
             room::check_staged((&*data, path), &spaces, &places, outline)?;
@@ -329,7 +277,7 @@ impl Cluster {
     }
 }
 
-impl Place for Cluster {
+impl Destination for Cluster {
     fn put_name(&self, entry: &Entry) -> Result<(), Error> {
         let Some((target, routed)) = self.route(entry)? else {
             return Ok(());
@@ -425,19 +373,19 @@ impl Place for Cluster {
 type Roots = (Box<dyn Root>, BTreeMap<u32, Box<dyn Root>>);
 
 /// Everything goes to staging directories first.
-fn staged(house: &House, path: &Path, replace: bool, places: &Places) -> Result<Roots, Error> {
+fn staged(machine: &Machine, path: &Path, replace: bool, places: &Places) -> Result<Roots, Error> {
     let scope = Scope::Directory { last: GLOBAL };
     let replacing = match replace {
         true => Replacing::Unused,
         false => Replacing::No,
     };
-    let data: Box<dyn Root> = Box::new(Target::open(house, path, replacing, scope, &[])?);
+    let data: Box<dyn Root> = Box::new(Target::open(machine, path, replacing, scope, &[])?);
     let mut spaces = BTreeMap::<u32, Box<dyn Root>>::new();
     for (oid, place) in places {
         spaces.insert(
             *oid,
             Box::new(Target::open(
-                house,
+                machine,
                 place,
                 Replacing::No,
                 Scope::Space,
@@ -450,18 +398,18 @@ fn staged(house: &House, path: &Path, replace: bool, places: &Places) -> Result<
 
 /// What stands there is changed, once every directory has been found to be the right one.
 fn in_place(
-    house: &House,
+    machine: &Machine,
     path: &Path,
     header: &SetHeader,
     places: &Places,
     outline: &Outline,
 ) -> Result<Roots, Error> {
-    let data = InPlace::open_data(house, path, header)?;
-    let dir = house.storage.dir(path).map_err(at("open", path))?;
+    let data = InPlace::open_data(machine, path, header)?;
+    let dir = machine.storage.dir(path).map_err(at("open", path))?;
     let mut opened = Vec::new();
     for (oid, place) in places {
         let link = dir.read_link(&outline::link(*oid)).ok();
-        let space = InPlace::open_space(house, *oid, place, link.as_deref(), header)?;
+        let space = InPlace::open_space(machine, *oid, place, link.as_deref(), header)?;
         opened.push((*oid, space));
     }
     data.disable(header.log.system)?;
@@ -474,55 +422,18 @@ fn in_place(
     Ok((Box::new(data), spaces))
 }
 
-/// As PostgreSQL's own files beside directories with these attributes.
-fn file_like(root: &Attributes) -> Attributes {
-    Attributes {
-        mode: root.mode.map(|mode| mode & 0o666),
-        mtime_ns: None,
-        ..*root
-    }
-}
-
-fn at(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error + use<> {
-    let path = path.to_owned();
-    move |source| Error::Target {
-        action,
-        path: path.clone(),
-        source,
-    }
-}
-
 /// `path` without links, as far as it exists.
-fn absolute(house: &House, path: &Path) -> PathBuf {
+fn absolute(machine: &Machine, path: &Path) -> PathBuf {
     for known in path.ancestors() {
         let base = match known.as_os_str().is_empty() {
-            true => house.storage.canonical(Path::new(".")),
-            false => house.storage.canonical(known),
+            true => machine.storage.canonical(Path::new(".")),
+            false => machine.storage.canonical(known),
         };
         if let (Ok(base), Ok(rest)) = (base, path.strip_prefix(known)) {
             return base.join(rest);
         }
     }
     path.to_owned()
-}
-
-/// A stale file looks like a live one from another machine or container, so its presence is enough.
-pub fn refuse_running(dir: &dyn Dir, path: &Path) -> Result<(), Error> {
-    let file = match dir.open(Path::new(PID_FILE), OpenHow::Read) {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(at("look at", &path.join(PID_FILE))(e)),
-    };
-    let mut text = [0; 32];
-    let read = file.read_full_at(&mut text, 0, Via::Cache).unwrap_or(0);
-    let text = String::from_utf8_lossy(&text[..read]);
-    let process = text.lines().next().unwrap_or_default();
-    let process: String = process.chars().filter(char::is_ascii_digit).collect();
-    Err(ClusterError::Running {
-        path: path.to_owned(),
-        process,
-    }
-    .into())
 }
 
 fn wal_range(header: &SetHeader, trailer: &SetTrailer) -> Option<WalRange> {

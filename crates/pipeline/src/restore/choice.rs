@@ -3,11 +3,11 @@
 //! Only a time and a place in the log can be compared with sets beforehand. For a transaction or a named point the last
 //! set is taken, unless one was asked for; a server that cannot reach its target says so and does not open.
 
+use longshore_landing::{ClusterError, ClusterOptions};
 use longshore_media::{BackupType, MediaSet, SetHeader, SetSummary, SetTrailer};
 use longshore_pg::{Lsn, Recovery, RecoveryTarget, recovery};
 use longshore_source::SourceKind;
 
-use super::{ClusterError, ClusterOptions};
 use crate::Error;
 
 /// Whether the target lies before the set is consistent; if so, both as text.

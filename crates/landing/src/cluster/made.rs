@@ -14,7 +14,7 @@ use longshore_pg::{
     BACKUP_LABEL, BackupLabel, CONTROL_FILE_LEN, Control, SegmentName, SegmentSize,
 };
 
-use super::WAL_DIR;
+use super::names::WAL_DIR;
 use super::outline::CONTROL;
 
 /// Longest `backup_label` that is read, bytes.

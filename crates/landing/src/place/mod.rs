@@ -17,9 +17,12 @@
 //!   last to come, each with a sync between: at no moment can a mixture of old and new be started.
 
 mod attributes;
+mod blocks;
+mod destination;
 mod durable;
 mod growing;
 mod in_use;
+mod layout;
 mod names;
 #[cfg(test)]
 pub mod tests;
@@ -27,43 +30,36 @@ mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use longshore_io::{ACL_DEFAULT, Attributes, Clock, Dir, File, FileKind, OpenHow};
+use longshore_io::{ACL_DEFAULT, Attributes, Clock, Dir, File, FileKind, Machine, OpenHow};
 use longshore_media::{Entry, EntryKind, Extent};
 use parking_lot::Mutex;
 
 pub use self::attributes::{Lost, Wanted};
-pub use self::durable::{EACH_MAX, Synced, make_durable};
+pub use self::destination::{Closed, Destination, Piece, Replacing, Root, Scope};
+pub use self::durable::{Synced, make_durable};
 use self::growing::{Growing, OPEN_MAX};
 use self::in_use::{Quiet, Refusal};
-use self::names::{DISPLACED, GONE};
-pub use self::watch::Watch;
+pub use self::layout::{DELTA, DELTA_CONTROL, LOST_AND_FOUND};
+use self::layout::{DISPLACED, GONE};
+pub use self::watch::{EACH_MAX, Watch};
+use crate::error::Error;
+use crate::files::files_of;
 use crate::ground::{Ground, STAGING};
-use crate::history::moved;
 use crate::kept::Kept;
-use crate::room::files_of;
-use crate::{Error, House, cluster};
+use crate::moves::{check_moves, moved};
+use crate::running::refuse_running;
+use crate::tree::remove_tree;
 
-/// Says which cluster a delta restore in the target was about, until it is complete; beside it the control file.
-pub const DELTA: &str = "delta";
-pub const DELTA_CONTROL: &str = "pg_control";
-/// What a file system puts into its root by itself.
-pub const LOST_AND_FOUND: &str = "lost+found";
 /// Known directories and free names remembered; beyond that they are asked for again.
 const KNOWN_MAX: usize = 50_000;
 /// Space that may be reserved and not yet written, in bytes over all files: files with holes reserve too much.
 const RESERVED_MAX: u64 = 512 << 20;
 /// Permission bit.
 const OWNER_WRITES: u32 = 0o200;
-const OPEN_TO_US: Attributes = Attributes {
-    mode: Some(0o700),
-    owner: None,
-    mtime_ns: None,
-};
 
 /// What must wait until all files are there.
 #[derive(Default)]
@@ -71,27 +67,6 @@ struct Later {
     /// Kept compact: one per directory of the set.
     dirs: Vec<(PathBuf, Wanted)>,
     links: Vec<(PathBuf, PathBuf)>,
-}
-
-/// What a restore replaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Each topmost name of the set by itself; what else stands in the target stays.
-    Names { side_files: bool },
-    /// As [`Scope::Names`], of plain files that never replace anything.
-    Space,
-    /// The target as a whole. Nothing in it can be started without `last`.
-    Directory { last: &'static str },
-}
-
-/// What may happen to what stands in the target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replacing {
-    No,
-    /// Not a database that somebody uses.
-    Unused,
-    /// Whoever uses it.
-    Anything,
 }
 
 /// A restore under way. Dropping it removes the staging directory, and what `finish` did not complete.
@@ -130,100 +105,6 @@ pub struct Target {
     watch: Watch,
 }
 
-/// Bytes of a file that several sets have parts of.
-#[derive(Clone, Copy)]
-pub struct Piece<'a> {
-    pub path: &'a Path,
-    /// Of the whole file.
-    pub len: u64,
-    pub parts: &'a [(Extent, &'a [u8])],
-}
-
-/// Where a restore puts what it reads. Called from many threads at once, in any order.
-pub trait Place: Send + Sync {
-    /// A name without data, or whose data comes with other blocks.
-    fn put_name(&self, entry: &Entry) -> Result<(), Error>;
-
-    /// One block's part of a file: `parts` are its extents with their bytes.
-    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error>;
-
-    /// Pieces come before and after the file's own entry, which only [`Place::complete`] sees.
-    fn put_piece(&self, piece: &Piece) -> Result<(), Error>;
-
-    /// All pieces of a file were put, if there are any. `crc32c` is that of the whole file.
-    fn complete(&self, entry: &Entry, crc32c: u32) -> Result<(), Error>;
-
-    /// Where is noted what could not be restored; whole when [`Place::finish`] has returned.
-    fn lost(&self) -> Vec<Arc<Lost>>;
-
-    /// Everything was put: completes it, makes it durable and gives it its names. Says how many bytes were written
-    /// because they differed from what stood there; `None` where all were.
-    fn finish(self: Box<Self>) -> Result<Option<u64>, Error>;
-}
-
-/// One directory of several that are restored together, and change over together at the end.
-pub trait Root: Send + Sync {
-    fn put_name(&self, entry: &Entry) -> Result<(), Error>;
-    fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error>;
-
-    /// As [`Place::put_piece`].
-    fn put_piece(&self, piece: &Piece) -> Result<(), Error>;
-
-    /// As [`Place::complete`].
-    fn complete(&self, entry: &Entry) -> Result<(), Error>;
-
-    /// As [`Place::lost`].
-    fn lost(&self) -> Arc<Lost>;
-
-    /// A file of our own among what is restored. Write to it before `seal`.
-    fn add_file(&self, name: &Path) -> Result<Arc<dyn File>, Error>;
-
-    /// A restored file, to be written to before `seal`.
-    fn open_added(&self, name: &Path) -> Result<Arc<dyn File>, Error>;
-
-    fn set_added(&self, name: &Path, attributes: &Attributes) -> Result<(), Error>;
-    fn remove_added(&self, name: &Path) -> Result<(), Error>;
-
-    /// Whether a name was restored. Before `move_in`.
-    fn holds(&self, name: &Path) -> bool;
-
-    /// What a restored directory will have; nothing for one that was not among the entries.
-    fn attributes_of(&self, dir: &Path) -> Attributes;
-
-    /// Sets attributes of the directory itself; durable with the names that `move_in` gives, at the latest.
-    fn set_root(&self, attributes: &Attributes) -> Result<(), Error>;
-
-    /// The file system that holds it, and its free bytes.
-    fn volume(&self) -> Option<(u64, u64)>;
-
-    /// Completes files and directories and makes everything durable. Returns the names that their attributes would keep
-    /// from being moved, with those attributes.
-    fn seal(&mut self) -> Result<Closed, Error>;
-
-    /// Moves out of the way what is replaced as a whole; it can no longer be started.
-    fn displace(&self) -> Result<(), Error>;
-
-    /// Gives everything its name. What was moved before a failure goes back, so that nothing half restored is seen.
-    fn move_in(&mut self, closed: &Closed) -> Result<(), Error>;
-
-    /// What was displaced goes back to its place by nobody's hand but this one's: the last step that can fail.
-    fn give_up_displaced(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// From now on dropping keeps what was moved in.
-    fn stand(&mut self);
-
-    /// Bytes that were written because they differed; `None` where all are written.
-    fn rewritten_bytes(&self) -> Option<u64> {
-        None
-    }
-}
-
-/// Names whose attributes are set when they stand: a directory that its owner may not write to cannot be moved.
-#[derive(Default)]
-pub struct Closed(HashMap<OsString, Attributes>);
-
 /// What dropping a target has to do.
 enum Fate {
     /// Nothing has its name yet, or all of it was taken back.
@@ -237,24 +118,24 @@ enum Fate {
 impl Target {
     /// Prepares the target: creates it if needed, locks it, clears what a crashed restore left.
     pub fn open(
-        house: &House,
+        machine: &Machine,
         path: &Path,
         replacing: Replacing,
         scope: Scope,
         moves: &[(PathBuf, PathBuf)],
     ) -> Result<Target, Error> {
         check_moves(moves)?;
-        let ground = Ground::take(house, path)?;
+        let ground = Ground::take(machine, path)?;
         let dir = ground.dir();
         if let (Scope::Names { .. }, true) = (scope, replacing != Replacing::No) {
-            cluster::refuse_running(&*dir, path)?;
+            refuse_running(&*dir, path)?;
         }
         let free = dir.free_bytes().unwrap_or(0);
         let target = Target {
             dir,
             path: path.into(),
             ground,
-            clock: house.clock.clone(),
+            clock: machine.clock.clone(),
             replacing,
             kept: None,
             quiet: Mutex::default(),
@@ -375,7 +256,7 @@ impl Target {
         let databases = match kind {
             FileKind::Dir => {
                 let below = self.dir.dir(top).map_err(self.at("look at", top))?;
-                cluster::refuse_running(&*below, &self.path.join(top))?;
+                refuse_running(&*below, &self.path.join(top))?;
                 in_use::below(&*self.dir, top).map_err(self.at("list", top))?
             }
             // A log by itself belongs to its database.
@@ -692,7 +573,7 @@ impl Root for Target {
     }
 }
 
-impl Place for Target {
+impl Destination for Target {
     fn put_name(&self, entry: &Entry) -> Result<(), Error> {
         Root::put_name(self, entry)
     }
@@ -753,65 +634,5 @@ impl Drop for Target {
         if let Err(error) = tidied {
             tracing::warn!(target = %self.path.display(), error, "the staging directory could not be removed");
         }
-    }
-}
-
-fn check_moves(moves: &[(PathBuf, PathBuf)]) -> Result<(), Error> {
-    let safe = |p: &Path| longshore_media::manifest::safe_path(p.as_os_str().as_bytes()).is_ok();
-    let (mut sources, mut targets) = (HashSet::new(), HashSet::new());
-    for (from, to) in moves {
-        let bad = |what| Error::BadMove {
-            from: from.clone(),
-            to: to.clone(),
-            what,
-        };
-        if !safe(from) || !safe(to) {
-            return Err(bad("a path is absolute, empty or contains `.` or `..`"));
-        }
-        if !targets.insert(to) || !sources.insert(from) {
-            return Err(bad("a path is named twice"));
-        }
-    }
-    Ok(())
-}
-
-/// Removes a name and all below it; a name that is not there is fine. Follows no links. Only directories are remembered.
-pub fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
-    // A stack instead of recursion: depth is the media's choice.
-    let mut stack = vec![name.to_path_buf()];
-    while let Some(name) = stack.pop() {
-        if remove_unless_dir(dir, &name)? {
-            continue;
-        }
-        // Its mode may keep us from listing or emptying it.
-        dir.set_attributes(&name, &OPEN_TO_US)?;
-        let (mut is_empty, mut inside) = (true, Vec::new());
-        for child in dir.dir(&name)?.list()? {
-            is_empty = false;
-            let child = name.join(child?);
-            if !remove_unless_dir(dir, &child)? {
-                inside.push(child);
-            }
-        }
-        // A name may be missed while others go, so it is listed again until there is none.
-        if is_empty {
-            dir.remove_dir(&name)?;
-        } else {
-            stack.push(name);
-            stack.append(&mut inside);
-        }
-    }
-    Ok(())
-}
-
-/// Whether the name is gone: all but directories are removed.
-fn remove_unless_dir(dir: &dyn Dir, name: &Path) -> std::io::Result<bool> {
-    let found = match dir.stat(name) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(true),
-        found => found?,
-    };
-    match found.kind {
-        FileKind::Dir => Ok(false),
-        _ => dir.remove_file(name).map(|()| true),
     }
 }

@@ -6,8 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use longshore_media::{Entry, EntryKind, Item, MediaSet};
 
-use crate::Error;
-use crate::chain::Merge;
+use crate::error::Error;
 
 /// Below this directory every tablespace has a link by its OID.
 const LINKS: &str = "pg_tblspc";
@@ -127,12 +126,13 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// Reads the index of the set at `position`; `merge` knows of the others that it needs.
+    /// Reads the index of the set at `position`. `missing_of` says of a file that is put together from several sets how many
+    /// of its bytes none of them has; `None` for all other names.
     pub fn read(
         media: &MediaSet,
         position: u32,
         with_names: bool,
-        merge: Option<&Merge>,
+        missing_of: &dyn Fn(&Path) -> Option<u64>,
     ) -> Result<Outline, Error> {
         let mut outline = Outline::default();
         let mut last: Option<Entry> = None;
@@ -142,8 +142,7 @@ impl Outline {
                     outline.add(&entry);
                 }
                 if with_names {
-                    let merged = merge.and_then(|merge| Some((merge, merge.file(&entry.path)?)));
-                    let missing = merged.map(|(merge, file)| merge.missing(file));
+                    let missing = missing_of(&entry.path);
                     outline.names.add(&entry, missing.unwrap_or(entry.len));
                     last = missing.is_none().then_some(entry);
                 }

@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Via};
+use longshore_io::{Attributes, Dir, File, FileKind, OpenHow, Storage, Via};
 use longshore_pg::client::{Connection, Error as NoConnection, Host, Mode, Options};
 use longshore_pg::lineage::Found;
 use longshore_pg::lineage::LINEAGE_MAX;
@@ -28,12 +28,12 @@ use longshore_pg::{
 use uuid::Uuid;
 
 use super::made::taken_by;
-use super::{
-    AUTO_CONF, AUTO_CONF_MAX, ClusterError, GLOBAL, WAL_DIR, at, file_like, refuse_running,
-};
-use crate::cluster::outline::CONTROL;
-use crate::place::remove_tree;
-use crate::{Error, House};
+use super::names::{AUTO_CONF, AUTO_CONF_MAX, GLOBAL, WAL_DIR, file_like};
+use super::outline::CONTROL;
+use crate::cluster_error::ClusterError;
+use crate::error::{Error, at};
+use crate::running::refuse_running;
+use crate::tree::remove_tree;
 
 /// The control file's name while the cluster is held back.
 pub const CONTROL_HELD: &str = "global/pg_control.longshore-held";
@@ -66,15 +66,12 @@ pub struct HeldLock {
 
 impl Held {
     /// Errors: [`ClusterError::NotHeld`] for any directory that is none.
-    pub fn open(house: &House, path: &Path) -> Result<Held, Error> {
+    pub fn open(storage: &dyn Storage, path: &Path) -> Result<Held, Error> {
         let not_held = |what: String| ClusterError::NotHeld {
             path: path.to_owned(),
             what,
         };
-        let dir = house
-            .storage
-            .dir(path)
-            .map_err(|e| not_held(e.to_string()))?;
+        let dir = storage.dir(path).map_err(|e| not_held(e.to_string()))?;
         refuse_running(&*dir, path)?;
         let bytes = read_control(&*dir, CONTROL_HELD)
             .map_err(|e| not_held(format!("{CONTROL_HELD}: {e}")))?;
@@ -91,7 +88,7 @@ impl Held {
     ///
     /// The lock is the held control file's own: it leaves nothing behind, and what replaces or releases the cluster takes
     /// it along. Errors: [`Error::TargetBusy`] while somebody else has it.
-    pub fn lock(house: &House, path: &Path) -> Result<Option<HeldLock>, Error> {
+    pub fn lock(storage: &dyn Storage, path: &Path) -> Result<Option<HeldLock>, Error> {
         let name = Path::new(CONTROL_HELD);
         let missing = |e: &std::io::Error| {
             matches!(
@@ -100,8 +97,7 @@ impl Held {
             )
         };
         let wrong = at("lock", &path.join(name));
-        let opened = house
-            .storage
+        let opened = storage
             .dir(path)
             .and_then(|dir| Ok((dir.open_to_lock(name)?, dir)));
         let (file, dir) = match opened {
@@ -369,8 +365,8 @@ impl Held {
     }
 
     /// The system identifier of a cluster at `path`, held back or not; `None` where there is none.
-    pub fn system_of(house: &House, path: &Path) -> Option<u64> {
-        let dir = house.storage.dir(path).ok()?;
+    pub fn system_of(storage: &dyn Storage, path: &Path) -> Option<u64> {
+        let dir = storage.dir(path).ok()?;
         let names = [CONTROL, CONTROL_HELD];
         let bytes = names
             .iter()
@@ -380,9 +376,9 @@ impl Held {
 
     /// Whether the cluster at `path`, held back or not, is one of this system that `postgresql.auto.conf` does not keep
     /// from archiving: what replaces it goes on in its archive. Every copy that was kept from it stays so.
-    pub fn may_archive(house: &House, path: &Path, system: u64) -> bool {
+    pub fn may_archive(storage: &dyn Storage, path: &Path, system: u64) -> bool {
         let read = || -> std::io::Result<Vec<u8>> {
-            let conf = house.storage.dir(path)?;
+            let conf = storage.dir(path)?;
             let conf = conf.open(Path::new(AUTO_CONF), OpenHow::Read)?;
             let mut bytes = vec![0; AUTO_CONF_MAX];
             let len = conf.read_full_at(&mut bytes, 0, Via::Cache)?;
@@ -390,31 +386,31 @@ impl Held {
             Ok(bytes)
         };
         let is_off = |line: &[u8]| line.trim_ascii() == ARCHIVING_OFF.as_bytes();
-        Held::system_of(house, path) == Some(system)
+        Held::system_of(storage, path) == Some(system)
             && read().is_ok_and(|conf| !conf.split(|byte| *byte == b'\n').any(is_off))
     }
 
     /// Whether the directory at `path` is the one that the server of a set had when the set was made; `lineage` as in the
     /// set's header. A copy of that directory is not, wherever it stands, nor is one whose set says nothing.
-    pub fn is_home(house: &House, path: &Path, lineage: &[u8]) -> bool {
+    pub fn is_home(storage: &dyn Storage, path: &Path, lineage: &[u8]) -> bool {
         let Some(home) = Lineage::decode(lineage).and_then(|lineage| lineage.home) else {
             return false;
         };
-        let real = house.storage.canonical(path);
-        real.is_ok_and(|real| match house.storage.dir(&real) {
+        let real = storage.canonical(path);
+        real.is_ok_and(|real| match storage.dir(&real) {
             Ok(dir) => longshore_source::home(&*dir, &real) == Some(home),
             Err(_) => false,
         })
     }
 
     /// Whether nobody listens where these options lead, for certain: whoever answers runs in a directory of its own.
-    pub fn is_down(house: &House, server: &Options) -> bool {
+    pub fn is_down(storage: &dyn Storage, server: &Options) -> bool {
         let nobody = |host: &Host| {
             let one = Options {
                 hosts: vec![host.clone()],
                 ..server.clone()
             };
-            match Connection::open(&*house.storage, &one, Mode::Sql) {
+            match Connection::open(storage, &one, Mode::Sql) {
                 Err(NoConnection::Connect { source, .. }) => matches!(
                     source.kind(),
                     std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
@@ -426,22 +422,19 @@ impl Held {
     }
 
     /// Whether the cluster at `path` is what was restored from this set of this system, was held back and is not any more.
-    pub fn is_released(house: &House, path: &Path, system: u64, set: Uuid) -> bool {
-        let Ok(dir) = house.storage.dir(path) else {
+    pub fn is_released(storage: &dyn Storage, path: &Path, system: u64, set: Uuid) -> bool {
+        let Ok(dir) = storage.dir(path) else {
             return false;
         };
         let is_held = dir.stat(Path::new(CONTROL_HELD)).is_ok();
-        let is_ours = set_of(&*dir) == Some(set) && Held::system_of(house, path) == Some(system);
+        let is_ours = set_of(&*dir) == Some(set) && Held::system_of(storage, path) == Some(system);
         !is_held && is_ours
     }
 
     /// Takes away what told whose it is: nobody asks [`Held::is_released`] any more.
-    pub fn forget(house: &House, path: &Path) -> Result<(), Error> {
+    pub fn forget(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
         let mark = Path::new(SET_HELD);
-        let removed = house
-            .storage
-            .dir(path)
-            .and_then(|dir| dir.remove_file(mark));
+        let removed = storage.dir(path).and_then(|dir| dir.remove_file(mark));
         match removed {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 Err(at("remove", &path.join(mark))(e))
@@ -489,7 +482,12 @@ impl Held {
 
     /// Lets it be started. `recovery` says how far the log of `log_count` sets is replayed; it is not asked where there
     /// are none. Errors: also [`ClusterError::RestoredLogLost`] and [`ClusterError::TablespaceTaken`].
-    pub fn release(self, house: &House, recovery: &Recovery, log_count: u32) -> Result<(), Error> {
+    pub fn release(
+        self,
+        storage: &dyn Storage,
+        recovery: &Recovery,
+        log_count: u32,
+    ) -> Result<(), Error> {
         let global = Path::new(GLOBAL);
         let root = Path::new("");
         let log = self.path.join(LOG_DIR);
@@ -508,7 +506,7 @@ impl Held {
             }
         }
         self.clear_log(log_count).map_err(at("clear", &log))?;
-        self.check_tablespaces(house, log_count)?;
+        self.check_tablespaces(storage, log_count)?;
         if log_count > 0 {
             let recovery = self.with_log(recovery);
             let stat = self.dir.stat(global).map_err(at("look at", &self.path))?;
@@ -535,11 +533,11 @@ impl Held {
     }
 
     /// Refuses log whose replay would write into another server's files.
-    fn check_tablespaces(&self, house: &House, log_count: u32) -> Result<(), Error> {
+    fn check_tablespaces(&self, storage: &dyn Storage, log_count: u32) -> Result<(), Error> {
         let below = |number| Path::new(LOG_DIR).join(format!("{number:08}/{WAL_DIR}"));
         // What is fetched comes before what is there.
         let logs: Vec<PathBuf> = (1..=log_count).map(below).chain([WAL_DIR.into()]).collect();
-        let taken = taken_by(&*house.storage, &*self.dir, self.control.wal_segment, &logs);
+        let taken = taken_by(storage, &*self.dir, self.control.wal_segment, &logs);
         match taken.map_err(at("read the log of", &self.path))?.pop() {
             None => Ok(()),
             Some(made) => Err(ClusterError::TablespaceTaken { made }.into()),

@@ -7,19 +7,13 @@ use std::path::Path;
 
 use longshore_io::{Attributes, FileKind, OpenHow, Via};
 
-use super::{
-    DELTA, DELTA_CONTROL, Fate, LOST_AND_FOUND, OPEN_TO_US, Replacing, Scope, Target, remove_tree,
-};
-use crate::Error;
+use super::destination::{Replacing, Scope};
+use super::layout::{ARRIVING, DELTA, DELTA_CONTROL, DISPLACED, GONE, LOST_AND_FOUND};
+use super::{Fate, Target};
+use crate::error::Error;
 use crate::ground::STAGING;
+use crate::tree::{OPEN_TO_US, remove_tree};
 
-/// Stands in the staging directory from when everything of a replaced directory is in `old` until nothing of it is to go
-/// back any more: what stands in the target meanwhile is new.
-pub(super) const DISPLACED: &str = "displaced";
-/// What `old` is called when nothing of it goes back any more.
-pub(super) const GONE: &str = "gone";
-/// Stands there from when the first side file of a restored database gets its name until the database has its own.
-const ARRIVING: &str = "arriving";
 const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// The first bytes of every SQLite 3 database.
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";

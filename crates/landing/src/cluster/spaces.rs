@@ -9,7 +9,8 @@ use std::path::{Component, Path, PathBuf};
 use longshore_media::manifest::safe_path;
 use longshore_pg::{format_tablespace_map, parse_tablespace_map};
 
-use super::{ClusterError, SpaceOptions};
+use crate::cluster_error::ClusterError;
+use crate::options::SpaceOptions;
 
 /// The place of every tablespace of a set.
 pub type Places = BTreeMap<u32, PathBuf>;

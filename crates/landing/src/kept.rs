@@ -7,20 +7,19 @@
 use std::path::{Path, PathBuf};
 
 use longshore_io::{Dir, FileKind, Stat, Storage};
-use longshore_media::{DeviceSpec, Disposition};
 use longshore_repository::Label;
 use longshore_repository::wal::IDENTITY_NAME;
 
-use crate::request::RestoreRequest;
-use crate::{Error, House};
+use crate::error::Error;
 
 const ARCHIVE: &str = "a WAL archive";
-const SET: &str = "a backup at a target";
+/// What [`directory`] says of a backup.
+pub const SET: &str = "a backup at a target";
 const MEDIUM: &str = "a medium that is being read";
 const OWN: &str = "a file that this program needs";
 
 /// What a directory is, if it is to be kept.
-fn directory(storage: &dyn Storage, path: &Path) -> Option<&'static str> {
+pub fn directory(storage: &dyn Storage, path: &Path) -> Option<&'static str> {
     let is_archive = storage
         .stat(&path.join(IDENTITY_NAME))
         .is_ok_and(|stat| stat.kind == FileKind::File);
@@ -49,7 +48,7 @@ fn is_label(name: &std::ffi::OsStr) -> bool {
 }
 
 /// `path` without links, as far as it exists.
-fn real(storage: &dyn Storage, path: &Path) -> PathBuf {
+pub fn real(storage: &dyn Storage, path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     for known in path.ancestors() {
         if let (Ok(base), Ok(rest)) = (storage.canonical(known), path.strip_prefix(known)) {
@@ -59,71 +58,37 @@ fn real(storage: &dyn Storage, path: &Path) -> PathBuf {
     path
 }
 
-/// Refuses devices in an archive, and those that would change a set at a target. A backup to a target begins with new
-/// files in a directory of its own. Errors: [`Error::DeviceKept`].
-pub fn check_devices(
-    house: &House,
-    devices: &[DeviceSpec],
-    disposition: Disposition,
-    own: &[PathBuf],
-) -> Result<(), Error> {
-    let storage = &*house.storage;
-    let kept = Files::own(house, own);
-    for device in devices {
-        let DeviceSpec::File(path) = device else {
-            continue;
-        };
-        let refused = |what| Error::DeviceKept {
-            device: path.display().to_string(),
-            what,
-        };
-        if let Ok(stat) = storage.stat(path)
-            && let Some(what) = kept.find(&stat)
-        {
-            return Err(refused(what));
-        }
-        let real = real(storage, path);
-        let around = real.ancestors().skip(1);
-        let found = around.filter_map(|dir| directory(storage, dir)).next();
-        match found {
-            Some(SET) if disposition == Disposition::New => {}
-            Some(what) => return Err(refused(what)),
-            None => {}
-        }
-    }
-    Ok(())
-}
-
 /// Files that stay, by device and inode.
-struct Files(Vec<((u64, u64), &'static str)>);
+pub struct KeptFiles(Vec<((u64, u64), &'static str)>);
 
-impl Files {
+impl KeptFiles {
     fn of<'a>(
         storage: &dyn Storage,
         paths: impl Iterator<Item = &'a PathBuf>,
         what: &'static str,
-    ) -> Files {
+    ) -> KeptFiles {
         let id = |path: &PathBuf| {
             let stat = storage.stat(path).ok()?;
             Some(((stat.dev, stat.ino), what))
         };
-        Files(paths.filter_map(id).collect())
+        KeptFiles(paths.filter_map(id).collect())
     }
 
-    /// The caller's, and the catalog with what SQLite keeps beside it.
-    fn own(house: &House, own: &[PathBuf]) -> Files {
-        let beside = |catalog: &PathBuf| {
+    /// Those that this program needs itself, and what SQLite keeps beside its history.
+    pub fn own(storage: &dyn Storage, own: &[PathBuf], catalog: Option<&Path>) -> KeptFiles {
+        let beside = |catalog: &Path| {
             ["", "-wal", "-shm", "-journal"].map(|suffix| {
                 let mut path = catalog.as_os_str().to_owned();
                 path.push(suffix);
                 PathBuf::from(path)
             })
         };
-        let catalog: Vec<PathBuf> = house.catalog.iter().flat_map(beside).collect();
-        Files::of(&*house.storage, own.iter().chain(&catalog), OWN)
+        let catalog: Vec<PathBuf> = catalog.into_iter().flat_map(beside).collect();
+        KeptFiles::of(storage, own.iter().chain(&catalog), OWN)
     }
 
-    fn find(&self, stat: &Stat) -> Option<&'static str> {
+    /// What a file is, if it is one of them.
+    pub fn find(&self, stat: &Stat) -> Option<&'static str> {
         let id = (stat.dev, stat.ino);
         self.0.iter().find(|(known, _)| *known == id).map(|f| f.1)
     }
@@ -131,25 +96,17 @@ impl Files {
 
 /// What a restore must leave where it is.
 pub struct Kept {
-    files: Files,
+    files: KeptFiles,
     /// What the target lies in, or is.
     around: Option<&'static str>,
 }
 
 impl Kept {
-    /// Of the media that a restore reads, and of the files that this program needs.
-    pub fn of(house: &House, request: &RestoreRequest) -> Kept {
-        let storage = &*house.storage;
-        let media = request.devices.iter().chain(&request.bases);
-        let media: Vec<PathBuf> = media
-            .filter_map(|device| match device {
-                DeviceSpec::File(path) => Some(path.clone()),
-                DeviceSpec::Nul | DeviceSpec::Pipe => None,
-            })
-            .collect();
-        let mut files = Files::of(storage, media.iter(), MEDIUM);
-        files.0.extend(Files::own(house, &request.own).0);
-        let target = real(storage, &request.target);
+    /// Of the media that a restore to `target` reads, and of the files that this program needs.
+    pub fn of(storage: &dyn Storage, media: &[PathBuf], own: KeptFiles, target: &Path) -> Kept {
+        let mut files = KeptFiles::of(storage, media.iter(), MEDIUM);
+        files.0.extend(own.0);
+        let target = real(storage, target);
         let around = target.ancestors().filter_map(|dir| directory(storage, dir));
         Kept {
             files,

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_io::{Dir, File, OpenHow, Reservation, Storage};
 
-use crate::{Error, House};
+use crate::error::Error;
+use longshore_io::Machine;
 
 pub const STAGING: &str = ".longshore-restoring";
 pub const LOCK: &str = "lock";
@@ -39,7 +40,7 @@ enum Lock {
 
 impl Ground {
     /// Creates the directory if needed, and takes its lock.
-    pub fn take(house: &House, path: &Path) -> Result<Ground, Error> {
+    pub fn take(machine: &Machine, path: &Path) -> Result<Ground, Error> {
         let at = |action: &'static str, name: &Path| {
             let path = path.join(name);
             move |source| Error::Target {
@@ -49,8 +50,8 @@ impl Ground {
             }
         };
         // First of all, so that it goes last, after everything that is opened here.
-        let made = Made::before(&house.storage, path);
-        let dir = house
+        let made = Made::before(&machine.storage, path);
+        let dir = machine
             .storage
             .create_dir_all(path)
             .map_err(at("create", Path::new("")))?;
@@ -215,13 +216,13 @@ mod tests {
     use longshore_io::SimDisk;
 
     use super::*;
-    use crate::place::tests::house;
+    use crate::place::tests::machine;
 
     #[test]
     fn where_locks_do_not_reach_everybody_a_directory_is_restored_to_by_one() {
         let disk = SimDisk::new(1).set_keeps_locks(false);
         let lock = Path::new("/data").join(STAGING).join(LOCK);
-        let take = || Ground::take(&house(&disk), Path::new("/data"));
+        let take = || Ground::take(&machine(&disk), Path::new("/data"));
         let busy = |taken: Result<Ground, Error>| matches!(taken, Err(Error::TargetBusy { .. }));
         let first = take().unwrap();
         assert!(busy(take()));

@@ -1,8 +1,6 @@
-//! Files that several blocks write to: opened once, given their length and space before their bytes, completed by the
-//! last block.
+//! What the blocks of a file have in common: its descriptor, its space, and the moment when it is whole.
 
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,45 +9,8 @@ use longshore_io::{File, OpenHow, Via};
 use longshore_media::{Entry, Extent};
 
 use super::Target;
-use crate::Error;
-
-/// Files kept open between blocks; more are closed and opened again.
-pub(super) const OPEN_MAX: usize = 256;
-/// Buffers of this size or more are written past the page cache.
-const DIRECT_FROM: usize = 128 << 10;
-/// Files of this size or more get their length and their space before their bytes.
-const RESERVE_FROM: u64 = 4 << 20;
-/// Space that is reserved at a time, in bytes.
-const RESERVE_BYTES: u64 = 64 << 20;
-
-/// A file that several blocks write to.
-pub(super) struct Growing {
-    pub(super) file: Option<Arc<dyn File>>,
-    written: u64,
-    /// The block that introduces the file has been here: workers may take blocks in another order.
-    introduced: bool,
-    pub(super) entry: Entry,
-    /// Where the reserved space ends.
-    reserved_to: u64,
-    /// How much of it is not written yet.
-    pub(super) reserved: u64,
-}
-
-impl Growing {
-    fn is_whole(&self) -> bool {
-        self.introduced && self.written >= self.entry.len
-    }
-
-    /// What to reserve before something is written up to `end`, if anything.
-    ///
-    /// On file systems where every write to new space waits for all others of the file (ext4), writing to
-    /// reserved space takes half the CPU and keeps the device busy from several threads.
-    fn reservation(&self, start: u64, end: u64) -> Option<Range<u64>> {
-        let wanted = self.entry.len >= RESERVE_FROM && end > self.reserved_to;
-        let from = self.reserved_to.max(start);
-        wanted.then(|| from..(from + RESERVE_BYTES).min(self.entry.len))
-    }
-}
+use super::growing::{DIRECT_FROM, Growing};
+use crate::error::Error;
 
 impl Target {
     pub(super) fn reserve(

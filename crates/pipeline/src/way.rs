@@ -45,13 +45,13 @@ struct Cost {
 
 /// Chooses between the ways, for all workers of a run.
 #[derive(Debug, Default)]
-pub struct Landing {
+pub struct Ways {
     chosen: AtomicU64,
     /// Of [`Way::Straight`] and [`Way::Copied`].
     costs: Mutex<[Cost; 2]>,
 }
 
-impl Landing {
+impl Ways {
     /// The way for the next block.
     pub fn choose(&self) -> Way {
         let n = self.chosen.fetch_add(1, Ordering::Relaxed);
@@ -94,10 +94,10 @@ mod tests {
     use super::*;
 
     /// What `blocks` blocks chose, where a block takes so many microseconds.
-    fn choices(landing: &Landing, blocks: u64, us: impl Fn(Way) -> u64) -> Vec<Way> {
+    fn choices(ways: &Ways, blocks: u64, us: impl Fn(Way) -> u64) -> Vec<Way> {
         let choose = |_| {
-            let way = landing.choose();
-            landing.took(way, Duration::from_micros(us(way)), 1 << 20);
+            let way = ways.choose();
+            ways.took(way, Duration::from_micros(us(way)), 1 << 20);
             way
         };
         (0..blocks).map(choose).collect()
@@ -110,12 +110,8 @@ mod tests {
     #[test]
     fn both_ways_are_tried_and_the_cheaper_one_is_kept() {
         for cheaper in [Way::Straight, Way::Copied] {
-            let landing = Landing::default();
-            let ways = choices(
-                &landing,
-                1032,
-                |way| if way == cheaper { 900 } else { 1000 },
-            );
+            let ways = Ways::default();
+            let ways = choices(&ways, 1032, |way| if way == cheaper { 900 } else { 1000 });
             assert_eq!(share(&ways[..32], cheaper), 0.5);
             assert!(share(&ways[32..], cheaper) > 0.98, "{cheaper:?}");
             assert!(
@@ -127,23 +123,31 @@ mod tests {
 
     #[test]
     fn what_changes_is_noticed() {
-        let landing = Landing::default();
-        choices(&landing, 1000, |way| {
-            if way == Way::Straight { 900 } else { 1000 }
-        });
+        let ways = Ways::default();
+        choices(
+            &ways,
+            1000,
+            |way| {
+                if way == Way::Straight { 900 } else { 1000 }
+            },
+        );
         // A neighbour takes the shared cache.
-        let later = choices(&landing, 1000, |way| {
-            if way == Way::Straight { 1200 } else { 1000 }
-        });
+        let later = choices(
+            &ways,
+            1000,
+            |way| {
+                if way == Way::Straight { 1200 } else { 1000 }
+            },
+        );
         assert!(share(&later[500..], Way::Copied) > 0.95);
     }
 
     #[test]
     fn blocks_of_nothing_decide_nothing_and_divide_by_nothing() {
-        let landing = Landing::default();
+        let ways = Ways::default();
         for _ in 0..100 {
-            landing.took(landing.choose(), Duration::ZERO, 0);
+            ways.took(ways.choose(), Duration::ZERO, 0);
         }
-        assert_eq!(landing.preferred(), Way::Straight);
+        assert_eq!(ways.preferred(), Way::Straight);
     }
 }

@@ -1,0 +1,247 @@
+//! A restore between its plan and its end: what was decided, and the bytes moving.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longshore_media::{BlockStream, SetHeader, SetTrailer};
+use longshore_pg::Recovery;
+use longshore_source::SourceKind;
+
+use super::Opened;
+use super::reading::Reading;
+use super::target::Wanted;
+use super::writer::{Finished, Wave, Writer};
+use crate::archived::prove_replay;
+use crate::chain::{Link, Merge};
+use crate::measure::{Counters, lap, process_cpu};
+use crate::offload::{Choice, Offload};
+use crate::plan::{Demand, Plan, Sizes};
+use crate::request::RestoreRequest;
+use crate::room::Room;
+use crate::unload::{Unloaded, Unloading, unload};
+use crate::{ChainError, ClusterOptions, Error, House, Observer};
+
+/// Everything that is decided before bytes move.
+pub struct Prepared<'a> {
+    pub house: &'a House,
+    pub request: &'a RestoreRequest,
+    pub opened: &'a Opened,
+    pub reading: Reading<'a>,
+    /// The streams of the first wave: a pipe's header comes with them.
+    streams: Vec<Vec<BlockStream>>,
+    pub header: SetHeader,
+    pub kind: SourceKind,
+    pub sizes: Sizes,
+    choice: Choice,
+    /// For all sets but the last one.
+    software: Choice,
+    pub counters: Counters,
+    pub plan: Plan,
+    pub start_us: i64,
+    started: Duration,
+    cpu_before: Duration,
+}
+
+/// What has been moved.
+pub struct Moved {
+    pub unloaded: Unloaded,
+    pub finished: Finished,
+    /// Those that the restore was made with.
+    pub options: ClusterOptions,
+    pub elapsed: Duration,
+    pub cpu: Duration,
+}
+
+impl<'a> Prepared<'a> {
+    pub fn of(
+        house: &'a House,
+        request: &'a RestoreRequest,
+        opened: &'a Opened,
+    ) -> Result<Prepared<'a>, Error> {
+        let Opened { media, summary, .. } = opened;
+        let about = (opened.position, summary.as_ref());
+        let reading = Reading::new(house, request, media, about, &opened.bases)?;
+        let first = reading.waves().into_iter().next();
+        let streams = reading.streams(first.unwrap_or(0..1))?;
+        let header = streams[0][0].header().clone();
+        if header.parent.is_some() && reading.links().is_empty() {
+            return Err(ChainError::Pipe.into());
+        }
+        let kind = kind_of(&header)?;
+        let demand = Demand {
+            tuning: &request.tuning,
+            limits: &request.limits,
+            devices: media.family_count(),
+            volumes: 1,
+            buffer_bytes_of_media: Some(largest_buffer(&header, reading.links())),
+            streams: reading.streams_max(),
+        };
+        let merged = reading.merge().map_or(0, Merge::memory_bytes);
+        let sizes = Room::now().fit(&demand, merged)?;
+        // Accelerators help with the set that has the most: the last one.
+        let last = reading.links().last().map_or(&header, |link| &link.header);
+        let choice = Choice::that_decompresses(house, &request.offload, last.algorithm);
+        let software = Choice::of(house, &Offload::default(), last.algorithm);
+        let sizes = sizes.lending(choice.buffers_wanted(&sizes), &request.tuning);
+        let trailer = summary.as_ref().and_then(|set| set.trailer.as_ref());
+        let expected = expected_bytes(trailer, reading.links());
+        let counters = Counters::default();
+        counters
+            .expected_bytes
+            .store(expected.unwrap_or(0), Ordering::Relaxed);
+        let (limits, tuning) = (&request.limits, &request.tuning);
+        let mut plan = Plan::for_reading("restore", media, &header, &sizes, limits, tuning);
+        plan.engine = choice.engine(&plan.engine);
+        plan.memory_bytes += choice.memory_bytes(&sizes) + merged;
+        plan.expected_bytes = expected;
+        name_links(&mut plan, reading.links());
+        plan.notices.extend(choice.notices.iter().cloned());
+        Ok(Prepared {
+            house,
+            request,
+            opened,
+            reading,
+            streams,
+            header,
+            kind,
+            sizes,
+            choice,
+            software,
+            counters,
+            plan,
+            start_us: house.now_us(),
+            started: house.clock.now(),
+            cpu_before: process_cpu(),
+        })
+    }
+
+    pub fn trailer(&self) -> Option<&SetTrailer> {
+        let summary = self.opened.summary.as_ref();
+        summary.and_then(|set| set.trailer.as_ref())
+    }
+
+    /// The request's options; a recovery from an archive is proved to find its log there.
+    fn options(&self, observer: &dyn Observer) -> Result<ClusterOptions, Error> {
+        let mut options = self.request.cluster.clone();
+        if let (Some(archive), Some(recovery), Some(trailer)) =
+            (&options.proof, &options.recovery, self.trailer())
+        {
+            let set = (&self.header, trailer);
+            let proven = prove_replay(self.house, archive, set, recovery)?;
+            let warning = proven.warning();
+            warning.iter().for_each(|text| observer.warning(text));
+            options.recovery = Some(Recovery {
+                not_ahead: proven.not_ahead,
+                ..recovery.clone()
+            });
+        }
+        Ok(options)
+    }
+
+    /// Opens the destination, moves every wave into it and gives everything its name.
+    pub fn move_blocks(&mut self, observer: &dyn Observer) -> Result<Moved, Error> {
+        let options = self.options(observer)?;
+        let streams = std::mem::take(&mut self.streams);
+        let wanted = Wanted {
+            request: self.request,
+            options: &options,
+            kind: self.kind,
+            media: &self.opened.media,
+            header: &self.header,
+            trailer: self.trailer(),
+            merge: self.reading.merge(),
+        };
+        let target = wanted.open(self.house)?;
+        let merge = self.reading.merge();
+        let writer = Writer::new(self.house, target, merge, self.request, &self.counters);
+        let unloaded = self.unload_waves(streams, &writer, observer)?;
+        writer.check_found()?;
+        let at = self.house.clock.now();
+        if merge.is_some() {
+            writer.complete(&self.opened.media, self.opened.position)?;
+        }
+        let finished = writer.finish()?;
+        lap(&*self.house.clock, at, &self.counters.write_us);
+        Ok(Moved {
+            unloaded,
+            finished,
+            options,
+            elapsed: self.house.clock.now() - self.started,
+            cpu: process_cpu().saturating_sub(self.cpu_before),
+        })
+    }
+
+    /// `streams` are those of the first wave.
+    fn unload_waves(
+        &self,
+        mut streams: Vec<Vec<BlockStream>>,
+        writer: &Writer,
+        observer: &dyn Observer,
+    ) -> Result<Unloaded, Error> {
+        let mut done = Unloaded::default();
+        let mut waves = self.reading.waves().into_iter().peekable();
+        while let Some(wave) = waves.next() {
+            let is_last = waves.peek().is_none();
+            let unloading = Unloading {
+                house: self.house,
+                sizes: &self.sizes,
+                limits: &self.request.limits,
+                choice: if is_last {
+                    &self.choice
+                } else {
+                    &self.software
+                },
+                counters: &self.counters,
+                observer,
+            };
+            let first = wave.start;
+            let unloaded = unload(&unloading, streams, &Wave { writer, first })?;
+            done.sets.extend(unloaded.sets);
+            done.samples.extend(unloaded.samples);
+            done.used = unloaded.used;
+            streams = match waves.peek() {
+                Some(next) => self.reading.streams(next.clone())?,
+                None => Vec::new(),
+            };
+        }
+        Ok(done)
+    }
+}
+
+fn kind_of(header: &SetHeader) -> Result<SourceKind, Error> {
+    match header.source_kind {
+        1 => Ok(SourceKind::Files),
+        2 => Ok(SourceKind::Sqlite),
+        3 => Ok(SourceKind::Postgres),
+        kind => Err(Error::SourceKind { kind }),
+    }
+}
+
+fn largest_buffer(header: &SetHeader, links: &[Link]) -> usize {
+    let largest = links.iter().map(|link| link.header.buffer_bytes).max();
+    largest.unwrap_or(header.buffer_bytes) as usize
+}
+
+/// Plain bytes of all sets that are read; `None` for a pipe.
+fn expected_bytes(trailer: Option<&SetTrailer>, links: &[Link]) -> Option<u64> {
+    match links {
+        [] => trailer.map(|trailer| trailer.plain_bytes_total),
+        links => {
+            let bytes = links.iter().map(|link| link.trailer.plain_bytes_total);
+            Some(bytes.sum())
+        }
+    }
+}
+
+/// Names in the plan the other sets of a chain, and their devices.
+fn name_links(plan: &mut Plan, links: &[Link]) {
+    for link in links.iter().skip(1) {
+        plan.notices.push(format!("needs {}", link.name()));
+        for i in 0..link.media.family_count() {
+            let device = link.media.device(i).to_owned();
+            if !plan.devices.contains(&device) {
+                plan.devices.push(device);
+            }
+        }
+    }
+}
