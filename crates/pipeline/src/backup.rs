@@ -19,13 +19,14 @@ use uuid::Uuid;
 
 use crate::archived::{Known, check_archive, wait_for_log};
 use crate::base;
+use crate::choice::Choice;
 use crate::crew::Crew;
 use crate::handoff::Handoff;
 use crate::history::{self, Finished};
+use crate::load::Offloading;
 use crate::load::{Moved, Shared, mark_kind, move_bytes};
 use crate::log::LogSource;
 use crate::measure::{Counters, Work, process_cpu};
-use crate::offload::{Choice, Offloading};
 use crate::plan::{Demand, Plan, Sizes};
 use crate::report::{
     BackupReport, CHANGED_MAX, ChangedFile, DifferentialReport, FileTotals, Run, mark_text,

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_codec::dispatch::Verify;
 use longshore_codec::{Algorithm, Level};
 use longshore_io::facts::LowIoPriority;
 use longshore_io::{Clock, Throttle};
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_source::{PostgresOptions, SourceSpec};
 
-use crate::offload::Offload;
 use crate::{ClusterOptions, Error, WalProof};
 
 #[derive(Debug, Clone)]
@@ -287,4 +287,49 @@ pub struct VerifyRequest {
     pub position: Option<u32>,
     pub tuning: Tuning,
     pub limits: Limits,
+}
+
+/// Who should compress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OffloadMode {
+    /// CPUs alone.
+    #[default]
+    Software,
+    /// The accelerator; CPUs do what it leaves undone.
+    Hardware,
+    /// The accelerator kept full, CPUs besides.
+    Hybrid,
+    /// Hybrid or hardware, as the objective says, where there is an accelerator.
+    Auto,
+}
+
+/// What `Auto` is to keep small.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// The time that it takes.
+    #[default]
+    Time,
+    /// The CPU time that it takes from others.
+    Cpu,
+}
+
+/// How an accelerator is to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offload {
+    pub mode: OffloadMode,
+    pub objective: Objective,
+    pub verify: Verify,
+    /// A call is given up before it takes longer.
+    pub hang_bound: Duration,
+}
+
+impl Default for Offload {
+    fn default() -> Offload {
+        Offload {
+            mode: OffloadMode::default(),
+            objective: Objective::default(),
+            verify: Verify::default(),
+            hang_bound: Duration::from_secs(5),
+        }
+    }
 }

@@ -7,10 +7,11 @@ use longshore_media::{BackupType, BlockStream, Error as MediaError, Item, MediaS
 use parking_lot::Mutex;
 
 use crate::chain::{self, Chain, Link, Merge};
+use crate::choice::Choice;
 use crate::measure::{Counters, Sample, Work, process_cpu};
-use crate::offload::{Choice, Offload};
 use crate::plan::{Demand, Plan, Sizes};
 use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
+use crate::request::Offload;
 use crate::request::VerifyRequest;
 use crate::room::Room;
 use crate::unload::{Sink, UnloadedSet, Unloading, unload};

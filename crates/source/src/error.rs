@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use longshore_pg::wal::NotRecords;
 use longshore_pg::{ControlError, client};
 
-use crate::postgres::{MAJOR_MAX, MAJOR_MIN};
+use crate::majors::{MAJOR_MAX, MAJOR_MIN};
 
 /// Every variant names the file an operator must look at.
 #[derive(Debug, thiserror::Error)]

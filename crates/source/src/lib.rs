@@ -15,6 +15,8 @@ mod attributes;
 mod door;
 mod error;
 mod files;
+mod majors;
+mod options;
 mod postgres;
 mod reading;
 mod spec;
@@ -22,9 +24,7 @@ mod sqlite;
 mod tally;
 mod volumes;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use longshore_io::Storage;
 
@@ -33,45 +33,9 @@ pub use door::{
     SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
-pub use postgres::{
-    Base, ClosedLog, Identified, OwnLog, PostgresOptions, close_log, home, identify,
-};
+pub use options::{PostgresOptions, SourceOptions};
+pub use postgres::{Base, ClosedLog, Identified, OwnLog, close_log, home, identify};
 pub use spec::SourceSpec;
-
-/// How a source is to be opened.
-#[derive(Debug, Clone)]
-pub struct SourceOptions {
-    /// The database's name for people, instead of one made from its path.
-    pub database: Option<String>,
-    /// Directories that stand for volumes, by volume name: lets one machine play several.
-    pub volume_map: Vec<(PathBuf, String)>,
-    /// How much a SQLite write-ahead log may grow in bytes while it is read; `None`: no limit.
-    pub wal_growth_limit_bytes: Option<u64>,
-    /// Whether locks of a SQLite database are relied on wherever it lies: its user vouches for every program that writes
-    /// to it coming by the same mount.
-    pub trust_locks: bool,
-    /// Whether a SQLite database without a log may be read from a copy that shares its blocks, where
-    /// the file system can make one: commits then wait for an instant only. The copy has no name; its
-    /// inode lies on the source's file system until the backup ends.
-    pub reflink: bool,
-    /// How long to wait for a moment in which a database can be read.
-    pub lock_wait: Duration,
-    pub postgres: PostgresOptions,
-}
-
-impl Default for SourceOptions {
-    fn default() -> Self {
-        Self {
-            database: None,
-            volume_map: Vec::new(),
-            wal_growth_limit_bytes: None,
-            trust_locks: false,
-            reflink: true,
-            lock_wait: Duration::from_secs(30),
-            postgres: PostgresOptions::default(),
-        }
-    }
-}
 
 /// Opens a source: takes the snapshot of a database, looks at the roots of a tree. Blocks up to
 /// [`SourceOptions::lock_wait`] for a database that writers keep locked.

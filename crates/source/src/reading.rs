@@ -1,9 +1,12 @@
 //! A file that is read as it is.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use longshore_io::{Dir, File, InUse, OpenHow, Stat};
+
+use rustix::io::Errno;
 
 use crate::Error;
 
@@ -41,4 +44,17 @@ pub(crate) fn refused(path: &Path) -> impl Fn(std::io::Error) -> Error {
             source,
         },
     }
+}
+
+/// Whether nothing of that name is there.
+pub(crate) fn is_missing(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    ) || Errno::from_io_error(e) == Some(Errno::LOOP)
+}
+
+/// Whether the file is not there, or no longer as long as it was.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    is_missing(error) || error.kind() == io::ErrorKind::UnexpectedEof
 }

@@ -258,6 +258,10 @@ fn masked(line: &str) -> String {
         if matches!(words[i], "B" | "s") && words[i - 1].bytes().all(|b| b.is_ascii_digit()) {
             words[i - 1] = "#";
         }
+        // Of several names that stand in the way, the first that a worker reaches is named.
+        if words[i - 1..].starts_with(&["exists", "already"]) && i > 1 {
+            words[i - 2] = "#";
+        }
     }
     words.join(" ")
 }

@@ -13,7 +13,7 @@ use longshore_codec::accel::{Message, Trouble};
 use longshore_io::Storage;
 use serde::Serialize;
 
-use crate::offload::OffloadMode;
+use crate::request::OffloadMode;
 
 pub use probe::Probe;
 pub(crate) use running::Published;

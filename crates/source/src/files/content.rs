@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_io::{Dir, FileKind, Stat, Via};
 use parking_lot::Mutex;
-use rustix::io::Errno;
 
 use super::roots::Root;
-use crate::reading::Reading;
+use crate::reading::{Reading, is_missing};
 use crate::spec::SQLITE_MAGIC;
 use crate::tally::Tally;
 use crate::{Change, Content, Error};
@@ -206,13 +205,6 @@ impl Content for FileContent {
         let modified = self.listed.differs(&opened) || opened.differs(&now);
         Ok(modified.then_some(Change::Modified))
     }
-}
-
-pub(crate) fn is_missing(e: &io::Error) -> bool {
-    matches!(
-        e.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    ) || Errno::from_io_error(e) == Some(Errno::LOOP)
 }
 
 /// The system takes names of fewer than 4096 bytes; longer ones are walked in pieces.

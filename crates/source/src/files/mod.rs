@@ -33,7 +33,6 @@ use parking_lot::Mutex;
 
 use crate::tally::Tally;
 use crate::{Description, Entry, Error, Source, SourceKind, SourceOptions, SourceSummary};
-pub(crate) use content::is_missing;
 use walk::{Notes, Walk};
 
 pub(crate) struct Files {

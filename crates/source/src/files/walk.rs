@@ -12,9 +12,10 @@ use longshore_io::{Dir, FileKind, Stat, Xattr};
 use longshore_pg::PID_FILE;
 use parking_lot::Mutex;
 
-use super::content::{FileContent, is_missing};
+use super::content::FileContent;
 use super::roots::{Root, Start};
 use crate::attributes::Attributes;
+use crate::reading::is_missing;
 use crate::tally::Tally;
 use crate::{Content, Entry, EntryKind, Error};
 

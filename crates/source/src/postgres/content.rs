@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use super::base;
 use super::cluster::Cluster;
 use super::pages::{PAUSE, READINGS_MAX, Segment};
-use crate::files::is_missing;
 use crate::reading::Reading;
+use crate::reading::is_missing;
 use crate::{BaseRefusal, Change, Content, Error};
 
 /// Bytes that are known already: small files, and what the server said.

@@ -19,16 +19,9 @@ use longshore_pg::Fork;
 
 use super::cluster::Cluster;
 use super::rules;
-use super::tree::{Place, Start, relation_file};
-use crate::files::is_missing;
+use super::tree::{Database, Place, relation_file};
+use crate::reading::is_missing;
 use crate::{Entry, Error};
-
-/// A directory of relations that was walked.
-pub(super) struct Database {
-    pub(super) start: Arc<Start>,
-    /// In the backup.
-    pub(super) path: PathBuf,
-}
 
 /// The init forks below some directories. Memory: one directory's names as the system reads them.
 #[derive(Default)]
@@ -59,7 +52,7 @@ impl InitForks {
                 let Some(database) = self.databases.pop() else {
                     return Ok(None);
                 };
-                self.listed = database.list()?;
+                self.listed = list(database)?;
                 continue;
             };
             match listed.names.next() {
@@ -82,30 +75,28 @@ impl InitForks {
     }
 }
 
-impl Database {
-    /// `None` when it is gone.
-    fn list(self) -> Result<Option<Listed>, Error> {
-        let below = self.path.strip_prefix(&self.start.prefix);
-        let below = below.unwrap_or(&self.path);
-        let host_path = self.start.host_path.join(below);
-        let open = || {
-            let dir = self.start.dir.dir(below)?;
-            Ok((dir.list()?, dir))
-        };
-        match open() {
-            Ok((names, dir)) => Ok(Some(Listed {
-                dir,
-                path: self.path,
-                host_path,
-                names,
-            })),
-            Err(e) if is_missing(&e) => Ok(None),
-            Err(source) => Err(Error::Io {
-                action: "open directory",
-                path: host_path,
-                source,
-            }),
-        }
+/// `None` when it is gone.
+fn list(database: Database) -> Result<Option<Listed>, Error> {
+    let below = database.path.strip_prefix(&database.start.prefix);
+    let below = below.unwrap_or(&database.path);
+    let host_path = database.start.host_path.join(below);
+    let open = || {
+        let dir = database.start.dir.dir(below)?;
+        Ok((dir.list()?, dir))
+    };
+    match open() {
+        Ok((names, dir)) => Ok(Some(Listed {
+            dir,
+            path: database.path,
+            host_path,
+            names,
+        })),
+        Err(e) if is_missing(&e) => Ok(None),
+        Err(source) => Err(Error::Io {
+            action: "open directory",
+            path: host_path,
+            source,
+        }),
     }
 }
 

@@ -6,7 +6,6 @@
 //! the last one is filled nobody but its records tells: a standby's was handed over by nobody, and may be anything
 //! behind the place that its primary has come to.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,8 +17,8 @@ use parking_lot::Mutex;
 use super::cluster::Cluster;
 use super::content::{Kind, OnDisk, State};
 use super::tree::held;
-use crate::files::is_missing;
 use crate::reading::Reading;
+use crate::reading::{is_gone, is_missing};
 use crate::{Content, Entry, EntryKind, Error};
 
 pub(super) const WAL_DIR: &str = "pg_wal";
@@ -147,11 +146,6 @@ impl LogFiles {
         }
         Ok(found)
     }
-}
-
-/// Whether the file is not there, or no longer as long as it was.
-pub(super) fn is_gone(error: &io::Error) -> bool {
-    is_missing(error) || error.kind() == io::ErrorKind::UnexpectedEof
 }
 
 /// How the server came to its timeline, as it wrote it; `None` on the first one, and where the file is not there any

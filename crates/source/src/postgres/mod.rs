@@ -40,12 +40,10 @@ use std::sync::{Arc, OnceLock};
 
 use longshore_io::{Clock, Dir, FileKind, HostClock, Stat, Storage};
 use longshore_pg::client::Options;
-use longshore_pg::{
-    BACKUP_LABEL, Control, Earlier, Lsn, Relation, SegmentName, TABLESPACE_MAP, Timeline,
-};
+use longshore_pg::{BACKUP_LABEL, Control, Lsn, Relation, SegmentName, TABLESPACE_MAP, Timeline};
 use parking_lot::Mutex;
 
-use crate::files::is_missing;
+use crate::reading::is_missing;
 use crate::volumes::Volumes;
 use crate::{
     BaseRefusal, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source, SourceKind,
@@ -63,44 +61,6 @@ use pages::Verifier;
 use remote::Remote;
 use session::{Session, Stopped};
 use tree::{Start, Walk, held};
-
-/// Majors that were tried on real servers.
-pub(crate) const MAJOR_MIN: u32 = 14;
-pub(crate) const MAJOR_MAX: u32 = 18;
-
-/// How a server is to be backed up.
-#[derive(Debug, Clone)]
-pub struct PostgresOptions {
-    /// Store only what differs from this set.
-    pub base: Option<Base>,
-    /// Backups that were complete where this one goes before it began, the newest last. Each one's relation to the server
-    /// is kept in the set.
-    pub earlier: Arc<Vec<Earlier>>,
-    /// The name in `backup_label`, at most 1024 bytes on one line.
-    pub label: String,
-    /// Let the checkpoint at the start take its time instead of writing as fast as the disk can.
-    pub spread_checkpoint: bool,
-    /// Whether the log between start and end goes into the set.
-    pub with_wal: bool,
-    /// Read over the replication protocol even where the files can be read.
-    pub remote: bool,
-    /// Whether a page with a wrong checksum ends the backup; else it is reported and the set is marked.
-    pub fail_on_bad_page: bool,
-}
-
-impl Default for PostgresOptions {
-    fn default() -> Self {
-        Self {
-            base: None,
-            earlier: Arc::default(),
-            label: "longshore".into(),
-            spread_checkpoint: false,
-            with_wal: true,
-            remote: false,
-            fail_on_bad_page: false,
-        }
-    }
-}
 
 /// Begins a backup: connects, waits for a checkpoint, and looks at the tablespaces.
 pub(crate) fn open(

@@ -11,8 +11,8 @@ use longshore_pg::client::{Connection, Mode, Options};
 use longshore_pg::wal::{Records, WalName, segments_in};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
-use super::log_files::is_gone;
 use crate::Error;
+use crate::reading::is_gone;
 
 /// The most of the log that is followed to see how far it is written, bytes.
 const WRITTEN_MAX: u64 = 1 << 20;

@@ -12,6 +12,7 @@ use longshore_pg::{BackupLabel, Lsn, Timeline};
 use parking_lot::Mutex;
 
 use crate::Error;
+use crate::majors::{MAJOR_MAX, MAJOR_MIN};
 
 /// How long a session may be silent before it is asked.
 const PING_EVERY: Duration = Duration::from_secs(5);
@@ -352,7 +353,7 @@ fn quote(text: &str) -> String {
 
 fn look(connection: &mut Connection) -> Result<About, Error> {
     let major = connection.major().map_err(misread)?;
-    if !(super::MAJOR_MIN..=super::MAJOR_MAX).contains(&major) {
+    if !(MAJOR_MIN..=MAJOR_MAX).contains(&major) {
         return Err(Error::ServerMajor { major });
     }
     let mut ask = |action, sql: &str| {

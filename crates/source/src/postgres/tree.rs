@@ -19,11 +19,10 @@ use parking_lot::Mutex;
 use super::base::Segment;
 use super::cluster::Cluster;
 use super::content::{Held, Kind, OnDisk, State};
-use super::init_forks::Database;
 use super::rules::{self, Verdict};
 use crate::attributes::Attributes;
-use crate::files::is_missing;
 use crate::reading::Reading;
+use crate::reading::is_missing;
 use crate::tally::Tally;
 use crate::{Content, Entry, EntryKind, Error};
 
@@ -40,6 +39,13 @@ pub(super) struct Start {
     pub(super) host_path: PathBuf,
     /// What its entries' paths in the backup begin with.
     pub(super) prefix: PathBuf,
+}
+
+/// A directory of relations that was walked.
+pub(super) struct Database {
+    pub(super) start: Arc<Start>,
+    /// In the backup.
+    pub(super) path: PathBuf,
 }
 
 /// A directory being listed.

@@ -19,13 +19,10 @@ use std::path::Path;
 
 use longshore_io::{File, Via};
 
+use super::frames::be;
 use super::overlay::{Overlay, Place, RECORDS_MAX, Records};
-use super::wal::be;
+use super::records::{AFTER_PAGE, BEFORE_PAGE, Segment, checksum, stored_checksum};
 use crate::Error;
-
-/// A record is the page's number, the page, a checksum.
-pub(super) const BEFORE_PAGE: usize = 4;
-pub(super) const AFTER_PAGE: usize = 4;
 
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const HEADER_BYTES: usize = 28;
@@ -41,17 +38,6 @@ const LOCK_BYTE: u32 = 0x4000_0000;
 
 /// Longer names of super-journals SQLite does not believe.
 const NAME_BYTES_MAX: u32 = 512;
-
-/// Records that follow one head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Segment {
-    /// The number of its first record, counted through all segments from 0.
-    first: u32,
-    /// Where that record lies.
-    offset: u64,
-    /// What checksums begin with.
-    nonce: u32,
-}
 
 /// What a journal beside a database means for its state.
 #[derive(Debug)]
@@ -239,37 +225,6 @@ fn names_a_super_journal(journal: &dyn File, path: &Path, len: u64) -> Result<bo
         .iter()
         .fold(0u32, |sum, b| sum.wrapping_add_signed((*b as i8).into()));
     Ok(sum == unsigned || sum == signed)
-}
-
-pub(super) fn record_offset(segments: &[Segment], page_bytes: u64, record: u32) -> u64 {
-    let record_bytes = (BEFORE_PAGE + AFTER_PAGE) as u64 + page_bytes;
-    match segment_of(segments, record) {
-        Some(segment) => segment.offset + u64::from(record - segment.first) * record_bytes,
-        None => 0,
-    }
-}
-
-/// The page in a record; `None`: it is no longer that record.
-pub(super) fn page_of(segments: &[Segment], record: u32, bytes: &[u8]) -> Option<u32> {
-    let nonce = segment_of(segments, record)?.nonce;
-    (checksum(nonce, bytes) == stored_checksum(bytes)).then(|| be(bytes, 0))
-}
-
-fn segment_of(segments: &[Segment], record: u32) -> Option<&Segment> {
-    let behind = segments.partition_point(|segment| segment.first <= record);
-    segments.get(behind.checked_sub(1)?)
-}
-
-/// Every 200th byte of the page, counted from its end; finds records that were never whole.
-fn checksum(nonce: u32, record: &[u8]) -> u32 {
-    let page = &record[BEFORE_PAGE..record.len() - AFTER_PAGE];
-    // The first byte never counts.
-    let counted = (1..=(page.len() - 1) / 200).map(|i| page[page.len() - 200 * i]);
-    counted.fold(nonce, |sum, byte| sum.wrapping_add(byte.into()))
-}
-
-fn stored_checksum(record: &[u8]) -> u32 {
-    be(record, record.len() - AFTER_PAGE)
 }
 
 /// Says how much there was.

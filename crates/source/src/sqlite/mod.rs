@@ -39,10 +39,12 @@
 //! `unix-none`), and several names of one database file, each of which has a log of its own.
 
 mod content;
+mod frames;
 mod held;
 mod journal;
 mod library;
 mod overlay;
+mod records;
 mod snapshot;
 mod wal;
 

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use longshore_io::{File, Via};
 
-use super::{journal, wal};
+use super::{frames, records};
 use crate::Error;
 
 /// The index of records takes 8 bytes each: 1 GiB at most, for 512 GiB of log with pages of 4 KiB.
@@ -34,30 +34,30 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) enum Records {
     Log { salts: [u32; 2] },
-    Journal(Vec<journal::Segment>),
+    Journal(Vec<records::Segment>),
 }
 
 impl Records {
     /// Bytes before and after the page in a record.
     fn around(&self) -> (usize, usize) {
         match self {
-            Records::Log { .. } => (wal::FRAME_HEADER_BYTES, 0),
-            Records::Journal(_) => (journal::BEFORE_PAGE, journal::AFTER_PAGE),
+            Records::Log { .. } => (frames::FRAME_HEADER_BYTES, 0),
+            Records::Journal(_) => (records::BEFORE_PAGE, records::AFTER_PAGE),
         }
     }
 
     fn offset(&self, page_bytes: u64, record: u32) -> u64 {
         match self {
-            Records::Log { .. } => wal::frame_offset(page_bytes, record),
-            Records::Journal(segments) => journal::record_offset(segments, page_bytes, record),
+            Records::Log { .. } => frames::frame_offset(page_bytes, record),
+            Records::Journal(segments) => records::record_offset(segments, page_bytes, record),
         }
     }
 
     /// The page that the bytes of a record hold, if they are that record.
     fn page_of(&self, record: u32, bytes: &[u8]) -> Option<u32> {
         match self {
-            Records::Log { salts } => wal::page_of(bytes, *salts),
-            Records::Journal(segments) => journal::page_of(segments, record, bytes),
+            Records::Log { salts } => frames::page_of(bytes, *salts),
+            Records::Journal(segments) => records::page_of(segments, record, bytes),
         }
     }
 

@@ -9,11 +9,9 @@ use std::path::Path;
 
 use longshore_io::{File, Via};
 
+use super::frames::{FRAME_HEADER_BYTES, LOG_HEADER_BYTES, be, frame_offset, page_of};
 use super::overlay::{Overlay, Place, RECORDS_MAX, Records};
 use crate::Error;
-
-pub(super) const LOG_HEADER_BYTES: u64 = 32;
-pub(super) const FRAME_HEADER_BYTES: usize = 24;
 
 /// Two copies of 48 bytes, then how far the log is back in the database.
 pub(super) const INDEX_HEADER_WORDS: usize = 25;
@@ -83,13 +81,6 @@ fn add([s1, s2]: [u32; 2], a: u32, b: u32) -> [u32; 2] {
     [s1, s2.wrapping_add(b).wrapping_add(s1)]
 }
 
-pub(super) fn be(bytes: &[u8], at: usize) -> u32 {
-    match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
-        Some(four) => u32::from_be_bytes(*four),
-        None => 0,
-    }
-}
-
 /// Finds the last frame of each page in `frames` (from 1, end excluded), leaving out pages beyond
 /// `pages`. Errors: [`Error::WalDamaged`] when a frame does not carry `salts`.
 pub(super) fn scan(
@@ -125,16 +116,6 @@ pub(super) fn scan(
         }
     }
     Ok(Overlay::new(page_bytes, records, places))
-}
-
-/// The page in a frame of this log; `None`: a frame of another log, or none at all.
-pub(super) fn page_of(header: &[u8], salts: [u32; 2]) -> Option<u32> {
-    let page = be(header, 0);
-    (page != 0 && [be(header, 8), be(header, 12)] == salts).then_some(page)
-}
-
-pub(super) fn frame_offset(page_bytes: u64, frame: u32) -> u64 {
-    LOG_HEADER_BYTES + u64::from(frame - 1) * (FRAME_HEADER_BYTES as u64 + page_bytes)
 }
 
 /// What an unkept log holds.

@@ -28,7 +28,9 @@ use super::base::Segment;
 use super::cluster::{CONTROL_FILE, DEFAULT_SPACE};
 use super::session::misread;
 use super::tree::{HELD_MAX, held};
-use super::{MAJOR_MAX, MAJOR_MIN, MEMORY_BYTES, OwnLog, PostgresOptions, copies, rules};
+use super::{MEMORY_BYTES, OwnLog, copies, rules};
+use crate::majors::{MAJOR_MAX, MAJOR_MIN};
+use crate::options::PostgresOptions;
 use crate::volumes::Volumes;
 use crate::{
     Change, Content, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source, SourceKind,

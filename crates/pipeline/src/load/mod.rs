@@ -5,6 +5,8 @@
 //! the others, so that no core waits while a turn changes hands. Finished blocks go to
 //! the stripes' writers. On the NUL device there is nothing to wait for, so workers hand over directly.
 
+mod offload;
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,12 +24,13 @@ use longshore_source::{Change, Source, SourceSummary};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+pub use self::offload::Offloading;
+use self::offload::Read;
 use crate::crew::{Crew, join};
 use crate::feed::{Feed, Job, Look, Scan, Work, scan_bytes};
 use crate::gather::Gathered;
 use crate::handoff::Handoff;
 use crate::measure::{Counters, Sampler, lap};
-use crate::offload::{Offloading, Read};
 use crate::page_sums::PageSums;
 use crate::plan::ALIGN;
 use crate::report::{FileTotals, mark_text};

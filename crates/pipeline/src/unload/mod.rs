@@ -5,6 +5,9 @@
 //! before decoding, the plain bytes' after. At the end, the trailers say whether all of it was there.
 //! Usually it is one set; the sets of a chain are read together, and a block says which one it is of by its number.
 
+mod fetch;
+mod way;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,13 +20,13 @@ use longshore_media::{
 };
 use parking_lot::Mutex;
 
+use self::fetch::Fetching;
+use self::way::{Way, Ways};
+use crate::choice::Choice;
 use crate::crew::{Crew, join};
-use crate::fetch::Fetching;
 use crate::measure::{Counters, Sample, Sampler, lap};
-use crate::offload::Choice;
 use crate::plan::Sizes;
 use crate::request::Limits;
-use crate::way::{Way, Ways};
 use crate::{Error, House, Observer};
 
 /// Takes what comes out of a set. Called from many threads at once.

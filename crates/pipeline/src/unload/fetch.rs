@@ -1,4 +1,4 @@
-//! Restores with an accelerator that decompresses: the mirror image of [`crate::offload`].
+//! Restores with an accelerator that decompresses: the mirror image of [`crate::load`].
 //!
 //! A worker checks a payload's stored CRC-32C and offers it. What comes back must have the plain CRC-32C that stands in
 //! the block's header; software does again what has not, and only what software cannot decode either is damaged.
@@ -15,10 +15,10 @@ use longshore_codec::{Level, Task};
 use longshore_io::{Buffer, Pass, Pool, crc32c};
 use longshore_media::Item;
 
-use crate::Error;
+use super::{Read, Shared};
+use crate::choice::{NAP, WORTH_BYTES};
+use crate::error::Error;
 use crate::measure::lap;
-use crate::offload::{NAP, WORTH_BYTES};
-use crate::unload::{Read, Shared};
 
 /// A run's accelerators at work.
 pub struct Fetching {
