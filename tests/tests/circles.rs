@@ -205,7 +205,7 @@ fn module(text: &str, at: &[String], children: &BTreeSet<String>, file: PathBuf)
                 .map(str::to_owned)
                 .collect();
             if let Some(path) = absolute(&path, at, children)
-                && path.len() > at.len().min(1)
+                && !path.is_empty()
             {
                 module.uses.insert(path);
             }

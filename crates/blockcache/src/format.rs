@@ -40,6 +40,7 @@
 use longshore_io::crc32c;
 
 use crate::geometry::{Geometry, LINE, Lines};
+use crate::log_size::set_len;
 
 const MAGIC: &[u8; 8] = b"LSCACHE4";
 /// Without what is known of the backend's content.
@@ -47,12 +48,9 @@ const OLD_MAGIC: &[u8; 8] = b"LSCACHE3";
 const OLD_LEN: usize = 100;
 const BLOCK_MAGIC: &[u8; 4] = b"LSLB";
 pub(crate) const SUPER_LEN: usize = 120;
-/// Bytes of a log block before its records.
-pub(crate) const BLOCK_HEAD: usize = 44;
 const SET: u8 = 1;
 const CLEAR: u8 = 2;
 const BACKEND: u8 = 3;
-const SET_HEAD: usize = 15;
 
 /// Sixteen random bytes that a cache and the guard beside its backend share.
 pub type Tie = [u8; 16];
@@ -215,11 +213,6 @@ pub enum Record {
         slot: u32,
     },
     Backend(Served),
-}
-
-/// Bytes of a record that names `lines` lines.
-pub(crate) fn set_len(lines: u32) -> usize {
-    SET_HEAD + 4 * lines as usize
 }
 
 impl Record {

@@ -172,8 +172,8 @@ fn valid_slot(slot_bytes: u32) -> bool {
 /// Room for the records of a whole table, as much again for changes, and a margin.
 fn log_blocks(slots: u32, slot_bytes: u32) -> u32 {
     let lines = u64::from(slot_bytes) / LINE;
-    let record = crate::format::set_len(lines as u32) as u64;
-    let per_block = (LINE - crate::format::BLOCK_HEAD as u64) / record;
+    let record = crate::log_size::set_len(lines as u32) as u64;
+    let per_block = (LINE - crate::log_size::BLOCK_HEAD as u64) / record;
     (2 * u64::from(slots).div_ceil(per_block) + LOG_ROOM) as u32
 }
 

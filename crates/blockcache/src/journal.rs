@@ -31,8 +31,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use longshore_io::{File, Via};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
-use crate::format::{self, BLOCK_HEAD, Content, Place, Record, SUPER_LEN, Served, Superblock};
+use crate::format::{self, Content, Place, Record, SUPER_LEN, Served, Superblock};
 use crate::geometry::{Geometry, LINE, Lines};
+use crate::log_size::BLOCK_HEAD;
 
 const BODY: usize = LINE as usize - BLOCK_HEAD;
 

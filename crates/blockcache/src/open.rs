@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via, crc32c};
 use parking_lot::{Condvar, Mutex, RwLock};
-use serde::Serialize;
 
 use crate::Error;
 use crate::content::{self, Look};
@@ -33,74 +32,15 @@ use crate::format::{BackendMark, Content, Served, Superblock};
 use crate::geometry::{Geometry, LINE};
 use crate::guard::{Guard, Word};
 use crate::journal::{self, Journal, Superblocks, Table};
+use crate::mark::mark;
 use crate::meter::Gauge;
+use crate::start::Start;
 use crate::store::Store;
 use crate::watch::Watch;
 
 /// Durable lines that are compared with the backend at a start. A backend of which 1 % of what is held was changed is
 /// noticed by them 98 times in 100.
 pub const SAMPLE: usize = 400;
-
-/// How a cache came to its content when it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Start {
-    /// It is as a clean stop left it.
-    Warm,
-    /// It was not stopped cleanly; what was not durable is gone.
-    AfterCrash,
-    /// It was made just now, or another backend's.
-    Fresh,
-    /// The guard beside the backend does not vouch for it: lost, or the cache was detached or given up.
-    NotVouched,
-    /// The backend is another file, device or size, or its time of change says that somebody else wrote to it.
-    BackendChanged,
-    /// The backend's first or last block, or a superblock on it, is not as this cache left it.
-    ContentChanged,
-    /// Lines that were picked at random are not on the backend as the table has them.
-    LinesDiffer,
-    /// Nothing on the backend could say whether somebody else wrote to it.
-    Unproved,
-    /// Its superblock or its table is not what was written.
-    Damaged,
-}
-
-impl Start {
-    /// Why the cache holds what it holds now, for people.
-    pub fn why(self) -> &'static str {
-        match self {
-            Start::Warm => "everything is held as the clean stop left it",
-            Start::AfterCrash => "it was not stopped cleanly; what was durable is held",
-            Start::Fresh => "begins empty: it is new, or was another backend's",
-            Start::NotVouched => {
-                "begins empty: the guard does not vouch for it; the backend was served without it, or the guard is lost"
-            }
-            Start::BackendChanged => {
-                "begins empty: the backend is another one, or its time of change says that it was written to without the \
-                 cache"
-            }
-            Start::ContentChanged => {
-                "begins empty: the backend's first or last block, or a superblock on it, was changed without the cache; \
-                 it was mounted or written to"
-            }
-            Start::LinesDiffer => {
-                "begins empty: of lines picked at random some differ from the backend, which was written to without the \
-                 cache"
-            }
-            Start::Unproved => {
-                "begins empty: nothing on the backend tells whether it was written to without the cache; on a device \
-                 that ext2, ext3, ext4, XFS or btrfs fill, superblocks do, unless one was just being written when the \
-                 server ended without a stop"
-            }
-            Start::Damaged => "begins empty: its superblock or its table is damaged",
-        }
-    }
-
-    /// Whether the content was believed.
-    pub fn is_believed(self) -> bool {
-        matches!(self, Start::Warm | Start::AfterCrash)
-    }
-}
 
 /// Where a backend and its guard are.
 #[derive(Debug, Clone)]
@@ -486,30 +426,6 @@ fn next_session(superblock: &Superblock, mark: &BackendMark, believed: bool) -> 
         content: Content::default(),
         ..*superblock
     }
-}
-
-pub(crate) fn mark(backend: &dyn File) -> io::Result<BackendMark> {
-    let stat = backend.stat()?;
-    let identity = || backend.identity().map_or(0, |names| hash(names.as_bytes()));
-    Ok(match stat.kind {
-        FileKind::File => BackendMark {
-            len: stat.len,
-            inode: stat.ino,
-            changed_ns: stat.ctime_ns,
-        },
-        _ => BackendMark {
-            len: stat.len,
-            inode: identity(),
-            // A block device's times say nothing of its content.
-            changed_ns: 0,
-        },
-    })
-}
-
-/// FNV-1a, which the format names; never 0.
-fn hash(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step).max(1)
 }
 
 /// Whether the backend is the one that the cache knows. After a crash [`judge_crash`] has the last word.

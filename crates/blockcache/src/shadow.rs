@@ -15,7 +15,6 @@ use serde::Serialize;
 use crate::directory::{Found, runs};
 use crate::geometry::{LINE, Lines, Piece};
 use crate::meter::Counters;
-use crate::status::name_of;
 
 pub(crate) struct Shadow {
     choice: Choice,
@@ -199,7 +198,7 @@ impl Shadow {
     pub(crate) fn comparison(&self, now: Done) -> Comparison {
         let Gauges { saved_us, .. } = self.policy.gauges();
         Comparison {
-            policy: name_of(&self.choice),
+            policy: self.choice.to_string(),
             would: self.done,
             did: now.since(self.before),
             saved_us,

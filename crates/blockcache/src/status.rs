@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::directory::Census;
 use crate::geometry::LINE;
 use crate::meter::{Counters, Latency};
-use crate::open::Start;
+use crate::start::Start;
 use crate::store::Store;
 
 #[derive(Debug, Clone, Serialize)]
@@ -55,7 +55,7 @@ impl Status {
     ) -> Status {
         let fast = store.map_or(Load::default(), |store| store.gauge.load());
         Status {
-            policy: name_of(choice),
+            policy: choice.to_string(),
             backend_bytes,
             cache: match store {
                 None => "detached",
@@ -159,10 +159,6 @@ impl Status {
         );
         text
     }
-}
-
-pub(crate) fn name_of(choice: &Choice) -> String {
-    choice.to_string()
 }
 
 fn histogram(text: &mut String, name: &str, of: &str, latency: &Latency) {

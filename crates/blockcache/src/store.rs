@@ -21,8 +21,8 @@ use crate::geometry::{Geometry, LINE, Piece};
 use crate::guard::Guard;
 use crate::journal::Journal;
 use crate::meter::{Gauge, Meter, Way, add};
-use crate::open::Start;
 use crate::shadow::Shadow;
+use crate::start::Start;
 use crate::watch::Watch;
 
 /// Errors of the cache device in reads and writes after which it is given up.
@@ -353,7 +353,7 @@ impl Store {
         }
         let quiet = self.watch.quiet();
         // Before the sync: that time is durable after it, a later one might not be.
-        let changed_ns = crate::open::mark(&*self.backend)?.changed_ns;
+        let changed_ns = crate::mark::mark(&*self.backend)?.changed_ns;
         sync_backend()?;
         let found = match quiet.is_some() && self.watch.is_unknown() {
             true => content::fingerprint(&*self.backend, self.watch.ranges(), self.slow_via).ok(),

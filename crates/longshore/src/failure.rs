@@ -6,7 +6,7 @@
 use longshore_pipeline::{Error, LandingError};
 use serde::Serialize;
 
-use crate::output::plain;
+use crate::text::plain;
 
 /// How the program ends. The numbers are stable; `--help` and README list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod interrupt;
 mod options;
 mod output;
 mod progress;
+mod text;
 mod verbose;
 
 use std::process::ExitCode;

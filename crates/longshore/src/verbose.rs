@@ -7,7 +7,7 @@ use std::fmt::Write;
 use longshore_codec::{Algorithm, engines};
 use longshore_pipeline::Plan;
 
-use crate::output::plain;
+use crate::text::plain;
 
 pub fn plan(plan: &Plan) -> String {
     let mut text = String::new();

@@ -5,12 +5,12 @@
 pub enum Error {
     #[error("{0:#04x} is no packet that a client sends")]
     PacketKind(u8),
-    #[error("a packet of {len} bytes; this server takes 8 to {max}", max = crate::PACKET_LEN_MAX)]
+    #[error("a packet of {len} bytes; this server takes 8 to {max}", max = crate::kind::PACKET_LEN_MAX)]
     PacketLength { len: usize },
     #[error("a packet of the kind {found:?} inside a message of the kind {expected:?}")]
     PacketMixed {
-        expected: crate::Kind,
-        found: crate::Kind,
+        expected: crate::kind::Kind,
+        found: crate::kind::Kind,
     },
     #[error("a message longer than {max} bytes")]
     MessageTooLong { max: usize },

@@ -20,6 +20,7 @@
 
 mod cursor;
 mod error;
+mod kind;
 mod login;
 mod packet;
 mod prelogin;
@@ -30,10 +31,9 @@ mod text;
 mod value;
 
 pub use error::Error;
+pub use kind::{Kind, PACKET_LEN_MAX, PACKET_LEN_MIN};
 pub use login::{Login, Version};
-pub use packet::{
-    Incoming, Kind, Message, PACKET_LEN_DEFAULT, PACKET_LEN_MAX, PACKET_LEN_MIN, Packet, Reset,
-};
+pub use packet::{Incoming, Message, PACKET_LEN_DEFAULT, Packet, Reset};
 pub use prelogin::{Encryption, PreLogin};
 pub use reply::{Done, Greeting, Notice, Reply};
 pub use request::{Transaction, batch_text};

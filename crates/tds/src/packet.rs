@@ -7,12 +7,10 @@
 //! The length counts the header. A message is packets of one kind; the last has the bit EOM.
 
 use crate::error::Error;
+use crate::kind::{Kind, PACKET_LEN_MAX};
 
 pub const HEADER_LEN: usize = 8;
 
-/// Bytes of a packet with its header: what a client may ask for, and what it gets unasked.
-pub const PACKET_LEN_MIN: usize = 512;
-pub const PACKET_LEN_MAX: usize = 32_767;
 pub const PACKET_LEN_DEFAULT: usize = 4096;
 
 pub const STATUS_EOM: u8 = 0x01;
@@ -23,39 +21,6 @@ const STATUS_RESET_KEEP_TRANSACTION: u8 = 0x10;
 
 /// What a server sends has one kind but for the handshake.
 pub const KIND_REPLY: u8 = 0x04;
-
-/// What a client sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    SqlBatch = 0x01,
-    Rpc = 0x03,
-    Attention = 0x06,
-    BulkLoad = 0x07,
-    FederatedToken = 0x08,
-    Transaction = 0x0e,
-    Login = 0x10,
-    Sspi = 0x11,
-    PreLogin = 0x12,
-}
-
-impl Kind {
-    fn of(byte: u8) -> Result<Kind, Error> {
-        const ALL: [Kind; 9] = [
-            Kind::SqlBatch,
-            Kind::Rpc,
-            Kind::Attention,
-            Kind::BulkLoad,
-            Kind::FederatedToken,
-            Kind::Transaction,
-            Kind::Login,
-            Kind::Sspi,
-            Kind::PreLogin,
-        ];
-        let found = ALL.iter().find(|k| **k as u8 == byte);
-        found.copied().ok_or(Error::PacketKind(byte))
-    }
-}
 
 /// One packet, without its header.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 //! Tokens are put down in the order of the calls; [`Reply::ready`] gives what can be sent. The last DONE of a message is
 //! held back until something follows it or the message ends: only then is it known whether it carries the bit MORE.
 
+use crate::kind::{PACKET_LEN_MAX, PACKET_LEN_MIN};
 use crate::login::Version;
-use crate::packet::{HEADER_LEN, PACKET_LEN_DEFAULT, PACKET_LEN_MAX, PACKET_LEN_MIN, frame};
+use crate::packet::{HEADER_LEN, PACKET_LEN_DEFAULT, frame};
 use crate::text::{cut, put_utf16, utf16_len};
 use crate::value::{COLLATION, Column, Type, Value};
 

@@ -155,7 +155,7 @@ impl Engine {
         if let Some(store) = store.filter(|store| !store.has_failed()) {
             store.checkpoint(|| self.shared.sync_backend_and_times(&store))?;
             if !store.has_failed() {
-                let mark = crate::open::mark(&*self.shared.backend)?;
+                let mark = crate::mark::mark(&*self.shared.backend)?;
                 let look = content::look(&*self.shared.backend, mark.len, self.shared.slow_via);
                 // What cannot be read now is not known at the next start, which begins empty then.
                 let content = look.map_or_else(

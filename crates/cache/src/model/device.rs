@@ -8,11 +8,9 @@ use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
+use super::Nanos;
 use super::Profile;
 use super::stations::Server;
-
-/// Virtual time, in ns since the run began.
-pub type Nanos = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {

@@ -18,9 +18,12 @@ mod profile;
 mod stations;
 mod steady;
 
-pub use device::{Completion, Device, Nanos, Op, Order, Request};
+pub use device::{Completion, Device, Op, Order, Request};
 pub use profile::{PAIRS, PROFILES, Pair, Profile, Standing, Tail, WriteBuffer};
 pub use steady::Steady;
+
+/// Virtual time, in ns since the run began.
+pub type Nanos = u64;
 
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,7 @@ use crate::model::Nanos;
 use super::filter::{self, Asked, Filter};
 use super::replace::{Fill, Valued};
 use super::streams::Streams;
-use super::{
-    Choice, Ended, Gauges, Outlook, Place, Read, ReadPlan, Reason, Slot, View, Write, WritePlan,
-};
+use super::{Choice, Ended, Gauges, Outlook, Place, Read, ReadPlan, Slot, View, Write, WritePlan};
 
 /// See the module. All calls are quick and none blocks.
 pub struct Policy {
@@ -168,14 +166,6 @@ impl Policy {
         Gauges {
             saved_us: self.saved_us,
             ..self.filter.gauges()
-        }
-    }
-
-    /// Why, for a read that misses or a write: the reason that goes with a plan that fills or does not.
-    pub(super) fn filled(admit: bool) -> Reason {
-        match admit {
-            true => Reason::Missed,
-            false => Reason::NotAdmitted,
         }
     }
 }

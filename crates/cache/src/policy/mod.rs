@@ -141,6 +141,16 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Why, for a read that misses or a write: the reason that goes with a plan that fills or does not.
+    fn filled(admit: bool) -> Reason {
+        match admit {
+            true => Reason::Missed,
+            false => Reason::NotAdmitted,
+        }
+    }
+}
+
+impl Reason {
     /// For counters and `why`.
     pub const ALL: [Reason; 10] = [
         Reason::Always,

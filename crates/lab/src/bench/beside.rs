@@ -13,8 +13,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
 use longshore_io::{Clock, Storage, crc32c, facts, side_by_side};
 
-use super::bare::{Part, write};
+use super::bare::write;
 use super::corpus::{BLOCK_BYTES, Corpus};
+use super::part::Part;
 
 /// Enough to fall out of the caches, as a pipeline's blocks do.
 const BLOCKS: u64 = 64;

@@ -11,7 +11,7 @@ use longshore_io::{
 };
 use longshore_pipeline::SourceSpec;
 
-use super::bare::Part;
+use super::part::Part;
 
 /// As the pipeline's default buffer.
 pub const BLOCK_BYTES: usize = 1 << 20;

@@ -11,6 +11,7 @@ mod beside;
 mod corpus;
 mod outside;
 mod page;
+mod part;
 mod rounds;
 
 use std::path::PathBuf;

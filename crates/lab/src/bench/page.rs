@@ -3,7 +3,8 @@
 use longshore_codec::Algorithm;
 
 use super::Findings;
-use super::bare::{Bare, Price};
+use super::bare::Bare;
+use super::part::{Part, Price};
 use super::rounds::{ALGORITHMS, NUL_STRIPES, Round};
 use crate::report::{
     At, Axis, Cell, Chart, Column, Form, Positions, Report, Section, Series, Table, counted,
@@ -104,17 +105,16 @@ fn limit(found: &Findings, price: impl Fn(&Bare) -> Price) -> Option<f64> {
 
 fn parts(found: &Findings) -> Section {
     let mut rows = Vec::new();
-    let mut row =
-        |name: String, speed: &dyn Fn(&Bare) -> Option<super::bare::Part>, ratio: Option<f64>| {
-            let part = spread(found, |r| speed(&r.bare).map(|p| p.gb_per_s()));
-            rows.push(vec![
-                name.into(),
-                part.map(|s| s.median).into(),
-                range(part, 2),
-                mid(found, |r| speed(&r.bare).map(|p| p.cpu_s_per_gb())).into(),
-                ratio.into(),
-            ]);
-        };
+    let mut row = |name: String, speed: &dyn Fn(&Bare) -> Option<Part>, ratio: Option<f64>| {
+        let part = spread(found, |r| speed(&r.bare).map(|p| p.gb_per_s()));
+        rows.push(vec![
+            name.into(),
+            part.map(|s| s.median).into(),
+            range(part, 2),
+            mid(found, |r| speed(&r.bare).map(|p| p.cpu_s_per_gb())).into(),
+            ratio.into(),
+        ]);
+    };
     row("page-cache read".into(), &|b| Some(b.read), None);
     row("CRC-32C in L2".into(), &|b| Some(b.checksum), None);
     row("copy in L2".into(), &|b| Some(b.copy), None);

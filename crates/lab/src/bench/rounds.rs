@@ -7,9 +7,10 @@ use longshore_pipeline::{
     BackupRequest, DeviceSpec, Disposition, House, Request, RestoreRequest, SourceSpec,
 };
 
-use super::bare::{Bare, Part, write_beside_reading};
+use super::bare::{Bare, write_beside_reading};
 use super::beside::Blocks;
 use super::corpus::Corpus;
+use super::part::Part;
 use crate::scratch::Scratch;
 use crate::taken::{Taken, take};
 

@@ -12,7 +12,8 @@ use serde::Serialize;
 use super::Context;
 use crate::failure::{Exit, Failure};
 use crate::options::{Accelerator, AcceleratorAction};
-use crate::output::{Table, bytes, moment, plain};
+use crate::output::{Table, bytes, moment};
+use crate::text::plain;
 
 /// For loading the libraries and one test each; a first CUDA context takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -12,7 +12,8 @@ use serde::Serialize;
 use super::{Context, devices, shelves};
 use crate::failure::{Exit, Failure};
 use crate::options::{Catalog as Options, CatalogAction, History, Rebuild, Settings};
-use crate::output::{Table, bytes, plain};
+use crate::output::{Table, bytes};
+use crate::text::plain;
 
 #[derive(Serialize)]
 struct Rows<T> {

@@ -12,7 +12,8 @@ use super::info::{self, age_text};
 use super::{Context, devices, source};
 use crate::failure::{Exit, Failure};
 use crate::options::Check;
-use crate::output::{bytes, plain};
+use crate::output::bytes;
+use crate::text::plain;
 
 /// How a look ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

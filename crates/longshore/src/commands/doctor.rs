@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
-use crate::output::plain;
+use crate::text::plain;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -19,8 +19,9 @@ use super::backup::wrong_report;
 use super::{Context, devices, limits, reading_tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Drill;
-use crate::output::{bytes, plain};
+use crate::output::bytes;
 use crate::progress::Watch;
+use crate::text::plain;
 use scratch::Scratch;
 
 /// One thing that was looked at.

@@ -10,7 +10,8 @@ use super::shelves::{self, Failures, Row, shelves};
 use super::{Context, interrupt};
 use crate::failure::{Exit, Failure};
 use crate::options::{Expire, Rules};
-use crate::output::{bytes, plain};
+use crate::output::bytes;
+use crate::text::plain;
 
 #[derive(Serialize)]
 struct Answer {

@@ -10,7 +10,8 @@ use super::Context;
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
 use crate::failure::{Exit, Failure};
 use crate::options::Info;
-use crate::output::{bytes, moment, plain};
+use crate::output::{bytes, moment};
+use crate::text::plain;
 
 #[derive(Serialize)]
 struct Answer {

@@ -10,7 +10,8 @@ use super::shelves::Row;
 use super::{Context, devices};
 use crate::failure::{Exit, Failure};
 use crate::options::{List, Media};
-use crate::output::{Table, bytes, moment, plain};
+use crate::output::{Table, bytes, moment};
+use crate::text::plain;
 
 /// Lines of a long list are printed in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;

@@ -11,7 +11,8 @@ use super::wal::QUEUE_MAX;
 use crate::config::Retention;
 use crate::failure::{Exit, Failure};
 use crate::options::{Cli, Completions, Config, ConfigAction, Man};
-use crate::output::{bytes, plain};
+use crate::output::bytes;
+use crate::text::plain;
 
 #[derive(Serialize)]
 struct Answer {

@@ -13,8 +13,9 @@ use super::backup::{settings, wrong_report};
 use super::{Context, limits, offload, reading_tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Restore;
-use crate::output::{Table, bytes, cpu_s_per_gb, plain};
+use crate::output::{Table, bytes, cpu_s_per_gb};
 use crate::progress::Watch;
+use crate::text::plain;
 
 #[derive(Serialize)]
 struct Answer<'a> {

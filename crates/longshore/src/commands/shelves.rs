@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::{Context, devices};
 use crate::failure::{Exit, Failure};
-use crate::output::{Table, bytes, moment, plain};
+use crate::output::{Table, bytes, moment};
+use crate::text::plain;
 
 /// The databases that a command is about, each with what its target holds of it. Without names: all that are
 /// configured and have a target, or with a target all that lie there.

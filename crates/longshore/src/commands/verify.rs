@@ -11,8 +11,9 @@ use super::backup::wrong_report;
 use super::{Context, devices, limits, reading_tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Verify;
-use crate::output::{Table, bytes, plain};
+use crate::output::{Table, bytes};
 use crate::progress::Watch;
+use crate::text::plain;
 
 #[derive(Serialize)]
 struct Answer<'a> {

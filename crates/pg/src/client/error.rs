@@ -7,8 +7,6 @@ use std::path::PathBuf;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
 
-use super::Reply;
-
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What was given describes no connection. Never holds the text itself: there may be a password in it.
@@ -54,17 +52,6 @@ impl Error {
 
     pub(super) fn malformed(source: io::Error) -> Error {
         Error::protocol(source.to_string())
-    }
-
-    pub(super) fn unexpected(reply: &Reply) -> Error {
-        let what = match reply {
-            Reply::Rows(_) => "rows",
-            Reply::Complete(_) => "the end of a command",
-            Reply::CopyOut | Reply::Data(_) | Reply::CopyDone => "copied data",
-            Reply::CopyIn => "a wish for data",
-            Reply::CopyBoth => "a stream",
-        };
-        Error::protocol(format!("{what} came where it was not asked for"))
     }
 
     /// The five characters by which a server's refusal is known; `None` for other errors.

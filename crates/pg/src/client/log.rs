@@ -44,7 +44,7 @@ impl Connection {
                 // The timeline ends here.
                 Reply::CopyDone => !has_enough,
                 Reply::CopyBoth | Reply::Data(_) | Reply::Rows(_) | Reply::Complete(_) => false,
-                other @ (Reply::CopyOut | Reply::CopyIn) => return Err(Error::unexpected(&other)),
+                other @ (Reply::CopyOut | Reply::CopyIn) => return Err(other.unexpected()),
             };
             if wants_end && !has_enough {
                 has_enough = true;
@@ -85,7 +85,7 @@ impl Connection {
                 | Reply::Data(_)
                 | Reply::Rows(_)
                 | Reply::Complete(_) => {}
-                other @ (Reply::CopyOut | Reply::CopyIn) => return Err(Error::unexpected(&other)),
+                other @ (Reply::CopyOut | Reply::CopyIn) => return Err(other.unexpected()),
             }
         }
         Ok(clock.filter(|clock| *clock != i64::MIN))

@@ -102,7 +102,7 @@ impl Connection {
             match reply {
                 Reply::Rows(answer) => rows = answer,
                 Reply::Complete(_) => {}
-                other => return Err(Error::unexpected(&other)),
+                other => return Err(other.unexpected()),
             }
         }
         Ok(rows)

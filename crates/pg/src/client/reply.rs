@@ -22,6 +22,20 @@ pub enum Reply {
     CopyDone,
 }
 
+impl Reply {
+    /// The refusal of an answer that was not asked for.
+    pub(super) fn unexpected(&self) -> Error {
+        let what = match self {
+            Reply::Rows(_) => "rows",
+            Reply::Complete(_) => "the end of a command",
+            Reply::CopyOut | Reply::Data(_) | Reply::CopyDone => "copied data",
+            Reply::CopyIn => "a wish for data",
+            Reply::CopyBoth => "a stream",
+        };
+        Error::protocol(format!("{what} came where it was not asked for"))
+    }
+}
+
 /// A result: rows of text values.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {

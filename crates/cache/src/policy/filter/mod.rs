@@ -14,9 +14,7 @@ mod watch;
 use crate::model::Nanos;
 use shared::Shared;
 
-use super::{
-    Ended, FilterChoice, Gauges, Outlook, Policy, ReadPlan, Reason, View, Write, WritePlan,
-};
+use super::{Ended, FilterChoice, Gauges, Outlook, ReadPlan, Reason, View, Write, WritePlan};
 
 /// A client's read, with what the policy found out about it.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +105,7 @@ fn plan(asked: &Asked, fast: bool, admit: bool, reason: Reason) -> ReadPlan {
         join: false,
         admit: admit && !whole,
         reason: match asked.held_bytes {
-            0 => Policy::filled(admit),
+            0 => Reason::filled(admit),
             _ => reason,
         },
     }
@@ -118,7 +116,7 @@ fn keep_what_was_held(write: &Write) -> WritePlan {
     let admit = write.held_bytes > 0;
     WritePlan {
         admit,
-        reason: Policy::filled(admit),
+        reason: Reason::filled(admit),
     }
 }
 

@@ -10,6 +10,7 @@
 //! accounts' balances follow from the trades. Names, addresses and texts are put together from
 //! lists, so the file compresses about as people's data do (3 : 1 with gzip).
 
+mod kinds;
 mod market;
 mod names;
 mod people;

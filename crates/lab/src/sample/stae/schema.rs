@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::super::store::Loader;
-use super::trades::TRADE_TYPES;
+use super::kinds::TRADE_TYPES;
 
 pub const TABLES: &str = "
 CREATE TABLE exchange (

@@ -12,6 +12,7 @@ use super::super::Part;
 use super::super::calendar::{self, MS_PER_DAY};
 use super::super::random::{Rng, mix};
 use super::super::store::{Loader, Table};
+use super::kinds::{TRADE_TYPES, TradeType};
 use super::market::{MOMENTS, Market};
 use super::people::{People, TaxStatus};
 use super::{CLOSE_MS, DAYS, OPEN_MS, TRADE_DAYS, money};
@@ -30,53 +31,6 @@ const TAX_PERCENT: i64 = 20;
 const CHARGE_CENTS: [i64; 3] = [995, 695, 395];
 /// The broker's commission by the customer's tier, in hundredths of a percent.
 const COMMISSION_BASIS_POINTS: [i64; 3] = [30, 20, 12];
-
-pub struct TradeType {
-    pub id: &'static str,
-    pub name: &'static str,
-    pub is_sell: bool,
-    pub is_market: bool,
-    /// Of a hundred trades.
-    percent: u64,
-}
-
-pub static TRADE_TYPES: [TradeType; 5] = [
-    TradeType {
-        id: "TMB",
-        name: "Market-Buy",
-        is_sell: false,
-        is_market: true,
-        percent: 30,
-    },
-    TradeType {
-        id: "TMS",
-        name: "Market-Sell",
-        is_sell: true,
-        is_market: true,
-        percent: 30,
-    },
-    TradeType {
-        id: "TLB",
-        name: "Limit-Buy",
-        is_sell: false,
-        is_market: false,
-        percent: 20,
-    },
-    TradeType {
-        id: "TLS",
-        name: "Limit-Sell",
-        is_sell: true,
-        is_market: false,
-        percent: 10,
-    },
-    TradeType {
-        id: "TSL",
-        name: "Stop-Loss",
-        is_sell: true,
-        is_market: false,
-        percent: 10,
-    },
-];
 
 /// What an account holds of one security.
 #[derive(Debug, Clone, Copy, Default)]

@@ -122,7 +122,7 @@ impl<'a> Show<'a> {
 
     fn cell(&self, column: &Column, text: &str) -> String {
         // Control characters of media could move a terminal's cursor.
-        let plain = crate::output::plain(text);
+        let plain = crate::text::plain(text);
         if self.style.trim {
             return plain.trim_end().to_owned();
         }
@@ -177,7 +177,7 @@ impl Sink for Show<'_> {
         if i16::from(message.class()) < i16::from(self.style.message_level) {
             return Ok(());
         }
-        let text: Vec<_> = message.text.lines().map(crate::output::plain).collect();
+        let text: Vec<_> = message.text.lines().map(crate::text::plain).collect();
         let text = text.join("\n");
         let text = match message.is_error() {
             true => format!(

@@ -7,7 +7,7 @@ use longshore_cache::grid::{
 use longshore_cache::policy::{Choice, UnknownPolicy};
 use serde::Serialize;
 
-use super::{Context, cache};
+use crate::commands::{Context, cache};
 use crate::failure::{Exit, Failure};
 use crate::options::{CacheGrid, WhoShares};
 use crate::output::Table;

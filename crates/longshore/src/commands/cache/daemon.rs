@@ -13,7 +13,8 @@ use longshore_io::child::{self, NotStarted};
 use longshore_io::{File, OpenHow, Via, trusted};
 use serde_json::{Value, json};
 
-use super::{Context, cache_calibrate};
+use super::calibrate;
+use crate::commands::Context;
 use crate::failure::{Exit, Failure};
 use crate::options::{
     CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheTrace,
@@ -180,7 +181,7 @@ fn models<'a>(
         ));
     }
     for (_, path) in &named {
-        cache_calibrate::model(path, &*context.storage)?;
+        calibrate::model(path, &*context.storage)?;
     }
     Ok(named)
 }

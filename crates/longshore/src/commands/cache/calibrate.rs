@@ -10,7 +10,7 @@ use longshore_cache::model::Profile;
 use longshore_io::{Storage, Via};
 use serde::Serialize;
 
-use super::{Context, lab};
+use crate::commands::{Context, lab};
 use crate::failure::{Exit, Failure};
 use crate::options::CacheCalibrate;
 use crate::output::{Table, moment};
@@ -139,7 +139,7 @@ fn table(residuals: &[Residual]) -> String {
 /// The profile in a model file.
 pub fn model(path: &Path, storage: &dyn Storage) -> Result<Profile, Failure> {
     let bytes = || -> std::io::Result<Vec<u8>> {
-        let file = super::cache::open(storage, path)?;
+        let file = super::open(storage, path)?;
         let len = file.stat()?.len.min(MODEL_BYTES_MAX);
         let mut bytes = vec![0; len as usize];
         let read = file.read_full_at(&mut bytes, 0, Via::Cache)?;

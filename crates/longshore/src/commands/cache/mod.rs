@@ -1,5 +1,9 @@
 //! `longshore cache simulate`: the table of what each policy made of one load.
 
+mod calibrate;
+mod daemon;
+mod grid;
+
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +15,7 @@ use longshore_cache::trace::{self, Form, Pace, Replay, Trace, TraceError};
 use longshore_io::{File, OpenHow, Storage, Via};
 use serde::Serialize;
 
-use super::{Context, cache_calibrate, cache_grid, cached};
+use super::Context;
 use crate::failure::{Exit, Failure};
 use crate::options::{Cache, CacheAction, Simulate, WhoShares};
 use crate::output::Table;
@@ -64,19 +68,19 @@ struct Study<'a> {
 
 pub fn run(options: &Cache, context: &Context) -> Result<Exit, Failure> {
     let simulate = match &options.action {
-        CacheAction::Create(create) => return cached::create(create, context),
-        CacheAction::Serve(serve) => return cached::serve(serve, context),
-        CacheAction::Status(status) => return cached::status(status, context),
-        CacheAction::Why(why) => return cached::why(why, context),
-        CacheAction::Trace(trace) => return cached::trace(trace, context),
-        CacheAction::Policy(policy) => return cached::policy(policy, context),
-        CacheAction::Attach(attach) => return cached::attach(attach, context),
-        CacheAction::Detach(detach) => return cached::detach(detach, context),
-        CacheAction::Resize(resize) => return cached::resize(resize, context),
-        CacheAction::Shadow(shadow) => return cached::shadow(shadow, context),
-        CacheAction::Verify(verify) => return cached::verify(verify, context),
-        CacheAction::Grid(grid) => return cache_grid::run(grid, context),
-        CacheAction::Calibrate(calibrate) => return cache_calibrate::run(calibrate, context),
+        CacheAction::Create(create) => return daemon::create(create, context),
+        CacheAction::Serve(serve) => return daemon::serve(serve, context),
+        CacheAction::Status(status) => return daemon::status(status, context),
+        CacheAction::Why(why) => return daemon::why(why, context),
+        CacheAction::Trace(trace) => return daemon::trace(trace, context),
+        CacheAction::Policy(policy) => return daemon::policy(policy, context),
+        CacheAction::Attach(attach) => return daemon::attach(attach, context),
+        CacheAction::Detach(detach) => return daemon::detach(detach, context),
+        CacheAction::Resize(resize) => return daemon::resize(resize, context),
+        CacheAction::Shadow(shadow) => return daemon::shadow(shadow, context),
+        CacheAction::Verify(verify) => return daemon::verify(verify, context),
+        CacheAction::Grid(grid) => return grid::run(grid, context),
+        CacheAction::Calibrate(calibrate) => return calibrate::run(calibrate, context),
         CacheAction::Simulate(simulate) => simulate,
     };
     let study = study(simulate, context)?;
@@ -177,7 +181,7 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
         )
     })?;
     let side = |name: &str, model: Option<&Path>| match model {
-        Some(path) => cache_calibrate::model(path, &*context.storage),
+        Some(path) => calibrate::model(path, &*context.storage),
         None => profile(name),
     };
     let fast = side(fast, options.fast_model.as_deref())?;
