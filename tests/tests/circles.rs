@@ -8,7 +8,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Circles that stay, by a file of each, and why.
-const EXCUSED: &[(&str, &str)] = &[];
+const EXCUSED: &[(&str, &str)] = &[
+    (
+        "crates/codec/src/accel/nvcomp/lane.rs",
+        "a device owns its lanes, and a lane's steps are put on the streams of its device",
+    ),
+    (
+        "crates/cache/src/policy/replace/contest.rs",
+        "a list may hold a contest between two small lists of its own kind",
+    ),
+    (
+        "crates/tsql/src/session.rs",
+        "a session keeps the engine of its queries for a batch, and a query reads what its session is",
+    ),
+];
 
 /// A path as written, from the crate's root: `["place", "Target"]`.
 type Name = Vec<String>;

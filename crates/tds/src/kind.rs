@@ -1,7 +1,5 @@
 //! What a packet may be, and how long.
 
-use crate::error::Error;
-
 /// Bytes of a packet with its header: what a client may ask for, and what it gets unasked.
 pub const PACKET_LEN_MIN: usize = 512;
 pub const PACKET_LEN_MAX: usize = 32_767;
@@ -22,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(crate) fn of(byte: u8) -> Result<Kind, Error> {
+    pub(crate) fn of(byte: u8) -> Option<Kind> {
         const ALL: [Kind; 9] = [
             Kind::SqlBatch,
             Kind::Rpc,
@@ -34,7 +32,6 @@ impl Kind {
             Kind::Sspi,
             Kind::PreLogin,
         ];
-        let found = ALL.iter().find(|k| **k as u8 == byte);
-        found.copied().ok_or(Error::PacketKind(byte))
+        ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 }

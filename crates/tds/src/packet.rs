@@ -134,7 +134,7 @@ impl Incoming {
             return Ok(None);
         };
         let [kind, status, high, low, ..] = *header;
-        let kind = Kind::of(kind)?;
+        let kind = Kind::of(kind).ok_or(Error::PacketKind(kind))?;
         let len = usize::from(u16::from_be_bytes([high, low]));
         if !(HEADER_LEN..=PACKET_LEN_MAX).contains(&len) {
             return Err(Error::PacketLength { len });

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::flow::Variable;
 use crate::memory::Claim;
 use crate::message::{self, Message};
-use crate::session::Variable;
 use crate::value::Value;
 
 /// The longest text, in bytes of UTF-8, or binary. The longest parameter of a request fits.

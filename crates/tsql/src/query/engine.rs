@@ -11,8 +11,9 @@ use super::schema::{Rows, View};
 use super::{Plan, message};
 use super::{collation, function};
 use crate::convert::{PRECISION_MAX, convert, parse_date_time};
+use crate::flow::{Stop, Variable};
 use crate::message::Message;
-use crate::session::{Session, Stop, Variable};
+use crate::session::Session;
 use crate::value::{Type, Value, date_time_text};
 use crate::variables::{Sum, VALUE_MAX, too_much};
 

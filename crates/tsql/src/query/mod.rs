@@ -29,8 +29,9 @@ use sqlparser::dialect::MsSqlDialect;
 use sqlparser::parser::Parser;
 
 use crate::convert::{convert, convert_from, narrow, parse_decimal};
+use crate::flow::{Flow, Out, Variable};
 use crate::message::{self, Message};
-use crate::session::{Flow, Out, Session, Variable};
+use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{Fragment, Operand};
 use crate::value::{Column, Decimal, LENGTH_MAX, Type, Value};

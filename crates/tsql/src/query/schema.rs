@@ -3,9 +3,10 @@
 use longshore_pipeline::{SourceSpec, configured, status};
 
 use crate::convert::type_of;
+use crate::flow::{FIRST_DATABASE, SYSTEM_DATABASES};
 use crate::message::{self, Message};
-use crate::session::{FIRST_DATABASE, SYSTEM_DATABASES, Session};
-use crate::statement::settings;
+use crate::session::Session;
+use crate::settings::settings;
 use crate::value::{Column, Type, Value};
 
 /// Where a view's rows come from.

@@ -15,11 +15,12 @@ use longshore_pipeline::{
 use super::device::{DEVICES_MAX, devices, reach};
 use super::options::{CompressionChoice, Options};
 use super::{FILES_SHOWN_MAX, LOG_FILE, ground, hear, media, processed};
+use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
 use crate::server::Database;
-use crate::session::{Flow, Out, Session, Stop};
+use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{Applies, Backup, BackupWhat, Name};
 

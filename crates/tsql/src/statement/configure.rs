@@ -1,35 +1,17 @@
 //! `sp_configure`, RECONFIGURE and ALTER SERVER CONFIGURATION: the server settings, which live in the catalog.
 
-use longshore_catalog::{Effect, Error, Setting, SettingRow};
+use longshore_catalog::{Effect, Setting, SettingRow};
 use longshore_pipeline::Configured;
 
-use super::procedure::Arguments;
+use super::arguments::Arguments;
 use crate::convert::convert;
+use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
-use crate::session::{Flow, Out, Session};
+use crate::session::Session;
+use crate::settings::{refused, settings};
 use crate::sink::Command;
 use crate::syntax::HardwareOffload;
 use crate::value::{Column, Type, Value};
-
-fn refused(error: &Error) -> Message {
-    match error {
-        Error::SettingRange { name, value, .. } => message::SETTING_VALUE.with(&[value, name]),
-        Error::UnknownSetting { name } => message::SETTING_UNKNOWN.with(&[name]),
-        error => message::OWN.with(&[error]),
-    }
-}
-
-/// Every setting in its order; where there is no catalog, what settings are until somebody sets them.
-pub(crate) fn settings(session: &Session) -> Result<Vec<SettingRow>, Message> {
-    match session.server.known_catalog() {
-        Some(_) => session
-            .server
-            .catalog()?
-            .settings()
-            .map_err(|e| refused(&e)),
-        None => Ok(Setting::ALL.iter().map(|s| s.untouched()).collect()),
-    }
-}
 
 /// The mode is ALTER SERVER CONFIGURATION's: `sp_configure` has nothing like it.
 pub(crate) fn is_shown(row: &SettingRow, advanced: bool) -> bool {

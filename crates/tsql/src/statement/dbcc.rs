@@ -4,8 +4,9 @@
 //! (`trace.rs`), 3604 sends such lines to the client, 3605 to the log, 3226 keeps successful backups out of the log.
 
 use crate::convert::convert;
+use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
-use crate::session::{Flow, Out, Session};
+use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::Dbcc;
 use crate::value::{Column, Type, Value};

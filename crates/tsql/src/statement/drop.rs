@@ -9,10 +9,11 @@ use longshore_landing::Held;
 
 use super::device::reach;
 use super::sequence::{lock, set};
+use crate::flow::{Flow, Out, SYSTEM_DATABASES, Stop};
 use crate::message::{self, Message};
 use crate::refusal;
 use crate::server::Alone;
-use crate::session::{Flow, Out, SYSTEM_DATABASES, Session, Stop};
+use crate::session::Session;
 use crate::sink::Command;
 
 /// Those that can be dropped are, whatever becomes of the others.

@@ -12,9 +12,10 @@ use longshore_media::{
 use uuid::Uuid;
 
 use super::options::Options;
+use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
 use crate::refusal;
-use crate::session::{Flow, Out, Session};
+use crate::session::Session;
 use crate::sink::Command;
 use crate::value::{Column, Type, Value};
 

@@ -1,5 +1,6 @@
 //! What statements do: one file for each family of them.
 
+mod arguments;
 mod backup;
 mod configure;
 mod dbcc;
@@ -16,15 +17,16 @@ mod trace;
 use longshore_pipeline::{mb_per_s, pages};
 
 use crate::convert;
+use crate::flow::Out;
 use crate::message::{Message, OBJECT_UNKNOWN, PERCENT_PROCESSED, PROCESSED};
 use crate::moving::{News, Steps};
-use crate::session::{Out, Session};
+use crate::session::Session;
 use crate::sink::{Closed, Command};
 use crate::syntax::TypeName;
 use crate::value::Type;
 
 pub(crate) use backup::backup;
-pub(crate) use configure::{hardware_offload, reconfigure, settings};
+pub(crate) use configure::{hardware_offload, reconfigure};
 pub(crate) use dbcc::dbcc;
 pub(crate) use drop::drop_databases;
 pub(crate) use procedure::{call, execute};

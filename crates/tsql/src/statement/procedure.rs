@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use longshore_catalog::Forget;
 
+use super::arguments::{Arguments, Passed};
 use super::device::{device_path, named_path};
 use super::{configure, ground};
 use crate::convert::convert;
+use crate::flow::{Argument, Flow, Out, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
 use crate::query;
 use crate::refusal;
-use crate::session::{Argument, Flow, Out, SYSTEM_DATABASES, Session, Stop, Variable};
+use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{Execute, Statement, parse};
 use crate::value::{Column, Type, Value};
@@ -39,47 +41,6 @@ const PROCEDURES: &[Procedure] = &[
     ("xp_create_subdir", xp_create_subdir),
     ("xp_readerrorlog", sp_readerrorlog),
 ];
-
-/// One argument as it is passed.
-pub struct Passed {
-    /// With its @, in lower case; `None`: by its place.
-    name: Option<String>,
-    /// `None`: DEFAULT.
-    value: Option<Value>,
-    /// The variable that an output goes back to.
-    output: Option<String>,
-}
-
-/// What a procedure was called with.
-pub struct Arguments {
-    procedure: String,
-    passed: Vec<Passed>,
-}
-
-impl Arguments {
-    /// The values of the procedure's parameters, in its order; `None` where nothing was passed.
-    /// Errors: 8144, 8145.
-    pub fn of<const N: usize>(&self, parameters: [&str; N]) -> Result<[Option<Value>; N], Message> {
-        let mut values: [Option<Value>; N] = std::array::from_fn(|_| None);
-        for (i, passed) in self.passed.iter().enumerate() {
-            let at = match &passed.name {
-                None if i < N => i,
-                None => return Err(message::TOO_MANY_ARGUMENTS.with(&[&self.procedure])),
-                Some(name) => {
-                    let found = parameters.iter().position(|p| p == name);
-                    let unknown = message::NOT_A_PARAMETER;
-                    found.ok_or_else(|| unknown.with(&[name, &self.procedure]))?
-                }
-            };
-            values[at] = passed.value.clone();
-        }
-        Ok(values)
-    }
-
-    fn missing(&self, parameter: &str) -> Message {
-        message::PARAMETER_MISSING.with(&[&self.procedure, &parameter])
-    }
-}
 
 /// `place`: the name of the variable that holds an argument.
 pub(crate) fn call(

@@ -16,11 +16,12 @@ use super::backup::server_settings;
 use super::device::{devices, named_path, reach};
 use super::options::Options;
 use super::{FILES_SHOWN_MAX, ground, hear, media, processed, sequence};
+use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
 use crate::server::{Alone, Database};
-use crate::session::{Flow, Out, Session, Stop};
+use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{Applies, Name, Part, Restore, RestoreWhat};
 

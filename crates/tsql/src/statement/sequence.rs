@@ -32,9 +32,10 @@ use super::restore::{
     ARCHIVES_NOTHING, RUNS_NO_SUBSCRIPTIONS, Said, goes_on_archiving, request, run, say_end,
 };
 use super::{LOG_FILE, ground, media, processed};
+use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::refusal;
-use crate::session::{Flow, Out, Session, Stop};
+use crate::session::Session;
 use crate::sink::Command;
 
 const POSTGRES: u8 = 3;

@@ -5,8 +5,9 @@
 use longshore_codec::Algorithm;
 use longshore_pipeline::Plan;
 
+use crate::flow::Out;
 use crate::message;
-use crate::session::{Out, Session};
+use crate::session::Session;
 use crate::sink::Closed;
 
 /// Shows the buffers of a backup or restore.

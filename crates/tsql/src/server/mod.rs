@@ -5,6 +5,8 @@
 //!
 //! A start is what SQL Server calls a restart: settings that wait for one count from then on.
 
+mod kept;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,9 +17,9 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{Configured, House, Limits, Probe, SourceSpec, Tuning};
 use parking_lot::Mutex;
 
+use self::kept::Kept;
 use crate::convert::parse_moment;
 use crate::errorlog::ErrorLog;
-use crate::kept::Kept;
 use crate::memory::Memory;
 use crate::message::{self, Message, NO_CATALOG};
 use crate::value::DateTime;
