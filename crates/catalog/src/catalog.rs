@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -131,8 +132,9 @@ impl Catalog {
         if !self.read(schema::is_intact)? {
             return Err(self.corrupt("its tables are not those of a catalog".into()));
         }
-        self.history(&HistoryQuery::default())?;
-        self.restores(&HistoryQuery::default())?;
+        let all = HistoryQuery::default();
+        self.history_pages(&all, |_| ControlFlow::Continue(()))?;
+        self.restore_pages(&all, |_| ControlFlow::Continue(()))?;
         self.settings()?;
         self.devices()?;
         self.restored_databases()?;

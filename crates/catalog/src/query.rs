@@ -1,6 +1,8 @@
 //! Reading history.
 
-use rusqlite::{Connection, Row, params};
+use std::ops::ControlFlow;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -104,30 +106,88 @@ WHERE ",
     };
 }
 
-const BACKUPS: &str = backups!(
-    "?1 IS NULL OR database_name = ?1 ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT ?2"
-);
+const BACKUPS: Pages = Pages {
+    all: backups!(
+        "(longshore_finish_us, backup_set_id) < (?1, ?2)
+         ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT ?3"
+    ),
+    named: backups!(
+        "(longshore_finish_us, backup_set_id) < (?1, ?2) AND database_name = ?4
+         ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT ?3"
+    ),
+    without_time: "SELECT longshore_finish_us FROM backupset
+        WHERE longshore_finish_us IS NULL OR longshore_finish_us > 9223372036854775807",
+};
 const BACKUP: &str = backups!("backup_set_id = ?1");
+const BACKUP_OF_SET: &str = backups!("backup_set_uuid = ?1");
 
 const FULL_BACKUPS: &str = "
 SELECT backup_set_id FROM backupset WHERE database_name = ?1 AND type = 'D' AND NOT is_copy_only
 ORDER BY longshore_finish_us DESC, backup_set_id DESC";
 
-const RESTORES: &str = "
+/// Restores of which this is true.
+macro_rules! restores {
+    ($which:literal) => {
+        concat!(
+            "
 SELECT restore_history_id, destination_database_name, restore_type, restore_date,
     r.longshore_start_us, r.longshore_finish_us, longshore_size, longshore_target, \"replace\",
     r.user_name, backup_set_uuid, database_name, position, media_set_id
 FROM restorehistory r JOIN backupset s USING (backup_set_id)
-WHERE ?1 IS NULL OR destination_database_name = ?1
-ORDER BY r.longshore_finish_us DESC, restore_history_id DESC LIMIT ?2";
+WHERE (r.longshore_finish_us, restore_history_id) < (?1, ?2) ",
+            $which,
+            " ORDER BY r.longshore_finish_us DESC, restore_history_id DESC LIMIT ?3"
+        )
+    };
+}
+
+const RESTORES: Pages = Pages {
+    all: restores!(""),
+    named: restores!("AND destination_database_name = ?4"),
+    without_time: "SELECT longshore_finish_us FROM restorehistory
+        WHERE longshore_finish_us IS NULL OR longshore_finish_us > 9223372036854775807",
+};
+
+/// Rows of one page.
+const PAGE_ROWS: i64 = 500;
+
+/// How rows are read newest first, a page at a time: each page begins behind the last row of the one before.
+struct Pages {
+    all: &'static str,
+    /// Of one database.
+    named: &'static str,
+    /// Rows that no page holds, because their time is no number. We write none.
+    without_time: &'static str,
+}
+
+/// Where a page begins: behind the row that ended at this time and has this number.
+type Place = (i64, i64);
 
 impl Catalog {
     /// Backups, newest first.
     pub fn history(&self, query: &HistoryQuery) -> Result<Vec<HistoryRow>, Error> {
+        self.gathered(&BACKUPS, query, backup, place_of_backup)
+    }
+
+    /// The same a page at a time, for whoever must not hold them all. `each` says whether it wants more.
+    ///
+    /// Every page is a look of its own: the catalog is not locked while `each` has it. Rows are whole and come once; a
+    /// backup recorded meanwhile may be missing.
+    pub fn history_pages(
+        &self,
+        query: &HistoryQuery,
+        each: impl FnMut(Vec<HistoryRow>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.pages(&BACKUPS, query, backup, place_of_backup, each)
+    }
+
+    /// The backup of this set.
+    pub fn backup_of(&self, set: Uuid) -> Result<Option<HistoryRow>, Error> {
         self.read(|db| {
-            // One snapshot: a backup recorded meanwhile is seen whole or not at all.
             let tx = db.unchecked_transaction()?;
-            rows(&tx, BACKUPS, query, |row| backup(&tx, row))
+            tx.prepare_cached(BACKUP_OF_SET)?
+                .query_row([set.to_string()], |row| backup(&tx, row))
+                .optional()
         })
     }
 
@@ -156,24 +216,112 @@ impl Catalog {
 
     /// Restores, newest first.
     pub fn restores(&self, query: &HistoryQuery) -> Result<Vec<RestoreRow>, Error> {
+        self.gathered(&RESTORES, query, restore, place_of_restore)
+    }
+
+    /// See [`Catalog::history_pages`].
+    pub fn restore_pages(
+        &self,
+        query: &HistoryQuery,
+        each: impl FnMut(Vec<RestoreRow>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.pages(&RESTORES, query, restore, place_of_restore, each)
+    }
+
+    /// All in one snapshot: a backup recorded meanwhile is seen whole or not at all.
+    fn gathered<T>(
+        &self,
+        pages: &Pages,
+        query: &HistoryQuery,
+        of: fn(&Connection, &Row) -> rusqlite::Result<T>,
+        place: fn(&T) -> Place,
+    ) -> Result<Vec<T>, Error> {
         self.read(|db| {
             let tx = db.unchecked_transaction()?;
-            rows(&tx, RESTORES, query, |row| restore(&tx, row))
+            let mut all = Vec::new();
+            let read = |from, limit| page(&tx, pages, query, from, limit, of);
+            walk(query, place, read, |rows| {
+                all.extend(rows);
+                ControlFlow::Continue(())
+            })?;
+            Ok(all)
         })
+    }
+
+    fn pages<T>(
+        &self,
+        pages: &Pages,
+        query: &HistoryQuery,
+        of: fn(&Connection, &Row) -> rusqlite::Result<T>,
+        place: fn(&T) -> Place,
+        each: impl FnMut(Vec<T>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let read = |from, limit| {
+            let tx = self.db.unchecked_transaction()?;
+            page(&tx, pages, query, from, limit, of)
+        };
+        self.read(|_| walk(query, place, read, each))
     }
 }
 
-fn rows<T>(
-    db: &Connection,
-    sql: &str,
+/// Where the newest row begins.
+const NEWEST: Place = (i64::MAX, i64::MAX);
+
+/// Gives page after page to `each`, as many rows as are asked for.
+fn walk<T>(
     query: &HistoryQuery,
-    each: impl FnMut(&Row) -> rusqlite::Result<T>,
+    place: fn(&T) -> Place,
+    read: impl Fn(Place, i64) -> rusqlite::Result<Vec<T>>,
+    mut each: impl FnMut(Vec<T>) -> ControlFlow<()>,
+) -> rusqlite::Result<()> {
+    let mut left = query.limit.map_or(i64::MAX, i64::from);
+    let mut from = NEWEST;
+    while left > 0 {
+        let wanted = left.min(PAGE_ROWS);
+        let rows = read(from, wanted)?;
+        let (count, last) = (rows.len() as i64, rows.last().map(place));
+        left -= count;
+        if each(rows).is_break() || count < wanted {
+            break;
+        }
+        from = last.unwrap_or(from);
+    }
+    Ok(())
+}
+
+fn page<T>(
+    db: &Connection,
+    pages: &Pages,
+    query: &HistoryQuery,
+    from: Place,
+    limit: i64,
+    of: fn(&Connection, &Row) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
-    // SQLite takes a negative limit for none.
-    let limit = query.limit.map_or(-1, i64::from);
-    db.prepare_cached(sql)?
-        .query_map(params![query.database, limit], each)?
-        .collect()
+    if from == NEWEST {
+        // The type that it has instead of a number is the error.
+        db.prepare_cached(pages.without_time)?
+            .query_row([], |row| row.get::<_, i64>(0))
+            .optional()?;
+    }
+    let each = |row: &Row| of(db, row);
+    match &query.database {
+        None => db
+            .prepare_cached(pages.all)?
+            .query_map(params![from.0, from.1, limit], each)?
+            .collect(),
+        Some(name) => db
+            .prepare_cached(pages.named)?
+            .query_map(params![from.0, from.1, limit, name], each)?
+            .collect(),
+    }
+}
+
+fn place_of_backup(row: &HistoryRow) -> Place {
+    (row.finish_us, row.backup_set_id)
+}
+
+fn place_of_restore(row: &RestoreRow) -> Place {
+    (row.finish_us, row.restore_history_id)
 }
 
 fn backup(db: &Connection, row: &Row) -> rusqlite::Result<HistoryRow> {

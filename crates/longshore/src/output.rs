@@ -114,14 +114,17 @@ impl Output {
         }
     }
 
-    /// One JSON object whose last member, `files`, is written element by element.
-    pub fn json_stream(&self, exit: Exit, head: &impl Serialize) -> JsonStream<'_> {
-        let envelope = Envelope::of("ok", exit, head);
-        let mut text = serde_json::to_string(&envelope).unwrap_or_else(|_| "{}".to_owned());
+    /// One JSON object with a member that is written element by element; how it ended stands at its end.
+    pub fn json_stream(&self, head: &impl Serialize, member: &str) -> JsonStream<'_> {
+        let mut text = serde_json::to_string(head).unwrap_or_else(|_| "{}".to_owned());
         text.pop();
-        self.put(&(text + ",\"files\":["));
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text += &format!("\"{member}\":[");
         JsonStream {
             output: self,
+            text,
             separator: "",
         }
     }
@@ -134,11 +137,24 @@ impl Output {
     }
 
     fn put(&self, text: &str) {
+        // What it did not take is told at the end.
+        let _lost = self.taken(text);
+    }
+
+    /// A part of a long answer as text. Error: nobody takes the rest.
+    pub fn say_on(&self, text: &str) -> io::Result<()> {
+        match self.json || self.quiet {
+            true => Ok(()),
+            false => self.taken(text),
+        }
+    }
+
+    fn taken(&self, text: &str) -> io::Result<()> {
         if self.stdout_taken {
             to_stderr(text);
-        } else {
-            self.raw(text.as_bytes());
+            return Ok(());
         }
+        to_stdout(text.as_bytes())
     }
 
     /// Bytes that are the answer whatever `--json` and `--quiet` say.
@@ -170,22 +186,46 @@ pub fn lost() -> Option<Failure> {
         .map(|why| Failure::unwritten("the answer was not written to standard output", why))
 }
 
+/// A long answer is written in pieces of this size.
+pub const PIECE_BYTES: usize = 64 << 10;
+
 /// See [`Output::json_stream`].
 pub struct JsonStream<'a> {
     output: &'a Output,
+    text: String,
     separator: &'static str,
 }
 
 impl JsonStream<'_> {
-    pub fn element(&mut self, value: &impl Serialize) {
+    /// Error: nobody takes the rest.
+    pub fn element(&mut self, value: &impl Serialize) -> io::Result<()> {
         if let Ok(text) = serde_json::to_string(value) {
-            self.output.put(&format!("{}{text}", self.separator));
+            self.text += self.separator;
+            self.text += &text;
             self.separator = ",";
+        }
+        match self.text.len() > PIECE_BYTES {
+            true => self.output.taken(&std::mem::take(&mut self.text)),
+            false => Ok(()),
         }
     }
 
     pub fn end(self) {
-        self.output.put("]}\n");
+        #[derive(Serialize)]
+        struct Nothing {}
+        self.end_with(&Envelope::of("ok", Exit::Done, Nothing {}));
+    }
+
+    /// Ends the answer before it is whole. Returns the exit code: the failure has been told.
+    pub fn fail(self, failure: &Failure) -> Exit {
+        let exit = failure.exit;
+        self.end_with(&Envelope::of("error", exit, ErrorBody { error: failure }));
+        exit
+    }
+
+    fn end_with(self, tail: &impl Serialize) {
+        let tail = serde_json::to_string(tail).unwrap_or_else(|_| "{}".to_owned());
+        self.output.put(&format!("{}],{}\n", self.text, &tail[1..]));
     }
 }
 
@@ -195,58 +235,86 @@ pub fn to_stderr(text: &str) {
 
 /// Columns side by side: texts to the left, numbers to the right.
 pub struct Table {
-    heads: Vec<&'static str>,
+    columns: Columns,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub fn new(heads: &[&'static str]) -> Table {
         Table {
-            heads: heads.to_vec(),
+            columns: Columns::new(heads),
             rows: Vec::new(),
         }
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
-        debug_assert_eq!(cells.len(), self.heads.len());
+        self.columns.see(&cells);
         self.rows.push(cells);
     }
 }
 
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let count = self.heads.len();
-        let width = |s: &str| s.chars().count();
-        let widths: Vec<usize> = (0..count)
-            .map(|i| {
-                let cells = self.rows.iter().map(|r| width(&r[i]));
-                cells.max().unwrap_or(0).max(width(self.heads[i]))
-            })
-            .collect();
-        let number: Vec<bool> = (0..count)
-            .map(|i| {
-                let starts = |c: &String| c.starts_with(|c: char| c.is_ascii_digit()) || c == "-";
-                !self.rows.is_empty() && self.rows.iter().all(|r| starts(&r[i]))
-            })
-            .collect();
-        let mut line = |cells: Vec<&str>| {
-            let mut text = String::new();
-            for (i, cell) in cells.iter().enumerate() {
-                let pad = " ".repeat(widths[i] - width(cell));
-                let gap = if i == 0 { "" } else { "  " };
-                match number[i] {
-                    true => text += &format!("{gap}{pad}{cell}"),
-                    false => text += &format!("{gap}{cell}{pad}"),
-                }
-            }
-            writeln!(f, "{}", text.trim_end())
-        };
-        line(self.heads.clone())?;
+        f.write_str(&self.columns.heads())?;
         for row in &self.rows {
-            line(row.iter().map(String::as_str).collect())?;
+            f.write_str(&self.columns.line(row))?;
         }
         Ok(())
     }
+}
+
+/// How wide the columns of a table are: for tables that are too long to be held, whose rows come twice.
+pub struct Columns {
+    heads: Vec<String>,
+    widths: Vec<usize>,
+    /// Whether all cells that were seen are numbers.
+    numbers: Vec<bool>,
+    is_empty: bool,
+}
+
+impl Columns {
+    pub fn new(heads: &[&'static str]) -> Columns {
+        Columns {
+            heads: heads.iter().map(|h| (*h).to_owned()).collect(),
+            widths: heads.iter().map(|h| width(h)).collect(),
+            numbers: vec![true; heads.len()],
+            is_empty: true,
+        }
+    }
+
+    /// Makes room for a row.
+    pub fn see(&mut self, cells: &[String]) {
+        debug_assert_eq!(cells.len(), self.heads.len());
+        self.is_empty = false;
+        for (i, cell) in cells.iter().enumerate() {
+            self.widths[i] = self.widths[i].max(width(cell));
+            self.numbers[i] &= cell.starts_with(|c: char| c.is_ascii_digit()) || cell == "-";
+        }
+    }
+
+    pub fn heads(&self) -> String {
+        self.line(&self.heads)
+    }
+
+    /// One row. A cell for which no room was made moves those behind it.
+    pub fn line(&self, cells: &[String]) -> String {
+        let mut text = String::new();
+        for (i, cell) in cells.iter().enumerate() {
+            let pad = " ".repeat(self.widths[i].saturating_sub(width(cell)));
+            let gap = if i == 0 { "" } else { "  " };
+            match self.numbers[i] && !self.is_empty {
+                true => text += &format!("{gap}{pad}{cell}"),
+                false => text += &format!("{gap}{cell}{pad}"),
+            }
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+        text
+    }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// Bytes in the largest unit that leaves a whole part: `812.4 MiB`.

@@ -332,3 +332,102 @@ fn the_ceiling_on_cpu_time_holds() {
         );
     }
 }
+
+/// Sets of the long history.
+const SETS: usize = 25_000;
+/// The program itself takes some 20 MiB; with all rows in memory it took more.
+const HISTORY_BOUND: u64 = 30 << 20;
+
+#[test]
+fn a_long_history_is_listed_and_checked_a_page_at_a_time() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (source, media) = (dir.path().join("file"), dir.path().join("a.bak"));
+    std::fs::write(&source, b"content").unwrap();
+    let catalog = dir.path().join("catalog.db");
+    let run = |more: &[&str]| {
+        let mut command = longshore(more);
+        let used = measure(command.env("LONGSHORE_CATALOG", &catalog), PATIENCE);
+        assert_eq!(used.code, Some(0), "{more:?}: {}", used.stderr);
+        used
+    };
+    let (source, media) = (source.to_str().unwrap(), media.to_str().unwrap());
+    let out = dir.path().join("out");
+    run(&["backup", source, "--to", media]);
+    run(&["restore", media, "--to", out.to_str().unwrap()]);
+    multiply_history(&catalog);
+
+    let bounded = |what: &[&str]| {
+        let used = run(what);
+        let resident = used.resident_bytes;
+        println!(
+            "{what:?}: {:.1} MiB, {:.1?}",
+            resident as f64 / 1048576.0,
+            used.wall
+        );
+        assert!(
+            resident <= HISTORY_BOUND,
+            "{what:?}: {resident} bytes resident"
+        );
+        used
+    };
+    for (what, count) in [("history", SETS + 1), ("restores", SETS + 1)] {
+        let mut line = vec!["history", "--limit", "0"];
+        line.extend((what == "restores").then_some("--restores"));
+        let answer = bounded(&line);
+        let said = text(&answer.stdout);
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines.len(), count + 1, "{what}");
+        // Also the widest cell, which is on the last page, is in its column.
+        let column = lines[0].find("database").unwrap();
+        let is_set = |line: &&str| line[column - 1..].starts_with(" set ");
+        assert_eq!(
+            lines[1..].iter().filter(|l| is_set(l)).count(),
+            SETS,
+            "{what}"
+        );
+
+        line.push("--json");
+        let answer: Value = bounded(&line).answer();
+        assert_eq!(
+            (&answer["action"], &answer["status"]),
+            (&what.into(), &"ok".into())
+        );
+        let rows = answer["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), count);
+        // Newest first, each once; many ended in the same microsecond.
+        let id = match what {
+            "history" => "backup_set_id",
+            _ => "restore_history_id",
+        };
+        let key = |row: &Value| (row["finish_us"].as_i64(), row[id].as_i64());
+        assert!(rows.windows(2).all(|w| key(&w[0]) > key(&w[1])), "{what}");
+    }
+    bounded(&["catalog", "rebuild", media]);
+}
+
+/// Adds sets and restores that are older than the one of each that is there.
+fn multiply_history(catalog: &Path) {
+    let db = rusqlite::Connection::open(catalog).unwrap();
+    let numbers =
+        format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {SETS})");
+    let guid = "printf('%08x-0000-4000-8000-000000000000', i)";
+    db.execute_batch(&format!(
+        "BEGIN;
+         {numbers} INSERT INTO backupmediaset (media_uuid, media_family_count) SELECT {guid}, 1 FROM n;
+         {numbers} INSERT INTO backupmediafamily (media_set_id, family_sequence_number, physical_device_name, mirror)
+             SELECT media_set_id, 1, '/backups/' || i || '.bak', 0 FROM n JOIN backupmediaset ON media_uuid = {guid};
+         {numbers} INSERT INTO backupset (backup_set_uuid, media_set_id, position, database_name, type, name,
+                 backup_start_date, backup_finish_date, backup_size, compressed_backup_size, compression_algorithm,
+                 is_copy_only, is_damaged, longshore_start_us, longshore_finish_us, longshore_file_count)
+             SELECT {guid}, media_set_id, 1, 'set', 'D', 'backup ' || i, '2020-01-01T00:00:00.000',
+                 '2020-01-01T00:00:01.000', 1000000, 1000, 'ZSTD', 0, 0, i / 7, i / 7, 1
+             FROM n JOIN backupmediaset ON media_uuid = {guid};
+         {numbers} INSERT INTO restorehistory (restore_date, destination_database_name, backup_set_id, restore_type,
+                 \"replace\", longshore_start_us, longshore_finish_us, longshore_target, longshore_size)
+             SELECT '2020-01-01T00:00:02.000', 'set', backup_set_id, 'D', 0, i / 7, i / 7, '/out/' || i, 1000000
+             FROM n JOIN backupset ON backup_set_uuid = {guid};
+         COMMIT;"
+    ))
+    .unwrap();
+}

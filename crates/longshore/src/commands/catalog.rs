@@ -1,5 +1,7 @@
 //! `history` and `catalog`: what was done, from the catalog.
 
+use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use serde::Serialize;
 use super::{Context, devices, shelves};
 use crate::failure::{Exit, Failure};
 use crate::options::{Catalog as Options, CatalogAction, History, Rebuild, Settings};
-use crate::output::{Table, bytes};
+use crate::output::{Columns, Table, bytes};
 use crate::text::plain;
 
 #[derive(Serialize)]
@@ -68,12 +70,87 @@ pub fn history(options: &History, context: &Context) -> Result<Exit, Failure> {
         Some(Catalog::open(path)?)
     };
     if options.restores {
-        let rows = catalog.map_or(Ok(Vec::new()), |c| c.restores(&query))?;
-        answer(context, path, "restores", rows, restores_table)
+        let pages = |take: &mut Take<RestoreRow>| match &catalog {
+            Some(catalog) => catalog.restore_pages(&query, take),
+            None => Ok(()),
+        };
+        rows_of(
+            context,
+            path,
+            "restores",
+            &RESTORE_HEADS,
+            restore_cells,
+            pages,
+        )
     } else {
-        let rows = catalog.map_or(Ok(Vec::new()), |c| c.history(&query))?;
-        answer(context, path, "history", rows, backups_table)
+        let pages = |take: &mut Take<HistoryRow>| match &catalog {
+            Some(catalog) => catalog.history_pages(&query, take),
+            None => Ok(()),
+        };
+        rows_of(context, path, "history", &BACKUP_HEADS, backup_cells, pages)
     }
+}
+
+/// Takes a page of rows and says whether it wants more.
+type Take<'a, T> = dyn FnMut(Vec<T>) -> ControlFlow<()> + 'a;
+
+#[derive(Serialize)]
+struct RowsHead {
+    action: &'static str,
+    catalog: String,
+}
+
+/// Answers with rows of which there may be millions: no more than a page of them is held.
+fn rows_of<T: Serialize>(
+    context: &Context,
+    path: &Path,
+    action: &'static str,
+    heads: &[&'static str],
+    cells: fn(&T) -> Vec<String>,
+    pages: impl Fn(&mut Take<T>) -> Result<(), Error>,
+) -> Result<Exit, Failure> {
+    let goes_on = |taken: io::Result<()>| match taken {
+        Ok(()) => ControlFlow::Continue(()),
+        // Nobody reads the rest, or there is no room for it: that is told at the end.
+        Err(_) => ControlFlow::Break(()),
+    };
+    if context.output.json {
+        let catalog = path.display().to_string();
+        let head = RowsHead { action, catalog };
+        let mut stream = context.output.json_stream(&head, "rows");
+        let read = pages(&mut |rows| rows.iter().try_for_each(|row| goes_on(stream.element(row))));
+        return match read {
+            Ok(()) => {
+                stream.end();
+                Ok(Exit::Done)
+            }
+            Err(error) => Ok(stream.fail(&error.into())),
+        };
+    }
+    // Columns are as wide as their widest cell, so that all rows are read first; what fits into one page is kept.
+    let mut columns = Columns::new(heads);
+    let mut kept = Vec::new();
+    let mut page_count = 0;
+    pages(&mut |rows| {
+        let lines: Vec<_> = rows.iter().map(cells).collect();
+        lines.iter().for_each(|cells| columns.see(cells));
+        page_count += 1;
+        kept = lines;
+        ControlFlow::Continue(())
+    })?;
+    let text = |lines: &[Vec<String>]| lines.iter().map(|cells| columns.line(cells)).collect();
+    if page_count <= 1 {
+        let lines: String = text(&kept);
+        context.output.say(&(columns.heads() + &lines));
+        return Ok(Exit::Done);
+    }
+    context.output.say(&columns.heads());
+    pages(&mut |rows| {
+        let lines: Vec<_> = rows.iter().map(cells).collect();
+        let lines: String = text(&lines);
+        goes_on(context.output.say_on(&lines))
+    })?;
+    Ok(Exit::Done)
 }
 
 fn answer<T: Serialize>(
@@ -102,66 +179,62 @@ fn second(text: Option<&String>) -> String {
     text.replace('T', " ")
 }
 
-fn backups_table(rows: &[HistoryRow]) -> Table {
-    let mut table = Table::new(&[
-        "finished (local)",
-        "database",
-        "type",
-        "position",
-        "algorithm",
-        "in",
-        "out",
-        "ratio",
-        "seconds",
-        "MB/s",
-        "files",
-        "state",
-        "devices",
-    ]);
-    for row in rows {
-        table.row(vec![
-            second(row.finish.as_ref()),
-            plain(&row.database),
-            row.kind.clone(),
-            row.position.to_string(),
-            row.algorithm.clone().unwrap_or_else(|| "NONE".to_owned()),
-            bytes(row.size_bytes),
-            bytes(row.compressed_bytes),
-            format!("{:.2}", row.ratio),
-            format!("{:.3}", row.seconds),
-            format!("{:.1}", row.mb_per_s),
-            row.files.to_string(),
-            if row.damaged { "marked" } else { "complete" }.to_owned(),
-            plain(&row.devices.join(" ")),
-        ]);
-    }
-    table
+const BACKUP_HEADS: [&str; 13] = [
+    "finished (local)",
+    "database",
+    "type",
+    "position",
+    "algorithm",
+    "in",
+    "out",
+    "ratio",
+    "seconds",
+    "MB/s",
+    "files",
+    "state",
+    "devices",
+];
+
+fn backup_cells(row: &HistoryRow) -> Vec<String> {
+    vec![
+        second(row.finish.as_ref()),
+        plain(&row.database),
+        row.kind.clone(),
+        row.position.to_string(),
+        row.algorithm.clone().unwrap_or_else(|| "NONE".to_owned()),
+        bytes(row.size_bytes),
+        bytes(row.compressed_bytes),
+        format!("{:.2}", row.ratio),
+        format!("{:.3}", row.seconds),
+        format!("{:.1}", row.mb_per_s),
+        row.files.to_string(),
+        if row.damaged { "marked" } else { "complete" }.to_owned(),
+        plain(&row.devices.join(" ")),
+    ]
 }
 
-fn restores_table(rows: &[RestoreRow]) -> Table {
-    let mut table = Table::new(&[
-        "date (local)",
-        "database",
-        "from",
-        "position",
-        "out",
-        "seconds",
-        "MB/s",
-        "to",
-    ]);
-    for row in rows {
-        table.row(vec![
-            second(row.date.as_ref()),
-            plain(&row.database),
-            plain(&row.source_database),
-            row.position.to_string(),
-            bytes(row.size_bytes),
-            format!("{:.3}", row.seconds),
-            format!("{:.1}", row.mb_per_s),
-            plain(&row.target),
-        ]);
-    }
-    table
+const RESTORE_HEADS: [&str; 8] = [
+    "date (local)",
+    "database",
+    "from",
+    "position",
+    "out",
+    "seconds",
+    "MB/s",
+    "to",
+];
+
+fn restore_cells(row: &RestoreRow) -> Vec<String> {
+    vec![
+        second(row.date.as_ref()),
+        plain(&row.database),
+        plain(&row.source_database),
+        row.position.to_string(),
+        bytes(row.size_bytes),
+        format!("{:.3}", row.seconds),
+        format!("{:.1}", row.mb_per_s),
+        plain(&row.target),
+    ]
 }
 
 pub fn run(options: &Options, context: &Context) -> Result<Exit, Failure> {

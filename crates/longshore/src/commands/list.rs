@@ -10,11 +10,8 @@ use super::shelves::Row;
 use super::{Context, devices};
 use crate::failure::{Exit, Failure};
 use crate::options::{List, Media};
-use crate::output::{Table, bytes, moment};
+use crate::output::{PIECE_BYTES, Table, bytes, moment};
 use crate::text::plain;
-
-/// Lines of a long list are printed in pieces of this size.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// The facts of LABELONLY.
 #[derive(Serialize)]
@@ -330,19 +327,21 @@ fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Fai
     let position = summary.header.position;
     let output = context.output;
     if output.json {
-        let mut stream = output.json_stream(
-            Exit::Done,
-            &Files {
-                action: "files",
-                set: set(&summary),
-            },
-        );
-        media.items(position, |item| {
+        let head = Files {
+            action: "files",
+            set: set(&summary),
+        };
+        let mut stream = output.json_stream(&head, "files");
+        let read = media.items(position, |item| {
             if let Some(entry) = first_mention(&item) {
-                stream.element(&name(entry));
+                // What is not taken is told at the end.
+                let _lost = stream.element(&name(entry));
             }
-        })?;
-        stream.end();
+        });
+        match read {
+            Ok(()) => stream.end(),
+            Err(error) => return Ok(stream.fail(&error.into())),
+        }
     } else {
         let mut text = format!(
             "{:>15}  {:<6}  {:<19}  path\n",

@@ -14,7 +14,7 @@ mod spans;
 
 use std::sync::Arc;
 
-use longshore_catalog::{Catalog, HistoryQuery};
+use longshore_catalog::Catalog;
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetSummary,
     SetTrailer,
@@ -202,8 +202,7 @@ fn foreign(child: &SetHeader, parent: &SetHeader) -> Option<&'static str> {
 /// What the history knows of a set: only to help, so whatever goes wrong there is silence.
 fn known(house: &House, set: Uuid) -> Option<String> {
     let catalog = Catalog::open(house.catalog.as_ref()?).ok()?;
-    let rows = catalog.history(&HistoryQuery::default()).ok()?;
-    let row = rows.into_iter().find(|row| row.set == set)?;
+    let row = catalog.backup_of(set).ok()??;
     let at = jiff::Timestamp::from_microsecond(row.start_us).ok()?;
     let devices = row.devices.join(", ");
     let (position, at) = (row.position, at.strftime("%F %T UTC"));
