@@ -10,7 +10,7 @@ use longshore_io::ConnectionClaims;
 use longshore_landing::{taken_tablespaces, told_of_taken};
 use longshore_media::{EntryKind, Item, MediaSet};
 use longshore_pipeline::{
-    Report, Request, RestoreReport, RestoreRequest, SourceSpec, run as run_pipeline,
+    House, Report, Request, RestoreReport, RestoreRequest, Silent, SourceSpec, run as run_pipeline,
 };
 use longshore_source::SourceKind;
 use serde::Serialize;
@@ -77,6 +77,11 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     }
     request.tuning = reading_tuning(&options.moving, &context.config.defaults);
     request.limits = limits(&options.moving, &context.config.defaults);
+    if header.source_kind == SourceKind::Postgres as u8 {
+        let version = scratch.path.join("version");
+        restore_version(&house, &request, &version)?;
+        postgres::look_for_programs(context, &version, options.bin_dir.as_deref())?;
+    }
     let watch = Watch::new(context.output, clock.clone());
     let result = run_pipeline(&house, &Request::Restore(request), &watch);
     watch.end();
@@ -158,6 +163,20 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+/// Restores of a cluster what says its major version: who lacks that version's programs is told before the rest of it is
+/// restored. It is no restore for the history.
+fn restore_version(house: &House, whole: &RestoreRequest, version: &Path) -> Result<(), Failure> {
+    let mut request = RestoreRequest::new(whole.devices.clone(), version.to_owned());
+    request.bases = whole.bases.clone();
+    request.only = vec![PathBuf::from(postgres::VERSION)];
+    let house = House {
+        catalog: None,
+        ..house.clone()
+    };
+    run_pipeline(&house, &Request::Restore(request), &Silent)?;
+    Ok(())
 }
 
 /// A place in the scratch directory for each tablespace of a cluster, by its OID.

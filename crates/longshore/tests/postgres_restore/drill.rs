@@ -142,6 +142,41 @@ fn a_damaged_cluster_is_not_good_and_nothing_is_left_of_it() {
 }
 
 #[test]
+fn a_drill_without_the_servers_programs_says_so_before_it_restores() {
+    let Some(installation) = drillable().pop() else {
+        return;
+    };
+    let main = staged(&installation);
+    let catalog = main.stage.path("drills.db");
+    let empty = main.stage.path("nothing");
+    std::fs::create_dir(&empty).unwrap();
+    let restores = || {
+        let mut history = main.command("history --restores --json");
+        let answer = succeed(history.env("LONGSHORE_CATALOG", &catalog));
+        crate::common::answer(&answer)["rows"]
+            .as_array()
+            .map(Vec::len)
+    };
+    let mut without = main.command("drill main");
+    without
+        .args(["--bin-dir".as_ref(), empty.as_os_str()])
+        .args(["--work".as_ref(), main.stage.path("work").as_os_str()])
+        .env("LONGSHORE_CATALOG", &catalog);
+    let output = without.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(
+        said.contains("no programs of PostgreSQL") && said.contains("--bin-dir"),
+        "{said}"
+    );
+    assert_eq!(restores(), Some(0), "it was restored first");
+    assert_eq!(left(&main.stage.path("work")), 0);
+    // With them one restore is recorded: looking at the version is none.
+    succeed(drill(&main).env("LONGSHORE_CATALOG", &catalog));
+    assert_eq!(restores(), Some(1));
+}
+
+#[test]
 fn what_a_killed_drill_leaves_goes_with_the_next_one() {
     let Some(installation) = drillable().pop() else {
         return;

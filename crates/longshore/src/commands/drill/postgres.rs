@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-use longshore_io::{Attributes, Confinement, Distrust, OpenHow, Via, child, trusted};
+use longshore_io::{Attributes, Confinement, Distrust, OpenHow, Stat, Via, child, trusted};
 
 use super::Proof;
 use super::scratch::Scratch;
@@ -39,6 +39,9 @@ status=$?
 kill $watch 2>/dev/null
 exit $status
 "#;
+
+/// The file that says the major version of a cluster.
+pub const VERSION: &str = "PG_VERSION";
 
 const PORT: &str = "5432";
 const LOG: &str = "server.log";
@@ -97,6 +100,32 @@ impl Drop for Running {
     }
 }
 
+/// Looks for the programs of the cluster whose [`VERSION`] was restored to `dir`.
+pub fn look_for_programs(
+    context: &Context,
+    dir: &Path,
+    bin_dir: Option<&Path>,
+) -> Result<(), Failure> {
+    let major = read_text(context, dir, VERSION)?.trim().to_owned();
+    let cannot = |e| failed("cannot look at the scratch directory", &e);
+    let dir = context.storage.dir(dir).map_err(cannot)?;
+    let (made, restored) = (dir.stat(Path::new("")), dir.stat(Path::new(VERSION)));
+    let (made, restored) = (made.map_err(cannot)?, restored.map_err(cannot)?);
+    find(&major, bin_dir, server_user(&made, &restored)?).map(drop)
+}
+
+/// Whom the server runs as, when we are root: a directory that we made is root's then.
+fn server_user(made: &Stat, restored: &Stat) -> Result<Option<(u32, u32)>, Failure> {
+    match (made.uid, restored.uid) {
+        (0, 0) => Err(refused(
+            "the restored data directory belongs to root, and PostgreSQL refuses root",
+            "run the drill as the user that the server runs as",
+        )),
+        (0, _) => Ok(Some((restored.uid, restored.gid))),
+        _ => Ok(None),
+    }
+}
+
 pub fn prove(
     context: &Context,
     scratch: &Scratch,
@@ -106,7 +135,7 @@ pub fn prove(
     cancel: &AtomicBool,
     proofs: &mut Vec<Proof>,
 ) -> Result<(), Failure> {
-    let major = read_text(context, data, "PG_VERSION")?.trim().to_owned();
+    let major = read_text(context, data, VERSION)?.trim().to_owned();
     let cluster = Cluster::new(context, scratch, data, &major, bin_dir)?;
     let mut running = cluster.start(scratch)?;
     proofs.push(Proof::of("confinement", true, running.confinement));
@@ -287,14 +316,7 @@ impl<'a> Cluster<'a> {
         let stat = context.storage.stat(data).map_err(cannot)?;
         let dir = context.storage.dir(&scratch.path).map_err(cannot)?;
         let own = dir.stat(Path::new("")).map_err(cannot)?;
-        // We are root when the scratch directory we made is root's.
-        let user = (own.uid == 0).then_some((stat.uid, stat.gid));
-        if user.is_some_and(|(uid, _)| uid == 0) {
-            return Err(refused(
-                "the restored data directory belongs to root, and PostgreSQL refuses root",
-                "run the drill as the user that the server runs as",
-            ));
-        }
+        let user = server_user(&own, &stat)?;
         let bin_dir = find(major, bin_dir, user)?;
         // Of all files in the cluster this is the only one that its server reads settings from, wherever its own are.
         let cluster_dir = context.storage.dir(data).map_err(cannot)?;
