@@ -371,6 +371,36 @@ fn the_history_of_a_whole_target_is_learned_again() {
 }
 
 #[test]
+fn check_tells_of_backups_that_a_clock_dated_later_than_now() {
+    let stage = configured();
+    let ahead = |by: &str| {
+        stage
+            .shell(&format!("faketime -f {by} longshore backup sales"))
+            .exits(0);
+    };
+    // Hosts' clocks differ a little.
+    ahead("+30min");
+    stage.line("check sales").exits(0);
+    // The only ones there are: nothing says that there is a backup of now.
+    std::fs::remove_dir_all(stage.path("disk1/sales")).unwrap();
+    std::fs::remove_dir_all(stage.path("disk2/sales")).unwrap();
+    ahead("+2d");
+    let first = &labels(&stage, "sales")[0];
+    let told = format!("the last good backup, {first}, is dated 1 d 23 h ahead");
+    let told = stage.line("check sales").exits(1).says("BAD").says(&told);
+    assert!(told.out.contains("correct the clock"), "{}", told.out);
+    // Beside a good one.
+    stage.line("backup sales").exits(0);
+    stage
+        .line("check sales")
+        .exits(1)
+        .says("BAD")
+        .says(&format!("{first} is dated 1 d 23 h ahead of now"));
+    let names: Vec<String> = labels(&stage, "sales");
+    assert_eq!(names.len(), 2, "nothing was removed");
+}
+
+#[test]
 fn check_answers_with_its_exit_code() {
     let stage = configured();
     stage
