@@ -544,6 +544,50 @@ fn what_scripts_say_around_a_restore_does_not_stop_them() {
 }
 
 #[test]
+fn cursors_are_refused_by_name_with_what_does_the_same() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (batch, what) in [
+        (
+            "DECLARE c CURSOR FOR SELECT name FROM sys.databases",
+            "DECLARE CURSOR",
+        ),
+        (
+            "DECLARE [c] CURSOR LOCAL FAST_FORWARD FOR SELECT 1 OPEN c",
+            "DECLARE CURSOR",
+        ),
+        (
+            "DECLARE c INSENSITIVE CURSOR FOR SELECT 1",
+            "DECLARE CURSOR",
+        ),
+        ("DECLARE c SCROLL CURSOR FOR SELECT 1", "DECLARE CURSOR"),
+        ("DECLARE @n int, @c CURSOR", "DECLARE CURSOR"),
+        ("OPEN c", "OPEN"),
+        ("FETCH NEXT FROM c INTO @n", "FETCH"),
+        ("CLOSE c", "CLOSE"),
+        ("DEALLOCATE c", "DEALLOCATE"),
+    ] {
+        for batch in [batch.to_owned(), format!("PRINT 'never'\n{batch}")] {
+            let said = said(&run(&mut session, &batch));
+            let begins = format!("50002 {what} (take one row at a time");
+            assert!(
+                said.len() == 1 && said[0].starts_with(&begins),
+                "{batch}: {said:?}"
+            );
+        }
+    }
+    // What the message says to do works.
+    let instead = "DECLARE @name sysname = (SELECT MIN(name) FROM sys.databases)
+        WHILE @name IS NOT NULL BEGIN
+          BACKUP DATABASE @name TO DISK = 'NUL'
+          SET @name = (SELECT MIN(name) FROM sys.databases WHERE name > @name)
+        END";
+    assert_eq!(numbers(&run(&mut session, instead)).last(), Some(&3014));
+    // A mistake of another kind stays one.
+    assert_eq!(numbers(&run(&mut session, "DECLARE c int")), [102]);
+}
+
+#[test]
 fn a_driver_without_autocommit_has_a_transaction_from_its_first_query_on() {
     let stage = Stage::new();
     let mut session = stage.session();

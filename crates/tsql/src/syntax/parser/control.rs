@@ -1,6 +1,6 @@
 //! Variables, branches, loops and blocks.
 
-use super::Parser;
+use super::{Parser, no_cursors};
 use crate::message::Message;
 use crate::syntax::ast::{Declaration, Located, Statement, Transaction, TypeName};
 use crate::syntax::lexer::Kind;
@@ -12,8 +12,18 @@ impl Parser<'_> {
     }
 
     fn declaration(&mut self) -> Result<Declaration, Message> {
+        let names_cursor = matches!(self.token.kind, Kind::Word | Kind::Bracketed | Kind::Quoted)
+            && ["CURSOR", "INSENSITIVE", "SCROLL"]
+                .iter()
+                .any(|w| self.next.is_word(w));
+        if names_cursor {
+            return Err(self.wrong(no_cursors("DECLARE CURSOR")));
+        }
         let variable = self.variable()?;
         self.take_word("AS")?;
+        if self.is_word("CURSOR") {
+            return Err(self.wrong(no_cursors("DECLARE CURSOR")));
+        }
         let kind = self.type_name()?;
         let value = match self.take("=")? {
             true => Some(self.fragment(true)?),

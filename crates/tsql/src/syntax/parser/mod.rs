@@ -71,6 +71,17 @@ const ELSEWHERE: &[&str] = &[
     "WRITETEXT",
 ];
 
+/// Those of them that are about cursors.
+const OF_CURSORS: &[&str] = &["CLOSE", "DEALLOCATE", "FETCH", "OPEN"];
+
+/// A statement about cursors, and what does the same here.
+fn no_cursors(statement: &str) -> Message {
+    NOT_HERE.with(&[&format!(
+        "{statement} (take one row at a time in a WHILE instead: SET @name = (SELECT MIN(name) FROM sys.databases WHERE \
+         name > @name))"
+    )])
+}
+
 /// Words that begin a statement; where one stands, an expression before it has ended.
 const STATEMENTS: &[&str] = &[
     "ALTER",
@@ -388,7 +399,10 @@ impl<'a> Parser<'a> {
                 }
                 "WHILE" => return self.while_loop(depth),
                 elsewhere if ELSEWHERE.contains(&elsewhere) => {
-                    return Err(self.wrong(NOT_HERE.with(&[&elsewhere])));
+                    return Err(self.wrong(match OF_CURSORS.contains(&elsewhere) {
+                        true => no_cursors(elsewhere),
+                        false => NOT_HERE.with(&[&elsewhere]),
+                    }));
                 }
                 _ => {}
             }
