@@ -252,7 +252,7 @@ impl Error {
                 "open the database once with its application, or with sqlite3 FILE 'SELECT 1 FROM sqlite_schema', which rolls the journal back; then back up again"
             }
             Error::LocksNotKept { .. } => {
-                "run the backup where the file lies on a local disk, by the path that its programs use; where all of them use this very mount on this machine, add --trust-locks"
+                "run the backup where the file lies on a local disk, by the path that its programs use; where all of them use this very mount on this machine, add --trust-locks, or `trust_locks = true` to its [database.NAME]"
             }
             Error::Replaced { .. } | Error::JournalChanged { .. } => "run the backup again",
             Error::ChangedUnlocked { .. } => {

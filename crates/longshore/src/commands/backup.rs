@@ -305,7 +305,8 @@ fn request(
         request.volume_map.push((volume.0.clone(), name.to_owned()));
     }
     request.wal_growth_limit_bytes = options.reading.wal_growth_limit;
-    request.trust_locks = options.reading.trust_locks;
+    let is_trusted = configured.is_some_and(|d| d.trust_locks);
+    request.trust_locks = options.reading.trust_locks || is_trusted;
     let postgres = &options.postgres;
     let archive = postgres.wal_archive.clone().or(own_archive);
     // What an expire removes from an archive, the backups on its own shelf decide: it knows of no others.

@@ -65,6 +65,9 @@ pub struct Database {
     pub password_file: Option<PathBuf>,
     /// The environment variable that holds the password.
     pub password_env: Option<String>,
+    /// Whether the locks of a SQLite database are relied on wherever it lies.
+    #[serde(default)]
+    pub trust_locks: bool,
     /// The archive of its log; with this table the database has one.
     pub wal: Option<Wal>,
 }
@@ -78,6 +81,7 @@ impl Database {
         "level",
         "password_file",
         "password_env",
+        "trust_locks",
         "wal.archive",
         "wal.algorithm",
         "wal.level",
@@ -407,6 +411,11 @@ impl Config {
             }
             if let Some(what) = unfit_name(name) {
                 return wrong(format!("[database.{name}]: {what}"));
+            }
+            if database.trust_locks && !database.url.starts_with("sqlite:") {
+                return wrong(format!(
+                    "[database.{name}]: `trust_locks` is for a `url` that begins with sqlite:"
+                ));
             }
             if let Some(wal) = &database.wal
                 && let Err(what) = self.check_wal(name, database, wal)

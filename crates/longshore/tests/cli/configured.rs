@@ -21,6 +21,27 @@ fn configured() -> Stage {
 }
 
 #[test]
+fn locks_are_vouched_for_only_where_there_are_some() {
+    let stage = Stage::new();
+    stage.write(
+        "c.toml",
+        b"[database.tree]\nurl = \"files:/srv/tree\"\ntrust_locks = true\n",
+    );
+    stage
+        .line("--config c.toml config check")
+        .exits(2)
+        .says("[database.tree]: `trust_locks` is for");
+    stage.write(
+        "c.toml",
+        b"[database.app]\nurl = \"sqlite:/srv/app.db\"\ntrust_locks = \"yes\"\n",
+    );
+    stage
+        .line("--config c.toml config check")
+        .exits(2)
+        .says("line 3");
+}
+
+#[test]
 fn a_named_database_goes_to_its_target_and_comes_back_from_it() {
     let stage = configured();
     let config = "--config longshore.toml";

@@ -261,6 +261,26 @@ fn a_database_whose_locks_may_not_reach_its_writers_is_read_only_when_they_are_v
     stage
         .line("backup sqlite:mount/app.db --to app.bak --trust-locks")
         .exits(0);
+    // The configuration vouches for them, too, for the command line as for statements.
+    let url = format!("sqlite:{}", stage.path("mount/app.db").display());
+    let config = |key: &str| format!("[database.app]\nurl = \"{url}\"\n{key}");
+    let statement = |code: i32| {
+        let words = [
+            "--config",
+            "c.toml",
+            "sql",
+            "-b",
+            "-Q",
+            "BACKUP DATABASE app TO DISK = 'NUL'",
+        ];
+        stage.run(&words).exits(code)
+    };
+    stage.write("c.toml", config("").as_bytes());
+    stage.line("--config c.toml backup app --to nul:").exits(3);
+    statement(1).says("trust_locks = true");
+    stage.write("c.toml", config("trust_locks = true\n").as_bytes());
+    stage.line("--config c.toml backup app --to nul:").exits(0);
+    statement(0).says("successfully processed");
     stage
         .line("restore app.bak --to mount --replace")
         .exits(6)

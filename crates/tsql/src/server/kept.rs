@@ -70,6 +70,7 @@ fn database(restored: &RestoredDatabase) -> Database {
         algorithm: None,
         level: None,
         wal: None,
+        trust_locks: false,
     }
 }
 

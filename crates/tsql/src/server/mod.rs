@@ -34,6 +34,9 @@ pub struct Database {
     pub level: Option<Level>,
     /// The archive of a PostgreSQL cluster's log: with it the recovery model is FULL.
     pub wal: Option<PathBuf>,
+    /// Whether the locks of a SQLite database are relied on wherever it lies: the configuration vouches for them, no
+    /// statement can.
+    pub trust_locks: bool,
 }
 
 impl Database {

@@ -193,6 +193,7 @@ fn lower(
         request.base = Some(base(session, database)?);
     }
     request.database = Some(database.name.clone());
+    request.trust_locks = database.trust_locks;
     request.disposition = disposition;
     request.algorithm = algorithm;
     request.level = level;

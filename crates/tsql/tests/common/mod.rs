@@ -74,6 +74,7 @@ impl Stage {
             algorithm: None,
             level: None,
             wal: None,
+            trust_locks: false,
         };
         let shop = database("shop", &SourceSpec::Sqlite(self.path("shop.db")));
         let more = self

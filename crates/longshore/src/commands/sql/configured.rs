@@ -67,6 +67,7 @@ pub fn setup(
             algorithm: database.algorithm,
             level: database.level,
             wal: wal(context, name),
+            trust_locks: database.trust_locks,
         });
         // A path alone that cannot be looked at, because its file is lost, is still a path.
         let path = Path::new(&database.url);
@@ -92,6 +93,7 @@ pub fn setup(
             algorithm: None,
             level: None,
             wal: None,
+            trust_locks: false,
         };
         if named
             .databases
