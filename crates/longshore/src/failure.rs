@@ -143,6 +143,7 @@ impl From<Error> for Failure {
                 | longshore_repository::wal::Error::NotTheBackups { .. },
             ) => Exit::Conflict,
             Error::Archive(_)
+            | Error::Reliance(_)
             | Error::Media(_)
             | Error::SourceKind { .. }
             | Error::NoBase { .. }
@@ -178,6 +179,9 @@ impl From<longshore_repository::wal::Error> for Failure {
             | Wal::OtherWay { .. }
             | Wal::BrokenLink { .. }
             | Wal::BranchUnknown { .. }
+            | Wal::NeedUnreadable { .. }
+            | Wal::NeedUnwritten { .. }
+            | Wal::BeingExpired { .. }
             | Wal::Damaged { .. }
             | Wal::Newer { .. } => Exit::Media,
             Wal::OtherCluster { .. }

@@ -9,6 +9,7 @@ use longshore_io::crc32c_append;
 use longshore_media::{SetHeader, SetTrailer};
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lineage, Lsn, Recovery, SegmentName, SegmentSize};
+use longshore_repository::Reliance;
 use longshore_repository::chain::LogRange;
 use longshore_repository::recover::{Proven, Reach};
 use longshore_repository::wal::{self, WalArchive};
@@ -25,6 +26,8 @@ pub struct WalProof {
     /// The archive's own directory.
     pub archive: PathBuf,
     pub patience: Duration,
+    /// Where backups at a target rely on the archive: what leaves word of that there. `None`: the set holds its log.
+    pub reliance: Option<Reliance>,
 }
 
 /// What a backup's log is held against.
@@ -63,7 +66,9 @@ impl Sample {
 /// Refuses at the beginning what could only fail at the end: a directory that is no archive, another cluster's, or one
 /// into which another branch of the cluster archives. Gives what the log begins with.
 ///
-/// Errors: [`Error::Archive`].
+/// From then on no expire removes the log that the backup will rely on.
+///
+/// Errors: [`Error::Archive`], [`Error::Reliance`].
 pub fn check_archive(
     house: &House,
     proof: &WalProof,
@@ -72,9 +77,21 @@ pub fn check_archive(
 ) -> Result<Option<Sample>, Error> {
     let archive = WalArchive::open(&*house.storage, &proof.archive)?;
     check_system(&archive, start)?;
-    let Some(own) = own else {
-        return Ok(None);
+    let sample = match own {
+        Some(own) => check_own(&archive, start, own)?,
+        None => None,
     };
+    if let Some(reliance) = &proof.reliance {
+        reliance.announce(&archive, start.system, start.first)?;
+    }
+    Ok(sample)
+}
+
+fn check_own(
+    archive: &WalArchive,
+    start: &LogStart,
+    own: &OwnLog,
+) -> Result<Option<Sample>, Error> {
     let size = own.segment_size();
     // What the server has written and the archive may have: what waits and was refused, the segment before the start, and
     // its own one up to there.
@@ -85,7 +102,7 @@ pub fn check_archive(
     let whole = own.waiting().into_iter().take(WAITING_MAX).chain(before);
     let stretches = whole.map(|name| (name, size.bytes()));
     for (name, len) in stretches.chain([(first, written)]) {
-        match compare(&archive, own, (name, len)) {
+        match compare(archive, own, (name, len)) {
             Err(Error::Archive(wal::Error::Missing { .. })) => {}
             compared => drop::<bool>(compared?),
         }
@@ -160,6 +177,10 @@ pub fn wait_for_log(
     (start, end): (&LogStart, &LogEnd),
     known: Known<'_>,
 ) -> Result<(), Error> {
+    if let Some(reliance) = &proof.reliance {
+        let archive = WalArchive::open(&*house.storage, &proof.archive)?;
+        reliance.settle(&archive, proof.patience)?;
+    }
     let began = house.clock.now();
     let mut compared = Compared::default();
     if let (Some(own), false) = (known.own, end.is_marked) {
@@ -393,6 +414,7 @@ mod tests {
             let proof = WalProof {
                 archive: ARCHIVE.into(),
                 patience: Duration::ZERO,
+                reliance: None,
             };
             let timeline = Timeline::new(1).unwrap();
             let start = LogStart {

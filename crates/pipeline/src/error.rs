@@ -14,6 +14,10 @@ pub enum Error {
     #[error(transparent)]
     Archive(#[from] longshore_repository::wal::Error),
 
+    /// What the backups at a target need of the archive cannot be told there.
+    #[error(transparent)]
+    Reliance(#[from] longshore_repository::Error),
+
     /// The log that makes a backup consistent has not come to the archive.
     #[error("the log segment {segment} ({count} in all) was not in {} after {waited_s} seconds: the backup is not valid",
         archive.display())]
@@ -172,6 +176,7 @@ impl Error {
             Error::LogBroken { .. } => Some(4214),
             Error::Source(_)
             | Error::Archive(_)
+            | Error::Reliance(_)
             | Error::LogMissing { .. }
             | Error::LogUnproved
             | Error::NotDifferential
@@ -200,6 +205,7 @@ impl Error {
             Error::Codec(e) => e.hint(),
             Error::Landing(e) => e.hint(),
             Error::Archive(e) => e.hint(),
+            Error::Reliance(e) => e.hint(),
             Error::LogMissing { .. } => {
                 "does archive_command succeed? After a standby's backup run pg_switch_wal() on the primary; or use --with-wal"
             }

@@ -13,9 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use longshore_io::Dir;
-use longshore_pg::Timeline;
-
 use crate::Error;
 use crate::chain::{SetFacts, chain};
 use crate::label::Label;
@@ -23,6 +20,8 @@ use crate::lease::{self, Lease, Use};
 use crate::retention::{Decision, LogNeed, Policy, Verdict, decide};
 use crate::shelf::{Listing, Shelf};
 use crate::target::{REMOVING, family_of, is_reservation};
+use crate::wal::Need;
+use longshore_io::Dir;
 
 /// What an expire decided and did.
 #[derive(Debug)]
@@ -40,7 +39,14 @@ pub enum LogFate {
     /// There is none.
     None,
     /// Or would be, in a dry run: everything that no kept backup needs.
-    Removed { files: u64, stored_bytes: u64 },
+    Removed {
+        files: u64,
+        stored_bytes: u64,
+        /// Whose records in the archive keep log that no backup here needs.
+        kept_for: Vec<Need>,
+    },
+    /// All of it: who else relies on the archive, or what they need, is not known.
+    Undecided(String),
     /// All of it: what a kept backup needs is not known, for it is being written, damaged or out of reach.
     Unsure,
     /// All of it: it is of a cluster that has no kept backup here.
@@ -83,7 +89,7 @@ impl Shelf {
             let listing = self.list()?;
             let decision = decide(&listing.facts(), policy, now_us);
             let fates = fates(&decision, &listing, Fate::Removed);
-            let log = self.expire_log(&decision.log, true)?;
+            let log = self.expire_log(true, &|| Ok(decision.log.clone()))?;
             return Ok(Expired {
                 listing,
                 decision,
@@ -117,8 +123,12 @@ impl Shelf {
         let log = if cancel.load(Ordering::Relaxed) {
             LogFate::Left
         } else {
-            let standing = standing(&facts, &fates);
-            self.expire_log(&decide(&standing, policy, now_us).log, false)?
+            let need = || {
+                let listing = self.list_at(touch()?)?;
+                let standing = standing(listing.facts(), &facts, &fates);
+                Ok(decide(&standing, policy, now_us).log)
+            };
+            self.expire_log(false, &need)?
         };
         Ok(Expired {
             listing,
@@ -128,27 +138,17 @@ impl Shelf {
         })
     }
 
-    fn expire_log(&self, need: &LogNeed, dry: bool) -> Result<LogFate, Error> {
-        let Some(archive) = self.wal()? else {
-            return Ok(LogFate::None);
-        };
-        let Some(identity) = archive.identity() else {
-            return Ok(LogFate::None);
-        };
-        if need.all {
-            return Ok(LogFate::Unsure);
+    fn expire_log(
+        &self,
+        dry: bool,
+        need: &dyn Fn() -> Result<LogNeed, Error>,
+    ) -> Result<LogFate, Error> {
+        match self.wal()? {
+            Some(archive) if archive.identity().is_some() => {
+                self.expire_archive(&archive, dry, need)
+            }
+            _ => Ok(LogFate::None),
         }
-        let system = identity.system;
-        let Some((_, from)) = need.clusters().find(|(s, _)| *s == system) else {
-            return Ok(LogFate::OtherCluster { system });
-        };
-        let needs =
-            |timeline: Timeline, start, end| need.needs(system, timeline.number(), start, end);
-        let removed = archive.remove_unneeded(from, dry, needs)?;
-        Ok(LogFate::Removed {
-            files: removed.files,
-            stored_bytes: removed.stored_bytes,
-        })
     }
 
     /// Keeps other expires away.
@@ -230,17 +230,19 @@ fn fates(decision: &Decision, listing: &Listing, goes: Fate) -> Vec<Fate> {
         .collect()
 }
 
-/// What is left of the sets. One that was spared is in use, so its log is needed.
-fn standing(facts: &[SetFacts], fates: &[Fate]) -> Vec<SetFacts> {
-    let left = facts
-        .iter()
-        .zip(fates)
-        .filter(|(_, f)| **f != Fate::Removed);
-    left.map(|(set, fate)| SetFacts {
-        in_use: set.in_use || *fate != Fate::Kept,
-        ..set.clone()
-    })
-    .collect()
+/// What is left of the sets, as they are now. One that was spared is in use, so its log is needed; so is that of one that
+/// came since.
+fn standing(now: Vec<SetFacts>, before: &[SetFacts], fates: &[Fate]) -> Vec<SetFacts> {
+    let is_kept = |set: &SetFacts| {
+        let mut before = before.iter().zip(fates);
+        before.any(|(old, fate)| old.label == set.label && *fate == Fate::Kept)
+    };
+    now.into_iter()
+        .map(|set| SetFacts {
+            in_use: set.in_use || !is_kept(&set),
+            ..set
+        })
+        .collect()
 }
 
 /// What somebody uses stays, and what it needs: the borrower may not have got to that yet.

@@ -134,18 +134,30 @@ pub struct LogNeed {
     clusters: BTreeMap<u64, ClusterNeed>,
 }
 
+/// Which log of one cluster is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct ClusterNeed {
+pub(crate) struct ClusterNeed {
     /// Everything that ends behind this place is needed, on every timeline.
-    from: u64,
-    ranges: Vec<Range>,
+    pub(crate) from: u64,
+    pub(crate) ranges: Vec<Range>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
-    timelines: (u32, u32),
-    first: u64,
-    last: u64,
+pub(crate) struct Range {
+    pub(crate) timelines: (u32, u32),
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+impl ClusterNeed {
+    pub(crate) fn needs(&self, timeline: u32, start: Lsn, end: Lsn) -> bool {
+        let within = |r: &Range| {
+            (r.timelines.0..=r.timelines.1).contains(&timeline)
+                && start.0 <= r.last
+                && r.first < end.0
+        };
+        end.0 > self.from || self.ranges.iter().any(within)
+    }
 }
 
 impl LogNeed {
@@ -154,12 +166,12 @@ impl LogNeed {
         let Some(cluster) = self.clusters.get(&system) else {
             return true;
         };
-        let within = |r: &Range| {
-            (r.timelines.0..=r.timelines.1).contains(&timeline)
-                && start.0 <= r.last
-                && r.first < end.0
-        };
-        self.all || end.0 > cluster.from || cluster.ranges.iter().any(within)
+        self.all || cluster.needs(timeline, start, end)
+    }
+
+    /// What is needed of a cluster's log; `None`: no kept backup is of it.
+    pub(crate) fn of(&self, system: u64) -> Option<&ClusterNeed> {
+        self.clusters.get(&system)
     }
 
     /// The clusters of kept backups, and from where on each one's log is kept without gaps.

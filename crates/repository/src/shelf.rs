@@ -28,6 +28,7 @@ use crate::chain::{Health, LogRange, SetFacts, chain};
 use crate::label::{Kind, Label};
 use crate::lease::{self, Holder, Lease, Use};
 use crate::recover::{self, Choice, Passed, Reach};
+use crate::reliance;
 use crate::target::{self, PENDING, REMOVING, Target, WAL, family_name, family_of, is_reservation};
 use crate::wal::{self, WalArchive};
 
@@ -358,6 +359,7 @@ impl Shelf {
                         }
                     }
                     Err(_) if text == WAL || text.starts_with(lease::PREFIX) => {}
+                    Err(_) if text.starts_with(reliance::MARK) => {}
                     Err(_) => strays.push(self.path(i).join(&name)),
                 }
             }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use common::*;
 use longshore_codec::{Algorithm, Level};
@@ -15,9 +16,10 @@ use longshore_media::{
 };
 use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
+use longshore_repository::lease::{Lease, Use};
 use longshore_repository::retention::Policy;
-use longshore_repository::wal::{Form, Outgoing, WalArchive};
-use longshore_repository::{Expired, Kind, LogFate, Shelf};
+use longshore_repository::wal::{Error, Form, Need, Outgoing, WalArchive};
+use longshore_repository::{Expired, Kind, LogFate, Reliance, Shelf};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -216,6 +218,232 @@ fn a_shelf_without_backups_keeps_its_log() {
     let done = expire(&shelf, keep(1, None), false);
     assert_eq!(done.log, LogFate::OtherCluster { system: 7 });
     assert_eq!(segments(&shelf), (1..4).collect());
+}
+
+/// The shelves of as many targets, whose backups rely on one archive with these segments.
+fn sharing(count: usize, archived: std::ops::Range<u64>) -> (tempfile::TempDir, Vec<Shelf>) {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("wal");
+    let shelves = (0..count).map(|n| {
+        let directory = temp.path().join(format!("target-{n}"));
+        fs::create_dir(&directory).unwrap();
+        let mut shelf = shelf(&host(), &[&directory]);
+        shelf.archive = Some(path.clone());
+        shelf
+    });
+    let shelves: Vec<Shelf> = shelves.collect();
+    for at in archived {
+        archive(&shelves[0], 7, 1, at);
+    }
+    (temp, shelves)
+}
+
+/// A backup as the program makes it: its archive is told before its log is proved.
+fn rely(shelf: &Shelf, day: i64, first: u64, last: u64) {
+    let berth = shelf.begin(Kind::Full, day * 86_400_000_000 + 1).unwrap();
+    let reliance = Reliance::new(shelf, &berth.label);
+    let archive = shelf.wal().unwrap().unwrap();
+    reliance.announce(&archive, 7, Lsn(first * MIB)).unwrap();
+    reliance.settle(&archive, Duration::ZERO).unwrap();
+    drop(berth);
+    shelve_logged(shelf, day, 7, first, last);
+}
+
+fn removed(expired: &Expired) -> (u64, &[Need]) {
+    match &expired.log {
+        LogFate::Removed {
+            files, kept_for, ..
+        } => (*files, kept_for),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn undecided(expired: &Expired) -> &str {
+    match &expired.log {
+        LogFate::Undecided(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn needs(shelf: &Shelf) -> Vec<Need> {
+    shelf.wal().unwrap().unwrap().needs().unwrap()
+}
+
+/// Goal: an expire at one target leaves the log that another target's backups need, says whose it is, and the archive
+/// learns what that target lets go.
+#[test]
+fn an_expire_keeps_what_the_backups_at_another_target_need() {
+    let (_temp, shelves) = sharing(2, 1..12);
+    let [one, other] = &shelves[..] else { panic!() };
+    rely(one, 1, 5, 6);
+    rely(other, 1, 2, 3);
+    rely(one, 2, 9, 10);
+    let dry = expire(one, keep(1, None), true);
+    assert_eq!(removed(&dry).0, 1);
+    let done = expire(one, keep(1, None), false);
+    let (files, kept_for) = removed(&done);
+    assert_eq!((files, segments(one)), (1, (2..12).collect()));
+    assert_eq!(kept_for.len(), 1);
+    assert_eq!(kept_for[0].from(), Some(Lsn(2 * MIB)));
+    assert!(kept_for[0].directory.ends_with("target-1/db"));
+    // The other lets its old one go.
+    rely(other, 3, 7, 8);
+    assert_eq!(removed(&expire(other, keep(1, None), false)).0, 5);
+    assert_eq!(segments(one), (7..12).collect());
+    // It is gone: somebody says so.
+    let id = kept_for[0].id;
+    assert_eq!(needs(one).len(), 2);
+    let archive = one.wal().unwrap().unwrap();
+    assert_eq!(archive.forget_need(id).unwrap(), 1);
+    assert_eq!(removed(&expire(one, keep(1, None), false)), (2, &[][..]));
+    assert_eq!(segments(one), (9..12).collect());
+    // A copy of it that lives leaves word again, with all that it needs.
+    rely(other, 4, 11, 11);
+    assert_eq!(
+        needs(one).iter().filter_map(Need::from).min(),
+        Some(Lsn(7 * MIB))
+    );
+}
+
+/// Goal: a copy of a target, a target of the same names elsewhere, and one that is renamed are told apart by content.
+#[test]
+fn a_copy_of_a_target_gets_a_record_of_its_own_and_a_renamed_target_keeps_its() {
+    let (temp, shelves) = sharing(1, 1..12);
+    let one = &shelves[0];
+    rely(one, 1, 2, 3);
+    rely(one, 2, 5, 6);
+    let copy = temp.path().join("copy");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(temp.path().join("target-0"))
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
+    let mut copy = shelf(&host(), &[&copy]);
+    copy.archive = one.archive.clone();
+    let done = expire(&copy, keep(1, None), false);
+    assert_eq!(removed(&done).1.len(), 1, "the original's");
+    assert_eq!(segments(one), (2..12).collect());
+    assert_eq!(needs(one).len(), 2);
+    expire(&copy, keep(1, None), false);
+    assert_eq!(needs(one).len(), 2, "each its own, again and again");
+
+    let renamed = temp.path().join("renamed");
+    fs::rename(temp.path().join("target-0"), &renamed).unwrap();
+    let mut renamed = shelf(&host(), &[&renamed]);
+    renamed.archive = one.archive.clone();
+    assert_eq!(
+        removed(&expire(&renamed, keep(1, None), false)),
+        (3, &[][..])
+    );
+    assert_eq!(needs(&renamed).len(), 2);
+    // What tells a target is no backup, and no stray.
+    assert!(renamed.list().unwrap().strays.is_empty());
+}
+
+/// Goal: log goes only where everybody who relies on the archive is known, and nobody else removes log there.
+#[test]
+fn an_expire_that_cannot_know_who_relies_on_the_archive_removes_no_log() {
+    let (_temp, shelves) = sharing(2, 1..8);
+    let [one, other] = &shelves[..] else { panic!() };
+    rely(one, 1, 5, 6);
+    rely(other, 1, 2, 3);
+    let archive = one.wal_path();
+    let try_it = || expire(one, keep(1, None), false);
+
+    // A record that cannot be read.
+    let id = needs(one)
+        .iter()
+        .find(|n| n.from() == Some(Lsn(2 * MIB)))
+        .unwrap()
+        .id;
+    let records = paths(&archive.join("needs"));
+    let is_its = |p: &&PathBuf| p.to_string_lossy().starts_with(&id.simple().to_string());
+    let record = archive
+        .join("needs")
+        .join(records.iter().find(is_its).unwrap());
+    let whole = fs::read(&record).unwrap();
+    for bad in [&whole[..whole.len() - 1], b"", &[0; 300]] {
+        fs::write(&record, bad).unwrap();
+        assert!(undecided(&try_it()).contains("cannot be read"));
+    }
+    fs::write(archive.join("needs").join(format!("{id}.x")), &whole).unwrap();
+    assert!(
+        undecided(&try_it()).contains("cannot be read"),
+        "another's name"
+    );
+    fs::remove_file(archive.join("needs").join(format!("{id}.x"))).unwrap();
+    fs::write(&record, &whole).unwrap();
+
+    // An archive of a version that left no records.
+    let known = archive.join("needs/known");
+    fs::remove_file(&known).unwrap();
+    assert!(undecided(&try_it()).contains("wal needs --archive"));
+    // Making it again does not make it new.
+    WalArchive::create(
+        &*one.storage(),
+        archive.parent().unwrap(),
+        Path::new("wal"),
+        &HostClock,
+    )
+    .unwrap();
+    fs::remove_file(archive.join("longshore-wal")).unwrap();
+    WalArchive::create(
+        &*one.storage(),
+        archive.parent().unwrap(),
+        Path::new("wal"),
+        &HostClock,
+    )
+    .unwrap();
+    assert!(!known.exists());
+    archive_again(one);
+    assert!(undecided(&try_it()).contains("wal needs --archive"));
+    one.wal().unwrap().unwrap().know_all().unwrap();
+
+    // Another expire at work.
+    let dir = one.storage().dir(&archive).unwrap();
+    let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
+    assert!(undecided(&try_it()).contains("another expire"));
+    assert_eq!(segments(one), (1..8).collect());
+    drop(lease);
+    assert_eq!(removed(&try_it()).0, 1);
+}
+
+/// The archive's identity comes back with its next segment.
+fn archive_again(shelf: &Shelf) {
+    archive(shelf, 7, 1, 7);
+}
+
+/// Goal: a backup whose record came after an expire had looked proves its log only after that expire has ended.
+#[test]
+fn a_backup_waits_for_an_expire_that_may_not_have_seen_its_record() {
+    let (_temp, shelves) = sharing(1, 1..8);
+    let one = &shelves[0];
+    let berth = one.begin(Kind::Full, 86_400_000_000).unwrap();
+    let archive = one.wal().unwrap().unwrap();
+    let dir = one.storage().dir(archive.path()).unwrap();
+    let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
+    let reliance = Reliance::new(one, &berth.label);
+    reliance.announce(&archive, 7, Lsn(2 * MIB)).unwrap();
+    let refused = reliance.settle(&archive, Duration::ZERO);
+    assert!(
+        matches!(refused, Err(Error::BeingExpired { .. })),
+        "{refused:?}"
+    );
+    drop(lease);
+    reliance.settle(&archive, Duration::ZERO).unwrap();
+    // Where it begins, and what the target's others need; then nothing has to be written.
+    assert_eq!(needs(one).len(), 1);
+    reliance.announce(&archive, 7, Lsn(3 * MIB)).unwrap();
+    assert_eq!(needs(one).len(), 1);
+    // A standby that lags begins before all others.
+    reliance.announce(&archive, 7, Lsn(MIB)).unwrap();
+    assert_eq!(needs(one).len(), 2);
+    assert!(
+        paths(archive.path())
+            .iter()
+            .all(|p| !p.to_string_lossy().ends_with(".tmp"))
+    );
 }
 
 #[test]

@@ -61,6 +61,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         }
         Error::Source(_)
         | Error::Archive(_)
+        | Error::Reliance(_)
         | Error::LogMissing { .. }
         | Error::NoLog
         | Error::LogUnproved

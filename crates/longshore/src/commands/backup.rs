@@ -11,6 +11,7 @@ use longshore_pipeline::{
     ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line, mb_per_s,
     ratio, run as run_pipeline,
 };
+use longshore_repository::Reliance;
 use longshore_repository::target::unfit_name;
 use serde::Serialize;
 
@@ -220,6 +221,7 @@ fn request(
         .or_else(|| configured.map(|(name, _)| name.clone()));
     let usual = configured.and_then(|(name, _)| config.target_of(name));
     let mut shelf_log = None;
+    let mut reliance = None;
     let (devices, name, held) = match options.target.as_deref().or(usual) {
         Some(target) if options.to.is_empty() => {
             if options.disposing.disposition() != Disposition::New {
@@ -238,6 +240,7 @@ fn request(
             let shelf = devices::shelf(context, &devices::target(context, target)?, &name)?;
             shelf_log = Some(shelf.wal_path());
             let held = devices::for_backup(context, &shelf, against, &source)?;
+            reliance = Some(Reliance::new(&shelf, &held.berth.label));
             (held.berth.devices.clone(), Some(name), Some(held))
         }
         None if options.to.is_empty() => {
@@ -309,7 +312,8 @@ fn request(
     request.trust_locks = options.reading.trust_locks || is_trusted;
     let postgres = &options.postgres;
     let archive = postgres.wal_archive.clone().or(own_archive);
-    // What an expire removes from an archive, the backups on its own shelf decide: it knows of no others.
+    // A backup relies on an archive that an expire of its own target looks at, and leaves word there; any other holds its
+    // log.
     let real = |path: &Path| context.storage.canonical(path).ok();
     let is_kept = |archive: &Path| {
         shelf_log
@@ -322,6 +326,7 @@ fn request(
         Box::new(WalProof {
             archive,
             patience: Duration::from_secs(postgres.wal_wait),
+            reliance: reliance.filter(|_| is_kept),
         })
     });
     request.postgres.spread_checkpoint = postgres.spread_checkpoint;

@@ -7,6 +7,7 @@ use longshore_repository::{Expired, Fate, LogFate, Shelf};
 use serde::Serialize;
 
 use super::shelves::{self, Failures, Row, shelves};
+use super::wal::Need;
 use super::{Context, interrupt};
 use crate::failure::{Exit, Failure};
 use crate::options::{Expire, Rules};
@@ -31,6 +32,8 @@ struct Database {
     wal_files_removed: u64,
     wal_bytes_removed: u64,
     wal_kept_because: Option<String>,
+    /// Other targets that rely on log in the archive which no backup here needs.
+    wal_kept_for: Vec<Need>,
     backups: Vec<Judged>,
 }
 
@@ -122,7 +125,9 @@ fn tell(shelf: &Shelf, expired: Expired, dry: bool, context: &Context) -> (Datab
         LogFate::Removed {
             files,
             stored_bytes,
+            ..
         } => (*files, *stored_bytes, None),
+        LogFate::Undecided(why) => (0, 0, Some(why.clone())),
         LogFate::Unsure => {
             let why = "what a kept backup needs is not known: one is being written, damaged or out of reach";
             (0, 0, Some(why.to_owned()))
@@ -166,7 +171,21 @@ fn tell(shelf: &Shelf, expired: Expired, dry: bool, context: &Context) -> (Datab
     if let Some(why) = &wal_kept_because {
         text += &format!("; all log kept: {why}");
     }
+    let wal_kept_for: Vec<Need> = match &expired.log {
+        LogFate::Removed { kept_for, .. } => kept_for.iter().map(Need::of).collect(),
+        _ => Vec::new(),
+    };
+    let archive = shelf.wal_path().display().to_string();
+    for need in &wal_kept_for {
+        text += &format!(
+            "\n  older log stays for {}; if nothing is there any more: longshore wal needs --archive {} --forget {}",
+            need.text(),
+            plain(&archive),
+            need.id
+        );
+    }
     output.say(&(text + "\n"));
+    let undecided = matches!(expired.log, LogFate::Undecided(_));
     if nothing_whole {
         output.warn(&format!(
             "{} has no backup that could be restored; nothing goes",
@@ -196,7 +215,8 @@ fn tell(shelf: &Shelf, expired: Expired, dry: bool, context: &Context) -> (Datab
         wal_files_removed,
         wal_bytes_removed,
         wal_kept_because,
+        wal_kept_for,
         backups: rows.into_iter().zip(expired.fates).map(judged).collect(),
     };
-    (database, nothing_whole)
+    (database, nothing_whole || undecided)
 }

@@ -45,7 +45,9 @@ pub use repository::{Check, Drill, Expire, Info, Rules};
 pub use restore::Restore;
 pub use serve::Serve;
 pub use sql::Sql;
-pub use wal::{Ahead, Archive, Wal, WalAction, WalCreate, WalGet, WalList, WalPush, WalReceive};
+pub use wal::{
+    Ahead, Archive, Wal, WalAction, WalCreate, WalGet, WalList, WalNeeds, WalPush, WalReceive,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:

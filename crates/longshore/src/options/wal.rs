@@ -26,6 +26,7 @@ pub enum WalAction {
     Get(WalGet),
     Receive(WalReceive),
     List(WalList),
+    Needs(WalNeeds),
 }
 
 /// Where the archive is.
@@ -281,6 +282,36 @@ pub struct WalList {
     /// Decode every segment and compare its checksums; exit code 1 when one is damaged.
     #[arg(long)]
     pub verify: bool,
+}
+
+const TEACH_NEEDS: &str = "\
+Examples:
+  longshore wal needs --archive /mnt/backup/longshore/main-wal
+  longshore wal needs --archive /mnt/backup/longshore/main-wal --forget 7b0d9c52-6f4e-4a7e-9e8c-1f6f3a0f7f11
+
+Not for: targets that are in use. A record that is forgotten comes back with that target's next
+backup or expire, and log may be removed meanwhile.";
+
+/// Shows which targets rely on a WAL archive, and on which log.
+///
+/// Each target leaves a record in the archive before its first backup there is reported. `longshore expire`, at whichever
+/// target, keeps what any record asks for. Exit code 5: an earlier version used the archive, so that records may be
+/// missing.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_NEEDS)]
+pub struct WalNeeds {
+    #[command(flatten)]
+    pub archive: Archive,
+
+    /// Remove the record of a target that is gone.
+    #[arg(long, value_name = "ID")]
+    pub forget: Option<uuid::Uuid>,
+
+    /// Every target that relies on the archive has a record there now: log may be removed again.
+    ///
+    /// For archives of versions that left no records. Run `longshore expire`, or a backup, at each target before.
+    #[arg(long)]
+    pub complete: bool,
 }
 
 fn wal_name(text: &str) -> Result<WalName, String> {

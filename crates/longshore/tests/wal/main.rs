@@ -5,5 +5,6 @@ mod commands;
 mod receiving;
 mod restores;
 mod set_back;
+mod shared;
 mod spaces;
 mod stage;

@@ -179,6 +179,10 @@ impl WalArchive {
             identity: OnceLock::new(),
             presses: Presses::default(),
         };
+        // Versions that leave no word of what they need in an archive never used a new one.
+        if archive.read_mark()?.is_none() && archive.is_bare()? {
+            archive.know_all()?;
+        }
         if let Some(found) = archive.mark(Mark::Unclaimed, clock, |found| found)? {
             archive.sync_names(&*archive.dir)?;
             if let Some(identity) = found.identity() {

@@ -109,6 +109,22 @@ pub enum Error {
     )]
     Busy { name: WalName, waited_s: u64 },
 
+    /// A record of what a target needs. While nobody can read it, it asks for everything.
+    #[error("what a target needs of the archive cannot be read from {}: {what}", path.display())]
+    NeedUnreadable { path: PathBuf, what: String },
+
+    /// Who relies on the archive must leave word there.
+    #[error("cannot leave word in {} that a target relies on the archive", path.display())]
+    NeedUnwritten { path: PathBuf, source: io::Error },
+
+    /// Log is being removed there, by an expire that may have begun before it could know of a backup.
+    #[error("log is being removed from the archive {}: {holder}; it had not ended within {waited_s} s", archive.display())]
+    BeingExpired {
+        archive: PathBuf,
+        holder: String,
+        waited_s: u64,
+    },
+
     /// The archive does not have it.
     #[error("{name} is not in the archive {}", archive.display())]
     Missing { name: WalName, archive: PathBuf },
@@ -246,6 +262,17 @@ impl Error {
                  and try again"
             }
             Error::Busy { .. } => "find the process that holds it; PostgreSQL will try again",
+            Error::NeedUnreadable { .. } => {
+                "let this user read it. If it is damaged, remove it, and run `longshore expire` at each target that relies on \
+                 the archive: that writes a new one"
+            }
+            Error::NeedUnwritten { .. } => {
+                "give this user the right to write in the archive; or put the log into the backup (--with-wal), which then \
+                 needs none of the archive's to be consistent"
+            }
+            Error::BeingExpired { .. } => {
+                "run the backup again when that expire has ended; --wal-wait waits longer"
+            }
             Error::Missing { .. } => "`longshore wal list` shows what there is",
             Error::Gap { .. } => {
                 "bring the missing segment, from the old server's pg_wal for instance. Where the target lies before it, set \

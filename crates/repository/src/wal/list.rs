@@ -324,7 +324,7 @@ impl WalArchive {
     }
 
     /// The directories of segments, ascending by timeline and place.
-    fn directories(&self) -> Result<Vec<(Timeline, u32)>, Error> {
+    pub(super) fn directories(&self) -> Result<Vec<(Timeline, u32)>, Error> {
         let mut found = Vec::new();
         let here = || self.io("list", Path::new(""));
         for name in self.dir.list().map_err(here())? {

@@ -4,6 +4,7 @@
 //! DIR/longshore-wal                              whose log this is
 //! DIR/00000002.history.gz
 //! DIR/0000000100000016/0000000100000016000000B3.gz
+//! DIR/needs/ID.ID                                what the backups at a target need of it
 //! ```
 //!
 //! The archive is its only state: what is in it is proven by it, there is no list beside it and no spool between
@@ -20,6 +21,7 @@ mod error;
 mod identity;
 mod links;
 mod list;
+mod needs;
 mod note;
 pub mod object;
 mod outflow;
@@ -35,6 +37,8 @@ pub use error::Error;
 pub use identity::Identity;
 pub use links::Comparison;
 pub use list::{Removed, Run, Span};
+pub use needs::Need;
+pub(crate) use needs::{Others, Record};
 pub use read::Archived;
 pub use receive::{Event, Plan, Progress, ReceiveError, receive};
 pub use refused::Refused;

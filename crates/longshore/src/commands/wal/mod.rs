@@ -5,6 +5,7 @@
 mod create;
 mod get;
 mod list;
+mod needs;
 mod push;
 mod receive;
 
@@ -13,6 +14,8 @@ use std::process::Stdio;
 use longshore_codec::{Algorithm, Level};
 use longshore_io::child;
 use longshore_repository::wal::{Form, Reach};
+
+pub use needs::Need;
 
 use super::Context;
 use super::archive::Place;
@@ -27,6 +30,7 @@ pub fn run(options: &Wal, context: &Context) -> Result<Exit, Failure> {
         WalAction::Get(options) => get::run(options, context),
         WalAction::Receive(options) => receive::run(options, context),
         WalAction::List(options) => list::run(options, context),
+        WalAction::Needs(options) => needs::run(options, context),
     }
 }
 

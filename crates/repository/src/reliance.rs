@@ -1,0 +1,294 @@
+//! What a target's backups need of an archive's log is told in the archive itself, where every expire sees it.
+//!
+//! A shelf is known there by a mark: an empty file of a random name in the database's directory at the target. Its record
+//! in the archive holds that name and when the file was changed last. A copy of the directory has the name and not that
+//! moment, so it gets a mark and a record of its own, and what the first one needs stays. A directory that was renamed,
+//! or that two hosts see by different paths, is one and the same.
+//!
+//! Invariants
+//! - A backup's record is durable before its log is proved to be there, and no expire that began before removes log from
+//!   the archive while it is proved: an expire takes a lease on the archive, then reads the records, then removes; a
+//!   backup leaves its record, then waits until nobody holds such a lease, then proves. One of the two sees the other.
+//! - Only an expire lowers what a shelf asks for, only where the needs of all its backups are known, and from a listing
+//!   that it made after it had the lease and had seen the records that it removes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_io::{Dir, OpenHow, facts};
+use longshore_pg::Lsn;
+use uuid::Uuid;
+
+use crate::chain::SetFacts;
+use crate::label::Label;
+use crate::lease::{Lease, Use};
+use crate::retention::{ClusterNeed, LogNeed, Policy, decide};
+use crate::shelf::Shelf;
+use crate::wal::{self, Need, Others, Record, WalArchive};
+use crate::{Error, LogFate};
+
+/// Begins the name of a shelf's mark.
+pub(crate) const MARK: &str = ".longshore-relies-";
+
+/// How often an expire in the archive is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// A backup that will rely on its archive.
+#[derive(Debug, Clone)]
+pub struct Reliance {
+    shelf: Shelf,
+    /// The backup's own.
+    label: Label,
+}
+
+/// A mark of a shelf.
+struct Mark {
+    id: Uuid,
+    changed_ns: i64,
+}
+
+impl Reliance {
+    pub fn new(shelf: &Shelf, label: &Label) -> Reliance {
+        Reliance {
+            shelf: shelf.clone(),
+            label: label.clone(),
+        }
+    }
+
+    /// Leaves word in the archive that log of a cluster from `first` on is needed, and what the target's other backups
+    /// need, where no record says so yet. Durable when it returns.
+    ///
+    /// Errors: the archive's `NeedUnwritten`, `Io`; what [`Shelf::list`] refuses.
+    pub fn announce(&self, archive: &WalArchive, system: u64, first: Lsn) -> Result<(), Error> {
+        let shelf = &self.shelf;
+        // A record that cannot be read may be this shelf's; then there are two.
+        let records = archive.need_records()?.read;
+        let marks = shelf.marks()?;
+        if own(&marks, &records).any(|record| record.need.covers(system, first)) {
+            return Ok(());
+        }
+        let others = |set: &SetFacts| set.label != self.label;
+        let facts: Vec<_> = shelf.list()?.facts().into_iter().filter(others).collect();
+        let need = decide(&facts, &Policy::default(), 0).log;
+        let from = need.of(system).map_or(first.0, |need| need.from);
+        let log = (!need.all).then(|| ClusterNeed {
+            from: from.min(first.0),
+            ranges: Vec::new(),
+        });
+        shelf.leave(archive, (&marks, &records), (system, log))
+    }
+
+    /// Waits until nobody removes log from the archive who may not have seen the record. Blocks up to `patience`.
+    ///
+    /// Errors: `BeingExpired`, `Io`.
+    pub fn settle(&self, archive: &WalArchive, patience: Duration) -> Result<(), wal::Error> {
+        let clock = &*self.shelf.clock;
+        let began = clock.now();
+        loop {
+            let removers = archive.removers()?;
+            let Some(holder) = removers.first() else {
+                return Ok(());
+            };
+            if clock.now().saturating_sub(began) >= patience {
+                return Err(wal::Error::BeingExpired {
+                    archive: archive.path().to_owned(),
+                    holder: holder.text(),
+                    waited_s: patience.as_secs(),
+                });
+            }
+            clock.sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// The records that are of a shelf with these marks.
+fn own<'a>(marks: &'a [Mark], records: &'a [Record]) -> impl Iterator<Item = &'a Record> {
+    records.iter().filter(|record| {
+        let is_its = |mark: &Mark| {
+            mark.id == record.need.id && is_same_moment(mark.changed_ns, record.need.sealed_ns)
+        };
+        marks.iter().any(is_its)
+    })
+}
+
+/// Whether two looks at one file may have seen these moments of its last change. Some file systems tell, or keep, whole
+/// seconds alone.
+fn is_same_moment(one_ns: i64, other_ns: i64) -> bool {
+    const SECOND: i64 = 1_000_000_000;
+    let is_whole = one_ns % SECOND == 0 || other_ns % SECOND == 0;
+    one_ns == other_ns || (is_whole && one_ns / SECOND == other_ns / SECOND)
+}
+
+impl Shelf {
+    /// The database's directory in the first of the target's that has it.
+    fn first_dir(&self) -> Result<Option<(Arc<dyn Dir>, PathBuf)>, Error> {
+        let dirs = self.dirs()?.into_iter().enumerate();
+        let mut there = dirs.filter_map(|(i, dir)| Some((dir?, self.path(i))));
+        Ok(there.next())
+    }
+
+    fn marks(&self) -> Result<Vec<Mark>, Error> {
+        let Some((dir, path)) = self.first_dir()? else {
+            return Ok(Vec::new());
+        };
+        let cannot = self.io("list", &path);
+        let mut marks = Vec::new();
+        for name in dir.list().map_err(&cannot)? {
+            let name = PathBuf::from(name.map_err(&cannot)?);
+            let id = name.to_str().and_then(|n| n.strip_prefix(MARK));
+            if let Some(id) = id.and_then(|id| Uuid::parse_str(id).ok()) {
+                let changed_ns = dir.stat(&name).map_err(&cannot)?.ctime_ns;
+                marks.push(Mark { id, changed_ns });
+            }
+        }
+        marks.sort_by_key(|mark| mark.id);
+        Ok(marks)
+    }
+
+    /// Adds a record of this shelf.
+    fn leave(
+        &self,
+        archive: &WalArchive,
+        (marks, records): (&[Mark], &[Record]),
+        (system, log): (u64, Option<ClusterNeed>),
+    ) -> Result<(), Error> {
+        let found = own(marks, records).next().map(|record| &record.need);
+        // A mark without a record here may serve; one whose record is another's may not.
+        let unused = |mark: &&Mark| records.iter().all(|r| r.need.id != mark.id);
+        let (id, sealed_ns) = match (found, marks.iter().find(unused)) {
+            (Some(need), _) => (need.id, need.sealed_ns),
+            (None, Some(mark)) => (mark.id, mark.changed_ns),
+            (None, None) => {
+                let mark = self.new_mark()?;
+                (mark.id, mark.changed_ns)
+            }
+        };
+        let directory = self.first_dir()?.map_or(PathBuf::new(), |(_, path)| path);
+        let absolute = self.storage.canonical(&directory).unwrap_or(directory);
+        archive.add_need(&Need {
+            id,
+            sealed_ns,
+            database: self.database.clone(),
+            target: self.target.name.clone(),
+            host: facts::host_name(),
+            directory: absolute,
+            since_us: found.map_or(self.clock.wall_ns() / 1000, |need| need.since_us),
+            system,
+            log,
+        })?;
+        Ok(())
+    }
+
+    fn new_mark(&self) -> Result<Mark, Error> {
+        let id = Uuid::new_v4();
+        let name = PathBuf::from(format!("{MARK}{}", id.simple()));
+        let Some((dir, path)) = self.first_dir()? else {
+            let nothing = io::Error::from(io::ErrorKind::NotFound);
+            return Err(self.io("open", &self.path(0))(nothing));
+        };
+        let made = || -> io::Result<i64> {
+            dir.open(&name, OpenHow::CreateNew)?.sync()?;
+            dir.sync(Path::new(""))?;
+            Ok(dir.stat(&name)?.ctime_ns)
+        };
+        let changed_ns = made().map_err(self.io("create", &path.join(&name)))?;
+        Ok(Mark { id, changed_ns })
+    }
+
+    /// Removes the log that nobody needs. `need` gives what this shelf's kept backups need, from a new look at them.
+    pub(crate) fn expire_archive(
+        &self,
+        archive: &WalArchive,
+        dry: bool,
+        need: &dyn Fn() -> Result<LogNeed, Error>,
+    ) -> Result<LogFate, Error> {
+        let system = archive.identified()?.system;
+        let lease = match dry {
+            true => None,
+            false => match Lease::take(archive.dir(), Use::Expire, &*self.clock) {
+                Ok(lease) => Some(lease),
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                    ) =>
+                {
+                    let why = format!(
+                        "this user may not write in {}: {e}",
+                        archive.path().display()
+                    );
+                    return Ok(LogFate::Undecided(why));
+                }
+                Err(e) => return Err(self.io("lock", archive.path())(e)),
+            },
+        };
+        if let Some(lease) = &lease
+            && let Some(other) = archive.other_remover(lease)?
+        {
+            let why = format!(
+                "another expire works in {}: {}",
+                archive.path().display(),
+                other.text()
+            );
+            return Ok(LogFate::Undecided(why));
+        }
+        let records = archive.need_records()?;
+        let marks = self.marks()?;
+        let owned: Vec<&Record> = own(&marks, &records.read).collect();
+        let need = need()?;
+        let at = (marks.as_slice(), records.read.as_slice());
+        if need.all {
+            // What the others are told before is enough, if they are told anything.
+            if !dry && owned.is_empty() {
+                self.leave(archive, at, (system, None))?;
+            }
+            return Ok(LogFate::Unsure);
+        }
+        let Some(ours) = need.of(system) else {
+            return Ok(LogFate::OtherCluster { system });
+        };
+        if !dry {
+            self.leave(archive, at, (system, Some(ours.clone())))?;
+            archive.remove_needs(&owned)?;
+        }
+        if let Some(error) = records.unread.first() {
+            return Ok(LogFate::Undecided(format!("{error}; {}", error.hint())));
+        }
+        if !archive.knows_all()? {
+            let path = archive.path().display();
+            let why = format!(
+                "{path} was used by a version that left no word of what each target needs. Run `longshore expire` at every \
+                 target whose backups rely on it, then once `longshore wal needs --archive {path} --complete`"
+            );
+            return Ok(LogFate::Undecided(why));
+        }
+        let is_other = |record: &&Record| !owned.iter().any(|own| std::ptr::eq(*own, *record));
+        let others = records.read.iter().filter(is_other);
+        let others = Others::new(others.map(|record| record.need.clone()).collect());
+        let removed = archive.remove_unneeded(Lsn(ours.from), dry, |timeline, start, end| {
+            ours.needs(timeline.number(), start, end) || others.need(system, timeline, start, end)
+        })?;
+        drop(lease);
+        Ok(LogFate::Removed {
+            files: removed.files,
+            stored_bytes: removed.stored_bytes,
+            kept_for: others.keepers(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_that_lost_its_fraction_is_the_same_and_any_other_is_not() {
+        let at = 1_700_000_000_123_456_789;
+        assert!(is_same_moment(at, at));
+        assert!(!is_same_moment(at, at + 1));
+        assert!(is_same_moment(at, 1_700_000_000_000_000_000));
+        assert!(!is_same_moment(at, 1_700_000_001_000_000_000));
+    }
+}
