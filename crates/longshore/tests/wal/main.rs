@@ -2,6 +2,7 @@
 
 mod archiving;
 mod commands;
+mod failover;
 mod receiving;
 mod restores;
 mod set_back;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use longshore_codec::{Algorithm, Level, payload_bound};
 use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
 use longshore_pg::wal::{
-    History, PAGE_HEADER_LEN, SegmentHeader, WalName, is_page_at, is_same_history,
+    History, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, is_page_at, is_same_history,
 };
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
@@ -69,6 +69,21 @@ pub enum Pushed {
     },
     /// The archive had it already, with the same bytes.
     Already,
+    /// The archive has the segment of the server that wrote on in it. This one left the timeline at this place, and up to
+    /// there both are the same.
+    LeftAt(Lsn),
+}
+
+/// How a file is the one that the archive has under its name.
+enum Same {
+    Whole,
+    UpTo(Lsn),
+}
+
+/// What is done about a file.
+enum Found {
+    There(Same),
+    Begun(Staged),
 }
 
 /// The WAL archive of one cluster.
@@ -343,21 +358,26 @@ impl WalArchive {
         let name = out.name.to_string();
         let staged = wait(patience, out.name, clock, || {
             if let Some(object) = self.find(out.name)? {
-                self.compare(&object, out, &judged)?;
-                return Ok(Some(None));
+                return Ok(Some(Found::There(self.compare(&object, out, &judged)?)));
             }
             let begun = Staged::begin(parent.clone(), &name)
                 .map_err(Error::io("create", self.path.join(&place)))?;
             match begun {
                 // Between the look and the lock it may have been finished by another.
-                Some(staged) if self.find(out.name)?.is_none() => Ok(Some(Some(staged))),
+                Some(staged) if self.find(out.name)?.is_none() => Ok(Some(Found::Begun(staged))),
                 _ => Ok(None),
             }
         })?;
-        let Some(staged) = staged else {
-            // Whoever wrote it may have been killed before its name was durable.
-            self.sync_names(&*parent)?;
-            return Ok(Pushed::Already);
+        let staged = match staged {
+            Found::Begun(staged) => staged,
+            Found::There(same) => {
+                // Whoever wrote it may have been killed before its name was durable.
+                self.sync_names(&*parent)?;
+                return Ok(match same {
+                    Same::Whole => Pushed::Already,
+                    Same::UpTo(fork) => Pushed::LeftAt(fork),
+                });
+            }
         };
         self.check_before(out, &judged)?;
         let stored_bytes = self.write(out, &judged, form, &staged)?;
@@ -438,7 +458,9 @@ impl WalArchive {
         clock: &dyn Clock,
     ) -> Result<(), Error> {
         match self.find(history.name)? {
-            Some(object) => self.compare(&object, history, &self.judge(history)?),
+            Some(object) => self
+                .compare(&object, history, &self.judge(history)?)
+                .map(drop),
             None => self
                 .push_within(patience, history, form, &|| true, clock)
                 .map(drop),
@@ -689,7 +711,7 @@ impl WalArchive {
     }
 
     /// Refuses a file whose bytes differ from those the archive has under its name; a history that is another's.
-    fn compare(&self, object: &Object, out: &Outgoing, judged: &Judged) -> Result<(), Error> {
+    fn compare(&self, object: &Object, out: &Outgoing, judged: &Judged) -> Result<Same, Error> {
         let other = || Error::OtherContent {
             name: out.name,
             path: out.path.clone(),
@@ -700,16 +722,89 @@ impl WalArchive {
                 .read_exact_at(&mut theirs, 0, Via::Cache)
                 .map_err(Error::io("read", &out.path))?;
             return match is_same_history(timeline, &object.text()?, &theirs) {
-                true => Ok(()),
+                true => Ok(Same::Whole),
                 false => Err(other()),
             };
         }
         let is_same = object.head.plain_len == judged.len
             && is_content(object, &*out.file, 0).map_err(Error::io("read", &out.path))?;
         match is_same {
-            true => Ok(()),
-            false => Err(other()),
+            true => Ok(Same::Whole),
+            false => match self.left_at(object, out)? {
+                Some(fork) => Ok(Same::UpTo(fork)),
+                None => Err(other()),
+            },
         }
+    }
+
+    /// Where the server of a segment, whose bytes are not the archive's, left the timeline within it, if all that it wrote
+    /// is the archive's: a standby that follows a promotion hands over what it has of the timeline's last segment, and
+    /// the old primary may have archived all of that.
+    ///
+    /// Three things prove it together: a history in the server's `pg_wal` that leaves the timeline there, and that is the
+    /// archive's where that has one; no record of the server's beyond the fork; the bytes up to it.
+    fn left_at(&self, object: &Object, out: &Outgoing) -> Result<Option<Lsn>, Error> {
+        let (WalName::Segment(name), Some(beside), Some(identity)) =
+            (out.name, &out.beside, self.identity())
+        else {
+            return Ok(None);
+        };
+        let size = identity.segment_size;
+        let (start, end) = (name.start(size), name.next(size).start(size));
+        if u64::from(object.head.plain_len) != size.bytes() {
+            return Ok(None);
+        }
+        let cannot = |e| Error::io("list", out.path.with_file_name(""))(e);
+        let mut forks = Vec::new();
+        for file in beside.list().map_err(cannot)? {
+            let file = file.map_err(cannot)?;
+            let Some(WalName::History(timeline)) = file.to_str().and_then(|f| f.parse().ok())
+            else {
+                continue;
+            };
+            if timeline <= name.timeline {
+                continue;
+            }
+            let Some(text) = short_text(&**beside, Path::new(&file)) else {
+                continue;
+            };
+            let fork = History::parse(timeline, &text)
+                .ok()
+                .and_then(|history| history.end_of(name.timeline));
+            let Some(fork) = fork.filter(|fork| start < *fork && *fork < end) else {
+                continue;
+            };
+            match self.check_history(timeline, &text, &out.path) {
+                Ok(()) | Err(Error::Missing { .. }) => forks.push(fork),
+                Err(Error::OtherContent { .. }) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        forks.sort_unstable();
+        forks.dedup();
+        for fork in forks {
+            let len = fork.0 - start.0;
+            if ends_by(&*out.file, start, fork, end) && self.is_same_up_to(name, out, len)? {
+                return Ok(Some(fork));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_same_up_to(&self, name: SegmentName, out: &Outgoing, len: u64) -> Result<bool, Error> {
+        let mut comparison = self.comparison(name, len)?;
+        let mut part = vec![0; 1 << 16];
+        let mut at = 0;
+        while at < len {
+            let part = &mut part[..(len - at).min(1 << 16) as usize];
+            let read = out.file.read_exact_at(part, at, Via::Cache);
+            read.map_err(Error::io("read", &out.path))?;
+            if !comparison.take(part)? {
+                return Ok(false);
+            }
+            at += part.len() as u64;
+        }
+        Ok(comparison.is_whole())
     }
 
     /// Whether these are the bytes of the archive's file of this name; `false` where it has none.
@@ -723,9 +818,9 @@ impl WalArchive {
             .judge(out)
             .and_then(|judged| self.compare(&object, out, &judged))
         {
-            Ok(()) => Ok(true),
+            Ok(Same::Whole) => Ok(true),
             Err(e @ (Error::Io { .. } | Error::Damaged { .. })) => Err(e),
-            Err(_) => Ok(false),
+            Ok(Same::UpTo(_)) | Err(_) => Ok(false),
         }
     }
 
@@ -764,6 +859,33 @@ impl WalArchive {
         }
         Ok(None)
     }
+}
+
+/// Whether the records of a segment from `start` to `end` lead to `fork` at most. A server ends a segment that it goes on
+/// behind with a record at its end, or with a switch, which leads there.
+fn ends_by(file: &dyn File, start: Lsn, fork: Lsn, end: Lsn) -> bool {
+    let read = |at: Lsn, buf: &mut [u8]| match at.0.checked_sub(start.0) {
+        Some(offset) if at < end => file.read_exact_at(buf, offset, Via::Cache),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    };
+    let Ok(records) = Records::of_segment(read, start) else {
+        return false;
+    };
+    let mut records = records.verifying();
+    let mut written = start;
+    while let Ok(Some(_)) = records.next(end, |_, _| false) {
+        written = records.place();
+    }
+    written <= fork
+}
+
+/// A short file's bytes; `None` where it cannot be read, or is longer than a history may be.
+fn short_text(dir: &dyn Dir, name: &Path) -> Option<Vec<u8>> {
+    let file = dir.open(name, OpenHow::Read).ok()?;
+    let len = file.stat().ok()?.len;
+    let mut bytes = vec![0; usize::try_from(len).ok().filter(|_| len <= TEXT_MAX)?];
+    file.read_exact_at(&mut bytes, 0, Via::Cache).ok()?;
+    Some(bytes)
 }
 
 /// Whether a file that is as long has an archived one's bytes, from the block `first` on.

@@ -245,7 +245,9 @@ impl Error {
                  `longshore wal create`, and begin there with a full backup"
             }
             Error::OtherContent { .. } | Error::OtherBranch { .. } => {
-                "this server was set back, or is a copy of the one that archives there, and both are on one timeline: make an \
+                "a standby that follows a promotion (archive_mode = always) hands over its timeline's last segment early: that \
+                 succeeds by itself once pg_wal has the new timeline's history, if all that the standby wrote is in the archive. \
+                 Else this server was set back, or is a copy of the one that archives there, and both are on one timeline: make an \
                  archive for it (`longshore wal create --archive NEW`), name NEW in archive_command and in the configuration, \
                  reload, and make a full backup that is proved there"
             }

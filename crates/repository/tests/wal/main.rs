@@ -3,6 +3,7 @@
 mod ahead;
 mod faults;
 mod hostile;
+mod left;
 mod links;
 mod listing;
 mod page;

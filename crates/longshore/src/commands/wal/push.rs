@@ -18,6 +18,8 @@ struct Answer {
     /// It was there before, with the same bytes.
     already: bool,
     stored_bytes: Option<u64>,
+    /// Where this server left the segment's timeline: up to there it was there before, with the same bytes.
+    left_at: Option<String>,
     /// Files that wait in pg_wal, this one included; only counted with --async.
     waiting: Option<usize>,
 }
@@ -73,8 +75,18 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
             "{name} was handed over before it was full: its last page is left over from its former use"
         ));
     }
+    let left_at = match pushed {
+        Pushed::LeftAt(fork) => Some(fork.to_string()),
+        Pushed::Already | Pushed::Stored { .. } => None,
+    };
+    if let Some(fork) = &left_at {
+        context.output.warn(&format!(
+            "{name}: the archive keeps the segment of the server that went on in it. This server left the timeline at {fork}, \
+             and up to there both are the same"
+        ));
+    }
     let (already, stored_bytes) = match pushed {
-        Pushed::Already => (true, None),
+        Pushed::Already | Pushed::LeftAt(_) => (true, None),
         Pushed::Stored { stored_bytes, .. } => (false, Some(stored_bytes)),
     };
     context.output.json(
@@ -84,6 +96,7 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
             name: name.to_string(),
             already,
             stored_bytes,
+            left_at,
             waiting,
         },
     );
