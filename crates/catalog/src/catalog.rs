@@ -12,6 +12,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 use crate::schema::{self, State};
 use crate::{Error, HistoryQuery};
 
+/// SQL Server counts every database in pages of this size.
+pub(crate) const PAGE_BYTES: u64 = 8192;
+
 /// The longest that one call waits for other users of the catalog. A call that fails with
 /// [`Error::Locked`] waited once, so it ends within this time and a little work.
 pub const BUSY_MAX: Duration = Duration::from_millis(2500);

@@ -41,10 +41,11 @@ pub use forget::{Forget, Forgotten};
 pub use kept::{RestoreSequence, RestoredDatabase};
 pub use log_chain::{ChainPlace, LogChain};
 pub use place::default_path;
-pub use query::{HistoryQuery, HistoryRow, RestoreRow};
+pub use query::{HistoryRow, RestoreRow};
 pub use rebuild::Rebuilt;
 pub use record::{
-    BackupRecord, EngineRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord, RestoredFile,
+    BackupRecord, EngineRecord, FamilyRecord, HistoryQuery, MediaRecord, RestoreKind,
+    RestoreRecord, RestoredFile,
 };
 pub use settings::{Effect, Setting, SettingRow};
 pub use write::fork_guid;

@@ -6,18 +6,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::record::EngineRecord;
-use crate::write::PAGE_BYTES;
+use crate::catalog::PAGE_BYTES;
+use crate::record::{EngineRecord, HistoryQuery};
 use crate::{Catalog, Error};
-
-/// Which rows to show. The default is all of them.
-#[derive(Debug, Clone, Default)]
-pub struct HistoryQuery {
-    /// Only this database, by its exact name: the one backed up, or the one restored to.
-    pub database: Option<String>,
-    /// At most so many, the newest.
-    pub limit: Option<u32>,
-}
 
 /// One backup.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -177,3 +177,12 @@ pub struct RestoreRecord {
     /// None of them are recorded where there are more than [`FileList::MAX`].
     pub files: Vec<RestoredFile>,
 }
+
+/// Which rows to show. The default is all of them.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryQuery {
+    /// Only this database, by its exact name: the one backed up, or the one restored to.
+    pub database: Option<String>,
+    /// At most so many, the newest.
+    pub limit: Option<u32>,
+}

@@ -5,13 +5,11 @@ use longshore_media::{BackupType, SetHeader};
 use rusqlite::{OptionalExtension, ToSql, Transaction, params};
 use uuid::Uuid;
 
+use crate::catalog::PAGE_BYTES;
 use crate::record::{
     BackupRecord, EngineRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord,
 };
 use crate::{Catalog, Error, FileList};
-
-/// SQL Server counts every database in pages of this size.
-pub(crate) const PAGE_BYTES: u64 = 8192;
 
 /// Bits of `backupset.flags`; the documented ones we can have, and one that SQL Server sets on every set.
 const FLAG_CHECKSUMS: i64 = 16;

@@ -6,7 +6,8 @@ use serde::Serialize;
 use super::{Context, Place};
 use crate::failure::{Exit, Failure};
 use crate::options::WalNeeds;
-use crate::output::{Table, moment, plain};
+use crate::output::{Table, moment};
+use crate::text::plain;
 
 #[derive(Serialize)]
 struct Answer {
