@@ -127,6 +127,12 @@ pub trait Storage: Send + Sync + Debug {
     /// What `path` is, following symbolic links.
     fn stat(&self, path: &Path) -> io::Result<Stat>;
 
+    /// When what stands at `path` was made, in nanoseconds since the Unix epoch; a symbolic link is not followed. `None`
+    /// where the file system does not keep it.
+    fn birth_ns(&self, _path: &Path) -> io::Result<Option<i64>> {
+        Ok(None)
+    }
+
     /// Where `path` really is: absolute, without symbolic links.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
 }

@@ -27,10 +27,14 @@ const NAME_MAX: usize = 512;
 const DESCRIPTION_MAX: usize = 1024;
 const SOFTWARE_MAX: usize = 128;
 /// Machine and user.
-const PLACE_MAX: usize = 256;
-const ORIGIN_MAX: usize = 4096;
+pub const PLACE_MAX: usize = 256;
+pub const ORIGIN_MAX: usize = 4096;
 /// Bytes of a lineage, at most.
 pub const LINEAGE_MAX: usize = 4096;
+/// Bytes of the name in a [`SourceIdentity`], at most.
+pub const IDENTITY_MAX: usize = 2048;
+/// Births in a [`SourceIdentity`], at most.
+pub const BIRTHS_MAX: usize = 64;
 
 /// Incompatible features of a media set that this version understands: none beyond the base format.
 pub const INCOMPATIBLE_KNOWN: u64 = 0;
@@ -49,6 +53,9 @@ pub const SET_INCOMPATIBLE_KNOWN: u64 =
 pub const COMPATIBLE_WRITTEN: u64 = 0;
 /// A lineage follows the set header's last field: set header, compatible bit 0.
 pub const COMPATIBLE_LINEAGE: u64 = 1;
+/// A source identity follows: set header, compatible bit 1.
+pub const COMPATIBLE_IDENTITY: u64 = 1 << 1;
+const SET_COMPATIBLE_KNOWN: u64 = COMPATIBLE_LINEAGE | COMPATIBLE_IDENTITY;
 
 /// Says which media set and which of its families a stripe is. First record of every stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,6 +204,51 @@ pub struct LogEnd {
     pub included: bool,
 }
 
+/// What tells a source without a log from others that are backed up under the same name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceIdentity {
+    /// What its user calls it, in place of machine and origin; at most [`IDENTITY_MAX`] bytes. Empty: nothing.
+    pub name: String,
+    /// When the file or the root of the tree was made, in nanoseconds since the Unix epoch: those of earlier sets of the
+    /// same identity, as far as they were at the target, in the order of their last ones, and the set's own last, even where
+    /// it is among the earlier ones. The last [`BIRTHS_MAX`] are kept. Empty: the set's own is not known.
+    pub births_ns: Vec<i64>,
+}
+
+impl SourceIdentity {
+    fn is_empty(&self) -> bool {
+        self.name.is_empty() && self.births_ns.is_empty()
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_text(&mut out, &self.name, IDENTITY_MAX);
+        let births = &self.births_ns[self.births_ns.len().saturating_sub(BIRTHS_MAX)..];
+        out.push(births.len() as u8);
+        for birth in births {
+            out.extend_from_slice(&birth.to_le_bytes());
+        }
+        out
+    }
+
+    fn decode(body: &[u8]) -> Result<SourceIdentity, Malformed> {
+        let mut f = Fields(body);
+        let name = f.text(IDENTITY_MAX)?;
+        let count = usize::from(f.u8()?);
+        if count > BIRTHS_MAX {
+            return Err(Malformed::Length);
+        }
+        let births_ns: Result<Vec<i64>, Malformed> = (0..count).map(|_| f.i64()).collect();
+        let births_ns = births_ns?;
+        f.end()?;
+        let identity = SourceIdentity { name, births_ns };
+        match identity.is_empty() {
+            true => Err(Malformed::Field),
+            false => Ok(identity),
+        }
+    }
+}
+
 /// First record of a backup set, the same on every family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetHeader {
@@ -234,6 +286,8 @@ pub struct SetHeader {
     /// What the database's server was, for comparisons with others (`longshore_pg::Lineage`); at most [`LINEAGE_MAX`]
     /// bytes. Empty where there is none, and in sets of versions that stored none.
     pub lineage: Vec<u8>,
+    /// Of sources without a log; empty where nothing is known.
+    pub identity: SourceIdentity,
     /// What the sums of pages in the set's manifests were made with; `None`: it holds none.
     pub sum_key: Option<SumKey>,
     /// With a key: when the server that was backed up was started, in microseconds since the Unix epoch. Two sets with
@@ -269,7 +323,10 @@ impl SetHeader {
         let flags = if self.copy_only { FLAG_COPY_ONLY } else { 0 };
         out.extend_from_slice(&flags.to_le_bytes());
         let has_lineage = !self.lineage.is_empty() && self.lineage.len() <= LINEAGE_MAX;
-        let compatible = if has_lineage { COMPATIBLE_LINEAGE } else { 0 };
+        let lineage = if has_lineage { COMPATIBLE_LINEAGE } else { 0 };
+        let has_identity = !self.identity.is_empty();
+        let identity = if has_identity { COMPATIBLE_IDENTITY } else { 0 };
+        let compatible = lineage | identity;
         out.extend_from_slice(&compatible.to_le_bytes());
         let attributes = match self.attributes {
             true => INCOMPATIBLE_ATTRIBUTES,
@@ -302,6 +359,11 @@ impl SetHeader {
         if has_lineage {
             out.extend_from_slice(&(self.lineage.len() as u16).to_le_bytes());
             out.extend_from_slice(&self.lineage);
+        }
+        if has_identity {
+            let identity = self.identity.encode();
+            out.extend_from_slice(&(identity.len() as u16).to_le_bytes());
+            out.extend_from_slice(&identity);
         }
         out
     }
@@ -376,6 +438,7 @@ impl SetHeader {
             user: f.text(PLACE_MAX)?,
             origin: f.text(ORIGIN_MAX)?,
             lineage: Vec::new(),
+            identity: SourceIdentity::default(),
             sum_key: None,
             server_started_us: None,
         };
@@ -389,7 +452,10 @@ impl SetHeader {
                 return Err(Malformed::Length);
             }
         }
-        end(f, compatible & !COMPATIBLE_LINEAGE)?;
+        if compatible & COMPATIBLE_IDENTITY != 0 {
+            header.identity = SourceIdentity::decode(f.run()?)?;
+        }
+        end(f, compatible & !SET_COMPATIBLE_KNOWN)?;
         let sizes = 1..=PLAIN_MAX as u32;
         if !(1..=SETS_MAX).contains(&position)
             || reserved != 0

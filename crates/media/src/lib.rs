@@ -30,7 +30,9 @@ mod window;
 
 pub use device::{BackupDevice, DeviceSpec, FamilyRead, FamilyWrite};
 pub use error::Error;
-pub use header::{BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer};
+pub use header::{
+    BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer, SourceIdentity,
+};
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
 pub use record::Container;
 pub use set_reader::{MediaSet, SetSummary};

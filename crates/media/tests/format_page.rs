@@ -306,6 +306,10 @@ fn set_header() -> SetHeader {
         user: long(),
         origin: long(),
         lineage: vec![15; LINEAGE_MAX],
+        identity: SourceIdentity {
+            name: "n".repeat(IDENTITY_MAX + 1),
+            births_ns: vec![16; BIRTHS_MAX + 1],
+        },
         sum_key: None,
         server_started_us: None,
     }
@@ -352,6 +356,7 @@ fn feature_bits_are_those_of_the_code_and_no_other_is_known() {
         (("incompatible", "sums"), INCOMPATIBLE_SUMS),
         (("incompatible", "attributes"), INCOMPATIBLE_ATTRIBUTES),
         (("compatible", "lineage"), COMPATIBLE_LINEAGE),
+        (("compatible", "identity"), COMPATIBLE_IDENTITY),
     ]);
     assert_eq!(listed, known);
     let incompatible = listed.iter().filter(|row| row.0.0 == "incompatible");
@@ -365,6 +370,7 @@ fn what_sums_were_made_with_follows_the_set_header_as_in_its_table() {
     let mut header = set_header();
     // It would come behind.
     header.lineage.clear();
+    header.identity = SourceIdentity::default();
     let without = header.encode();
     header.sum_key = Some(SumKey::from_bytes([3; 32]));
     header.server_started_us = Some(-4);
@@ -383,12 +389,50 @@ fn what_sums_were_made_with_follows_the_set_header_as_in_its_table() {
     );
     assert_eq!((without.len() + fixed, open.len()), (encoded.len(), 0));
     // Fields of compatible features of later versions come behind it.
-    encoded[48] = 2;
+    encoded[48] = 4;
     encoded.push(0);
     assert!(SetHeader::decode(&encoded).is_ok_and(|header| header == decoded));
     for len in without.len()..without.len() + fixed {
         assert!(SetHeader::decode(&encoded[..len]).is_err(), "{len}");
     }
+}
+
+#[test]
+fn a_source_identity_is_laid_out_as_the_page_says() {
+    let mut header = set_header();
+    header.lineage.clear();
+    header.identity = SourceIdentity::default();
+    let without = header.encode();
+    header.identity = SourceIdentity {
+        name: "ab".into(),
+        births_ns: vec![7, -8, 7],
+    };
+    let mut encoded = header.encode();
+    let births = [
+        7i64.to_le_bytes(),
+        (-8i64).to_le_bytes(),
+        7i64.to_le_bytes(),
+    ]
+    .concat();
+    let body = [&[29, 0, 2, 0, b'a', b'b', 3][..], &births].concat();
+    assert_eq!(encoded[without.len()..], body);
+    assert_eq!(encoded[48], COMPATIBLE_IDENTITY as u8);
+    let decoded = SetHeader::decode(&encoded).unwrap();
+    assert_eq!(decoded.identity, header.identity);
+    // Another number of births than there are.
+    for count in (0..=255).filter(|count| *count != 3) {
+        encoded[without.len() + 6] = count;
+        assert!(SetHeader::decode(&encoded).is_err(), "{count}");
+    }
+    // Nothing is said by its absence alone.
+    let empty = [&without[..], &[3, 0, 0, 0, 0]].concat();
+    let mut empty = empty;
+    empty[48] = COMPATIBLE_IDENTITY as u8;
+    assert!(SetHeader::decode(&empty).is_err());
+    // The newest births are kept.
+    header.identity.births_ns = (0..100).collect();
+    let decoded = SetHeader::decode(&header.encode()).unwrap();
+    assert_eq!(decoded.identity.births_ns[0], 36);
 }
 
 #[test]
@@ -410,7 +454,10 @@ fn the_set_header_is_laid_out_as_in_its_table() {
             ("buffer_bytes", &7u32.to_le_bytes()),
             ("page_bytes", &8u32.to_le_bytes()),
             ("flags", &1u32.to_le_bytes()),
-            ("compatible", &COMPATIBLE_LINEAGE.to_le_bytes()),
+            (
+                "compatible",
+                &(COMPATIBLE_LINEAGE | COMPATIBLE_IDENTITY).to_le_bytes(),
+            ),
             ("incompatible", &INCOMPATIBLE_DIFFERENTIAL.to_le_bytes()),
             ("expires_us", &9i64.to_le_bytes()),
             ("parent", &[11; 16]),
@@ -428,7 +475,8 @@ fn the_set_header_is_laid_out_as_in_its_table() {
             "machine",
             "user",
             "origin",
-            "lineage"
+            "lineage",
+            "identity"
         ]
     );
     assert_eq!(text_lens(&encoded[fixed..]), text_limits("set header"));

@@ -95,6 +95,7 @@ prop_compose! {
         sums in proptest::option::of((any::<[u8; 32]>(), any::<Option<i64>>())),
         texts in (".{0,64}", ".{0,64}", ".{0,64}", ".{0,64}", ".{0,64}", ".{0,1024}"),
         lineage in proptest::collection::vec(any::<u8>(), 0..=LINEAGE_MAX),
+        identity in (".{0,64}", proptest::collection::vec(any::<i64>(), 0..=BIRTHS_MAX)),
     ) -> SetHeader {
         SetHeader {
             set,
@@ -127,6 +128,10 @@ prop_compose! {
             user: texts.4,
             origin: texts.5,
             lineage,
+            identity: SourceIdentity {
+                name: identity.0,
+                births_ns: identity.1,
+            },
             sum_key: sums.map(|(key, _)| SumKey::from_bytes(key)),
             // 0 on media means: not known.
             server_started_us: sums.and_then(|(_, us)| us).filter(|us| *us != 0),

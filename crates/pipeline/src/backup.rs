@@ -434,6 +434,7 @@ fn set_plan(
             .as_ref()
             .map(Lineage::encode)
             .unwrap_or_default(),
+        identity: request.identity.clone(),
         sum_key,
         server_started_us: sum_key.and(about.server_started_us),
     };

@@ -32,12 +32,17 @@ pub fn time_zone_quarters(unix_us: i64) -> i16 {
     i16::try_from(seconds / 900).unwrap_or(TIME_ZONE_UNKNOWN)
 }
 
-/// Where a source is, for people.
+/// Where a source is, for people, and for telling it from others of its name: a path alone says nothing without the
+/// directory that it was given in.
 pub fn origin(source: &SourceSpec) -> String {
+    let shown = |path: &Path| {
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        whole.display().to_string()
+    };
     match source {
-        SourceSpec::Sqlite(path) => format!("sqlite:{}", path.display()),
+        SourceSpec::Sqlite(path) => format!("sqlite:{}", shown(path)),
         SourceSpec::Files(paths) => {
-            let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
+            let paths: Vec<_> = paths.iter().map(|p| shown(p)).collect();
             format!("files:{}", paths.join(" "))
         }
         SourceSpec::Postgres(server) => server.for_people(),

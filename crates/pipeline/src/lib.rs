@@ -52,6 +52,7 @@ pub use archived::WalProof;
 pub use chain::ChainError;
 pub use context::House;
 pub use error::Error;
+pub use history::origin;
 pub use longshore_codec::dispatch::Verify as VerifyEngine;
 pub use longshore_landing::{ClusterError, ClusterOptions, Error as LandingError, SpaceOptions};
 pub use longshore_media::{DeviceSpec, Disposition};

@@ -9,7 +9,7 @@ use longshore_codec::dispatch::Verify;
 use longshore_codec::{Algorithm, Level};
 use longshore_io::facts::LowIoPriority;
 use longshore_io::{Clock, Throttle};
-use longshore_media::{DeviceSpec, Disposition};
+use longshore_media::{DeviceSpec, Disposition, SourceIdentity};
 use longshore_source::{PostgresOptions, SourceSpec};
 
 use crate::{ClusterOptions, Error, WalProof};
@@ -152,6 +152,8 @@ pub struct BackupRequest {
     pub source: SourceSpec,
     /// The database's name, where it is not the source's own.
     pub database: Option<String>,
+    /// What tells the source from others of its name at a target; of sources without a log.
+    pub identity: SourceIdentity,
     pub devices: Vec<DeviceSpec>,
     /// Files of the caller's that no device may be.
     pub own: Vec<PathBuf>,
@@ -190,6 +192,7 @@ impl BackupRequest {
         BackupRequest {
             source,
             database: None,
+            identity: SourceIdentity::default(),
             devices,
             own: Vec::new(),
             base: None,

@@ -59,6 +59,7 @@ fn shelve_logged(shelf: &Shelf, day: i64, system: u64, first: u64, last: u64) ->
         user: String::new(),
         origin: String::new(),
         lineage: Vec::new(),
+        identity: longshore_media::SourceIdentity::default(),
         sum_key: None,
         server_started_us: None,
     };

@@ -50,6 +50,7 @@ pub fn header(n: u64) -> SetHeader {
         user: "ada".into(),
         origin: "sqlite:/data/app.db".into(),
         lineage: Vec::new(),
+        identity: longshore_media::SourceIdentity::default(),
         sum_key: None,
         server_started_us: None,
     }

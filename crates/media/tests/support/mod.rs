@@ -248,6 +248,7 @@ impl Shape {
                 user: "u".into(),
                 origin: "o".into(),
                 lineage: Vec::new(),
+                identity: longshore_media::SourceIdentity::default(),
                 sum_key: Some(SUM_KEY),
                 server_started_us: None,
             },

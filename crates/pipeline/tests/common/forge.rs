@@ -89,6 +89,7 @@ pub fn write(
         user: String::new(),
         origin: String::new(),
         lineage: Vec::new(),
+        identity: longshore_media::SourceIdentity::default(),
         sum_key: None,
         server_started_us: None,
     };

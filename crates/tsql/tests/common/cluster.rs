@@ -64,6 +64,7 @@ fn header(kind: BackupType, start_us: i64, first_lsn: u64) -> SetHeader {
         user: "ada".into(),
         origin: "postgres:main".into(),
         lineage: Vec::new(),
+        identity: longshore_media::SourceIdentity::default(),
         sum_key: None,
         server_started_us: None,
     }
