@@ -48,6 +48,35 @@ fn a_set_of_another_kind_never_replaces_a_database_unasked() {
     assert_eq!(note(&stage.path("srv/beside")), "beside");
 }
 
+/// Goal: a name that agrees does not let one database replace another.
+#[test]
+fn a_set_of_the_same_name_from_another_path_replaces_a_database_only_with_replace() {
+    let mut stage = Stage::new();
+    tree(&stage.path("a/docs"), "first");
+    tree(&stage.path("b/docs"), "second");
+    for place in ["a/docs", "b/docs"] {
+        stage.more = vec![("docs", SourceSpec::Files(vec![stage.path(place)]))];
+        let to = place.replace("/docs", ".bak");
+        run(
+            &mut stage.session(),
+            &format!("BACKUP DATABASE docs TO DISK = '{to}'"),
+        );
+    }
+    let mut session = stage.session();
+    let other = "RESTORE DATABASE docs FROM DISK = 'a.bak'";
+    assert_eq!(refused(&mut session, other), [3154, 3013]);
+    assert_eq!(note(&stage.path("b/docs")), "second");
+    let own = run(&mut session, "RESTORE DATABASE docs FROM DISK = 'b.bak'");
+    assert_eq!(numbers(&own), [4035, 3014], "{:?}", said(&own));
+    // Where nothing stands, nothing is lost.
+    fs::remove_dir_all(stage.path("b/docs")).unwrap();
+    let moved = run(&mut session, other);
+    assert_eq!(numbers(&moved), [4035, 3014], "{:?}", said(&moved));
+    let replaced = run(&mut session, &format!("{other} WITH REPLACE"));
+    assert_eq!(numbers(&replaced), [4035, 3014], "{:?}", said(&replaced));
+    assert_eq!(note(&stage.path("b/docs")), "first");
+}
+
 #[test]
 fn a_tree_goes_back_into_its_directory_and_nowhere_else() {
     let mut stage = Stage::new();

@@ -182,7 +182,8 @@ fn database(
         cluster,
     };
     let place = place(session, &known, &media, header, options)?;
-    if place.own && !options.replace && !is_own(session, &place, header) {
+    let standing = existing.as_ref().map(|d| &d.source);
+    if place.own && !options.replace && !is_own(session, &place, standing, header) {
         return Err(other().into());
     }
     let is_copy = header.source_kind == POSTGRES
@@ -261,14 +262,31 @@ fn is_family(session: &Session, name: &str, header: &SetHeader) -> bool {
 }
 
 /// Whether what stands where the database is may be replaced by this set without a word: a cluster with its system
-/// identifier, anything else if it was made on this machine.
-fn is_own(session: &Session, place: &Place, header: &SetHeader) -> bool {
+/// identifier, anything else if it was made on this machine and of this path: two databases may have one name. Where nothing
+/// stands, nothing is lost.
+fn is_own(
+    session: &Session,
+    place: &Place,
+    standing: Option<&SourceSpec>,
+    header: &SetHeader,
+) -> bool {
+    let storage = &session.server.setup.house.storage;
+    let stands = |source: &SourceSpec| match source {
+        SourceSpec::Sqlite(path) => storage.stat(path).is_ok(),
+        SourceSpec::Files(paths) => paths.iter().any(|path| storage.stat(path).is_ok()),
+        SourceSpec::Postgres(_) => true,
+    };
+    let is_of_path = || {
+        standing.is_none_or(|source| {
+            header.origin == longshore_pipeline::origin(source) || !stands(source)
+        })
+    };
     match header.source_kind {
         POSTGRES => {
             let standing = Held::system_of(&*session.server.setup.house.storage, &place.target);
             standing.is_none_or(|system| system == header.log.system)
         }
-        _ => header.machine == facts::host_name(),
+        _ => header.machine == facts::host_name() && is_of_path(),
     }
 }
 
