@@ -8,14 +8,87 @@
 //! backups come from the same place: the same host, data directory and inode, with times or earlier listings in the same
 //! order as the LSNs. The latter is said to be unproved. Everything else begins a line of its own, so that nothing is
 //! mixed: retention then keeps more, and a restore asks which one is meant.
+//!
+//! Sources without a log (SQLite databases, trees) are known by what is backed up, the machine and the path, or by the name
+//! that their user gives them ([`Origin`]). All of these may agree for two of them. So backups store when the file was made,
+//! too. A file that another takes the place of, as `VACUUM INTO` and a rename do it, proves nothing; one that comes back
+//! after another proves that both live, and from then on they are two branches.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use longshore_media::header::{BIRTHS_MAX, ORIGIN_MAX, PLACE_MAX};
 use longshore_media::{SetHeader, SetTrailer};
 use longshore_pg::lineage::Verdict;
 use longshore_pg::{Earlier, Lineage, Lsn, Relation, Timeline};
 
 use crate::chain::SetFacts;
+
+/// What tells one source without a log from another.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The source adaptor's number.
+    pub kind: u8,
+    /// What its user calls it, else machine and origin.
+    pub name: String,
+    /// When its file or root was made, as [`longshore_media::SourceIdentity`] has it: the set's own last.
+    pub births_ns: Vec<i64>,
+}
+
+impl Origin {
+    /// Of a source here, before its backup: without births.
+    pub fn here(kind: u8, machine: &str, origin: &str, given: Option<&str>) -> Origin {
+        let name = match given {
+            Some(given) => given.to_owned(),
+            None => {
+                let (machine, origin) = (cut(machine, PLACE_MAX), cut(origin, ORIGIN_MAX));
+                format!("{machine} {}", tidy(origin))
+            }
+        };
+        Origin {
+            kind,
+            name,
+            births_ns: Vec::new(),
+        }
+    }
+
+    fn of(header: &SetHeader) -> Origin {
+        let given = Some(header.identity.name.as_str()).filter(|name| !name.is_empty());
+        let births_ns = header.identity.births_ns.clone();
+        Origin {
+            births_ns,
+            ..Origin::here(header.source_kind, &header.machine, &header.origin, given)
+        }
+    }
+
+    pub fn is_same(&self, other: &Origin) -> bool {
+        (self.kind, &self.name) == (other.kind, &other.name)
+    }
+
+    fn birth(&self) -> Option<i64> {
+        self.births_ns.last().copied()
+    }
+}
+
+/// As much of a text as a set's header takes.
+fn cut(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// One text for all ways to write a path.
+fn tidy(origin: &str) -> String {
+    let mut text = origin.replace("/./", "/");
+    while text.contains("//") {
+        text = text.replace("//", "/");
+    }
+    match text.strip_suffix('/') {
+        Some(short) if !short.ends_with(':') => short.to_owned(),
+        _ => text,
+    }
+}
 
 /// What tells the branch of a backup.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +97,8 @@ pub struct Identity {
     pub lineage: Option<Box<Lineage>>,
     /// Machine and source as the set's header names them: all that there is of older sets.
     pub whence: String,
+    /// Of sources without a log.
+    pub origin: Origin,
 }
 
 impl Identity {
@@ -31,6 +106,7 @@ impl Identity {
         Identity {
             lineage: Lineage::decode(&header.lineage).map(Box::new),
             whence: format!("{}\0{}", header.machine, header.origin),
+            origin: Origin::of(header),
         }
     }
 }
@@ -86,15 +162,8 @@ enum Tie {
 pub fn branches(sets: &[SetFacts]) -> Vec<Branch> {
     let whole = || (0..sets.len()).filter(|i| sets[*i].is_whole());
     let mut found = Vec::new();
-    let mut plain: Vec<usize> = whole().filter(|i| sets[*i].log.is_none()).collect();
-    plain.sort_by_key(|i| (sets[*i].start_us, sets[*i].label.clone()));
-    if !plain.is_empty() {
-        found.push(Branch {
-            system: None,
-            sets: plain,
-            proved: true,
-            given_up_for: None,
-        });
+    for plain in plain(sets) {
+        found.extend(plain_lines(sets, &plain));
     }
     let mut systems: Vec<u64> = whole().filter_map(|i| Some(sets[i].log?.system)).collect();
     systems.sort_unstable();
@@ -108,6 +177,213 @@ pub fn branches(sets: &[SetFacts]) -> Vec<Branch> {
         branch.given_up_for = by;
     }
     found
+}
+
+/// The whole sets without a log: those of each [`Origin`] in the order of their times.
+fn plain(sets: &[SetFacts]) -> Vec<Vec<usize>> {
+    let is_plain = |i: &usize| sets[*i].is_whole() && sets[*i].log.is_none();
+    let mut order: Vec<usize> = (0..sets.len()).filter(is_plain).collect();
+    order.sort_by_key(|i| (sets[*i].start_us, sets[*i].label.clone()));
+    let mut places: HashMap<(u8, &str), usize> = HashMap::new();
+    let mut found: Vec<Vec<usize>> = Vec::new();
+    for i in order {
+        let origin = &sets[i].identity.origin;
+        let place = *places
+            .entry((origin.kind, &origin.name))
+            .or_insert(found.len());
+        match found.get_mut(place) {
+            Some(line) => line.push(i),
+            None => found.push(vec![i]),
+        }
+    }
+    found
+}
+
+/// The files that backups of one [`Origin`] were made of, by their births.
+#[derive(Default)]
+struct Files {
+    /// In the order of their last backups.
+    seen: Vec<i64>,
+    /// Pairs of which one came back after the other: both live.
+    apart: BTreeSet<(i64, i64)>,
+    /// For each, since it was first seen, the one whose place it took: one that was seen before it.
+    before: BTreeMap<i64, Option<i64>>,
+}
+
+impl Files {
+    /// What the backups tell, given in the order of their times.
+    fn of<'a>(origins: impl Iterator<Item = &'a Origin>) -> Files {
+        let mut files = Files::default();
+        for origin in origins {
+            if let Some((own, earlier)) = origin.births_ns.split_last() {
+                files.recall(earlier);
+                files.add(*own);
+            }
+        }
+        files
+    }
+
+    /// What a backup's maker found at the target. Some of it may be gone since; what another was writing then is missing.
+    fn recall(&mut self, earlier: &[i64]) {
+        for birth in earlier {
+            self.before.entry(*birth).or_default();
+        }
+        let place = |of: i64| earlier.iter().position(|birth| *birth == of);
+        let both: Vec<(usize, usize)> = (0..self.seen.len())
+            .filter_map(|at| Some((at, place(self.seen[at])?)))
+            .collect();
+        // In one order here and in the other one there: one of the two came back.
+        for (n, (_, one)) in both.iter().enumerate() {
+            for (_, other) in both[n + 1..].iter().filter(|(_, other)| other < one) {
+                let (one, other) = (earlier[*one], earlier[*other]);
+                self.apart.insert((one.min(other), one.max(other)));
+            }
+        }
+        let mut places: Vec<usize> = both.iter().map(|(_, place)| *place).collect();
+        places.sort_unstable();
+        for ((at, _), place) in both.iter().zip(places) {
+            self.seen[*at] = earlier[place];
+        }
+        // What is new here goes before what it was found before.
+        let mut end = self.seen.len();
+        for birth in earlier.iter().rev() {
+            end = match self.seen.iter().position(|seen| seen == birth) {
+                Some(at) => at,
+                None => {
+                    self.seen.insert(end, *birth);
+                    end
+                }
+            };
+        }
+    }
+
+    /// Whether it came back after another.
+    fn add(&mut self, own: i64) -> bool {
+        let first = self.seen.iter().position(|birth| *birth == own);
+        let after = first.map(|at| self.seen.split_off(at));
+        let others = after.as_deref().unwrap_or_default().iter().skip(1);
+        for other in others.clone() {
+            self.apart.insert((own.min(*other), own.max(*other)));
+        }
+        let came_back = others.len() > 0;
+        // Of two that live, nobody knows whose place it took.
+        let last = self.seen.last().filter(|_| self.apart.is_empty());
+        self.before.entry(own).or_insert(last.copied());
+        self.seen.extend(others);
+        self.seen.push(own);
+        // As many as a backup takes along: a target may hold thousands, each of a file of its own.
+        let excess = self.seen.len().saturating_sub(BIRTHS_MAX);
+        self.seen.drain(..excess);
+        came_back
+    }
+
+    /// The file and those whose place it took, one after the other, as far as no two of them both live.
+    fn way(&self, birth: i64, partners: &HashMap<i64, Vec<i64>>) -> Vec<i64> {
+        let (mut way, mut apart) = (Vec::new(), BTreeSet::<i64>::new());
+        let mut next = Some(birth);
+        while let Some(at) = next.filter(|at| !apart.contains(at)) {
+            way.push(at);
+            apart.extend(partners.get(&at).into_iter().flatten());
+            next = self.before.get(&at).copied().flatten();
+        }
+        way
+    }
+}
+
+/// The branches that the sets of one [`Origin`] form, which are in the order of their times.
+fn plain_lines(sets: &[SetFacts], order: &[usize]) -> Vec<Branch> {
+    let birth = |i: &usize| sets[*i].identity.origin.birth();
+    let files = Files::of(order.iter().map(|i| &sets[*i].identity.origin));
+    let branch = |of: &[usize]| {
+        let first = of.first().and_then(birth);
+        Branch {
+            system: None,
+            sets: of.to_vec(),
+            proved: first.is_some() && of.iter().all(|i| birth(i) == first),
+            given_up_for: None,
+        }
+    };
+    if files.apart.is_empty() {
+        return vec![branch(order)];
+    }
+    let mut partners: HashMap<i64, Vec<i64>> = HashMap::new();
+    for (one, other) in &files.apart {
+        partners.entry(*one).or_default().push(*other);
+        partners.entry(*other).or_default().push(*one);
+    }
+    let mut kept: HashMap<Option<i64>, Vec<usize>> = HashMap::new();
+    let mut first: Vec<i64> = Vec::new();
+    for i in order {
+        let of_file = kept.entry(birth(i)).or_default();
+        first.extend(birth(i).filter(|_| of_file.is_empty()));
+        of_file.push(*i);
+    }
+    // A file takes the place of one that was seen before it: each is on the way of a later one, or ends a branch.
+    let mut placed: BTreeSet<i64> = BTreeSet::new();
+    let mut lines: Vec<Vec<usize>> = Vec::new();
+    for tip in first.into_iter().rev() {
+        if placed.contains(&tip) {
+            continue;
+        }
+        let way = files.way(tip, &partners);
+        let of_way = way.iter().filter_map(|birth| kept.get(&Some(*birth)));
+        lines.push(of_way.flatten().copied().collect());
+        placed.extend(way);
+    }
+    // Whose they are, nobody knows.
+    let unknown = kept.remove(&None);
+    let in_time = |i: &usize| (sets[*i].start_us, &sets[*i].label);
+    let mut found: Vec<Branch> = lines
+        .into_iter()
+        .chain(unknown)
+        .map(|mut sets| {
+            sets.sort_by_key(in_time);
+            branch(&sets)
+        })
+        .collect();
+    found.sort_by_key(|branch| in_time(&branch.sets[0]));
+    found
+}
+
+/// What a new backup of a source without a log finds at a target.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// To be stored with it.
+    pub births_ns: Vec<i64>,
+    /// Newest backups of other sources of the name, of branches on which one was made since the source's own newest; all
+    /// of them where there is none of its own.
+    pub newer: Vec<usize>,
+    /// Whether a backup of the source is there.
+    pub has_own: bool,
+    /// The source's file comes back after another that was backed up as the same source.
+    pub came_back: bool,
+}
+
+/// Compares a source without a log with the backups of its name. `birth_ns`: of its file.
+pub fn others(sets: &[SetFacts], origin: &Origin, birth_ns: Option<i64>) -> Others {
+    let is_own = |set: &SetFacts| set.log.is_none() && set.identity.origin.is_same(origin);
+    let own = plain(sets)
+        .into_iter()
+        .find(|plain| is_own(&sets[plain[0]]));
+    let own = own.unwrap_or_default();
+    let mut files = Files::of(own.iter().map(|i| &sets[*i].identity.origin));
+    let mut others = Others {
+        has_own: !own.is_empty(),
+        ..Others::default()
+    };
+    if let Some(birth) = birth_ns {
+        others.births_ns = files.seen.clone();
+        others.births_ns.push(birth);
+        others.came_back = files.add(birth);
+    }
+    let newest_us = own.last().map(|i| sets[*i].start_us);
+    let tips = branches(sets).into_iter().map(|branch| branch.tip());
+    let newer = tips.filter(|tip| !is_own(&sets[*tip]) && Some(sets[*tip].start_us) > newest_us);
+    others.newer = newer.collect();
+    others
+        .newer
+        .sort_by_key(|i| (sets[*i].start_us, sets[*i].label.clone()));
+    others
 }
 
 /// The lines that the sets of one system form. A set is compared with those before it until one fits, and what it recorded
@@ -310,9 +586,11 @@ pub fn text(sets: &[SetFacts], branch: &Branch) -> String {
             log.last_timeline,
             Lsn(log.last_lsn)
         ),
-        _ => "no cluster with a log".to_owned(),
+        _ => tip.identity.origin.name.clone(),
     };
     let whence = match whence.trim_matches([',', ' ']) {
+        // It is in the line's name, where its user gave it none.
+        _ if branch.system.is_none() && told_name(tip) => String::new(),
         "" => String::new(),
         whence => format!(", from {whence}"),
     };
@@ -325,10 +603,24 @@ pub fn text(sets: &[SetFacts], branch: &Branch) -> String {
         None => "",
     };
     let plural = if count == 1 { "" } else { "s" };
+    let made = made(&tip.identity.origin).unwrap_or_default();
     format!(
-        "{}: {of}, {count} backup{plural}{whence}{recorded}{given_up}",
+        "{}: {of}, {count} backup{plural}{whence}{recorded}{given_up}{made}",
         tip.label
     )
+}
+
+/// Whether the name that a source is known by is made of its machine and place.
+fn told_name(set: &SetFacts) -> bool {
+    let (machine, origin) = set.identity.whence.split_once('\0').unwrap_or_default();
+    set.identity.origin.name == Origin::here(0, machine, origin, None).name
+}
+
+/// When its file was made, where that is known.
+fn made(origin: &Origin) -> Option<String> {
+    let at = jiff::Timestamp::from_nanosecond(i128::from(origin.birth()?)).ok()?;
+    let at = at.strftime("%Y-%m-%d %H:%M:%S.%6f");
+    Some(format!(", of the file made {at} UTC"))
 }
 
 #[cfg(test)]
@@ -365,6 +657,7 @@ pub(crate) mod tests {
             identity: Identity {
                 lineage: Some(Box::new(lineage)),
                 whence: "host\0postgres:".into(),
+                ..Identity::default()
             },
             ..full(at)
         }
@@ -442,8 +735,8 @@ pub(crate) mod tests {
     fn sets_that_record_nothing_are_told_apart_by_where_they_come_from() {
         let bare = |at, lsn, whence: &str| SetFacts {
             identity: Identity {
-                lineage: None,
                 whence: whence.into(),
+                ..Identity::default()
             },
             ..set(at, lsn, 1)
         };
@@ -464,8 +757,182 @@ pub(crate) mod tests {
         let both = branches(&sets);
         assert_eq!(both.len(), 2);
         assert!(both.iter().all(|branch| branch.sets.len() == 5_000));
+        // Trees whose root is made anew for each backup; in the middle one comes back.
+        let mut births: Vec<i64> = (1..=10_000).collect();
+        births[5_000] = 4_998;
+        let mut trees: Vec<SetFacts> = Vec::new();
+        for (at, birth) in births.iter().enumerate() {
+            let earlier = &births[at.saturating_sub(63)..at];
+            trees.push(plain_set(at as i64, "a", *birth, earlier));
+        }
+        let many = branches(&trees);
+        assert_eq!(many.iter().map(|b| b.sets.len()).sum::<usize>(), 10_000);
         // Far less than a minute even on a busy machine; each with each takes longer.
         assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    }
+
+    /// Goal: no history of files, however long or strange, keeps a target from being read.
+    #[test]
+    fn a_file_that_comes_back_after_hundreds_ends_in_branches() {
+        let births: Vec<i64> = (1..200).chain(1..200).chain([5, 7, 5]).collect();
+        let sets = in_turn(&births);
+        let found = found(&sets);
+        let both = |line: &Vec<usize>| [5, 7].map(|b| line.iter().any(|i| births[*i] == b));
+        assert!(found.iter().all(|line| both(line) != [true, true]));
+        assert!((0..sets.len()).all(|i| found.iter().any(|line| line.contains(&i))));
+    }
+
+    /// A full backup of a database at this time, of the file that was made then; 0: not known. `earlier`: as its maker found
+    /// them.
+    fn plain_set(at: i64, name: &str, birth: i64, earlier: &[i64]) -> SetFacts {
+        let mut births_ns = earlier.to_vec();
+        births_ns.extend(Some(birth).filter(|birth| *birth != 0));
+        SetFacts {
+            identity: Identity {
+                origin: Origin {
+                    kind: 2,
+                    name: name.into(),
+                    births_ns,
+                },
+                ..Identity::default()
+            },
+            ..full(at)
+        }
+    }
+
+    /// Backups of one name, one after the other, each made with what the ones before tell.
+    fn in_turn(births: &[i64]) -> Vec<SetFacts> {
+        let mut sets: Vec<SetFacts> = Vec::new();
+        for (at, birth) in (1..).zip(births) {
+            let mut set = plain_set(at, "a", 0, &[]);
+            let known = others(
+                &sets,
+                &set.identity.origin,
+                Some(*birth).filter(|b| *b != 0),
+            );
+            set.identity.origin.births_ns = known.births_ns;
+            sets.push(set);
+        }
+        sets
+    }
+
+    /// Goal: one name at a target says nothing about what is backed up under it.
+    #[test]
+    fn databases_of_two_machines_or_paths_are_two_branches() {
+        let sets = [
+            plain_set(1, "web1 sqlite:/srv/app.db", 0, &[]),
+            plain_set(2, "web2 sqlite:/srv/app.db", 0, &[]),
+            plain_set(3, "web1 sqlite:/srv/app.db", 0, &[]),
+            plain_set(4, "web1 sqlite:/srv/b.db", 0, &[]),
+        ];
+        assert_eq!(found(&sets), [vec![0, 2], vec![1], vec![3]]);
+        let mut tree = sets[0].clone();
+        tree.identity.origin.kind = 1;
+        assert_eq!(found(&[sets[0].clone(), tree]).len(), 2);
+    }
+
+    /// Goal: host name and path may agree, too; a file that comes back proves that two live.
+    #[test]
+    fn a_file_that_is_replaced_goes_on_and_one_that_comes_back_is_another() {
+        assert_eq!(found(&in_turn(&[7, 7, 8, 9, 9])), [[0, 1, 2, 3, 4]]);
+        assert_eq!(found(&in_turn(&[7, 8, 7])), [vec![0, 2], vec![1]]);
+        // The one that had replaced another before that is known goes on.
+        assert_eq!(
+            found(&in_turn(&[6, 7, 8, 7, 8])),
+            [vec![0, 1, 3], vec![2, 4]]
+        );
+        // Nobody knows whose place a third one took, nor whose those are that tell nothing.
+        assert_eq!(
+            found(&in_turn(&[7, 8, 7, 9, 0])),
+            [vec![0, 2], vec![1], vec![3], vec![4]]
+        );
+        // Not known on one of them: no proof.
+        assert_eq!(found(&in_turn(&[7, 0, 7])), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn what_was_expired_is_remembered_by_the_backups_after_it() {
+        let mut sets = in_turn(&[7, 8]);
+        sets.remove(0);
+        let line = sets[0].identity.origin.clone();
+        let back = others(&sets, &line, Some(7));
+        assert!(back.came_back);
+        sets.push(plain_set(3, "a", 7, &back.births_ns[..2]));
+        assert_eq!(found(&sets), [[0], [1]]);
+        // Each of them alone still says it.
+        let again = others(&sets[1..], &line, Some(8));
+        assert!(again.came_back, "{again:?}");
+        assert!(!others(&sets[1..], &line, Some(7)).came_back);
+    }
+
+    /// Goal: a backup that was made while another was being written knows nothing of it, and proves nothing.
+    #[test]
+    fn backups_at_the_same_time_do_not_prove_that_two_live() {
+        let sets = [
+            plain_set(1, "a", 7, &[]),
+            plain_set(2, "a", 8, &[7]),
+            plain_set(3, "a", 8, &[7]),
+            plain_set(4, "a", 8, &[7, 8]),
+            plain_set(5, "a", 9, &[]),
+            plain_set(6, "a", 9, &[8]),
+        ];
+        assert_eq!(found(&sets), [[0, 1, 2, 3, 4, 5]]);
+    }
+
+    #[test]
+    fn a_new_backup_is_told_whose_others_there_are() {
+        let sets = [
+            plain_set(1, "a", 0, &[]),
+            plain_set(2, "b", 0, &[]),
+            set(3, 30, 1),
+        ];
+        let told = |name| {
+            let found = others(&sets, &plain_set(9, name, 0, &[]).identity.origin, None);
+            (found.has_own, found.newer)
+        };
+        assert_eq!(told("c"), (false, vec![0, 1, 2]));
+        assert_eq!(told("a"), (true, vec![1, 2]));
+        assert_eq!(told("b"), (true, vec![2]));
+    }
+
+    #[test]
+    fn a_path_has_one_text() {
+        let name = |origin| Origin::here(2, "m", origin, None).name;
+        assert_eq!(name("sqlite:/a//b/./c"), "m sqlite:/a/b/c");
+        assert_eq!(name("files:/a/"), "m files:/a");
+        assert_eq!(name("files:/"), "m files:/");
+        assert_eq!(Origin::here(2, "m", "files:/a", Some("x/")).name, "x/");
+    }
+
+    proptest::proptest! {
+        /// Goal: no backup is lost to retention and restores, whatever the files' order was.
+        #[test]
+        fn every_plain_set_is_on_a_branch_and_no_two_that_live_share_one(
+            births in proptest::collection::vec(0i64..5, 1..14),
+            gone in proptest::collection::vec(proptest::bool::ANY, 14),
+        ) {
+            let all = in_turn(&births);
+            let (sets, births): (Vec<_>, Vec<_>) = all
+                .into_iter()
+                .zip(births)
+                .zip(gone)
+                .filter_map(|(pair, gone)| (!gone).then_some(pair))
+                .unzip();
+            let lines = found(&sets);
+            for i in 0..sets.len() {
+                proptest::prop_assert!(lines.iter().any(|line| line.contains(&i)), "{lines:?}");
+            }
+            for line in &lines {
+                let of = |at: usize| births[line[at]];
+                for (a, b, c) in (0..line.len()).flat_map(|a| {
+                    let n = line.len();
+                    (a..n).flat_map(move |b| (b..n).map(move |c| (a, b, c)))
+                }) {
+                    let back = of(a) == of(c) && of(b) != of(a) && of(a) != 0 && of(b) != 0;
+                    proptest::prop_assert!(!back, "{births:?} {lines:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub enum Keep {
     /// The base for the oldest moment within those days.
     Base,
     NeededBy(Label),
+    /// The newest of the file that stood there before, until the one after it has two: until then both may live.
+    FileBefore,
     /// Its full backup is kept.
     OfKept(Label),
     /// The newest that is whole and clean.
@@ -340,6 +342,13 @@ impl<'a> Judge<'a> {
             {
                 by_rule.insert(*i, Keep::Count(n as u32 + 1));
             }
+        }
+        let birth = |i: usize| self.sets[i].identity.origin.births_ns.last();
+        if let [newest, before, ..] = line.counted[..]
+            && let (Some(one), Some(other)) = (birth(newest), birth(before))
+            && one != other
+        {
+            by_rule.entry(before).or_insert(Keep::FileBefore);
         }
         if let Some(days) = policy.keep_days {
             let span_us = i64::from(days).saturating_mul(86_400_000_000);
@@ -630,6 +639,40 @@ mod tests {
         let workdays = at(&[0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 15]);
         let found = kept(&workdays, days(7), 15 * DAY + 5);
         assert_eq!(found, [[false; 6].as_slice(), &[true; 5]].concat());
+    }
+
+    /// Goal: a file in another's place may be another machine's; the other one's only backup is not given up at once.
+    #[test]
+    fn the_last_backup_of_the_file_before_stays_until_the_one_after_it_has_two() {
+        let of = |at: i64, births: &[i64]| {
+            let mut set = full(at);
+            set.identity.origin.births_ns = births.to_vec();
+            set
+        };
+        let sets = [of(1, &[7]), of(2, &[7]), of(3, &[7, 8]), of(4, &[7, 8, 8])];
+        let decision = decide(&sets[..3], &count(1), 9_000_000);
+        assert_eq!(decision.verdicts[0], Verdict::Remove(Remove::Surplus));
+        assert_eq!(decision.verdicts[1], Verdict::Keep(Keep::FileBefore));
+        assert_eq!(kept(&sets, count(1), 9), [false, false, false, true]);
+        // Where it comes back, both are counted by themselves.
+        let sets = [of(2, &[7]), of(3, &[7, 8]), of(4, &[7, 8, 7])];
+        assert_eq!(kept(&sets, count(1), 9), [false, true, true]);
+    }
+
+    #[test]
+    fn backups_of_one_name_from_two_places_are_counted_by_themselves() {
+        let of = |at: i64, name: &str| {
+            let mut set = full(at);
+            set.identity.origin.name = name.to_owned();
+            set
+        };
+        let sets = [
+            of(1, "web1 sqlite:/a"),
+            of(2, "web1 sqlite:/a"),
+            of(3, "web2 sqlite:/a"),
+        ];
+        assert_eq!(kept(&sets, count(1), 9), [false, true, true]);
+        assert_eq!(kept(&sets, days(1), 99 * DAY), [true; 3]);
     }
 
     #[test]

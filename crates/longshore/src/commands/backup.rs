@@ -273,6 +273,9 @@ fn request(
     let configured = configured.map(|(_, database)| database);
     let defaults = &config.defaults;
     request.database = name;
+    if let Some(held) = &held {
+        request.identity = held.identity.clone();
+    }
     request.disposition = options.disposing.disposition();
     let settings = settings(context);
     request.algorithm = options

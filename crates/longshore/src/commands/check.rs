@@ -4,12 +4,13 @@ mod postgres;
 
 use longshore_catalog::{Catalog, Error as CatalogError};
 use longshore_pipeline::SourceSpec;
+use longshore_repository::branch::{Branch, Origin};
 use longshore_repository::{Kind, Listed, Listing, Shelf, State};
 use longshore_source::SourceOptions;
 use serde::Serialize;
 
 use super::info::{self, age_text};
-use super::{Context, devices, source};
+use super::{Context, devices, shelves, source};
 use crate::failure::{Exit, Failure};
 use crate::options::Check;
 use crate::output::bytes;
@@ -156,7 +157,7 @@ fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
     }
     catalog(context, notes);
     if let Some(shelf) = &shelf {
-        target(shelf, options, context, notes);
+        target(shelf, spec.as_ref(), options, context, notes);
     }
     match &spec {
         Some(SourceSpec::Postgres(server)) => {
@@ -206,7 +207,13 @@ fn told(failure: &Failure) -> String {
     text
 }
 
-fn target(shelf: &Shelf, options: &Check, context: &Context, notes: &mut Notes) {
+fn target(
+    shelf: &Shelf,
+    spec: Option<&SourceSpec>,
+    options: &Check,
+    context: &Context,
+    notes: &mut Notes,
+) {
     let listing = match shelf.list() {
         Ok(listing) => listing,
         Err(e) => {
@@ -223,14 +230,19 @@ fn target(shelf: &Shelf, options: &Check, context: &Context, notes: &mut Notes) 
             listing.sets.len()
         ),
     );
-    let told = match info::database(shelf, &listing, context) {
+    let own = spec.and_then(|spec| devices::origin(context, spec, &shelf.database));
+    let mut told = match info::database(shelf, &listing, context) {
         Ok(told) => told,
         Err(failure) => {
             notes.bad("log", self::told(&failure));
             return;
         }
     };
+    if let Some(own) = own {
+        narrow(&mut told, &listing, &own, context);
+    }
     age(&told, options, notes);
+    others_age(&told, options, context, notes);
     ahead(&listing, &told, context, notes);
     for row in told.backups.iter().filter(|r| !r.restorable) {
         match row.state {
@@ -287,6 +299,49 @@ fn target(shelf: &Shelf, options: &Check, context: &Context, notes: &mut Notes) 
                     notes.bad(what, error);
                 }
             }
+        }
+    }
+}
+
+/// Where several branches are there, the last good backup is to be the configured source's own: another database's says
+/// nothing about it. On a machine that has none there, as one that only looks, it is the newest of all.
+fn narrow(told: &mut info::Database, listing: &Listing, own: &Origin, context: &Context) {
+    let now_us = context.clock.wall_ns() / 1000;
+    let facts = listing.facts();
+    let branches = listing.branches();
+    let of = |i: usize| facts[i].log.is_none() && facts[i].identity.origin.is_same(own);
+    let own: Vec<&Branch> = branches.iter().filter(|b| of(b.tip())).collect();
+    if branches.len() < 2 || own.is_empty() {
+        return;
+    }
+    // Of two files of one name, the older backup counts: nobody knows which is this machine's.
+    let good = |branch: &&Branch| shelves::last_good_of(&facts, branch, now_us);
+    let goods: Option<Vec<usize>> = own.iter().map(good).collect();
+    let oldest = goods.and_then(|goods| goods.into_iter().min_by_key(|i| facts[*i].finish_us));
+    let complete = oldest.and_then(|i| listing.sets[i].complete());
+    told.last_good = oldest.map(|i| facts[i].label.to_string());
+    told.last_good_finish_us = oldest.map(|i| facts[i].finish_us);
+    told.last_good_age_s = oldest.map(|i| now_us.saturating_sub(facts[i].finish_us) / 1_000_000);
+    told.last_good_stored_bytes = complete.map(|complete| complete.stored_bytes);
+}
+
+/// Branches of which no backup was made for too long, but the one that [`age`] has judged.
+fn others_age(told: &info::Database, options: &Check, context: &Context, notes: &mut Notes) {
+    let now_us = context.clock.wall_ns() / 1000;
+    let living = told.branches.iter().filter(|b| b.given_up_for.is_none());
+    for branch in living.filter(|b| b.last_good != told.last_good) {
+        let age_s = branch
+            .last_good_finish_us
+            .map(|us| now_us.saturating_sub(us) / 1_000_000);
+        if age_s.is_none_or(|age_s| age_s > i64::from(options.max_age) * 3600) {
+            let text = format!(
+                "branch {}, of {}, has no good backup that is younger than {} hours: if it has ended, remove its LABEL \
+                 directories by hand",
+                branch.number,
+                branch.identity.as_deref().unwrap_or(&branch.text),
+                options.max_age
+            );
+            notes.look("age", text);
         }
     }
 }

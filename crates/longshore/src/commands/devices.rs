@@ -1,13 +1,17 @@
 //! Which devices are meant: named one by one, or by a target of the configuration.
 
-use longshore_io::Clock;
-use longshore_media::DeviceSpec;
+use std::path::Path;
+
+use longshore_io::{Clock, facts};
+use longshore_media::{DeviceSpec, SourceIdentity};
 use longshore_pg::Earlier;
 use longshore_pipeline::{Against, SourceSpec};
 use longshore_repository::base::Candidate;
+use longshore_repository::branch::{self, Origin, Others};
 use longshore_repository::{Berth, Kind, Listed, Listing, Loan, Shelf, Target};
-use longshore_source::Identified;
+use longshore_source::{Identified, SourceKind};
 
+use super::restore::older;
 use super::{Context, archive};
 use crate::failure::Failure;
 use crate::options::{Bases, Media};
@@ -41,6 +45,8 @@ pub struct Held {
     pub base: Option<Loan>,
     /// Backups at the target that the new one's server is compared with.
     pub earlier: Vec<Earlier>,
+    /// What tells the source from others of its name.
+    pub identity: SourceIdentity,
     /// Some of them are of a server that this one does not come from.
     pub mixed: bool,
 }
@@ -102,6 +108,10 @@ pub fn for_backup(
     source: &SourceSpec,
 ) -> Result<Held, Failure> {
     let (mut earlier, mut compared) = (Vec::new(), Compared::default());
+    let mut identity = SourceIdentity::default();
+    if let Some(origin) = origin(context, source, &shelf.database) {
+        (identity, compared.mixed) = identify(context, shelf, source, &origin);
+    }
     if let SourceSpec::Postgres(server) = source {
         let listing = shelf.list()?;
         earlier = listing.earlier();
@@ -132,8 +142,110 @@ pub fn for_backup(
         berth: shelf.begin(kind, begun_us)?,
         base: lent.map(|lent| lent.loan),
         earlier,
+        identity,
         mixed: compared.mixed,
     })
+}
+
+/// What a target knows a source of this machine by; `None`: a server is known by its log.
+pub fn origin(context: &Context, source: &SourceSpec, database: &str) -> Option<Origin> {
+    let kind = match source {
+        SourceSpec::Sqlite(_) => SourceKind::Sqlite,
+        SourceSpec::Files(_) => SourceKind::Files,
+        SourceSpec::Postgres(_) => return None,
+    };
+    let place = longshore_pipeline::origin(source);
+    let given = given_identity(context, database);
+    Some(Origin::here(kind as u8, &facts::host_name(), &place, given))
+}
+
+fn given_identity<'a>(context: &'a Context, database: &str) -> Option<&'a str> {
+    let database = context.config.database.get(database)?;
+    database.identity.as_deref()
+}
+
+/// What tells a source without a log from others of its name, and whether such others are backed up, which is said.
+fn identify(
+    context: &Context,
+    shelf: &Shelf,
+    source: &SourceSpec,
+    origin: &Origin,
+) -> (SourceIdentity, bool) {
+    let path: Option<&Path> = match source {
+        SourceSpec::Sqlite(path) => Some(path),
+        SourceSpec::Files(paths) => paths.first().map(AsRef::as_ref),
+        SourceSpec::Postgres(_) => None,
+    };
+    let birth_ns = path.and_then(|path| context.storage.birth_ns(path).ok().flatten());
+    // A target that cannot be read is in the way of the backup itself, or of none.
+    let listing = shelf.list().unwrap_or_else(|error| {
+        tracing::info!(%error, "other backups of the name are not known");
+        Listing::default()
+    });
+    let facts = listing.facts();
+    let mut others = branch::others(&facts, origin, birth_ns);
+    let identity = SourceIdentity {
+        name: given_identity(context, &shelf.database)
+            .unwrap_or_default()
+            .to_owned(),
+        births_ns: std::mem::take(&mut others.births_ns),
+    };
+    let told = told_of_others(shelf, &listing, origin, &others);
+    for text in &told {
+        context.output.warn(text);
+    }
+    (identity, !told.is_empty())
+}
+
+fn told_of_others(
+    shelf: &Shelf,
+    listing: &Listing,
+    origin: &Origin,
+    others: &Others,
+) -> Vec<String> {
+    let (database, target) = (&shelf.database, &shelf.target.name);
+    let mut told = Vec::new();
+    if others.came_back {
+        told.push(format!(
+            "another file was backed up as {} since the last backup of this one: two databases agree in it, and are two \
+             branches from now on; give each an `identity` of its own in [database.{database}], another name, or another \
+             target",
+            origin.name
+        ));
+    }
+    if let Some(newest) = others.newer.last() {
+        let set = &listing.sets[*newest];
+        let facts = set.facts();
+        let other = match facts.log {
+            Some(log) => format!("cluster {}", log.system),
+            None => facts.identity.origin.name.clone(),
+        };
+        let begins = match others.has_own {
+            true => "",
+            false => " This backup begins a branch of its own.",
+        };
+        // It would say the same of the other one.
+        let moved = match facts.log {
+            None if facts.identity.origin.kind == origin.kind && !others.has_own => format!(
+                "If it is the same database, moved, write {} into [database.{database}] and remove this backup by hand; \
+                 else give",
+                as_key(&other)
+            ),
+            _ => "Give".to_owned(),
+        };
+        told.push(format!(
+            "target {target} holds backups of {database} that are of {other}, the newest {}, and not of {}.{begins} A \
+             restore will ask which is meant. {moved} one of them another name with --database, or another target",
+            set.label, origin.name,
+        ));
+    }
+    told
+}
+
+/// A line of the configuration.
+pub fn as_key(identity: &str) -> String {
+    let value = toml::Value::String(identity.to_owned());
+    format!("`identity = {value}`")
 }
 
 /// Says which of the target's backups the server does not come from.
@@ -201,7 +313,8 @@ pub fn of(context: &Context, media: &Media) -> Result<Chosen, Failure> {
     };
     let target = target_of(context, media.target.as_deref(), database)?;
     let label = media.label.as_deref().filter(|l| *l != "latest");
-    let loan = shelf(context, &target, database)?.borrow(label)?;
+    let loan = shelf(context, &target, database)?.borrow(label);
+    let loan = loan.map_err(older::of_branch)?;
     remark(&loan, context);
     Ok(Chosen {
         devices: loan.devices.clone(),

@@ -148,7 +148,7 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
             .map(|s| s.display().to_string())
             .collect(),
         backups: rows,
-        branches: shelves::branch_rows(listing),
+        branches: shelves::branch_rows(listing, now_us),
         remarks,
     })
 }
@@ -339,6 +339,14 @@ const METRICS: &[Metric] = &[
     ("backups_restorable", "Backups that can be restored.", |d| {
         Some(d.backups.iter().filter(|b| b.restorable).count() as f64)
     }),
+    (
+        "branches",
+        "Branches that may live: of several, backups of other databases share the name.",
+        |d| {
+            let living = d.branches.iter().filter(|b| b.given_up_for.is_none());
+            Some(living.count() as f64)
+        },
+    ),
     ("stored_bytes", "Bytes of all backups.", |d| {
         Some(d.bytes as f64)
     }),
@@ -379,7 +387,37 @@ fn prometheus(databases: &[Database]) -> String {
             text += &lines.concat();
         }
     }
-    text
+    text + &branch_metrics(databases)
+}
+
+/// The newest good backup of each branch, where there are several: one of the whole name may be another database's.
+fn branch_metrics(databases: &[Database]) -> String {
+    let name = "longshore_branch_last_good_backup_timestamp_seconds";
+    let mut lines = String::new();
+    for d in databases.iter().filter(|d| d.branches.len() > 1) {
+        for branch in &d.branches {
+            let Some(finish_us) = branch.last_good_finish_us else {
+                continue;
+            };
+            let cluster = || branch.system.map(|system| format!("cluster {system}"));
+            let identity = branch.identity.clone().or_else(cluster).unwrap_or_default();
+            lines += &format!(
+                "{name}{{database=\"{}\",target=\"{}\",branch=\"{}\",identity=\"{}\"}} {}\n",
+                escaped(&d.database),
+                escaped(&d.target),
+                branch.number,
+                escaped(&identity),
+                finish_us as f64 / 1e6
+            );
+        }
+    }
+    match lines.is_empty() {
+        true => lines,
+        false => format!(
+            "# HELP {name} When the newest restorable, clean backup of one of several branches was finished.\n\
+             # TYPE {name} gauge\n{lines}"
+        ),
+    }
 }
 
 /// A label's value in Prometheus' text format.

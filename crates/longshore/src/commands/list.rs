@@ -6,7 +6,7 @@ use longshore_media::{BackupDevice, Entry, EntryKind, Item, MediaHeader, MediaSe
 use longshore_pipeline::ratio;
 use serde::Serialize;
 
-use super::shelves::Row;
+use super::shelves::{BranchRow, Row};
 use super::{Context, devices};
 use crate::failure::{Exit, Failure};
 use crate::options::{List, Media};
@@ -144,6 +144,7 @@ struct Shelved {
     database: String,
     target: String,
     backups: Vec<Row>,
+    branches: Vec<BranchRow>,
     strays: Vec<String>,
 }
 
@@ -166,6 +167,7 @@ fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
             database: shelf.database.clone(),
             target: shelf.target.name.clone(),
             backups,
+            branches: super::shelves::branch_rows(&listing, context.clock.wall_ns() / 1000),
             strays: listing
                 .strays
                 .iter()

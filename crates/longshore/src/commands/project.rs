@@ -33,6 +33,8 @@ struct Database {
     url: String,
     target: Option<String>,
     retention: Option<String>,
+    /// What its backups are known by, wherever it is; `None`: by machine and path, or by its log.
+    identity: Option<String>,
     algorithm: Option<String>,
     level: Option<String>,
     /// Where the password comes from, never what it is.
@@ -66,6 +68,7 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
         url: without_password(&d.url),
         target: config.target_of(name).map(str::to_owned),
         retention: config.retention_of(name).map(|(name, _)| name.to_owned()),
+        identity: d.identity.clone(),
         algorithm: d
             .algorithm
             .or(config.defaults.algorithm)
@@ -153,6 +156,9 @@ fn text(answer: &Answer, context: &Context) -> String {
             (None, Some(level)) => format!(", compressed at level {level}\n"),
             (None, None) => "\n".to_owned(),
         };
+        if let Some(identity) = &d.identity {
+            text += &format!("  known at its target as {}\n", plain(identity));
+        }
         if let Some(from) = &d.password_from {
             text += &format!("  its password comes from {}\n", plain(from));
         }

@@ -1,7 +1,7 @@
 //! `restore`.
 
 mod beginning;
-mod older;
+pub mod older;
 
 use longshore_pipeline::{
     Error, Report, Request, RestoreNote, RestoreReport, RestoreRequest, closing_line, mb_per_s,

@@ -1,5 +1,7 @@
 //! What several commands tell of a database at a target.
 
+use std::collections::BTreeSet;
+
 use longshore_pipeline::ratio;
 use longshore_repository::branch;
 use longshore_repository::chain::{SetFacts, chain};
@@ -181,10 +183,15 @@ pub struct BranchRow {
     pub number: usize,
     /// PostgreSQL's system identifier; `None`: of a source without a log.
     pub system: Option<u64>,
+    /// What a source without a log is known by: the name it was given, else machine and path.
+    pub identity: Option<String>,
     /// Its newest backup.
     pub newest: String,
     pub backups: usize,
-    /// Whether WAL proves that each backup follows the one before.
+    /// Its newest that can be restored and holds exactly what the source held.
+    pub last_good: Option<String>,
+    pub last_good_finish_us: Option<i64>,
+    /// Whether WAL proves that each backup follows the one before; without a log, whether all are of the same file.
     pub proved: bool,
     /// The number of the branch that its server went on with instead.
     pub given_up_for: Option<usize>,
@@ -194,20 +201,27 @@ pub struct BranchRow {
     pub text: String,
 }
 
-pub fn branch_rows(listing: &Listing) -> Vec<BranchRow> {
+pub fn branch_rows(listing: &Listing, now_us: i64) -> Vec<BranchRow> {
     let facts = listing.facts();
-    let row = |(number, branch): (usize, branch::Branch)| BranchRow {
-        number,
-        system: branch.system,
-        newest: facts[branch.tip()].label.to_string(),
-        backups: branch.sets.len(),
-        proved: branch.proved,
-        given_up_for: branch.given_up_for.map(|index| index + 1),
-        clock_was_wrong: branch::clock_contradictions(&facts, &branch)
-            .into_iter()
-            .map(|(_, next)| facts[next].label.to_string())
-            .collect(),
-        text: branch::text(&facts, &branch),
+    let row = |(number, branch): (usize, branch::Branch)| {
+        let good = last_good_of(&facts, &branch, now_us);
+        let origin = &facts[branch.tip()].identity.origin;
+        BranchRow {
+            number,
+            system: branch.system,
+            identity: branch.system.is_none().then(|| origin.name.clone()),
+            newest: facts[branch.tip()].label.to_string(),
+            backups: branch.sets.len(),
+            last_good: good.map(|i| facts[i].label.to_string()),
+            last_good_finish_us: good.map(|i| facts[i].finish_us),
+            proved: branch.proved,
+            given_up_for: branch.given_up_for.map(|index| index + 1),
+            clock_was_wrong: branch::clock_contradictions(&facts, &branch)
+                .into_iter()
+                .map(|(_, next)| facts[next].label.to_string())
+                .collect(),
+            text: branch::text(&facts, &branch),
+        }
     };
     (1..).zip(listing.branches()).map(row).collect()
 }
@@ -231,6 +245,7 @@ pub fn mixed(listing: &Listing) -> (Vec<String>, bool) {
                 branch::text(&facts, &branches[*i])
             ));
         }
+        texts.extend(mending(listing, &facts, &branches, &living));
         both = living.iter().any(|one| {
             let others = living.iter().filter(|other| *other > one);
             others
@@ -250,9 +265,43 @@ pub fn mixed(listing: &Listing) -> (Vec<String>, bool) {
     (texts, both)
 }
 
+/// What to do about several branches of sources without a log.
+fn mending(
+    listing: &Listing,
+    facts: &[SetFacts],
+    branches: &[branch::Branch],
+    living: &[usize],
+) -> Option<String> {
+    let plain = living.iter().filter(|i| branches[**i].system.is_none());
+    let tips: Vec<usize> = plain.map(|i| branches[*i].tip()).collect();
+    let header = listing.sets[*tips.first()?].complete().map(|c| &c.header);
+    let table = format!(
+        "[database.{}]",
+        header.map_or("NAME", |header| &header.database)
+    );
+    let names: BTreeSet<&str> = tips
+        .iter()
+        .map(|tip| facts[*tip].identity.origin.name.as_str())
+        .collect();
+    let ended = "a branch that has ended stays until the LABEL directories of its backups are removed by hand";
+    let mend = match names.len() < tips.len() {
+        true => format!(
+            "two files were backed up in turn as one: give each an `identity` of its own in its {table}, another name, or \
+             another target; {ended}"
+        ),
+        false => format!(
+            "where one of them is another's database, moved, the identity of that one in its {table}, such as {}, lets new \
+             backups go on with that branch; {ended}; two that both live need two names or two targets",
+            devices::as_key(&facts[tips[0]].identity.origin.name)
+        ),
+    };
+    Some(mend)
+}
+
 /// A table of backups, oldest first.
 pub fn table(rows: &[Row]) -> Table {
     let with_retention = rows.iter().any(|r| r.retention.is_some());
+    let with_branches = rows.iter().flat_map(|r| &r.branches).any(|n| *n > 1);
     let mut heads = vec![
         "label",
         "finished (UTC)",
@@ -262,6 +311,9 @@ pub fn table(rows: &[Row]) -> Table {
         "ratio",
         "state",
     ];
+    if with_branches {
+        heads.push("branch");
+    }
     if with_retention {
         heads.push("retention");
     }
@@ -277,6 +329,13 @@ pub fn table(rows: &[Row]) -> Table {
             or(r.ratio.map(|r| format!("{r:.2}"))),
             r.state.to_owned(),
         ];
+        if with_branches {
+            let numbers: Vec<String> = r.branches.iter().map(usize::to_string).collect();
+            cells.push(match numbers.is_empty() {
+                true => "-".to_owned(),
+                false => numbers.join(", "),
+            });
+        }
         if with_retention {
             cells.push(r.retention.clone().unwrap_or_default());
         }
@@ -336,6 +395,9 @@ fn keep(why: &Keep) -> String {
         ),
         Keep::Base => "base of the oldest day to be kept".into(),
         Keep::NeededBy(label) => format!("needed by {label}"),
+        Keep::FileBefore => {
+            "the last of the file before, until the one after it has two backups".into()
+        }
         Keep::OfKept(label) => format!("belongs to {label}"),
         Keep::LastGood => "the newest that is whole and clean".into(),
         Keep::Unexpired => "its own expiry date has not come".into(),
@@ -364,6 +426,19 @@ fn remove(why: Remove) -> &'static str {
 /// The newest backup that can be restored and holds exactly what the source held. One that a clock ahead has dated
 /// later than now is the newest only where there is no other: else it would hide for years that no more are made.
 pub fn last_good(facts: &[SetFacts], now_us: i64) -> Option<usize> {
+    newest_good(facts, 0..facts.len(), now_us)
+}
+
+/// The same of one branch.
+pub fn last_good_of(facts: &[SetFacts], branch: &branch::Branch, now_us: i64) -> Option<usize> {
+    newest_good(facts, branch.sets.iter().copied(), now_us)
+}
+
+fn newest_good(
+    facts: &[SetFacts],
+    among: impl Iterator<Item = usize>,
+    now_us: i64,
+) -> Option<usize> {
     let good = |i: &usize| {
         chain(facts, *i).is_ok_and(|links| links.into_iter().all(|l| facts[l].is_clean()))
     };
@@ -372,7 +447,7 @@ pub fn last_good(facts: &[SetFacts], now_us: i64) -> Option<usize> {
         places[i] = place;
     }
     let order = |i: &usize| (facts[*i].start_us <= now_us, places[*i]);
-    (0..facts.len()).filter(good).max_by_key(order)
+    among.filter(good).max_by_key(order)
 }
 
 #[cfg(test)]

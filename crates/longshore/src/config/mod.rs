@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Storage, Via};
+use longshore_media::header::IDENTITY_MAX;
 use longshore_repository::retention::Policy;
 use longshore_repository::target::{DIRECTORIES_MAX, unfit_name};
 use serde::{Deserialize, Deserializer, de};
@@ -57,6 +58,8 @@ pub struct Database {
     pub target: Option<String>,
     /// What may be removed from there.
     pub retention: Option<String>,
+    /// What a database without a log is known by at targets, wherever it is; without it, machine and path.
+    pub identity: Option<String>,
     #[serde(default, deserialize_with = "algorithm")]
     pub algorithm: Option<Algorithm>,
     #[serde(default, deserialize_with = "level")]
@@ -77,6 +80,7 @@ impl Database {
         "url",
         "target",
         "retention",
+        "identity",
         "algorithm",
         "level",
         "password_file",
@@ -404,6 +408,11 @@ impl Config {
                     "[database.{name}]: there is no [retention.{retention}]"
                 ));
             }
+            if let Some(identity) = &database.identity
+                && let Err(what) = check_identity(database, identity)
+            {
+                return wrong(format!("[database.{name}]: `identity` {what}"));
+            }
             if database.password_file.is_some() && database.password_env.is_some() {
                 return wrong(format!(
                     "[database.{name}]: `password_file` and `password_env` exclude each other"
@@ -504,6 +513,22 @@ impl Config {
         let name = own.or(self.defaults.retention.as_ref())?;
         Some((name, *self.retention.get(name)?))
     }
+}
+
+fn check_identity(database: &Database, identity: &str) -> Result<(), String> {
+    if !database.has_no_log() {
+        return Err("is for `sqlite:` and `files:` alone: a cluster is known by its log".into());
+    }
+    if identity.trim() != identity || identity.is_empty() {
+        return Err("is empty, or begins or ends with a blank".into());
+    }
+    if identity.chars().any(char::is_control) {
+        return Err("holds a control character".into());
+    }
+    if identity.len() > IDENTITY_MAX {
+        return Err(format!("is longer than {IDENTITY_MAX} bytes"));
+    }
+    Ok(())
 }
 
 /// The variables that hold passwords, as far as file and environment name them: they may have any name.
@@ -737,6 +762,17 @@ mod tests {
         assert!(text.contains("no [retention.x]"), "{text}");
         assert!(refusal("[retention.r]\nkeep_wal = 2\n").contains("keep_full"));
         assert!(refusal("[retention.r]\nkeep_full = 0\n").contains("nothing"));
+        for (url, identity, says) in [
+            ("sqlite:/a", "", "empty"),
+            ("sqlite:/a", " a", "blank"),
+            ("sqlite:/a", "a\\u0007", "control"),
+            ("postgres://h", "a", "known by its log"),
+        ] {
+            let said = refusal(&format!(
+                "[database.a]\nurl = \"{url}\"\nidentity = \"{identity}\"\n"
+            ));
+            assert!(said.contains(says), "{said}");
+        }
         assert!(refusal("[database.a]\nlevel = 3\n").contains("url"));
         assert!(refusal("[defaults]\ntarget = \"t\"\n").contains("no [target.t]"));
         assert!(refusal("[database.\"../x\"]\nurl = \"sqlite:/a\"\n").contains("directory"));

@@ -14,6 +14,7 @@ mod json;
 mod lab;
 mod limits;
 mod mistakes;
+mod origins;
 mod output;
 mod promises;
 mod reader;

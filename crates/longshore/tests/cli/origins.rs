@@ -1,0 +1,296 @@
+//! One name at one target, several sources without a log: of two paths or machines, or of two files of one path. None
+//! takes another's place, and whoever asks for the newest is asked which is meant.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::stage::{BINARY, Ran, Stage};
+
+/// Two trees, `one` and `two`, that are configured under one name with one target.
+fn shared() -> Stage {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("disk")).unwrap();
+    for name in ["one", "two"] {
+        stage.write(format!("{name}/who"), name.as_bytes());
+        configure(&stage, name, name, "");
+    }
+    stage
+}
+
+/// A configuration `NAME.toml` of the database `app` at this path.
+fn configure(stage: &Stage, name: &str, path: &str, more: &str) {
+    let text = format!(
+        "[database.app]\nurl = \"files:{}\"\ntarget = \"t\"\n{more}\n[target.t]\ndirectories = [\"{}\"]\n",
+        stage.path(path).display(),
+        stage.path("disk").display(),
+    );
+    stage.write(format!("{name}.toml"), text.as_bytes());
+}
+
+fn by(stage: &Stage, who: &str, line: &str) -> Ran {
+    stage.line(&format!("--config {who}.toml {line}"))
+}
+
+fn labels(stage: &Stage) -> Vec<String> {
+    stage.names("disk/app")
+}
+
+/// What the backup with this label holds.
+fn who(stage: &Stage, to: &str) -> String {
+    let path = stage.path(to);
+    let found = std::fs::read_dir(path).unwrap().next().unwrap().unwrap();
+    let file = match found.path().is_dir() {
+        true => found.path().join("who"),
+        false => found.path(),
+    };
+    std::fs::read_to_string(file).unwrap()
+}
+
+/// The commands that a refusal prints, without the program's name.
+fn commands(ran: &Ran) -> Vec<String> {
+    let hint = ran.err.split("the one that you mean: ").nth(1);
+    let hint = hint.unwrap_or_else(|| panic!("no commands: {}", ran.err));
+    let hint = hint.lines().next().unwrap();
+    let command = |text: &str| text.trim().strip_prefix("longshore ").unwrap().to_owned();
+    hint.split(" or ").map(command).collect()
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+fn graded(stage: &Stage, by_whom: &str, what: &str) -> Vec<(String, String)> {
+    let checked = json(&by(stage, by_whom, "check app --json"));
+    let findings = checked["databases"][0]["findings"].as_array().unwrap();
+    let of = findings.iter().filter(|f| f["what"] == what);
+    let text = |f: &Value, key: &str| f[key].as_str().unwrap().to_owned();
+    of.map(|f| (text(f, "grade"), text(f, "text"))).collect()
+}
+
+/// Goal: nobody gets another database's backup, or loses a backup to it, because both have one name.
+#[test]
+fn two_paths_of_one_name_are_kept_apart_and_each_can_be_restored() {
+    let stage = shared();
+    by(&stage, "one", "backup app").exits(0);
+    let begins = by(&stage, "two", "backup app").exits(5);
+    begins
+        .says("begins a branch of its own")
+        .says("identity = ");
+    let both = labels(&stage);
+
+    for line in [
+        "restore --database app --to x",
+        "verify --database app",
+        "drill app",
+    ] {
+        let refused = by(&stage, "one", line);
+        assert_ne!(refused.code, 0, "{line}");
+        assert_eq!(commands(&refused).len(), 2, "{line}: {}", refused.err);
+    }
+    let refused = by(&stage, "one", "restore --database app --to out");
+    let mut found = Vec::new();
+    for (n, command) in commands(&refused).into_iter().enumerate() {
+        let to = format!("out{n}");
+        stage
+            .line(&command.replace("--to out", &format!("--to {to}")))
+            .exits(0);
+        found.push(who(&stage, &to));
+    }
+    assert_eq!(found, ["one", "two"]);
+
+    by(&stage, "one", "expire app --keep-full 1").exits(0);
+    assert_eq!(labels(&stage), both, "neither takes the other's place");
+
+    // One of them has ended, as far as anybody can see; nobody looks at the other one's age.
+    let told = graded(&stage, "one", "branches");
+    assert!(told.iter().all(|(grade, _)| grade == "look"), "{told:?}");
+    let info = json(&by(&stage, "one", "info app --json").exits(0));
+    let branches = info["databases"][0]["branches"].as_array().unwrap().clone();
+    let identity = |n: usize| branches[n]["identity"].as_str().unwrap().to_owned();
+    assert!(identity(0).ends_with("/one") && identity(1).ends_with("/two"));
+    let ages = graded(&stage, "one", "age");
+    let own = branches[0]["newest"].as_str().unwrap();
+    assert!(ages[0].1.contains(own), "{ages:?}");
+    for command in ["info app", "list --target t", "expire app --keep-full 1"] {
+        by(&stage, "one", command)
+            .says(&identity(0))
+            .says(&identity(1))
+            .says("removed by hand");
+    }
+    let metrics = by(&stage, "one", "info app --prometheus").exits(0);
+    let metrics = metrics.says("longshore_branches{database=\"app\",target=\"t\"} 2");
+    metrics.says(&format!("branch=\"2\",identity=\"{}\"", identity(1)));
+
+    // Both live.
+    by(&stage, "one", "backup app").exits(5).says("/two");
+    let told = graded(&stage, "one", "branches");
+    assert!(told.iter().all(|(grade, _)| grade == "bad"), "{told:?}");
+    by(&stage, "two", "expire app --keep-full 1").exits(0);
+    assert_eq!(labels(&stage).len(), 2);
+}
+
+/// The program on a machine of this name; `None` where no such machine can be made.
+fn on_machine(stage: &Stage, name: &str, line: &str) -> Option<Ran> {
+    let named = "echo \"$0\" > /proc/sys/kernel/hostname || exit 111; exec \"$@\"";
+    let mut words = vec![
+        "--uts", "sh", "-c", named, name, BINARY, "--config", "one.toml",
+    ];
+    words.extend(line.split(' '));
+    let mut command = std::process::Command::new("unshare");
+    for (key, value) in stage.command::<&str>(&[]).get_envs() {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    let output = command
+        .args(words)
+        .current_dir(stage.path(""))
+        .output()
+        .ok()?;
+    let ran = Ran::of(&output);
+    let is_refused = ran.code == 111 || ran.err.starts_with("unshare:");
+    (!is_refused).then_some(ran)
+}
+
+/// Goal: the same configuration on two hosts, one target.
+#[test]
+fn two_machines_of_one_configuration_are_kept_apart() {
+    let stage = shared();
+    let Some(first) = on_machine(&stage, "web1", "backup app") else {
+        eprintln!("left out: this user cannot make a machine of another name");
+        return;
+    };
+    first.exits(0);
+    let on = |name: &str, line: &str| on_machine(&stage, name, line).unwrap();
+    on("web1", "backup app").exits(0);
+    on("web2", "backup app")
+        .exits(5)
+        .says("are of web1 files:/");
+    on("web2", "backup app").exits(0);
+    on("web2", "expire app --keep-full 1").exits(0);
+    assert_eq!(labels(&stage).len(), 2);
+    let refused = on("web1", "restore --database app --to out");
+    refused.says("web1 files:/").says("web2 files:/");
+    on("web1", "backup app")
+        .exits(5)
+        .says("are of web2 files:/");
+    on("web1", "check app").exits(1);
+}
+
+/// Goal: one obvious way to say that a database that moved is the same one.
+#[test]
+fn a_database_that_moved_goes_on_with_the_identity_that_was_printed() {
+    let stage = shared();
+    by(&stage, "one", "backup app").exits(0);
+    let first = labels(&stage);
+    let moved = by(&stage, "two", "backup app").exits(5);
+    let key = moved.err.split('`').nth(1).unwrap().to_owned();
+    assert!(
+        key.starts_with("identity = ") && key.contains("/one"),
+        "{key}"
+    );
+    for label in labels(&stage).iter().filter(|label| !first.contains(label)) {
+        std::fs::remove_dir_all(stage.path(format!("disk/app/{label}"))).unwrap();
+    }
+
+    configure(&stage, "two", "two", &key);
+    by(&stage, "two", "config check")
+        .exits(0)
+        .says("known at its target as");
+    by(&stage, "two", "backup app").exits(0);
+    by(&stage, "two", "restore --database app --to out").exits(0);
+    assert_eq!(who(&stage, "out"), "two");
+    by(&stage, "two", "check app")
+        .exits(5)
+        .says("LOOK  retention");
+    by(&stage, "two", "backup app").exits(0);
+    by(&stage, "two", "expire app --keep-full 1").exits(0);
+    assert_eq!(labels(&stage).len(), 1);
+    // The old place would begin a branch only with a path that nobody took over.
+    by(&stage, "one", "backup app")
+        .exits(5)
+        .says("are two branches");
+}
+
+#[test]
+fn one_identity_joins_containers_whatever_their_paths() {
+    let stage = shared();
+    let variable = ("LONGSHORE_DATABASE_APP_IDENTITY", "the shop");
+    for name in ["one", "two"] {
+        let line = format!("--config {name}.toml backup app");
+        let mut command = stage.command(&line.split(' ').collect::<Vec<_>>());
+        let ran = Ran::of(&command.env(variable.0, variable.1).output().unwrap());
+        ran.exits(0);
+    }
+    by(&stage, "one", "restore --database app --to out").exits(0);
+    assert_eq!(who(&stage, "out"), "two");
+    let info = json(&by(&stage, "one", "info app --json"));
+    assert_eq!(info["databases"][0]["branches"][0]["identity"], "the shop");
+}
+
+fn made(path: &Path) -> Option<std::time::SystemTime> {
+    std::fs::metadata(path).ok()?.created().ok()
+}
+
+/// Goal: a machine's name and a path are names, too: two machines may have both in common.
+#[test]
+fn a_file_that_comes_back_after_another_is_another_database() {
+    let stage = shared();
+    if made(&stage.path("one")).is_none() {
+        eprintln!("left out: this file system does not keep when a file was made");
+        return;
+    }
+    let swap = |from: &str, to: &str| std::fs::rename(stage.path(from), stage.path(to)).unwrap();
+    by(&stage, "one", "backup app").exits(0);
+    swap("one", "first");
+    swap("two", "one");
+    // It may have been replaced for good.
+    by(&stage, "one", "backup app").exits(0);
+    by(&stage, "one", "restore --database app --to out").exits(0);
+    assert_eq!(who(&stage, "out"), "two");
+    by(&stage, "one", "expire app --keep-full 1")
+        .exits(0)
+        .says("the last of the file before");
+    assert_eq!(labels(&stage).len(), 2);
+
+    swap("one", "second");
+    swap("first", "one");
+    by(&stage, "one", "backup app")
+        .exits(5)
+        .says("are two branches");
+    by(&stage, "one", "check app")
+        .exits(1)
+        .says("an `identity` of its own");
+    let refused = by(&stage, "one", "restore --database app --to out2");
+    assert_eq!(commands(&refused).len(), 2);
+    by(&stage, "one", "expire app --keep-full 1").exits(0);
+    assert_eq!(labels(&stage).len(), 2, "the newest of each");
+    let mut found = Vec::new();
+    for (n, command) in commands(&refused).into_iter().enumerate() {
+        let to = format!("back{n}");
+        let ran = stage.line(&command.replace("--to out2", &format!("--to {to}")));
+        if ran.code == 0 {
+            found.push(who(&stage, &to));
+        }
+    }
+    found.sort();
+    assert_eq!(found, ["one", "two"]);
+}
+
+/// Goal: a file that is replaced by each restore or VACUUM INTO is one database, and old backups of it go.
+#[test]
+fn a_database_whose_file_is_replaced_goes_on() {
+    let stage = shared();
+    for n in 0..4 {
+        std::fs::rename(stage.path("one"), stage.path(format!("old{n}"))).unwrap();
+        stage.write("one/who", format!("{n}").as_bytes());
+        by(&stage, "one", "backup app").exits(0);
+    }
+    by(&stage, "one", "backup app").exits(0);
+    by(&stage, "one", "expire app --keep-full 1").exits(0);
+    assert_eq!(labels(&stage).len(), 1);
+    by(&stage, "one", "restore --database app --to out").exits(0);
+    assert_eq!(who(&stage, "out"), "3");
+}
