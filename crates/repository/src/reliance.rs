@@ -35,6 +35,9 @@ pub(crate) const MARK: &str = ".longshore-relies-";
 /// How often an expire in the archive is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// A database's directory at a target, and its path for messages.
+type Home = (Arc<dyn Dir>, PathBuf);
+
 /// A backup that will rely on its archive.
 #[derive(Debug, Clone)]
 pub struct Reliance {
@@ -123,7 +126,7 @@ fn is_same_moment(one_ns: i64, other_ns: i64) -> bool {
 
 impl Shelf {
     /// The database's directory in the first of the target's that has it.
-    fn first_dir(&self) -> Result<Option<(Arc<dyn Dir>, PathBuf)>, Error> {
+    fn first_dir(&self) -> Result<Option<Home>, Error> {
         let dirs = self.dirs()?.into_iter().enumerate();
         let mut there = dirs.filter_map(|(i, dir)| Some((dir?, self.path(i))));
         Ok(there.next())
