@@ -390,10 +390,21 @@ impl WalArchive {
         // The one before it may have come meanwhile.
         self.check_before(out, &judged)?;
         let ending = ending(form.algorithm);
-        staged
-            .publish(Path::new(&format!("{name}.{ending}")))
-            .and_then(|()| self.dir.sync(Path::new("")))
-            .map_err(Error::io("store", self.path.join(&place)))?;
+        let published = staged
+            .publish_new(Path::new(&format!("{name}.{ending}")))
+            .and_then(|()| self.dir.sync(Path::new("")));
+        match published {
+            // By a writer whom no lock tells of.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            published => published.map_err(Error::io("store", self.path.join(&place)))?,
+        }
+        if !parent.keeps_locks(Path::new("")).unwrap_or(false)
+            && let Some(object) = self.find(out.name)?
+        {
+            // Or under another ending.
+            self.compare(&object, out, &judged)?;
+            self.sync_names(&*parent)?;
+        }
         Ok(Pushed::Stored {
             stored_bytes,
             unfinished: judged.unfinished,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via};
+use longshore_io::{Clock, Dir, File, OpenHow, Reservation, Storage, Via};
 use longshore_pg::client::{self, Connection, Mode, Reply, Rows};
 use longshore_pg::wal::{EPOCH_US, History, Records, WalName};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
@@ -36,6 +36,8 @@ use super::{Error, Form, Identity, Outgoing, Pushed, WalArchive};
 /// Below the archive: the segment being filled.
 const RECEIVING: &str = "receiving";
 const LOCK: &str = "lock";
+/// In it, where locks may not reach every receiver: the one at work.
+const RESERVED: &str = "reserved";
 /// The server has no file of this name.
 const NO_SUCH_FILE: &str = "58P01";
 /// How long the stream may be silent before what came is made durable.
@@ -196,6 +198,8 @@ struct Receiving {
     dir: Arc<dyn Dir>,
     path: PathBuf,
     _lock: Arc<dyn File>,
+    /// Where locks may not reach every receiver.
+    _reserved: Option<Reservation>,
 }
 
 impl Receiving {
@@ -221,10 +225,23 @@ impl Receiving {
             let archive = archive.path().to_owned();
             return Err(ReceiveError::Taken { archive });
         }
+        let keeps_locks = dir.keeps_locks(Path::new(""));
+        let reserved = match keeps_locks.map_err(io("look at"))? {
+            true => None,
+            false => {
+                let reserved =
+                    Reservation::take(&dir, Path::new(RESERVED)).map_err(io("reserve"))?;
+                let taken = || ReceiveError::Taken {
+                    archive: archive.path().to_owned(),
+                };
+                Some(reserved.ok_or_else(taken)?)
+            }
+        };
         Ok(Receiving {
             dir,
             path,
             _lock: lock,
+            _reserved: reserved,
         })
     }
 
@@ -1036,7 +1053,27 @@ impl WalArchive {
 
 #[cfg(test)]
 mod tests {
+    use longshore_io::{SimClock, SimDisk};
+
     use super::*;
+
+    /// Goal: a second receiver on another host, whose locks do not reach the first, is refused.
+    #[test]
+    fn receivers_whose_locks_do_not_meet_keep_out_of_each_others_archive() {
+        let disk = SimDisk::new(1).set_keeps_locks(false);
+        disk.write_file("/base/other", b"").unwrap();
+        let (base, below) = (Path::new("/base"), Path::new("wal"));
+        let archive = WalArchive::create(&disk, base, below, &SimClock::new(0)).unwrap();
+        let reserved = Path::new("/base/wal/receiving").join(RESERVED);
+        let ours = Receiving::open(&archive).unwrap();
+        assert!(disk.read_file(&reserved).is_ok());
+        drop(ours);
+        assert!(disk.read_file(&reserved).is_err());
+        // Another host's, touched just now.
+        disk.write_file(&reserved, b"another-boot.1 7 0\n").unwrap();
+        let refused = Receiving::open(&archive).err().unwrap();
+        assert!(matches!(refused, ReceiveError::Taken { .. }), "{refused}");
+    }
 
     #[test]
     fn settings_and_names_are_read_and_written_as_the_server_does() {

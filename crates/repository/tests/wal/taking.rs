@@ -418,3 +418,17 @@ fn histories_come_back_as_lines_of_timelines() {
     let missing = archive.history(timeline(3)).unwrap_err();
     assert!(matches!(missing, Error::Missing { .. }), "{missing}");
 }
+
+/// Goal: where locks may not reach every host the same holds, and nothing is left behind.
+#[test]
+fn on_a_file_system_without_locks_for_all_the_same_again_is_success_and_other_bytes_are_refused() {
+    let disk = disk(1).set_keeps_locks(false);
+    let bytes = segment(1, 3, 3);
+    let stored = push(&disk, name(1, 3), &bytes).unwrap();
+    assert!(matches!(stored, Pushed::Stored { .. }));
+    assert_eq!(push(&disk, name(1, 3), &bytes).unwrap(), Pushed::Already);
+    let other = push(&disk, name(1, 3), &segment(1, 3, 4)).unwrap_err();
+    assert!(matches!(other, Error::OtherContent { .. }), "{other}");
+    assert!(fetch(&disk, name(1, 3)).unwrap() == bytes);
+    assert_eq!(leftovers(&disk), [] as [&Path; 0]);
+}
