@@ -1,5 +1,5 @@
 //! Goal: what was written once is read for ever.
-//! Method: the stripes of `tests/golden/v1`, never written again, are verified and restored by the program and
+//! Method: the stripes of `tests/golden/v1` and `v2`, never written again, are verified and restored by the program and
 //! by the reader that was written from `docs/format.md` alone, and compared with their descriptions.
 
 use std::os::unix::ffi::OsStrExt;
@@ -32,9 +32,21 @@ fn golden() -> PathBuf {
     tests().join("golden/v1")
 }
 
+fn golden_2() -> PathBuf {
+    tests().join("golden/v2")
+}
+
 /// The stripes of a media set, last one first: their order means nothing.
 fn stripes(media: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(golden().join(media)).unwrap();
+    stripes_at(golden().join(media))
+}
+
+fn stripes_2(media: &str) -> Vec<PathBuf> {
+    stripes_at(golden_2().join(media))
+}
+
+fn stripes_at(dir: PathBuf) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap();
     let mut paths: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
     paths.sort();
     paths.reverse();
@@ -101,7 +113,11 @@ fn describe(root: &Path) -> Vec<String> {
 
 /// A description as [`describe`] gives it.
 fn described(file: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(golden().join(file)).unwrap();
+    described_at(&golden().join(file))
+}
+
+fn described_at(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
     let without_sha = |line: &str| {
         let fields: Vec<&str> = line.splitn(7, ' ').collect();
         [&fields[..5], &fields[6..]].concat().join(" ")
@@ -131,6 +147,11 @@ fn nobody_touched_the_golden_stripes() {
     .map(|media| stripes(media).len())
     .sum();
     assert_eq!(listed.lines().count(), there);
+    let mut command = Command::new("sha256sum");
+    let command = command.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
+    if let Some(output) = run(command.current_dir(golden_2())) {
+        succeeds(&output);
+    }
 }
 
 #[test]
@@ -204,5 +225,147 @@ fn stock_tools_accept_the_golden_stripes_and_give_back_the_one_file() {
         succeeds(&output);
         let crc = format!(" {:08x} ", longshore_io::crc32c(&output.stdout));
         assert!(described("file.txt")[0].contains(&crc));
+    }
+}
+
+/// The media of `v2`, and what their sets must have, or the test shows nothing of it.
+fn opened(media: &str) -> (longshore_media::MediaSet, longshore_media::SetHeader) {
+    let storage: std::sync::Arc<dyn longshore_io::Storage> =
+        std::sync::Arc::new(longshore_io::Host::new());
+    let devices: Vec<_> = stripes_2(media)
+        .into_iter()
+        .map(|path| longshore_media::DeviceSpec::File(path).open(&storage))
+        .collect();
+    let media = longshore_media::MediaSet::open(&devices).unwrap();
+    let header = media.set(0).unwrap().header;
+    (media, header)
+}
+
+#[test]
+fn the_golden_sets_of_a_cluster_have_sums_lineage_and_attributes() {
+    let (full, full_header) = opened("full");
+    let (_, differential) = opened("differential");
+    let (log, log_header) = opened("log");
+    assert!(full_header.sum_key.is_some() && differential.sum_key.is_some());
+    assert_eq!(differential.parent, Some(full_header.set));
+    for header in [&full_header, &differential, &log_header] {
+        let lineage = &header.lineage;
+        assert!(lineage.len() >= 128, "{:?}", header.backup_type);
+        let witness_len = u32::from_le_bytes(lineage[76..80].try_into().unwrap());
+        assert!(witness_len > 0, "{:?}", header.backup_type);
+    }
+    let end = log.set(0).unwrap().trailer.unwrap().log;
+    assert!(end.last_lsn > log_header.log.first_lsn);
+    let mut sums = 0;
+    let count = |item| sums += usize::from(matches!(item, longshore_media::Item::Sums(_)));
+    full.items(1, count).unwrap();
+    assert!(sums > 100, "{sums}");
+    let mut attributes = Vec::new();
+    opened("attributes")
+        .0
+        .items(1, |item| {
+            if let longshore_media::Item::Entry(entry) = item {
+                attributes.extend(entry.xattrs);
+            }
+        })
+        .unwrap();
+    attributes.sort_by(|a, b| a.name.cmp(&b.name));
+    let expected: [(&[u8], &[u8]); 3] = [
+        (b"user.binary", b"\0\xff\n"),
+        (b"user.note", b"kept for ever"),
+        (b"user.of", b"a directory"),
+    ];
+    let found: Vec<(&[u8], &[u8])> = attributes.iter().map(|x| (&*x.name, &*x.value)).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_program_verifies_the_golden_sets_of_a_cluster_and_restores_them() {
+    for media in ["full", "log", "attributes"] {
+        succeeds(&longshore(&["verify"], &stripes_2(media)));
+    }
+    let bases: Vec<String> = stripes_2("full")
+        .iter()
+        .map(|path| path.to_str().unwrap().to_owned())
+        .collect();
+    let with_bases = |mut args: Vec<&'static str>, to: Option<&Path>| {
+        let mut words: Vec<String> = args.drain(..).map(str::to_owned).collect();
+        for base in &bases {
+            words.extend(["--base".to_owned(), base.clone()]);
+        }
+        words.extend(to.map(|to| format!("--to={}", to.display())));
+        words.push("--".to_owned());
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        longshore(&words, &stripes_2("differential"))
+    };
+    succeeds(&with_bases(vec!["verify"], None));
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join("to");
+    succeeds(&with_bases(vec!["restore"], Some(&to)));
+    // A restore makes a cluster of it: what it adds for that is not in the set.
+    let relations = |lines: Vec<String>| -> Vec<String> {
+        lines
+            .into_iter()
+            .filter(|l| l.starts_with('f') && l.contains(" base/"))
+            .collect()
+    };
+    let wanted = relations(described_at(&golden_2().join("differential.txt")));
+    assert!(wanted.len() > 200);
+    assert_eq!(relations(describe(&to)), wanted);
+    let to = dir.path().join("attributes");
+    let args = ["restore", "--to", to.to_str().unwrap()];
+    succeeds(&longshore(&args, &stripes_2("attributes")));
+    let wanted = described_at(&golden_2().join("attributes.txt"));
+    assert_eq!(describe(&to), wanted);
+    has_attributes(&to);
+}
+
+#[test]
+fn the_independent_reader_restores_the_golden_sets_of_a_cluster() {
+    let python = |file: &str| {
+        let mut command = Command::new("python3");
+        command.arg("-B").arg(tests().join(file));
+        command
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for media in ["full", "differential", "log", "attributes"] {
+        let stripes = stripes_2(media);
+        let mut verify = python("reader/longshore_reader.py");
+        let Some(verify) = run(verify.arg("verify").args(&stripes)) else {
+            return;
+        };
+        succeeds(&verify);
+        let to = dir.path().join(media);
+        let mut restore = python("reader/longshore_reader.py");
+        restore.arg("restore").arg("--to").arg(&to);
+        if media == "differential" {
+            restore.arg("--parent").arg(dir.path().join("full"));
+        }
+        succeeds(&run(restore.args(&stripes)).unwrap());
+        let found = run(python("golden/describe.py").arg(&to)).unwrap();
+        let wanted = std::fs::read(golden_2().join(format!("{media}.txt"))).unwrap();
+        assert!(found.stdout == wanted, "{media}");
+    }
+    has_attributes(&dir.path().join("attributes"));
+}
+
+/// Looks at the restored attributes by Python, where the file system keeps any.
+fn has_attributes(tree: &Path) {
+    const LOOK: &str = r#"
+import os, sys
+wanted = {"file": {"user.note": b"kept for ever", "user.binary": b"\0\xff\n"}, "sub": {"user.of": b"a directory"}}
+for name, attributes in wanted.items():
+    path = os.path.join(sys.argv[1], name)
+    try:
+        os.setxattr(path, "user.try", b"")
+        os.removexattr(path, "user.try")
+    except OSError:
+        continue
+    own = {n: os.getxattr(path, n) for n in os.listxattr(path) if n.startswith("user.")}
+    assert own == attributes, own
+"#;
+    let mut python = Command::new("python3");
+    if let Some(output) = run(python.args(["-c", LOOK]).arg(tree)) {
+        succeeds(&output);
     }
 }
