@@ -367,8 +367,8 @@ impl<'a> Feed<'a> {
             };
             let whole = cursor.entry.len < self.buffer_bytes as u64;
             let room = (self.buffer_bytes - job.plain_len) as u64;
-            // A small file is not split, a large one does not start in the middle of a block.
-            if job.plain_len > 0 && (!whole || cursor.entry.len > room) {
+            // A small file is not split, and a large one, which never fits, does not start in the middle of a block.
+            if job.plain_len > 0 && cursor.entry.len > room {
                 break;
             }
             let sums = cursor.sums_len(cursor.entry.len.min(room));

@@ -156,6 +156,30 @@ mod tests {
         found
     }
 
+    /// Sums of pages that were not read take room in a manifest and none in a buffer.
+    #[test]
+    fn a_block_takes_no_run_whose_sums_its_manifest_has_no_room_for() {
+        let (page, buffer_bytes) = (8 << 10, 1 << 20);
+        let len = CARRIED_PAGES * page;
+        let (based, mut buffer) = (based(1, 8 * len, page), vec![0; buffer_bytes]);
+        let mut gathered = Gathered::default();
+        for run in 0..8 {
+            if !gathered.has_room(scan_bytes(buffer_bytes), buffer_bytes) {
+                break;
+            }
+            let scan = Scan {
+                volume: 0,
+                based: based.clone(),
+                offset: (run * len) as u64,
+                len,
+                look: Look::Carry,
+            };
+            gathered.keep(&scan, &mut buffer, &[], vec![1; CARRIED_PAGES]);
+        }
+        let job = gathered.into_job(0, || 0).unwrap();
+        assert!(job.manifest.len() <= MANIFEST_MAX, "{}", job.manifest.len());
+    }
+
     proptest! {
         /// What is gathered, put over the base, is the file; no byte of it is there twice, and limits hold.
         #[test]

@@ -15,6 +15,8 @@ use super::*;
 
 const BUFFER: usize = 64 << 10;
 const PAGE: u64 = 4096;
+/// Of holes, as of file systems whose blocks are smaller than a page.
+const UNIT: u64 = 1024;
 
 /// What a source is to give.
 #[derive(Debug, Clone)]
@@ -22,10 +24,13 @@ struct Given {
     kind: GivenKind,
     len: u64,
     has_pages: bool,
-    /// In units of a page: holes of a whole file; of a based one what is certain to be the base's.
+    /// In units of [`UNIT`]: holes of a whole file. In units of a page: what of a based one is certain to be the base's.
     gaps: Vec<(u64, u64)>,
     /// Pages that the base holds.
     held: Option<u64>,
+    /// Bytes that its name has more than others', and the value of its one attribute, if it has one.
+    name_bytes: usize,
+    xattr_bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +57,8 @@ fn given() -> impl Strategy<Value = Given> {
         has_pages,
         gaps,
         held: held.filter(|pages| *pages > 0),
+        name_bytes: 0,
+        xattr_bytes: 0,
     })
 }
 
@@ -92,21 +99,34 @@ struct ScriptedContent {
 }
 
 impl ScriptedContent {
-    fn is_in_gap(&self, offset: u64) -> bool {
-        let page = offset / PAGE;
-        self.given
-            .gaps
-            .iter()
-            .any(|(start, len)| (*start..start + len).contains(&page))
+    /// The first run outside of gaps that are counted in such units.
+    fn outside(&self, offset: u64, unit: u64) -> Option<Range<u64>> {
+        let len = self.given.len;
+        let steps = || (offset / unit..len.div_ceil(unit)).map(|number| number * unit);
+        let is_in_gap = |at: u64| self.given.is_in_gap(at / unit);
+        let start = steps().find(|at| !is_in_gap(*at))?;
+        let end = steps().find(|at| *at > start && is_in_gap(*at));
+        Some(start.max(offset)..end.unwrap_or(len))
+    }
+}
+
+impl Given {
+    fn is_in_gap(&self, number: u64) -> bool {
+        let mut gaps = self.gaps.iter();
+        gaps.any(|(start, len)| (*start..start + len).contains(&number))
     }
 
-    /// The first run of pages outside of gaps.
-    fn outside(&self, offset: u64) -> Option<Range<u64>> {
-        let len = self.given.len;
-        let steps = || (offset / PAGE..len.div_ceil(PAGE)).map(|page| page * PAGE);
-        let start = steps().find(|at| !self.is_in_gap(*at))?;
-        let end = steps().find(|at| *at > start && self.is_in_gap(*at));
-        Some(start.max(offset)..end.unwrap_or(len))
+    fn has_whole_pages(&self) -> bool {
+        self.has_pages && self.len.is_multiple_of(PAGE)
+    }
+
+    /// Whether the byte is stored of a file that is not based: of a file of pages, every page that has data.
+    fn is_stored(&self, at: u64) -> bool {
+        let (first, units) = match self.has_whole_pages() {
+            true => (at / PAGE * PAGE / UNIT, PAGE / UNIT),
+            false => (at / UNIT, 1),
+        };
+        self.len < SPARSE_FROM || (first..first + units).any(|unit| !self.is_in_gap(unit))
     }
 }
 
@@ -116,7 +136,7 @@ impl Content for ScriptedContent {
     }
 
     fn next_doubtful(&self, offset: u64) -> Result<Option<Range<u64>>, source::Error> {
-        Ok(self.outside(offset))
+        Ok(self.outside(offset, PAGE))
     }
 
     fn is_cached(&self, _: Range<u64>) -> bool {
@@ -124,12 +144,12 @@ impl Content for ScriptedContent {
     }
 
     fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, source::Error> {
-        Ok(self.outside(offset))
+        Ok(self.outside(offset, UNIT))
     }
 
     fn settle(&self) -> Result<Option<Change>, source::Error> {
         self.log.lock().push(Event::Settled(self.path.clone()));
-        Ok(None)
+        Ok(Some(Change::Modified))
     }
 }
 
@@ -162,7 +182,13 @@ impl Source for Scripted {
             gid: 0,
             mtime_ns: 0,
             len: given.len,
-            xattrs: Vec::new(),
+            xattrs: (given.xattr_bytes > 0)
+                .then(|| Xattr {
+                    name: b"user.x".to_vec(),
+                    value: vec![1; given.xattr_bytes],
+                })
+                .into_iter()
+                .collect(),
             page_bytes: (given.has_pages && given.len.is_multiple_of(PAGE)).then_some(PAGE as u32),
             content,
         }))
@@ -178,6 +204,8 @@ struct Run {
     events: Vec<Event>,
     files: BTreeMap<PathBuf, Given>,
     based: HashSet<PathBuf>,
+    /// Files whose change was told, to the feed's owner or to the worker that ended the last piece.
+    changed: Vec<PathBuf>,
 }
 
 /// Hands everything out; `choices` say which of the works in hand ends next, how many are in hand, and what is put back.
@@ -189,7 +217,8 @@ fn run(volumes: Vec<Vec<Given>>, choices: &[u8]) -> Run {
     for (volume, entries) in volumes.into_iter().enumerate() {
         let mut queue = VecDeque::new();
         for (number, given) in entries.into_iter().enumerate() {
-            let path = PathBuf::from(format!("v{volume}/f{number}"));
+            let more = "n".repeat(given.name_bytes);
+            let path = PathBuf::from(format!("v{volume}/f{number}{more}"));
             held.extend(
                 given
                     .held
@@ -227,7 +256,7 @@ fn run(volumes: Vec<Vec<Given>>, choices: &[u8]) -> Run {
     };
     let mut feed = Feed::new(&source, BUFFER, true, Some(&base));
     let mut in_hand: Vec<Work> = Vec::new();
-    let mut based = HashSet::new();
+    let (mut based, mut changed) = (HashSet::new(), Vec::new());
     let mut choices = choices.iter().copied().cycle();
     let mut choose = |below: usize| usize::from(choices.next().unwrap_or(0)) % below.max(1);
     let (mut ended, mut was_put_back) = (false, false);
@@ -258,27 +287,30 @@ fn run(volumes: Vec<Vec<Given>>, choices: &[u8]) -> Run {
             Work::Job(job) => {
                 for piece in &job.pieces {
                     log.lock().push(Event::Read(piece.file.path.clone()));
-                    piece.file.piece_done().unwrap();
+                    let told = piece.file.piece_done().unwrap();
+                    changed.extend(told.map(|_| piece.file.path.clone()));
                 }
                 feed.done(job.volume);
             }
             Work::Scan(scan) => {
                 let path = scan.based.file.path.clone();
-                log.lock().push(Event::Read(path));
+                log.lock().push(Event::Read(path.clone()));
                 feed.done(scan.volume);
-                scan.based.file.piece_done().unwrap();
+                changed.extend(scan.based.file.piece_done().unwrap().map(|_| path));
             }
         }
         // Somebody may have put back what was the last.
         ended = false;
     }
     assert!(feed.next().unwrap().is_none());
+    changed.extend(feed.changes.drain(..).map(|(path, _)| path));
     drop(feed);
     let events = std::mem::take(&mut *log.lock());
     Run {
         events,
         files,
         based,
+        changed,
     }
 }
 
@@ -409,8 +441,7 @@ proptest! {
                 prop_assert_eq!(offset, at, "{}", path.display());
                 at += len;
                 prop_assert!(len > 0 && len % PAGE == 0);
-                let in_gap = |at: u64| given.gaps.iter().any(|(s, l)| (*s..s + l).contains(&(at / PAGE)));
-                let certain = |at: u64| at < held && in_gap(at);
+                let certain = |at: u64| at < held && given.is_in_gap(at / PAGE);
                 let mut pages = (offset..at).step_by(PAGE as usize);
                 match look {
                     Look::Compare => prop_assert!(pages.all(|at| !certain(at)), "read for nothing"),
@@ -466,8 +497,7 @@ proptest! {
             let of_pieces: Vec<_> = pieces.iter().map(|(p, o, l, _)| (p.clone(), *o, *l)).collect();
             prop_assert_eq!(&of_pieces, extents);
             let summed = |path: &PathBuf| {
-                let given = &run.files[path];
-                given.has_pages && given.len.is_multiple_of(PAGE)
+                run.files[path].has_whole_pages()
             };
             let expected: Vec<_> = extents
                 .iter()
@@ -480,10 +510,8 @@ proptest! {
         for (path, given) in run.files.iter().filter(|(path, _)| !run.based.contains(*path)) {
             let mut found = stored.remove(path).unwrap_or_default();
             found.sort_unstable();
-            let small = given.len < SPARSE_FROM;
-            let in_gap = |at: u64| !small && given.gaps.iter().any(|(s, l)| (*s..s + l).contains(&(at / PAGE)));
             let mut covered = found.iter().flat_map(|(offset, len)| *offset..offset + len);
-            let expected = (0..given.len).filter(|at| !in_gap(*at));
+            let expected = (0..given.len).filter(|at| given.is_stored(*at));
             for at in expected {
                 prop_assert_eq!(covered.next(), Some(at), "{}", path.display());
             }
@@ -508,6 +536,12 @@ proptest! {
                 prop_assert!(*settled > last, "{}", path.display());
             }
         }
+        // What it found then is told once, too.
+        let mut changed = run.changed;
+        changed.sort_unstable();
+        let mut read: Vec<_> = run.files.iter().filter(|(_, given)| given.len > 0).map(|(path, _)| path.clone()).collect();
+        read.sort_unstable();
+        prop_assert_eq!(changed, read);
     }
 }
 
@@ -537,4 +571,102 @@ fn samples_are_taken_at_random_all_over() {
     assert!(firsts.len() > 40, "{}", firsts.len());
     assert!((40 * 200..90 * 200).contains(&gaps), "{gaps}");
     assert_eq!(Samples::new(1 << 30).every, (1 << 30) / SAMPLES);
+}
+
+/// Of a file of which no page needs to be read, some are read all the same, wherever it is looked at.
+#[test]
+fn pages_that_are_said_to_be_the_bases_are_sampled_all_over_a_file() {
+    let given = Given {
+        gaps: vec![(0, 400)],
+        held: Some(400),
+        ..plain(400 * PAGE)
+    };
+    for _ in 0..20 {
+        let run = run(vec![vec![given.clone()]], &[1]);
+        let sampled: Vec<u64> = run
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Scan(_, offset, _, Look::Sample) => Some(offset / PAGE),
+                _ => None,
+            })
+            .collect();
+        let ends = std::iter::once(0).chain(sampled.iter().copied());
+        let next = sampled.iter().copied().chain(std::iter::once(400));
+        for (from, to) in ends.zip(next) {
+            assert!(to - from <= 2 * SAMPLE_EVERY, "{sampled:?}");
+        }
+    }
+}
+
+/// A file of pages that are read whole.
+fn plain(len: u64) -> Given {
+    Given {
+        kind: GivenKind::File,
+        len,
+        has_pages: true,
+        gaps: Vec::new(),
+        held: None,
+        name_bytes: 0,
+        xattr_bytes: 0,
+    }
+}
+
+/// Goal: names, attributes and sums never outgrow a manifest, and do not split a small file.
+/// Method: a manifest is filled with names up to each place near its end, and then comes what needs more room than is
+/// left. That no manifest is too long is asserted of every job.
+#[test]
+fn a_manifest_that_runs_full_splits_no_small_file_and_holds_every_name_once() {
+    let name = |name_bytes| Given {
+        kind: GivenKind::Dir,
+        name_bytes,
+        ..plain(0)
+    };
+    let file = plain(15 * PAGE);
+    let attributed = Given {
+        xattr_bytes: 48_000,
+        ..name(0)
+    };
+    for more in (0..4000).step_by(50) {
+        // From here to beyond the place where one more name, however long, would not fit.
+        let mut names = vec![name(200); (MANIFEST_MAX - 10_000) / 250];
+        names.push(name(more));
+        for last in [&file, &attributed, &name(PATH_MAX - 20)] {
+            let mut given = names.clone();
+            given.extend([last, last, last, &file].map(Given::clone));
+            let count = given.len();
+            let run = run(vec![given], &[1]);
+            let mut blocks = HashMap::<&PathBuf, usize>::new();
+            let mut named = 0;
+            for job in jobs(&run) {
+                let Event::Job {
+                    named: names,
+                    pieces,
+                    ..
+                } = job
+                else {
+                    unreachable!()
+                };
+                named += names.len();
+                let files: HashSet<_> = pieces.iter().map(|(path, ..)| path).collect();
+                files
+                    .into_iter()
+                    .for_each(|path| *blocks.entry(path).or_default() += 1);
+            }
+            assert_eq!(named, count, "{more}");
+            assert!(blocks.values().all(|blocks| *blocks == 1), "{more}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_nothing_but_a_hole_is_settled_and_its_change_is_told() {
+    let hole = Given {
+        gaps: vec![(0, 400)],
+        ..plain(20 * PAGE)
+    };
+    let run = run(vec![vec![hole, plain(PAGE)]], &[1]);
+    let path = PathBuf::from("v0/f0");
+    assert!(run.events.contains(&Event::Settled(path.clone())));
+    assert!(run.changed.contains(&path));
 }
