@@ -524,6 +524,68 @@ fn a_database_never_stands_beside_another_ones_side_files() {
     }
 }
 
+/// Goal: no order of names that must hold is left to the file system.
+/// Method: the simulated disk keeps names in order, as journals do, so that no power cut shows a missing sync between
+/// two names. What was asked of it shows it.
+#[test]
+fn names_that_must_not_change_places_have_a_sync_between_them() {
+    let target = Path::new("/data");
+    // Whether the target was synced between the rename to this name and the next one.
+    let is_synced = |history: &[(Op, PathBuf)], name: &Path| {
+        let renamed = |(op, path): &(Op, PathBuf)| *op == Op::Rename && path == name;
+        let at = history.iter().position(renamed);
+        let at = at.unwrap_or_else(|| panic!("{} was not renamed", name.display()));
+        let next = history[at + 1..].iter();
+        let mut until = next.take_while(|(op, _)| *op != Op::Rename);
+        until.any(|(op, path)| *op == Op::SyncDir && path.components().eq(target.components()))
+    };
+    let old = Path::new("/data/.longshore-restoring/old");
+
+    let disk = prepared(1, true);
+    let before = disk.history().len();
+    replace(&disk, "new").unwrap();
+    let history = disk.history().split_off(before);
+    let renames = history.iter().filter(|(op, _)| *op == Op::Rename);
+    let names: Vec<_> = renames.map(|(_, path)| path.clone()).collect();
+    let last = target.join("global");
+    let place = names.iter().position(|name| *name == last).unwrap();
+    for name in [&old.join("global"), &names[place - 1], &last] {
+        assert!(is_synced(&history, name), "{}", name.display());
+    }
+
+    let (database, log) = (target.join("app.db"), target.join("app.db-wal"));
+    let displaced = ["app.db", "app.db-wal"].map(|name| old.join(name));
+    for (new, must) in [
+        (files(&[("app.db", "new")]), vec![&database]),
+        (
+            files(&[("app.db", "new"), ("app.db-wal", "new")]),
+            vec![&log, &database],
+        ),
+    ] {
+        let disk = SimDisk::new(1);
+        disk.mount(target).unwrap();
+        for (name, content) in files(&[("app.db", "old"), ("app.db-wal", "old")]) {
+            disk.write_file(target.join(name), content.as_bytes())
+                .unwrap();
+        }
+        let before = disk.history().len();
+        replace_files(&disk, false, &new).unwrap();
+        let history = disk.history().split_off(before);
+        for name in displaced.iter().chain(must) {
+            assert!(is_synced(&history, name), "{new:?}: {}", name.display());
+        }
+    }
+}
+
+#[test]
+fn a_restore_that_cannot_give_up_what_it_displaced_takes_itself_back() {
+    let disk = prepared(1, true);
+    let gone = "/data/.longshore-restoring/gone";
+    disk.inject(Fault::errno(libc::EIO).on(Op::Rename).below(gone));
+    replace(&disk, "new").unwrap_err();
+    assert_eq!(tree(&disk), whole_old());
+}
+
 #[test]
 fn a_left_over_log_beside_a_restored_database_is_refused_without_leave() {
     let disk = SimDisk::new(1);
