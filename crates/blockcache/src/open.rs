@@ -511,3 +511,52 @@ fn next_random(state: &mut u64) -> u64 {
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(watched: Option<u8>) -> Served {
+        Served {
+            watched: watched.map(|n| [n; 16]),
+            changed_ns: 100,
+            until_ns: 200,
+        }
+    }
+
+    /// After a crash a device is believed where its superblocks are those that were noted, and only if they tell; a file
+    /// by its time of change, too.
+    #[test]
+    fn after_a_crash_a_backend_is_believed_by_what_was_noted_of_it() {
+        let look = |n, tells| Look {
+            watched: Vec::new(),
+            fingerprint: [n; 16],
+            content: Content {
+                fingerprint: None,
+                tells,
+            },
+        };
+        let judge = |known: Option<u8>, found, tells, is_device, changed_ns| {
+            let mark = BackendMark {
+                len: 0,
+                inode: 0,
+                changed_ns,
+            };
+            judge_crash(&served(known), &mark, &look(found, tells), is_device)
+        };
+        let device = |known, found, tells| judge(known, found, tells, true, 0);
+        assert_eq!(device(Some(1), 1, true), Start::AfterCrash);
+        assert_eq!(device(Some(1), 2, true), Start::ContentChanged);
+        assert_eq!(device(Some(1), 1, false), Start::Unproved);
+        assert_eq!(device(None, 1, true), Start::Unproved, "amid a write of it");
+        let file = |known, found, changed_ns| judge(known, found, false, false, changed_ns);
+        for changed_ns in [100, 200] {
+            assert_eq!(file(Some(1), 1, changed_ns), Start::AfterCrash);
+            assert_eq!(file(None, 1, changed_ns), Start::AfterCrash);
+        }
+        assert_eq!(file(Some(1), 2, 100), Start::ContentChanged);
+        for changed_ns in [99, 201] {
+            assert_eq!(file(Some(1), 1, changed_ns), Start::BackendChanged);
+        }
+    }
+}

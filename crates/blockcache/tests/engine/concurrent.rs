@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use longshore_blockcache::{Engine, attach};
+use longshore_blockcache::{Engine, Start, attach};
 use longshore_io::{Fault, Op};
 
-use crate::{CACHE, LINE, Random, backend, differing, disk, settings, start};
+use crate::{CACHE, Image, LINE, Random, backend, differing, disk, settings, start};
 
 /// Goal: no read is older than the last write before it, however fills, writes and evictions meet.
 /// Method: each thread owns some lines, all neighbours of others' in the same blocks; it writes numbers into them and
@@ -201,6 +201,72 @@ fn nothing_is_filled_that_a_write_is_about_to_change() {
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }
 
+/// A write is under way; a read comes and sees the old bytes, rightly. Who asks after the write reads for itself.
+#[test]
+fn who_comes_after_a_write_does_not_wait_for_a_read_from_amid_it() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let (engine, _) = start(&disk, settings("aware")).unwrap();
+    let engine = Arc::new(engine);
+    let (begun, reads) = std::sync::mpsc::channel();
+    let (written, end) = std::sync::mpsc::channel::<()>();
+    let end = std::sync::Mutex::new(end);
+    // The first read has its bytes, and keeps them until the last reader was answered.
+    let slow = move || {
+        begun.send(()).unwrap();
+        let _ended = end.lock().unwrap().recv_timeout(Duration::from_secs(20));
+    };
+    disk.inject(Fault::meanwhile(slow).on(Op::Read).below("/slow").times(1));
+    let other = Arc::clone(&engine);
+    let reads = std::sync::Mutex::new(reads);
+    let deed = move || {
+        let other = Arc::clone(&other);
+        thread::spawn(move || other.read(&mut [0; LINE], 0).unwrap());
+        reads.lock().unwrap().recv().unwrap();
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    let (told, news) = std::sync::mpsc::channel();
+    let last = Arc::clone(&engine);
+    thread::spawn(move || {
+        let mut out = [0; LINE];
+        last.read(&mut out, 0).unwrap();
+        told.send(out).unwrap();
+    });
+    // Who waits for the first, and must not, is let go in the end.
+    let answered = news.recv_timeout(Duration::from_secs(5));
+    drop(written);
+    assert!(answered.or_else(|_| news.recv()).unwrap() == [9; LINE]);
+    assert_eq!(engine.counters().joined, 0);
+}
+
+/// Two clients write one line at the same time: what is held is what the backend has in the end.
+#[test]
+fn of_two_writes_of_one_line_the_second_waits_for_the_first() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let (sender, second) = std::sync::mpsc::channel();
+    let other = Arc::clone(&engine);
+    let deed = move || {
+        let (other, sender) = (Arc::clone(&other), sender.clone());
+        let (told, ended) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            other.write(&[8; LINE], 0, false).unwrap();
+            // Nobody may listen any more.
+            let _ = told.send(());
+            sender.send(()).unwrap();
+        });
+        // Time for one that does not wait for the first.
+        let _ = ended.recv_timeout(Duration::from_millis(200));
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    second.recv().unwrap();
+    let mut out = [0; LINE];
+    engine.read(&mut out, 0).unwrap();
+    assert_eq!(out, [8; LINE]);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
 /// A hit is under way; a write comes, and its fill, before the cache device is read. That is no damage.
 #[test]
 fn a_hit_that_was_overwritten_meanwhile_is_read_again_and_the_slot_kept() {
@@ -228,6 +294,38 @@ fn what_was_written_around_a_failed_sync_is_not_held() {
     disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
     engine.write(&[9; LINE], 0, false).unwrap();
     assert_eq!(engine.status().held_bytes, 0);
+}
+
+/// The same where the guard cannot be written either, so that the cache goes on: neither the write nor a fill that was
+/// under way is kept.
+#[test]
+fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up() {
+    for (under_way, op) in [("/slow", Op::Write), ("/fast", Op::Write)] {
+        let disk = disk(1, 64, 8, 16 << 10);
+        let engine = held(&disk);
+        let other = Arc::clone(&engine);
+        let deed = move || drop(other.flush().unwrap_err());
+        let failing = Fault::errno(libc::EIO);
+        disk.inject(
+            failing
+                .clone()
+                .on(Op::Create)
+                .below(format!("{}.new", Image::GUARD)),
+        );
+        disk.inject(failing.clone().on(Op::RemoveFile).below(Image::GUARD));
+        disk.inject(failing.on(Op::Sync).below("/slow/backend").times(1));
+        disk.inject(Fault::meanwhile(deed).on(op).below(under_way).times(1));
+        match under_way {
+            "/slow" => engine.write(&[9; LINE], 0, false).unwrap(),
+            _ => engine.read(&mut [0; LINE], LINE as u64).unwrap(),
+        }
+        let status = engine.status();
+        assert_eq!(
+            (status.cache, status.held_bytes),
+            ("attached", 0),
+            "{under_way}"
+        );
+    }
 }
 
 /// The system tells a failed sync to one caller only; here to the first of two flushes that are under way together.
@@ -338,7 +436,9 @@ fn what_is_written_during_a_checkpoint_is_not_made_durable_by_it() {
     disk.heal();
     drop(engine);
     for image in disk.images(16) {
-        let (engine, _) = start(&image, settings("none")).unwrap();
+        let (engine, how) = start(&image, settings("none")).unwrap();
+        // Nor does the sample at the start have to find it, which looks at everything in so small a cache.
+        assert_eq!(how, Start::AfterCrash);
         assert_eq!(differing(&engine, &image), Vec::<usize>::new());
     }
 }

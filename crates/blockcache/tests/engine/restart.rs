@@ -74,6 +74,39 @@ fn a_power_cut_during_a_start_costs_nothing() {
     }
 }
 
+/// A start that believes nothing may be cut anywhere, too: what it did not believe nobody believes afterwards.
+#[test]
+fn a_power_cut_during_a_start_brings_nothing_back_that_is_not_vouched_for() {
+    let stale = || {
+        let disk = disk(1, 100, 10, 64 << 10);
+        let (engine, _) = start(&disk, settings("none")).unwrap();
+        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+        engine.stop().unwrap();
+        drop(engine);
+        // Served without its cache.
+        let backend = crate::backend();
+        let opened = open(&disk, &backend, None, settings("none"), Arc::new(HostClock));
+        opened.unwrap().engine.stop().unwrap();
+        disk.settle();
+        disk
+    };
+    let whole = stale();
+    let before = whole.steps();
+    let (engine, how) = start(&whole, settings("none")).unwrap();
+    assert_eq!((how, engine.status().held_bytes), (Start::NotVouched, 0));
+    drop(engine);
+    assert!(whole.steps() > before + 8);
+    for step in before..whole.steps() {
+        let disk = stale().cut_power_at(step);
+        assert!(start(&disk, settings("none")).is_err());
+        for image in disk.images(8) {
+            let (engine, how) = start(&image, settings("none")).unwrap();
+            let held = engine.status().held_bytes;
+            assert_eq!(held, 0, "{how:?} at step {step}");
+        }
+    }
+}
+
 #[test]
 fn a_crash_keeps_nine_tenths_while_a_twentieth_is_being_written() {
     let (disk, held) = warm();
