@@ -1091,6 +1091,21 @@ mod tests {
             place.check(reader(Some(log(9 * SEGMENT, 1)))),
             Found::Same
         ));
+        // Of two backups at one place, too, where both know it.
+        let at_place = |before: Option<u8>| Lineage {
+            witness: Some(Witness {
+                before: before.map(|n| Before {
+                    len: SEGMENT as u32,
+                    digest: digest(n),
+                }),
+                ..place
+            }),
+            ..lineage(1, None, 3 * SEGMENT)
+        };
+        let related = |one, other| at_place(one).comes_from(&earlier(at_place(other)));
+        assert!(related(Some(1), Some(1)).is_proved());
+        assert!(related(Some(1), Some(2)).is_refuted());
+        assert!(related(None, Some(2)).is_proved() && related(Some(1), None).is_proved());
     }
 
     #[test]

@@ -595,6 +595,9 @@ mod tests {
             "as on the day of the last one, with the base of its oldest moment"
         );
         assert_eq!(kept(&sets, days(3), 11 * DAY)[1..], [true; 3]);
+        // Of two nobody knows what distance is usual.
+        let two = [full(4 * DAY), full(10 * DAY)];
+        assert_eq!(kept(&two, days(3), 9999 * DAY), [true; 2]);
     }
 
     /// Goal: a full backup that was made by a clock that was ahead, or after long without backups, costs none of the others
