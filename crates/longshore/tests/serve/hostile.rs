@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::Shutdown;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{Random, text};
 use crate::raw::{
@@ -204,9 +204,11 @@ fn a_login_needs_the_password_and_failures_tell_nothing() {
         (USER, ""),
         ("a\nb", PASSWORD),
     ];
-    for (user, password) in tries {
+    for ((user, password), delay_s) in tries.into_iter().zip([1, 2, 4, 8]) {
+        let began = Instant::now();
         let (mut raw, answer) = Raw::login_as(server.port, user, password);
         let answer = answer.unwrap();
+        assert!(began.elapsed() >= Duration::from_secs(delay_s), "at once");
         assert!(says(&answer, &format!("Login failed for user '{user}'.")));
         assert_eq!(end_of(&answer), FAILED);
         assert!(raw.message().is_none(), "the connection has ended");
