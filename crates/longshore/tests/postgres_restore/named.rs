@@ -87,6 +87,8 @@ impl Main {
         let names = names.into_iter().flatten();
         names
             .map(|e| e.unwrap().file_name().into_string().unwrap())
+            // The mark by which the archive knows the target.
+            .filter(|name| !name.starts_with('.'))
             .collect()
     }
 

@@ -148,7 +148,11 @@ fn an_archive_of_an_earlier_version_keeps_its_log_until_all_have_left_word() {
     let why = expired["wal_kept_because"].as_str().unwrap();
     assert!(why.contains("--complete"), "{why}");
     assert_eq!(segments(archive), before);
-    site.answer("one", &["wal", "needs", "--archive", archive], 5);
+    for more in [&[][..], &["--target", "nightly"]] {
+        let by_name = [&["wal", "needs", "--database", "main"], more].concat();
+        let answer = site.answer("one", &by_name, 5);
+        assert_eq!(answer["needs"].as_array().unwrap().len(), 1, "{answer}");
+    }
     // The other has not left word yet; as it is told, it does so before.
     site.expire("two", 5);
     let all = site.answer(
