@@ -42,6 +42,9 @@ fusermount3:fuse3
 fio:fio
 qemu-io:qemu-utils
 faketime:faketime
+mkfs.xfs:xfsprogs
+mkfs.btrfs:btrfs-progs
+bindfs:bindfs
 "
 python_modules="dissect.util xpress9 pymssql"
 

@@ -16,100 +16,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use longshore_media::header::{BIRTHS_MAX, ORIGIN_MAX, PLACE_MAX};
+use longshore_media::header::BIRTHS_MAX;
 use longshore_media::{SetHeader, SetTrailer};
 use longshore_pg::lineage::Verdict;
 use longshore_pg::{Earlier, Lineage, Lsn, Relation, Timeline};
 
 use crate::chain::SetFacts;
-
-/// What tells one source without a log from another.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Origin {
-    /// The source adaptor's number.
-    pub kind: u8,
-    /// What its user calls it, else machine and origin.
-    pub name: String,
-    /// When its file or root was made, as [`longshore_media::SourceIdentity`] has it: the set's own last.
-    pub births_ns: Vec<i64>,
-}
-
-impl Origin {
-    /// Of a source here, before its backup: without births.
-    pub fn here(kind: u8, machine: &str, origin: &str, given: Option<&str>) -> Origin {
-        let name = match given {
-            Some(given) => given.to_owned(),
-            None => {
-                let (machine, origin) = (cut(machine, PLACE_MAX), cut(origin, ORIGIN_MAX));
-                format!("{machine} {}", tidy(origin))
-            }
-        };
-        Origin {
-            kind,
-            name,
-            births_ns: Vec::new(),
-        }
-    }
-
-    fn of(header: &SetHeader) -> Origin {
-        let given = Some(header.identity.name.as_str()).filter(|name| !name.is_empty());
-        let births_ns = header.identity.births_ns.clone();
-        Origin {
-            births_ns,
-            ..Origin::here(header.source_kind, &header.machine, &header.origin, given)
-        }
-    }
-
-    pub fn is_same(&self, other: &Origin) -> bool {
-        (self.kind, &self.name) == (other.kind, &other.name)
-    }
-
-    fn birth(&self) -> Option<i64> {
-        self.births_ns.last().copied()
-    }
-}
-
-/// As much of a text as a set's header takes.
-fn cut(text: &str, max: usize) -> &str {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
-/// One text for all ways to write a path.
-fn tidy(origin: &str) -> String {
-    let mut text = origin.replace("/./", "/");
-    while text.contains("//") {
-        text = text.replace("//", "/");
-    }
-    match text.strip_suffix('/') {
-        Some(short) if !short.ends_with(':') => short.to_owned(),
-        _ => text,
-    }
-}
-
-/// What tells the branch of a backup.
-#[derive(Debug, Clone, Default)]
-pub struct Identity {
-    /// `None` in sets of versions that stored none, and where there is no log.
-    pub lineage: Option<Box<Lineage>>,
-    /// Machine and source as the set's header names them: all that there is of older sets.
-    pub whence: String,
-    /// Of sources without a log.
-    pub origin: Origin,
-}
-
-impl Identity {
-    pub fn of(header: &SetHeader) -> Identity {
-        Identity {
-            lineage: Lineage::decode(&header.lineage).map(Box::new),
-            whence: format!("{}\0{}", header.machine, header.origin),
-            origin: Origin::of(header),
-        }
-    }
-}
+use crate::identity::Origin;
 
 /// A set as one that a server or a later backup is compared with; `None` for sources without a log.
 pub fn earlier(header: &SetHeader, trailer: &SetTrailer) -> Option<Earlier> {
@@ -628,6 +541,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::chain::LogRange;
     use crate::chain::tests::full;
+    use crate::identity::Identity;
     use longshore_pg::lineage::{Contradiction, Digest, Line, Proof, Witness};
 
     /// A full backup of the cluster 1 at this time and LSN, of the server at home `home`.

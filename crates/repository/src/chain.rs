@@ -7,7 +7,7 @@
 use longshore_pg::Witness;
 use uuid::Uuid;
 
-use crate::branch::Identity;
+use crate::identity::Identity;
 use crate::label::{Kind, Label};
 
 /// The part of a database's log that a set needs to become consistent.

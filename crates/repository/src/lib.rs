@@ -11,6 +11,7 @@ pub mod branch;
 pub mod chain;
 mod error;
 mod expire;
+pub mod identity;
 mod label;
 pub mod lease;
 pub mod recover;

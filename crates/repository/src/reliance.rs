@@ -26,11 +26,9 @@ use crate::label::Label;
 use crate::lease::{Lease, Use};
 use crate::retention::{ClusterNeed, LogNeed, Policy, decide};
 use crate::shelf::Shelf;
+use crate::target::MARK;
 use crate::wal::{self, Need, Others, Record, WalArchive};
 use crate::{Error, LogFate};
-
-/// Begins the name of a shelf's mark.
-pub(crate) const MARK: &str = ".longshore-relies-";
 
 /// How often an expire in the archive is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -23,13 +23,15 @@ use longshore_pg::{Earlier, Lsn, Recovery};
 use uuid::Uuid;
 
 use crate::Error;
-use crate::branch::{self, Branch, Identity};
+use crate::branch::{self, Branch};
 use crate::chain::{Health, LogRange, SetFacts, chain};
+use crate::identity::Identity;
 use crate::label::{Kind, Label};
 use crate::lease::{self, Holder, Lease, Use};
 use crate::recover::{self, Choice, Passed, Reach};
-use crate::reliance;
-use crate::target::{self, PENDING, REMOVING, Target, WAL, family_name, family_of, is_reservation};
+use crate::target::{
+    self, MARK, PENDING, REMOVING, Target, WAL, family_name, family_of, is_reservation,
+};
 use crate::wal::{self, WalArchive};
 
 /// What a target holds of one database.
@@ -359,7 +361,7 @@ impl Shelf {
                         }
                     }
                     Err(_) if text == WAL || text.starts_with(lease::PREFIX) => {}
-                    Err(_) if text.starts_with(reliance::MARK) => {}
+                    Err(_) if text.starts_with(MARK) => {}
                     Err(_) => strays.push(self.path(i).join(&name)),
                 }
             }

@@ -10,6 +10,9 @@ use crate::Error;
 /// Most directories a target may have: one family goes into each.
 pub const DIRECTORIES_MAX: usize = longshore_media::header::FAMILIES_MAX as usize;
 
+/// Begins the name of a shelf's mark.
+pub(crate) const MARK: &str = ".longshore-relies-";
+
 /// What the WAL of a database lies in, beside its backups, in the target's first directory.
 pub const WAL: &str = "wal";
 

@@ -2,8 +2,8 @@
 //! The model says what must hold after a removal; it shares nothing with the code but the facts it judges.
 
 use longshore_pg::Lsn;
-use longshore_repository::branch::Identity;
 use longshore_repository::chain::{Health, LogRange, SetFacts};
+use longshore_repository::identity::Identity;
 use longshore_repository::retention::{Policy, decide};
 use longshore_repository::{Kind, Label};
 use proptest::prelude::*;

@@ -35,7 +35,7 @@ impl Place {
         database: &str,
         target: Option<&str>,
     ) -> Result<Place, Failure> {
-        if let Some(path) = named(context, database, target) {
+        if let Some(path) = devices::named_archive(context, database, target) {
             return Ok(Place::at(path));
         }
         let own = context.config.target_of(database);
@@ -100,12 +100,4 @@ impl Place {
         let place = real.as_ref().unwrap_or(self);
         WalArchive::create(storage, &place.base, &place.below, clock)
     }
-}
-
-/// The archive that a database names itself. It goes with the database's own target only: what another target holds of
-/// the database must not decide what is removed from it.
-pub fn named<'a>(context: &'a Context, database: &str, target: Option<&str>) -> Option<&'a Path> {
-    let is_own = target.is_none() || target == context.config.target_of(database);
-    let wal = context.config.wal_of(database).filter(|_| is_own)?;
-    wal.archive.as_deref()
 }

@@ -4,7 +4,8 @@ mod postgres;
 
 use longshore_catalog::{Catalog, Error as CatalogError};
 use longshore_pipeline::SourceSpec;
-use longshore_repository::branch::{Branch, Origin};
+use longshore_repository::branch::Branch;
+use longshore_repository::identity::Origin;
 use longshore_repository::{Kind, Listed, Listing, Shelf, State};
 use longshore_source::SourceOptions;
 use serde::Serialize;

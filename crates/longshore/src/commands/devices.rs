@@ -7,12 +7,12 @@ use longshore_media::{DeviceSpec, SourceIdentity};
 use longshore_pg::Earlier;
 use longshore_pipeline::{Against, SourceSpec};
 use longshore_repository::base::Candidate;
-use longshore_repository::branch::{self, Origin, Others};
+use longshore_repository::branch::{self, Others};
+use longshore_repository::identity::Origin;
 use longshore_repository::{Berth, Kind, Listed, Listing, Loan, Shelf, Target};
 use longshore_source::{Identified, SourceKind};
 
-use super::restore::older;
-use super::{Context, archive};
+use super::{Context, labelled};
 use crate::failure::Failure;
 use crate::options::{Bases, Media};
 
@@ -96,8 +96,20 @@ pub fn target_of(
 pub fn shelf(context: &Context, target: &Target, database: &str) -> Result<Shelf, Failure> {
     let (storage, clock) = (context.storage.clone(), context.clock.clone());
     let mut shelf = Shelf::new(storage, clock, target, database)?;
-    shelf.archive = archive::named(context, database, Some(&target.name)).map(Into::into);
+    shelf.archive = named_archive(context, database, Some(&target.name)).map(Into::into);
     Ok(shelf)
+}
+
+/// The archive that a database names itself. It goes with the database's own target only: what another target holds of
+/// the database must not decide what is removed from it.
+pub fn named_archive<'a>(
+    context: &'a Context,
+    database: &str,
+    target: Option<&str>,
+) -> Option<&'a Path> {
+    let is_own = target.is_none() || target == context.config.target_of(database);
+    let wal = context.config.wal_of(database).filter(|_| is_own)?;
+    wal.archive.as_deref()
 }
 
 /// New devices for a backup to a target, protected until it ends.
@@ -314,7 +326,7 @@ pub fn of(context: &Context, media: &Media) -> Result<Chosen, Failure> {
     let target = target_of(context, media.target.as_deref(), database)?;
     let label = media.label.as_deref().filter(|l| *l != "latest");
     let loan = shelf(context, &target, database)?.borrow(label);
-    let loan = loan.map_err(older::of_branch)?;
+    let loan = loan.map_err(labelled::of_branch)?;
     remark(&loan, context);
     Ok(Chosen {
         devices: loan.devices.clone(),

@@ -16,8 +16,7 @@ use longshore_source::SourceKind;
 use serde::Serialize;
 
 use super::backup::wrong_report;
-use super::restore::older;
-use super::{Context, devices, limits, reading_tuning};
+use super::{Context, devices, labelled, limits, reading_tuning};
 use crate::failure::{Exit, Failure};
 use crate::options::Drill;
 use crate::output::bytes;
@@ -55,7 +54,7 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let target = devices::target_of(context, options.target.as_deref(), &options.database)?;
     let label = options.label.as_deref().filter(|l| *l != "latest");
     let shelf = devices::shelf(context, &target, &options.database)?;
-    let loan = shelf.borrow(label).map_err(older::of_branch)?;
+    let loan = shelf.borrow(label).map_err(labelled::of_branch)?;
     let opened: Vec<_> = loan
         .devices
         .iter()

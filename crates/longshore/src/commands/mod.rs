@@ -13,6 +13,7 @@ mod expire;
 mod findings;
 mod info;
 mod lab;
+mod labelled;
 mod list;
 mod offload;
 mod project;

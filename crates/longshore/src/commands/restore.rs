@@ -59,7 +59,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     let result = result.map_err(|e| match e {
         // The backup that was chosen cannot be read.
         Error::Archive(_) | Error::Media(_) | Error::Chain(_) => {
-            older::advised_of(e.into(), &beginning, options, context)
+            older::advised_of(e.into(), beginning.label(), options, context)
         }
         e => e.into(),
     });

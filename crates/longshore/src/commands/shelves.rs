@@ -453,8 +453,8 @@ fn newest_good(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longshore_repository::branch::Identity;
     use longshore_repository::chain::Health;
+    use longshore_repository::identity::Identity;
     use longshore_repository::{Kind, Label};
 
     const HOUR_US: i64 = 3_600_000_000;

@@ -27,9 +27,9 @@ use longshore_pg::wal::{
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
 use parking_lot::{Condvar, Mutex};
 
-use super::archive::{WAIT_MAX, wait};
 use super::note::{self, Note};
 use super::staged::{self, remove_abandoned};
+use super::waiting::{WAIT_MAX, wait};
 use super::{Error, Form, Identity, Outgoing, Pushed, WalArchive, links};
 
 /// Below pg_wal: where look-aheads keep their locks and fetched segments.

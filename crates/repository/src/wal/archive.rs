@@ -5,42 +5,28 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use longshore_codec::{Algorithm, Level, payload_bound};
+use longshore_codec::{Algorithm, payload_bound};
 use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
 use longshore_pg::wal::{
     History, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, is_page_at, is_same_history,
 };
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
+use super::form::{Form, IDENTITY_NAME};
 use super::identity::Mark;
 use super::object::{End, Head, Row};
 use super::outflow::Outflow;
 use super::press::{BLOCK_BYTES, Press, Presses};
-use super::read::Object;
 use super::staged::Staged;
+use super::stored::Object;
+use super::waiting::{WAIT_MAX, WAIT_STEP, wait};
 use super::{Error, Identity};
-
-/// The file that makes a directory an archive, and says whose log it holds.
-pub const IDENTITY_NAME: &str = "longshore-wal";
 
 /// Endings of archived files, by algorithm.
 pub(super) const ENDINGS: [&str; 4] = ["gz", "zst", "lz4", "xpress"];
 
 /// Longest history or backup mark that is taken.
 const TEXT_MAX: u64 = 1 << 20;
-
-/// How long a file that another process writes is waited for, and how often it is looked for.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
-const WAIT_STEP: Duration = Duration::from_millis(2);
-
-/// How files are stored.
-#[derive(Debug, Clone, Copy)]
-pub struct Form {
-    pub algorithm: Algorithm,
-    pub level: Level,
-    /// Decode every block before it is written, and compare.
-    pub verify: bool,
-}
 
 /// A file on its way into the archive.
 #[derive(Debug, Clone)]
@@ -928,26 +914,6 @@ fn link_below(storage: &dyn Storage, base: &Path, below: &Path) -> Option<PathBu
         }
     }
     None
-}
-
-/// Asks until there is an answer, or too long.
-pub(super) fn wait<T>(
-    patience: Duration,
-    name: WalName,
-    clock: &dyn Clock,
-    mut ask: impl FnMut() -> Result<Option<T>, Error>,
-) -> Result<T, Error> {
-    let start = clock.now();
-    loop {
-        if let Some(answer) = ask()? {
-            return Ok(answer);
-        }
-        if clock.now().saturating_sub(start) >= patience {
-            let waited_s = patience.as_secs();
-            return Err(Error::Busy { name, waited_s });
-        }
-        clock.sleep(WAIT_STEP);
-    }
 }
 
 /// The directory of 2^32 bytes of log: 256 segments of 16 MiB.

@@ -18,6 +18,7 @@
 mod ahead;
 mod archive;
 mod error;
+mod form;
 mod identity;
 mod links;
 mod list;
@@ -30,10 +31,13 @@ mod read;
 mod receive;
 mod refused;
 mod staged;
+mod stored;
+mod waiting;
 
 pub use ahead::{Ahead, PgWal, Reach, Turn};
-pub use archive::{Form, IDENTITY_NAME, Outgoing, Pushed, WalArchive};
+pub use archive::{Outgoing, Pushed, WalArchive};
 pub use error::Error;
+pub use form::{Form, IDENTITY_NAME};
 pub use identity::Identity;
 pub use links::Comparison;
 pub use list::{Removed, Run, Span};

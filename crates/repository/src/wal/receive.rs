@@ -29,8 +29,8 @@ use longshore_pg::client::{self, Connection, Mode, Reply, Rows};
 use longshore_pg::wal::{EPOCH_US, History, Records, WalName};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
-use super::archive::{WAIT_MAX, wait};
 use super::staged::Staged;
+use super::waiting::{WAIT_MAX, wait};
 use super::{Error, Form, Identity, Outgoing, Pushed, WalArchive};
 
 /// Below the archive: the segment being filled.

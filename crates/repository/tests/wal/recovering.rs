@@ -4,8 +4,8 @@
 
 use longshore_io::SimDisk;
 use longshore_pg::{Lsn, Recovery, RecoveryTarget, Timeline, TimelineChoice};
-use longshore_repository::branch::Identity;
 use longshore_repository::chain::{Health, LogRange, SetFacts};
+use longshore_repository::identity::Identity;
 use longshore_repository::recover::{Reach, choose};
 use longshore_repository::wal::{Error, WalArchive};
 use longshore_repository::{Kind, Label};

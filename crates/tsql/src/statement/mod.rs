@@ -11,6 +11,7 @@ mod media;
 mod options;
 mod procedure;
 mod restore;
+mod restoring;
 mod sequence;
 mod trace;
 

@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use super::device::{named_path, reach as reach_path};
 use super::options::Options;
-use super::restore::{
+use super::restoring::{
     ARCHIVES_NOTHING, RUNS_NO_SUBSCRIPTIONS, Said, goes_on_archiving, request, run, say_end,
 };
 use super::{LOG_FILE, ground, media, processed};

@@ -10,7 +10,7 @@ use longshore_repository::{Error, Loan, Shelf};
 use serde::Serialize;
 
 use super::older;
-use crate::commands::{Context, devices};
+use crate::commands::{Context, devices, labelled};
 use crate::failure::Failure;
 use crate::options::{Restore, archive_command};
 use crate::output::moment;
@@ -24,6 +24,13 @@ pub struct Beginning {
     /// Held until the reading ends: no expire takes the backup away meanwhile.
     _loan: Option<Loan>,
     _chosen: Option<devices::Chosen>,
+}
+
+impl Beginning {
+    /// Of the backup that was chosen for a database.
+    pub fn label(&self) -> Option<&str> {
+        self.told.as_ref().map(Told::label)
+    }
 }
 
 /// What was chosen for a database.
@@ -82,10 +89,10 @@ fn of_database(database: &str, options: &Restore, context: &Context) -> Result<B
     let loan = match &asked {
         Some(recovery) => shelf
             .borrow_for(label, recovery, archive.as_ref())
-            .map_err(older::of_branch)?,
+            .map_err(labelled::of_branch)?,
         None => shelf.borrow(label).map_err(|e| match e {
             Error::NotWhole { .. } | Error::Chain(_) => older::advised(e.into(), &shelf, label),
-            e => older::of_branch(e),
+            e => labelled::of_branch(e),
         })?,
     };
     devices::remark(&loan, context);
