@@ -161,7 +161,7 @@ options! {
     Password "PASSWORD" Text [READ] NOT, Fate::Refused("no sets have a password")
     Recovery "RECOVERY" Flag [RESTORE] NOT, YES
     Replace "REPLACE" Flag [RESTORE] NOT, YES
-    Restart "RESTART" Flag [BACKUP RESTORE] Fate::Accepted("it has no effect in SQL Server either"), Fate::Accepted("an interrupted restore begins anew")
+    Restart "RESTART" Flag [BACKUP RESTORE] Fate::Accepted("it has no effect in SQL Server either"), Fate::Accepted("an interrupted restore starts again")
     RestoreOptions "RESTORE_OPTIONS" Text [READ] NOT, CLOUD
     RestrictedUser "RESTRICTED_USER" Flag [RESTORE] NOT, Fate::Refused("who may use the files is not kept with the database")
     RetainDays "RETAINDAYS" Number [BACKUP] YES, NOT
