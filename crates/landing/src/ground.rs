@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use longshore_io::{Dir, File, OpenHow, Reservation, Storage};
+use longshore_io::{Dir, File, Machine, OpenHow, Reservation, Storage};
 
 use crate::error::Error;
-use longshore_io::Machine;
 
 pub const STAGING: &str = ".longshore-restoring";
 pub const LOCK: &str = "lock";

@@ -25,7 +25,7 @@ pub struct ClusterOptions {
     pub no_subscriptions: bool,
     /// Whether the caller puts the log that the set lacks into the restored `pg_wal`.
     pub log_follows: bool,
-    /// Whether it is kept from being started, because more is to be restored: see [`Held`].
+    /// Whether it is kept from being started, because more is to be restored: see [`crate::Held`].
     pub hold: bool,
     /// The archive in which the log that the recovery needs is proved to be, before anything is written.
     pub proof: Option<PathBuf>,

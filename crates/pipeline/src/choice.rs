@@ -1,4 +1,4 @@
-//! Which accelerators a run will use, decided before its sizes are, and what they take of its memory.
+//! Which accelerators a run will use, decided before bytes move, and what they take of its memory.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -146,6 +146,7 @@ impl From<longshore_media::Error> for Error {
 impl From<longshore_landing::Error> for Error {
     fn from(error: longshore_landing::Error) -> Error {
         match error {
+            // So that no caller finds a refusal of the media in two places.
             longshore_landing::Error::Media(error) => error.into(),
             error => Error::Landing(error),
         }

@@ -32,7 +32,6 @@ mod load;
 mod log;
 mod measure;
 mod observer;
-
 mod page_sums;
 mod plan;
 mod report;

@@ -44,7 +44,7 @@ pub struct Session {
     pub(crate) aborts: bool,
     /// `SET NOCOUNT ON`: clients show no row counts.
     pub(crate) nocount: bool,
-    /// Those of [`HOLDING`] that are ON: nothing but SET runs.
+    /// Those of `HOLDING` in `run.rs` that are ON: nothing but SET runs.
     pub(crate) held: BTreeSet<&'static str>,
     pub(crate) cancel: Arc<AtomicBool>,
     /// For what a call has given back to its caller, until the next one.

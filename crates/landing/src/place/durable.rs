@@ -1,6 +1,6 @@
 //! Makes a restored tree durable without waiting for what others have written to its file system.
 //!
-//! A tree of up to [`EACH_MAX`] names is synced name by name: files with their attributes, and every directory. One of
+//! A tree of up to [`EACH_MAX`](super::EACH_MAX) names is synced name by name: files with their attributes, and every directory. One of
 //! more names, or one that this user may not walk, is synced with the whole file system, where the dirty pages of every
 //! other program are waited for, too.
 //!

@@ -1,5 +1,4 @@
-//! Files that several blocks write to: opened once, given their length and space before their bytes, completed by the
-//! last block.
+//! A file that several blocks write to: how far it is, and which space to reserve next. `blocks.rs` opens and completes it.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -287,7 +287,7 @@ pub struct WalList {
 const TEACH_NEEDS: &str = "\
 Examples:
   longshore wal needs --archive /mnt/backup/longshore/main-wal
-  longshore wal needs --archive /mnt/backup/longshore/main-wal --forget 7b0d9c52-6f4e-4a7e-9e8c-1f6f3a0f7f11
+  longshore wal needs --archive /mnt/backup/main-wal --forget 7b0d9c52-6f4e-4a7e-9e8c-1f6f3a0f7f11
 
 Not for: targets that are in use. A record that is forgotten comes back with that target's next
 backup or expire, and log may be removed meanwhile.";

@@ -1,8 +1,8 @@
 //! Restore: every stripe is read at once, blocks are decoded and written in any order, names come last.
 //!
-//! A differential set is restored with all that it needs as if they were one set: [`Merge`] says which bytes of which
-//! set count. Three steps: [`Opened`] finds the sets, [`Prepared`] decides everything that can be decided before a byte
-//! moves, and what has been moved is reported.
+//! A differential set is restored with all that it needs as if they were one set: [`Merge`](crate::chain::Merge) says which bytes of which
+//! set count. Three steps: [`Opened`] finds the sets, [`Prepared`] decides sizes and accelerators, and moves the
+//! blocks; [`report`] tells what has been moved.
 
 mod choice;
 mod prepared;

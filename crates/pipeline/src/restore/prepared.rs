@@ -22,7 +22,7 @@ use crate::room::Room;
 use crate::unload::{Unloaded, Unloading, unload};
 use crate::{ChainError, ClusterOptions, Error, House, Observer};
 
-/// Everything that is decided before bytes move.
+/// What is decided from the media alone. What the archive and the destination have to say comes with [`Prepared::move_blocks`].
 pub struct Prepared<'a> {
     pub house: &'a House,
     pub request: &'a RestoreRequest,
@@ -38,13 +38,12 @@ pub struct Prepared<'a> {
     software: Choice,
     pub counters: Counters,
     pub plan: Plan,
-    pub start_us: i64,
-    started: Duration,
-    cpu_before: Duration,
 }
 
 /// What has been moved.
 pub struct Moved {
+    /// When bytes began to move.
+    pub start_us: i64,
     pub unloaded: Unloaded,
     pub finished: Finished,
     /// Those that the restore was made with.
@@ -110,9 +109,6 @@ impl<'a> Prepared<'a> {
             software,
             counters,
             plan,
-            start_us: house.now_us(),
-            started: house.clock.now(),
-            cpu_before: process_cpu(),
         })
     }
 
@@ -141,6 +137,8 @@ impl<'a> Prepared<'a> {
 
     /// Opens the destination, moves every wave into it and gives everything its name.
     pub fn move_blocks(&mut self, observer: &dyn Observer) -> Result<Moved, Error> {
+        let (started, start_us) = (self.house.clock.now(), self.house.now_us());
+        let cpu_before = process_cpu();
         let options = self.options(observer)?;
         let streams = std::mem::take(&mut self.streams);
         let wanted = Wanted {
@@ -164,11 +162,12 @@ impl<'a> Prepared<'a> {
         let finished = writer.finish()?;
         lap(&*self.house.clock, at, &self.counters.write_us);
         Ok(Moved {
+            start_us,
             unloaded,
             finished,
             options,
-            elapsed: self.house.clock.now() - self.started,
-            cpu: process_cpu().saturating_sub(self.cpu_before),
+            elapsed: self.house.clock.now() - started,
+            cpu: process_cpu().saturating_sub(cpu_before),
         })
     }
 

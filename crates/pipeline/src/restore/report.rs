@@ -60,7 +60,7 @@ fn trailers(moved: &Moved) -> impl Iterator<Item = &SetTrailer> {
     sets.filter_map(|set| set.trailer.as_ref())
 }
 
-/// Records the restore; says whether the history has it.
+/// Records the restore where there is something to record; false when that failed.
 fn record(prepared: &Prepared, moved: &Moved, bytes: u64, warnings: &mut Vec<String>) -> bool {
     let Some(trailer) = trailers(moved).next() else {
         return true;
@@ -73,7 +73,7 @@ fn record(prepared: &Prepared, moved: &Moved, bytes: u64, warnings: &mut Vec<Str
         &prepared.header,
         trailer,
         prepared.request,
-        (prepared.start_us, bytes),
+        (moved.start_us, bytes),
     );
     let is_there = recorded.is_ok();
     warnings.extend(recorded.err());

@@ -1,4 +1,4 @@
-//! Restores with an accelerator that decompresses: the mirror image of [`crate::load`].
+//! Restores with an accelerator that decompresses: the mirror image of `load/offload.rs`.
 //!
 //! A worker checks a payload's stored CRC-32C and offers it. What comes back must have the plain CRC-32C that stands in
 //! the block's header; software does again what has not, and only what software cannot decode either is damaged.

@@ -13,7 +13,7 @@ use super::backup::server_settings;
 use super::options::Options;
 use super::{FILES_SHOWN_MAX, hear, media, processed};
 use crate::flow::{Flow, Out, Stop};
-use crate::message::{self};
+use crate::message;
 use crate::moving::{Steps, watched};
 use crate::refusal;
 use crate::session::Session;

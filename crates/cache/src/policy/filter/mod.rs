@@ -45,7 +45,7 @@ pub trait Filter: Send {
         self.sides().saved_us(view, asked)
     }
 
-    /// See [`Policy::pace`].
+    /// See [`crate::policy::Policy::pace`].
     fn pace(&self) -> Nanos {
         0
     }

@@ -1,4 +1,4 @@
-//! `longshore cache simulate`: the table of what each policy made of one load.
+//! `longshore cache`: its commands, and `simulate`, the table of what each policy made of one load.
 
 mod calibrate;
 mod daemon;
