@@ -62,7 +62,8 @@ fn a_copy_does_not_replay_into_its_origins_tablespace() {
         let work = stage.path("drill");
         std::fs::create_dir(&work).unwrap();
         let mut drill = main.command("drill main --work");
-        drill.arg(&work);
+        drill.arg(&work).arg("--bin-dir");
+        drill.arg(&server.installation().bin_dir);
         let output = end(&mut drill, 1);
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(said.contains("BAD  tablespaces"), "{said}");
