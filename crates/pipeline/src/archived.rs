@@ -170,7 +170,8 @@ fn check_system(archive: &WalArchive, start: &LogStart) -> Result<(), Error> {
 /// the archive's.
 ///
 /// Errors: [`Error::LogMissing`] with the first segment that is not there, or not all of it; [`Error::Archive`] when the
-/// directory is no archive, another cluster's, or that of another branch of this one; [`Error::Cancelled`].
+/// directory is no archive, another cluster's, or that of another branch of this one; [`Error::Reliance`];
+/// [`Error::Cancelled`].
 pub fn wait_for_log(
     house: &House,
     proof: &WalProof,
@@ -179,7 +180,7 @@ pub fn wait_for_log(
 ) -> Result<(), Error> {
     if let Some(reliance) = &proof.reliance {
         let archive = WalArchive::open(&*house.storage, &proof.archive)?;
-        reliance.settle(&archive, proof.patience)?;
+        reliance.settle(&archive, start.system, start.first, proof.patience)?;
     }
     let began = house.clock.now();
     let mut compared = Compared::default();

@@ -9,6 +9,8 @@
 //! - A backup's record is durable before its log is proved to be there, and no expire that began before removes log from
 //!   the archive while it is proved: an expire takes a lease on the archive, then reads the records, then removes; a
 //!   backup leaves its record, then waits until nobody holds such a lease, then proves. One of the two sees the other.
+//!   An expire of the same target may list before the backup exists and then replace its record: so the backup looks
+//!   after the wait whether the record is still there, and otherwise leaves another and waits again.
 //! - Only an expire lowers what a shelf asks for, only where the needs of all its backups are known, and from a listing
 //!   that it made after it had the lease and had seen the records that it removes.
 
@@ -63,12 +65,19 @@ impl Reliance {
     ///
     /// Errors: the archive's `NeedUnwritten`, `Io`; what [`Shelf::list`] refuses.
     pub fn announce(&self, archive: &WalArchive, system: u64, first: Lsn) -> Result<(), Error> {
+        self.tell(archive, system, first).map(drop)
+    }
+
+    /// Gives the files of the records that cover the backup, in the archive.
+    fn tell(&self, archive: &WalArchive, system: u64, first: Lsn) -> Result<Vec<PathBuf>, Error> {
         let shelf = &self.shelf;
         // A record that cannot be read may be this shelf's; then there are two.
         let records = archive.need_records()?.read;
         let marks = shelf.marks()?;
-        if own(&marks, &records).any(|record| record.need.covers(system, first)) {
-            return Ok(());
+        let covering = own(&marks, &records).filter(|record| record.need.covers(system, first));
+        let covering: Vec<PathBuf> = covering.map(|record| record.file.clone()).collect();
+        if !covering.is_empty() {
+            return Ok(covering);
         }
         let others = |set: &SetFacts| set.label != self.label;
         let facts: Vec<_> = shelf.list()?.facts().into_iter().filter(others).collect();
@@ -78,15 +87,43 @@ impl Reliance {
             from: from.min(first.0),
             ranges: Vec::new(),
         });
-        shelf.leave(archive, (&marks, &records), (system, log))
+        let left = shelf.leave(archive, (&marks, &records), (system, log))?;
+        Ok(vec![left])
     }
 
     /// Waits until nobody removes log from the archive who may not have seen the record. Blocks up to `patience`.
     ///
-    /// Errors: `BeingExpired`, `Io`.
-    pub fn settle(&self, archive: &WalArchive, patience: Duration) -> Result<(), wal::Error> {
+    /// One record must be there before and after the wait: an expire of this target that listed before the backup existed
+    /// replaces the records that it has read.
+    ///
+    /// Errors: `BeingExpired`; those of [`Reliance::announce`].
+    pub fn settle(
+        &self,
+        archive: &WalArchive,
+        system: u64,
+        first: Lsn,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        let began = self.shelf.clock.now();
+        loop {
+            let told = self.tell(archive, system, first)?;
+            self.outwait(archive, began, patience)?;
+            for file in &told {
+                if archive.has_need(file)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Waits until no expire holds a lease on the archive.
+    fn outwait(
+        &self,
+        archive: &WalArchive,
+        began: Duration,
+        patience: Duration,
+    ) -> Result<(), wal::Error> {
         let clock = &*self.shelf.clock;
-        let began = clock.now();
         loop {
             let removers = archive.removers()?;
             let Some(holder) = removers.first() else {
@@ -106,12 +143,15 @@ impl Reliance {
 
 /// The records that are of a shelf with these marks.
 fn own<'a>(marks: &'a [Mark], records: &'a [Record]) -> impl Iterator<Item = &'a Record> {
-    records.iter().filter(|record| {
-        let is_its = |mark: &Mark| {
-            mark.id == record.need.id && is_same_moment(mark.changed_ns, record.need.sealed_ns)
-        };
-        marks.iter().any(is_its)
-    })
+    let is_own = |record: &&Record| marks.iter().any(|mark| mark.is_of(record));
+    records.iter().filter(is_own)
+}
+
+impl Mark {
+    fn is_of(&self, record: &Record) -> bool {
+        let need = &record.need;
+        self.id == need.id && is_same_moment(self.changed_ns, need.sealed_ns)
+    }
 }
 
 /// Whether two looks at one file may have seen these moments of its last change. Some file systems tell, or keep, whole
@@ -130,32 +170,42 @@ impl Shelf {
         Ok(there.next())
     }
 
+    /// The marks in all directories of the target, the first directory's first: one that was not mounted for a while may
+    /// have left the mark to another.
     fn marks(&self) -> Result<Vec<Mark>, Error> {
-        let Some((dir, path)) = self.first_dir()? else {
-            return Ok(Vec::new());
-        };
-        let cannot = self.io("list", &path);
         let mut marks = Vec::new();
-        for name in dir.list().map_err(&cannot)? {
-            let name = PathBuf::from(name.map_err(&cannot)?);
-            let id = name.to_str().and_then(|n| n.strip_prefix(MARK));
-            if let Some(id) = id.and_then(|id| Uuid::parse_str(id).ok()) {
-                let changed_ns = dir.stat(&name).map_err(&cannot)?.ctime_ns;
-                marks.push(Mark { id, changed_ns });
+        for (i, dir) in self.dirs()?.into_iter().enumerate() {
+            let Some(dir) = dir else { continue };
+            let cannot = self.io("list", &self.path(i));
+            let begin = marks.len();
+            for name in dir.list().map_err(&cannot)? {
+                let name = PathBuf::from(name.map_err(&cannot)?);
+                let id = name.to_str().and_then(|n| n.strip_prefix(MARK));
+                if let Some(id) = id.and_then(|id| Uuid::parse_str(id).ok()) {
+                    let stat = dir.stat(&name).map_err(&cannot)?;
+                    // A second link to it is the mark of a copy: nobody can tell the two apart.
+                    if stat.links <= 1 {
+                        let changed_ns = stat.ctime_ns;
+                        marks.push(Mark { id, changed_ns });
+                    }
+                }
+            }
+            if let Some(new) = marks.get_mut(begin..) {
+                new.sort_by_key(|mark| mark.id);
             }
         }
-        marks.sort_by_key(|mark| mark.id);
         Ok(marks)
     }
 
-    /// Adds a record of this shelf.
+    /// Adds a record of this shelf; gives its file.
     fn leave(
         &self,
         archive: &WalArchive,
         (marks, records): (&[Mark], &[Record]),
         (system, log): (u64, Option<ClusterNeed>),
-    ) -> Result<(), Error> {
-        let found = own(marks, records).next().map(|record| &record.need);
+    ) -> Result<PathBuf, Error> {
+        let of = |mark: &Mark| records.iter().find(|record| mark.is_of(record));
+        let found = marks.iter().find_map(of).map(|record| &record.need);
         // A mark without a record here may serve; one whose record is another's may not.
         let unused = |mark: &&Mark| records.iter().all(|r| r.need.id != mark.id);
         let (id, sealed_ns) = match (found, marks.iter().find(unused)) {
@@ -168,7 +218,7 @@ impl Shelf {
         };
         let directory = self.first_dir()?.map_or(PathBuf::new(), |(_, path)| path);
         let absolute = self.storage.canonical(&directory).unwrap_or(directory);
-        archive.add_need(&Need {
+        let file = archive.add_need(&Need {
             id,
             sealed_ns,
             database: self.database.clone(),
@@ -179,7 +229,7 @@ impl Shelf {
             system,
             log,
         })?;
-        Ok(())
+        Ok(file)
     }
 
     fn new_mark(&self) -> Result<Mark, Error> {

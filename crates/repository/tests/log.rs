@@ -5,12 +5,13 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use common::*;
 use longshore_codec::{Algorithm, Level};
-use longshore_io::{HostClock, OpenHow, Via};
+use longshore_io::{Clock, HostClock, OpenHow, Via};
 use longshore_media::{
     BackupDevice, BackupType, Disposition, LogEnd, LogStart, SetHeader, SetPlan, SetWriter, Totals,
 };
@@ -245,7 +246,9 @@ fn rely(shelf: &Shelf, day: i64, first: u64, last: u64) {
     let reliance = Reliance::new(shelf, &berth.label);
     let archive = shelf.wal().unwrap().unwrap();
     reliance.announce(&archive, 7, Lsn(first * MIB)).unwrap();
-    reliance.settle(&archive, Duration::ZERO).unwrap();
+    reliance
+        .settle(&archive, 7, Lsn(first * MIB), Duration::ZERO)
+        .unwrap();
     drop(berth);
     shelve_logged(shelf, day, 7, first, last);
 }
@@ -426,13 +429,17 @@ fn a_backup_waits_for_an_expire_that_may_not_have_seen_its_record() {
     let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
     let reliance = Reliance::new(one, &berth.label);
     reliance.announce(&archive, 7, Lsn(2 * MIB)).unwrap();
-    let refused = reliance.settle(&archive, Duration::ZERO);
-    assert!(
-        matches!(refused, Err(Error::BeingExpired { .. })),
-        "{refused:?}"
-    );
+    let settle = || reliance.settle(&archive, 7, Lsn(2 * MIB), Duration::ZERO);
+    let refused = settle();
+    let expired = |e: &_| {
+        matches!(
+            e,
+            longshore_repository::Error::Wal(Error::BeingExpired { .. })
+        )
+    };
+    assert!(refused.as_ref().is_err_and(expired), "{refused:?}");
     drop(lease);
-    reliance.settle(&archive, Duration::ZERO).unwrap();
+    settle().unwrap();
     // Where it begins, and what the target's others need; then nothing has to be written.
     assert_eq!(needs(one).len(), 1);
     reliance.announce(&archive, 7, Lsn(3 * MIB)).unwrap();
@@ -445,6 +452,132 @@ fn a_backup_waits_for_an_expire_that_may_not_have_seen_its_record() {
             .iter()
             .all(|p| !p.to_string_lossy().ends_with(".tmp"))
     );
+}
+
+/// A clock whose first sleep does something else.
+struct Meanwhile(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+impl Clock for Meanwhile {
+    fn now(&self) -> Duration {
+        HostClock.now()
+    }
+
+    fn wall_ns(&self) -> i64 {
+        HostClock.wall_ns()
+    }
+
+    fn thread_cpu(&self) -> Duration {
+        HostClock.thread_cpu()
+    }
+
+    fn sleep(&self, how_long: Duration) {
+        match self.0.lock().unwrap().take() {
+            Some(act) => act(),
+            None => HostClock.sleep(how_long),
+        }
+    }
+}
+
+/// Goal: while a backup waits, an expire of the same target that listed before the backup existed may replace the record
+/// that covers it. The backup leaves another before its log is proved.
+#[test]
+fn a_backup_whose_record_an_expire_of_its_own_target_replaced_leaves_another() {
+    let (temp, shelves) = sharing(2, 1..12);
+    let [one, other] = &shelves[..] else { panic!() };
+    rely(one, 1, 2, 3);
+    rely(one, 2, 9, 10);
+    rely(other, 1, 2, 3);
+    let berth = one.begin(Kind::Full, 3 * 86_400_000_000).unwrap();
+    let archive = one.wal().unwrap().unwrap();
+    let dir = one.storage().dir(archive.path()).unwrap();
+    let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
+    let label = berth.label.as_str();
+    let place = temp.path().join("target-0/db").join(label);
+    let away = temp.path().join(label);
+    let expiring = one.clone();
+    // An expire that does not see the berth ends during the wait.
+    let act = move || {
+        drop(lease);
+        fs::rename(&place, &away).unwrap();
+        removed(&expire(&expiring, keep(1, None), false));
+        fs::rename(&away, &place).unwrap();
+        let from: Vec<_> = needs(&expiring).iter().filter_map(Need::from).collect();
+        assert!(from.contains(&Lsn(9 * MIB)), "{from:?}");
+    };
+    let clock = Arc::new(Meanwhile(Mutex::new(Some(Box::new(act)))));
+    let at = target(&[&temp.path().join("target-0")]);
+    let mut waiting = Shelf::new(host(), clock.clone(), &at, "db").unwrap();
+    waiting.archive = one.archive.clone();
+    let reliance = Reliance::new(&waiting, &berth.label);
+    // A standby that lags: its log begins before that of the newest backup.
+    reliance.announce(&archive, 7, Lsn(5 * MIB)).unwrap();
+    assert_eq!(needs(one).len(), 2, "the old record covers it");
+    reliance
+        .settle(&archive, 7, Lsn(5 * MIB), Duration::from_secs(60))
+        .unwrap();
+    assert!(clock.0.lock().unwrap().is_none(), "it waited");
+    drop(berth);
+    shelve_logged(one, 3, 7, 5, 6);
+    // The other target's record keeps the log no longer.
+    rely(other, 2, 11, 11);
+    assert_eq!(removed(&expire(other, keep(1, None), false)).0, 3);
+    assert_eq!(segments(one), (5..12).collect());
+}
+
+/// Goal: what an expire says while a directory of its target is not mounted holds until it is there again, not for ever.
+#[test]
+fn an_expire_without_the_first_directory_leaves_no_record_for_ever() {
+    let temp = tempfile::tempdir().unwrap();
+    let directories = ["first", "second"].map(|name| temp.path().join(name));
+    directories.iter().for_each(|d| fs::create_dir(d).unwrap());
+    let mut one = shelf(&host(), &[&directories[0], &directories[1]]);
+    one.archive = Some(temp.path().join("wal"));
+    for at in 1..8 {
+        archive(&one, 7, 1, at);
+    }
+    rely(&one, 1, 2, 3);
+    rely(&one, 2, 5, 6);
+    assert_eq!(needs(&one).len(), 1);
+    let (place, away) = (directories[0].join("db"), temp.path().join("away"));
+    fs::rename(&place, &away).unwrap();
+    assert_eq!(expire(&one, keep(1, None), false).log, LogFate::Unsure);
+    fs::rename(&away, &place).unwrap();
+    assert_eq!(needs(&one).len(), 2);
+    assert_eq!(removed(&expire(&one, keep(1, None), false)), (4, &[][..]));
+    let left = needs(&one);
+    assert_eq!(left.len(), 1);
+    assert!(left[0].directory.ends_with("first/db"));
+}
+
+/// Goal: a copy by hard links has the mark and its moment; it must not remove what the original says.
+#[test]
+fn a_copy_by_hard_links_shares_no_record_with_its_original() {
+    let (temp, shelves) = sharing(1, 1..12);
+    let one = &shelves[0];
+    rely(one, 1, 2, 3);
+    rely(one, 2, 5, 6);
+    // A mark without a record, as after a change of the archive.
+    let wal = one.wal().unwrap().unwrap();
+    wal.forget_need(needs(one)[0].id).unwrap();
+    let copy = temp.path().join("copy");
+    let copied = std::process::Command::new("cp")
+        .arg("-al")
+        .arg(temp.path().join("target-0"))
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
+    let mut copy = shelf(&host(), &[&copy]);
+    copy.archive = one.archive.clone();
+    assert_eq!(removed(&expire(one, keep(2, None), false)).0, 1);
+    assert_eq!(removed(&expire(&copy, keep(1, None), false)).1.len(), 1);
+    assert_eq!(segments(one), (2..12).collect());
+    assert_eq!(needs(one).len(), 2);
 }
 
 #[test]

@@ -244,10 +244,23 @@ impl WalArchive {
         Ok(Some(records))
     }
 
-    /// Adds a record, durably.
-    pub(crate) fn add_need(&self, need: &Need) -> Result<(), Error> {
+    /// Adds a record, durably; gives its file.
+    pub(crate) fn add_need(&self, need: &Need) -> Result<PathBuf, Error> {
         let name = format!("{}.{}", need.id.simple(), Uuid::new_v4().simple());
-        self.write_need(&name, &need.encode())
+        self.write_need(&name, &need.encode())?;
+        Ok(name.into())
+    }
+
+    /// Whether a record is still there. Opens its file: an NFS client asks the server then, whatever it has cached.
+    ///
+    /// Errors: `Io`.
+    pub(crate) fn has_need(&self, file: &Path) -> Result<bool, Error> {
+        let file = Path::new(NEEDS).join(file);
+        match self.dir.open(&file, OpenHow::Read) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(Error::io("open", self.path().join(file))(e)),
+        }
     }
 
     /// Removes records; a crash may leave some of them.
