@@ -80,14 +80,43 @@ fn cut(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
-/// One text for all ways to write a path.
+/// One text for all ways to write a path, or the roots of a tree.
 fn tidy(origin: &str) -> String {
     let mut text = origin.replace("/./", "/");
     while text.contains("//") {
         text = text.replace("//", "/");
     }
-    match text.strip_suffix('/') {
-        Some(short) if !short.ends_with(':') => short.to_owned(),
-        _ => text,
+    let short = |root: &str| match root.strip_suffix('/') {
+        Some(short) if !short.is_empty() && !short.ends_with(':') => short.to_owned(),
+        _ => root.to_owned(),
+    };
+    let Some(roots) = text.strip_prefix("files:/") else {
+        return short(&text);
+    };
+    // Which comes first makes no other source.
+    let roots = roots.split(" /").map(|root| short(&format!("/{root}")));
+    let mut roots: Vec<String> = roots.collect();
+    roots.sort();
+    format!("files:{}", roots.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_known_however_its_paths_are_written() {
+        for (one, other) in [
+            ("files:/a/ /b/./c", "files:/b//c /a"),
+            ("files:/ /b", "files:/b/ /"),
+            ("files:/a b/ /c", "files:/c /a b"),
+            ("sqlite:/a//b.db", "sqlite:/a/b.db"),
+            ("files:a/", "files:a"),
+        ] {
+            assert_eq!(tidy(one), tidy(other));
+        }
+        assert_eq!(tidy("files:/"), "files:/");
+        assert_ne!(tidy("files:/a /b"), tidy("files:/a /c"));
+        assert_ne!(tidy("files:/a b"), tidy("files:/b a"));
     }
 }

@@ -725,18 +725,11 @@ impl Shelf {
             [] => Ok(branches.first()),
             [one] => Ok(Some(&branches[*one])),
             living => {
-                // The one whose WAL is archived.
                 let archive = self.wal().ok().flatten();
                 let held = archive.map(|archive| recover::held(facts, branches, &archive));
-                let held = held.unwrap_or_default();
-                let held = living.iter().copied().filter(|i| held.contains(i));
-                // One archive has one timeline of each number: the latest is the one that a server goes on with.
-                let timeline = |i: usize| facts[branches[i].tip()].log.map(|l| l.last_timeline);
-                let latest = held.clone().map(timeline).max();
-                let on_latest: Vec<usize> = held.filter(|i| Some(timeline(*i)) == latest).collect();
-                match on_latest.as_slice() {
-                    [one] => Ok(Some(&branches[*one])),
-                    _ => Err(self.several(facts, branches)),
+                match archived(facts, branches, living, &held.unwrap_or_default()) {
+                    Some(one) => Ok(Some(&branches[one])),
+                    None => Err(self.several(facts, branches)),
                 }
             }
         }
@@ -796,6 +789,29 @@ impl Shelf {
                 number: state.number(),
             }),
         }
+    }
+}
+
+/// The one of these branches whose WAL is archived; `held`: those of which the archive holds some. An archive says which
+/// branch of its own cluster goes on, and nothing about another cluster or a source without a log.
+fn archived(
+    facts: &[SetFacts],
+    branches: &[Branch],
+    living: &[usize],
+    held: &[usize],
+) -> Option<usize> {
+    let system = branches[*living.first()?].system?;
+    if living.iter().any(|i| branches[*i].system != Some(system)) {
+        return None;
+    }
+    let held = living.iter().copied().filter(|i| held.contains(i));
+    // One archive has one timeline of each number: the latest is the one that a server goes on with.
+    let timeline = |i: usize| facts[branches[i].tip()].log.map(|l| l.last_timeline);
+    let latest = held.clone().map(timeline).max();
+    let on_latest: Vec<usize> = held.filter(|i| Some(timeline(*i)) == latest).collect();
+    match on_latest.as_slice() {
+        [one] => Some(*one),
+        _ => None,
     }
 }
 
@@ -996,7 +1012,32 @@ fn is_read_only(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chain::tests::*;
     use longshore_io::{Fault, HostClock, Op, OpenHow, SimDisk};
+
+    /// Goal: whoever shares a name with a cluster is asked, and does not get the cluster.
+    #[test]
+    fn an_archive_decides_among_branches_of_its_own_cluster_alone() {
+        let server = |at, home| branch::tests::of_server(at, 10 * at as u64, home);
+        let one_of = |sets: &[SetFacts], held: &[usize]| {
+            let branches = branch::branches(sets);
+            let living = branch::living(&branches);
+            assert_eq!(living.len(), 2);
+            let held: Vec<usize> = living
+                .iter()
+                .copied()
+                .filter(|i| held.contains(&branches[*i].tip()))
+                .collect();
+            archived(sets, &branches, &living, &held).map(|one| branches[one].tip())
+        };
+        let copies = [server(1, 1), server(2, 2)];
+        assert_eq!(one_of(&copies, &[1]), Some(1));
+        assert_eq!(one_of(&copies, &[]), None);
+        assert_eq!(one_of(&[server(1, 1), full(2)], &[0]), None);
+        let mut other = server(2, 2);
+        other.log.as_mut().unwrap().system += 1;
+        assert_eq!(one_of(&[server(1, 1), other], &[0]), None);
+    }
 
     #[test]
     fn a_writer_is_known_where_locks_need_writing_and_by_age_where_none_can_be_asked() {

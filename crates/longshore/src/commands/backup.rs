@@ -239,7 +239,8 @@ fn request(
             }
             let shelf = devices::shelf(context, &devices::target(context, target)?, &name)?;
             shelf_log = Some(shelf.wal_path());
-            let held = devices::for_backup(context, &shelf, against, &source)?;
+            let named = configured.map(|(name, _)| name.as_str());
+            let held = devices::for_backup(context, &shelf, against, (&source, named))?;
             reliance = Some(Reliance::new(&shelf, &held.berth.label));
             (held.berth.devices.clone(), Some(name), Some(held))
         }

@@ -231,7 +231,7 @@ fn target(
             listing.sets.len()
         ),
     );
-    let own = spec.and_then(|spec| devices::origin(context, spec, &shelf.database));
+    let own = spec.and_then(|spec| devices::origin(context, spec, Some(&shelf.database)));
     let mut told = match info::database(shelf, &listing, context) {
         Ok(told) => told,
         Err(failure) => {

@@ -1,6 +1,8 @@
 //! Which devices are meant: named one by one, or by a target of the configuration.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use longshore_io::{Clock, facts};
 use longshore_media::{DeviceSpec, SourceIdentity};
@@ -13,6 +15,7 @@ use longshore_repository::{Berth, Kind, Listed, Listing, Loan, Shelf, Target};
 use longshore_source::{Identified, SourceKind};
 
 use super::{Context, labelled};
+use crate::config::Database;
 use crate::failure::Failure;
 use crate::options::{Bases, Media};
 
@@ -117,12 +120,13 @@ pub fn for_backup(
     context: &Context,
     shelf: &Shelf,
     against: Option<Against>,
-    source: &SourceSpec,
+    (source, named): (&SourceSpec, Option<&str>),
 ) -> Result<Held, Failure> {
     let (mut earlier, mut compared) = (Vec::new(), Compared::default());
     let mut identity = SourceIdentity::default();
-    if let Some(origin) = origin(context, source, &shelf.database) {
-        (identity, compared.mixed) = identify(context, shelf, source, &origin);
+    let table = table_of(context, source, named.unwrap_or(&shelf.database));
+    if let Some(origin) = origin(context, source, table) {
+        (identity, compared.mixed) = identify(context, shelf, source, (&origin, table));
     }
     if let SourceSpec::Postgres(server) = source {
         let listing = shelf.list()?;
@@ -159,21 +163,61 @@ pub fn for_backup(
     })
 }
 
-/// What a target knows a source of this machine by; `None`: a server is known by its log.
-pub fn origin(context: &Context, source: &SourceSpec, database: &str) -> Option<Origin> {
+/// What a target knows a source of this machine by; `None`: a server is known by its log. `table`: of the configuration,
+/// whose source it is.
+pub fn origin(context: &Context, source: &SourceSpec, table: Option<&str>) -> Option<Origin> {
     let kind = match source {
         SourceSpec::Sqlite(_) => SourceKind::Sqlite,
         SourceSpec::Files(_) => SourceKind::Files,
         SourceSpec::Postgres(_) => return None,
     };
     let place = longshore_pipeline::origin(source);
-    let given = given_identity(context, database);
+    let given = given_identity(context, table);
     Some(Origin::here(kind as u8, &facts::host_name(), &place, given))
 }
 
-fn given_identity<'a>(context: &'a Context, database: &str) -> Option<&'a str> {
-    let database = context.config.database.get(database)?;
+fn given_identity<'a>(context: &'a Context, table: Option<&str>) -> Option<&'a str> {
+    let database = context.config.database.get(table?)?;
     database.identity.as_deref()
+}
+
+/// The configured database whose source this is, under whatever name it is backed up: the one that was named, or else the
+/// only one. A name alone says nothing about the source.
+fn table_of<'a>(context: &'a Context, source: &SourceSpec, named: &str) -> Option<&'a str> {
+    let is_it = |database: &Database| {
+        let url = [OsString::from(&database.url)];
+        let theirs = SourceSpec::parse(&*context.storage, &url);
+        theirs.is_ok_and(|theirs| is_same(&theirs, source))
+    };
+    let plain = context
+        .config
+        .database
+        .iter()
+        .filter(|(_, d)| d.has_no_log());
+    let found = plain.filter(|(_, database)| is_it(database));
+    let found: Vec<&str> = found.map(|(name, _)| name.as_str()).collect();
+    match found.as_slice() {
+        [one] => Some(one),
+        several => several.iter().copied().find(|name| *name == named),
+    }
+}
+
+/// Whether two are of the same paths, however these are written.
+fn is_same(one: &SourceSpec, other: &SourceSpec) -> bool {
+    match (one, other) {
+        (SourceSpec::Sqlite(one), SourceSpec::Sqlite(other)) => whole(one) == whole(other),
+        (SourceSpec::Files(one), SourceSpec::Files(other)) => roots(one) == roots(other),
+        _ => false,
+    }
+}
+
+fn whole(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// In one order, whatever the order in which they are written.
+fn roots(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
+    paths.iter().map(|path| whole(path)).collect()
 }
 
 /// What tells a source without a log from others of its name, and whether such others are backed up, which is said.
@@ -181,14 +225,14 @@ fn identify(
     context: &Context,
     shelf: &Shelf,
     source: &SourceSpec,
-    origin: &Origin,
+    (origin, table): (&Origin, Option<&str>),
 ) -> (SourceIdentity, bool) {
-    let path: Option<&Path> = match source {
-        SourceSpec::Sqlite(path) => Some(path),
-        SourceSpec::Files(paths) => paths.first().map(AsRef::as_ref),
+    let path = match source {
+        SourceSpec::Sqlite(path) => Some(path.clone()),
+        SourceSpec::Files(paths) => roots(paths).pop_first(),
         SourceSpec::Postgres(_) => None,
     };
-    let birth_ns = path.and_then(|path| context.storage.birth_ns(path).ok().flatten());
+    let birth_ns = path.and_then(|path| context.storage.birth_ns(&path).ok().flatten());
     // A target that cannot be read is in the way of the backup itself, or of none.
     let listing = shelf.list().unwrap_or_else(|error| {
         tracing::info!(%error, "other backups of the name are not known");
@@ -197,12 +241,12 @@ fn identify(
     let facts = listing.facts();
     let mut others = branch::others(&facts, origin, birth_ns);
     let identity = SourceIdentity {
-        name: given_identity(context, &shelf.database)
+        name: given_identity(context, table)
             .unwrap_or_default()
             .to_owned(),
         births_ns: std::mem::take(&mut others.births_ns),
     };
-    let told = told_of_others(shelf, &listing, origin, &others);
+    let told = told_of_others(shelf, &listing, (origin, table), &others);
     for text in &told {
         context.output.warn(text);
     }
@@ -212,15 +256,19 @@ fn identify(
 fn told_of_others(
     shelf: &Shelf,
     listing: &Listing,
-    origin: &Origin,
+    (origin, table): (&Origin, Option<&str>),
     others: &Others,
 ) -> Vec<String> {
     let (database, target) = (&shelf.database, &shelf.target.name);
+    let table = match table {
+        Some(name) => format!("[database.{name}]"),
+        None => "a [database.NAME] that has its url".to_owned(),
+    };
     let mut told = Vec::new();
     if others.came_back {
         told.push(format!(
             "another file was backed up as {} since the last backup of this one: two databases agree in it, and are two \
-             branches from now on; give each an `identity` of its own in [database.{database}], another name, or another \
+             branches from now on; give each an `identity` of its own in {table}, another name, or another \
              target",
             origin.name
         ));
@@ -239,7 +287,7 @@ fn told_of_others(
         // It would say the same of the other one.
         let moved = match facts.log {
             None if facts.identity.origin.kind == origin.kind && !others.has_own => format!(
-                "If it is the same database, moved, write {} into [database.{database}] and remove this backup by hand; \
+                "If it is the same database, moved, write {} into {table} and remove this backup by hand; \
                  else give",
                 as_key(&other)
             ),

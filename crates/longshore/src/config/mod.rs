@@ -97,7 +97,7 @@ impl Database {
     ];
 
     /// Sources of these kinds have no log to archive.
-    fn has_no_log(&self) -> bool {
+    pub fn has_no_log(&self) -> bool {
         self.url.starts_with("sqlite:") || self.url.starts_with("files:")
     }
 }

@@ -230,6 +230,56 @@ fn one_identity_joins_containers_whatever_their_paths() {
     assert_eq!(info["databases"][0]["branches"][0]["identity"], "the shop");
 }
 
+/// Goal: a source that is backed up under another's name is not taken for it.
+#[test]
+fn an_identity_belongs_to_the_url_of_its_table_and_not_to_a_name() {
+    let stage = shared();
+    configure(&stage, "one", "one", "identity = \"the shop\"\n");
+    by(&stage, "one", "backup app").exits(0);
+    let other = format!(
+        "backup files:{} --database app --target t",
+        stage.path("two").display()
+    );
+    by(&stage, "one", &other)
+        .exits(5)
+        .says("of the shop")
+        .says("into a [database.NAME] that has its url");
+    by(&stage, "one", &other).exits(0);
+    by(&stage, "one", "restore --database app --to out").says("nothing tells which is meant");
+    by(&stage, "one", "expire app --keep-full 1").exits(0);
+    assert_eq!(labels(&stage).len(), 2, "the newest of each");
+
+    // Its own url brings it along, under whatever name and however it is written.
+    by(&stage, "one", "backup app --database weekly").exits(0);
+    let same = format!(
+        "backup files:{}/./ --database weekly --target t",
+        stage.path("one").display()
+    );
+    by(&stage, "one", &same).exits(0);
+    let info = by(&stage, "one", "info weekly --target t --json");
+    let branches = &json(&info)["databases"][0]["branches"];
+    assert_eq!(branches.as_array().unwrap().len(), 1, "{branches}");
+    assert_eq!(branches[0]["identity"], "the shop");
+}
+
+#[test]
+fn the_order_in_which_roots_are_named_makes_no_other_tree() {
+    let stage = shared();
+    let (one, two) = (stage.path("one"), stage.path("two"));
+    let (one, two) = (one.display(), two.display());
+    for roots in [
+        format!("{one} {two}"),
+        format!("{two}/ {one}"),
+        format!("{one}/ {two}/"),
+    ] {
+        let line = format!("backup files:{roots} --database app --target t");
+        by(&stage, "one", &line).exits(0);
+    }
+    let info = json(&by(&stage, "one", "info app --json"));
+    let branches = info["databases"][0]["branches"].as_array().unwrap();
+    assert_eq!(branches.len(), 1);
+}
+
 fn made(path: &Path) -> Option<std::time::SystemTime> {
     std::fs::metadata(path).ok()?.created().ok()
 }
