@@ -187,6 +187,7 @@ impl From<longshore_repository::wal::Error> for Failure {
             Wal::OtherCluster { .. }
             | Wal::OtherSegmentSize { .. }
             | Wal::OtherContent { .. }
+            | Wal::TwoContents { .. }
             | Wal::OtherBranch { .. }
             | Wal::NotTheBackups { .. } => Exit::Conflict,
             Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => Exit::Source,

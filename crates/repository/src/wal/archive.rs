@@ -25,6 +25,10 @@ use super::{Error, Identity};
 /// Endings of archived files, by algorithm.
 pub(super) const ENDINGS: [&str; 4] = ["gz", "zst", "lz4", "xpress"];
 
+/// The mark of the one who makes the archive its cluster's, while [`IDENTITY_NAME`] does not say so yet; only where locks
+/// may not reach all writers.
+const CLAIM_NAME: &str = "longshore-wal.claim";
+
 /// Longest history or backup mark that is taken.
 const TEXT_MAX: u64 = 1 << 20;
 
@@ -234,8 +238,12 @@ impl WalArchive {
     }
 
     fn read_mark(&self) -> Result<Option<Mark>, Error> {
-        let path = self.path.join(IDENTITY_NAME);
-        let file = match self.dir.open(Path::new(IDENTITY_NAME), OpenHow::Read) {
+        self.read_mark_at(IDENTITY_NAME)
+    }
+
+    fn read_mark_at(&self, name: &str) -> Result<Option<Mark>, Error> {
+        let path = self.path.join(name);
+        let file = match self.dir.open(Path::new(name), OpenHow::Read) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io("open", path)(e)),
@@ -277,10 +285,47 @@ impl WalArchive {
         let written = staged
             .file
             .write_all_at(mark.encode().as_bytes(), 0, Via::Cache);
-        written
-            .and_then(|()| staged.publish(Path::new(IDENTITY_NAME)))
-            .map_err(Error::io("store", path))?;
-        Ok(None)
+        let keeps_locks = self.dir.keeps_locks(Path::new(""));
+        let stored = match (written.and(keeps_locks), mark) {
+            (Ok(true), _) => staged.publish(Path::new(IDENTITY_NAME)),
+            (Ok(false), Mark::Unclaimed) => exclusively(staged, IDENTITY_NAME),
+            (Ok(false), Mark::Of(_)) => {
+                exclusively(staged, CLAIM_NAME).map_err(Error::io("store", &path))?;
+                self.settle_claim()?;
+                Ok(())
+            }
+            (Err(e), _) => Err(e),
+        };
+        stored.map_err(Error::io("store", path))?;
+        Ok(self.read_mark()?.filter(|found| *found != mark))
+    }
+
+    /// Has the archive be whose it is by the claim, which only one of several first writers got: another's, too, who
+    /// may have been killed.
+    ///
+    /// A claim is removed only once the mark stands. So if the mark, read after it, does not stand yet, the claim that
+    /// was read is the only one there ever was.
+    fn settle_claim(&self) -> Result<(), Error> {
+        let path = self.path.join(IDENTITY_NAME);
+        let claimed = self.read_mark_at(CLAIM_NAME)?;
+        if self.read_mark()?.and_then(Mark::identity).is_none() {
+            let (Some(claimed), Some(staged)) = (
+                claimed,
+                Staged::begin(self.dir.clone(), IDENTITY_NAME)
+                    .map_err(Error::io("create", &path))?,
+            ) else {
+                let busy = io::Error::from(io::ErrorKind::ResourceBusy);
+                return Err(Error::io("write", path)(busy));
+            };
+            staged
+                .file
+                .write_all_at(claimed.encode().as_bytes(), 0, Via::Cache)
+                .and_then(|()| staged.publish(Path::new(IDENTITY_NAME)))
+                .map_err(Error::io("store", path))?;
+        }
+        // One that is left says nothing any more.
+        let _left = self.dir.remove_file(Path::new(CLAIM_NAME));
+        Ok(())
     }
 
     /// Puts a file into the archive, durably. The same file again is no error, and costs two short reads of the
@@ -289,8 +334,8 @@ impl WalArchive {
     /// Waits while another process writes the same file; all other calls may run side by side.
     ///
     /// Errors: what makes it another file than its name or another cluster's (`NotWal`, `OtherSegment`,
-    /// `NotHistory`, `OtherCluster`, `OtherSegmentSize`), `OtherContent`, `Busy`, `Io`, `Codec`; `Damaged` and
-    /// `Newer` of what has its name.
+    /// `NotHistory`, `OtherCluster`, `OtherSegmentSize`), `OtherContent`, `TwoContents`, `Busy`, `Io`, `Codec`;
+    /// `Damaged` and `Newer` of what has its name.
     pub fn push(&self, out: &Outgoing, form: &Form, clock: &dyn Clock) -> Result<Pushed, Error> {
         self.push_within(WAIT_MAX, out, form, &|| true, clock)
     }
@@ -319,7 +364,10 @@ impl WalArchive {
         clock: &dyn Clock,
     ) -> Result<Pushed, Error> {
         let pushed = self.attempt(patience, out, form, turn, clock);
-        if let Err(Error::OtherContent { .. } | Error::OtherBranch { .. }) = pushed {
+        if let Err(
+            Error::OtherContent { .. } | Error::OtherBranch { .. } | Error::TwoContents { .. },
+        ) = pushed
+        {
             self.note_refusal(out.name, clock);
         }
         pushed
@@ -354,16 +402,17 @@ impl WalArchive {
                 _ => Ok(None),
             }
         })?;
+        let there = |same| {
+            // Whoever wrote it may have been killed before its name was durable.
+            self.sync_names(&*parent)?;
+            Ok(match same {
+                Same::Whole => Pushed::Already,
+                Same::UpTo(fork) => Pushed::LeftAt(fork),
+            })
+        };
         let staged = match staged {
             Found::Begun(staged) => staged,
-            Found::There(same) => {
-                // Whoever wrote it may have been killed before its name was durable.
-                self.sync_names(&*parent)?;
-                return Ok(match same {
-                    Same::Whole => Pushed::Already,
-                    Same::UpTo(fork) => Pushed::LeftAt(fork),
-                });
-            }
+            Found::There(same) => return there(same),
         };
         self.check_before(out, &judged)?;
         let stored_bytes = self.write(out, &judged, form, &staged)?;
@@ -375,21 +424,33 @@ impl WalArchive {
         }
         // The one before it may have come meanwhile.
         self.check_before(out, &judged)?;
+        // So may the file itself, by a writer whom no lock tells of.
+        if let Some(object) = self.find(out.name)? {
+            return there(self.compare(&object, out, &judged)?);
+        }
         let ending = ending(form.algorithm);
         let published = staged
             .publish_new(Path::new(&format!("{name}.{ending}")))
             .and_then(|()| self.dir.sync(Path::new("")));
-        match published {
-            // By a writer whom no lock tells of.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            published => published.map_err(Error::io("store", self.path.join(&place)))?,
-        }
-        if !parent.keeps_locks(Path::new("")).unwrap_or(false)
-            && let Some(object) = self.find(out.name)?
-        {
-            // Or under another ending.
-            self.compare(&object, out, &judged)?;
-            self.sync_names(&*parent)?;
+        let is_ours = match published {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
+            published => {
+                published.map_err(Error::io("store", self.path.join(&place)))?;
+                true
+            }
+        };
+        // Another may have come between, under another ending: whoever looks last sees both. Neither is removed, since
+        // one who handed over the same bytes may rely on either.
+        let found = self.find(out.name)?;
+        if !is_ours || !parent.keeps_locks(Path::new("")).unwrap_or(false) {
+            let Some(object) = found else {
+                let gone = io::Error::from(io::ErrorKind::NotFound);
+                return Err(Error::io("find", self.path.join(place).join(name))(gone));
+            };
+            let same = self.compare(&object, out, &judged)?;
+            if !is_ours {
+                return there(same);
+            }
         }
         Ok(Pushed::Stored {
             stored_bytes,
@@ -840,8 +901,9 @@ impl WalArchive {
 
     /// The file with this name, under whichever ending; `None` when there is none.
     ///
-    /// Errors: `Damaged`, `Newer`, `Io`.
+    /// Errors: `TwoContents`, `Damaged`, `Newer`, `Io`.
     pub(super) fn find(&self, name: WalName) -> Result<Option<Object>, Error> {
+        let mut found: Option<Object> = None;
         let mut path = PathBuf::new();
         if let Some(segment) = name.segment() {
             path.push(directory(segment.timeline, segment.high));
@@ -849,12 +911,22 @@ impl WalArchive {
         for ending in ENDINGS {
             let path = path.join(format!("{name}.{ending}"));
             match self.dir.open(&path, OpenHow::Read) {
-                Ok(file) => return Object::open(file, self.path.join(path), name).map(Some),
+                Ok(file) => {
+                    let object = Object::open(file, self.path.join(path), name)?;
+                    match &found {
+                        None => found = Some(object),
+                        Some(first) if first.is_same_as(&object)? => {}
+                        Some(first) => {
+                            let (path, other) = (first.path.clone(), object.path);
+                            return Err(Error::TwoContents { name, path, other });
+                        }
+                    }
+                }
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(Error::io("open", self.path.join(path))(e)),
             }
         }
-        Ok(None)
+        Ok(found)
     }
 }
 
@@ -898,6 +970,14 @@ fn is_content(object: &Object, file: &dyn File, first: usize) -> io::Result<bool
         }
     }
     Ok(true)
+}
+
+/// Gives the file its name, unless another has it.
+fn exclusively(staged: Staged, name: &str) -> io::Result<()> {
+    match staged.publish_new(Path::new(name)) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        published => published,
+    }
 }
 
 /// The first part of `below` in `base` that is a symbolic link.

@@ -72,6 +72,14 @@ pub enum Error {
     #[error("the archive already has {name}, with other bytes than {}", path.display())]
     OtherContent { name: WalName, path: PathBuf },
 
+    /// Two writers whose locks do not meet stored it at once. Which of them is to be kept, nobody knows here.
+    #[error("the archive has {name} twice, with different bytes: {} and {}", path.display(), other.display())]
+    TwoContents {
+        name: WalName,
+        path: PathBuf,
+        other: PathBuf,
+    },
+
     /// What the archive has under this name is not what the server wrote: another branch of the cluster archives there.
     #[error("the archive {} holds the log of another branch: its {name} has other bytes than {}", archive.display(),
         path.display())]
@@ -250,6 +258,10 @@ impl Error {
                  Else this server was set back, or is a copy of the one that archives there, and both are on one timeline: make an \
                  archive for it (`longshore wal create --archive NEW`), name NEW in archive_command and in the configuration, \
                  reload, and make a full backup that is proved there"
+            }
+            Error::TwoContents { .. } => {
+                "two servers archive there at once: give one of them an archive of its own (`longshore wal create`). Compare both \
+                 files with the pg_wal of the server that is to keep this one (zstd -dc, gzip -dc), and move the other's away"
             }
             Error::NotTheBackups { .. } => {
                 "name the archive of the server that the backup is of (--wal-archive); where another server has archived there \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longshore_codec::{Decompressor, payload_bound};
 use longshore_io::{File, Via, crc32c};
 use longshore_media::record::Malformed;
-use longshore_pg::wal::WalName;
+use longshore_pg::wal::{WalName, is_same_history};
 
 use super::Error;
 use super::object::{End, Head};
@@ -49,6 +49,22 @@ impl Object {
             head,
             end,
         })
+    }
+
+    /// Whether both hold the same bytes, or a history that is the same.
+    ///
+    /// Errors: `Damaged`, `Io`, of histories.
+    pub(super) fn is_same_as(&self, other: &Object) -> Result<bool, Error> {
+        if let WalName::History(timeline) = self.head.name {
+            return Ok(is_same_history(timeline, &self.text()?, &other.text()?));
+        }
+        let blocks = |object: &Object| -> Vec<u32> {
+            object.end.rows.iter().map(|row| row.plain_crc).collect()
+        };
+        let is_cut_alike = self.head.block_bytes == other.head.block_bytes;
+        Ok(self.head.plain_len == other.head.plain_len
+            && self.end.plain_crc == other.end.plain_crc
+            && (!is_cut_alike || blocks(self) == blocks(other)))
     }
 
     /// The number of the last block that is not all zeros; 0 where all are.

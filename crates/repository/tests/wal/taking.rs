@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use longshore_codec::Algorithm;
-use longshore_io::{Fault, Host, OpenHow, SimDisk, Storage};
+use longshore_io::{Fault, Host, Op, OpenHow, SimDisk, Storage};
 use longshore_pg::wal::{NotWal, WalName, restored_from};
 use longshore_pg::{Lsn, Timeline};
 use longshore_repository::wal::{Error, Identity, Outgoing, Pushed, WalArchive};
@@ -431,4 +431,111 @@ fn on_a_file_system_without_locks_for_all_the_same_again_is_success_and_other_by
     assert!(matches!(other, Error::OtherContent { .. }), "{other}");
     assert!(fetch(&disk, name(1, 3)).unwrap() == bytes);
     assert_eq!(leftovers(&disk), [] as [&Path; 0]);
+}
+
+/// A disk whose locks reach nobody, on which another host pushes `theirs` with ZSTD during the first call of `op` at and below
+/// a path of the archive; and what became of that.
+fn with_another_host(
+    op: Op,
+    below: &str,
+    theirs: Vec<u8>,
+) -> (SimDisk, Arc<Mutex<Option<Result<Pushed, Error>>>>) {
+    let disk = disk(1).set_keeps_locks(false);
+    disk.write_file("/other/segment", &theirs).unwrap();
+    let told = Arc::new(Mutex::new(None));
+    let (host, tell) = (disk.clone(), told.clone());
+    let deed = move || {
+        let file = host.dir(Path::new("/other")).unwrap();
+        let out = Outgoing {
+            name: name(1, 3),
+            path: "/other/segment".into(),
+            file: file.open(Path::new("segment"), OpenHow::Read).unwrap(),
+            system: None,
+            history: None,
+            beside: None,
+        };
+        let pushed = archive(&host)
+            .unwrap()
+            .push(&out, &form(Algorithm::Zstd), &*clock());
+        *tell.lock().unwrap() = Some(pushed);
+    };
+    let place = Path::new(ARCHIVE).join(below);
+    let fault = Fault::meanwhile(deed).on(op).below(place).times(1);
+    (disk.inject(fault), told)
+}
+
+/// Goal: of two contents under two endings never both are acknowledged, and no reader picks one.
+#[test]
+fn without_locks_two_contents_under_two_endings_are_not_both_taken() {
+    let (ours, theirs) = (segment(1, 3, 3), segment(1, 3, 4));
+    // It comes between the last look and the name.
+    let (disk, told) = with_another_host(Op::Link, "0000000100000000", theirs.clone());
+    let refused = push(&disk, name(1, 3), &ours).unwrap_err();
+    assert!(matches!(refused, Error::TwoContents { .. }), "{refused}");
+    let told = told.lock().unwrap().take();
+    assert!(matches!(told, Some(Ok(Pushed::Stored { .. }))), "{told:?}");
+    for refused in [
+        fetch(&disk, name(1, 3)).unwrap_err(),
+        push(&disk, name(1, 3), &ours).unwrap_err(),
+        push(&disk, name(1, 3), &theirs).unwrap_err(),
+    ] {
+        assert!(matches!(refused, Error::TwoContents { .. }), "{refused}");
+    }
+    assert!(archive(&disk).unwrap().refused().is_some());
+    // Where one is moved away, the other is read.
+    let place = disk.dir(&Path::new(ARCHIVE).join("0000000100000000"));
+    let file = format!("{}.gz", name(1, 3));
+    place.unwrap().remove_file(Path::new(&file)).unwrap();
+    assert!(fetch(&disk, name(1, 3)).unwrap() == theirs);
+
+    // It comes while this one is being written: it was first.
+    let (disk, _) = with_another_host(Op::Sync, "0000000100000000", theirs.clone());
+    let refused = push(&disk, name(1, 3), &ours).unwrap_err();
+    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+    assert!(fetch(&disk, name(1, 3)).unwrap() == theirs);
+    // The same bytes are one file, under whichever endings.
+    for op in [Op::Link, Op::Sync] {
+        let (disk, _) = with_another_host(op, "0000000100000000", ours.clone());
+        push(&disk, name(1, 3), &ours).unwrap();
+        assert!(fetch(&disk, name(1, 3)).unwrap() == ours);
+        assert_eq!(leftovers(&disk), [] as [&Path; 0]);
+    }
+}
+
+/// Goal: of two clusters whose first segments come at once only one gets the archive, also if it is killed on the way.
+#[test]
+fn without_locks_a_new_archive_becomes_one_clusters() {
+    let ours = segment(1, 3, 3);
+    let theirs = segment_of(SYSTEM + 1, 1, 3, 20, 4);
+    for (op, at, we_win) in [
+        (Op::Rename, "longshore-wal", true),
+        (Op::Link, "longshore-wal.claim", false),
+    ] {
+        let (disk, told) = with_another_host(op, at, theirs.clone());
+        let pushed = push(&disk, name(1, 3), &ours);
+        let told = told.lock().unwrap().take().unwrap();
+        let (won, lost) = if we_win {
+            (pushed, told)
+        } else {
+            (told, pushed)
+        };
+        assert!(matches!(won, Ok(Pushed::Stored { .. })), "{won:?}");
+        assert!(matches!(lost, Err(Error::OtherCluster { .. })), "{lost:?}");
+        let winner = if we_win { &ours } else { &theirs };
+        assert!(fetch(&disk, name(1, 3)).unwrap() == *winner);
+        assert!(
+            !disk
+                .paths()
+                .iter()
+                .any(|p| p.ends_with("longshore-wal.claim"))
+        );
+        assert_eq!(leftovers(&disk), [] as [&Path; 0]);
+    }
+    let mark = Path::new(ARCHIVE).join("longshore-wal");
+    let disk = disk(1).set_keeps_locks(false);
+    disk.inject(Fault::errno(5).on(Op::Rename).below(mark).times(1));
+    assert!(push(&disk, name(1, 3), &ours).is_err());
+    let refused = push(&disk, name(1, 3), &theirs).unwrap_err();
+    assert!(matches!(refused, Error::OtherCluster { .. }), "{refused}");
+    push(&disk, name(1, 3), &ours).unwrap();
 }
