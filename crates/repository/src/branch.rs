@@ -11,8 +11,10 @@
 //!
 //! Sources without a log (SQLite databases, trees) are known by what is backed up, the machine and the path, or by the name
 //! that their user gives them ([`Origin`]). All of these may agree for two of them. So backups store when the file was made,
-//! too. A file that another takes the place of, as `VACUUM INTO` and a rename do it, proves nothing; one that comes back
-//! after another proves that both live, and from then on they are two branches.
+//! too, and which files were backed up before it. A file that another takes the place of, as `VACUUM INTO` and a rename do
+//! it, proves nothing; one that comes back after another, as the sets themselves list them, proves that both live, and from
+//! then on they are two branches. A new file goes on with the branch of the one that its set lists last, unless that one is
+//! of such a pair.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -113,14 +115,18 @@ fn plain(sets: &[SetFacts]) -> Vec<Vec<usize>> {
 }
 
 /// The files that backups of one [`Origin`] were made of, by their births.
+///
+/// What a set lists was there when it was made. Times order only what no set lists: they prove nothing.
 #[derive(Default)]
 struct Files {
     /// In the order of their last backups.
     seen: Vec<i64>,
     /// Pairs of which one came back after the other: both live.
     apart: BTreeSet<(i64, i64)>,
-    /// For each, since it was first seen, the one whose place it took: one that was seen before it.
-    before: BTreeMap<i64, Option<i64>>,
+    /// Those that are in one of the pairs.
+    paired: BTreeSet<i64>,
+    /// For each the one whose place it took.
+    before: BTreeMap<i64, i64>,
 }
 
 impl Files {
@@ -129,18 +135,50 @@ impl Files {
         let mut files = Files::default();
         for origin in origins {
             if let Some((own, earlier)) = origin.births_ns.split_last() {
-                files.recall(earlier);
-                files.add(*own);
+                files.add(*own, earlier);
             }
         }
         files
     }
 
-    /// What a backup's maker found at the target. Some of it may be gone since; what another was writing then is missing.
-    fn recall(&mut self, earlier: &[i64]) {
-        for birth in earlier {
-            self.before.entry(*birth).or_default();
+    fn set_apart(&mut self, one: i64, other: i64) {
+        self.apart.insert((one.min(other), one.max(other)));
+        self.paired.extend([one, other]);
+    }
+
+    /// A backup, and what its maker found at the target. Some of that may be gone since; what another was writing then is
+    /// missing.
+    fn add(&mut self, own: i64, earlier: &[i64]) {
+        let is_first = !earlier.contains(&own);
+        // Its clock was ahead, or a later one's behind: what is known of the order since is not to be undone.
+        let is_late = is_first && self.seen.contains(&own);
+        self.recall(earlier, !is_late);
+        let after_own = earlier.iter().skip_while(|birth| **birth != own).skip(1);
+        for other in after_own.filter(|other| **other != own) {
+            self.set_apart(own, *other);
         }
+        // Of two that live, nobody knows whose place it took.
+        let last = earlier.last().filter(|last| !self.paired.contains(last));
+        if let Some(last) = last.filter(|_| is_first) {
+            self.before.insert(own, *last);
+        }
+        match self.seen.iter().position(|birth| *birth == own) {
+            None => self.seen.push(own),
+            Some(_) if is_late => {}
+            // After those that its maker knew. What that one did not know may be younger.
+            Some(at) => {
+                let last = self.seen.iter().rposition(|seen| earlier.contains(seen));
+                let last = last.unwrap_or(at).max(at);
+                self.seen[at..=last].rotate_left(1);
+            }
+        }
+        // As many as a backup takes along: a target may hold thousands, each of a file of its own.
+        let excess = self.seen.len().saturating_sub(BIRTHS_MAX);
+        self.seen.drain(..excess);
+    }
+
+    /// `is_newer`: than what is known.
+    fn recall(&mut self, earlier: &[i64], is_newer: bool) {
         let place = |of: i64| earlier.iter().position(|birth| *birth == of);
         let both: Vec<(usize, usize)> = (0..self.seen.len())
             .filter_map(|at| Some((at, place(self.seen[at])?)))
@@ -148,14 +186,15 @@ impl Files {
         // In one order here and in the other one there: one of the two came back.
         for (n, (_, one)) in both.iter().enumerate() {
             for (_, other) in both[n + 1..].iter().filter(|(_, other)| other < one) {
-                let (one, other) = (earlier[*one], earlier[*other]);
-                self.apart.insert((one.min(other), one.max(other)));
+                self.set_apart(earlier[*one], earlier[*other]);
             }
         }
-        let mut places: Vec<usize> = both.iter().map(|(_, place)| *place).collect();
-        places.sort_unstable();
-        for ((at, _), place) in both.iter().zip(places) {
-            self.seen[*at] = earlier[place];
+        if is_newer {
+            let mut places: Vec<usize> = both.iter().map(|(_, place)| *place).collect();
+            places.sort_unstable();
+            for ((at, _), place) in both.iter().zip(places) {
+                self.seen[*at] = earlier[place];
+            }
         }
         // What is new here goes before what it was found before.
         let mut end = self.seen.len();
@@ -168,38 +207,44 @@ impl Files {
                 }
             };
         }
-    }
-
-    /// Whether it came back after another.
-    fn add(&mut self, own: i64) -> bool {
-        let first = self.seen.iter().position(|birth| *birth == own);
-        let after = first.map(|at| self.seen.split_off(at));
-        let others = after.as_deref().unwrap_or_default().iter().skip(1);
-        for other in others.clone() {
-            self.apart.insert((own.min(*other), own.max(*other)));
+        // Of those whose first backup is gone. One that came back stands elsewhere now.
+        for pair in earlier.windows(2) {
+            if pair.iter().all(|birth| !self.paired.contains(birth)) {
+                self.before.entry(pair[1]).or_insert(pair[0]);
+            }
         }
-        let came_back = others.len() > 0;
-        // Of two that live, nobody knows whose place it took.
-        let last = self.seen.last().filter(|_| self.apart.is_empty());
-        self.before.entry(own).or_insert(last.copied());
-        self.seen.extend(others);
-        self.seen.push(own);
-        // As many as a backup takes along: a target may hold thousands, each of a file of its own.
-        let excess = self.seen.len().saturating_sub(BIRTHS_MAX);
-        self.seen.drain(..excess);
-        came_back
     }
 
     /// The file and those whose place it took, one after the other, as far as no two of them both live.
     fn way(&self, birth: i64, partners: &HashMap<i64, Vec<i64>>) -> Vec<i64> {
-        let (mut way, mut apart) = (Vec::new(), BTreeSet::<i64>::new());
+        let (mut way, mut ended) = (Vec::new(), BTreeSet::<i64>::new());
         let mut next = Some(birth);
-        while let Some(at) = next.filter(|at| !apart.contains(at)) {
+        while let Some(at) = next.filter(|at| !ended.contains(at)) {
             way.push(at);
-            apart.extend(partners.get(&at).into_iter().flatten());
-            next = self.before.get(&at).copied().flatten();
+            // What was written is not trusted to have an end.
+            ended.insert(at);
+            ended.extend(partners.get(&at).into_iter().flatten());
+            next = self.before.get(&at).copied();
         }
         way
+    }
+
+    /// How many each of these has before it.
+    fn depths(&self, births: &[i64]) -> HashMap<i64, usize> {
+        let mut depths: HashMap<i64, usize> = HashMap::new();
+        for birth in births {
+            let (mut way, mut on_way) = (Vec::new(), BTreeSet::new());
+            let mut next = Some(*birth);
+            while let Some(at) = next.filter(|at| !depths.contains_key(at) && on_way.insert(*at)) {
+                way.push(at);
+                next = self.before.get(&at).copied();
+            }
+            let known = next
+                .and_then(|at| depths.get(&at))
+                .map_or(0, |depth| depth + 1);
+            depths.extend(way.into_iter().rev().zip(known..));
+        }
+        depths
     }
 }
 
@@ -231,10 +276,13 @@ fn plain_lines(sets: &[SetFacts], order: &[usize]) -> Vec<Branch> {
         first.extend(birth(i).filter(|_| of_file.is_empty()));
         of_file.push(*i);
     }
-    // A file takes the place of one that was seen before it: each is on the way of a later one, or ends a branch.
+    // Each is on the way of one that took its place, or ends a branch.
+    let depths = files.depths(&first);
+    first.reverse();
+    first.sort_by_key(|birth| std::cmp::Reverse(depths.get(birth)));
     let mut placed: BTreeSet<i64> = BTreeSet::new();
     let mut lines: Vec<Vec<usize>> = Vec::new();
-    for tip in first.into_iter().rev() {
+    for tip in first {
         if placed.contains(&tip) {
             continue;
         }
@@ -279,15 +327,15 @@ pub fn others(sets: &[SetFacts], origin: &Origin, birth_ns: Option<i64>) -> Othe
         .into_iter()
         .find(|plain| is_own(&sets[plain[0]]));
     let own = own.unwrap_or_default();
-    let mut files = Files::of(own.iter().map(|i| &sets[*i].identity.origin));
+    let files = Files::of(own.iter().map(|i| &sets[*i].identity.origin));
     let mut others = Others {
         has_own: !own.is_empty(),
         ..Others::default()
     };
     if let Some(birth) = birth_ns {
-        others.births_ns = files.seen.clone();
+        others.came_back = files.seen.contains(&birth) && files.seen.last() != Some(&birth);
+        others.births_ns = files.seen;
         others.births_ns.push(birth);
-        others.came_back = files.add(birth);
     }
     let newest_us = own.last().map(|i| sets[*i].start_us);
     let tips = branches(sets).into_iter().map(|branch| branch.tip());
@@ -762,6 +810,70 @@ pub(crate) mod tests {
         );
         // Not known on one of them: no proof.
         assert_eq!(found(&in_turn(&[7, 0, 7])), [[0, 1, 2]]);
+    }
+
+    /// Goal: one mix-up does not end retention. A file that is replaced goes on, with backups between gone, too.
+    #[test]
+    fn files_that_are_replaced_after_a_mix_up_are_one_branch() {
+        let mut sets = in_turn(&[7, 8, 7, 11, 12, 13, 14, 15, 16]);
+        let lines = [vec![0, 2], vec![1], vec![3, 4, 5, 6, 7, 8]];
+        assert_eq!(found(&sets), lines);
+        sets.drain(6..8);
+        sets.drain(3..5);
+        assert_eq!(found(&sets), [vec![0, 2], vec![1], vec![3, 4]]);
+        // Those that were one before one of them came back stay one.
+        assert_eq!(found(&in_turn(&[7, 8, 9, 7])), [vec![0, 3], vec![1, 2]]);
+    }
+
+    /// Backups of one name at these times, one after the other as they stand here.
+    fn dated(sets: &[(i64, i64)]) -> Vec<SetFacts> {
+        let mut made: Vec<SetFacts> = Vec::new();
+        for (at, birth) in sets {
+            let known = others(
+                &made,
+                &plain_set(*at, "a", 0, &[]).identity.origin,
+                Some(*birth),
+            );
+            let mut set = plain_set(*at, "a", 0, &[]);
+            set.identity.origin.births_ns = known.births_ns;
+            made.push(set);
+        }
+        made
+    }
+
+    /// Goal: a clock that is ahead, or is set back, makes no second database of one.
+    #[test]
+    fn times_alone_do_not_prove_that_two_live() {
+        // One backup from the future, then a new file each night.
+        let mut ahead = dated(&[(1, 7), (400, 8), (2, 9), (3, 10), (4, 11), (5, 11), (6, 12)]);
+        assert_eq!(found(&ahead).len(), 1);
+        assert!(!others(&ahead, &ahead[0].identity.origin.clone(), Some(12)).came_back);
+        ahead.remove(1);
+        assert_eq!(found(&ahead).len(), 1);
+        // A clock that is set back after a file was replaced.
+        let back = dated(&[(10, 7), (20, 8), (5, 8), (6, 8), (7, 9)]);
+        assert_eq!(found(&back).len(), 1);
+        // What is proved is proved with any clock.
+        for at in [3, 400, 0] {
+            let both = dated(&[(1, 7), (2, 8), (at, 7)]);
+            assert_eq!(found(&both).len(), 2, "{at}");
+        }
+        let both = dated(&[(1, 5), (400, 7), (2, 8), (3, 7), (4, 9), (5, 10)]);
+        let lines = [vec![0, 3, 1], vec![2], vec![4, 5]];
+        assert_eq!(found(&both), lines);
+    }
+
+    /// Goal: no list that somebody wrote keeps a target from being read.
+    #[test]
+    fn files_that_each_took_the_other_s_place_have_an_end() {
+        let sets = [
+            plain_set(1, "a", 7, &[8]),
+            plain_set(2, "a", 8, &[7]),
+            plain_set(3, "a", 9, &[8, 9, 8, 7]),
+            plain_set(4, "a", 9, &[9, 7, 9, 9]),
+        ];
+        let found = found(&sets);
+        assert!((0..4).all(|i| found.iter().any(|line| line.contains(&i))));
     }
 
     #[test]
