@@ -433,13 +433,12 @@ fn on_a_file_system_without_locks_for_all_the_same_again_is_success_and_other_by
     assert_eq!(leftovers(&disk), [] as [&Path; 0]);
 }
 
+/// What became of another host's push, once it was made.
+type Told = Option<Result<Pushed, Error>>;
+
 /// A disk whose locks reach nobody, on which another host pushes `theirs` with ZSTD during the first call of `op` at and below
 /// a path of the archive; and what became of that.
-fn with_another_host(
-    op: Op,
-    below: &str,
-    theirs: Vec<u8>,
-) -> (SimDisk, Arc<Mutex<Option<Result<Pushed, Error>>>>) {
+fn with_another_host(op: Op, below: &str, theirs: Vec<u8>) -> (SimDisk, Arc<Mutex<Told>>) {
     let disk = disk(1).set_keeps_locks(false);
     disk.write_file("/other/segment", &theirs).unwrap();
     let told = Arc::new(Mutex::new(None));
