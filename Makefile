@@ -1,11 +1,11 @@
-# Everything a person does with this repository. `make` alone lists the targets.
+# The tasks of this repository. `make` alone lists the targets.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 WORK := .work
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/longshore
-# Tests look for `python3` with the modules that setup installs.
+# Tests need a `python3` with the modules that setup installs.
 export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
@@ -17,8 +17,8 @@ help: ## Lists the targets
 setup: ## Installs what building and testing need (apt as root or with sudo; pip into .work/venv)
 	@./scripts/setup.sh
 
-build: setup ## Builds target/release/longshore, and the cache's plugin for nbdkit
-	$(CARGO) build --release -p longshore -p longshore-nbd
+build: setup ## Builds target/release/longshore, longshore-lab (studies), and the cache's plugins for nbdkit
+	$(CARGO) build --release -p longshore -p longshore-nbd -p longshore-lab -p longshore-lab-nbd
 
 demo: build ## Backs up, verifies and restores a sample database; report in .work/demo/report.html
 	@./scripts/demo.sh $(BINARY) $(WORK)/demo
@@ -38,6 +38,7 @@ bench: build ## Measures against the limits of this machine; report in .work/ben
 bench-postgres: build ## Backups, restores and archiving of a PostgreSQL cluster, beside pgBackRest, WAL-G and pg_basebackup where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres $(BENCH)
 
+soak: export LONGSHORE_TEST_DIR = /tmp
 soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100), PG_CHAINS (100) of PostgreSQL, all majors
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore --test sqlite_live --test kill -- --nocapture
 	LONGSHORE_PG_ROUNDS=$(or $(PG_ROUNDS),10) LONGSHORE_PG_SOAK=$(or $(PG_SOAK),100) LONGSHORE_SEED=$$(date +%s) \
@@ -51,11 +52,11 @@ soak: setup ## ROUNDS (200) of backups under writers, and kills at random moment
 
 fuzz: setup ## Mutates media for SECONDS (600), from another seed each time
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-media --test mutations -- --nocapture
-	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-repository --test wal hostile -- --nocapture
+	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-wal --test archive hostile -- --nocapture
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-source --test postgres hostile -- --nocapture
 
 device-check: build ## Bundle in .work/device-check that checks GPU compression on a machine without Rust and network
-	@./scripts/device-check.sh $(BINARY) $(WORK)/device-check
+	@./scripts/device-check.sh $(BINARY)-lab $(WORK)/device-check
 
 device-results: ## Puts the Markdown report of a device check, REPORT=device-check.md, into docs/accelerators.md
 	@./scripts/device-results.sh "$(REPORT)"
@@ -64,23 +65,28 @@ deny: ## Advisories, licences, duplicates and sources of all dependencies (deny.
 	@./scripts/deny.sh
 
 man: build ## Manual pages into target/man
-	@mkdir -p target/man && $(BINARY) man target/man && echo "target/man"
+	@mkdir -p target/man && $(BINARY) man target/man && $(BINARY)-lab man target/man && echo "target/man"
 
 completions: build ## Completion scripts into target/completions
 	@mkdir -p target/completions
-	@$(BINARY) completions bash > target/completions/longshore.bash
-	@$(BINARY) completions zsh > target/completions/_longshore
-	@$(BINARY) completions fish > target/completions/longshore.fish
+	@for name in longshore longshore-lab; do \
+	    program=$(dir $(BINARY))$$name; \
+	    $$program completions bash > target/completions/$$name.bash && \
+	    $$program completions zsh > target/completions/_$$name && \
+	    $$program completions fish > target/completions/$$name.fish || exit; done
 	@echo "target/completions"
 
 install: man completions ## Installs below PREFIX (/usr/local); DESTDIR for packagers
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/longshore
+	install -Dm755 $(BINARY)-lab $(DESTDIR)$(PREFIX)/bin/longshore-lab
 	install -Dm644 $(dir $(BINARY))liblongshore_nbd.so $(DESTDIR)$(PREFIX)/lib/longshore/liblongshore_nbd.so
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -Dm644 target/completions/longshore.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longshore
-	install -Dm644 target/completions/_longshore $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longshore
-	install -Dm644 target/completions/longshore.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/longshore.fish
+	for name in longshore longshore-lab; do \
+	    install -Dm644 target/completions/$$name.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name && \
+	    install -Dm644 target/completions/_$$name $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name && \
+	    install -Dm644 target/completions/$$name.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish \
+	        || exit; done
 
 clean: ## Removes build results and .work
 	$(CARGO) clean

@@ -7,6 +7,8 @@ usage: bench-cache-postgres.py prepare WORK --postgres BIN [--scale 8]
               [--clients 8]
        bench-cache-postgres.py kill WORK --postgres BIN --plugin SO --longshore PROGRAM [--rounds 3]
 
+SO: the plugin that can emulate devices, liblongshore_lab_nbd.so.
+
 SERVER: a policy of the cache (aware, none, ...), `bare` (no cache), or `filter` (nbdkit's own cache filter).
 
 The chain is nbdkit, nbdfuse, a loop device, ext4, PostgreSQL with debug_io_direct=data, so that each page that its
@@ -222,7 +224,7 @@ def serve(stage, options, server, fresh=True, end=signal.SIGINT):
     fuse, disk = f"{work}/disk", f"{work}/disk/nbd"
     os.makedirs(fuse, exist_ok=True)
     # Requests on one connection of nbdfuse wait for each other, and it takes connections in turn, busy or not: there must be
-    # many more than the ten requests that libfuse's threads have under way.
+    # many more than the ten requests that libfuse's threads have in flight.
     stage.spawn("nbdfuse", "--connections=128", disk, f"nbd+unix:///?socket={socket}")
     stage.undo[-1] = lambda: unmount(fuse)
     while not (os.path.exists(disk) and os.path.getsize(disk)):
@@ -320,7 +322,7 @@ def run(options):
         begin(stage)
         socket = f"{work}/socket"
         ours = options.server not in ("bare", "filter")
-        # Nobody wants the data: PostgreSQL need not write it at the end.
+        # The data is not needed: PostgreSQL need not write it at the end.
         serve(stage, options, options.server, end=signal.SIGQUIT)
         scripts = []
         for name, text, weight in [("select", SELECT, 4), ("update", UPDATE, 1)]:
@@ -351,7 +353,7 @@ def run(options):
 
         phase("before", lambda: time.sleep(options.seconds))
         if options.load != "none":
-            # A backup begins with one, too: with little to write then.
+            # A backup begins with a checkpoint, too, which then has little to write.
             phase("checkp.", lambda: stage.psql("checkpoint"))
             phase("during", (lambda: backup(stage, options)) if options.load == "backup"
                   else (lambda: scans(stage, options.seconds)))
@@ -388,7 +390,7 @@ def run(options):
     if not late:
         sys.exit("no word of the emulator's lateness")
     late = float(late[-1].split("host_percent=")[1].split()[0].strip('"'))
-    # The filter's own hits and waits cannot be told from the way to it.
+    # The filter's own hits and waits cannot be separated from the path to it.
     chain = 100 * max(through_chain - in_engine, 0) / max(through_chain, 1) if options.server != "filter" else 0
     way = f", {chain:.1f} % of the time of reads in loop device, FUSE and NBD" if options.server != "filter" else ""
     print(f"  host: {late:.1f} % of the emulated devices' time{way}")

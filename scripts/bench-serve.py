@@ -181,7 +181,7 @@ def measure(program, source, env, scratch, pid, port, pairs):
 
     def through_serve():
         said = client.batch(statement)
-        # Texts begin at any byte of the answer.
+        # A text may begin at any byte of the answer.
         at = said.index("pages in ".encode("utf-16-le"))
         return seconds(said[at : at + 80].decode("utf-16-le", "ignore"))
 
@@ -200,7 +200,7 @@ def measure(program, source, env, scratch, pid, port, pairs):
     def timed(run, process):
         before = cpu_s(process)
         wall = run()
-        # What a run leaves to do, such as its line in the history, is its own.
+        # The work that a run leaves, such as its line in the history, counts as its own.
         time.sleep(0.05)
         return wall, cpu_s(process) - before
 
@@ -209,7 +209,7 @@ def measure(program, source, env, scratch, pid, port, pairs):
         timed(run, process)
     took = {run: [] for run in doors}
     for i in range(pairs):
-        # A B, B A, B A, A B, ...: what drifts evenly falls on both alike.
+        # A B, B A, B A, A B, ...: an even drift affects both equally.
         order = list(doors) if i % 4 in (0, 3) else list(doors)[::-1]
         for run in order:
             took[run].append(timed(run, doors[run]))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How near the program comes to this machine's limits: table on the terminal, report.html and report.md.
+# Measures how near the program comes to this machine's limits: table on the terminal, report.html and report.md.
 #
 # usage: bench.sh BINARY DIRECTORY [OPTION...]     options go to `longshore lab bench`
 set -euo pipefail

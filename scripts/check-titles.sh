@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks the commits since the history is kept: one title of at most 72 characters, a body that says why, no merges.
+# Checks the commits since the start of the kept history: one title of at most 72 characters, a body that says why, no merges.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Older commits stay as they are.
+# Older commits are not checked.
 since=5640f277c2ee
 if ! git cat-file -e "$since^{commit}" 2>/dev/null; then
     echo "check-titles: the history is not here, or not all of it: nothing was checked"

@@ -3,9 +3,9 @@
 #
 # usage: demo-cache.sh BINARY DIRECTORY [PLUGIN]
 #
-# FUSE, loop devices and mounting need root and a machine that permits them. Where one does not, the script says which,
-# and shows the cache to a plain client of the protocol instead. Everything it made is removed at the end, also on errors
-# and when it is interrupted, once or more; what a run that was killed left mounted, the next one removes.
+# FUSE, loop devices and mounting need root and a machine that permits them. If one is missing, the script says which,
+# and shows the cache to a plain client of the protocol instead. The script removes everything it made at the end, also
+# after errors and after one or more interrupts; the next run removes the mounts of a killed run.
 set -euo pipefail
 binary=$(realpath "$1")
 plugin=${3:-$(dirname "$binary")/liblongshore_nbd.so}
@@ -20,11 +20,11 @@ longshore() {
 }
 
 server=
-# Takes the disk apart from its top, whoever put it together.
+# Takes the disk apart from its top, also one that an earlier run built.
 take_apart() {
     for _ in $(seq 300); do
         mountpoint -q "$here/mnt" || break
-        # Whoever was interrupted may still be at it.
+        # An interrupted process may still be using it.
         umount "$here/mnt" 2>/dev/null || sleep 0.1
     done
     losetup --associated "$here/disk/nbd" --noheadings --output NAME 2>/dev/null | xargs -r losetup -d
@@ -34,12 +34,12 @@ take_apart() {
 }
 
 clean_up() {
-    # What is interrupted here would stay.
+    # An interrupt here would leave something behind.
     trap '' INT TERM HUP
     set +e
     take_apart
-    # All children: one that was started in the moment of the interrupt has no name yet. A child that does not run its
-    # program yet may miss a signal, so it is sent once more.
+    # Signals all children: one that was started at the moment of the interrupt has no name yet. A child that does not
+    # run its program yet may miss a signal, so the signal is sent again.
     while [ -n "$(jobs -pr)" ]; do
         kill $(jobs -pr) 2>/dev/null
         for _ in $(seq 50); do
@@ -55,7 +55,7 @@ rm -rf "$here"
 mkdir -p "$here"
 cd "$here"
 trap clean_up EXIT
-# With these an interrupt ends the script in its own time, and a second one changes nothing.
+# With these traps an interrupt ends the script in order, and a second one changes nothing.
 trap "trap '' INT TERM HUP; exit 130" INT
 trap "trap '' INT TERM HUP; exit 143" TERM HUP
 
@@ -63,7 +63,7 @@ for tool in nbdkit nbdcopy; do
     command -v "$tool" >/dev/null || { echo "demo-cache: $tool is missing; run scripts/setup.sh"; exit 1; }
 done
 
-# The server and nbdfuse get no signal of the terminal: they are needed until what stands on them is unmounted.
+# The terminal's signals do not reach the server and nbdfuse: both are needed until the file system is unmounted.
 serve() {
     setsid "$binary" cache serve backend --cache cache --socket socket --plugin "$plugin" --policy none >>log 2>&1 &
     server=$!
@@ -88,7 +88,7 @@ longshore cache create cache --size 128M --slot 16K
 echo '$ longshore cache serve backend --cache cache --socket socket &'
 serve
 
-# Puts a file system on the served disk; says what is not permitted.
+# Makes a file system on the served disk; names the step that is not permitted.
 mount_disk() {
     [ "$(id -u)" = 0 ] || { echo "not root: nothing can be mounted"; return 1; }
     [ -w /dev/fuse ] || { echo "/dev/fuse is not permitted here"; return 1; }

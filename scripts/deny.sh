@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Advisories, licences, duplicates and sources of all dependencies (deny.toml). What needs something that is not here
-# says so in one line; LONGSHORE_REQUIRE_TOOLS makes that a failure.
+# Checks advisories, licences, duplicates and sources of all dependencies (deny.toml). A check whose tool is missing says
+# so in one line; LONGSHORE_REQUIRE_TOOLS makes that a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Checks GPU compression on this machine. Goes with a bundle made by `make device-check`.
+# Checks GPU compression on this machine. Part of a bundle made by `make device-check`.
 #
 # usage: run.sh [DIRECTORY [SECONDS [OPTION...]]]
 #
-# Writes what was found to DIRECTORY (out) and takes about SECONDS (300) and two minutes more. Exit status: 0 when all
-# is well, 1 when there is no GPU or something is not right; summary.txt says which. Needs sh and an NVIDIA driver;
-# uses nvidia-smi, gzip and python3 where they are. OPTIONs go to `longshore lab device-check`.
+# Writes the results to DIRECTORY (out) and takes about SECONDS (300) and two minutes more. Exit status: 0 if all checks
+# pass, 1 if there is no GPU or a check fails; summary.txt says which. Needs sh and an NVIDIA driver; uses nvidia-smi,
+# gzip and python3 if they are installed. OPTIONs go to `longshore lab device-check`.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here/out}
@@ -47,10 +47,10 @@ fi
 check() {
     limit=$1
     shift
-    timeout -k 10 "$limit" "$here/longshore" lab device-check --work "$work" --json "$@"
+    timeout -k 10 "$limit" "$here/longshore-lab" lab device-check --work "$work" --json "$@"
 }
 
-# The long run first: whatever comes after it, its report is there.
+# The long run comes first: its report exists whatever happens later.
 # shellcheck disable=SC2086 # options are words
 check $((seconds + 90)) $options --seconds "$seconds" --stripe "$work/gpu.bak" --markdown "$out/device-check.md" \
     --html "$out/device-check.html" >"$out/device-check.json" 2>"$out/device-check.log"
@@ -66,7 +66,7 @@ if [ ! -s "$work/gpu.bak" ]; then
     exit 1
 fi
 
-# Tools that know nothing of us restore what the GPU made.
+# Stock tools restore what the GPU compressed.
 sample=$(ls "$work"/stae-*.db)
 same() {
     plain=$(wc -c <"$work/plain")
@@ -86,8 +86,8 @@ shutil.copyfileobj(gzip.open(sys.argv[1]), open(sys.argv[2], "wb"))' "$work/gpu.
     same "python3 and zlib"
 fi
 
-# A process that is killed while the GPU works leaves a GPU that works.
-"$here/longshore" lab device-check --work "$work" --quick >/dev/null 2>&1 &
+# A process that is killed while it uses the GPU leaves the GPU usable.
+"$here/longshore-lab" lab device-check --work "$work" --quick >/dev/null 2>&1 &
 victim=$!
 sleep 4
 kill -9 $victim 2>/dev/null

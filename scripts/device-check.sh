@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Puts together what a bare Linux machine with an NVIDIA GPU needs to run `longshore lab device-check`: no Rust, no
+# Bundles everything that a bare Linux machine with an NVIDIA GPU needs to run `longshore lab device-check`: no Rust, no
 # network and no Python packages are needed there.
 #
-# usage: device-check.sh BINARY DIRECTORY
+# usage: device-check.sh LONGSHORE-LAB DIRECTORY
 #
 # NVCOMP names versions of nvidia-libnvcomp-cu13 to fetch with pip (5.2.0.13), or library files to copy. nvCOMP is
-# NVIDIA's, under NVIDIA's licence (kept beside it): for machines with NVIDIA GPUs, and not for passing on. It is
-# fetched for whoever runs this script and is no part of this repository.
+# NVIDIA's, under NVIDIA's licence (kept next to it): for machines with NVIDIA GPUs, and not for redistribution. It is
+# fetched for the user who runs this script and is no part of this repository.
 set -euo pipefail
 binary=$1
 bundle=$2
@@ -14,13 +14,13 @@ limit_mib=60
 
 rm -rf "$bundle"
 mkdir -p "$bundle/lib"
-cp "$binary" "$bundle/longshore"
-strip "$bundle/longshore"
+cp "$binary" "$bundle/longshore-lab"
+strip "$bundle/longshore-lab"
 cp scripts/device-check-run.sh "$bundle/run.sh"
 
 isal=$(ldconfig -p | awk '/libisal\.so\.2 / { print $NF; exit }')
 if [ -n "$isal" ]; then
-    # The name tells the version, so it stays, with a link to it.
+    # The file's name contains the version, so it is kept, with a link to it.
     cp "$(realpath "$isal")" "$bundle/lib/"
     ln -s "$(basename "$(realpath "$isal")")" "$bundle/lib/libisal.so.2"
     cp /usr/share/doc/libisal2/copyright "$bundle/lib/libisal.copyright" 2>/dev/null || true

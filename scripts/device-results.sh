@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts a device check's Markdown report into docs/accelerators.md, in place of what stands between the two marks.
+# Puts a device check's Markdown report into docs/accelerators.md, replacing the text between the two marks.
 #
 # usage: device-results.sh device-check.md
 set -euo pipefail
@@ -16,7 +16,7 @@ awk -v begin="$begin" -v end="$end" -v report="$report" '
     $0 == begin {
         print
         print ""
-        # Below the heading of the third level that it stands under.
+        # One level below the third-level heading that it is under.
         while ((getline line < report) > 0) print (line ~ /^#/ ? "###" line : line)
         print ""
         within = 1

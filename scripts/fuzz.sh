@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for SECONDS each: scripts/fuzz.sh [SECONDS] [TARGET...]
 #
-# Needs a nightly compiler for the sanitizers; cargo-fuzz is not needed. What the fuzzers find interesting is
-# kept in fuzz/corpus, an input that crashes in fuzz/artifacts. Without nightly it says so and ends well: the
-# bounded fuzzers of the test suite have run then.
+# Needs a nightly compiler for the sanitizers; cargo-fuzz is not needed. The script keeps interesting inputs in
+# fuzz/corpus, and an input that crashes in fuzz/artifacts. Without nightly it says so and succeeds: the bounded fuzzers
+# of the test suite have run then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ export CARGO_TARGET_DIR=$PWD/target/fuzz
 export RUSTFLAGS="--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module \
 -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
 -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
-# libdeflate includes one template several times, which looks like a doubled definition.
+# libdeflate includes one template several times, which looks like a duplicate definition.
 export ASAN_OPTIONS=detect_odr_violation=0
 (cd fuzz && cargo +nightly build --release --target "$triple")
 
@@ -29,7 +29,7 @@ for target in $targets; do
     mkdir -p "fuzz/corpus/$target" fuzz/artifacts
     seeds=()
     [ -d "fuzz/seeds/$target" ] && seeds+=("fuzz/seeds/$target")
-    # A stripe's best seeds are stripes.
+    # The best seeds for a stripe are stripes.
     [ "$target" = stripe ] && [ -d tests/golden/v1 ] && seeds+=(tests/golden/v1)
     echo "fuzz: $target, $seconds s, log in fuzz/artifacts/$target.log"
     log=fuzz/artifacts/$target.log

@@ -2,13 +2,14 @@
 # Goal: measure what hybrid mode gains with a device of a given speed, on a machine that has none.
 # Method: `longshore lab offload` with the double of QATzip's library (doubles/qatzip) in place of a device. The double
 # answers from members that it compressed in the first, uncounted round and sleeps for its service time, so it takes next
-# to no CPU. What is measured is how the program divides the work; nothing of it says anything about real hardware.
+# to no CPU. The study measures how the program divides the work; its numbers say nothing about real hardware.
 #
 #   scripts/offload-study.sh [SHARE [LATENCY_US [INSTANCES]]] [-- OPTIONS OF longshore lab offload]
 #
-# SHARE: the device's speed by that of the machine's CPUs, which is measured first (0.5). LATENCY_US: of each call (200).
-# INSTANCES: calls at a time (4). LONGSHORE_SOFTWARE_MB_S: the CPUs' speed, where it is known. LONGSHORE_BUILT: a directory
-# with `longshore` and `libqatzip.so`, so that nothing is built; LONGSHORE_SOURCE: another file or directory to back up.
+# SHARE: the device's speed relative to the machine's CPUs, which is measured first (0.5). LATENCY_US: of each call (200).
+# INSTANCES: calls at a time (4). LONGSHORE_SOFTWARE_MB_S: the CPUs' speed, if known. LONGSHORE_BUILT: a directory
+# with `longshore`, `longshore-lab` and `libqatzip.so`; nothing is built then; LONGSHORE_SOURCE: another file or
+# directory to back up.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -20,14 +21,14 @@ if [ $# -gt 0 ]; then shift; fi
 
 built=${LONGSHORE_BUILT:-}
 if [ -z "$built" ]; then
-    cargo build --quiet --release -p longshore -p longshore-double-qatzip
+    cargo build --quiet --release -p longshore -p longshore-lab -p longshore-double-qatzip
     built=${CARGO_TARGET_DIR:-target}/release
 fi
 longshore=$built/longshore
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT INT TERM
 
-# A machine with one endpoint of QAT, as far as sysfs tells.
+# A machine with one QAT endpoint, according to sysfs.
 device=$stage/sys/bus/pci/devices/0000:6b:00.0
 mkdir -p "$device/qat" "$stage/sys/bus/pci/drivers/4xxx"
 ln -s "$stage/sys/bus/pci/drivers/4xxx" "$device/driver"

@@ -4,9 +4,9 @@
 #
 #   git clone https://github.com/intel/QATzip && git clone https://github.com/intel/qatlib
 #   scripts/qatzip-witness.sh QATzip qatlib .work/witness
-#   LONGSHORE_QATZIP_WITNESS=$PWD/.work/witness/libqatzip.so.3 cargo test -p longshore-codec --lib intels
+#   LONGSHORE_QATZIP_WITNESS=$PWD/.work/witness/libqatzip.so.3 cargo test -p longshore-accel --lib intels
 #
-# CPATH and LIBRARY_PATH say where headers and libraries are, if not in the usual places.
+# CPATH and LIBRARY_PATH name the directories of headers and libraries, if they are not the default ones.
 set -eu
 [ $# = 3 ] || { sed -n 's/^#   //p' "$0"; exit 2; }
 qatzip=$1 qatlib=$2/quickassist out=$3

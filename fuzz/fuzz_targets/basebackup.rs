@@ -5,7 +5,7 @@
 #![no_main]
 #![allow(dead_code, reason = "the script's helpers serve other tests, too")]
 
-#[path = "../../crates/source/tests/postgres/double.rs"]
+#[path = "../../crates/core/source/tests/postgres/double.rs"]
 mod double;
 
 use std::path::Component;

@@ -1,9 +1,9 @@
 //! Chains of sets with any names, extents and parents; every byte of the input is a choice.
 #![no_main]
 
-#[path = "../../crates/pipeline/tests/common/forge.rs"]
+#[path = "../../crates/core/pipeline/tests/common/forge.rs"]
 mod forge;
-#[path = "../../crates/pipeline/tests/common/hostile.rs"]
+#[path = "../../crates/core/pipeline/tests/common/hostile.rs"]
 mod hostile;
 
 use libfuzzer_sys::fuzz_target;

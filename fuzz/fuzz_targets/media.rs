@@ -2,7 +2,7 @@
 //! records: kind and stripe (1 byte), lengths of body (2) and payload (2), then both.
 #![no_main]
 
-#[path = "../../crates/media/tests/support/mod.rs"]
+#[path = "../../crates/core/media/tests/support/mod.rs"]
 mod support;
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
 //! A stripe of any bytes, alone.
 #![no_main]
 
-#[path = "../../crates/media/tests/support/mod.rs"]
+#[path = "../../crates/core/media/tests/support/mod.rs"]
 mod support;
 
 use libfuzzer_sys::fuzz_target;

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use longshore_cache::trace::{Form, read};
+use longshore_simulator::trace::{Form, read};
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (form, bytes) = input;

@@ -99,7 +99,7 @@ def databases(scale, warehouses, orders):
             cluster.script("tpch.sql")
         if warehouses:
             cluster.script("tpcc.sql", warehouses=warehouses)
-        # Pages are then not as bulk loading left them: old versions, gaps, hint bits.
+        # The pages then differ from bulk-loaded ones: old row versions, gaps, hint bits.
         cluster.psql("update pgbench_accounts set abalance = aid::bigint * 7919 % 100000 where aid % 5 = 0")
         if warehouses:
             cluster.psql("update stock set s_quantity = s_quantity - 5, s_ytd = s_ytd + 5 where s_i_id % 11 = 0")

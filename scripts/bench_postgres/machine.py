@@ -89,11 +89,11 @@ def fill_memory(sparse, leave=600 << 20):
     with open(sparse, "ab+", buffering=0) as file:
         end = 256 << 30
         file.truncate(end)
-        # Read-ahead asks for large pieces of memory, for which the kernel rather evicts than uses what is free.
+        # Read-ahead requests large pieces of memory; the kernel evicts for them rather than use free memory.
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         step = 64 << 10
         block = bytearray(step)
-        # What an earlier call read is mostly still cached: this one goes on somewhere else.
+        # Data read by an earlier call is mostly still cached: this call continues elsewhere.
         place = random.randrange(end // step) * step
         for _ in range(end // step):
             if free_memory() <= leave:

@@ -111,7 +111,7 @@ class Rows:
         found["backup"] = self.timed(tool.again, f"{self.work}/out", tool.environment)
         found["stored"] = machine.size(f"{self.work}/out") - before
         self.cluster.stop()
-        # Which goes first alternates: the disk may be busier after one of them.
+        # The order alternates: the disk may be busier after one of them.
         order = ["full", "chain"] if self.turn else ["chain", "full"]
         self.turn = not self.turn
         for name in order:

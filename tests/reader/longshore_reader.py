@@ -301,7 +301,7 @@ def xpress_frame(payload, plain_len):
     need(len(payload) >= table_end, "the chunk table ends early")
     magic, size, plain = struct.unpack_from("<III", payload)
     need(magic == 0x184D2A5B, "not the frame of MS_XPRESS")
-    need(size == len(payload) - 8, "the MS_XPRESS frame does not end where the payload does")
+    need(size == len(payload) - 8, "the MS_XPRESS frame and payload do not end together")
     need(plain == plain_len, "the MS_XPRESS frame is for another plain length")
     out, at = [], table_end
     for i, size in enumerate(struct.unpack_from(f"<{count}H", payload, 12)):
@@ -358,7 +358,7 @@ def zstd_content_size(frame):
         at += 3 + (1 if kind == 1 else length)
         if last:
             break
-    need(at == len(frame), "a zstd frame does not end where the payload does")
+    need(at == len(frame), "a zstd frame and payload do not end together")
     return size
 
 
@@ -1072,7 +1072,7 @@ def read_set(row, target, note):
     totals = row.parts[0].trailer
     found = (plain_total, entries_total, files_total)
     if found != (totals.plain_bytes_total, totals.entries_total, totals.files_total):
-        note(f"set {row.position}: its content does not add up to what its trailer says")
+        note(f"set {row.position}: its content does not match its trailer")
     if sequences != set(range(totals.blocks_total)):
         note(f"set {row.position}: blocks are missing")
     for path, entry in known.items():

@@ -1,18 +1,18 @@
-//! Every other program is started through one door, which looks at who could change the program and what environment
-//! it gets; every library through one that looks at the file.
+//! One function starts every other program, and checks who could change the program and which environment it gets;
+//! libraries are loaded only after a check of their file.
 
 use std::path::{Path, PathBuf};
 
-/// The only files of the program that may start a program or load a library by themselves.
+/// The only files that may start a program or load a library themselves.
 const DOORS: [(&str, &[&str]); 2] = [
-    ("Command::new(", &["crates/io/src/child.rs"]),
+    ("Command::new(", &["crates/core/io/src/child.rs"]),
     (
         "Library::new(",
         &[
-            // Each after `vetted`.
-            "crates/codec/src/accel/nvcomp/symbols.rs",
-            "crates/codec/src/accel/qatzip/library.rs",
-            "crates/codec/src/deflate/isal.rs",
+            // Each after a call of `vetted`.
+            "crates/core/accel/src/devices/nvcomp/symbols.rs",
+            "crates/core/accel/src/devices/qatzip/library.rs",
+            "crates/core/codec/src/deflate/isal.rs",
         ],
     ),
 ];
@@ -33,14 +33,14 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 fn programs_and_libraries_are_started_through_one_door() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
-    for room in std::fs::read_dir(root.join("crates")).unwrap() {
-        sources(&room.unwrap().path().join("src"), &mut files);
+    for room in longshore_tests::rooms() {
+        sources(&room.join("src"), &mut files);
     }
     assert!(files.len() > 200, "{} files", files.len());
     let mut seen = [0; DOORS.len()];
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        // Unit tests stand at the end of a file.
+        // Unit tests are at the end of a file.
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         let name = file
             .strip_prefix(&root)
@@ -50,7 +50,7 @@ fn programs_and_libraries_are_started_through_one_door() {
         for (n, (call, doors)) in DOORS.iter().enumerate() {
             let has_it = code.lines().any(|line| {
                 line.find(call).is_some_and(|at| {
-                    // Types such as the command line's `WalCommand` are other things.
+                    // Types such as the command line's `WalCommand` do not count.
                     !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_')
                 })
             });

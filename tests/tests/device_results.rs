@@ -1,4 +1,5 @@
-//! A device check's report goes into docs/accelerators.md between its marks, again and again, and nothing else changes.
+//! The report of a device check replaces the text between its marks in docs/accelerators.md, any number of times, and
+//! changes nothing else.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Every room opens files by the room `io` alone, which asks the register of claims. Clippy refuses the rest
-//! (`clippy.toml`); here is held that it is asked in every room, and which places are excused.
+//! Every crate opens files only through the crate `io`, which asks the register of claims. Clippy refuses the rest
+//! (`clippy.toml`); this test checks that Clippy does so in every crate, and which places are excused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn every_room_is_held_to_open_files_by_the_register() {
     let mut rooms = 0;
-    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
-        let src = entry.unwrap().path().join("src");
+    for room in longshore_tests::rooms() {
+        let src = room.join("src");
         let door = ["lib.rs", "main.rs"].map(|name| src.join(name));
         let door = door.iter().find(|path| path.exists()).unwrap();
         let text = std::fs::read_to_string(door).unwrap();

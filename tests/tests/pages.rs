@@ -1,6 +1,6 @@
-//! The documentation holds together: links lead somewhere, the index is whole, the pictures are what is drawn.
+//! The documentation is consistent: links lead somewhere, the index is complete, and the pictures match their sources.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,7 +12,7 @@ fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Files directly in `dir`, by their ending.
+/// Files directly in `dir` with this ending.
 fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     entries
@@ -21,7 +21,7 @@ fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The pages that people read, without those of crates' assets.
+/// The pages for people, without those of crates' assets.
 fn pages() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let mut found = files(&root(), "md");
@@ -45,7 +45,7 @@ fn prose(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The targets of a page's links and pictures, as they are written.
+/// The targets of a page's links and pictures, as written.
 fn links(page: &str) -> Vec<String> {
     let joined = prose(page).join("\n");
     let after = joined.split("](").skip(1);
@@ -71,7 +71,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What is wrong with a link of `page`; nothing where it leads to the web.
+/// The error in a link of `page`; none for links to the web.
 fn wrong_with(page: &Path, link: &str) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
@@ -166,5 +166,88 @@ fn every_picture_is_what_the_script_draws_and_is_shown_on_a_page() {
             shown.contains(&format!("pictures/{name})")),
             "no page shows {name}"
         );
+    }
+}
+
+/// The constants of a Rust file's modules: `guard::SHARE` and its value, as written.
+fn constants(source: &str) -> BTreeMap<String, String> {
+    let (mut module, mut found) = ("", BTreeMap::new());
+    for line in source.lines() {
+        if let Some(name) = line.strip_prefix("pub mod ") {
+            module = name.trim_end_matches(" {");
+        }
+        let constant = line.trim_start().strip_prefix("pub const ");
+        if let Some((name, typed)) = constant.and_then(|rest| rest.split_once(": ")) {
+            let (_, value) = typed.split_once(" = ").unwrap();
+            let value = value.strip_suffix(';').unwrap();
+            found.insert(format!("{module}::{name}"), value.to_owned());
+        }
+    }
+    assert_eq!(found.len(), source.matches("const ").count());
+    found
+}
+
+#[test]
+fn every_constant_of_balance_has_a_row_that_says_what_set_it() {
+    let source = text(&root().join("crates/core/balance/src/constants.rs"));
+    let page = text(&root().join("docs/decisions/balance.md"));
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let told: BTreeMap<String, String> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let [name, value, set_by] = cells[..] else {
+                panic!("{row}: not three cells");
+            };
+            assert!(
+                set_by.trim_end_matches(" |").len() > 10,
+                "{name}: set by what?"
+            );
+            let unquoted = |cell: &str| cell.trim_matches('`').to_owned();
+            (unquoted(name), unquoted(value))
+        })
+        .collect();
+    assert_eq!(told, constants(&source));
+}
+
+/// A number that was chosen is easily left where it was first used.
+#[test]
+fn no_other_file_of_balance_or_of_the_caches_policy_has_a_chosen_number() {
+    // Bounds of arithmetic, the resolution of a histogram, and what follows from other constants.
+    let derived = [
+        "LONGEST_US",
+        "RATE_LEAST",
+        "STEPS",
+        "BUCKETS",
+        "KEEP",
+        "LINE_BYTES",
+    ];
+    let policy = root().join("crates/cache/policy/src/policy");
+    let mut sources = files(&root().join("crates/core/balance/src"), "rs");
+    sources.extend(files(&policy, "rs"));
+    sources.extend(files(&policy.join("filter"), "rs"));
+    for name in ["valued.rs", "contest.rs", "frequency.rs"] {
+        sources.push(policy.join("replace").join(name));
+    }
+    assert!(sources.len() > 20);
+    for path in sources {
+        let own = text(&path);
+        // What tests choose is theirs.
+        let own = own.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let is_table = path.ends_with("balance/src/constants.rs");
+        let is_test = path.ends_with("tests.rs");
+        for line in own.lines().filter(|_| !is_table && !is_test) {
+            let Some((_, rest)) = line.split_once("const ") else {
+                continue;
+            };
+            let Some((name, typed)) = rest.split_once(": ") else {
+                continue;
+            };
+            let number = typed.starts_with(['f', 'u', 'i']) && typed.contains(" = ");
+            assert!(
+                !number || derived.contains(&name),
+                "{}: {name}",
+                path.display()
+            );
+        }
     }
 }

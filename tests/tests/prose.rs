@@ -1,12 +1,14 @@
-//! No page and no README has words that this project has found to mislead its readers.
+//! No page and no README contains words that have misled this project's readers.
 //!
-//! Many readers read English as a second language, at three in the morning. The list has only what is wrong wherever it
-//! stands; code, tables' code and headings are not looked at for the beginnings of sentences.
+//! Many readers read English as a second language, at three in the morning. The list has only words that are wrong
+//! everywhere. In code, tables' code and headings the beginnings of sentences are not checked.
+//!
+//! The texts that the programs show are judged, too: string literals of three words and more, and the help of options.
 
 use std::path::{Path, PathBuf};
 
-/// What is not written, and what is written instead.
-const WRONG: [(&str, &str); 18] = [
+/// The words to avoid, and the words to use instead.
+const WRONG: [(&str, &str); 24] = [
     ("anew", "archaic: say \"again\""),
     (
         "beside",
@@ -67,13 +69,34 @@ const WRONG: [(&str, &str); 18] = [
         "as far as nothing is in them",
         "say \"if they are still empty\"",
     ),
+    (
+        "whole and clean",
+        "two colours of one word: say \"good\" or \"complete and unmarked\"",
+    ),
+    ("any more", "say \"no longer\""),
+    (
+        "under way",
+        "the field's term is \"in flight\" or \"running\"",
+    ),
+    ("lets go", "retention \"removes\", a lock is \"released\""),
+    ("let go", "retention \"removes\", a lock is \"released\""),
+    ("passed over", "say \"skipped\""),
 ];
 
-/// Words with which a sentence that is no question has no head: "What shrinks by nothing is stored". In bold or italic
-/// letters they begin a title.
+/// Words that mislead in a message or in help. Pages use some of them in a sense that a page explains.
+const WRONG_IN_MESSAGES: [(&str, &str); 5] = [
+    ("lies", "say \"is in\" or \"is below\""),
+    ("lie", "say \"are in\" or \"are below\""),
+    ("a mistake in this program", "say \"a bug\""),
+    ("has not come", "say \"is in the future\""),
+    ("not be judged", "say \"its state is unknown\""),
+];
+
+/// Words that begin a headless sentence, if it is not a question: "What shrinks by nothing is stored". In bold or
+/// italic letters they begin a title.
 const HEADLESS: [&str; 4] = ["What ", "Who ", "Whatever ", "Whoever "];
 
-/// Pages that nobody has rewritten yet. The list only gets shorter: a page on it that is clean fails the test, too.
+/// Pages that are not rewritten yet. The list only gets shorter: a clean page on it fails the test, too.
 const NOT_YET: [&str; 0] = [];
 
 fn root() -> PathBuf {
@@ -95,7 +118,7 @@ fn pages() -> Vec<String> {
     found
 }
 
-/// A text without what stands in backticks.
+/// A text without the parts in backticks.
 fn without_code(text: &str) -> String {
     text.split('`').step_by(2).collect::<Vec<_>>().join("…")
 }
@@ -131,7 +154,7 @@ fn blocks(page: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Whether `text` has `phrase` as words of its own.
+/// Whether `text` contains `phrase` as separate words.
 fn has(text: &str, phrase: &str) -> bool {
     let inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     text.match_indices(phrase).any(|(at, _)| {
@@ -158,7 +181,7 @@ fn sentences(block: &str) -> impl Iterator<Item = &str> {
         .flatten()
 }
 
-/// What is wrong with a page.
+/// The errors of a page.
 fn judged(page: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for (line, block) in blocks(page) {
@@ -204,6 +227,109 @@ fn no_page_has_words_that_mislead_and_the_list_of_those_not_rewritten_gets_short
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(pages.len() > 20, "{pages:?}");
+}
+
+/// Every Rust file below `dir` that is part of a program, and not a test of one.
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    const SKIPPED: [&str; 4] = ["tests", "tests.rs", "examples", "benches"];
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let path = entry.path();
+        if SKIPPED.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        match entry.file_type().unwrap().is_dir() {
+            true => sources(&path, found),
+            false if path.extension().is_some_and(|e| e == "rs") => found.push(path),
+            false => (),
+        }
+    }
+}
+
+/// The string literals of three words and more outside of the unit tests, and with `help` the documentation comments,
+/// which become the help of options. Each has its line's number.
+fn texts(code: &str, help: bool) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (number, line) in code.lines().enumerate() {
+        if line == "mod tests {" {
+            break;
+        }
+        if open.is_none() && line.trim_start().starts_with("//") {
+            let comment = line.trim_start().strip_prefix("/// ");
+            found.extend(comment.filter(|_| help).map(|c| (number + 1, c.to_owned())));
+            continue;
+        }
+        let mut rest = line
+            .trim_start()
+            .replace("'\"'", "' '")
+            .replace("'\\\"'", "' '");
+        rest.push(' ');
+        let mut escaped = false;
+        for c in rest.chars() {
+            match (&mut open, c) {
+                (Some((_, text)), c) if escaped => {
+                    text.push(c);
+                    escaped = false;
+                }
+                (Some(_), '\\') => escaped = true,
+                (Some(_), '"') => found.extend(open.take()),
+                (Some((_, text)), c) => text.push(c),
+                (None, '"') => open = Some((number + 1, String::new())),
+                (None, _) => (),
+            }
+        }
+    }
+    found.retain(|(_, text)| text.split_whitespace().count() >= 3);
+    found
+}
+
+/// The misleading words of a message.
+fn misleading(text: &str) -> Vec<String> {
+    let lower = without_code(text).to_lowercase();
+    let lower = lower.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lists = WRONG.iter().chain(&WRONG_IN_MESSAGES);
+    lists
+        .filter(|(phrase, _)| has(&lower, &phrase.to_lowercase()))
+        .map(|(phrase, why)| format!("\"{phrase}\": {why}"))
+        .collect()
+}
+
+#[test]
+fn no_message_and_no_help_has_words_that_mislead() {
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    let (mut wrong, mut judged) = (Vec::new(), 0);
+    for path in &files {
+        let help = path.components().any(|part| part.as_os_str() == "options");
+        let code = std::fs::read_to_string(path).unwrap();
+        for (line, text) in texts(&code, help) {
+            judged += 1;
+            let found = misleading(&text);
+            wrong.extend(
+                found
+                    .iter()
+                    .map(|w| format!("{}:{line}: {w}", path.display())),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(judged > 2000, "{judged} texts in {} files", files.len());
+}
+
+#[test]
+fn a_misleading_word_is_found_in_a_literal_and_in_help_and_not_in_comments_and_tests() {
+    let code = "// it lies behind\nlet a = \"the set is made \\\n    anew\";\n/// It lies here unused.\nfn x() { '\"' }\nmod tests {\n\"it lies there now\"";
+    let found = |help| -> Vec<usize> {
+        let texts = texts(code, help);
+        let wrong = texts
+            .iter()
+            .filter(|(_, text)| !misleading(text).is_empty());
+        wrong.map(|(line, _)| *line).collect()
+    };
+    assert_eq!(found(false), [2]);
+    assert_eq!(found(true), [2, 4]);
+    assert!(misleading("use `longshore anew` once").is_empty());
 }
 
 #[test]

@@ -1,79 +1,152 @@
-//! The rooms of the house and the doors between them, as ARCHITECTURE.md draws them.
+//! The crates (rooms) and their dependencies (doors), as ARCHITECTURE.md draws them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// What each room may use; rows from the floor up. Rooms of one row do not know each other.
+/// The crates that each crate may use; rows from the lowest layer up. Crates of one row do not use each other.
 const ROOMS: &[(u8, &str, &[&str])] = &[
     (0, "io", &[]),
+    (0, "facts", &[]),
     (0, "balance", &[]),
     (0, "tds", &[]),
-    (1, "codec", &["io", "balance"]),
+    (1, "bucket", &["io"]),
+    (1, "codec", &["io"]),
     (1, "pg", &["io"]),
-    (2, "media", &["io", "codec"]),
-    (2, "cache", &["io", "balance"]),
-    (2, "source", &["io", "pg"]),
-    (3, "blockcache", &["io", "cache"]),
+    (2, "accel", &["io", "facts", "balance", "codec"]),
+    (2, "media", &["io", "bucket", "codec"]),
+    (2, "policy", &["io", "balance"]),
+    (2, "source", &["io", "facts", "pg"]),
+    (3, "blockcache", &["io", "policy"]),
+    (3, "simulator", &["policy"]),
     (3, "catalog", &["io", "media"]),
-    (3, "repository", &["io", "codec", "media", "pg"]),
-    (4, "landing", &["io", "media", "source", "pg", "repository"]),
+    (3, "wal", &["io", "facts", "codec", "pg", "media"]),
+    (4, "repository", &["io", "facts", "pg", "media", "wal"]),
+    (
+        4,
+        "accelerators",
+        &["io", "facts", "codec", "accel", "catalog"],
+    ),
+    (4, "serving", &["io", "policy", "blockcache"]),
     (
         5,
+        "landing",
+        &["io", "facts", "pg", "media", "source", "wal", "repository"],
+    ),
+    (5, "nbd", &["serving"]),
+    (5, "lab-nbd", &["io", "policy", "serving"]),
+    (
+        6,
         "pipeline",
         &[
             "io",
+            "facts",
             "codec",
+            "pg",
+            "accel",
             "media",
             "source",
             "catalog",
-            "pg",
+            "wal",
             "repository",
+            "accelerators",
             "landing",
         ],
     ),
-    (4, "nbd", &["io", "cache", "blockcache"]),
-    (6, "lab", &["io", "cache", "codec", "pipeline"]),
     (
-        6,
-        "tsql",
-        &["io", "codec", "media", "catalog", "landing", "pipeline"],
+        7,
+        "studies",
+        &[
+            "io",
+            "facts",
+            "codec",
+            "accel",
+            "policy",
+            "simulator",
+            "pipeline",
+        ],
     ),
     (
         7,
+        "terminal",
+        &[
+            "io",
+            "codec",
+            "accel",
+            "media",
+            "source",
+            "catalog",
+            "wal",
+            "repository",
+            "pipeline",
+        ],
+    ),
+    (
+        7,
+        "tsql",
+        &[
+            "io",
+            "facts",
+            "codec",
+            "media",
+            "catalog",
+            "accelerators",
+            "landing",
+            "pipeline",
+        ],
+    ),
+    (
+        8,
         "longshore",
         &[
             "io",
-            "balance",
+            "facts",
+            "tds",
             "codec",
             "pg",
             "media",
+            "policy",
             "source",
-            "cache",
             "blockcache",
             "catalog",
+            "wal",
             "repository",
+            "accelerators",
             "landing",
             "pipeline",
-            "lab",
+            "terminal",
             "tsql",
-            "tds",
+        ],
+    ),
+    (
+        8,
+        "lab",
+        &[
+            "io",
+            "facts",
+            "codec",
+            "accel",
+            "policy",
+            "simulator",
+            "pipeline",
+            "studies",
+            "terminal",
         ],
     ),
 ];
 
-/// Not part of the house: what uses the binary and what is on the machine, and the doubles of vendors'
-/// libraries, which know none of it.
+/// Packages outside the architecture: tests that use the binary and the machine's tools, and the doubles of vendors'
+/// libraries, which use no other crate.
 fn outside(package: &str) -> bool {
-    matches!(package, "tests" | "test-servers") || package.starts_with("double-")
+    matches!(package, "tests" | "kit") || package.starts_with("double-")
 }
 
 fn room(package: &str) -> &str {
     package.strip_prefix("longshore-").unwrap_or(package)
 }
 
-/// Edges of the shipped code; what only tests use is left out.
-fn edges() -> BTreeMap<String, BTreeSet<String>> {
+/// What Cargo knows of the workspace.
+fn metadata() -> serde_json::Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Command::new(env!("CARGO"))
         .args([
@@ -86,7 +159,12 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
         .current_dir(root)
         .output()
         .unwrap();
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Edges of the shipped code; what only tests use is left out.
+fn edges() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
     let packages = metadata["packages"].as_array().unwrap();
     let names: BTreeSet<&str> = packages.iter().filter_map(|p| p["name"].as_str()).collect();
     packages
@@ -129,6 +207,132 @@ fn rooms_use_only_the_doors_that_the_picture_shows() {
             "the picture shows {name}, which is gone"
         );
     }
+}
+
+/// The folders of `crates/`, by product, and the products that each may use. `longshore` alone stands outside of them.
+const PRODUCTS: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("sql", &["core"]),
+    ("cache", &["core"]),
+    ("lab", &["core", "cache"]),
+];
+
+#[test]
+fn the_folders_show_the_products_and_what_each_uses() {
+    let mut product = BTreeMap::new();
+    for path in longshore_tests::rooms() {
+        let manifest = std::fs::read_to_string(path.join("Cargo.toml")).unwrap();
+        let name = manifest
+            .lines()
+            .find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+        let folder = path.parent().unwrap().file_name().unwrap();
+        product.insert(
+            room(name.unwrap()).to_owned(),
+            folder.to_str().unwrap().to_owned(),
+        );
+    }
+    assert_eq!(product.remove("longshore").unwrap(), "crates");
+    // What makes backups and what serves a cache have nothing of the lab in them.
+    let edges = edges();
+    for shipped in ["longshore", "nbd"] {
+        let mut within = vec![shipped];
+        let mut seen = BTreeSet::from([shipped]);
+        while let Some(room) = within.pop() {
+            for used in &edges[room] {
+                assert_ne!(
+                    product[used.as_str()],
+                    "lab",
+                    "{shipped}: {room} uses {used}"
+                );
+                if seen.insert(used.as_str()) {
+                    within.push(used.as_str());
+                }
+            }
+        }
+        assert!(seen.len() > 4, "{shipped} has {seen:?}");
+    }
+    for (_, name, uses) in ROOMS.iter().filter(|room| room.1 != "longshore") {
+        let own = &product[*name];
+        let (_, may) = PRODUCTS.iter().find(|(folder, _)| folder == own).unwrap();
+        for used in *uses {
+            let other = &product[*used];
+            assert!(
+                other == own || may.contains(&other.as_str()),
+                "{name} of {own} uses {used} of {other}"
+            );
+        }
+    }
+}
+
+/// What tests share is in nothing that is shipped.
+#[test]
+fn the_kit_is_used_by_tests_alone() {
+    let mut users = 0;
+    for package in metadata()["packages"].as_array().unwrap() {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            if dependency["name"] == "longshore-kit" {
+                assert_eq!(dependency["kind"], "dev", "{}", package["name"]);
+                users += 1;
+            }
+        }
+    }
+    assert!(users > 5, "only {users} crates use the kit");
+}
+
+/// One room waits asynchronously. Everywhere else a thread waits, so that a run's threads can be counted.
+#[test]
+fn the_asynchronous_runtime_is_in_one_room() {
+    const OF_BUCKET: [&str; 4] = ["tokio", "object_store", "reqwest", "futures-util"];
+    let mut found = BTreeSet::new();
+    for package in metadata()["packages"].as_array().unwrap() {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            if OF_BUCKET.contains(&name) {
+                assert_eq!(package["name"], "longshore-bucket", "uses {name}");
+                found.insert(name.to_owned());
+            }
+        }
+    }
+    assert_eq!(found, OF_BUCKET.map(str::to_owned).into());
+}
+
+/// Simulated disks and clocks, and engines that fail as they are told, are in tests and in nothing that is shipped.
+#[test]
+fn features_for_tests_are_asked_for_by_tests_alone() {
+    const FOR_TESTS: [&str; 2] = ["sim", "contract"];
+    let mut asked = BTreeSet::new();
+    for package in metadata()["packages"].as_array().unwrap() {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let features = dependency["features"].as_array().unwrap();
+            let of_tests = features.iter().filter_map(|f| f.as_str());
+            for feature in of_tests.filter(|f| FOR_TESTS.contains(f)) {
+                let kind = dependency["kind"].as_str();
+                assert_eq!(kind, Some("dev"), "{} asks for {feature}", package["name"]);
+                asked.insert(feature.to_owned());
+            }
+        }
+    }
+    assert_eq!(asked, FOR_TESTS.map(str::to_owned).into());
+}
+
+/// A policy that is only there to be compared with is the lab's.
+#[test]
+fn the_filters_that_are_shipped_are_those_that_a_cache_at_work_can_have() {
+    let dir = longshore_tests::root().join("crates/cache/policy/src/policy/filter");
+    let files: BTreeSet<String> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let own = [
+        "aware.rs",
+        "balance.rs",
+        "fixed.rs",
+        "mod.rs",
+        "shared.rs",
+        "tests.rs",
+        "watch.rs",
+    ];
+    assert_eq!(files, own.map(str::to_owned).into());
 }
 
 #[test]
@@ -184,9 +388,12 @@ fn the_table_of_architecture_says_of_every_room_what_it_may_use() {
 #[test]
 fn the_picture_of_architecture_has_every_room_in_its_row() {
     let page = page("ARCHITECTURE.md");
-    let (_, picture) = page.split_once("```\n 7 ").unwrap();
+    let top = ROOMS.iter().map(|room| room.0).max().unwrap();
+    let (_, picture) = page.split_once(&format!("```\n {top} ")).unwrap();
     let (picture, _) = picture.split_once("```").unwrap();
-    for (number, line) in (0..=7).rev().zip(format!(" 7 {picture}").lines()) {
+    let lines = format!(" {top} {picture}");
+    assert_eq!(lines.lines().count(), usize::from(top) + 1);
+    for (number, line) in (0..=top).rev().zip(lines.lines()) {
         let mut words = line.split_whitespace();
         assert_eq!(words.next(), Some(number.to_string().as_str()), "{line}");
         let in_row = ROOMS.iter().filter(|room| room.0 == number);

@@ -9,15 +9,15 @@ use longshore_io::Clock;
 use longshore_pipeline::{Observer, Plan, Progress, ratio};
 use std::sync::Mutex;
 
-use crate::output::{Output, bytes};
 use crate::verbose;
+use longshore_terminal::output::{Output, bytes};
 
-/// Plain lines come at every so many percent, or after this time without one.
+/// A plain line is printed every so many percent, or after this time without one.
 const STEP_PERCENT: u64 = 10;
 const STEP_TIME: Duration = Duration::from_secs(10);
 
-/// Shows a run as it was asked for.
-pub struct Watch {
+/// Shows a run in the requested form.
+pub struct ProgressView {
     output: Output,
     clock: Arc<dyn Clock>,
     bar: Option<ProgressBar>,
@@ -32,15 +32,15 @@ struct Lines {
     last_step: u64,
 }
 
-impl Watch {
-    pub fn new(output: Output, clock: Arc<dyn Clock>) -> Watch {
+impl ProgressView {
+    pub fn new(output: Output, clock: Arc<dyn Clock>) -> ProgressView {
         let shown = !output.quiet && !output.json;
         let bar = (shown && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.set_style(style(false));
             bar
         });
-        Watch {
+        ProgressView {
             output,
             clock,
             bar,
@@ -48,7 +48,7 @@ impl Watch {
         }
     }
 
-    /// Takes the bar off the screen; the answer follows.
+    /// Removes the bar from the screen; the answer follows.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -74,7 +74,7 @@ fn style(known_length: bool) -> ProgressStyle {
         .progress_chars("=> ")
 }
 
-impl Observer for Watch {
+impl Observer for ProgressView {
     fn planned(&self, plan: &Plan) {
         self.aside(|| {
             if self.output.verbose {
@@ -121,7 +121,7 @@ impl Observer for Watch {
 }
 
 impl Lines {
-    /// The next line, if it is due. 3211's words come first, for scripts that look for them.
+    /// The next line, if it is due. The words of message 3211 come first, for scripts that search for them.
     fn due(&mut self, now: Duration, progress: &Progress) -> Option<String> {
         let started = *self.started.get_or_insert_with(|| {
             self.last_at = now;

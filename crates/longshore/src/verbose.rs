@@ -1,13 +1,13 @@
-//! `--verbose`: the plan as lines that tuning scripts can read.
+//! `--verbose`: prints the plan as lines that tuning scripts can read.
 //!
-//! Where SQL Server's trace 3213 has a line for the same fact, its spelling is used.
+//! If SQL Server's trace 3213 has a line for the same fact, its spelling is used.
 
 use std::fmt::Write;
 
 use longshore_codec::{Algorithm, engines};
 use longshore_pipeline::Plan;
 
-use crate::text::plain;
+use longshore_terminal::text::plain;
 
 pub fn plan(plan: &Plan) -> String {
     let mut text = String::new();

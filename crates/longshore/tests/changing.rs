@@ -1,4 +1,4 @@
-//! Goal: whoever looks at a set that was made from a file in use is told, by every command.
+//! Goal: every command that reads a set made from a file in use reports that.
 //! Method: the real program reads a file slowly while the test writes to it.
 
 mod common;
@@ -30,7 +30,7 @@ fn a_set_made_from_a_changing_file_says_so_everywhere() {
             .append(true)
             .open(at("source/busy.log"))
             .unwrap();
-        // However late it begins to read: somebody writes until it has ended.
+        // The test writes until the program has ended, however late the program begins to read.
         while child.try_wait().unwrap().is_none() {
             log.write_all(b"one more line\n").unwrap();
             std::thread::sleep(Duration::from_millis(5));

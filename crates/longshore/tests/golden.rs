@@ -1,15 +1,15 @@
-//! Goal: what was written once is read for ever.
-//! Method: the stripes of `tests/golden/v1` and `v2`, never written again, are verified and restored by the program and
-//! by the reader that was written from `docs/format.md` alone, and compared with their descriptions.
+//! Goal: every version reads what an earlier version wrote.
+//! Method: the stripes of `tests/golden/v1` and `v2` are never written again. The program, and the reader that was
+//! written from `docs/format.md` alone, verify and restore them; the results are compared with their descriptions.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_longshore");
+use longshore_kit::program;
 
-/// Directory, position, description of what it restores to.
+/// Directory, position, description of the restored content.
 const SETS: [(&str, &str, &str); 11] = [
     ("none", "1", "tree-3.txt"),
     ("none", "2", "tree-2.txt"),
@@ -36,7 +36,7 @@ fn golden_2() -> PathBuf {
     tests().join("golden/v2")
 }
 
-/// The stripes of a media set, last one first: their order means nothing.
+/// The stripes of a media set, last one first: their order does not matter.
 fn stripes(media: &str) -> Vec<PathBuf> {
     stripes_at(golden().join(media))
 }
@@ -53,8 +53,8 @@ fn stripes_at(dir: PathBuf) -> Vec<PathBuf> {
     paths
 }
 
-/// Runs a program to its end. A missing one is a failure where `LONGSHORE_REQUIRE_TOOLS` is set, and left out
-/// elsewhere.
+/// Runs a program to its end. A missing program is a failure if `LONGSHORE_REQUIRE_TOOLS` is set; otherwise it is
+/// skipped.
 fn run(command: &mut Command) -> Option<Output> {
     match command.stdin(Stdio::null()).output() {
         Ok(output) => Some(output),
@@ -73,8 +73,7 @@ fn succeeds(output: &Output) {
 }
 
 fn longshore(args: &[&str], paths: &[PathBuf]) -> Output {
-    let mut command = Command::new(BINARY);
-    command.args(["--catalog", "none", "--quiet"]);
+    let mut command = program::command(env!("CARGO_BIN_EXE_longshore"), ["--quiet"]);
     run(command.args(args).args(paths)).unwrap()
 }
 
@@ -228,7 +227,7 @@ fn stock_tools_accept_the_golden_stripes_and_give_back_the_one_file() {
     }
 }
 
-/// The media of `v2`, and what their sets must have, or the test shows nothing of it.
+/// The media of `v2`, and the properties that their sets must have; without them the test shows nothing.
 fn opened(media: &str) -> (longshore_media::MediaSet, longshore_media::SetHeader) {
     let storage: std::sync::Arc<dyn longshore_io::Storage> =
         std::sync::Arc::new(longshore_io::Host::new());
@@ -302,7 +301,7 @@ fn the_program_verifies_the_golden_sets_of_a_cluster_and_restores_them() {
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join("to");
     succeeds(&with_bases(vec!["restore"], Some(&to)));
-    // A restore makes a cluster of it: what it adds for that is not in the set.
+    // A restore makes a cluster from the set: the files that it adds for that are not in the set.
     let relations = |lines: Vec<String>| -> Vec<String> {
         lines
             .into_iter()
@@ -349,7 +348,7 @@ fn the_independent_reader_restores_the_golden_sets_of_a_cluster() {
     has_attributes(&dir.path().join("attributes"));
 }
 
-/// Looks at the restored attributes by Python, where the file system keeps any.
+/// Reads the restored attributes with Python, if the file system keeps any.
 fn has_attributes(tree: &Path) {
     const LOOK: &str = r#"
 import os, sys

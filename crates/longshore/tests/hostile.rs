@@ -1,10 +1,11 @@
-//! Goal: media made to do harm do none: nothing outside the target directory is touched, sizes in them allocate nothing,
-//! and every refusal is an error in words. Damage by accident is found wherever it is.
-//! Method: media written with the format's own encoders, checksums and all, from entries no source would give; the real
-//! program restores them beside a canary directory. And stripes of real backups with bits flipped and ends cut off.
+//! Goal: malicious media do no harm: nothing outside the target directory is touched, sizes in them cause no
+//! allocation, and every refusal is an error message. Accidental damage is found wherever it is.
+//! Method: the format's own encoders write media, checksums included, from entries that no source would give; the real
+//! program restores them next to a canary directory. In addition, stripes of real backups get flipped bits and
+//! truncated ends.
 
 mod common;
-#[path = "../../pipeline/tests/common/forge.rs"]
+#[path = "../../core/pipeline/tests/common/forge.rs"]
 mod forge;
 
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -19,9 +20,9 @@ use longshore_io::{Host, Storage};
 use longshore_media::{DeviceSpec, Disposition, Entry, EntryKind, Extent, Item};
 use uuid::Uuid;
 
-/// A run that takes longer hangs. They take milliseconds; the machine may be busy.
+/// A run that takes longer is considered hung. Runs take milliseconds; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// No hostile media may make the program take more than a usual run does.
+/// No hostile media may make the program use more memory than a usual run does.
 const RESIDENT_MAX: u64 = 160 << 20;
 
 fn entry(path: &str, kind: EntryKind, len: u64) -> Item {
@@ -39,7 +40,7 @@ fn entry(path: &str, kind: EntryKind, len: u64) -> Item {
     })
 }
 
-/// A file that is whole in its block.
+/// A file that lies completely in its block.
 fn file(path: &str, bytes: &[u8]) -> Block {
     let items = vec![
         entry(path, EntryKind::File, bytes.len() as u64),
@@ -82,7 +83,7 @@ fn dir(path: &str) -> Block {
     name(path, EntryKind::Dir)
 }
 
-/// What the headers claim.
+/// The claims of the headers.
 struct Claims {
     set: u128,
     /// The set that it differs from.
@@ -115,7 +116,7 @@ fn craft(path: &Path, claims: &Claims, blocks: &[Block]) {
     forge::write(&storage, &devices, &claims, blocks, |_| 0);
 }
 
-/// A target with a canary beside it that must sing the same song afterwards.
+/// A target next to a canary that must be unchanged afterwards.
 struct Cage {
     dir: tempfile::TempDir,
 }
@@ -143,7 +144,7 @@ impl Cage {
         (fingerprint(&self.at("canary")), around.len())
     }
 
-    /// Restores media and says how that ended. Whatever it was: nothing outside is touched, nothing is left half done.
+    /// Restores media and returns the outcome. In every case nothing outside is touched and nothing is left half done.
     fn restore(&self, what: &str, more: &[&str]) -> Used {
         let before = self.canary();
         let (media, target) = (self.at("media/a.bak"), self.at("target"));
@@ -179,6 +180,7 @@ impl Cage {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn hostile_entries_touch_nothing_outside_the_target() {
     let bytes = b"evil".as_slice();
     let half = vec![1; 1000];
@@ -344,7 +346,7 @@ fn hostile_entries_touch_nothing_outside_the_target() {
             here(&cage.at("target/f")) < 1 << 20,
             "{what}: space was taken"
         );
-        // The same with a replaced target, and for verify: words, no harm.
+        // The same with a replaced target, and for verify: a message, no harm.
         cage.restore(what, &["--replace"]);
         let verify = measure(
             &mut longshore(["verify".as_ref(), cage.at("media/a.bak").as_os_str()]),
@@ -367,10 +369,11 @@ fn all_based(path: &str, len: u64) -> Block {
     based((vec![entry(path, EntryKind::File, len)], Vec::new()))
 }
 
-/// What is tried, the exit codes it may end with, the base's blocks and the newest set's.
+/// The name of the case, the exit codes that it may end with, the base's blocks and the newest set's.
 type HostileChain = (&'static str, &'static [i32], Vec<Block>, Vec<Block>);
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn hostile_chains_touch_nothing_outside_the_target() {
     let bytes = b"evil".as_slice();
     let half = vec![1; 1000];
@@ -702,7 +705,7 @@ fn every_flipped_bit_and_every_lost_end_is_found_and_its_device_is_named() {
             let stripe = &stripes[random.below(count) as usize];
             let good = std::fs::read(stripe).unwrap();
             let mut bad = good.clone();
-            // The ends, where headers and trailers are, as often as the middle.
+            // The ends, where headers and trailers are, are hit as often as the middle.
             let at = match random.below(3) {
                 0 => random.below(700.min(good.len() as u64)) as usize,
                 1 => good.len() - 1 - random.below(1500.min(good.len() as u64 - 1)) as usize,
@@ -732,7 +735,7 @@ fn every_flipped_bit_and_every_lost_end_is_found_and_its_device_is_named() {
             let said = text(&verified.stderr) + &text(&verified.stdout);
             assert_eq!(verified.status.code(), Some(1), "{what}: {said}");
             assert!(said.contains(stripe.to_str().unwrap()), "{what}: {said}");
-            // The other set may be whole still; then it restores whole.
+            // The other set may still be intact; then it restores completely.
             let mut refused = 0;
             for position in ["1", "2"] {
                 let target = dir.join("out");

@@ -1,7 +1,7 @@
-//! Goal: killed or interrupted at any moment, a run leaves no backup that looks valid and is not, no half restore that
-//! can start, and older sets as they were; the next run succeeds.
+//! Goal: a run that is killed or interrupted at any moment leaves no invalid backup that looks valid, no half restore
+//! that can start, and older sets unchanged; the next run succeeds.
 //! Method: the real program as a child with a rate limit, killed at moments spread over its life and, as often, around
-//! its end, where it syncs and renames. Then the same program judges what is left.
+//! its end, where it syncs and renames. Then the same program judges the remains.
 //! Not covered: what a power cut does to unsynced bytes (the pipeline's `power_cut.rs`).
 
 mod common;
@@ -35,7 +35,7 @@ fn tree(seed: u64) -> Tree {
     .into()
 }
 
-/// A place with a source, media, and a target, as `act` finds them.
+/// A directory with a source, media, and a target, as `act` needs them.
 struct World {
     act: Act,
     dir: tempfile::TempDir,
@@ -51,7 +51,7 @@ impl World {
         match act {
             Act::New => {}
             Act::Append | Act::Init => world.backup_now("a", &[]),
-            // One name at the top: a restore of it is whole or not there.
+            // The source has one name at the top: a restore of it is complete or absent.
             Act::Restore | Act::Replace => {
                 std::fs::create_dir(world.at("c")).unwrap();
                 std::fs::rename(world.at("b"), world.at("c/db")).unwrap();
@@ -94,7 +94,7 @@ impl World {
         args
     }
 
-    /// What comes back, or `None` when the restore is refused. Never half of it.
+    /// The restored content, or `None` if the restore is refused. Never half of it.
     fn restored(&self, position: Option<&str>, at: &str) -> Option<Tree> {
         let target = tempfile::tempdir_in(self.dir.path()).unwrap();
         let to = target.path().join("t");
@@ -139,7 +139,7 @@ impl World {
         longshore(args).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// What must hold whenever the act ended, and however. `done`: it reported success.
+    /// The conditions that hold whenever and however the act ended. `done`: it reported success.
     fn judge(&self, done: bool, at: &str) {
         let (old, new) = (tree(1), tree(1000));
         match self.act {
@@ -215,7 +215,7 @@ fn send(child: &Child, signal: libc::c_int) {
     unsafe { libc::kill(child.id() as libc::pid_t, signal) };
 }
 
-/// How long the act takes undisturbed: the shortest of a few times, for the machine may be busy.
+/// The duration of an undisturbed act: the shortest of a few runs, because the machine may be busy.
 fn duration(act: Act) -> Duration {
     let once = |_| {
         let world = World::new(act);
@@ -260,7 +260,7 @@ fn killed_at_any_moment_nothing_half_valid_is_left() {
     for act in [Act::New, Act::Append, Act::Init, Act::Restore, Act::Replace] {
         let whole = duration(act);
         let mut killed = 0;
-        // The machine may be quicker by now than when it was timed: then there are more rounds.
+        // The machine may be quicker now than when it was timed: then there are more rounds.
         let rounds = (0..8).flat_map(|_| moments(whole, count, &mut random));
         for (i, after) in (0..).zip(rounds.collect::<Vec<_>>()) {
             if i >= count && killed * 3 >= count {
@@ -288,8 +288,8 @@ fn interrupted_at_any_moment_nothing_is_left_at_all() {
     for act in [Act::New, Act::Append, Act::Init, Act::Restore, Act::Replace] {
         let whole = duration(act);
         let mut interrupted = 0;
-        // A machine that is busier or quieter by now than when it was timed has not begun, or is over, at most of the
-        // moments: then there are more rounds, spread over more time and over less.
+        // If the machine is busier or quieter now than when it was timed, the act has not begun, or is over, at most
+        // of the moments. Then there are more rounds, spread over more time and over less.
         let spread = [1.0, 2.0, 0.5, 4.0, 1.0, 8.0, 0.25, 16.0]
             .into_iter()
             .cycle();
@@ -302,7 +302,7 @@ fn interrupted_at_any_moment_nothing_is_left_at_all() {
             }
             let (world, status) = strike(act, libc::SIGINT, after);
             let at = format!("{act:?} interrupted after {after:?} of {whole:?}: {status}");
-            // Before it had looked at its options, the signal ends it as any program.
+            // Before the program has read its options, the signal ends it as any program.
             let early = status.signal() == Some(libc::SIGINT);
             assert!(early || matches!(status.code(), Some(0 | 130)), "{at}");
             interrupted += u64::from(status.code() == Some(130));
@@ -344,7 +344,7 @@ fn a_run_that_waits_for_its_limits_ends_when_interrupted() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_a_backup_into_a_pipe() {
+fn a_reader_that_closes_the_pipe_ends_the_backup() {
     let world = World::new(Act::New);
     let source: &Path = &world.at("b");
     let mut child = longshore([

@@ -5,7 +5,7 @@
 //! measured.
 
 mod common;
-#[path = "../../pipeline/tests/common/forge.rs"]
+#[path = "../../core/pipeline/tests/common/forge.rs"]
 mod forge;
 
 use std::ffi::OsString;
@@ -54,7 +54,7 @@ fn backup_args(source: &Path, devices: &[PathBuf], more: &[&str]) -> Vec<OsStrin
     args
 }
 
-/// Runs, and holds the system's account against the printed bound.
+/// Runs a command and compares the system's account with the printed bound.
 fn within_bound(what: &str, args: &[OsString]) -> Value {
     keeps_to_its_bound(what, &mut longshore(args))
 }
@@ -122,7 +122,7 @@ fn large_files_stay_within_the_printed_bound() {
     }
 }
 
-/// The library's double keeps nothing of what it compresses; what it allocates for a call is within the tenth.
+/// The library's double keeps nothing of what it compresses; its allocations per call are within the tenth.
 #[test]
 fn a_backup_through_an_accelerator_stays_within_the_printed_bound() {
     let _alone = alone();
@@ -152,7 +152,7 @@ fn many_small_files_stay_within_the_printed_bound() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     let files = from_env("LONGSHORE_FILES", 20_000);
-    // Half of them side by side in the top directory, half of them spread.
+    // Half of the files next to each other in the top directory, half of them spread.
     std::fs::create_dir(&source).unwrap();
     for i in 0..files {
         let path = match i % 2 {
@@ -179,7 +179,7 @@ fn many_small_files_stay_within_the_printed_bound() {
     let report = within_bound(&what("restore"), &args("restore", &devices, &to));
     assert_eq!(find(&report, "files").and_then(Value::as_u64), Some(files));
 
-    // A differential set that takes every byte from the one before, but for one in each file.
+    // A differential set that takes every byte from its base, except one in each file.
     let newer = dir.path().join("newer.bak");
     forge_differential(&devices, &newer);
     let (base, second) = (devices[0].to_str().unwrap(), devices[1].to_str().unwrap());
@@ -253,7 +253,7 @@ fn the_limit_on_the_rate_holds() {
         };
         let (free, _) = seconds("free", &[]);
         let (limited, answer) = seconds("limited", &["--max-rate", "20M"]);
-        // A machine that takes longer by itself has another limit.
+        // On a machine that is slower by itself, the rate is not what limits the run.
         if limited < 2.5 {
             assert_eq!(find(&answer, "limit"), Some(&Value::from("rate")), "{act}");
         }
@@ -262,13 +262,13 @@ fn the_limit_on_the_rate_holds() {
         let rate = (40.0 - 1.0) / limited;
         println!("{act}: {rate:.1} MiB/s of 20; without a limit {free:.1} s");
         assert!(rate <= 20.0 * 1.1, "{act}: {rate} MiB/s");
-        // A limit taken for ten times less shows, but where the machine has no more to give.
+        // A limit mistaken for a tenth of it would show, unless the machine itself is that slow.
         let slowest = (40.0 - 1.0) / (20.0 * 0.11) + 10.0 * free;
         assert!(limited <= slowest, "{act}: {rate} MiB/s");
     }
 }
 
-/// The samples of 40 MiB at 20 MiB/s: one a second, together not more than there was.
+/// The samples of 40 MiB at 20 MiB/s: one a second, in total not more than 40 MiB.
 fn samples_show_the_rate(act: &str, samples: &Value) {
     let number = |sample: &Value, name: &str| sample[name].as_f64().unwrap();
     let mut before = 0.0;
@@ -301,8 +301,8 @@ fn the_ceiling_on_cpu_time_holds() {
     for source in [&large, &small] {
         let more = ["--algorithm", "ZSTD", "--level", "12", "--max-cpu", "20"];
         let args = backup_args(source, &[PathBuf::from("nul:")], &more);
-        // More of the same until the run is long enough that starting the program does not count: how fast the
-        // machine is must not matter.
+        // More of the same until the run is long enough that the start of the program does not count: the speed of the
+        // machine must not matter.
         let mut part = 0;
         let used = loop {
             if *source == large {
@@ -333,7 +333,7 @@ fn the_ceiling_on_cpu_time_holds() {
     }
 }
 
-/// Sets of the long history.
+/// The number of sets in the long history.
 const SETS: usize = 25_000;
 /// The program itself takes some 20 MiB; with all rows in memory it took more.
 const HISTORY_BOUND: u64 = 30 << 20;
@@ -378,7 +378,7 @@ fn a_long_history_is_listed_and_checked_a_page_at_a_time() {
         let said = text(&answer.stdout);
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines.len(), count + 1, "{what}");
-        // Also the widest cell, which is on the last page, is in its column.
+        // The widest cell, which is on the last page, is in its column too.
         let column = lines[0].find("database").unwrap();
         let is_set = |line: &&str| line[column - 1..].starts_with(" set ");
         assert_eq!(
@@ -406,7 +406,7 @@ fn a_long_history_is_listed_and_checked_a_page_at_a_time() {
     bounded(&["catalog", "rebuild", media]);
 }
 
-/// Adds sets and restores that are older than the one of each that is there.
+/// Adds sets and restores that are older than the existing ones.
 fn multiply_history(catalog: &Path) {
     let db = rusqlite::Connection::open(catalog).unwrap();
     let numbers =

@@ -82,7 +82,7 @@ fn commit_after(db: &mut Connection, sql: &str) -> rusqlite::Result<i64> {
     Ok(n)
 }
 
-/// The other processes are this program again, told by the environment what to be. Nothing to do otherwise.
+/// The other processes are this program again; the environment tells it what to be. Otherwise it does nothing.
 #[test]
 fn plays_the_part_it_is_given() {
     let (Ok(role), Some(path)) = (std::env::var(ROLE), std::env::var_os(DATABASE)) else {
@@ -90,7 +90,7 @@ fn plays_the_part_it_is_given() {
     };
     let mut db = open(Path::new(&path));
     loop {
-        // Whoever started us is gone: so are we.
+        // The process that started us is gone, so we end too.
         // SAFETY: `getppid` has no preconditions and cannot fail.
         if unsafe { libc::getppid() } == 1 {
             return;
@@ -262,7 +262,7 @@ fn rounds(journal_mode: &str, rounds: u64) {
             assert!(status.is_none(), "{at}: a writer ended: {status:?}");
         }
     }
-    // The writers did write meanwhile, or nothing was shown.
+    // The writers must have written meanwhile, or the test shows nothing.
     assert!(
         states * 10 >= rounds * 9,
         "only {states} states in {rounds} rounds"

@@ -1,21 +1,21 @@
-//! The functions of `libcuda.so.1`, and those by which a test directs the double.
+//! The functions of `libcuda.so.1`, and the functions with which a test controls the double.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use crate::script::Script;
 use crate::world::{self, Guard, Kind, Work};
 
-/// Streams and events are numbers here, shifted so that none is null.
+/// Streams and events are numbers here, offset by one so that none is null.
 fn handle(number: usize) -> *mut c_void {
     std::ptr::without_provenance_mut(number + 1)
 }
 
-/// Number 0 for null is no stream of ours: calls answer that the handle is invalid.
+/// Null becomes a number that is no stream: calls answer that the handle is invalid.
 fn number(handle: *mut c_void) -> usize {
     handle.addr().wrapping_sub(1)
 }
 
-/// The context, the module and the kernel: there is one of each.
+/// The context, the module and the kernel: one of each exists.
 const THE_ONE: *mut c_void = std::ptr::without_provenance_mut(0x10);
 
 const INVALID_DEVICE: c_int = 101;
@@ -27,7 +27,7 @@ fn code(result: Result<(), i32>) -> c_int {
     result.err().unwrap_or(0)
 }
 
-/// Runs a call on the world and gives its code.
+/// Runs a call on the world and returns its code.
 fn call(name: &str, run: impl FnOnce(&mut Guard) -> Result<(), i32>) -> c_int {
     code(world::enter_current(name).and_then(|mut world| run(&mut world)))
 }
@@ -250,7 +250,7 @@ extern "C" fn cuEventSynchronize(event: *mut c_void) -> c_int {
     call("cuEventSynchronize", |world| world.reach(number(event)))
 }
 
-/// A millisecond for each piece of work: something to calculate with, and nothing to publish.
+/// One millisecond for each piece of work: a value for calculations, not a measurement.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventElapsedTime(
     ms: *mut f32,
@@ -341,7 +341,7 @@ unsafe extern "C" fn cuGetErrorName(code: c_int, name: *mut *const c_char) -> c_
     0
 }
 
-/// A new script from now on; 0 when it was understood.
+/// Replaces the script; 0 if it was understood.
 ///
 /// # Safety
 /// `text` is a C string.
@@ -358,7 +358,7 @@ unsafe extern "C" fn double_script(text: *const c_char) -> c_int {
     }
 }
 
-/// Lets hanging calls go on.
+/// Lets hanging calls continue.
 #[unsafe(no_mangle)]
 extern "C" fn double_release() {
     world::release();
@@ -375,7 +375,7 @@ unsafe extern "C" fn double_calls(name: *const c_char) -> u64 {
     world::lock().calls(&name)
 }
 
-/// Bytes that are allocated, on the device and pinned.
+/// Allocated bytes, on the device and pinned.
 #[unsafe(no_mangle)]
 extern "C" fn double_used() -> u64 {
     let world = world::lock();

@@ -1,5 +1,5 @@
-//! The functions of `libnvcomp.so.5` and `.so.6`. Both ways to ask for scratch sizes are there; the version tells which
-//! one a caller should use.
+//! The functions of `libnvcomp.so.5` and `.so.6`. Both ways to ask for scratch sizes exist; the version says which one
+//! a caller should use.
 
 use std::ffi::{c_int, c_void};
 
@@ -25,7 +25,7 @@ struct DeflateOptions {
 }
 
 impl DeflateOptions {
-    /// The algorithm, if it is one and the reserved bytes are zero, as the header demands.
+    /// The algorithm, if it is valid and the reserved bytes are zero, as the header requires.
     fn algorithm(&self) -> Result<usize, c_int> {
         let known = (0..=5).contains(&self.algorithm) && self.reserved == [0; 60];
         known
@@ -64,7 +64,7 @@ fn code(result: Result<(), c_int>) -> c_int {
 fn call(name: &str, run: impl FnOnce(&mut world::Guard) -> Result<(), c_int>) -> c_int {
     match world::enter(name) {
         Ok(mut world) => code(run(&mut world)),
-        // A lost device is a CUDA error to nvCOMP.
+        // nvCOMP reports a lost device as a CUDA error.
         Err(700..=799) => CUDA_ERROR,
         Err(status) => status,
     }
@@ -208,7 +208,7 @@ extern "C" fn nvcompBatchedCRC32Async(
     stream: *mut c_void,
 ) -> c_int {
     call("nvcompBatchedCRC32Async", |world| {
-        // Only gzip's, of whole messages, with the structure as the header lays it out.
+        // Only gzip's CRC, over whole messages, with the structure in the header's layout.
         let whole = segment == 0 && options.kernel.bytes_per_read == 16;
         let gzip = (options.polynomial, options.init, options.xor_out) == (0x04c1_1db7, !0, !0)
             && options.reflect_in

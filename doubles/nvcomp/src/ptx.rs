@@ -1,8 +1,8 @@
-//! Runs the text of a PTX kernel, so that what a driver would be given is at least executed somewhere.
+//! Runs the text of a PTX kernel, so that the text given to a driver is executed at least here.
 //!
-//! Only what a copying kernel needs: integer moves, additions and multiplications, one comparison, branches, vector
-//! loads and stores in global memory. Blocks and threads run one after the other, which is one of the orders that a GPU
-//! may take. Whatever is not understood is an error: the kernel does not load.
+//! Only the needs of a copying kernel are supported: integer moves, additions and multiplications, one comparison,
+//! branches, vector loads and stores in global memory. Blocks and threads run one after another, which is one of the
+//! orders that a GPU may take. Any other instruction is an error: the kernel does not load.
 //!
 //! Source: PTX ISA 8.5, the sections of the instructions below.
 
@@ -35,7 +35,7 @@ enum Operation {
 
 #[derive(Debug, Clone)]
 struct Instruction {
-    /// Runs only where this predicate holds.
+    /// Runs only if this predicate is true.
     when: Option<Register>,
     operation: Operation,
 }
@@ -47,7 +47,7 @@ pub struct Kernel {
     parameters: Vec<String>,
     code: Vec<Instruction>,
     labels: HashMap<String, usize>,
-    /// Names of registers; what is numbered before a thread starts stands first.
+    /// Names of registers; those set before a thread starts come first.
     registers: Vec<String>,
 }
 
@@ -55,17 +55,17 @@ const BLOCK: &str = "%ctaid.x";
 const THREAD: &str = "%tid.x";
 const THREADS: &str = "%ntid.x";
 
-/// The device's memory as a kernel sees it. `None`: the address is nobody's.
+/// The device's memory as a kernel sees it. `None`: the address is not allocated.
 pub trait Memory {
     fn load(&self, at: u64) -> Option<u32>;
     fn store(&mut self, at: u64, value: u32) -> Option<()>;
 }
 
-/// Instructions of one thread at most.
+/// The most instructions of one thread.
 const STEPS_MAX: u64 = 1 << 16;
 
 impl Kernel {
-    /// The one kernel of a module. `None` when anything in it is not understood.
+    /// The one kernel of a module. `None` if any part of it is not understood.
     pub fn parse(text: &str) -> Option<Kernel> {
         let text: Vec<&str> = text
             .lines()
@@ -186,7 +186,7 @@ impl Kernel {
         self.parameters.len()
     }
 
-    /// Runs all threads of all blocks. `None` when an address is nobody's, or a thread does not end.
+    /// Runs all threads of all blocks. `None` if an address is not allocated, or a thread does not end.
     pub fn run(
         &self,
         (blocks, threads): (u32, u32),
@@ -257,7 +257,7 @@ impl Kernel {
     }
 }
 
-/// The address of so many words, which must be a multiple of their length together.
+/// The address of this many words, which must be a multiple of their total length.
 fn aligned(at: u64, words: usize) -> Option<u64> {
     at.is_multiple_of(4 * words as u64).then_some(at)
 }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gpu_would_refuse_is_refused() {
+    fn kernels_that_a_gpu_would_refuse_are_refused() {
         let kernel = Kernel::parse(COPY).unwrap();
         let run = |from, to| kernel.run((1, 1), &[from, to], &mut Words(vec![0; 12]));
         assert_eq!(run(8, 32), None, "not aligned");

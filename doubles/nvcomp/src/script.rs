@@ -1,4 +1,4 @@
-//! What the double does wrong.
+//! The faults of the double.
 //!
 //! Words separated by blanks, each `what=value`, values separated by `:`.
 //!
@@ -21,7 +21,7 @@
 
 use std::collections::HashMap;
 
-/// One call that fails: which, from which on, how often, with what.
+/// A call that fails: its name, the first failing call, how many fail, and the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub call: String,
@@ -31,7 +31,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Whether call number `n` of it fails.
+    /// Whether call number `n` of this function fails.
     pub fn hits(&self, call: &str, n: u64) -> bool {
         let from = n >= self.first;
         let until = self.count == 0 || n < self.first + self.count;
@@ -87,7 +87,7 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Reads a script. A word that is not understood is an error: a test that misspells a fault tests nothing.
+    /// Reads a script. A word that is not understood is an error: a test with a misspelt fault would test nothing.
     pub fn parse(text: &str) -> Result<Script, String> {
         let mut script = Script::default();
         for word in text.split_whitespace() {

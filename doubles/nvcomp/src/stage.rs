@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// One copy of the double, by both names: to the dynamic linker they are one library. Another copy is another GPU.
+/// One copy of the double, under both names: the dynamic linker treats them as one library. Another copy is another
+/// GPU.
 #[derive(Debug, Clone)]
 pub struct Installed {
     pub cuda: PathBuf,
@@ -22,7 +23,7 @@ pub fn install(dir: &Path) -> io::Result<Installed> {
     Ok(installed)
 }
 
-/// The library as cargo built it, beside the test program that runs.
+/// The library as cargo built it, next to the running test program.
 fn built() -> io::Result<PathBuf> {
     const NAME: &str = "liblongshore_double_nvcomp.so";
     let program = std::env::current_exe()?;

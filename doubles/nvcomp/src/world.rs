@@ -1,9 +1,9 @@
-//! The double's device: memory, streams, events, and what has been asked of them but not done yet.
+//! The double's device: memory, streams, events, and the work that is queued and not done yet.
 //!
 //! Invariants
-//! - A stream's work is done in order, and only when somebody waits for it, for an event behind it, or for another
+//! - A stream's work is done in order, and only when a caller waits for it, for an event after it, or for another
 //!   stream that waits for it.
-//! - Every byte that work touches lies in one allocation; else the device is lost (`sticky`).
+//! - Every byte that work touches lies in one allocation; otherwise the device is lost (`sticky`).
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -20,7 +20,7 @@ const NOT_READY: i32 = 600;
 const INVALID_CONTEXT: i32 = 201;
 const INVALID_VALUE: i32 = 1;
 
-/// What nobody has written yet.
+/// Fills memory that was not written yet.
 const RUBBISH: u8 = 0xdb;
 const ALIGN: usize = 256;
 
@@ -37,7 +37,7 @@ pub enum Work {
         byte: u8,
         len: usize,
     },
-    /// Not before the other stream has done so much.
+    /// Waits until the other stream has done this many pieces.
     Wait {
         stream: usize,
         done: u64,
@@ -145,7 +145,7 @@ pub fn set_current(current: bool) {
     CURRENT.set(current);
 }
 
-/// Begins a call: what the script does to it, then the world. `Err` is what the call answers.
+/// Begins a call: applies the script's faults, then locks the world. `Err` is the call's answer.
 pub fn enter(call: &str) -> Result<Guard, i32> {
     let mut world = lock();
     let n = world.calls.entry(call.to_owned()).or_default();
@@ -186,7 +186,7 @@ pub fn enter_current(call: &str) -> Result<Guard, i32> {
     }
 }
 
-/// Ends all hanging.
+/// Ends all hanging calls.
 pub fn release() {
     lock().released = true;
     RELEASED.notify_all();
@@ -264,7 +264,7 @@ impl World {
             .is_some_and(|(start, (held, k))| *k == kind && at - start + len as u64 <= *held as u64)
     }
 
-    /// Copies start with a look at where they lead.
+    /// Checks the addresses when a copy is queued.
     pub fn copy(
         &mut self,
         stream: usize,
@@ -328,7 +328,7 @@ impl World {
                 };
                 self.queue(stream, work)
             }
-            // As the real driver: an event that was never recorded is no reason to wait.
+            // As in the real driver: an event that was never recorded is not waited for.
             None => Ok(()),
         }
     }
@@ -349,7 +349,7 @@ impl World {
         Ok(reached(end)?.saturating_sub(reached(start)?))
     }
 
-    /// Does a stream's work until so much of it is done.
+    /// Does a stream's work until this many pieces are done.
     pub fn run(&mut self, stream: usize, until: u64) -> Result<(), i32> {
         loop {
             if let Some(code) = self.sticky {
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    /// `None` when it touches what is not allocated.
+    /// `None` if it touches memory that is not allocated.
     fn perform(&mut self, work: Work) -> Option<()> {
         match work {
             Work::Wait { .. } => {}
@@ -408,7 +408,7 @@ impl World {
     }
 
     fn compress(&mut self, batch: &Compress) -> Option<()> {
-        // Whatever another batch left in scratch is gone.
+        // Data that another batch left in scratch is overwritten.
         let mark = (self.work_done % 251) as u8;
         self.bytes_mut(batch.scratch.0, batch.scratch.1)?.fill(mark);
         let level = [1, 1, 3, 3, 6, 9][batch.algorithm.clamp(0, 5) as usize];
@@ -450,7 +450,7 @@ impl World {
         let kernel = match self.script.ptx {
             Ptx::Refuse => return None,
             Ptx::Right => Kernel::parse(text)?,
-            // The step from one 16 bytes to the next.
+            // The step from one 16-byte unit to the next.
             Ptx::Wrong => Kernel::parse(&text.replace("%at, 16;", "%at, 32;"))?,
         };
         self.kernel = Some(Arc::new(kernel));
@@ -470,7 +470,7 @@ impl World {
 
     fn bytes_mut(&mut self, at: u64, len: usize) -> Option<&mut [u8]> {
         let held = self.holds(at, len, Kind::Device) || self.holds(at, len, Kind::Pinned);
-        // SAFETY: as in `bytes`; the world is locked, and users of pinned memory wait before they look.
+        // SAFETY: as in `bytes`; the world is locked, and users of pinned memory wait before they read.
         held.then(|| unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) })
     }
 

@@ -1,4 +1,4 @@
-//! The device that is not there: instances, service times, and the faults of the script.
+//! The simulated device: instances, service times, and the faults of the script.
 
 use std::alloc::{self, Layout};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::members;
 use crate::script::{Defaults, Fault, Init, Script};
 
-/// What `qatzip.h` calls `QZ_OK`, `QZ_DUPLICATE`, …
+/// The values of `QZ_OK`, `QZ_DUPLICATE`, … in `qatzip.h`.
 pub mod code {
     pub const OK: i32 = 0;
     pub const DUPLICATE: i32 = 1;
@@ -26,23 +26,23 @@ pub mod code {
 
 pub struct Device {
     script: Script,
-    /// What the first `qzInit` answered.
+    /// The answer of the first `qzInit`.
     init: Mutex<Option<i32>>,
-    /// Calls that have begun, and who waits for more of them.
+    /// Calls that have begun; the condition wakes threads that wait for more of them.
     calls: Mutex<u64>,
     begun: Condvar,
-    /// Members by the look of their plain bytes.
+    /// Prepared members by the look of their plain bytes.
     prepared: Mutex<HashMap<Look, Arc<[u8]>>>,
     pinned: Mutex<HashMap<usize, Layout>>,
 }
 
-/// Instances that serve a call now.
+/// Instances that are serving a call.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-/// Length and two sums over samples: enough to know one's own test data again without reading all of it.
+/// Length and two sums over samples: enough to recognise a test's own data without reading all of it.
 type Look = (usize, u64, u64);
 
-/// What a call gives back. `written` may be more than `reported`.
+/// The result of a call. `written` may be more than `reported`.
 pub struct Answer {
     pub code: i32,
     pub taken: u32,
@@ -61,7 +61,7 @@ impl Answer {
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
 
-/// Whether the end of the process has to wait for calls that are under way.
+/// Whether the end of the process must wait for calls that are under way.
 pub fn holds_exit() -> bool {
     let waits = DEVICE.get().is_some_and(|device| device.script.exit_waits);
     waits && BUSY.load(Ordering::SeqCst) > 0
@@ -86,7 +86,7 @@ fn script() -> Script {
         std::fs::read_to_string(script).ok()
     });
     let text = text.unwrap_or_default();
-    // A double that does not do what its test wrote would make the test say nothing.
+    // If the double ignored a part of the script, the test would show nothing.
     text.parse()
         .unwrap_or_else(|error| panic!("libqatzip double: {error}"))
 }
@@ -119,7 +119,7 @@ fn hang() -> ! {
 impl Device {
     pub fn init(&self) -> i32 {
         let mut answered = lock(&self.init);
-        // A process that once had no device is told "duplicate", like one that has it already.
+        // A process that once had no device gets "duplicate", like one that already has it.
         if let Some(code::OK | code::NOSW_NO_HW) = *answered {
             return code::DUPLICATE;
         }
@@ -149,7 +149,7 @@ impl Device {
         })
     }
 
-    /// What the library does itself for whoever allows it, when its device fails.
+    /// The library's own work for callers that allow it, when its device fails.
     pub fn in_software(
         &self,
         plain: &[u8],
@@ -178,7 +178,7 @@ impl Device {
         })
     }
 
-    /// Counts a call; its number.
+    /// Counts a call; returns its number.
     fn begin(&self) -> u64 {
         let mut calls = lock(&self.calls);
         *calls += 1;
@@ -186,14 +186,14 @@ impl Device {
         *calls
     }
 
-    /// Waits until so many calls have begun.
+    /// Waits until that many calls have begun.
     pub fn wait_until_begun(&self, calls: u64) {
         let fewer = |begun: &mut u64| *begun < calls;
         let waited = self.begun.wait_while(lock(&self.calls), fewer);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// One call: an instance, the time it takes, and what goes wrong with it.
+    /// One call: an instance, its service time, and its faults.
     fn serve(
         &self,
         input_len: usize,
@@ -277,7 +277,7 @@ impl Device {
         made
     }
 
-    /// Memory as `qzMalloc` gives it; null where there is none.
+    /// Memory as `qzMalloc` returns it; null if there is none.
     pub fn allocate(&self, len: usize) -> *mut c_void {
         let layout = Layout::from_size_align(len.max(1), 64);
         let Some(layout) = layout.ok().filter(|_| !self.script.unpinned) else {
@@ -321,7 +321,7 @@ impl Drop for Instance {
     }
 }
 
-/// The first member's header claims `by` more deflate bytes than there are.
+/// Makes the first member's header claim `by` more deflate bytes than there are.
 fn lie(members: &mut [u8], by: u32) {
     if let Some(field) = members.get_mut(20..24) {
         let said = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
@@ -329,7 +329,7 @@ fn lie(members: &mut [u8], by: u32) {
     }
 }
 
-/// Samples stand at all places within a page: the heads of two pages of a database are often the same.
+/// Samples are at all positions within a page: the heads of two pages of a database are often the same.
 fn look(plain: &[u8]) -> Look {
     const SAMPLES: usize = 1024;
     const LEN: usize = 16;

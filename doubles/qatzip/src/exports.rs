@@ -77,7 +77,7 @@ pub unsafe extern "C" fn qzInit(session: *mut Session, sw_backup: c_uchar) -> c_
         return code::PARAMS;
     }
     match (device().init(), sw_backup) {
-        // Software would serve.
+        // Software would serve the call.
         (..0, 1) => code::OK,
         (answer, _) => answer,
     }
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn qzGetDefaultsDeflate(defaults: *mut Params) -> c_int {
     match device().defaults() {
         Defaults::Documented => {}
         Defaults::Other => values.comp_lvl = 6,
-        // SAFETY: a library built this way writes there; whoever asks has to expect it.
+        // SAFETY: a library built this way writes there; the caller must expect it.
         Defaults::Wide => unsafe { defaults.add(1).cast::<[usize; 2]>().write_unaligned([0; 2]) },
     }
     // SAFETY: the caller gives a place for the structure.
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn qzCompress(
                 answer = device().in_software(src, level, chunk_len, out);
             }
             if last == 0 {
-                // A stream that goes on: the end of its last member is still to come.
+                // A stream that continues: the end of its last member is still to come.
                 answer.reported = answer.reported.saturating_sub(8);
             }
             answer
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn qzDecompress(
     // SAFETY: the caller keeps the duties of `call`.
     unsafe {
         call(session, src, src_len, dest, dest_len, |params, src, out| {
-            // What hardware cannot take goes to software, and without permission for that nowhere.
+            // Members that hardware cannot take go to software, or are refused if software is not allowed.
             let large = |m: crate::members::Member| m.plain_len > params.hw_buff_sz as usize;
             if crate::members::Member::read(src).is_some_and(large) && params.sw_backup == 0 {
                 return Answer {
@@ -199,10 +199,10 @@ pub unsafe extern "C" fn qzDecompress(
     }
 }
 
-/// What both directions have in common: a session that was set up, lengths that go in and out.
+/// The common part of both directions: a session that was set up, lengths that go in and out.
 ///
 /// # Safety
-/// The pointers are null or as `qatzip.h` asks, and nobody else uses what they point at meanwhile.
+/// The pointers are null or as `qatzip.h` requires, and nobody else uses their targets during the call.
 unsafe fn call(
     session: *mut Session,
     src: *const c_uchar,
@@ -272,14 +272,14 @@ pub extern "C" fn qzSetLogLevel(level: c_uint) -> c_uint {
     level
 }
 
-/// For tests: waits until so many calls have begun.
+/// For tests: waits until that many calls have begun.
 #[unsafe(no_mangle)]
 pub extern "C" fn double_wait_until_begun(calls: u64) {
     device().wait_until_begun(calls);
 }
 
-/// QATzip's destructor waits for its threads and frees what calls under way still use. Whoever lets it run then
-/// does not come back.
+/// QATzip's destructor waits for its threads and frees memory that calls under way still use. A process that runs it
+/// then does not end.
 extern "C" fn wait_for_calls() {
     while holds_exit() {
         std::thread::sleep(std::time::Duration::from_millis(10));

@@ -8,7 +8,7 @@ use miniz_oxide::inflate;
 pub const HEADER_LEN: usize = 24;
 pub const FOOTER_LEN: usize = 8;
 
-/// What QATzip's reader makes of a header, and of the footer behind it.
+/// The view of QATzip's reader of a header, and of the footer after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
     pub plain_len: usize,
@@ -46,7 +46,7 @@ impl Member {
     }
 }
 
-/// The plain bytes of whole members that fill `bytes`; none where QATzip would refuse them.
+/// The plain bytes of whole members that fill `bytes`; `None` if QATzip would refuse them.
 pub fn read_all(bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut at, mut plain) = (0, Vec::new());
     while at < bytes.len() {
@@ -70,7 +70,7 @@ pub fn hardware(plain: &[u8], level: u32) -> Vec<u8> {
     wrap(plain, &body, NO_HINT)
 }
 
-/// One member as the software path writes it: a full flush behind each chunk but the last.
+/// One member as the software path writes it: a full flush after each chunk but the last.
 pub fn software(plain: &[u8], chunk_len: usize, level: u32) -> Vec<u8> {
     let (mut state, mut body) = (compressor(level), Vec::new());
     let count = plain.len().div_ceil(chunk_len);
@@ -133,7 +133,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// CRC-32 as gzip has it, byte by byte from a table: nothing of the code under test.
+/// gzip's CRC-32, byte by byte from a table: independent of the code under test.
 pub fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];

@@ -1,4 +1,4 @@
-//! What the double does wrong, and when: one directive in a line, `#` begins a comment.
+//! The faults of the double, and when they happen: one directive in a line, `#` begins a comment.
 //!
 //! | directive | meaning |
 //! |---|---|
@@ -19,7 +19,8 @@
 //! (reports so many bytes less) · `lie N` (the first member's header says so many deflate bytes more) ·
 //! `tail N` (writes N bytes more than it says).
 //!
-//! The script is `LONGSHORE_DOUBLE_QATZIP` in the environment, else the file beside the library with `.script` after its name.
+//! The script is in the environment variable `LONGSHORE_DOUBLE_QATZIP`, or in the file next to the library with
+//! `.script` after its name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -68,7 +69,7 @@ pub enum Init {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defaults {
     Documented,
-    /// Two pointers behind the structure, as with the macro `ERR_INJECTION`.
+    /// Two pointers after the structure, as with the macro `ERR_INJECTION`.
     Wide,
     /// Another default level.
     Other,
@@ -92,14 +93,14 @@ pub enum Fault {
 }
 
 impl Script {
-    /// What goes wrong with this call.
+    /// The faults of this call.
     pub fn faults(&self, call: u64) -> impl Iterator<Item = Fault> + '_ {
         let hit = move |c: &&(CallRange, Fault)| (c.0.0..=c.0.1).contains(&call);
         self.calls.iter().filter(hit).map(|c| c.1)
     }
 }
 
-/// A line that is no directive.
+/// A line that is not a directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown(pub String);
 

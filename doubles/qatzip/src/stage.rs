@@ -1,11 +1,11 @@
-//! For tests: a copy of the library with a script beside it, and a sysfs with a device in it.
+//! For tests: a copy of the library with a script next to it, and a sysfs with a device in it.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// Copies the double into `dir` as `libqatzip.so.3`, with its script. Each copy is a library of its own: a process that
+/// Copies the double into `dir` as `libqatzip.so.3`, with its script. Each copy is a separate library: a process that
 /// loads two of them has two devices.
 pub fn install(dir: &Path, script: &str) -> io::Result<PathBuf> {
     script
@@ -25,7 +25,7 @@ pub fn install_without(dir: &Path, symbol: &str) -> io::Result<PathBuf> {
     let mut found = false;
     for at in 0..bytes.len().saturating_sub(name.len()) {
         if bytes[at..].starts_with(&name) {
-            // The table of hashes still leads here, but to a name that nobody asks for.
+            // The hash table still leads here, but to a name that nobody looks up.
             bytes[at + 1] = b'_';
             found = true;
         }
@@ -37,7 +37,7 @@ pub fn install_without(dir: &Path, symbol: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// The library as cargo built it, beside the test program that runs.
+/// The library as cargo built it, next to the running test program.
 fn built() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let near = program.ancestors().skip(1).take(2);

@@ -1,21 +1,21 @@
-//! `accelerator`: what was found, what is used, and switching it on and off.
+//! `accelerator`: shows what was found and what is used; enables and disables accelerators.
 
 use std::time::Duration;
 
-use longshore_catalog::Catalog;
-use longshore_pipeline::{
-    AcceleratorStatus, Configured, OffloadMode, Probe, RunningBackup, configure, configured,
-    running, status,
+use longshore_accelerators::{
+    AcceleratorSettings, AcceleratorStatus, OffloadMode, Probe, RunningBackup, configure,
+    configured, running, status,
 };
+use longshore_catalog::Catalog;
 use serde::Serialize;
 
 use super::Context;
-use crate::failure::{Exit, Failure};
 use crate::options::{Accelerator, AcceleratorAction};
-use crate::output::{Table, bytes, moment};
-use crate::text::plain;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{Table, bytes, moment};
+use longshore_terminal::text::plain;
 
-/// For loading the libraries and one test each; a first CUDA context takes seconds.
+/// The limit for loading the libraries and one test each; a first CUDA context takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
@@ -26,9 +26,9 @@ struct Answer<'a> {
 }
 
 #[derive(Serialize)]
-struct Changed<'a> {
+struct SettingChange<'a> {
     action: &'static str,
-    /// 17411: nothing changed. 17412: it counts from the next backup on.
+    /// 17411: nothing changed. 17412: takes effect with the next backup.
     number: u32,
     message: &'a str,
 }
@@ -40,10 +40,10 @@ pub fn run(options: &Accelerator, context: &Context) -> Result<Exit, Failure> {
         AcceleratorAction::Disable => set(context, None),
         AcceleratorAction::Probe { engine } => {
             let Some(probe) = Probe::test(engine) else {
-                let text = format!("no accelerator's engine is called {engine}");
+                let text = format!("there is no accelerator engine {engine}");
                 return Err(Failure::usage(
                     text,
-                    "`longshore accelerator status` names them",
+                    "`longshore accelerator status` lists them",
                 ));
             };
             let text = serde_json::to_string(&probe).map_err(|e| internal(&e))?;
@@ -54,13 +54,13 @@ pub fn run(options: &Accelerator, context: &Context) -> Result<Exit, Failure> {
 }
 
 fn internal(error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::of(Exit::Internal, error, None, "please report this")
+    Failure::of(Exit::Internal, error, None, "report this bug")
 }
 
 fn set(context: &Context, mode: Option<OffloadMode>) -> Result<Exit, Failure> {
     let Some(path) = context.catalog.as_deref() else {
         return Err(Failure::usage(
-            "there is no catalog to keep the setting",
+            "there is no catalog to store the setting",
             "--catalog, LONGSHORE_CATALOG or [catalog] in the configuration says `none`",
         ));
     };
@@ -74,7 +74,7 @@ fn set(context: &Context, mode: Option<OffloadMode>) -> Result<Exit, Failure> {
     context.output.say(&format!("{}\n", message.text));
     context.output.json(
         Exit::Done,
-        Changed {
+        SettingChange {
             action,
             number: message.number,
             message: &message.text,
@@ -106,7 +106,7 @@ fn show(context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn probes(context: &Context, configured: Configured) -> Result<Vec<Probe>, Failure> {
+fn probes(context: &Context, configured: AcceleratorSettings) -> Result<Vec<Probe>, Failure> {
     if !configured.wants_hardware() {
         return Ok(Probe::look());
     }

@@ -1,30 +1,30 @@
-//! Where the archive of a cluster's log is: named itself, or by its database.
+//! The location of a cluster's WAL archive: a directory named directly, or found through the database.
 
 use std::path::{Path, PathBuf};
 
 use longshore_repository::target::{WAL, bad_name};
-use longshore_repository::wal::{Error, WalArchive};
+use longshore_wal::{Error, WalArchive};
 
 use super::{Context, devices};
-use crate::failure::Failure;
 use crate::options::Archive;
+use longshore_terminal::failure::Failure;
 
-/// What must exist, and what `wal create` makes below it.
-pub struct Place {
+/// A directory that must exist, and the one that `wal create` makes below it.
+pub struct ArchiveLocation {
     base: PathBuf,
     below: PathBuf,
-    /// Somebody named the directory itself, so that a link there is what he means.
+    /// The user named the directory itself, so a symbolic link there is followed.
     is_named: bool,
 }
 
-impl Place {
-    pub fn of(archive: &Archive, context: &Context) -> Result<Place, Failure> {
+impl ArchiveLocation {
+    pub fn of(archive: &Archive, context: &Context) -> Result<ArchiveLocation, Failure> {
         match (&archive.archive, &archive.database) {
-            (Some(path), _) => Ok(Place::at(path)),
+            (Some(path), _) => Ok(ArchiveLocation::at(path)),
             (None, database) => {
-                // The group of options admits nothing else.
+                // The option group admits nothing else.
                 let database = database.as_deref().unwrap_or_default();
-                Place::of_database(context, database, archive.target.as_deref())
+                ArchiveLocation::of_database(context, database, archive.target.as_deref())
             }
         }
     }
@@ -34,15 +34,15 @@ impl Place {
         context: &Context,
         database: &str,
         target: Option<&str>,
-    ) -> Result<Place, Failure> {
+    ) -> Result<ArchiveLocation, Failure> {
         if let Some(path) = devices::named_archive(context, database, target) {
-            return Ok(Place::at(path));
+            return Ok(ArchiveLocation::at(path));
         }
         let own = context.config.target_of(database);
         let Some(target) = target.or(own) else {
             return Err(Failure::usage(
                 format!("[database.{database}] names neither a target nor an archive"),
-                "give --target, or --archive with the directory itself",
+                "give --target, or the archive's directory with --archive",
             ));
         };
         if let Some(what) = bad_name(database) {
@@ -53,21 +53,21 @@ impl Place {
         }
         let directories = &devices::target(context, target)?.directories;
         let base = directories.first().cloned().unwrap_or_default();
-        Ok(Place {
+        Ok(ArchiveLocation {
             base,
             below: Path::new(database).join(WAL),
             is_named: false,
         })
     }
 
-    fn at(path: &Path) -> Place {
+    fn at(path: &Path) -> ArchiveLocation {
         let base = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
-            // `/`, `..` and the like have nothing above them that could be missing.
+            // `/`, `..` and the like have no parent that could be missing.
             _ if path.file_name().is_none() => path,
             _ => Path::new("."),
         };
-        Place {
+        ArchiveLocation {
             base: base.to_owned(),
             below: path.file_name().map(PathBuf::from).unwrap_or_default(),
             is_named: true,
@@ -85,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Also one that nothing came into yet.
+    /// Also opens an archive that is still empty.
     pub fn open(&self, context: &Context) -> Result<WalArchive, Error> {
         match self.is_named {
             true => WalArchive::open(&*context.storage, &self.path()),
@@ -96,7 +96,10 @@ impl Place {
     pub fn create(&self, context: &Context) -> Result<WalArchive, Error> {
         let (storage, clock) = (&*context.storage, &*context.clock);
         let real = storage.canonical(&self.path()).ok();
-        let real = real.filter(|_| self.is_named).as_deref().map(Place::at);
+        let real = real
+            .filter(|_| self.is_named)
+            .as_deref()
+            .map(ArchiveLocation::at);
         let place = real.as_ref().unwrap_or(self);
         WalArchive::create(storage, &place.base, &place.below, clock)
     }

@@ -1,7 +1,7 @@
-//! `backup`: options and configuration become one request; the report becomes one table.
+//! `backup`: lowers options and configuration to one request; prints the report as one table.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use longshore_repository::Reliance;
 use longshore_repository::target::unfit_name;
 use serde::Serialize;
 
-use super::archive::Place;
-use super::devices::Held;
+use super::archive::ArchiveLocation;
+use super::devices::TargetHold;
 use super::offload;
 use super::{Context, devices, limits, source, tuning};
 use crate::config;
-use crate::failure::{Exit, Failure};
 use crate::options::Backup;
-use crate::output::{Table, bytes, cpu_s_per_gb};
-use crate::progress::Watch;
+use crate::progress::ProgressView;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{Table, bytes, cpu_s_per_gb};
 
 const DAY_US: i64 = 86_400_000_000;
 
-/// The report with what is computed from it.
+/// The report with the values computed from it.
 #[derive(Serialize)]
 struct Answer<'a> {
     action: &'static str,
@@ -35,7 +35,7 @@ struct Answer<'a> {
     mb_per_s: f64,
     ratio: f64,
     cpu_s_per_gb: f64,
-    /// `None`: not asked for.
+    /// `None`: verification was not requested.
     verified: Option<bool>,
     #[serde(flatten)]
     report: &'a BackupReport,
@@ -50,7 +50,7 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
     match run_against(options, context, against) {
         Err(failure) if failure.number == Some(NO_BASE) && options.differing.or_full => {
             let why = failure.causes.last().unwrap_or(&failure.text);
-            let text = format!("this becomes a full backup: {why}");
+            let text = format!("this is a full backup: {why}");
             context.output.warn(&text);
             run_against(options, context, None)
         }
@@ -63,23 +63,23 @@ fn run_against(
     context: &Context,
     against: Option<Against>,
 ) -> Result<Exit, Failure> {
-    // Its place at the target is held until everything is done.
+    // The backup's location at the target is held until everything is done.
     let (request, held) = request(options, context, against)?;
     let mixed = held.as_ref().is_some_and(|held| held.mixed);
-    let house = context.house().equipped(&request.offload);
+    let run_context = context.run_context().equipped(&request.offload);
     if options.verify
         && !request
             .devices
             .iter()
-            .all(|d| matches!(d, DeviceSpec::File(_)))
+            .all(|d| matches!(d, DeviceSpec::File(_) | DeviceSpec::Bucket(_)))
     {
         return Err(Failure::usage(
-            "--verify needs devices that can be read back",
-            "leave it out for nul: and -",
+            "--verify needs devices that can be read",
+            "leave out --verify for nul: and -",
         ));
     }
-    let watch = Watch::new(context.output, context.clock.clone());
-    let result = run_pipeline(&house, &Request::Backup(request.clone()), &watch);
+    let watch = ProgressView::new(context.output, context.clock.clone());
+    let result = run_pipeline(&run_context, &Request::Backup(request.clone()), &watch);
     watch.end();
     let Report::Backup(report) = result? else {
         return Err(wrong_report());
@@ -87,7 +87,7 @@ fn run_against(
     let verification = match options.verify {
         false => None,
         true => {
-            let watch = Watch::new(context.output, context.clock.clone());
+            let watch = ProgressView::new(context.output, context.clock.clone());
             let again = Request::Verify(VerifyRequest {
                 devices: request.devices.clone(),
                 bases: Vec::new(),
@@ -95,7 +95,7 @@ fn run_against(
                 tuning: request.tuning,
                 limits: request.limits,
             });
-            let result = run_pipeline(&house, &again, &watch);
+            let result = run_pipeline(&run_context, &again, &watch);
             watch.end();
             let Report::Verify(report) = result? else {
                 return Err(wrong_report());
@@ -103,7 +103,11 @@ fn run_against(
             Some(report)
         }
     };
-    let verified = verification.as_ref().map(VerifyReport::is_valid);
+    // Another backup could have replaced the set meanwhile: then a sound set says nothing about this one.
+    let is_ours = |found: &VerifyReport| found.sets.iter().any(|set| set.set == report.set);
+    let verified = verification
+        .as_ref()
+        .map(|found| found.is_valid() && is_ours(found));
     let exit = if verified == Some(false) {
         Exit::No
     } else if report.damaged || report.run.history_failed || mixed {
@@ -142,14 +146,14 @@ fn run_against(
     Ok(exit)
 }
 
-/// Another kind of report than was asked for.
+/// A report of a kind other than the requested one.
 pub fn wrong_report() -> Failure {
     Failure {
         exit: Exit::Internal,
         number: None,
         text: "internal error: the answer does not fit the request".to_owned(),
         causes: Vec::new(),
-        hint: Some("please report this with the command".to_owned()),
+        hint: Some("report this bug with the command".to_owned()),
     }
 }
 
@@ -199,154 +203,256 @@ fn table(report: &BackupReport, verified: Option<bool>) -> Table {
     table
 }
 
-/// What the options and the configuration mean together.
+/// Combines the options and the configuration.
 fn request(
     options: &Backup,
     context: &Context,
     against: Option<Against>,
-) -> Result<(BackupRequest, Option<Held>), Failure> {
-    let config = &context.config;
-    let configured = match options.source.as_slice() {
-        [word] => word.to_str().and_then(|w| config.database.get_key_value(w)),
-        _ => None,
-    };
-    let source = match configured {
-        Some((name, database)) => source::configured(context, name, database)?,
-        None => SourceSpec::parse(&*context.storage, &options.source)
-            .map_err(|e| source_failure(e, context, &options.source))?,
-    };
-    let name = options
-        .database
-        .clone()
-        .or_else(|| configured.map(|(name, _)| name.clone()));
-    let usual = configured.and_then(|(name, _)| config.target_of(name));
-    let mut shelf_log = None;
-    let mut reliance = None;
-    let (devices, name, held) = match options.target.as_deref().or(usual) {
-        Some(target) if options.to.is_empty() => {
-            if options.disposing.disposition() != Disposition::New {
-                return Err(Failure::usage(
-                    "a backup to a target is always a new media set",
-                    "leave out --append, --init and --format, or name devices with --to",
-                ));
-            }
-            let name = name.unwrap_or_else(|| name_of(&source));
-            if let Some(what) = unfit_name(&name) {
-                return Err(Failure::usage(
-                    format!("{name:?} cannot be the name of a database: {what}"),
-                    "give another with --database",
-                ));
-            }
-            let shelf = devices::shelf(context, &devices::target(context, target)?, &name)?;
-            shelf_log = Some(shelf.wal_path());
-            let named = configured.map(|(name, _)| name.as_str());
-            let held = devices::for_backup(context, &shelf, against, (&source, named))?;
-            reliance = Some(Reliance::new(&shelf, &held.berth.label));
-            (held.berth.devices.clone(), Some(name), Some(held))
-        }
-        None if options.to.is_empty() => {
-            return Err(Failure::usage(
-                "where should the backup go?",
-                "name a device with --to, or a target of the configuration with --target",
-            ));
-        }
-        _ => (options.to.clone(), name, None),
-    };
-    let base = base(options, against, held.as_ref())?;
-    let is_cluster = matches!(source, SourceSpec::Postgres(_));
-    let mut request = BackupRequest::new(source, devices);
+) -> Result<(BackupRequest, Option<TargetHold>), Failure> {
+    let wanted = BackupWish::of(options, context);
+    let source = wanted.source()?;
+    let to = wanted.destination(&source, against)?;
+    let base = base(options, against, to.held.as_ref())?;
+    let own_archive = wanted.own_archive(&source)?;
+    let settings = settings(context);
+    let defaults = &context.config.defaults;
+    let mut request = BackupRequest::new(source, to.devices);
     request.base = base;
-    if let Some(held) = &held {
+    request.database = to.database;
+    request.own = context.config.path.iter().cloned().collect();
+    request.disposition = options.disposing.disposition();
+    if let Some(held) = &to.held {
         request.postgres.earlier = Arc::new(held.earlier.clone());
-    }
-    request.own = config.path.iter().cloned().collect();
-    // A database that has an archive has its log proved there. Media elsewhere than at its target hold their log: what
-    // an expire removes from the archive is decided by the backups at the target alone.
-    let at_home =
-        options.to.is_empty() && options.target.as_deref().is_none_or(|t| Some(t) == usual);
-    let proves = (at_home || usual.is_none()) && !options.postgres.with_wal;
-    let own_archive = match configured {
-        Some((name, d)) if is_cluster && d.wal.is_some() && proves => {
-            Some(Place::of_database(context, name, None)?.path())
-        }
-        _ => None,
-    };
-    let configured = configured.map(|(_, database)| database);
-    let defaults = &config.defaults;
-    request.database = name;
-    if let Some(held) = &held {
         request.identity = held.identity.clone();
     }
-    request.disposition = options.disposing.disposition();
-    let settings = settings(context);
-    request.algorithm = options
-        .algorithm
-        .or(configured.and_then(|d| d.algorithm))
-        .or(defaults.algorithm)
-        .or(settings.algorithm)
-        .unwrap_or(request.algorithm);
-    request.level = level(options, configured, defaults).unwrap_or(request.level);
-    let labels = &options.labels;
-    request.name = labels.name.clone().unwrap_or_default();
-    request.description = labels.description.clone().unwrap_or_default();
-    request.media_name = labels.media_name.clone().unwrap_or_default();
-    request.media_description = labels.media_description.clone().unwrap_or_default();
-    request.copy_only = labels.copy_only;
-    let days = labels
-        .retain_days
-        .or(defaults.retain_days)
-        .or(settings.retain_days)
-        .filter(|d| *d > 0);
-    let now_us = context.clock.wall_ns() / 1000;
-    request.expires_us = labels
-        .expires
-        .or(days.map(|d| now_us.saturating_add(i64::from(d) * DAY_US)));
-    request.on_change = options.reading.on_change.into();
-    for volume in &options.reading.volume {
-        let Some(name) = volume.1.to_str() else {
-            return Err(Failure::usage(
-                format!("the volume name {} is not UTF-8", volume.1.display()),
-                "write --volume DIR=NAME with a plain name",
-            ));
-        };
-        request.volume_map.push((volume.0.clone(), name.to_owned()));
-    }
-    request.wal_growth_limit_bytes = options.reading.wal_growth_limit;
-    let is_trusted = configured.is_some_and(|d| d.trust_locks);
-    request.trust_locks = options.reading.trust_locks || is_trusted;
+    wanted.compress(&settings, &mut request);
+    wanted.label(&settings, &mut request);
+    wanted.read(&mut request)?;
+    wanted.keep_log(own_archive, to.log, &mut request);
     let postgres = &options.postgres;
-    let archive = postgres.wal_archive.clone().or(own_archive);
-    // A backup relies on an archive that an expire of its own target looks at, and leaves word there; any other holds its
-    // log.
-    let real = |path: &Path| context.storage.canonical(path).ok();
-    let is_kept = |archive: &Path| {
-        shelf_log
-            .as_deref()
-            .is_some_and(|own| own == archive || real(own).is_some() && real(own) == real(archive))
-    };
-    let is_kept = archive.as_deref().is_some_and(is_kept);
-    request.postgres.with_wal = postgres.with_wal || !is_kept;
-    request.wal_proof = archive.map(|archive| {
-        Box::new(WalProof {
-            archive,
-            patience: Duration::from_secs(postgres.wal_wait),
-            reliance: reliance.filter(|_| is_kept),
-        })
-    });
     request.postgres.spread_checkpoint = postgres.spread_checkpoint;
     request.postgres.remote = postgres.remote;
     request.postgres.fail_on_bad_page = postgres.fail_on_bad_page;
     request.offload = offload::of(&options.offloading, settings.offload);
     request.tuning = tuning(&options.moving, defaults);
     request.limits = limits(&options.moving, defaults);
-    Ok((request, held))
+    Ok((request, to.held))
 }
 
-/// Where the set is that the backup differs from.
+/// What is asked for: the options, and what the configuration says of the same database.
+struct BackupWish<'a> {
+    options: &'a Backup,
+    context: &'a Context,
+    /// The source, where it is a database of the configuration, by its name there.
+    configured: Option<(&'a String, &'a config::Database)>,
+}
+
+/// Where a backup goes.
+struct Destination {
+    devices: Vec<DeviceSpec>,
+    /// The database's name, where it is not the source's own.
+    database: Option<String>,
+    /// Its place, where that is at a target.
+    held: Option<TargetHold>,
+    log: Option<TargetLog>,
+}
+
+/// The archive that an expire of the backup's target looks at.
+struct TargetLog {
+    path: PathBuf,
+    /// Leaves word there that the backup relies on it.
+    reliance: Reliance,
+}
+
+impl<'a> BackupWish<'a> {
+    fn of(options: &'a Backup, context: &'a Context) -> BackupWish<'a> {
+        let configured = match options.source.as_slice() {
+            [word] => word.to_str(),
+            _ => None,
+        };
+        BackupWish {
+            options,
+            context,
+            configured: configured.and_then(|w| context.config.database.get_key_value(w)),
+        }
+    }
+
+    fn source(&self) -> Result<SourceSpec, Failure> {
+        let context = self.context;
+        match self.configured {
+            Some((name, database)) => source::configured(context, name, database),
+            None => SourceSpec::parse(&*context.storage, &self.options.source)
+                .map_err(|e| source_failure(e, context, &self.options.source)),
+        }
+    }
+
+    /// The target that the configuration names.
+    fn usual_target(&self) -> Option<&'a str> {
+        self.configured
+            .and_then(|(name, _)| self.context.config.target_of(name))
+    }
+
+    fn destination(
+        &self,
+        source: &SourceSpec,
+        against: Option<Against>,
+    ) -> Result<Destination, Failure> {
+        let options = self.options;
+        let configured = self.configured.map(|(name, _)| name);
+        let name = options.database.as_ref().or(configured).cloned();
+        let target = options.target.as_deref().or(self.usual_target());
+        match target {
+            Some(target) if options.to.is_empty() => {
+                let name = name.unwrap_or_else(|| name_of(source));
+                self.at_target(target, name, source, against)
+            }
+            None if options.to.is_empty() => Err(Failure::usage(
+                "no device and no target is given",
+                "name a device with --to, or a target of the configuration with --target",
+            )),
+            _ => Ok(Destination {
+                devices: options.to.clone(),
+                database: name,
+                held: None,
+                log: None,
+            }),
+        }
+    }
+
+    /// Takes a place at a target for a backup of the database `name`.
+    fn at_target(
+        &self,
+        target: &str,
+        name: String,
+        source: &SourceSpec,
+        against: Option<Against>,
+    ) -> Result<Destination, Failure> {
+        if self.options.disposing.disposition() != Disposition::New {
+            return Err(Failure::usage(
+                "a backup to a target is always a new media set",
+                "leave out --append, --init and --format, or name devices with --to",
+            ));
+        }
+        if let Some(what) = unfit_name(&name) {
+            return Err(Failure::usage(
+                format!("{name:?} cannot be the name of a database: {what}"),
+                "give another with --database",
+            ));
+        }
+        let context = self.context;
+        let shelf = devices::shelf(context, &devices::target(context, target)?, &name)?;
+        let named = self.configured.map(|(name, _)| name.as_str());
+        let held = devices::for_backup(context, &shelf, against, (source, named))?;
+        Ok(Destination {
+            devices: held.berth.devices.clone(),
+            database: Some(name),
+            log: Some(TargetLog {
+                path: shelf.wal_path(),
+                reliance: Reliance::new(&shelf, &held.berth.label),
+            }),
+            held: Some(held),
+        })
+    }
+
+    /// A database that has an archive has its log proved there. Media elsewhere than at its target hold their log: what
+    /// an expire removes from the archive is decided by the backups at the target alone.
+    fn own_archive(&self, source: &SourceSpec) -> Result<Option<PathBuf>, Failure> {
+        let (options, usual) = (self.options, self.usual_target());
+        let at_home =
+            options.to.is_empty() && options.target.as_deref().is_none_or(|t| Some(t) == usual);
+        let proves = (at_home || usual.is_none()) && !options.postgres.with_wal;
+        let is_cluster = matches!(source, SourceSpec::Postgres(_));
+        match self.configured {
+            Some((name, d)) if is_cluster && d.wal.is_some() && proves => Ok(Some(
+                ArchiveLocation::of_database(self.context, name, None)?.path(),
+            )),
+            _ => Ok(None),
+        }
+    }
+
+    fn compress(&self, settings: &ServerSettings, request: &mut BackupRequest) {
+        let configured = self.configured.map(|(_, database)| database);
+        let defaults = &self.context.config.defaults;
+        request.algorithm = self
+            .options
+            .algorithm
+            .or(configured.and_then(|d| d.algorithm))
+            .or(defaults.algorithm)
+            .or(settings.algorithm)
+            .unwrap_or(request.algorithm);
+        request.level = level(self.options, configured, defaults).unwrap_or(request.level);
+    }
+
+    fn label(&self, settings: &ServerSettings, request: &mut BackupRequest) {
+        let labels = &self.options.labels;
+        request.name = labels.name.clone().unwrap_or_default();
+        request.description = labels.description.clone().unwrap_or_default();
+        request.media_name = labels.media_name.clone().unwrap_or_default();
+        request.media_description = labels.media_description.clone().unwrap_or_default();
+        request.copy_only = labels.copy_only;
+        let days = labels
+            .retain_days
+            .or(self.context.config.defaults.retain_days)
+            .or(settings.retain_days)
+            .filter(|d| *d > 0);
+        let now_us = self.context.clock.wall_ns() / 1000;
+        request.expires_us = labels
+            .expires
+            .or(days.map(|d| now_us.saturating_add(i64::from(d) * DAY_US)));
+    }
+
+    fn read(&self, request: &mut BackupRequest) -> Result<(), Failure> {
+        let reading = &self.options.reading;
+        request.on_change = reading.on_change.into();
+        for volume in &reading.volume {
+            let Some(name) = volume.1.to_str() else {
+                return Err(Failure::usage(
+                    format!("the volume name {} is not UTF-8", volume.1.display()),
+                    "write --volume DIR=NAME with a plain name",
+                ));
+            };
+            request.volume_map.push((volume.0.clone(), name.to_owned()));
+        }
+        request.wal_growth_limit_bytes = reading.wal_growth_limit;
+        let is_trusted = self.configured.is_some_and(|(_, d)| d.trust_locks);
+        request.trust_locks = reading.trust_locks || is_trusted;
+        Ok(())
+    }
+
+    /// A backup relies on an archive that an expire of its own target looks at, and leaves word there; any other holds
+    /// its log.
+    fn keep_log(
+        &self,
+        own_archive: Option<PathBuf>,
+        target_log: Option<TargetLog>,
+        request: &mut BackupRequest,
+    ) {
+        let options = &self.options.postgres;
+        let archive = options.wal_archive.clone().or(own_archive);
+        let real = |path: &Path| self.context.storage.canonical(path).ok();
+        let is_same = |own: &Path, archive: &Path| {
+            own == archive || real(own).is_some() && real(own) == real(archive)
+        };
+        let kept = target_log.filter(|own| {
+            let archive = archive.as_deref();
+            archive.is_some_and(|archive| is_same(&own.path, archive))
+        });
+        request.postgres.with_wal = options.with_wal || kept.is_none();
+        request.wal_proof = archive.map(|archive| {
+            Box::new(WalProof {
+                archive,
+                patience: Duration::from_secs(options.wal_wait),
+                reliance: kept.map(|own| own.reliance),
+            })
+        });
+    }
+}
+
+/// The location of the set that the backup differs from.
 fn base(
     options: &Backup,
     against: Option<Against>,
-    held: Option<&Held>,
+    held: Option<&TargetHold>,
 ) -> Result<Option<BaseRequest>, Failure> {
     let Some(against) = against else {
         return Ok(None);
@@ -365,8 +471,8 @@ fn base(
         None if options.disposing.append => &options.to,
         None => {
             return Err(Failure::usage(
-                "what should the backup differ from?",
-                "name the stripes of its base with --base, or --append to the media that hold it",
+                "no base is given for the differential backup",
+                "name the stripes of the base with --base, or use --append to add to the media that hold it",
             ));
         }
     };
@@ -376,7 +482,7 @@ fn base(
     }))
 }
 
-/// A level belongs to an algorithm: one that was configured for another algorithm is not taken over.
+/// A level belongs to an algorithm: a level configured for another algorithm is ignored.
 fn level(
     options: &Backup,
     configured: Option<&config::Database>,
@@ -402,7 +508,7 @@ pub(super) fn settings(context: &Context) -> ServerSettings {
     })
 }
 
-/// The name a source would give itself.
+/// The name that a source would give itself.
 fn name_of(source: &SourceSpec) -> String {
     let path: &Path = match source {
         SourceSpec::Sqlite(path) => path,
@@ -419,7 +525,7 @@ fn name_of(source: &SourceSpec) -> String {
         .into_owned()
 }
 
-/// A word that is neither a path nor a configured name deserves both answers.
+/// If a word is neither a path nor a configured name, the failure says both.
 fn source_failure(
     error: longshore_source::Error,
     context: &Context,
@@ -431,9 +537,9 @@ fn source_failure(
     if is_word && is_missing {
         let known: Vec<_> = context.config.database.keys().map(String::as_str).collect();
         failure.hint = Some(match known.as_slice() {
-            [] => "it is no path here, and no database is configured; `longshore config check` shows what is read".into(),
+            [] => "no such path, and no database is configured; `longshore config check` shows the configuration".into(),
             _ => format!(
-                "it is no path here, and no configured database; those are: {}",
+                "no such path, and no database of that name is configured; configured are: {}",
                 known.join(", ")
             ),
         });

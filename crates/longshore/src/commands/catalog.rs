@@ -1,4 +1,4 @@
-//! `history` and `catalog`: what was done, from the catalog.
+//! `history` and `catalog`: reports what was done, from the catalog.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -12,10 +12,10 @@ use longshore_media::{BackupDevice, DeviceSpec};
 use serde::Serialize;
 
 use super::{Context, devices, shelves};
-use crate::failure::{Exit, Failure};
 use crate::options::{Catalog as Options, CatalogAction, History, Rebuild, Settings};
-use crate::output::{Columns, Table, bytes};
-use crate::text::plain;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{Columns, Table, bytes};
+use longshore_terminal::text::plain;
 
 #[derive(Serialize)]
 struct Rows<T> {
@@ -34,16 +34,6 @@ struct RebuildAnswer<'a> {
     rebuilt: &'a Rebuilt,
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        let exit = match &error {
-            Error::Media(_) => Exit::Media,
-            _ => Exit::Usage,
-        };
-        Failure::of(exit, &error, error.number(), error.hint())
-    }
-}
-
 fn path(context: &Context) -> Result<&Path, Failure> {
     context.catalog.as_deref().ok_or_else(|| {
         Failure::usage(
@@ -59,7 +49,7 @@ pub fn history(options: &History, context: &Context) -> Result<Exit, Failure> {
         database: options.database.clone(),
         limit: (options.limit > 0).then_some(options.limit),
     };
-    // Asking creates nothing.
+    // A query does not create a catalog.
     let missing = context
         .storage
         .stat(path)
@@ -91,7 +81,7 @@ pub fn history(options: &History, context: &Context) -> Result<Exit, Failure> {
     }
 }
 
-/// Takes a page of rows and says whether it wants more.
+/// Takes a page of rows and says whether more are wanted.
 type Take<'a, T> = dyn FnMut(Vec<T>) -> ControlFlow<()> + 'a;
 
 #[derive(Serialize)]
@@ -100,7 +90,7 @@ struct RowsHead {
     catalog: String,
 }
 
-/// Answers with rows of which there may be millions: no more than a page of them is held.
+/// Prints rows, of which there may be millions: at most one page is held in memory.
 fn rows_of<T: Serialize>(
     context: &Context,
     path: &Path,
@@ -111,7 +101,7 @@ fn rows_of<T: Serialize>(
 ) -> Result<Exit, Failure> {
     let goes_on = |taken: io::Result<()>| match taken {
         Ok(()) => ControlFlow::Continue(()),
-        // Nobody reads the rest, or there is no room for it: that is told at the end.
+        // The reader is gone or the disk is full: the end of the command reports it.
         Err(_) => ControlFlow::Break(()),
     };
     if context.output.json {
@@ -127,7 +117,7 @@ fn rows_of<T: Serialize>(
             Err(error) => Ok(stream.fail(&error.into())),
         };
     }
-    // Columns are as wide as their widest cell, so that all rows are read first; what fits into one page is kept.
+    // Columns are as wide as their widest cell, so all rows are read first; rows that fit into one page are kept.
     let mut columns = Columns::new(heads);
     let mut kept = Vec::new();
     let mut page_count = 0;
@@ -257,7 +247,7 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
     let (catalog, aside) = Catalog::open_or_replace(path)?;
     if let Some(aside) = &aside {
         context.output.warn(&format!(
-            "the catalog was damaged; it was moved to {}",
+            "the catalog was damaged; it was renamed to {}",
             aside.display()
         ));
     }
@@ -270,20 +260,20 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
             set.iter().map(|d| d.open(&context.storage)).collect();
         match catalog.rebuild(&devices) {
             Ok(more) => rebuilt.merge(more),
-            // Of several media sets the others are learned all the same.
+            // If one of several media sets is unreadable, the others are still recorded.
             Err(Error::Media(e)) if learn.sets.len() > 1 => rebuilt.unreadable.push(e.to_string()),
             Err(e) => return Err(e.into()),
         }
     }
     context.output.say(&format!(
-        "{} backup sets added, {} known already, {} incomplete\n",
+        "{} backup sets added, {} already known, {} incomplete\n",
         rebuilt.added, rebuilt.known, rebuilt.incomplete
     ));
     for what in &rebuilt.unreadable {
-        context.output.warn(&format!("not learned: {what}"));
+        context.output.warn(&format!("not added: {what}"));
     }
     if rebuilt.without_files > 0 {
-        let text = "backup sets are known without their files: their index cannot be read";
+        let text = "backup sets were added without their files: their index cannot be read";
         context
             .output
             .warn(&format!("{} {text}", rebuilt.without_files));
@@ -304,7 +294,7 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// What is to be learned, and what cannot be.
+/// The sets to record, and those that cannot be read.
 struct Learn {
     /// The stripes of each media set.
     sets: Vec<Vec<DeviceSpec>>,

@@ -6,18 +6,18 @@ use longshore_catalog::{Catalog, Error as CatalogError};
 use longshore_pipeline::SourceSpec;
 use longshore_repository::branch::Branch;
 use longshore_repository::identity::Origin;
-use longshore_repository::{Kind, Listed, Listing, Shelf, State};
+use longshore_repository::{BackupEntry, BackupKind, BackupState, Listing, Shelf};
 use longshore_source::SourceOptions;
 use serde::Serialize;
 
 use super::info::{self, age_text};
 use super::{Context, devices, shelves, source};
-use crate::failure::{Exit, Failure};
 use crate::options::Check;
-use crate::output::bytes;
-use crate::text::plain;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::bytes;
+use longshore_terminal::text::plain;
 
-/// How a look ended.
+/// The outcome of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Grade {
@@ -44,11 +44,11 @@ struct Database {
     database: String,
     grade: Grade,
     findings: Vec<Finding>,
-    /// What the server knows of its archive_command; `None` where none is asked.
+    /// What the server reports about its archive_command; `None` if no server is asked.
     archiver: Option<postgres::Archiver>,
 }
 
-/// What was found about one database.
+/// The findings about one database.
 struct Notes(Vec<Finding>, Option<postgres::Archiver>);
 
 impl Notes {
@@ -86,7 +86,7 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
             let known: Vec<_> = context.config.database.keys().map(String::as_str).collect();
             return Err(Failure::usage(
                 format!("there is no [database.{name}] in the configuration"),
-                format!("known databases are: {}", known.join(", ")),
+                format!("configured databases are: {}", known.join(", ")),
             ));
         }
     }
@@ -127,8 +127,8 @@ fn text(database: &Database) -> String {
     for finding in &database.findings {
         let mark = match finding.grade {
             Grade::Good => "ok  ",
-            Grade::Look => "LOOK",
-            Grade::Bad => "BAD ",
+            Grade::Look => "WARN",
+            Grade::Bad => "FAIL",
         };
         text += &format!("  {mark}  {:<9}  {}\n", finding.what, plain(&finding.text));
     }
@@ -166,7 +166,7 @@ fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
             postgres::look(server, archive.as_ref(), options, context, notes);
         }
         Some(spec) => {
-            // A look that ends at once: nothing is read, and no writer waits.
+            // Opens the source and drops it: reads nothing and delays no writer.
             let opened =
                 longshore_source::open(context.storage.clone(), spec, &SourceOptions::default());
             match opened {
@@ -264,7 +264,7 @@ fn target(
         let count = told.strays.len();
         notes.look(
             "target",
-            format!("{count} names have no meaning, such as {}", told.strays[0]),
+            format!("{count} unknown names, such as {}", told.strays[0]),
         );
     }
     space(shelf, &listing, &told, context, notes);
@@ -276,7 +276,7 @@ fn target(
         {
             let age = age_text(now_us.saturating_sub(refused.at_us) / 1_000_000);
             let text = format!(
-                "{} from {} was refused {age} ago: two branches of the cluster archive there. Give the other one an archive \
+                "{} from {} was refused {age} ago: two branches of the cluster archive there. Create another archive for one of them \
                  (`longshore wal create --archive NEW`)",
                 refused.name, refused.host
             );
@@ -288,12 +288,15 @@ fn target(
             }
             (gaps, inconsistent, error) => {
                 for gap in gaps {
-                    notes.bad(what, format!("{gap} is missing: no replay gets beyond it"));
+                    notes.bad(
+                        what,
+                        format!("{gap} is missing: point-in-time recovery cannot cross this gap"),
+                    );
                 }
                 for label in inconsistent {
                     notes.bad(
                         what,
-                        format!("{label} lacks the log that makes it consistent"),
+                        format!("{label} lacks WAL that it needs to become consistent"),
                     );
                 }
                 if let Some(error) = error {
@@ -336,7 +339,7 @@ fn others_age(told: &info::Database, options: &Check, context: &Context, notes: 
             .map(|us| now_us.saturating_sub(us) / 1_000_000);
         if age_s.is_none_or(|age_s| age_s > i64::from(options.max_age) * 3600) {
             let text = format!(
-                "branch {}, of {}, has no good backup that is younger than {} hours: if it has ended, remove its LABEL \
+                "branch {}, of {}, has no good backup newer than {} hours: if the branch has ended, remove its LABEL \
                  directories by hand",
                 branch.number,
                 branch.identity.as_deref().unwrap_or(&branch.text),
@@ -347,18 +350,18 @@ fn others_age(told: &info::Database, options: &Check, context: &Context, notes: 
     }
 }
 
-/// How long a refused push is an alarm. A server whose push is refused tries again every minute.
+/// How long a refused push raises an alarm. A server whose push is refused retries every minute.
 const REFUSED_FRESH_US: i64 = 24 * 3600 * 1_000_000;
 
-/// How far a backup may be ahead of this machine's clock and still be one of just now, in seconds.
+/// By how many seconds a backup may be ahead of this machine's clock and still count as current.
 const CLOCKS_DIFFER_S: i64 = 3600;
 
 fn age(told: &info::Database, options: &Check, notes: &mut Notes) {
     let (Some(label), Some(age)) = (&told.last_good, told.last_good_age_s) else {
-        notes.bad("age", "there is no backup that is whole and clean");
+        notes.bad("age", "there is no good backup (complete and unmarked)");
         return;
     };
-    // Hosts' clocks differ.
+    // The hosts' clocks differ.
     if age < -CLOCKS_DIFFER_S {
         let ahead = age_text(age.saturating_neg());
         let text = format!(
@@ -391,7 +394,7 @@ fn ahead(listing: &Listing, told: &info::Database, context: &Context, notes: &mu
     }
 }
 
-/// Whether the next backup fits, if it is as large as the last one.
+/// Whether the next backup fits if it is as large as the last one.
 fn space(
     shelf: &Shelf,
     listing: &Listing,
@@ -399,10 +402,10 @@ fn space(
     context: &Context,
     notes: &mut Notes,
 ) {
-    let is_last = |set: &&Listed| told.last_good.as_deref() == Some(set.label.as_str());
+    let is_last = |set: &&BackupEntry| told.last_good.as_deref() == Some(set.label.as_str());
     let last = listing.sets.iter().find(is_last);
     let expected = last
-        .filter(|last| last.facts().kind == Kind::Full)
+        .filter(|last| last.facts().kind == BackupKind::Full)
         .and(told.last_good_stored_bytes);
     let each = expected.map(|n| n / shelf.target.directories.len() as u64);
     for dir in &shelf.target.directories {
@@ -431,7 +434,7 @@ fn space(
     if listing
         .sets
         .iter()
-        .any(|s| matches!(s.state, State::Writing { .. }))
+        .any(|s| matches!(s.state, BackupState::Writing { .. }))
     {
         notes.good("backup", "one is being written now");
     }

@@ -1,32 +1,35 @@
-//! Which devices are meant: named one by one, or by a target of the configuration.
+//! Resolves the devices that a command uses: named one by one, or by a target of the configuration.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use longshore_io::{Clock, facts};
+use longshore_facts as facts;
+use longshore_io::Clock;
 use longshore_media::{DeviceSpec, SourceIdentity};
 use longshore_pg::Earlier;
 use longshore_pipeline::{Against, SourceSpec};
 use longshore_repository::base::Candidate;
 use longshore_repository::branch::{self, Others};
 use longshore_repository::identity::Origin;
-use longshore_repository::{Berth, Kind, Listed, Listing, Loan, Shelf, Target};
-use longshore_source::{Identified, SourceKind};
+use longshore_repository::{
+    BackupEntry, BackupKind, BackupLease, Listing, NewBackup, Shelf, Target,
+};
+use longshore_source::{ServerBranch, SourceKind};
 
 use super::{Context, labelled};
 use crate::config::Database;
-use crate::failure::Failure;
 use crate::options::{Bases, Media};
+use longshore_terminal::failure::Failure;
 
-/// Devices to read from. Held until the reading ends: no expire takes them away meanwhile.
-pub struct Chosen {
+/// Devices to read from. Held until reading ends, so that no expire removes them.
+pub struct ReadDevices {
     pub devices: Vec<DeviceSpec>,
-    loan: Option<Loan>,
+    loan: Option<BackupLease>,
 }
 
-impl Chosen {
-    /// Where the other sets are that a differential one needs: as named, or all of them at the target.
+impl ReadDevices {
+    /// The locations of the sets that a differential set needs: as named, or all sets at the target.
     pub fn bases(&self, named: &Bases) -> Vec<DeviceSpec> {
         match &self.loan {
             Some(loan) => bases(loan),
@@ -35,28 +38,28 @@ impl Chosen {
     }
 }
 
-/// The stripes of all that a backup needs beside its own.
-pub fn bases(loan: &Loan) -> Vec<DeviceSpec> {
+/// The stripes of all sets that a backup needs in addition to its own.
+pub fn bases(loan: &BackupLease) -> Vec<DeviceSpec> {
     let devices = loan.parents.iter().flat_map(|(_, devices)| devices);
     devices.cloned().collect()
 }
 
 /// What a backup to a target holds until it ends.
-pub struct Held {
-    pub berth: Berth,
-    /// What it differs from.
-    pub base: Option<Loan>,
+pub struct TargetHold {
+    pub berth: NewBackup,
+    /// The set that the backup differs from.
+    pub base: Option<BackupLease>,
     /// Backups at the target that the new one's server is compared with.
     pub earlier: Vec<Earlier>,
-    /// What tells the source from others of its name.
+    /// The identity that separates the source from others of its name.
     pub identity: SourceIdentity,
-    /// Some of them are of a server that this one does not come from.
+    /// Some of the backups are of a server that this one does not descend from.
     pub mixed: bool,
 }
 
-/// What a target's backups are to the server that is backed up.
+/// How a target's backups relate to the server that is backed up.
 #[derive(Default)]
-struct Compared {
+struct BackupRelation {
     candidates: Vec<Candidate>,
     mixed: bool,
 }
@@ -69,7 +72,7 @@ pub fn target(context: &Context, name: &str) -> Result<Target, Failure> {
             format!("there is no [target.{name}] in the configuration"),
             match known.as_slice() {
                 [] => "no configuration names a target; use --config or --to".to_owned(),
-                _ => format!("known targets are: {}", known.join(", ")),
+                _ => format!("configured targets are: {}", known.join(", ")),
             },
         )
     })?;
@@ -79,7 +82,7 @@ pub fn target(context: &Context, name: &str) -> Result<Target, Failure> {
     })
 }
 
-/// The target that was named, else the one configured for the database.
+/// The named target, else the one configured for the database.
 pub fn target_of(
     context: &Context,
     named: Option<&str>,
@@ -103,8 +106,8 @@ pub fn shelf(context: &Context, target: &Target, database: &str) -> Result<Shelf
     Ok(shelf)
 }
 
-/// The archive that a database names itself. It goes with the database's own target only: what another target holds of
-/// the database must not decide what is removed from it.
+/// The archive that the database's own settings name. It applies to the database's own target only: the contents of
+/// another target must not decide what is removed from it.
 pub fn named_archive<'a>(
     context: &'a Context,
     database: &str,
@@ -115,14 +118,14 @@ pub fn named_archive<'a>(
     wal.archive.as_deref()
 }
 
-/// New devices for a backup to a target, protected until it ends.
+/// New devices for a backup to a target; held until the backup ends.
 pub fn for_backup(
     context: &Context,
     shelf: &Shelf,
     against: Option<Against>,
     (source, named): (&SourceSpec, Option<&str>),
-) -> Result<Held, Failure> {
-    let (mut earlier, mut compared) = (Vec::new(), Compared::default());
+) -> Result<TargetHold, Failure> {
+    let (mut earlier, mut compared) = (Vec::new(), BackupRelation::default());
     let mut identity = SourceIdentity::default();
     let table = table_of(context, source, named.unwrap_or(&shelf.database));
     if let Some(origin) = origin(context, source, table) {
@@ -135,26 +138,26 @@ pub fn for_backup(
             Ok(identified) => {
                 compared = compare(context, shelf, (&listing, &earlier), &identified);
             }
-            // The backup itself says what is wrong, if that is in its way.
+            // If this error prevents the backup, the backup itself reports it.
             Err(error) if against.is_none() => {
                 tracing::info!(%error, "the server's branch is not known before the backup");
             }
             Err(error) => return Err(error.into()),
         }
     }
-    let lent = against
-        .map(|against| shelf.borrow_base(against == Against::LastFull, &compared.candidates));
+    let lent =
+        against.map(|against| shelf.lease_base(against == Against::LastFull, &compared.candidates));
     let lent = lent.transpose()?;
     for newer in lent.iter().flat_map(|lent| &lent.passed_over) {
-        let text = format!("not the base, although it is newer: {newer}");
+        let text = format!("a newer backup is not used as the base: {newer}");
         context.output.warn(&text);
     }
     let kind = match against {
-        Some(_) => Kind::Differential,
-        None => Kind::Full,
+        Some(_) => BackupKind::Differential,
+        None => BackupKind::Full,
     };
     let begun_us = Clock::wall_ns(&*context.clock) / 1000;
-    Ok(Held {
+    Ok(TargetHold {
         berth: shelf.begin(kind, begun_us)?,
         base: lent.map(|lent| lent.loan),
         earlier,
@@ -163,8 +166,8 @@ pub fn for_backup(
     })
 }
 
-/// What a target knows a source of this machine by; `None`: a server is known by its log. `table`: of the configuration,
-/// whose source it is.
+/// How a target identifies a source of this machine; `None`: a server is identified by its WAL. `table`: the
+/// configuration table that the source comes from.
 pub fn origin(context: &Context, source: &SourceSpec, table: Option<&str>) -> Option<Origin> {
     let kind = match source {
         SourceSpec::Sqlite(_) => SourceKind::Sqlite,
@@ -181,8 +184,8 @@ fn given_identity<'a>(context: &'a Context, table: Option<&str>) -> Option<&'a s
     database.identity.as_deref()
 }
 
-/// The configured database whose source this is, under whatever name it is backed up: the one that was named, or else the
-/// only one. A name alone says nothing about the source.
+/// The configured database that has this source, under whatever name it is backed up: the named one, or else the only
+/// one. A name alone does not identify the source.
 fn table_of<'a>(context: &'a Context, source: &SourceSpec, named: &str) -> Option<&'a str> {
     let is_it = |database: &Database| {
         let url = [OsString::from(&database.url)];
@@ -202,7 +205,7 @@ fn table_of<'a>(context: &'a Context, source: &SourceSpec, named: &str) -> Optio
     }
 }
 
-/// Whether two are of the same paths, however these are written.
+/// Whether two sources have the same paths, however the paths are written.
 fn is_same(one: &SourceSpec, other: &SourceSpec) -> bool {
     match (one, other) {
         (SourceSpec::Sqlite(one), SourceSpec::Sqlite(other)) => whole(one) == whole(other),
@@ -215,7 +218,7 @@ fn whole(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// In one order, whatever the order in which they are written.
+/// Sorted, so that the written order does not matter.
 fn roots(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     paths.iter().map(|path| whole(path)).collect()
 }
@@ -262,13 +265,13 @@ fn told_of_others(
     let (database, target) = (&shelf.database, &shelf.target.name);
     let table = match table {
         Some(name) => format!("[database.{name}]"),
-        None => "a [database.NAME] that has its url".to_owned(),
+        None => "a [database.NAME] with its url".to_owned(),
     };
     let mut told = Vec::new();
     if others.came_back {
         told.push(format!(
-            "another file was backed up as {} since the last backup of this one: two databases agree in it, and are two \
-             branches from now on; give each an `identity` of its own in {table}, another name, or another \
+            "another file was backed up as {} since the last backup of this file: two databases share this identity, and are \
+             two branches from now on; give each its own `identity` in {table}, another name, or another \
              target",
             origin.name
         ));
@@ -282,13 +285,13 @@ fn told_of_others(
         };
         let begins = match others.has_own {
             true => "",
-            false => " This backup begins a branch of its own.",
+            false => " This backup begins a new branch.",
         };
         // It would say the same of the other one.
         let moved = match facts.log {
             None if facts.identity.origin.kind == origin.kind && !others.has_own => format!(
                 "If it is the same database, moved, write {} into {table} and remove this backup by hand; \
-                 else give",
+                 otherwise give",
                 as_key(&other)
             ),
             _ => "Give".to_owned(),
@@ -302,24 +305,24 @@ fn told_of_others(
     told
 }
 
-/// A line of the configuration.
+/// As a line of the configuration.
 pub fn as_key(identity: &str) -> String {
     let value = toml::Value::String(identity.to_owned());
     format!("`identity = {value}`")
 }
 
-/// Says which of the target's backups the server does not come from.
+/// Reports which of the target's backups the server does not descend from.
 fn compare(
     context: &Context,
     shelf: &Shelf,
     (listing, earlier): (&Listing, &[Earlier]),
-    identified: &Identified,
-) -> Compared {
+    identified: &ServerBranch,
+) -> BackupRelation {
     let home = identified.lineage.home;
-    let mut compared = Compared::default();
+    let mut compared = BackupRelation::default();
     let mut others = Vec::new();
     for (earlier, relation) in earlier.iter().zip(&identified.relations) {
-        let is_it = |set: &&Listed| {
+        let is_it = |set: &&BackupEntry| {
             let id = set.complete().map(|c| *c.header.set.as_bytes());
             id == Some(earlier.set)
         };
@@ -339,13 +342,13 @@ fn compare(
             others.extend(label.map(|label| format!("{label} ({relation})")));
         }
     }
-    // The newest say enough.
+    // The newest is enough.
     if let Some(newest) = others.last() {
         compared.mixed = true;
         let (database, target) = (&shelf.database, &shelf.target.name);
         context.output.warn(&format!(
-            "target {target} holds {} of {database} that this server does not come from, the newest {newest}: another \
-             cluster or a copy writes there under the same name; give one of them another target, or another name with \
+            "target {target} holds {} of {database} from a history that this server does not continue, the newest {newest}: \
+             another cluster or a copy writes there under the same name; give one of them another target, or another name with \
              --database",
             match others.len() {
                 1 => "a backup".to_owned(),
@@ -356,33 +359,33 @@ fn compare(
     compared
 }
 
-/// The devices a reading command means.
-pub fn of(context: &Context, media: &Media) -> Result<Chosen, Failure> {
+/// The devices that a reading command means.
+pub fn of(context: &Context, media: &Media) -> Result<ReadDevices, Failure> {
     let Some(database) = &media.database else {
         if let Some(target) = &media.target {
             return Err(Failure::usage(
-                format!("which database of target {target} is meant?"),
-                "name it with --database; `longshore list --target` shows what is there",
+                format!("no database of target {target} is named"),
+                "name one with --database; `longshore list --target` lists them",
             ));
         }
         refuse_database(context, media)?;
-        return Ok(Chosen {
+        return Ok(ReadDevices {
             devices: media.devices.clone(),
             loan: None,
         });
     };
     let target = target_of(context, media.target.as_deref(), database)?;
     let label = media.label.as_deref().filter(|l| *l != "latest");
-    let loan = shelf(context, &target, database)?.borrow(label);
+    let loan = shelf(context, &target, database)?.lease(label);
     let loan = loan.map_err(labelled::of_branch)?;
     remark(&loan, context);
-    Ok(Chosen {
+    Ok(ReadDevices {
         devices: loan.devices.clone(),
         loan: Some(loan),
     })
 }
 
-/// Where a backup is made by its database's name, its media may be looked for by that name, too.
+/// A backup may be made by its database's name, so users may look for its media by that name, too.
 fn refuse_database(context: &Context, media: &Media) -> Result<(), Failure> {
     let [DeviceSpec::File(path)] = media.devices.as_slice() else {
         return Ok(());
@@ -395,17 +398,17 @@ fn refuse_database(context: &Context, media: &Media) -> Result<(), Failure> {
     };
     match context.config.database.contains_key(name) {
         true => Err(Failure::usage(
-            format!("{name} is no file here, but a configured database"),
-            format!("for the newest backup at its target write --database {name}"),
+            format!("{name} is not a file here, but a configured database"),
+            format!("for the newest backup at its target use --database {name}"),
         )),
         false => Ok(()),
     }
 }
 
-/// Tells when a backup that is being read may be taken away meanwhile.
-pub fn remark(loan: &Loan, context: &Context) {
+/// Warns if a backup that is being read may be removed meanwhile.
+pub fn remark(loan: &BackupLease, context: &Context) {
     if let Some(why) = &loan.unprotected {
-        let text = format!("the backup is not protected against an expire meanwhile: {why}");
+        let text = format!("the backup is not protected from an expire while it is read: {why}");
         context.output.remark(&format!("{text}\n"));
     }
 }

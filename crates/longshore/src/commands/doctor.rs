@@ -1,14 +1,14 @@
-//! `doctor`: what this machine has for backups, what is missing, and the command that helps.
+//! `doctor`: shows what this machine has for backups and what is missing, with the command that helps.
 
 use std::time::Duration;
 
-use longshore_pipeline::Probe;
-use longshore_pipeline::doctor::{Checkup, Roots, Verdict, examine};
+use longshore_accelerators::Probe;
+use longshore_accelerators::doctor::{CheckResult, Checkup, Roots, examine};
 use serde::Serialize;
 
 use super::Context;
-use crate::failure::{Exit, Failure};
-use crate::text::plain;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::text::plain;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,13 +24,13 @@ pub fn run(context: &Context) -> Result<Exit, Failure> {
         Err(_) => Probe::look(),
     };
     let checkups = examine(&Roots::host(), &probes);
-    let wanting = checkups.iter().any(|c| c.verdict == Verdict::Wanting);
+    let wanting = checkups.iter().any(|c| c.verdict == CheckResult::Wanting);
     let exit = if wanting { Exit::Warnings } else { Exit::Done };
     for checkup in &checkups {
         let mark = match checkup.verdict {
-            Verdict::Good => "ok  ",
-            Verdict::Note => "note",
-            Verdict::Wanting => "MEND",
+            CheckResult::Good => "ok  ",
+            CheckResult::Note => "note",
+            CheckResult::Wanting => "WARN",
         };
         let output = &context.output;
         output.say(&format!(

@@ -8,23 +8,25 @@ use std::path::{Path, PathBuf};
 
 use longshore_io::ConnectionClaims;
 use longshore_landing::{taken_tablespaces, told_of_taken};
-use longshore_media::{EntryKind, Item, MediaSet};
+use longshore_media::{EntryKind, Item, MediaSet, SetSummary};
 use longshore_pipeline::{
-    House, Report, Request, RestoreReport, RestoreRequest, Silent, SourceSpec, run as run_pipeline,
+    NullObserver, Report, Request, RestoreReport, RestoreRequest, RunContext, SourceSpec,
+    run as run_pipeline,
 };
+use longshore_repository::{BackupLease, Shelf};
 use longshore_source::SourceKind;
 use serde::Serialize;
 
 use super::backup::wrong_report;
 use super::{Context, devices, labelled, limits, reading_tuning};
-use crate::failure::{Exit, Failure};
 use crate::options::Drill;
-use crate::output::bytes;
-use crate::progress::Watch;
-use crate::text::plain;
+use crate::progress::ProgressView;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::bytes;
+use longshore_terminal::text::plain;
 use scratch::Scratch;
 
-/// One thing that was looked at.
+/// One checked item.
 #[derive(Debug, Serialize)]
 pub struct Proof {
     pub what: &'static str,
@@ -54,7 +56,7 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let target = devices::target_of(context, options.target.as_deref(), &options.database)?;
     let label = options.label.as_deref().filter(|l| *l != "latest");
     let shelf = devices::shelf(context, &target, &options.database)?;
-    let loan = shelf.borrow(label).map_err(labelled::of_branch)?;
+    let loan = shelf.lease(label).map_err(labelled::of_branch)?;
     let opened: Vec<_> = loan
         .devices
         .iter()
@@ -62,120 +64,159 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         .collect();
     let media = MediaSet::open(&opened)?;
     let set = media.set(0)?;
-    let header = set.header;
-    let clock = context.clock.clone();
-    let began = clock.now();
-    let scratch = Scratch::new(context, options.work.as_deref())?;
-    let data = scratch.path.join("data");
-    let house = context.house();
-    let mut request = RestoreRequest::new(loan.devices.clone(), data.clone());
-    request.bases = devices::bases(&loan);
-    if header.source_kind == SourceKind::Postgres as u8 {
-        let spaces = scratch.path.join("spaces");
-        request.cluster.spaces.map = tablespaces(&media, header.position, &spaces)?;
-        request.cluster.log_follows = true;
-    }
-    request.tuning = reading_tuning(&options.moving, &context.config.defaults);
-    request.limits = limits(&options.moving, &context.config.defaults);
-    if header.source_kind == SourceKind::Postgres as u8 {
-        let version = scratch.path.join("version");
-        restore_version(&house, &request, &version)?;
-        postgres::look_for_programs(context, &version, options.bin_dir.as_deref())?;
-    }
-    let watch = Watch::new(context.output, clock.clone());
-    let result = run_pipeline(&house, &Request::Restore(request), &watch);
-    watch.end();
-    let Report::Restore(report) = result? else {
-        return Err(wrong_report());
+    let began = context.clock.now();
+    let drilled = DrillCandidate {
+        options,
+        context,
+        run_context: context.run_context(),
+        shelf: &shelf,
+        set,
+        scratch: Scratch::new(context, options.work.as_deref())?,
     };
-    let mut proofs = vec![Proof::of(
-        "restored",
-        true,
-        format!(
-            "{} files, {}, every checksum compared",
-            report.totals.files,
-            bytes(report.plain_bytes)
-        ),
-    )];
-    if report.damaged {
-        let text = "the set is marked: made from files that changed, or from damaged ones";
-        proofs.push(Proof::of("clean", false, text));
-    }
-    match header.source_kind {
-        kind if kind == SourceKind::Sqlite as u8 => proofs.push(sqlite(context, &data)),
-        kind if kind == SourceKind::Postgres as u8 => {
-            let bin_dir = options.bin_dir.as_deref();
-            if let Some(trailer) = &set.trailer {
-                proofs.extend(log::fetch(context, &shelf, &header, trailer, &data)?);
-            }
-            let taken = taken_tablespaces(&*context.storage, &data);
-            let harmless = taken.is_empty();
-            let told = taken.iter().map(told_of_taken);
-            proofs.extend(told.map(|text| Proof::of("tablespaces", false, text)));
-            let users = superusers(context, &options.database, &header.user);
-            let cancel = &house.cancel;
-            if harmless {
-                postgres::prove(
-                    context,
-                    &scratch,
-                    &data,
-                    bin_dir,
-                    &users,
-                    cancel,
-                    &mut proofs,
-                )?;
-            }
-        }
-        _ => {}
-    }
-    let sound = proofs.iter().all(|p| p.sound);
-    let elapsed_s = (clock.now() - began).as_secs_f64();
-    let exit = match sound {
-        true if report.run.history_failed => Exit::Warnings,
+    let restore = drilled.restore(&loan, &media)?;
+    let proofs = drilled.prove(&restore)?;
+    let answer = Answer {
+        action: "drill",
+        database: &options.database,
+        label: loan.label.as_str(),
+        sound: proofs.iter().all(|p| p.sound),
+        proofs: &proofs,
+        elapsed_s: (context.clock.now() - began).as_secs_f64(),
+        restore: &restore,
+    };
+    let exit = match answer.sound {
+        true if restore.run.history_failed => Exit::Warnings,
         true => Exit::Done,
         false => Exit::No,
     };
-    let mut text = String::new();
-    for proof in &proofs {
-        let mark = if proof.sound { "ok " } else { "BAD" };
-        text += &format!("  {mark}  {:<16}  {}\n", proof.what, plain(&proof.text));
-    }
-    let verdict = match sound {
-        true => "is good",
-        false => "is NOT GOOD",
-    };
-    let database = plain(&options.database);
-    text += &format!(
-        "backup {} of {database} {verdict} ({elapsed_s:.1} s)\n",
-        loan.label
-    );
-    context.output.say(&text);
-    context.output.json(
-        exit,
-        Answer {
-            action: "drill",
-            database: &options.database,
-            label: loan.label.as_str(),
-            sound,
-            proofs: &proofs,
-            elapsed_s,
-            restore: &report,
-        },
-    );
+    context.output.say(&answer.text());
+    context.output.json(exit, answer);
     Ok(exit)
 }
 
-/// Restores of a cluster what says its major version: who lacks that version's programs is told before the rest of it is
-/// restored. It is no restore for the history.
-fn restore_version(house: &House, whole: &RestoreRequest, version: &Path) -> Result<(), Failure> {
+impl Answer<'_> {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for proof in self.proofs {
+            let mark = if proof.sound { "ok  " } else { "FAIL" };
+            text += &format!("  {mark}  {:<16}  {}\n", proof.what, plain(&proof.text));
+        }
+        let verdict = match self.sound {
+            true => "is good",
+            false => "is NOT GOOD",
+        };
+        let (label, elapsed_s) = (self.label, self.elapsed_s);
+        let database = plain(self.database);
+        text + &format!("backup {label} of {database} {verdict} ({elapsed_s:.1} s)\n")
+    }
+}
+
+/// A backup on trial.
+struct DrillCandidate<'a> {
+    options: &'a Drill,
+    context: &'a Context,
+    run_context: RunContext,
+    shelf: &'a Shelf,
+    set: SetSummary,
+    scratch: Scratch<'a>,
+}
+
+impl DrillCandidate<'_> {
+    fn is(&self, kind: SourceKind) -> bool {
+        self.set.header.source_kind == kind as u8
+    }
+
+    /// Where the backup is restored to.
+    fn data(&self) -> PathBuf {
+        self.scratch.path.join("data")
+    }
+
+    fn bin_dir(&self) -> Option<&Path> {
+        self.options.bin_dir.as_deref()
+    }
+
+    /// Restores all of it. Of a cluster, its version's programs are looked for before.
+    fn restore(&self, loan: &BackupLease, media: &MediaSet) -> Result<RestoreReport, Failure> {
+        let (context, moving) = (self.context, &self.options.moving);
+        let mut request = RestoreRequest::new(loan.devices.clone(), self.data());
+        request.bases = devices::bases(loan);
+        if self.is(SourceKind::Postgres) {
+            let spaces = self.scratch.path.join("spaces");
+            request.cluster.spaces.map = tablespaces(media, self.set.header.position, &spaces)?;
+            request.cluster.log_follows = true;
+        }
+        request.tuning = reading_tuning(moving, &context.config.defaults);
+        request.limits = limits(moving, &context.config.defaults);
+        if self.is(SourceKind::Postgres) {
+            let version = self.scratch.path.join("version");
+            restore_version(&self.run_context, &request, &version)?;
+            postgres::look_for_programs(context, &version, self.bin_dir())?;
+        }
+        let watch = ProgressView::new(context.output, context.clock.clone());
+        let result = run_pipeline(&self.run_context, &Request::Restore(request), &watch);
+        watch.end();
+        match result? {
+            Report::Restore(report) => Ok(report),
+            _ => Err(wrong_report()),
+        }
+    }
+
+    /// All that can be said of what was restored.
+    fn prove(&self, restored: &RestoreReport) -> Result<Vec<Proof>, Failure> {
+        let (files, size) = (restored.totals.files, bytes(restored.plain_bytes));
+        let text = format!("{files} files, {size}, every checksum compared");
+        let mut proofs = vec![Proof::of("restored", true, text)];
+        if restored.damaged {
+            let text = "the set is marked: made from files that changed, or from damaged ones";
+            proofs.push(Proof::of("clean", false, text));
+        }
+        if self.is(SourceKind::Sqlite) {
+            proofs.push(sqlite(self.context, &self.data()));
+        } else if self.is(SourceKind::Postgres) {
+            self.prove_cluster(&mut proofs)?;
+        }
+        Ok(proofs)
+    }
+
+    fn prove_cluster(&self, proofs: &mut Vec<Proof>) -> Result<(), Failure> {
+        let (context, data, header) = (self.context, self.data(), &self.set.header);
+        if let Some(trailer) = &self.set.trailer {
+            proofs.extend(log::fetch(context, self.shelf, header, trailer, &data)?);
+        }
+        let taken = taken_tablespaces(&*context.storage, &data);
+        let told = taken.iter().map(told_of_taken);
+        proofs.extend(told.map(|text| Proof::of("tablespaces", false, text)));
+        let users = superusers(context, &self.options.database, &header.user);
+        if taken.is_empty() {
+            let trial = postgres::Trial {
+                context,
+                scratch: &self.scratch,
+                data: &data,
+                bin_dir: self.bin_dir(),
+                users: &users,
+                cancel: &self.run_context.cancel,
+            };
+            postgres::prove(&trial, proofs)?;
+        }
+        Ok(())
+    }
+}
+
+/// Restores the file that tells a cluster's major version. If that version's programs are missing, the drill says so
+/// before it restores the rest. The history does not record this as a restore.
+fn restore_version(
+    run_context: &RunContext,
+    whole: &RestoreRequest,
+    version: &Path,
+) -> Result<(), Failure> {
     let mut request = RestoreRequest::new(whole.devices.clone(), version.to_owned());
     request.bases = whole.bases.clone();
     request.only = vec![PathBuf::from(postgres::VERSION)];
-    let house = House {
+    let run_context = RunContext {
         catalog: None,
-        ..house.clone()
+        ..run_context.clone()
     };
-    run_pipeline(&house, &Request::Restore(request), &Silent)?;
+    run_pipeline(&run_context, &Request::Restore(request), &NullObserver)?;
     Ok(())
 }
 
@@ -201,7 +242,7 @@ fn tablespaces(
     Ok(map)
 }
 
-/// Opens the one database that a backup of SQLite holds, and lets SQLite look at all of it.
+/// Opens the one database in a SQLite backup and has SQLite check all of it.
 fn sqlite(context: &Context, data: &Path) -> Proof {
     let what = "integrity_check";
     let first = context
@@ -212,7 +253,7 @@ fn sqlite(context: &Context, data: &Path) -> Proof {
         return Proof::of(what, false, "nothing was restored");
     };
     let path = data.join(name);
-    #[expect(clippy::disallowed_methods, reason = "its files are claimed")]
+    #[expect(clippy::disallowed_methods, reason = "its files are in use")]
     let open = || rusqlite::Connection::open(&path);
     let (claims, opened) = ConnectionClaims::around(&path, open);
     let looked = opened.and_then(|db| {

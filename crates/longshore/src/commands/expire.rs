@@ -1,18 +1,18 @@
-//! `expire`: one database after the other; one that cannot be judged does not keep the others from it.
+//! `expire`: one database after another; a database that cannot be judged does not stop the others.
 
 use std::sync::atomic::Ordering;
 
 use longshore_repository::retention::Policy;
-use longshore_repository::{Expired, Fate, LogFate, Shelf};
+use longshore_repository::{ExpireReport, Fate, LogFate, Shelf};
 use serde::Serialize;
 
 use super::shelves::{self, Failures, Row, shelves};
 use super::wal::Need;
 use super::{Context, interrupt};
-use crate::failure::{Exit, Failure};
 use crate::options::{Expire, Rules};
-use crate::output::bytes;
-use crate::text::plain;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::bytes;
+use longshore_terminal::text::plain;
 
 #[derive(Serialize)]
 struct Answer {
@@ -29,16 +29,23 @@ struct Database {
     removed: u64,
     removed_bytes: u64,
     kept: u64,
+    #[serde(flatten)]
+    log: Log,
+    backups: Vec<ExpireVerdict>,
+}
+
+/// What became of the log.
+#[derive(Default, Serialize)]
+struct Log {
     wal_files_removed: u64,
     wal_bytes_removed: u64,
     wal_kept_because: Option<String>,
-    /// Other targets that rely on log in the archive which no backup here needs.
+    /// Other targets that rely on WAL in the archive which no backup here needs.
     wal_kept_for: Vec<Need>,
-    backups: Vec<Judged>,
 }
 
 #[derive(Serialize)]
-struct Judged {
+struct ExpireVerdict {
     #[serde(flatten)]
     row: Row,
     fate: &'static str,
@@ -97,7 +104,7 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The options' rules, if there are any, else the configured ones.
+/// The rules of the options, if any are given, else the configured ones.
 fn policy(rules: &Rules, context: &Context, database: &str) -> Option<Policy> {
     let given = Policy {
         keep_full: rules.keep_full,
@@ -116,34 +123,99 @@ fn policy(rules: &Rules, context: &Context, database: &str) -> Option<Policy> {
     }
 }
 
-fn tell(shelf: &Shelf, expired: Expired, dry: bool, context: &Context) -> (Database, bool) {
+impl Log {
+    fn of(fate: &LogFate) -> Log {
+        match fate {
+            LogFate::Removed {
+                files,
+                stored_bytes,
+                kept_for,
+            } => Log {
+                wal_files_removed: *files,
+                wal_bytes_removed: *stored_bytes,
+                wal_kept_because: None,
+                wal_kept_for: kept_for.iter().map(Need::of).collect(),
+            },
+            LogFate::None => Log::default(),
+            LogFate::Undecided(why) => Log::kept(why.clone()),
+            LogFate::Unsure => Log::kept(
+                "the needs of a kept backup are unknown: one is being written, damaged or out of reach",
+            ),
+            LogFate::OtherCluster { system } => Log::kept(format!(
+                "it is of the cluster {system}, of which no backup is kept here"
+            )),
+            LogFate::Left => Log::kept("the run was interrupted"),
+        }
+    }
+
+    fn kept(why: impl Into<String>) -> Log {
+        Log {
+            wal_kept_because: Some(why.into()),
+            ..Log::default()
+        }
+    }
+
+    /// After the count of backups; `verb` is what is done with files.
+    fn text(&self, shelf: &Shelf, verb: &str) -> String {
+        let mut text = String::new();
+        if self.wal_files_removed > 0 {
+            let (files, size) = (self.wal_files_removed, bytes(self.wal_bytes_removed));
+            text += &format!("; {files} WAL files ({size}) {verb}");
+        }
+        if let Some(why) = &self.wal_kept_because {
+            text += &format!("; all WAL kept: {why}");
+        }
+        let archive = shelf.wal_path().display().to_string();
+        for need in &self.wal_kept_for {
+            text += &format!(
+                "\n  older WAL is kept for {}; if that target no longer exists: longshore wal needs --archive {} --forget {}",
+                need.text(),
+                plain(&archive),
+                need.id
+            );
+        }
+        text
+    }
+}
+
+/// Says what became of one database's backups. The flag: that deserves a look.
+fn tell(shelf: &Shelf, expired: ExpireReport, dry: bool, context: &Context) -> (Database, bool) {
     let rows = shelves::rows(&expired.listing, Some(&expired.decision));
-    let nothing_whole = !expired.listing.sets.is_empty() && rows.iter().all(|r| !r.restorable);
-    let output = context.output;
-    let (wal_files_removed, wal_bytes_removed, wal_kept_because) = match &expired.log {
-        LogFate::None => (0, 0, None),
-        LogFate::Removed {
-            files,
-            stored_bytes,
-            ..
-        } => (*files, *stored_bytes, None),
-        LogFate::Undecided(why) => (0, 0, Some(why.clone())),
-        LogFate::Unsure => {
-            let why = "what a kept backup needs is not known: one is being written, damaged or out of reach";
-            (0, 0, Some(why.to_owned()))
-        }
-        LogFate::OtherCluster { system } => {
-            let why = format!("it is of the cluster {system}, of which no backup is kept here");
-            (0, 0, Some(why))
-        }
-        LogFate::Left => (0, 0, Some("the run was ended".to_owned())),
-    };
+    let log = Log::of(&expired.log);
     let gone = |i: usize| expired.fates[i] == Fate::Removed;
     let removed = (0..rows.len()).filter(|i| gone(*i));
     let removed_bytes = removed.clone().map(|i| rows[i].bytes).sum();
     let removed = removed.count() as u64;
     let kept = rows.len() as u64 - removed;
     let verb = if dry { "would be removed" } else { "removed" };
+    let size = bytes(removed_bytes);
+    let count = format!("{removed} backups ({size}) {verb}, {kept} kept");
+    let log_text = log.text(shelf, verb);
+    let listed = listed(shelf, &expired, &rows);
+    context.output.say(&format!("{listed}{count}{log_text}\n"));
+    let nothing_whole = !expired.listing.sets.is_empty() && rows.iter().all(|r| !r.restorable);
+    if nothing_whole {
+        context.output.warn(&format!(
+            "{} has no restorable backup; nothing is removed",
+            shelf.database
+        ));
+    }
+    let undecided = matches!(expired.log, LogFate::Undecided(_));
+    let judged = |(row, fate)| ExpireVerdict::of(row, fate, dry);
+    let database = Database {
+        database: shelf.database.clone(),
+        target: shelf.target.name.clone(),
+        removed,
+        removed_bytes,
+        kept,
+        log,
+        backups: rows.into_iter().zip(expired.fates).map(judged).collect(),
+    };
+    (database, nothing_whole || undecided)
+}
+
+/// The database's backups, and what there is to say of them.
+fn listed(shelf: &Shelf, expired: &ExpireReport, rows: &[Row]) -> String {
     let mut text = format!(
         "{} at target {}\n",
         plain(&shelf.database),
@@ -152,71 +224,32 @@ fn tell(shelf: &Shelf, expired: Expired, dry: bool, context: &Context) -> (Datab
     if rows.is_empty() {
         text += "no backup\n";
     } else {
-        text += &shelves::table(&rows).to_string();
+        text += &shelves::table(rows).to_string();
     }
-    text += &shelves::remarks(&expired.listing, &rows);
+    text += &shelves::remarks(&expired.listing, rows);
     for (row, fate) in rows.iter().zip(&expired.fates) {
         if let Fate::Spared { holder } = fate {
             text += &format!("  {} was spared: {}\n", row.label, plain(holder));
         }
     }
-    text += &format!(
-        "{removed} backups ({}) {verb}, {kept} kept",
-        bytes(removed_bytes)
-    );
-    if wal_files_removed > 0 {
-        let size = bytes(wal_bytes_removed);
-        text += &format!("; {wal_files_removed} files of log ({size}) {verb}");
+    text
+}
+
+impl ExpireVerdict {
+    fn of(row: Row, fate: Fate, dry: bool) -> ExpireVerdict {
+        ExpireVerdict {
+            row,
+            fate: match fate {
+                Fate::Kept => "kept",
+                Fate::Removed if dry => "would_be_removed",
+                Fate::Removed => "removed",
+                Fate::Spared { .. } => "spared",
+                Fate::Left => "left",
+            },
+            used_by: match fate {
+                Fate::Spared { holder } => Some(holder),
+                _ => None,
+            },
+        }
     }
-    if let Some(why) = &wal_kept_because {
-        text += &format!("; all log kept: {why}");
-    }
-    let wal_kept_for: Vec<Need> = match &expired.log {
-        LogFate::Removed { kept_for, .. } => kept_for.iter().map(Need::of).collect(),
-        _ => Vec::new(),
-    };
-    let archive = shelf.wal_path().display().to_string();
-    for need in &wal_kept_for {
-        text += &format!(
-            "\n  older log stays for {}; if nothing is there any more: longshore wal needs --archive {} --forget {}",
-            need.text(),
-            plain(&archive),
-            need.id
-        );
-    }
-    output.say(&(text + "\n"));
-    let undecided = matches!(expired.log, LogFate::Undecided(_));
-    if nothing_whole {
-        output.warn(&format!(
-            "{} has no backup that could be restored; nothing goes",
-            shelf.database
-        ));
-    }
-    let judged = |(row, fate): (Row, Fate)| Judged {
-        row,
-        fate: match fate {
-            Fate::Kept => "kept",
-            Fate::Removed if dry => "would_be_removed",
-            Fate::Removed => "removed",
-            Fate::Spared { .. } => "spared",
-            Fate::Left => "left",
-        },
-        used_by: match fate {
-            Fate::Spared { holder } => Some(holder),
-            _ => None,
-        },
-    };
-    let database = Database {
-        database: shelf.database.clone(),
-        target: shelf.target.name.clone(),
-        removed,
-        removed_bytes,
-        kept,
-        wal_files_removed,
-        wal_bytes_removed,
-        wal_kept_because,
-        wal_kept_for,
-        backups: rows.into_iter().zip(expired.fates).map(judged).collect(),
-    };
-    (database, nothing_whole || undecided)
 }

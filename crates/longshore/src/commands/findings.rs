@@ -1,7 +1,7 @@
-//! What `config check` finds that the grammar of the configuration does not: paths that are missing, connection strings
-//! that are not understood, a source that would back up its own backups, rules that cannot all hold.
+//! The findings of `config check` beyond the grammar of the configuration: missing paths, invalid connection strings,
+//! a source that would back up its own backups, contradictory retention rules.
 //!
-//! None of it keeps another command from running: a disk may be mounted later, and a command needs only what it names.
+//! No finding stops another command: a disk may be mounted later, and a command needs only what it names.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use longshore_pipeline::SourceSpec;
 use super::Context;
 use crate::config::{Config, Database};
 
-/// In sentences, each with the table that it is about.
+/// The findings as sentences, each with the table that it is about.
 pub fn of(context: &Context) -> Vec<String> {
     let config = &context.config;
     let mut found = Vec::new();
@@ -36,8 +36,8 @@ pub fn of(context: &Context) -> Vec<String> {
             && wal > full
         {
             found.push(format!(
-                "[retention.{name}]: keep_wal = {wal} is above keep_full = {full}: log is kept only for backups that are \
-                 there; lower keep_wal or raise keep_full"
+                "[retention.{name}]: keep_wal = {wal} is above keep_full = {full}: WAL is kept only for existing backups; \
+                 lower keep_wal or raise keep_full"
             ));
         }
     }
@@ -79,7 +79,7 @@ fn of_database(context: &Context, config: &Config, name: &str, database: &Databa
             found.push(why);
             continue;
         }
-        // A SQLite database is one file, and holds nothing.
+        // A SQLite database is a single file, so no backup can lie inside it.
         let target = config.target_of(name).and_then(|t| config.target.get(t));
         let kept = target.map_or(&[][..], |t| &t.directories);
         for place in kept.iter().map(PathBuf::as_path).chain(archive) {
@@ -107,12 +107,12 @@ fn missing(context: &Context, path: &Path) -> Option<String> {
     stat.err().map(|e| format!("{}: {e}", path.display()))
 }
 
-/// Of what is made when it is first used: whether the directory that it goes into is there.
+/// For a path that is created on first use: whether its parent directory is missing.
 fn unmakable(context: &Context, path: &Path) -> Option<String> {
     missing(context, path.parent().unwrap_or(path))
 }
 
-/// Two of a target's directories that are one: no backup could give each its stripe.
+/// Two directories of a target that are the same one: a backup could not give each its stripe.
 fn twice(context: &Context, directories: &[PathBuf]) -> Option<String> {
     let mut seen: Vec<((u64, u64), &PathBuf)> = Vec::new();
     for path in directories {
@@ -123,7 +123,7 @@ fn twice(context: &Context, directories: &[PathBuf]) -> Option<String> {
         if let Some((_, other)) = seen.iter().find(|(known, _)| *known == id) {
             let (other, path) = (other.display(), path.display());
             return Some(format!(
-                "{other} and {path} are the same directory: take one of them out"
+                "{other} and {path} are the same directory: remove one of them"
             ));
         }
         seen.push((id, path));
@@ -131,10 +131,10 @@ fn twice(context: &Context, directories: &[PathBuf]) -> Option<String> {
     None
 }
 
-/// Whether one of a source and the place of its backups lies in the other.
+/// Whether the source lies in the directory of its backups, or the other way round.
 fn together(context: &Context, source: &Path, place: &Path) -> Option<String> {
     let real = |path: &Path| {
-        // Of a directory that is not there yet, where it would be.
+        // For a directory that does not exist yet, its future location.
         let there = path.ancestors().find_map(|dir| {
             let real = context.storage.canonical(dir).ok()?;
             Some(match dir == path {
@@ -151,8 +151,8 @@ fn together(context: &Context, source: &Path, place: &Path) -> Option<String> {
         (false, false) => return None,
     };
     Some(format!(
-        "{inner} would lie in {outer} ({} and {}): each backup would hold those before it, or an expire would look \
-         through what is backed up; give one of them another directory",
+        "{inner} would be in {outer} ({} and {}): each backup would hold the earlier ones, or an expire \
+         would search the source; give one of them another directory",
         place.display(),
         source.display()
     ))

@@ -1,4 +1,4 @@
-//! `info`: everything a target holds, for people, scripts and Prometheus.
+//! `info`: reports everything that a target holds, for people, scripts and Prometheus.
 
 use longshore_pg::Lsn;
 use longshore_pg::client::without_password;
@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::Context;
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
-use crate::failure::{Exit, Failure};
 use crate::options::Info;
-use crate::output::{bytes, moment};
-use crate::text::plain;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{bytes, moment};
+use longshore_terminal::text::plain;
 
 #[derive(Serialize)]
 struct Answer {
@@ -31,7 +31,7 @@ pub struct Database {
     pub backups: Vec<Row>,
     pub branches: Vec<BranchRow>,
     pub bytes: u64,
-    /// The newest that can be restored and holds exactly what the source held.
+    /// The newest backup that can be restored and holds exactly what the source held.
     pub last_good: Option<String>,
     pub last_good_finish_us: Option<i64>,
     pub last_good_age_s: Option<i64>,
@@ -43,7 +43,7 @@ pub struct Database {
     remarks: String,
 }
 
-/// A database's log.
+/// A database's WAL.
 #[derive(Serialize)]
 pub struct Wal {
     pub system: u64,
@@ -51,25 +51,25 @@ pub struct Wal {
     pub runs: Vec<Span>,
     pub segments: u64,
     pub stored_bytes: u64,
-    /// Missing between the oldest restorable backup and the end.
+    /// WAL that is missing between the oldest restorable backup and the end.
     pub gaps: Vec<String>,
-    /// Backups that lack the log that would make them consistent.
+    /// Backups that lack the WAL that would make them consistent.
     pub inconsistent: Vec<String>,
-    /// Why gaps could not be looked for.
+    /// Why gaps could not be searched for.
     pub error: Option<String>,
-    /// The last push that the archive refused, because it holds other log under the name.
-    pub refused: Option<Refused>,
+    /// The last push that the archive refused because it has other WAL of the same name.
+    pub refused: Option<RefusedPushRow>,
 }
 
 /// A push that was refused.
 #[derive(Serialize)]
-pub struct Refused {
+pub struct RefusedPushRow {
     pub name: String,
     pub host: String,
     pub at_us: i64,
 }
 
-/// Segments in a row.
+/// A run of contiguous segments.
 #[derive(Serialize)]
 pub struct Span {
     pub timeline: u32,
@@ -107,7 +107,7 @@ pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// What is known of a database at its target.
+/// The state of a database at its target.
 pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<Database, Failure> {
     let now_us = context.clock.wall_ns() / 1000;
     let name = &shelf.database;
@@ -115,7 +115,7 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
     let retention = context.config.retention_of(name);
     let decision = retention.map(|(_, r)| decide(&facts, &r.policy(), now_us));
     let keeps_less = retention.is_some_and(|(_, r)| r.policy().keep_wal.is_some());
-    // With `keep_wal` older backups keep only what makes them consistent: what is missing between them was removed.
+    // With `keep_wal`, older backups keep only the WAL that makes them consistent; the WAL between them was removed.
     let unbroken = decision.as_ref().filter(|_| keeps_less);
     let unbroken = unbroken.map(|decision| &decision.log);
     let rows = shelves::rows(listing, decision.as_ref());
@@ -153,7 +153,7 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
     })
 }
 
-/// `unbroken`: from where on the log is to have no gaps; `None`: from the oldest backup.
+/// `unbroken`: the position from which the WAL must have no gaps; `None`: from the oldest backup.
 fn wal(
     shelf: &Shelf,
     listing: &Listing,
@@ -184,7 +184,7 @@ fn wal(
         gaps: Vec::new(),
         inconsistent: Vec::new(),
         error: None,
-        refused: archive.refused().map(|refused| Refused {
+        refused: archive.refused().map(|refused| RefusedPushRow {
             name: refused.name.to_string(),
             host: refused.host,
             at_us: refused.at_us,
@@ -256,7 +256,7 @@ fn text(d: &Database) -> String {
     );
     if let Some(wal) = &d.wal {
         text += &format!(
-            "log               {} segments, {}, of cluster {}\n",
+            "WAL               {} segments, {}, of cluster {}\n",
             wal.segments,
             bytes(wal.stored_bytes),
             wal.system
@@ -271,7 +271,7 @@ fn text(d: &Database) -> String {
             text += &format!("  GAP: {gap} is missing\n");
         }
         for label in &wal.inconsistent {
-            text += &format!("  {label} lacks log that it needs to become consistent\n");
+            text += &format!("  {label} lacks WAL that it needs to become consistent\n");
         }
         if let Some(refused) = &wal.refused {
             text += &format!(
@@ -282,7 +282,7 @@ fn text(d: &Database) -> String {
             );
         }
         if let Some(error) = &wal.error {
-            text += &format!("  gaps could not be looked for: {}\n", plain(error));
+            text += &format!("  could not search for gaps: {}\n", plain(error));
         }
     }
     text += &match &d.retention {
@@ -309,31 +309,31 @@ pub fn age_text(seconds: i64) -> String {
     text.join(" ")
 }
 
-/// A metric's name, what it says, and its value for a database.
+/// A metric's name, its meaning, and its value for a database.
 type Metric = (&'static str, &'static str, fn(&Database) -> Option<f64>);
 
 const METRICS: &[Metric] = &[
     (
         "last_good_backup_timestamp_seconds",
-        "When the newest restorable, clean backup was finished.",
+        "Unix time when the newest good backup finished.",
         |d| Some(d.last_good_finish_us? as f64 / 1e6),
     ),
     (
         "last_good_backup_age_seconds",
-        "How long ago that was when this was written.",
+        "Age of the newest good backup when these metrics were written.",
         |d| Some(d.last_good_age_s? as f64),
     ),
     (
         "last_good_backup_duration_seconds",
-        "How long it took.",
+        "Duration of the newest good backup.",
         |d| d.last_good_seconds,
     ),
     (
         "last_good_backup_stored_bytes",
-        "Bytes of its stripes.",
+        "Bytes in the stripes of the newest good backup.",
         |d| Some(d.last_good_stored_bytes? as f64),
     ),
-    ("backups", "Backups of any state.", |d| {
+    ("backups", "Backups in any state.", |d| {
         Some(d.backups.len() as f64)
     }),
     ("backups_restorable", "Backups that can be restored.", |d| {
@@ -341,7 +341,7 @@ const METRICS: &[Metric] = &[
     }),
     (
         "branches",
-        "Branches that may live: of several, backups of other databases share the name.",
+        "Branches that may be alive; if more than one, other databases use the same name.",
         |d| {
             let living = d.branches.iter().filter(|b| b.given_up_for.is_none());
             Some(living.count() as f64)
@@ -350,20 +350,20 @@ const METRICS: &[Metric] = &[
     ("stored_bytes", "Bytes of all backups.", |d| {
         Some(d.bytes as f64)
     }),
-    ("wal_segments", "Log segments in the archive.", |d| {
+    ("wal_segments", "WAL segments in the archive.", |d| {
         Some(d.wal.as_ref()?.segments as f64)
     }),
-    ("wal_stored_bytes", "Bytes of the archived log.", |d| {
+    ("wal_stored_bytes", "Bytes of archived WAL.", |d| {
         Some(d.wal.as_ref()?.stored_bytes as f64)
     }),
     (
         "wal_gaps",
-        "Places where log is missing between the oldest backup and the end.",
+        "Gaps in the WAL between the oldest backup and the end.",
         |d| Some(d.wal.as_ref()?.gaps.len() as f64),
     ),
     (
         "wal_last_refused_push_timestamp_seconds",
-        "When the archive last refused log of another branch of the cluster.",
+        "Unix time when the archive last refused WAL of another branch of the cluster.",
         |d| Some(d.wal.as_ref()?.refused.as_ref()?.at_us as f64 / 1e6),
     ),
 ];
@@ -390,7 +390,7 @@ fn prometheus(databases: &[Database]) -> String {
     text + &branch_metrics(databases)
 }
 
-/// The newest good backup of each branch, where there are several: one of the whole name may be another database's.
+/// The newest good backup of each branch, if there are several: the newest under the name may be another database's.
 fn branch_metrics(databases: &[Database]) -> String {
     let name = "longshore_branch_last_good_backup_timestamp_seconds";
     let mut lines = String::new();
@@ -414,7 +414,7 @@ fn branch_metrics(databases: &[Database]) -> String {
     match lines.is_empty() {
         true => lines,
         false => format!(
-            "# HELP {name} When the newest restorable, clean backup of one of several branches was finished.\n\
+            "# HELP {name} Unix time when the newest good backup of one of several branches finished.\n\
              # TYPE {name} gauge\n{lines}"
         ),
     }

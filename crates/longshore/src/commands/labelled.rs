@@ -1,13 +1,13 @@
-//! The same command again with a label: what is printed where a backup has to be chosen.
+//! The same command with a label added: printed when the user has to choose a backup.
 
 use std::ffi::{OsStr, OsString};
 
 use longshore_repository::Error;
 
-use super::command_line;
-use crate::failure::Failure;
+use longshore_terminal::failure::Failure;
+use longshore_terminal::text::command_line;
 
-/// The failure; where several branches could be meant, with the command for each in its hint.
+/// The failure; if several branches could be meant, its hint has the command for each.
 pub fn of_branch(error: Error) -> Failure {
     let commands: Vec<String> = match &error {
         Error::Branches { branches, .. } => branches
@@ -21,10 +21,7 @@ pub fn of_branch(error: Error) -> Failure {
     match commands.is_empty() {
         true => failure,
         false => Failure {
-            hint: Some(format!(
-                "name the one that you mean: {}",
-                commands.join(" or ")
-            )),
+            hint: Some(format!("name one of them: {}", commands.join(" or "))),
             ..failure
         },
     }
@@ -62,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_would_change_is_quoted() {
+    fn arguments_that_a_shell_would_change_are_quoted() {
         let args = ["a b", "it's", "$HOME", "", "/plain/p%a-th_1.bak"];
         let line = command_line(args.map(OsString::from));
         assert_eq!(

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::shelves::{BranchRow, Row};
 use super::{Context, devices};
-use crate::failure::{Exit, Failure};
 use crate::options::{List, Media};
-use crate::output::{PIECE_BYTES, Table, bytes, moment};
-use crate::text::plain;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{PIECE_BYTES, Table, bytes, moment};
+use longshore_terminal::text::plain;
 
 /// The facts of LABELONLY.
 #[derive(Serialize)]
@@ -39,7 +39,7 @@ struct Set {
     description: String,
     database: String,
     backup_type: String,
-    /// The set that a differential one differs from.
+    /// The set that this differential set differs from.
     parent: Option<String>,
     complete: bool,
     damaged: bool,
@@ -104,7 +104,7 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
         return files(&media, options.position.unwrap_or(0), context);
     }
     let all = media.sets()?;
-    // Not among them: what stands where a set should, and cannot be read.
+    // These are not sets: unreadable data at the position of a set.
     for error in media.unreadable()? {
         context.output.warn(&error.to_string());
     }
@@ -136,11 +136,11 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
 #[derive(Serialize)]
 struct Shelves {
     action: &'static str,
-    databases: Vec<Shelved>,
+    databases: Vec<TargetListing>,
 }
 
 #[derive(Serialize)]
-struct Shelved {
+struct TargetListing {
     database: String,
     target: String,
     backups: Vec<Row>,
@@ -148,7 +148,7 @@ struct Shelved {
     strays: Vec<String>,
 }
 
-/// What a target holds.
+/// Lists what a target holds.
 fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
     let names: Vec<String> = media.database.iter().cloned().collect();
     let mut databases = Vec::new();
@@ -163,7 +163,7 @@ fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
         let remarks = super::shelves::remarks(&listing, &backups);
         let head = format!("{name} at target {}\n", shelf.target.name);
         context.output.say(&(head + &text + &remarks));
-        databases.push(Shelved {
+        databases.push(TargetListing {
             database: shelf.database.clone(),
             target: shelf.target.name.clone(),
             backups,
@@ -323,7 +323,7 @@ fn sets_text(answer: &Sets) -> String {
     text + "\n" + &table.to_string()
 }
 
-/// Names stream: a set may hold millions.
+/// Streams the names: a set may hold millions.
 fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Failure> {
     let summary = media.set(position)?;
     let position = summary.header.position;
@@ -336,7 +336,7 @@ fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Fai
         let mut stream = output.json_stream(&head, "files");
         let read = media.items(position, |item| {
             if let Some(entry) = first_mention(&item) {
-                // What is not taken is told at the end.
+                // The end of the command reports what was not written.
                 let _lost = stream.element(&name(entry));
             }
         });
@@ -368,7 +368,7 @@ struct Files {
     set: Set,
 }
 
-/// Every block that holds a part of a file names it again.
+/// Each block that holds part of a file names the file; only the first mention counts.
 fn first_mention(item: &Item) -> Option<&Entry> {
     match item {
         Item::Entry(entry) if entry.first => Some(entry),

@@ -1,4 +1,4 @@
-//! What each command does with its options: lower them to a request, run it, show the report.
+//! Executes each command: lowers its options to a request, runs it, shows the report.
 
 mod accelerator;
 mod archive;
@@ -11,8 +11,8 @@ mod doctor;
 mod drill;
 mod expire;
 mod findings;
+mod forwarded;
 mod info;
-mod lab;
 mod labelled;
 mod list;
 mod offload;
@@ -25,30 +25,18 @@ mod sql;
 mod verify;
 mod wal;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use longshore_io::{Clock, Host, HostClock, Storage};
 use longshore_media::DeviceSpec;
-use longshore_pipeline::{House, Limits, Tuning};
+use longshore_pipeline::{Limits, RunContext, Tuning};
 
 use crate::config::{Config, Defaults};
-use crate::failure::{Exit, Failure};
-use crate::interrupt;
-use crate::options::{Command, Global, Moving, WalAction};
-use crate::output::Output;
-
-/// What a person types to run the program with these arguments.
-fn command_line(args: impl IntoIterator<Item = OsString>) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
-    let quoted = |arg: OsString| match arg.to_string_lossy() {
-        plain if !plain.is_empty() && plain.chars().all(is_plain) => plain.into_owned(),
-        other => format!("'{}'", other.replace('\'', "'\\''")),
-    };
-    let args: Vec<_> = args.into_iter().map(quoted).collect();
-    format!("longshore {}", args.join(" "))
-}
+use crate::options::{CacheAction, Command, ForwardedArgs, Global, TransferOptions, WalAction};
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::interrupt;
+use longshore_terminal::output::Output;
 
 /// What every command works with.
 pub struct Context {
@@ -74,9 +62,9 @@ impl Context {
         })
     }
 
-    /// From here on Ctrl-C ends a run gently.
-    pub fn house(&self) -> House {
-        House {
+    /// From here on, Ctrl-C ends a run gently.
+    pub fn run_context(&self) -> RunContext {
+        RunContext {
             storage: self.storage.clone(),
             clock: self.clock.clone(),
             catalog: self.catalog.clone(),
@@ -87,7 +75,7 @@ impl Context {
 }
 
 fn catalog_path(global: &Global, config: &Config) -> Option<PathBuf> {
-    // An empty variable of the environment is none.
+    // An empty environment variable counts as unset.
     let named = global.catalog.as_ref().filter(|named| !named.is_empty());
     let path = named
         .map(PathBuf::from)
@@ -115,10 +103,42 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Config(options) => project::config(options, context),
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options),
-        Command::Lab(options) => lab::run(options, context),
+        Command::Lab(_) => forwarded::run(),
         Command::Cache(options) => cache::run(options, context),
         Command::Wal(options) => wal::run(options, context),
     }
+}
+
+/// Answers a request for help about a command that another program has.
+pub fn help_elsewhere() -> Exit {
+    let answer = forwarded::run();
+    answer.unwrap_or_else(|failure| {
+        let output = Output {
+            json: std::env::args_os().any(|word| word == "--json"),
+            quiet: false,
+            verbose: false,
+            stdout_taken: false,
+        };
+        output.fail(&failure);
+        failure.exit
+    })
+}
+
+/// What follows a command that another program has.
+fn passed_on(command: &Command) -> Option<&ForwardedArgs> {
+    match command {
+        Command::Lab(rest) => Some(rest),
+        Command::Cache(cache) => match &cache.action {
+            CacheAction::Simulate(rest) | CacheAction::Grid(rest) => Some(rest),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether what is passed on to another program has `--json`, so that a failure to start it is JSON, too.
+pub fn passes_json_on(command: &Command) -> bool {
+    passed_on(command).is_some_and(|rest| rest.args.iter().any(|word| word == "--json"))
 }
 
 /// Whether the command writes a stripe to standard output.
@@ -126,12 +146,12 @@ pub fn takes_stdout(command: &Command) -> bool {
     matches!(command, Command::Backup(b) if b.to.contains(&DeviceSpec::Pipe))
 }
 
-/// Whether the caller is PostgreSQL's recovery, which takes exit codes up to 125 for the end of the log.
+/// Whether the caller is PostgreSQL's recovery, which takes exit codes up to 125 as the end of the WAL.
 pub fn answers_a_recovery(command: &Command) -> bool {
     matches!(command, Command::Wal(wal) if matches!(wal.action, WalAction::Get(_)))
 }
 
-/// Whether the caller is PostgreSQL, which goes by the exit code alone: what is said beside must not hold up its log.
+/// Whether the caller is PostgreSQL, which reads only the exit code: a failure to print must not hold up its WAL.
 pub fn answers_by_its_exit_code(command: &Command) -> bool {
     let Command::Wal(wal) = command else {
         return false;
@@ -139,8 +159,8 @@ pub fn answers_by_its_exit_code(command: &Command) -> bool {
     matches!(wal.action, WalAction::Push(_) | WalAction::Get(_))
 }
 
-/// The options given, over the configuration's defaults.
-fn tuning(moving: &Moving, defaults: &Defaults) -> Tuning {
+/// The given options; the configuration's defaults for the rest.
+fn tuning(moving: &TransferOptions, defaults: &Defaults) -> Tuning {
     let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     Tuning {
         buffer_count: moving
@@ -154,15 +174,15 @@ fn tuning(moving: &Moving, defaults: &Defaults) -> Tuning {
     }
 }
 
-/// The same where sets are read: of their size in the configuration nothing is said, for the sets have one.
-fn reading_tuning(moving: &Moving, defaults: &Defaults) -> Tuning {
+/// The same for reading. The configured size of sets is ignored, because existing sets have one.
+fn reading_tuning(moving: &TransferOptions, defaults: &Defaults) -> Tuning {
     Tuning {
         buffer_bytes: moving.max_transfer_size.and_then(|n| n.try_into().ok()),
         ..tuning(moving, defaults)
     }
 }
 
-fn limits(moving: &Moving, defaults: &Defaults) -> Limits {
+fn limits(moving: &TransferOptions, defaults: &Defaults) -> Limits {
     Limits {
         rate_bytes_per_s: moving.max_rate.or(defaults.max_rate),
         cpu_percent: moving.max_cpu.or(defaults.max_cpu),

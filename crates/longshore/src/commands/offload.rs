@@ -1,14 +1,14 @@
-//! Which accelerators a run may use, and what its report says of them.
+//! The accelerators that a run may use, and the part of its report about them.
 
 use std::time::Duration;
 
 use longshore_pipeline::{EngineShare, Offload, OffloadMode};
 
-use crate::options::Offloading;
-use crate::output::{Table, bytes};
+use crate::options::OffloadOptions;
+use longshore_terminal::output::{Table, bytes};
 
-/// The options given, over what is configured.
-pub fn of(options: &Offloading, configured: Option<OffloadMode>) -> Offload {
+/// The given options, which override the configuration.
+pub fn of(options: &OffloadOptions, configured: Option<OffloadMode>) -> Offload {
     let usual = Offload::default();
     Offload {
         mode: options
@@ -24,7 +24,7 @@ pub fn of(options: &Offloading, configured: Option<OffloadMode>) -> Offload {
     }
 }
 
-/// Who did how much; `None` when software did everything and nothing else was asked.
+/// The share of each engine; `None` if software did everything and nothing else was requested.
 pub fn table(engines: &[EngineShare]) -> Option<Table> {
     if !engines.iter().any(|engine| engine.accelerator) {
         return None;

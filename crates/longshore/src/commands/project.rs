@@ -2,28 +2,29 @@
 
 use clap::CommandFactory;
 use longshore_pg::client::without_password;
+use longshore_terminal::pages;
 use serde::Serialize;
 
 use super::Context;
-use super::archive::Place;
+use super::archive::ArchiveLocation;
 use super::findings;
 use super::wal::QUEUE_MAX;
 use crate::config::Retention;
-use crate::failure::{Exit, Failure};
-use crate::options::{Cli, Completions, Config, ConfigAction, Man};
-use crate::output::bytes;
-use crate::text::plain;
+use crate::options::{Cli, Completions, Config, ConfigAction, Man, is_elsewhere, with_studies};
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::bytes;
+use longshore_terminal::text::plain;
 
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
     path: Option<String>,
-    /// The environment's variables that had a say.
+    /// The environment variables that took effect.
     variables: Vec<String>,
     databases: Vec<Database>,
     targets: Vec<Target>,
     catalog: Option<String>,
-    /// What would not work as it stands.
+    /// Settings that would not work as they are.
     findings: Vec<String>,
 }
 
@@ -33,16 +34,16 @@ struct Database {
     url: String,
     target: Option<String>,
     retention: Option<String>,
-    /// What its backups are known by, wherever it is; `None`: by machine and path, or by its log.
+    /// How targets identify its backups, on any machine; `None`: by machine and path, or by WAL.
     identity: Option<String>,
     algorithm: Option<String>,
     level: Option<String>,
-    /// Where the password comes from, never what it is.
+    /// The origin of the password, never its value.
     password_from: Option<String>,
     wal: Option<Wal>,
 }
 
-/// How a database's log is archived, with what is not configured filled in.
+/// How a database's WAL is archived, with the defaults filled in.
 #[derive(Serialize)]
 struct Wal {
     archive: String,
@@ -59,7 +60,7 @@ struct Target {
     directories: Vec<String>,
 }
 
-/// Loading the configuration was the check of its form; what it names is looked at here.
+/// Loading the configuration has checked its form; this checks the things that it names.
 pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
     let ConfigAction::Check = options.action;
     let config = &context.config;
@@ -115,13 +116,13 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Where a database's log goes; loading the configuration made sure that it goes somewhere.
+/// The destination of a database's WAL; loading the configuration made sure that there is one.
 fn archive(context: &Context, database: &str) -> Option<String> {
-    let place = Place::of_database(context, database, None).ok()?;
+    let place = ArchiveLocation::of_database(context, database, None).ok()?;
     Some(place.path().display().to_string())
 }
 
-/// What the configuration means, in sentences.
+/// Describes the configuration in sentences.
 fn text(answer: &Answer, context: &Context) -> String {
     let mut text = format!(
         "configuration  {}\n",
@@ -146,7 +147,7 @@ fn text(answer: &Answer, context: &Context) -> String {
         text += &format!("database {}: {}\n", plain(&d.name), plain(&d.url));
         text += &match &d.target {
             Some(target) => format!("  goes to target {target}"),
-            None => "  goes where --to says".to_owned(),
+            None => "  goes to the devices in --to".to_owned(),
         };
         text += &match (&d.algorithm, &d.level) {
             (Some(algorithm), Some(level)) => {
@@ -157,7 +158,7 @@ fn text(answer: &Answer, context: &Context) -> String {
             (None, None) => "\n".to_owned(),
         };
         if let Some(identity) = &d.identity {
-            text += &format!("  known at its target as {}\n", plain(identity));
+            text += &format!("  its name at the target is {}\n", plain(identity));
         }
         if let Some(from) = &d.password_from {
             text += &format!("  its password comes from {}\n", plain(from));
@@ -179,12 +180,12 @@ fn text(answer: &Answer, context: &Context) -> String {
 
 fn log(wal: &Wal) -> String {
     let mut text = format!(
-        "  its log is archived in {}; a backup is complete when its log is there\n",
+        "  its WAL is archived in {}; a backup is complete when its WAL is there\n",
         plain(&wal.archive)
     );
     if wal.ahead {
         let (push, get) = (bytes(wal.queue_max), bytes(wal.prefetch));
-        text += &format!("  pushes work up to {push} ahead, gets up to {get}\n");
+        text += &format!("  pushes work up to {push} ahead, fetches up to {get}\n");
     }
     if let Some(slot) = &wal.slot {
         text += &format!(
@@ -201,10 +202,12 @@ fn sentence(rules: Retention) -> String {
         kept.push(format!("the newest {n} full backups"));
     }
     if let Some(n) = rules.keep_days {
-        kept.push(format!("what brings back any moment of the last {n} days"));
+        kept.push(format!(
+            "backups and WAL for any moment of the last {n} days"
+        ));
     }
     let wal = match rules.keep_wal {
-        Some(n) => format!("; log without gaps for the newest {n} of them"),
+        Some(n) => format!("; WAL without gaps for the newest {n} of them"),
         None => String::new(),
     };
     format!("an expire keeps {}{wal}", kept.join(", and "))
@@ -212,20 +215,16 @@ fn sentence(rules: Retention) -> String {
 
 pub fn completions(options: &Completions, context: &Context) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut Cli::command(), "longshore", &mut script);
+    let mut command = with_studies(Cli::command());
+    clap_complete::generate(options.shell, &mut command, "longshore", &mut script);
     context.output.raw(&script);
     Ok(Exit::Done)
 }
 
 pub fn man(options: &Man) -> Result<Exit, Failure> {
-    let command = Cli::command().disable_help_subcommand(true);
-    clap_mangen::generate_to(command, &options.dir).map_err(|e| {
-        let mut failure = Failure::usage(
-            format!("cannot write manual pages to {}", options.dir.display()),
-            "name an existing directory that you may write to",
-        );
-        failure.causes.push(e.to_string());
-        failure
+    // The other program writes the pages of its commands.
+    pages::write(Cli::command(), &options.dir, &|command| {
+        !is_elsewhere(command)
     })?;
     Ok(Exit::Done)
 }

@@ -3,6 +3,7 @@
 mod beginning;
 pub mod older;
 
+use longshore_media::DeviceSpec;
 use longshore_pipeline::{
     Error, Report, Request, RestoreNote, RestoreReport, RestoreRequest, closing_line, mb_per_s,
     ratio, run as run_pipeline,
@@ -11,11 +12,11 @@ use serde::Serialize;
 
 use super::backup::{settings, wrong_report};
 use super::{Context, limits, offload, reading_tuning};
-use crate::failure::{Exit, Failure};
 use crate::options::Restore;
-use crate::output::{Table, bytes, cpu_s_per_gb};
-use crate::progress::Watch;
-use crate::text::plain;
+use crate::progress::ProgressView;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{Table, bytes, cpu_s_per_gb};
+use longshore_terminal::text::plain;
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -24,13 +25,21 @@ struct Answer<'a> {
     mb_per_s: f64,
     ratio: f64,
     cpu_s_per_gb: f64,
-    /// Of a database's backups.
-    chosen: Option<&'a beginning::Told>,
+    /// The choice among a database's backups.
+    chosen: Option<&'a beginning::ChosenBackup>,
     #[serde(flatten)]
     report: &'a RestoreReport,
 }
 
 pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
+    if let Some(text) = options.to.to_str()
+        && matches!(DeviceSpec::parse(text), DeviceSpec::Bucket(_))
+    {
+        return Err(Failure::usage(
+            format!("a restore writes to a directory, and {text} is an object store's address"),
+            format!("give a directory with --to; one of that name is ./{text}"),
+        ));
+    }
     let beginning = beginning::of(options, context)?;
     let request = RestoreRequest {
         devices: beginning.devices.clone(),
@@ -52,12 +61,12 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };
-    let house = context.house().equipped(&request.offload);
-    let watch = Watch::new(context.output, context.clock.clone());
-    let result = run_pipeline(&house, &Request::Restore(request), &watch);
+    let run_context = context.run_context().equipped(&request.offload);
+    let watch = ProgressView::new(context.output, context.clock.clone());
+    let result = run_pipeline(&run_context, &Request::Restore(request), &watch);
     watch.end();
     let result = result.map_err(|e| match e {
-        // The backup that was chosen cannot be read.
+        // The chosen backup cannot be read.
         Error::Archive(_) | Error::Media(_) | Error::Chain(_) => {
             older::advised_of(e.into(), beginning.label(), options, context)
         }

@@ -1,4 +1,4 @@
-//! What several commands tell of a database at a target.
+//! Facts about a database at a target that several commands report.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use longshore_pipeline::ratio;
 use longshore_repository::branch;
 use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::lease::Holder;
-use longshore_repository::retention::{Decision, Keep, Remove, Verdict};
+use longshore_repository::retention::{Decision, Keep, Remove, RetentionVerdict};
 use longshore_repository::{Listing, Shelf};
 use serde::Serialize;
 
 use super::{Context, devices};
-use crate::failure::{Exit, Failure};
-use crate::output::{Table, bytes, moment};
-use crate::text::plain;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{Table, bytes, moment};
+use longshore_terminal::text::plain;
 
-/// The databases that a command is about, each with what its target holds of it. Without names: all that are
-/// configured and have a target, or with a target all that lie there.
+/// The databases that a command is about, each with its contents at the target. Without names: all configured
+/// databases that have a target, or, if a target is given, all databases that it holds.
 pub fn shelves(
     context: &Context,
     names: &[String],
@@ -42,13 +42,13 @@ pub fn shelves(
     names.iter().map(shelf).collect()
 }
 
-/// What could not be done for one database while others were served.
+/// Failures of single databases while others were served.
 #[derive(Debug, Default, Serialize)]
 #[serde(transparent)]
-pub struct Failures(Vec<Failed>);
+pub struct Failures(Vec<TargetError>);
 
 #[derive(Debug, Serialize)]
-struct Failed {
+struct TargetError {
     database: String,
     target: String,
     exit_code: u8,
@@ -56,12 +56,12 @@ struct Failed {
 }
 
 impl Failures {
-    /// Tells it to people at once; scripts get it in the answer.
+    /// Prints the failure for people at once; scripts get it in the answer.
     pub fn note(&mut self, shelf: &Shelf, failure: Failure, context: &Context) {
         let (database, target) = (shelf.database.clone(), shelf.target.name.clone());
         let place = plain(&format!("{database} at target {target}"));
         context.output.complain(&place, &failure);
-        self.0.push(Failed {
+        self.0.push(TargetError {
             database,
             target,
             exit_code: failure.exit.code(),
@@ -73,7 +73,7 @@ impl Failures {
         self.0.is_empty()
     }
 
-    /// The exit code of a run that had them: the first one's.
+    /// The exit code of a run with such failures: the code of the first one.
     pub fn exit(&self) -> Option<Exit> {
         self.0.first().map(|failed| failed.error.exit)
     }
@@ -86,9 +86,9 @@ pub struct Row {
     pub set: Option<String>,
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// One word.
+    /// The state in one word.
     pub state: &'static str,
-    /// The whole truth.
+    /// The state in full.
     pub detail: String,
     pub restorable: bool,
     pub begun_us: i64,
@@ -98,17 +98,17 @@ pub struct Row {
     pub bytes: u64,
     pub ratio: Option<f64>,
     pub algorithm: Option<String>,
-    /// Labels of the chain below, parent first.
+    /// Labels of the backups that it depends on, parent first.
     pub needs: Vec<String>,
     pub used_by: Vec<String>,
     pub log: Option<LogRow>,
-    /// Numbers of the branches that it is on, from 1; none where it is not whole.
+    /// Numbers of the branches that it belongs to, from 1; empty if the backup is damaged or incomplete.
     pub branches: Vec<usize>,
-    /// What the retention says; `None` where there is none.
+    /// The verdict of the retention rules; `None` if there are none.
     pub retention: Option<String>,
 }
 
-/// The log that a backup needs.
+/// The WAL that a backup needs.
 #[derive(Debug, Serialize)]
 pub struct LogRow {
     pub system: u64,
@@ -121,7 +121,7 @@ pub struct LogRow {
 pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
     let facts = listing.facts();
     let branches = listing.branches();
-    let row = |(i, set): (usize, &longshore_repository::Listed)| {
+    let row = |(i, set): (usize, &longshore_repository::BackupEntry)| {
         let complete = set.complete();
         let links = facts[i].is_whole().then(|| chain(&facts, i));
         let broken = match &links {
@@ -179,25 +179,25 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
 /// One branch of a database's backups at a target.
 #[derive(Debug, Serialize)]
 pub struct BranchRow {
-    /// As in the backups' `branches`.
+    /// The number used in the backups' `branches`.
     pub number: usize,
-    /// PostgreSQL's system identifier; `None`: of a source without a log.
+    /// PostgreSQL's system identifier; `None`: a source without WAL.
     pub system: Option<u64>,
-    /// What a source without a log is known by: the name it was given, else machine and path.
+    /// The identity of a source without WAL: its configured name, else machine and path.
     pub identity: Option<String>,
     /// Its newest backup.
     pub newest: String,
     pub backups: usize,
-    /// Its newest that can be restored and holds exactly what the source held.
+    /// Its newest backup that can be restored and holds exactly what the source held.
     pub last_good: Option<String>,
     pub last_good_finish_us: Option<i64>,
-    /// Whether WAL proves that each backup follows the one before; without a log, whether all are of the same file.
+    /// Whether WAL proves that each backup follows the one before; without WAL, whether all are of the same file.
     pub proved: bool,
-    /// The number of the branch that its server went on with instead.
+    /// The number of the branch on which its server continued instead.
     pub given_up_for: Option<usize>,
-    /// Labels whose time is before that of the one before, which has a lower LSN: a clock was wrong.
+    /// Labels dated before the previous backup although their LSN is higher: a clock was wrong.
     pub clock_was_wrong: Vec<String>,
-    /// For people.
+    /// A text for people.
     pub text: String,
 }
 
@@ -226,7 +226,7 @@ pub fn branch_rows(listing: &Listing, now_us: i64) -> Vec<BranchRow> {
     (1..).zip(listing.branches()).map(row).collect()
 }
 
-/// What branches tell that has to be looked at, and whether backups of several are still made.
+/// The findings about branches, and whether backups of several branches are still being made.
 pub fn mixed(listing: &Listing) -> (Vec<String>, bool) {
     let facts = listing.facts();
     let branches = listing.branches();
@@ -235,7 +235,7 @@ pub fn mixed(listing: &Listing) -> (Vec<String>, bool) {
     let living = branch::living(&branches);
     if living.len() > 1 {
         texts.push(format!(
-            "the backups are of {} branches or clusters, and retention counts for each by itself:",
+            "the backups are of {} branches or clusters, and retention counts each separately:",
             living.len()
         ));
         for i in &living {
@@ -265,7 +265,7 @@ pub fn mixed(listing: &Listing) -> (Vec<String>, bool) {
     (texts, both)
 }
 
-/// What to do about several branches of sources without a log.
+/// The remedy for several branches of sources without WAL.
 fn mending(
     listing: &Listing,
     facts: &[SetFacts],
@@ -283,15 +283,16 @@ fn mending(
         .iter()
         .map(|tip| facts[*tip].identity.origin.name.as_str())
         .collect();
-    let ended = "a branch that has ended stays until the LABEL directories of its backups are removed by hand";
+    let ended =
+        "an ended branch is kept until you remove the LABEL directories of its backups by hand";
     let mend = match names.len() < tips.len() {
         true => format!(
-            "two files were backed up in turn as one: give each an `identity` of its own in its {table}, another name, or \
+            "two files were backed up in turn as one: give each its own `identity` in its {table}, another name, or \
              another target; {ended}"
         ),
         false => format!(
-            "where one of them is another's database, moved, the identity of that one in its {table}, such as {}, lets new \
-             backups go on with that branch; {ended}; two that both live need two names or two targets",
+            "if one of them is the other's database, moved, give it the other's identity in its {table}, such as {}, \
+             so that new backups continue that branch; {ended}; two live databases need two names or two targets",
             devices::as_key(&facts[tips[0]].identity.origin.name)
         ),
     };
@@ -344,7 +345,7 @@ pub fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Lines about what is not simply complete.
+/// Lines about backups that are not simply complete.
 pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
     let mut text = String::new();
     for r in rows.iter().filter(|r| r.state != "complete") {
@@ -362,16 +363,16 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
     }
     for stray in &listing.strays {
         let stray = plain(&stray.display().to_string());
-        text += &format!("  {stray} has no meaning here and is left alone\n");
+        text += &format!("  {stray} is unknown here and is not touched\n");
     }
     text
 }
 
-/// What a rule says of a backup, for people.
-pub fn verdict(verdict: &Verdict) -> String {
+/// The verdict of a rule on a backup, for people.
+pub fn verdict(verdict: &RetentionVerdict) -> String {
     match verdict {
-        Verdict::Keep(why) => format!("stays: {}", keep(why)),
-        Verdict::Remove(why) => format!("goes: {}", remove(*why)),
+        RetentionVerdict::Keep(why) => format!("stays: {}", keep(why)),
+        RetentionVerdict::Remove(why) => format!("goes: {}", remove(*why)),
     }
 }
 
@@ -385,8 +386,10 @@ fn days(us: i64) -> String {
 
 fn keep(why: &Keep) -> String {
     match why {
-        Keep::NoRule => "no rule lets anything go".into(),
-        Keep::NothingWhole => "no full backup is whole, so nothing goes".into(),
+        Keep::NoRule => "no rule allows a removal".into(),
+        Keep::NothingWhole => {
+            "no full backup is complete and undamaged, so nothing is removed".into()
+        }
         Keep::Count(n) => format!("full backup number {n}"),
         Keep::Recent => "within the days to be kept".into(),
         Keep::Stretched(us) => format!(
@@ -396,21 +399,21 @@ fn keep(why: &Keep) -> String {
         Keep::Base => "base of the oldest day to be kept".into(),
         Keep::NeededBy(label) => format!("needed by {label}"),
         Keep::FileBefore => {
-            "the last of the file before, until the one after it has two backups".into()
+            "the last of the previous file, until the next file has two backups".into()
         }
         Keep::OfKept(label) => format!("belongs to {label}"),
-        Keep::LastGood => "the newest that is whole and clean".into(),
-        Keep::Unexpired => "its own expiry date has not come".into(),
+        Keep::LastGood => "the newest good backup".into(),
+        Keep::Unexpired => "its own expiry date has not passed".into(),
         Keep::InUse => "in use".into(),
         Keep::BeingWritten => "being written".into(),
-        Keep::NotOurs => "not to be judged".into(),
+        Keep::NotOurs => "its state is unknown".into(),
         Keep::OutOfReach => {
-            "stripes that it needs may only be out of reach: bring their directory back to the \
-                             target, or remove the backup's directories by hand if they are lost"
+            "stripes that it needs may only be out of reach: return their directory to the target, \
+                             or remove the backup's directories by hand if the stripes are lost"
                 .into()
         }
-        Keep::Recoverable => "not older than what is kept".into(),
-        Keep::NotYet => "begun later than now: a clock was wrong; remove it by hand".into(),
+        Keep::Recoverable => "not older than the kept backups".into(),
+        Keep::NotYet => "it begins in the future: a clock was wrong; remove it by hand".into(),
     }
 }
 
@@ -423,13 +426,13 @@ fn remove(why: Remove) -> &'static str {
     }
 }
 
-/// The newest backup that can be restored and holds exactly what the source held. One that a clock ahead has dated
-/// later than now is the newest only where there is no other: else it would hide for years that no more are made.
+/// The newest backup that can be restored and holds exactly what the source held. A backup dated later than now, by a
+/// fast clock, counts only if there is no other: otherwise it would hide for years that no more backups are made.
 pub fn last_good(facts: &[SetFacts], now_us: i64) -> Option<usize> {
     newest_good(facts, 0..facts.len(), now_us)
 }
 
-/// The same of one branch.
+/// The same for one branch.
 pub fn last_good_of(facts: &[SetFacts], branch: &branch::Branch, now_us: i64) -> Option<usize> {
     newest_good(facts, branch.sets.iter().copied(), now_us)
 }
@@ -455,16 +458,16 @@ mod tests {
     use super::*;
     use longshore_repository::chain::Health;
     use longshore_repository::identity::Identity;
-    use longshore_repository::{Kind, Label};
+    use longshore_repository::{BackupKind, Label};
 
     const HOUR_US: i64 = 3_600_000_000;
 
     /// A full backup that took a minute.
     fn full(start_us: i64, clean: bool) -> SetFacts {
         SetFacts {
-            label: Label::new(start_us, Kind::Full),
+            label: Label::new(start_us, BackupKind::Full),
             health: Health::Whole { clean },
-            kind: Kind::Full,
+            kind: BackupKind::Full,
             id: None,
             parent: None,
             copy_only: false,
@@ -478,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_of_the_future_is_the_last_good_one_only_where_there_is_no_other() {
+    fn a_backup_of_the_future_is_the_last_good_one_only_if_there_is_no_other() {
         let now_us = 100 * HOUR_US;
         let ahead = || full(9000 * HOUR_US, true);
         let sets = [
@@ -489,7 +492,7 @@ mod tests {
         ];
         assert_eq!(last_good(&sets, now_us), Some(2));
         assert_eq!(last_good(&sets[..1], now_us), Some(0));
-        // Under way when this was asked.
+        // Still in progress at the time of the question.
         assert_eq!(
             last_good(&[full(now_us, true), full(0, true)], now_us),
             Some(0)

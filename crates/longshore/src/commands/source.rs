@@ -8,12 +8,12 @@ use longshore_pipeline::SourceSpec;
 
 use super::Context;
 use crate::config::Database;
-use crate::failure::Failure;
+use longshore_terminal::failure::Failure;
 
-/// Longest file that is read for a password.
+/// The maximum length of a password file.
 const PASSWORD_MAX: usize = 4096;
 
-/// Errors: a URL that cannot be meant; a password that cannot be got. No message shows a password.
+/// Errors: an invalid URL; a password that cannot be obtained. No message shows a password.
 pub fn configured(
     context: &Context,
     name: &str,
@@ -45,7 +45,7 @@ fn password(context: &Context, name: &str, database: &Database) -> Result<Option
             )),
             _ => Err(Failure::usage(
                 format!("[database.{name}]: the variable {variable} is not set"),
-                "set it where longshore runs, or use password_file",
+                "set it in longshore's environment, or use password_file",
             )),
         };
     }
@@ -75,7 +75,7 @@ fn password(context: &Context, name: &str, database: &Database) -> Result<Option
     })?;
     if mode & 0o077 != 0 {
         context.output.warn(&format!(
-            "{} can be read by others: mode {:04o}, not 0600",
+            "other users can read {}: mode {:04o}, not 0600",
             path.display(),
             mode & 0o777
         ));

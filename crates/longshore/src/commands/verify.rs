@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::backup::wrong_report;
 use super::{Context, devices, limits, reading_tuning};
-use crate::failure::{Exit, Failure};
 use crate::options::Verify;
-use crate::output::{Table, bytes};
-use crate::progress::Watch;
-use crate::text::plain;
+use crate::progress::ProgressView;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{Table, bytes};
+use longshore_terminal::text::plain;
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -42,9 +42,9 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };
-    let house = context.house();
-    let watch = Watch::new(context.output, context.clock.clone());
-    let result = run_pipeline(&house, &Request::Verify(request), &watch);
+    let run_context = context.run_context();
+    let watch = ProgressView::new(context.output, context.clock.clone());
+    let result = run_pipeline(&run_context, &Request::Verify(request), &watch);
     watch.end();
     let report = match result {
         Ok(Report::Verify(report)) => report,
@@ -85,7 +85,7 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Media that are there but are no whole stripes: the answer is no. Media that cannot be reached: no answer.
+/// Media that exist but are no complete stripes: the answer is no. Media that cannot be reached: there is no answer.
 fn is_answer(error: &Error) -> bool {
     matches!(
         error,
@@ -100,7 +100,7 @@ fn is_answer(error: &Error) -> bool {
     )
 }
 
-/// The answer where the damage lets no set be looked at.
+/// The answer if the damage prevents the check of any set.
 fn no_set(context: &Context, error: Error) -> Exit {
     let mut failure = Failure::from(error);
     failure.exit = Exit::No;
@@ -119,7 +119,7 @@ fn no_set(context: &Context, error: Error) -> Exit {
     Exit::No
 }
 
-/// What is certain of a set, and what is not.
+/// The certain and the uncertain facts about a set.
 fn valid(set: &VerifiedSet) -> String {
     let more = match (set.parent, set.chain_sets) {
         (None, _) => String::new(),
@@ -130,7 +130,7 @@ fn valid(set: &VerifiedSet) -> String {
             )
         }
         (Some(parent), None) => format!(
-            " It is differential, and what it needs was not looked at: backup set {parent} and that one's own chain."
+            " It is differential; its chain, backup set {parent} and the sets that it needs, was not checked."
         ),
     };
     format!("The backup set on file {} is valid.{more}\n", set.position)

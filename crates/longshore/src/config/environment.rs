@@ -1,8 +1,8 @@
-//! The environment's say: `LONGSHORE_DATABASE_SALES_URL` is `url` in `[database.sales]`.
+//! Configuration from the environment: `LONGSHORE_DATABASE_SALES_URL` is `url` in `[database.sales]`.
 //!
-//! A name in a variable stands for the configured one that is equal in capitals with `_` for every other sign; one
-//! that is not configured is made, in small letters. A variable that begins with `LONGSHORE_` and means nothing is
-//! refused, as a misspelt key of the file is.
+//! A name in a variable stands for the configured name that equals it in capitals, with `_` for every other sign; a
+//! name that is not configured is created in lower case. An unknown variable that begins with `LONGSHORE_` is refused,
+//! as a misspelt key in the file is.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,7 @@ struct Form {
     keys: &'static [&'static str],
 }
 
-/// Keys whose value is a list; in a variable it is divided by colons.
+/// Keys whose value is a list; a variable separates its elements by colons.
 const LISTS: [&str; 1] = ["directories"];
 
 const FORMS: [Form; 5] = [
@@ -51,20 +51,28 @@ const FORMS: [Form; 5] = [
     },
 ];
 
-/// Variables that are no keys: what they hold is a path, which need not be UTF-8, or `off` or `none`.
-const PATHS: [&str; 7] = [
+/// Variables that are not keys: their value is a path, which need not be UTF-8, or `off` or `none`.
+const PATHS: [&str; 9] = [
+    "LONGSHORE_CA_FILE",
     "LONGSHORE_CATALOG",
     "LONGSHORE_CONFIG",
     "LONGSHORE_CUDA",
     "LONGSHORE_ISAL",
     "LONGSHORE_NVCOMP",
+    "LONGSHORE_PROGRAM",
     "LONGSHORE_QATZIP",
     "LONGSHORE_SYSFS",
 ];
-/// Others that are no keys.
-const TEXTS: [&str; 2] = ["LONGSHORE_LOG", "LONGSHORE_LOGIN_PASSWORD"];
+/// Other variables that are not keys.
+const TEXTS: [&str; 5] = [
+    "LONGSHORE_ALLOW_HTTP",
+    "LONGSHORE_LOG",
+    "LONGSHORE_LOGIN_PASSWORD",
+    "LONGSHORE_PART_MIB",
+    "LONGSHORE_TRY_OBJECT_STORES",
+];
 
-/// What the program's own tests, doubles and scripts read; the programs that they start have them, too.
+/// Variables for the program's own tests, doubles and scripts; the programs that they start inherit them.
 const OF_TESTS: [&str; 4] = [
     "LONGSHORE_TEST_",
     "LONGSHORE_PG_",
@@ -96,9 +104,9 @@ const OF_TESTS_WHOLE: [&str; 22] = [
     "LONGSHORE_WRITE_ANSWERS",
 ];
 
-/// The variables of the environment that are this program's to read. `passwords`: those that the configuration names.
+/// The environment variables that this program reads. `passwords`: those that the configuration names.
 ///
-/// Errors: the name of a variable, and why it is refused: it means nothing, or is not UTF-8 where it must be.
+/// Errors: the name of a variable, and why it is refused: it is unknown, or it is not UTF-8 where it must be.
 pub fn own(
     variables: impl Iterator<Item = (OsString, OsString)>,
     passwords: &[&str],
@@ -155,7 +163,7 @@ fn of_kubernetes(name: &str, value: &OsStr) -> bool {
             .any(|(at, word)| of_port(&name[at + word.len()..]))
 }
 
-/// Why a variable is refused, and what was probably meant.
+/// The reason why a variable is refused, and the probable intention.
 fn unknown(name: &str) -> String {
     let whole = PATHS.into_iter().chain(TEXTS);
     let near = nearest(name, whole).map(str::to_owned).or_else(|| {
@@ -166,12 +174,12 @@ fn unknown(name: &str) -> String {
         Some(format!("{PREFIX}{near}_{key}"))
     });
     let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    format!("longshore knows no such variable{near}")
+    format!("longshore has no such variable{near}")
 }
 
-/// Puts one variable's value where it belongs. `None`: it is none of the configuration's.
+/// Writes one variable's value into the configuration. `None`: the variable does not belong to the configuration.
 ///
-/// Errors: why it cannot be meant.
+/// Errors: why the value is invalid.
 pub fn apply(variable: &str, value: &str, config: &mut Table) -> Option<Result<(), String>> {
     let form = form(variable)?;
     let rest = &variable[PREFIX.len() + form.table.len() + 1..];
@@ -190,7 +198,7 @@ fn form(variable: &str) -> Option<&'static Form> {
 }
 
 fn set(form: &Form, rest: &str, value: &str, config: &mut Table) -> Result<(), String> {
-    // What stands before the key: the name and its `_`, or nothing.
+    // The part before the key: the name and its `_`, or nothing.
     let before = |key: &str| {
         let key = key.replace('.', "_").to_ascii_uppercase();
         let name = rest.strip_suffix(key.as_str())?;
@@ -203,8 +211,8 @@ fn set(form: &Form, rest: &str, value: &str, config: &mut Table) -> Result<(), S
         let table = config.get(form.table).and_then(Value::as_table);
         table.is_some_and(|table| table.keys().any(|key| capitals(key) == name))
     };
-    // `MAIN_WAL_LEVEL` may be `wal.level` of main or `level` of main_wal: the one that is configured is meant, else
-    // the longest key.
+    // `MAIN_WAL_LEVEL` may be `wal.level` of main or `level` of main_wal: the configured name wins, else the longest
+    // key.
     let fitting = form.keys.iter().filter_map(|key| Some((key, before(key)?)));
     let best = fitting.max_by_key(|(key, name)| (is_configured(name), key.len()));
     let Some((key, wanted)) = best else {
@@ -216,7 +224,7 @@ fn set(form: &Form, rest: &str, value: &str, config: &mut Table) -> Result<(), S
         let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
         let keys: Vec<_> = form.keys.iter().map(|k| format!("`{k}`")).collect();
         return Err(format!(
-            "no key of [{}] is named there, expected one of {}{near}",
+            "it names no key of [{}]; expected one of {}{near}",
             form.table,
             keys.join(", ")
         ));
@@ -242,7 +250,7 @@ fn child<'a>(table: &'a mut Table, name: &str) -> Result<&'a mut Table, String> 
         .entry(name)
         .or_insert_with(|| Value::Table(Table::new()))
         .as_table_mut()
-        .ok_or_else(|| format!("{name:?} is no table in the configuration"))
+        .ok_or_else(|| format!("{name:?} is not a table of the configuration"))
 }
 
 /// The name that a variable means.
@@ -264,7 +272,7 @@ fn capitals(name: &str) -> String {
     name.chars().map(sign).collect()
 }
 
-/// Numbers and truth values as such; a number that a key wants as text is read as text there.
+/// Numbers and truth values become such; a key that wants a text reads a number as text.
 fn valued(key: &str, value: &str) -> Value {
     if LISTS.contains(&key) {
         return Value::Array(value.split(':').map(|v| Value::String(v.into())).collect());
@@ -300,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_log_is_told_from_a_name_that_ends_alike() {
+    fn a_key_of_the_wal_table_is_distinguished_from_a_name_that_ends_alike() {
         let made = applied("", "LONGSHORE_DATABASE_MAIN_WAL_LEVEL", "3").unwrap();
         assert_eq!(made, "[database.main.wal] level = 3 ");
         let config = "[database.main-wal]\nurl = \"a\"\n";
@@ -312,11 +320,11 @@ mod tests {
         );
         let config = "[database.main]\nwal = 3\n";
         let refused = applied(config, "LONGSHORE_DATABASE_MAIN_WAL_ASYNC", "true").unwrap_err();
-        assert!(refused.contains("no table"), "{refused}");
+        assert!(refused.contains("is not a table"), "{refused}");
     }
 
     #[test]
-    fn what_names_no_key_or_two_names_is_refused() {
+    fn a_variable_that_names_no_key_or_two_is_refused() {
         let unknown = applied("", "LONGSHORE_DATABASE_SALES_TARGTE", "x").unwrap_err();
         assert!(unknown.ends_with("did you mean `target`?"), "{unknown}");
         assert!(applied("", "LONGSHORE_DATABASE_URL", "x").is_err());
@@ -326,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn other_variables_are_nobodys_business() {
+    fn other_variables_are_ignored() {
         let mut table = Table::new();
         for name in [
             "LONGSHORE_LOG",

@@ -1,8 +1,8 @@
-//! `longshore.toml`: databases, targets and defaults, so that a nightly job is two words.
+//! `longshore.toml`: databases, targets and defaults, so that a nightly job needs two words.
 //!
-//! A key that is not known is refused with file and line: a misspelt `retain_days` must not go unnoticed.
-//! The environment overrides single keys (`environment.rs`), the options of one command override both.
-//! `docs/configuration.md` describes every key; a test compares the two.
+//! An unknown key is refused with file and line: a misspelt `retain_days` must not go unnoticed. The environment
+//! overrides single keys (`environment.rs`); the options of a command override both. `docs/configuration.md` describes
+//! every key; a test compares the two.
 
 mod environment;
 mod near;
@@ -19,10 +19,10 @@ use longshore_repository::retention::Policy;
 use longshore_repository::target::{DIRECTORIES_MAX, unfit_name};
 use serde::{Deserialize, Deserializer, de};
 
-use crate::failure::Failure;
 use crate::options::values;
+use longshore_terminal::failure::Failure;
 
-/// Longest configuration that is read.
+/// The maximum length of a configuration file.
 const LEN_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Default, Deserialize)]
@@ -40,10 +40,10 @@ pub struct Config {
     pub serve: Serve,
     #[serde(default)]
     pub catalog: Catalog,
-    /// The file it came from; `None`: there is none.
+    /// The file that was read; `None`: there is none.
     #[serde(skip)]
     pub path: Option<PathBuf>,
-    /// The environment's variables that had a say.
+    /// The environment variables that took effect.
     #[serde(skip)]
     pub variables: Vec<String>,
 }
@@ -54,11 +54,11 @@ pub struct Database {
     /// `sqlite:FILE`, `files:PATH`, or a server's connection string. Required; may come from the environment.
     #[serde(default)]
     pub url: String,
-    /// The target when the command names none.
+    /// The target if the command names none.
     pub target: Option<String>,
-    /// What may be removed from there.
+    /// The rules for what may be removed from the target.
     pub retention: Option<String>,
-    /// What a database without a log is known by at targets, wherever it is; without it, machine and path.
+    /// How targets identify a database without WAL, on any machine; without this key, by machine and path.
     pub identity: Option<String>,
     #[serde(default, deserialize_with = "algorithm")]
     pub algorithm: Option<Algorithm>,
@@ -68,10 +68,10 @@ pub struct Database {
     pub password_file: Option<PathBuf>,
     /// The environment variable that holds the password.
     pub password_env: Option<String>,
-    /// Whether the locks of a SQLite database are relied on wherever it lies.
+    /// Whether to rely on a SQLite database's locks on any file system.
     #[serde(default)]
     pub trust_locks: bool,
-    /// The archive of its log; with this table the database has one.
+    /// The WAL archive; a database with this table has one.
     pub wal: Option<Wal>,
 }
 
@@ -96,13 +96,13 @@ impl Database {
         "wal.slot",
     ];
 
-    /// Sources of these kinds have no log to archive.
+    /// Sources of these kinds have no WAL to archive.
     pub fn has_no_log(&self) -> bool {
         self.url.starts_with("sqlite:") || self.url.starts_with("files:")
     }
 }
 
-/// How the log of a PostgreSQL cluster is archived.
+/// How the WAL of a PostgreSQL cluster is archived.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wal {
@@ -115,13 +115,13 @@ pub struct Wal {
     /// Whether pushes and gets work ahead of the server's calls.
     #[serde(default, rename = "async")]
     pub ahead: bool,
-    /// Bytes of segments that pushes take on ahead.
+    /// The limit in bytes of segments that pushes take on ahead.
     #[serde(default, deserialize_with = "positive_size")]
     pub queue_max: Option<u64>,
-    /// Bytes of segments that gets fetch ahead.
+    /// The limit in bytes of segments that gets fetch ahead.
     #[serde(default, deserialize_with = "positive_size")]
     pub prefetch: Option<u64>,
-    /// Files that are worked on at a time.
+    /// The number of files processed at a time.
     pub workers: Option<NonZeroU8>,
     /// The replication slot that `wal receive` reads from.
     pub slot: Option<String>,
@@ -130,7 +130,7 @@ pub struct Wal {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// One stripe goes into each.
+    /// Each directory takes one stripe.
     #[serde(default)]
     pub directories: Vec<PathBuf>,
 }
@@ -163,9 +163,9 @@ impl Retention {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// For databases that name none.
+    /// The target of databases that name none.
     pub target: Option<String>,
-    /// For databases that name none.
+    /// The retention of databases that name none.
     pub retention: Option<String>,
     #[serde(default, deserialize_with = "algorithm")]
     pub algorithm: Option<Algorithm>,
@@ -198,33 +198,33 @@ impl Defaults {
     ];
 }
 
-/// How `longshore serve` meets its clients.
+/// How `longshore serve` treats its clients.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Serve {
     pub listen: Option<SocketAddr>,
-    /// PEM; with `key`.
+    /// A PEM file; requires `key`.
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
-    /// Whether clients must encrypt all that they say.
+    /// Whether clients must encrypt everything.
     #[serde(default)]
     pub encrypt: bool,
     /// The file of names and hashed passwords.
     pub logins: Option<PathBuf>,
-    /// What statements may name of the file system.
+    /// The part of the file system that statements may name.
     #[serde(default)]
     pub directories: Vec<PathBuf>,
-    /// Where relative device names begin.
+    /// The base of relative device names.
     pub backup_directory: Option<PathBuf>,
     pub sessions: Option<NonZeroU16>,
-    /// Of them, those of one login.
+    /// The maximum number of sessions of one login.
     pub login_sessions: Option<NonZeroU16>,
     #[serde(default, deserialize_with = "positive_size")]
     pub batch_size: Option<u64>,
-    /// Bytes that all sessions may hold together.
+    /// The maximum bytes that all sessions may hold together.
     #[serde(default, deserialize_with = "positive_size")]
     pub memory: Option<u64>,
-    /// Seconds.
+    /// In seconds.
     pub login_time: Option<NonZeroU16>,
     pub idle_time: Option<NonZeroU32>,
 }
@@ -254,7 +254,7 @@ pub struct Catalog {
     pub path: Option<PathBuf>,
 }
 
-/// A number or a text; both are read as the command line reads them.
+/// A number or a text; both are parsed like on the command line.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Word {
@@ -295,7 +295,7 @@ fn percent<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> 
 }
 
 impl Config {
-    /// Reads the file that was named, else the first usual one that exists, else nothing.
+    /// Reads the named file, else the first default file that exists, else nothing.
     pub fn load(storage: &dyn Storage, named: Option<&Path>) -> Result<Config, Failure> {
         let candidates = match named {
             Some(path) => vec![path.to_owned()],
@@ -313,7 +313,7 @@ impl Config {
                     let hint = match named {
                         Some(_) => "check --config and LONGSHORE_CONFIG",
                         None => {
-                            "is HOME or XDG_CONFIG_HOME another user's? Correct it, or name a file with --config"
+                            "check whether HOME or XDG_CONFIG_HOME is another user's, or name a file with --config"
                         }
                     };
                     let what = format!("cannot read the configuration {}", path.display());
@@ -364,104 +364,82 @@ impl Config {
         Ok(config)
     }
 
-    /// What the grammar alone cannot say.
+    /// Checks what the grammar alone cannot.
     fn check(&self) -> Result<(), Failure> {
-        let wrong = |what: String| {
+        self.check_tables().map_err(|what| {
             let path = self.path.as_deref().unwrap_or(Path::new("longshore.toml"));
-            Err(Failure::usage(
+            Failure::usage(
                 format!("{}: {what}", path.display()),
                 "correct the configuration, then run `longshore config check`",
-            ))
-        };
+            )
+        })
+    }
+
+    /// `Err`: what is wrong, and where.
+    fn check_tables(&self) -> Result<(), String> {
         for (name, target) in &self.target {
-            if !(1..=DIRECTORIES_MAX).contains(&target.directories.len()) {
-                return wrong(format!(
-                    "[target.{name}] needs 1 to {DIRECTORIES_MAX} directories"
-                ));
-            }
-            let mut seen = HashSet::new();
-            for dir in &target.directories {
-                if dir.is_relative() {
-                    return wrong(format!(
-                        "[target.{name}]: {} is not absolute",
-                        dir.display()
-                    ));
-                }
-                if !seen.insert(dir) {
-                    return wrong(format!("[target.{name}] names {} twice", dir.display()));
-                }
-            }
+            check_target(name, target)?;
         }
         for (name, database) in &self.database {
-            if let Some(target) = &database.target
-                && !self.target.contains_key(target)
-            {
-                return wrong(format!("[database.{name}]: there is no [target.{target}]"));
-            }
-            if database.url.is_empty() {
-                return wrong(format!("[database.{name}] needs a `url`"));
-            }
-            if let Some(retention) = &database.retention
-                && !self.retention.contains_key(retention)
-            {
-                return wrong(format!(
-                    "[database.{name}]: there is no [retention.{retention}]"
-                ));
-            }
-            if let Some(identity) = &database.identity
-                && let Err(what) = check_identity(database, identity)
-            {
-                return wrong(format!("[database.{name}]: `identity` {what}"));
-            }
-            if database.password_file.is_some() && database.password_env.is_some() {
-                return wrong(format!(
-                    "[database.{name}]: `password_file` and `password_env` exclude each other"
-                ));
-            }
-            if let Some(what) = unfit_name(name) {
-                return wrong(format!("[database.{name}]: {what}"));
-            }
-            if database.trust_locks && !database.url.starts_with("sqlite:") {
-                return wrong(format!(
-                    "[database.{name}]: `trust_locks` is for a `url` that begins with sqlite:"
-                ));
-            }
-            if let Some(wal) = &database.wal
-                && let Err(what) = self.check_wal(name, database, wal)
-            {
-                return wrong(format!("[database.{name}.wal]: {what}"));
-            }
+            self.check_database(name, database)?;
         }
         for (name, retention) in &self.retention {
-            let numbers = [retention.keep_full, retention.keep_days, retention.keep_wal];
-            if numbers.contains(&Some(0)) {
-                return wrong(format!(
-                    "[retention.{name}]: 0 would keep nothing; leave the key out to have no such rule"
-                ));
-            }
-            if retention.policy().is_empty() {
-                return wrong(format!(
-                    "[retention.{name}] needs `keep_full` or `keep_days`: without a rule nothing may go"
-                ));
-            }
+            check_retention(name, retention)?;
         }
-        let defaults = &self.defaults;
-        if let Some(target) = defaults.target.as_ref()
-            && !self.target.contains_key(target)
-        {
-            return wrong(format!("[defaults]: there is no [target.{target}]"));
+        let (target, retention) = (&self.defaults.target, &self.defaults.retention);
+        self.check_names("defaults", target.as_deref(), retention.as_deref())
+    }
+
+    /// A table named in `table` must be there.
+    fn check_names(
+        &self,
+        table: &str,
+        target: Option<&str>,
+        retention: Option<&str>,
+    ) -> Result<(), String> {
+        if let Some(target) = target.filter(|name| !self.target.contains_key(*name)) {
+            return Err(format!("[{table}]: there is no [target.{target}]"));
         }
-        if let Some(retention) = defaults.retention.as_ref()
-            && !self.retention.contains_key(retention)
-        {
-            return wrong(format!("[defaults]: there is no [retention.{retention}]"));
+        match retention.filter(|name| !self.retention.contains_key(*name)) {
+            Some(retention) => Err(format!("[{table}]: there is no [retention.{retention}]")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_database(&self, name: &str, database: &Database) -> Result<(), String> {
+        let table = format!("database.{name}");
+        self.check_names(&table, database.target.as_deref(), None)?;
+        if database.url.is_empty() {
+            return Err(format!("[{table}] needs a `url`"));
+        }
+        self.check_names(&table, None, database.retention.as_deref())?;
+        if let Some(identity) = &database.identity {
+            check_identity(database, identity)
+                .map_err(|what| format!("[{table}]: `identity` {what}"))?;
+        }
+        if database.password_file.is_some() && database.password_env.is_some() {
+            return Err(format!(
+                "[{table}]: `password_file` and `password_env` exclude each other"
+            ));
+        }
+        if let Some(what) = unfit_name(name) {
+            return Err(format!("[{table}]: {what}"));
+        }
+        if database.trust_locks && !database.url.starts_with("sqlite:") {
+            return Err(format!(
+                "[{table}]: `trust_locks` is for a `url` that begins with sqlite:"
+            ));
+        }
+        if let Some(wal) = &database.wal {
+            self.check_wal(name, database, wal)
+                .map_err(|what| format!("[{table}.wal]: {what}"))?;
         }
         Ok(())
     }
 
     fn check_wal(&self, name: &str, database: &Database, wal: &Wal) -> Result<(), String> {
         if database.has_no_log() {
-            return Err("only PostgreSQL clusters have a log to archive".into());
+            return Err("only PostgreSQL clusters have WAL to archive".into());
         }
         let Some(archive) = &wal.archive else {
             return match self.target_of(name) {
@@ -486,14 +464,14 @@ impl Config {
             let taken = |dir: &PathBuf| archive == dir || *archive == dir.join(name);
             if t.directories.iter().any(taken) {
                 return Err(format!(
-                    "{shown} is kept for the backups of target {target}; name a directory of its own"
+                    "{shown} is reserved for the backups of target {target}; name another directory"
                 ));
             }
         }
         Ok(())
     }
 
-    /// How the log of a database is archived, if it is.
+    /// How a database's WAL is archived, if it is.
     pub fn wal_of(&self, database: &str) -> Option<&Wal> {
         self.database.get(database)?.wal.as_ref()
     }
@@ -504,7 +482,7 @@ impl Config {
         own.or(self.defaults.target.as_ref()).map(String::as_str)
     }
 
-    /// What may be removed of a database, and the name of that table.
+    /// The rules for what may be removed of a database, and the name of their table.
     pub fn retention_of(&self, database: &str) -> Option<(&str, Retention)> {
         let own = self
             .database
@@ -515,9 +493,45 @@ impl Config {
     }
 }
 
+fn check_target(name: &str, target: &Target) -> Result<(), String> {
+    if !(1..=DIRECTORIES_MAX).contains(&target.directories.len()) {
+        return Err(format!(
+            "[target.{name}] needs 1 to {DIRECTORIES_MAX} directories"
+        ));
+    }
+    let mut seen = HashSet::new();
+    for dir in &target.directories {
+        let shown = dir.display();
+        if dir.is_relative() {
+            return Err(format!("[target.{name}]: {shown} is not absolute"));
+        }
+        if !seen.insert(dir) {
+            return Err(format!("[target.{name}] names {shown} twice"));
+        }
+    }
+    Ok(())
+}
+
+fn check_retention(name: &str, retention: &Retention) -> Result<(), String> {
+    let numbers = [retention.keep_full, retention.keep_days, retention.keep_wal];
+    if numbers.contains(&Some(0)) {
+        return Err(format!(
+            "[retention.{name}]: 0 would keep nothing; leave out the key to have no such rule"
+        ));
+    }
+    match retention.policy().is_empty() {
+        true => Err(format!(
+            "[retention.{name}] needs `keep_full` or `keep_days`: without a rule nothing is removed"
+        )),
+        false => Ok(()),
+    }
+}
+
 fn check_identity(database: &Database, identity: &str) -> Result<(), String> {
     if !database.has_no_log() {
-        return Err("is for `sqlite:` and `files:` alone: a cluster is known by its log".into());
+        return Err(
+            "is only for `sqlite:` and `files:`: a cluster is identified by its WAL".into(),
+        );
     }
     if identity.trim() != identity || identity.is_empty() {
         return Err("is empty, or begins or ends with a blank".into());
@@ -531,7 +545,7 @@ fn check_identity(database: &Database, identity: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The variables that hold passwords, as far as file and environment name them: they may have any name.
+/// The variables that hold passwords, as named by the file and the environment: they may have any name.
 fn password_variables(text: &str) -> Vec<String> {
     let table: toml::Table = text.parse().unwrap_or_default();
     let databases = table.get("database").and_then(toml::Value::as_table);
@@ -547,10 +561,10 @@ fn password_variables(text: &str) -> Vec<String> {
     of_file.chain(of_environment).collect()
 }
 
-/// A configuration that cannot be read as one.
+/// The failure for a configuration that cannot be parsed.
 fn refusal(place: &str, message: &str) -> Failure {
     let what = message.replace('\n', "; ");
-    let hint = "docs/configuration.md describes the keys; `longshore config check` reads it without doing anything";
+    let hint = "docs/configuration.md describes the keys; `longshore config check` checks the file";
     let ticked: Vec<&str> = what.split('`').skip(1).step_by(2).collect();
     let near = match ticked.split_first() {
         Some((word, known)) if what.contains("unknown field") => {
@@ -736,7 +750,7 @@ mod tests {
                 "postgres://h",
                 "archive = \"/t/a\"",
                 "[target.t]\ndirectories = [\"/t\"]",
-                "kept for the backups",
+                "reserved for the backups",
             ),
             (
                 "postgres://h",
@@ -766,7 +780,7 @@ mod tests {
             ("sqlite:/a", "", "empty"),
             ("sqlite:/a", " a", "blank"),
             ("sqlite:/a", "a\\u0007", "control"),
-            ("postgres://h", "a", "known by its log"),
+            ("postgres://h", "a", "identified by its WAL"),
         ] {
             let said = refusal(&format!(
                 "[database.a]\nurl = \"{url}\"\nidentity = \"{identity}\"\n"

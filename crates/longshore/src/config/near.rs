@@ -1,6 +1,6 @@
-//! The known word that a misspelt one was probably meant to be.
+//! Finds the known word that a misspelt one probably means.
 
-/// The nearest of the known words, if it is near enough to be worth saying.
+/// The nearest of the known words, if it is near enough to suggest.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let ranked = known.into_iter().map(|k| (distance(word, k), k));
     let (steps, best) = ranked.min()?;
@@ -8,7 +8,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (steps <= far.max(1)).then_some(best)
 }
 
-/// How many letters must be put in, left out, exchanged, or swapped with their neighbour.
+/// The number of letters to insert, remove, replace, or swap with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

@@ -12,23 +12,23 @@ pub struct Accelerator {
 
 #[derive(Debug, Subcommand)]
 pub enum AcceleratorAction {
-    /// Shows what was found, whether it is used and why not, and what running backups do with it.
+    /// Shows each accelerator, whether backups use it, why not, and the counters of running backups.
     ///
-    /// The columns are those of SQL Server's sys.dm_server_accelerator_status, with its reason codes; ours are above 100.
-    /// Where backups are to use hardware, each accelerator is tested in a process of its own, so that a library that
-    /// hangs or dies cannot do it here. Counters of running backups come from the directory `running` beside the catalog.
-    /// The device's heartbeat is not touched.
+    /// The columns are those of SQL Server's sys.dm_server_accelerator_status, with its reason codes; Longshore's own
+    /// codes are above 100. If backups use hardware, a separate process tests each accelerator, so that a library that
+    /// hangs or crashes does not take this command with it. Counters of running backups come from the directory
+    /// `running` next to the catalog. The device's heartbeat is not changed.
     #[command(after_long_help = "\
 Examples:
   longshore accelerator status
   longshore accelerator status --json
 
-Not for: finding out what a machine lacks; `longshore doctor` names the commands that help.")]
+Not for: finding out what a machine lacks; `longshore doctor` names the commands that fix it.")]
     Status,
     Enable(Enable),
     /// Switches accelerators off: software compresses, in the same format.
     ///
-    /// Counts from the next backup on. The mode is kept for the next time.
+    /// Takes effect with the next backup. The mode is kept until accelerators are enabled again.
     #[command(after_long_help = "\
 Example:
   longshore accelerator disable
@@ -42,7 +42,7 @@ Not for: one backup; `longshore backup --offload software` leaves the setting al
 Example:
   longshore accelerator probe qatzip
 
-Not for: people; `longshore accelerator status` asks it."
+Not for: people; `longshore accelerator status` runs it."
     )]
     Probe {
         /// The engine's name: qatzip or nvcomp.
@@ -53,8 +53,8 @@ Not for: people; `longshore accelerator status` asks it."
 
 /// Lets backups use accelerators.
 ///
-/// What it changes are the server settings `hardware offload enabled` and `hardware offload mode`. Counts from the next backup
-/// on. A machine without an accelerator compresses in software all the same: nothing fails.
+/// Changes the server settings `hardware offload enabled` and `hardware offload mode`, from the next backup on. A machine
+/// without an accelerator compresses in software; nothing fails.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -65,8 +65,8 @@ Not for: one backup; `longshore backup --offload hybrid` leaves the setting alon
 pub struct Enable {
     /// hardware, software or hybrid.
     ///
-    /// `hardware` (the default, as in SQL Server): the accelerator compresses, CPUs do what it leaves. `software`: the
-    /// accelerator's format by CPUs alone. `hybrid`: both at once, for machines with idle cores.
+    /// `hardware` (the default, as in SQL Server): the accelerator compresses; CPUs take the blocks that it leaves.
+    /// `software`: CPUs alone, in the accelerator's format. `hybrid`: both at once, for machines with idle cores.
     #[arg(long, value_name = "MODE", value_enum, default_value = "hardware")]
     pub mode: Mode,
 }
@@ -91,16 +91,16 @@ impl From<Mode> for OffloadMode {
     }
 }
 
-/// Says what this machine has for backups, what is missing, and the command that helps.
+/// Shows what this machine has for backups, what is missing, and the command that fixes it.
 ///
-/// Looks at processors, libraries and devices, and changes nothing. Nothing here needs root, but what only root may read
-/// is said to be unknown. Exit code 5 when something could be better, else 0.
+/// Reads processors, libraries and devices, and changes nothing. It does not need root; facts that only root can read
+/// are shown as unknown. Exit code 5 if something could be better, else 0.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   longshore doctor
   longshore doctor --json
 
-Not for: what backups use now (`longshore accelerator status`), or how fast they are (`longshore lab
-bench`).")]
+Not for: seeing what backups use now (`longshore accelerator status`), or how fast they are
+(`longshore lab bench`).")]
 pub struct Doctor {}

@@ -8,7 +8,7 @@ use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{Against, OnChange};
 
 use super::values::{self, Pair};
-use super::{Moving, Offloading};
+use super::{OffloadOptions, TransferOptions};
 
 const TEACH: &str = "\
 Examples:
@@ -21,21 +21,21 @@ Examples:
   longshore backup app.db --to - | ssh vault 'cat > app.bak'
       through a pipe
   longshore backup 'postgres:///postgres?host=/var/run/postgresql' --to /mnt/a/pg.bak
-      a running PostgreSQL cluster, all databases, with the log that makes it consistent
+      a running PostgreSQL cluster, all databases, with the WAL that makes it consistent
   longshore backup sales --differential --or-full
-      what changed since the last full backup at its target, or everything where there is none
+      only the changes since the last full backup at its target, or everything if there is none
   longshore backup sales --target nightly
       a database and a target named in the configuration
 
-Not for: the files of a running server (PostgreSQL's data directory, MySQL's) as a file tree: copied
-while they change, they are no backup. Not a synchroniser either: every backup is a new set.";
+Not for: the data directory of a running server (PostgreSQL, MySQL) as a file tree: files that
+change while they are copied are not a backup. Nor for synchronising: every backup is a new set.";
 
 /// Backs up one database or file tree to one or more devices.
 ///
-/// A SQLite database is read as one committed moment, while others write to it; so is a PostgreSQL cluster, whose
-/// connection string is libpq's (docs/postgres.md). Files are read as they
-/// stand, and those that change meanwhile are reported and the set is marked. The set becomes valid at the
-/// very end; interrupted at any moment, nothing half-valid is left.
+/// A SQLite database is read as one committed moment, while other programs write to it; so is a PostgreSQL cluster, whose
+/// connection string is libpq's (docs/postgres.md). Files are read as they are; files that change during the backup are
+/// reported, and the set is marked. The set becomes valid only at the very end; an interrupted backup leaves nothing
+/// half-valid.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH,
     group = ArgGroup::new("where").args(["to", "target"]),
@@ -43,85 +43,86 @@ while they change, they are no backup. Not a synchroniser either: every backup i
 pub struct Backup {
     /// sqlite:FILE, files:PATH..., postgres://..., a path, or the name of a configured database.
     ///
-    /// One path alone is looked at: a SQLite database is recognised by its first bytes, everything else is files.
+    /// If one path is given, a SQLite database is recognised by its first bytes; everything else is files.
     /// A word without `/` that names a [database.NAME] of the configuration is that database; write ./NAME
     /// for a file of the same name.
     #[arg(value_name = "SOURCE", required = true, num_args = 1..)]
     pub source: Vec<OsString>,
 
-    /// A device: a path, nul: (keeps nothing), or - (standard output). Repeat for more stripes.
+    /// A path, s3://BUCKET/KEY, nul:, or - (standard output). Repeatable.
     ///
-    /// 1 to 64, all of one kind. Stripes on different disks add their write speeds; compression uses all CPUs
-    /// with one stripe as with many, so do not add stripes for CPU's sake. Losing one stripe loses the backup.
+    /// 1 to 64 stripes, all of one kind; nul: keeps nothing. Stripes on different disks add up their write throughput.
+    /// Compression uses all CPUs even with one stripe, so more stripes do not help there. Losing one stripe loses the
+    /// backup. docs/buckets.md says how to reach a bucket.
     #[arg(long, value_name = "DEVICE", value_parser = values::device())]
     pub to: Vec<DeviceSpec>,
 
     /// A target of the configuration: a new media set, one stripe in each of its directories.
     ///
-    /// The default, without --to, is the one that the configured database names.
-    /// The stripes are DIRECTORY/DATABASE/LABEL/family-N.bak; the label tells the UTC time, such as
-    /// 20270131T020000Z-full-1a2b3c4d (docs/repository.md). The directories must exist (an unmounted disk is not filled
-    /// unnoticed); what is below them is created.
+    /// The default, without --to, is the configured database's target. The stripes are
+    /// DIRECTORY/DATABASE/LABEL/family-N.bak; the label begins with the UTC time, such as
+    /// 20270131T020000Z-full-1a2b3c4d (docs/repository.md). The target's directories must exist, so that the disk below
+    /// an unmounted file system is not filled; directories below them are created.
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 
     /// The database's name in media and history.
     ///
-    /// The default is the configured name, else the file's name without extension, else the directory's.
+    /// The default is the configured name, else the file's name without extension, else the directory's name.
     #[arg(long, value_name = "NAME", value_parser = values::name)]
     pub database: Option<String>,
 
     /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD or LZ4.
     ///
     /// QAT_DEFLATE (the default): gzip, fast on any CPU. ZSTD: smaller at a lower speed. LZ4: fastest to restore.
-    /// MS_XPRESS: SQL Server's default, for comparison. NONE: for data that is compressed already; checksums
-    /// stay. The default can be set in the configuration's [defaults].
+    /// MS_XPRESS: SQL Server's default, for comparison. NONE: for data that is already compressed; checksums are
+    /// kept. The default can be set in the configuration's [defaults].
     #[arg(long, short, value_name = "ALGORITHM", value_parser = values::algorithm)]
     pub algorithm: Option<Algorithm>,
 
     /// LOW, MEDIUM, HIGH, or a number of the algorithm's own scale.
     ///
-    /// QAT_DEFLATE 1 to 12, ZSTD -7 to 22, LZ4 1 to 12, MS_XPRESS 1 to 3. The default is LOW, SQL Server's; it
-    /// costs the least CPU. Higher levels pay off when the device is slower than the compression.
+    /// QAT_DEFLATE 1 to 12, ZSTD -7 to 22, LZ4 1 to 12, MS_XPRESS 1 to 3. The default is LOW, as in SQL Server; it
+    /// costs the least CPU time. A higher level pays off if the device is slower than the compression.
     #[arg(long, short, value_name = "LEVEL", value_parser = values::level, allow_hyphen_values = true)]
     pub level: Option<Level>,
 
     /// Decode and check the whole set after it was written.
     ///
-    /// Reads every stripe back and compares every checksum, as `longshore verify` does. Costs about as long
-    /// as a restore without its writing. Not possible for nul: and -.
+    /// Reads every stripe and compares every checksum, as `longshore verify` does. Takes about as long as a restore
+    /// that writes nothing. Not possible for nul: and -.
     #[arg(long)]
     pub verify: bool,
 
     #[command(flatten)]
-    pub differing: Differing,
+    pub differing: DifferentialOptions,
 
     #[command(flatten)]
-    pub disposing: Disposing,
+    pub disposing: DispositionOptions,
 
     #[command(flatten)]
     pub labels: Labels,
 
     #[command(flatten)]
-    pub reading: Reading,
+    pub reading: ReadOptions,
 
     #[command(flatten)]
     pub postgres: Postgres,
 
     #[command(flatten)]
-    pub offloading: Offloading,
+    pub offloading: OffloadOptions,
 
     #[command(flatten)]
-    pub moving: Moving,
+    pub moving: TransferOptions,
 }
 
 /// Storing only what differs from another backup.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("differing").args(["differential", "incremental"]))]
-pub struct Differing {
+pub struct DifferentialOptions {
     /// Store only what differs from the last full backup. PostgreSQL only.
     ///
-    /// Whole files where they are new, else the pages that changed. A restore needs this backup and the full one. At a
+    /// New files are stored whole, others by the pages that changed. A restore needs this backup and the full one. At a
     /// target the base is found there; for devices name it with --base, or append to the media that hold it.
     #[arg(long)]
     pub differential: bool,
@@ -134,18 +135,18 @@ pub struct Differing {
 
     /// A stripe of the media set that holds the base. Repeat for all of its stripes.
     ///
-    /// Not for targets, where the base is found by itself. With --append the base may be on the media that are
-    /// appended to, and need not be named.
+    /// Not for targets, where the backup finds its base itself. A base on the media that --append adds to need not be
+    /// named.
     #[arg(long, hide_short_help = true, value_name = "DEVICE", value_parser = values::device(),
         requires = "differing", conflicts_with = "target")]
     pub base: Vec<DeviceSpec>,
 
-    /// Make a full backup where there is no base that can be used.
+    /// Make a full backup if no base can be used.
     #[arg(long, hide_short_help = true, requires = "differing")]
     pub or_full: bool,
 }
 
-impl Differing {
+impl DifferentialOptions {
     pub fn against(&self) -> Option<Against> {
         match (self.differential, self.incremental) {
             (true, _) => Some(Against::LastFull),
@@ -155,20 +156,20 @@ impl Differing {
     }
 }
 
-/// What becomes of media that stand on the devices already.
+/// How media that are already on the devices are treated.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Media")]
-pub struct Disposing {
-    /// Add a backup set behind those on the media (NOINIT).
+pub struct DispositionOptions {
+    /// Add a backup set after those on the media (NOINIT).
     ///
-    /// Name all stripes. The sets there are not touched; a crash leaves them as they were. Without --append,
-    /// --init or --format, devices that hold anything are refused.
+    /// Name all stripes. The existing sets are not touched, even by a crash. Without --append, --init or --format,
+    /// devices that hold anything are refused.
     #[arg(long)]
     pub append: bool,
 
     /// Replace all backup sets of the media, keeping its name (INIT).
     ///
-    /// Refused while a set has not expired, unless --skip is given. The old sets stay until the new one is
+    /// Refused if a set has not expired, unless --skip is given. The old sets are kept until the new one is
     /// complete.
     #[arg(long)]
     pub init: bool,
@@ -177,22 +178,22 @@ pub struct Disposing {
     #[arg(long, hide_short_help = true, requires = "init")]
     pub skip: bool,
 
-    /// Write a new media set over whatever stands there (FORMAT).
+    /// Write a new media set over anything that is there (FORMAT).
     ///
-    /// Nothing is asked: sets that have not expired and files that are no backups are overwritten, too. Databases of
-    /// SQLite and what is backed up are not.
+    /// Without asking, it overwrites sets that have not expired and files that are not backups. It never overwrites a
+    /// SQLite database or the source.
     #[arg(long)]
     pub format: bool,
 }
 
-impl Disposing {
+impl DispositionOptions {
     pub fn disposition(&self) -> Disposition {
         match self {
-            Disposing { append: true, .. } => Disposition::Append,
-            Disposing {
+            DispositionOptions { append: true, .. } => Disposition::Append,
+            DispositionOptions {
                 init: true, skip, ..
             } => Disposition::Init { skip: *skip },
-            Disposing { format: true, .. } => Disposition::Format,
+            DispositionOptions { format: true, .. } => Disposition::Format,
             _ => Disposition::New,
         }
     }
@@ -217,7 +218,7 @@ pub struct Labels {
     #[arg(long, hide_short_help = true, value_name = "TEXT", value_parser = values::description)]
     pub media_description: Option<String>,
 
-    /// Mark the set as made out of turn: no later differential will build on it.
+    /// Mark the set as made out of turn: later differentials do not build on it.
     #[arg(long, hide_short_help = true)]
     pub copy_only: bool,
 
@@ -227,57 +228,57 @@ pub struct Labels {
 
     /// Days during which --init may not overwrite the set.
     ///
-    /// The default is [defaults] retain_days of the configuration, else 0: it may be overwritten at once.
+    /// The default is retain_days in the configuration's [defaults], else 0: --init may overwrite it at once.
     #[arg(long, value_name = "DAYS", conflicts_with = "expires",
         value_parser = clap::value_parser!(u32).range(0..=99_999))]
     pub retain_days: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Changed {
+pub enum ChangePolicyArg {
     /// Report the file and mark the set as damaged; exit code 5.
     Mark,
     /// Fail the backup at the first such file.
     Fail,
 }
 
-impl From<Changed> for OnChange {
-    fn from(changed: Changed) -> OnChange {
+impl From<ChangePolicyArg> for OnChange {
+    fn from(changed: ChangePolicyArg) -> OnChange {
         match changed {
-            Changed::Mark => OnChange::Mark,
-            Changed::Fail => OnChange::Fail,
+            ChangePolicyArg::Mark => OnChange::Mark,
+            ChangePolicyArg::Fail => OnChange::Fail,
         }
     }
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Reading")]
-pub struct Reading {
+pub struct ReadOptions {
     /// What to do when a file changes while it is read.
     ///
-    /// For files; a SQLite database is always one moment. `mark` keeps going, because one log file in a million
-    /// should not cost the night's backup.
+    /// For files; a SQLite database is always one moment. `mark` goes on, because one changing log file should not cost
+    /// the night's backup.
     #[arg(long, value_name = "WHAT", value_enum, default_value = "mark")]
-    pub on_change: Changed,
+    pub on_change: ChangePolicyArg,
 
     /// Treat a directory as a volume of its own, read in parallel with the others.
     ///
-    /// Volumes are found by mount point; this is for storage that is faster than one reader, or for one machine
-    /// that must play several.
+    /// Volumes are found by mount point. Use this for storage that is faster than one reader, or to treat one machine's
+    /// storage as several volumes.
     #[arg(long, hide_short_help = true, value_name = "DIR=NAME", value_parser = values::pair())]
     pub volume: Vec<Pair>,
 
-    /// End the backup when the SQLite database's log grows by more than this meanwhile.
+    /// End the backup if the SQLite database's write-ahead log grows by more than this.
     ///
-    /// While a backup reads, the write-ahead log cannot be emptied, so it grows with every commit. The growth
-    /// is reported. The default is no limit.
+    /// While a backup reads, the write-ahead log cannot be reset, so it grows with every commit. The backup reports the
+    /// growth. The default is no limit.
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::positive_size)]
     pub wal_growth_limit: Option<u64>,
 
-    /// Rely on the SQLite database's locks though it lies on a network or FUSE file system.
+    /// Rely on the SQLite database's locks although it is on a network or FUSE file system.
     ///
-    /// Say so only where every program that writes to it runs on this machine and uses this very mount. Else the copy
-    /// may be torn, a program that uses a write-ahead log may be killed, and the database itself may be damaged.
+    /// Use it only if every program that writes to the database runs on this machine and uses this mount. Otherwise the
+    /// copy may be torn, a program that uses a write-ahead log may be killed, and the database itself may be damaged.
     #[arg(long, hide_short_help = true)]
     pub trust_locks: bool,
 }
@@ -285,24 +286,23 @@ pub struct Reading {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "PostgreSQL")]
 pub struct Postgres {
-    /// Store the log that makes the backup consistent in the backup itself.
+    /// Store the WAL that makes the backup consistent in the backup itself.
     ///
-    /// The default unless the backup goes to the target whose archive has the log ([database.NAME.wal] in the
-    /// configuration). A replication slot keeps the log on the server meanwhile; it ends
-    /// with the backup.
+    /// The default unless the backup goes to the target whose archive has the WAL ([database.NAME.wal] in the
+    /// configuration). A temporary replication slot keeps the WAL on the server until the backup ends.
     #[arg(long, hide_short_help = true)]
     pub with_wal: bool,
 
-    /// Prove the log in this archive (`longshore wal push`).
+    /// Check that this archive (`longshore wal push`) has the WAL that the backup needs.
     ///
-    /// Only a backup to the archive's own target does without the log in the set: an expire removes log that the backups
-    /// there do not need, and knows of no others.
-    /// The default for a configured database with an archive is that one, when the backup goes to its own target.
-    /// The backup is valid once the log is there. Waits for the last segment up to --wal-wait, and fails with the name of the one that is missing.
+    /// Only a backup to the archive's own target may leave WAL out of the set: an expire removes WAL that the backups
+    /// there do not need, and knows no others. The default for a backup of a configured database to its own target is
+    /// the database's archive. The backup waits for the last segment, up to --wal-wait seconds, and then fails with the
+    /// name of the missing segment.
     #[arg(long, value_name = "DIR")]
     pub wal_archive: Option<std::path::PathBuf>,
 
-    /// Seconds to wait for the log to come to the archive.
+    /// Seconds to wait until the WAL is in the archive.
     #[arg(
         long,
         hide_short_help = true,
@@ -313,22 +313,22 @@ pub struct Postgres {
 
     /// Let the server send its files, over the replication protocol.
     ///
-    /// Needs the REPLICATION attribute, and works from any machine; the server reads and sends in one process. The
-    /// default is to read the files here, by all CPUs, and this way only when they cannot be read here.
+    /// Needs the REPLICATION attribute, and works from any machine; the server reads and sends in one process. By
+    /// default the backup reads the files itself, with all CPUs, and uses this only if it cannot read them.
     #[arg(long)]
     pub remote: bool,
 
-    /// Let the checkpoint at the start take its time.
+    /// Spread the checkpoint at the start of the backup.
     ///
-    /// A backup begins with a checkpoint. The default writes as fast as the disk can; this spreads it as the server's
-    /// checkpoint_completion_target says, which may take minutes before the first byte is read.
+    /// A backup begins with a checkpoint. By default the server writes it as fast as the disk can; this option spreads
+    /// it by checkpoint_completion_target, so that minutes may pass before the first byte is read.
     #[arg(long, hide_short_help = true)]
     pub spread_checkpoint: bool,
 
     /// End the backup at the first page whose checksum is wrong.
     ///
-    /// The default reports each such page with file and block, finishes, marks the set as damaged and ends with exit
-    /// code 5: one bad page should not cost the rest of the night's backup.
+    /// By default the backup reports each such page with file and block, goes on, marks the set as damaged and ends with
+    /// exit code 5: one bad page should not cost the rest of the night's backup.
     #[arg(long, hide_short_help = true)]
     pub fail_on_bad_page: bool,
 }

@@ -6,8 +6,8 @@ use super::{Media, values};
 
 /// Shows past backups, or restores, newest first.
 ///
-/// Ratio is plain by stored bytes; MB/s counts pages of 8 KiB in units of 2^20 bytes, uncompressed, as SQL
-/// Server does. Only successful runs have a row. The tables are msdb's (backupset, restorehistory and theirs):
+/// The ratio is plain bytes divided by stored bytes; MB/s counts uncompressed pages of 8 KiB in units of 2^20 bytes, as
+/// SQL Server does. Only successful runs have a row. The tables are msdb's (backupset, restorehistory and others):
 /// any SQLite client can query the file that `longshore config check` names.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -16,15 +16,13 @@ Examples:
   longshore history --database sales --limit 5
   longshore history --restores
 
-Not for: finding out what a file holds; `longshore list` asks the media, which are the truth.")]
+Not for: finding out what a file holds; `longshore list` reads the media themselves.")]
 pub struct History {
     /// Only this database.
     #[arg(long, value_name = "NAME", value_parser = values::name)]
     pub database: Option<String>,
 
-    /// At most so many rows, the newest.
-    ///
-    /// 20 fit a screen. 0 shows all.
+    /// Show at most this many rows, the newest; 0 shows all.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
 
@@ -33,7 +31,7 @@ pub struct History {
     pub restores: bool,
 }
 
-/// Learns lost history from the media again, and keeps server settings.
+/// Rebuilds lost history from the media, and shows and changes server settings.
 #[derive(Debug, Args)]
 pub struct Catalog {
     #[command(subcommand)]
@@ -46,17 +44,17 @@ pub enum CatalogAction {
     Settings(Settings),
 }
 
-/// Learns backups from their media again.
+/// Adds missing backups to the history, read from their media.
 ///
-/// Reads labels, headers and the index of one media set, or of all at a target, not their data, and adds what the
-/// history lacks. A catalog that is damaged is moved aside first. Restores cannot be relearned: media do not know them.
+/// Reads the labels, headers and index of one media set, or of all at a target, not their data. A damaged catalog is
+/// first renamed. Restores cannot be rebuilt: media hold no record of them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Example:
   longshore catalog rebuild /mnt/a/app.bak /mnt/b/app.bak
   longshore catalog rebuild --target nightly
 
-Not for: proving that the media are whole; `longshore verify` does.")]
+Not for: checking that the media are undamaged; `longshore verify` does.")]
 pub struct Rebuild {
     #[command(flatten)]
     pub media: Media,
@@ -64,24 +62,24 @@ pub struct Rebuild {
 
 /// Shows the server settings, or changes one.
 ///
-/// Named as in sp_configure: backup compression default, backup compression algorithm (1 MS_XPRESS,
+/// Names as in sp_configure: backup compression default, backup compression algorithm (1 MS_XPRESS,
 /// 2 QAT_DEFLATE, 3 ZSTD, 4 LZ4), backup checksum default, media retention (days), hardware offload enabled,
-/// hardware offload mode. A setting that was never changed is 0 and leaves the choice to this program. What a
-/// backup or the configuration says overrides them.
+/// hardware offload mode. A setting that was never changed is 0 and leaves the choice to this program. The options of a
+/// backup and the configuration override these settings.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   longshore catalog settings
   longshore catalog settings 'backup compression algorithm' 3
 
-Not for: one backup (use its options), or one machine's habits (use [defaults] in the
+Not for: one backup (use its options), or defaults of one machine (use [defaults] in the
 configuration).")]
 pub struct Settings {
     /// The setting to change.
     #[arg(value_name = "NAME", requires = "value")]
     pub name: Option<String>,
 
-    /// Its new value; it counts at once.
+    /// The new value; it takes effect at once.
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     pub value: Option<i64>,
 }

@@ -3,36 +3,38 @@
 use clap::{ArgGroup, Args};
 use longshore_media::DeviceSpec;
 
-use super::{Moving, values};
+use super::{TransferOptions, values};
 
 /// The stripes of one media set.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("media").required(true).multiple(true).args(["devices", "target", "database"]))]
 pub struct Media {
-    /// All stripes of the media set, in any order; - reads one from standard input.
+    /// All stripes of the media set, in any order: paths, s3://BUCKET/KEY, or -.
+    ///
+    /// - reads standard input.
     #[arg(value_name = "DEVICE", value_parser = values::device())]
     pub devices: Vec<DeviceSpec>,
 
-    /// Instead of devices: the database whose backup is meant.
+    /// Instead of devices: the database whose backup to read.
     #[arg(long, value_name = "NAME", conflicts_with = "devices")]
     pub database: Option<String>,
 
-    /// The target it lies at; the default is the one configured for the database.
+    /// The target that holds the backup; else the one configured for it.
     #[arg(long, value_name = "NAME", conflicts_with = "devices")]
     pub target: Option<String>,
 
-    /// Which backup of the database: a label that `longshore list` shows, or `latest` (the default).
+    /// A label that `longshore list` shows, or `latest` (the default).
     #[arg(long, value_name = "LABEL", requires = "database")]
     pub label: Option<String>,
 }
 
-/// What a differential set needs.
+/// The base of a differential set.
 #[derive(Debug, Clone, Args)]
 pub struct Bases {
-    /// All stripes of the other media sets that a differential set needs, in any order. Repeatable.
+    /// All stripes of the other media sets that a differential set needs. Repeatable.
     ///
-    /// These are the sets of its chain: its parent, the parent's parent, down to a full one. Those on the same media are
-    /// found without, and at a target all of them.
+    /// These are the sets of its chain: its parent, the parent's parent, down to a full one. Sets on the same media, and
+    /// at a target all sets, are found without this option.
     #[arg(long = "base", value_name = "DEVICE", num_args = 1.., conflicts_with = "database", value_parser = values::device())]
     pub bases: Vec<DeviceSpec>,
 }
@@ -42,13 +44,13 @@ Examples:
   longshore verify /mnt/a/app.bak /mnt/b/app.bak
   longshore verify --database sales
 
-Not for: proving that the application likes its data; only a restore and a look at it do. A set that
-was made from files in use (marked) verifies: its bytes are what was read.";
+Not for: proving that an application can use its data; only a restore and a check of the copy do.
+A set made from files in use (marked) passes: its bytes are what was read.";
 
 /// Decodes a backup and compares every checksum; writes nothing.
 ///
-/// Everything a restore would read is read, unpacked and checked. Damage is listed and reading goes on.
-/// Exit code 0: all sets are whole. 1: damage was found. 4: the media could not be read at all.
+/// Reads, decompresses and checks everything that a restore would read. Damage is listed and reading goes on.
+/// Exit code 0: all sets are undamaged. 1: damage was found. 4: the media could not be read at all.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_VERIFY)]
 pub struct Verify {
@@ -63,7 +65,7 @@ pub struct Verify {
     pub position: Option<u32>,
 
     #[command(flatten)]
-    pub moving: Moving,
+    pub moving: TransferOptions,
 }
 
 const TEACH_LIST: &str = "\
@@ -75,14 +77,14 @@ Examples:
   longshore list app.bak --files --position 2
       the files of one set
   longshore list --label-only stray.bak
-      what is this stripe, and what belongs to it?
+      what this stripe is, and which stripes belong to it
 
 Not for: checking: only labels, headers and the index are read. `longshore verify` reads everything.";
 
-/// Shows what media hold: label, backup sets, files.
+/// Shows the content of media: label, backup sets, files.
 ///
-/// The facts of SQL Server's RESTORE HEADERONLY; with --label-only those of LABELONLY, with --files those of
-/// FILELISTONLY. Reads little, however large the backup is.
+/// Shows the facts of SQL Server's RESTORE HEADERONLY; with --label-only those of LABELONLY, with --files those of
+/// FILELISTONLY. It reads little, however large the backup is.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_LIST)]
 pub struct List {

@@ -6,10 +6,10 @@
 mod accelerator;
 mod backup;
 mod cache;
-mod cached;
+mod cache_service;
 mod catalog;
+mod forwarded;
 mod inspect;
-mod lab;
 mod offload;
 mod project;
 mod recovery;
@@ -17,28 +17,23 @@ mod repository;
 mod restore;
 mod serve;
 mod sql;
-pub mod values;
 mod wal;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-
 use clap::{Args, Parser, Subcommand};
+pub use longshore_terminal::global::Global;
+pub use longshore_terminal::values;
 
 pub use accelerator::{Accelerator, AcceleratorAction, Doctor};
 pub use backup::Backup;
-pub use cache::{Cache, CacheAction, CacheCalibrate, CacheGrid, Simulate, WhoShares};
-pub use cached::{
+pub use cache::{Cache, CacheAction, CacheCalibrate};
+pub use cache_service::{
     CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheTrace,
     CacheVerify, CacheWhy, CreateCache, ServeCache,
 };
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
+pub use forwarded::{ForwardedArgs, is_elsewhere, is_help, with_studies};
 pub use inspect::{Bases, List, Media, Verify};
-pub use lab::{
-    Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, Sample, Stocked, Study, Sweep,
-    Written,
-};
-pub use offload::Offloading;
+pub use offload::OffloadOptions;
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;
 pub use repository::{Check, Drill, Expire, Info, Rules};
@@ -46,7 +41,8 @@ pub use restore::Restore;
 pub use serve::Serve;
 pub use sql::Sql;
 pub use wal::{
-    Ahead, Archive, Wal, WalAction, WalCreate, WalGet, WalList, WalNeeds, WalPush, WalReceive,
+    Archive, LookAheadOptions, Wal, WalAction, WalCreate, WalGet, WalList, WalNeeds, WalPush,
+    WalReceive,
 };
 
 const EXIT_CODES: &str = "\
@@ -58,10 +54,10 @@ Exit codes:
   4    the media cannot be read or written
   5    done, with warnings: a file changed, something was lost, or no history was written
   6    the restore target refused, or the answer could not be written
-  7    the WAL archive refused: it has other bytes under this name, or another cluster's log
-  70   a mistake in this program
-  130  interrupted; nothing half-valid was left (a second Ctrl-C ends at once, without tidying up)
-  200  wal get: no answer; recovery must not go on";
+  7    the WAL archive refused: it has other bytes under this name, or another cluster's WAL
+  70   a bug in this program
+  130  interrupted; nothing half-valid was left (a second Ctrl-C ends at once, without cleaning up)
+  200  wal get: no answer; recovery must not continue";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,7 +69,7 @@ Examples:
 ///
 /// A backup goes to one or more devices at once; each gets a stripe, and all stripes together are the
 /// media set. Databases are read while they are in use, and never written to. Stripes are gzip, zstd or
-/// LZ4 files that stock tools can unpack.
+/// LZ4 files that stock tools can decompress.
 #[derive(Debug, Parser)]
 #[command(name = "longshore", version, max_term_width = 100,
     after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
@@ -82,58 +78,6 @@ pub struct Cli {
     pub global: Global,
     #[command(subcommand)]
     pub command: Command,
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "General options")]
-pub struct Global {
-    /// Configuration file with databases, targets and defaults.
-    ///
-    /// Or the environment's LONGSHORE_CONFIG. Without either the first of these that exists is read: $XDG_CONFIG_HOME/longshore/longshore.toml
-    /// (or ~/.config/longshore/longshore.toml), /etc/longshore/longshore.toml. No file is needed: everything
-    /// can be said on the command line. A file in the working directory is not read unasked, because
-    /// whoever can write there could redirect a backup.
-    #[arg(
-        long,
-        value_name = "FILE",
-        global = true,
-        env = "LONGSHORE_CONFIG",
-        hide_env = true
-    )]
-    pub config: Option<PathBuf>,
-
-    /// Where the history of backups and restores is kept, or `none`.
-    ///
-    /// Or the environment's LONGSHORE_CATALOG. The default is `path` in the configuration's [catalog], else longshore/catalog.db below
-    /// $XDG_STATE_HOME, else below /var/lib for root and ~/.local/state for others. A catalog that is lost or locked never
-    /// fails a backup: it warns, and `longshore catalog rebuild` learns from the media again.
-    #[arg(
-        long,
-        value_name = "FILE",
-        global = true,
-        env = "LONGSHORE_CATALOG",
-        hide_env = true
-    )]
-    pub catalog: Option<OsString>,
-
-    /// Print one JSON object on standard output, errors too.
-    ///
-    /// The same facts as the text. An error is {"status":"error","exit_code":4,"error":{"number":3132,
-    /// "text":...,"causes":[...],"hint":...}}. No progress is shown. Where a backup itself goes to standard
-    /// output (device `-`), the object goes to standard error.
-    #[arg(long, global = true)]
-    pub json: bool,
-
-    /// Print the plan before bytes move: buffers, memory bound, workers, engines and why.
-    ///
-    /// The lines are `Name: value`, in the spelling of SQL Server's trace 3213 where it has one, so that tuning
-    /// scripts can read them. They go to standard error.
-    #[arg(long, short, global = true)]
-    pub verbose: bool,
-
-    /// Print errors and warnings only.
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
-    pub quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -155,51 +99,51 @@ pub enum Command {
     Config(Config),
     Completions(Completions),
     Man(Man),
-    Lab(Lab),
+    /// Builds sample databases and runs studies with them (needs longshore-lab).
+    Lab(ForwardedArgs),
     Cache(Cache),
     Wal(Wal),
 }
 
-/// Buffers and ceilings, common to all commands that move bytes.
+/// Buffers and limits, common to all commands that move bytes.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Tuning")]
-pub struct Moving {
-    /// BUFFERCOUNT: buffers in all.
+pub struct TransferOptions {
+    /// BUFFERCOUNT: the number of buffers.
     ///
-    /// Memory is BUFFERCOUNT times MAXTRANSFERSIZE for input and as much again for output; --verbose prints the
-    /// bound. The default is SQL Server's (5 for each device and 2 for each volume), raised to what all workers
-    /// of this machine need. A smaller number is kept, and fewer workers run. More than the default gains
-    /// nothing unless a device stalls now and then.
+    /// Memory is BUFFERCOUNT times MAXTRANSFERSIZE for input and the same for output; --verbose prints the
+    /// bound. The default is SQL Server's (5 for each device and 2 for each volume), raised until all workers of this
+    /// machine have buffers. With a smaller number fewer workers run. More than the default helps only if a device
+    /// stalls now and then.
     #[arg(long, hide_short_help = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub buffer_count: Option<u32>,
 
-    /// MAXTRANSFERSIZE: bytes of one buffer, a multiple of 64K up to 4M.
+    /// MAXTRANSFERSIZE: bytes in a buffer, a multiple of 64K up to 4M.
     ///
-    /// The default is 1M: measured flat from 256K to 2M, slower at 4M, where a buffer leaves the core's
-    /// second-level cache. No effect where sets are read: they are read in the size that they were made with.
+    /// The default is 1M: throughput was measured to be the same from 256K to 2M, and lower at 4M, which is more than
+    /// the core's second-level cache. Restores and verifies ignore it: a set is read in the size that it was made with.
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::size)]
     pub max_transfer_size: Option<u64>,
 
-    /// Move at most so many bytes of the database per second.
+    /// Move at most this many bytes of the database per second.
     ///
-    /// Counts what is read (backup) or produced (restore, verify), before compression. Units are powers of 1024;
-    /// `/s` may follow. There is no default limit. To spare a busy disk use this; to spare CPUs use
-    /// --max-cpu.
+    /// Counts uncompressed bytes: those read (backup) or produced (restore, verify). Units are powers of 1024;
+    /// `/s` may follow. There is no default limit. Use it to spare a busy disk, and --max-cpu to spare CPUs.
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<u64>,
 
     /// Use at most this share of the whole machine's CPU time, in percent.
     ///
-    /// On 8 CPUs, 25 means two CPUs' worth. Enforced from the CPU time the threads really used. The default
-    /// is 100. Not a priority: an idle machine is not used beyond it either.
+    /// On 8 CPUs, 25 means two CPUs. Enforced by the CPU time that the threads have used. The default is 100. It is a
+    /// limit, not a priority: it holds on an idle machine, too.
     #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
     pub max_cpu: Option<f64>,
 
     /// Let other programs' disk requests go first.
     ///
-    /// The threads that move bytes get the last level of the best-effort class; one that is lower already stays. Only
-    /// some kernel schedulers (BFQ) honour it; --max-rate works everywhere.
+    /// The threads that move bytes get the lowest level of the best-effort class; a lower priority is kept. Only some
+    /// kernel schedulers (BFQ) honour it; --max-rate works everywhere.
     #[arg(long, hide_short_help = true)]
     pub low_io_priority: bool,
 }
@@ -239,6 +183,10 @@ mod tests {
             if command.has_subcommands() || command.get_name() == "help" {
                 return;
             }
+            if is_elsewhere(command) {
+                // The other program teaches.
+                return;
+            }
             assert!(command.get_about().is_some(), "{path} has no purpose");
             let text = command
                 .get_after_long_help()
@@ -248,7 +196,7 @@ mod tests {
                 text.contains("Example") && text.contains("longshore "),
                 "{path} has no example"
             );
-            // What is longer is broken in the middle of its paragraph.
+            // A longer line is wrapped in the middle of its paragraph.
             let long = text.lines().find(|l| l.chars().count() > 100);
             assert_eq!(long, None, "{path}");
             assert!(

@@ -1,42 +1,42 @@
-//! Options about accelerators, shared by commands that move data.
+//! Accelerator options, shared by the commands that move data.
 
 use clap::{Args, ValueEnum};
 use longshore_pipeline::{Objective, OffloadMode, VerifyEngine};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Accelerators")]
-pub struct Offloading {
+pub struct OffloadOptions {
     /// Who compresses: software, hardware, hybrid, or auto.
     ///
-    /// `software`: CPUs alone. `hardware`: an accelerator; CPUs do what it leaves undone, and everything while it is
-    /// out of service. `hybrid`: the accelerator is kept full and CPUs compress besides; it is never meant to be slower
-    /// than the better of both, and falls back to that one when it is. `auto`: hybrid or hardware, as --objective
-    /// says, where there is an accelerator. The format is the same whoever compresses. The default is what the server
-    /// settings say (`hardware offload enabled`, `hardware offload mode`), else software. Not worth it for tiny
-    /// databases: blocks below 64 KiB never go to a device.
+    /// `software`: CPUs alone. `hardware`: an accelerator; CPUs take the blocks that it leaves, and all blocks while it is
+    /// out of service. `hybrid`: the accelerator is kept busy and CPUs compress too; if that is slower than the better
+    /// of the two alone, the backup falls back to the better one. `auto`: hybrid or hardware, by --objective, if there
+    /// is an accelerator. The format is the same in all modes. The default is the server settings `hardware offload
+    /// enabled` and `hardware offload mode`, else software. Useless for tiny databases: blocks below 64 KiB never go
+    /// to a device.
     #[arg(long, value_name = "WHO", value_enum)]
     pub offload: Option<Offload>,
 
-    /// With --offload auto: keep the time small, or the CPU time.
+    /// With --offload auto: save elapsed time, or CPU time.
     ///
-    /// `time` (the default) uses all that is there: hybrid. `cpu` leaves the CPUs to others: hardware.
+    /// `time` (the default) uses everything: hybrid. `cpu` leaves the CPUs to other programs: hardware.
     #[arg(long, hide_short_help = true, value_name = "WHAT", value_enum)]
     pub objective: Option<Goal>,
 
-    /// How many of an accelerator's results are decoded again before they are used.
+    /// How many of an accelerator's results are decoded before they are used.
     ///
     /// Lengths, framing and the checksum of every result are always compared with what the CPU computed before the
     /// accelerator saw the bytes. `sample` (the default) also decodes one result in 64, and the first 256 after each
-    /// start. `full` decodes all: two thirds of the CPU time that compressing takes, but no wrong bit can get
-    /// through. `none` decodes nothing: a damaged compressed body is then only found by a verify or a restore.
+    /// start. `full` decodes all: it costs two thirds of the CPU time of compressing, and finds every wrong bit.
+    /// `none` decodes nothing: only a verify or a restore then finds a damaged compressed body.
     #[arg(long, hide_short_help = true, value_name = "HOW", value_enum)]
-    pub verify_engine: Option<Checking>,
+    pub verify_engine: Option<CheckArg>,
 
     /// Seconds after which a call to an accelerator that has not returned is given up.
     ///
-    /// Software does its blocks again, and the accelerator is suspended and tested again later. The default, 5, is
-    /// long against any call of a healthy device; raise it where the log says that calls did not return in time and
-    /// the device is well.
+    /// Software compresses its blocks instead; the accelerator is suspended and tested again later. A call of a healthy
+    /// device takes far less than the default, 5. Raise it if the log reports calls that did not return in time and the
+    /// device is healthy.
     #[arg(long, hide_short_help = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub engine_timeout: Option<u32>,
 }
@@ -49,7 +49,7 @@ pub enum Offload {
     Hardware,
     /// Both.
     Hybrid,
-    /// Whatever there is.
+    /// The best that the machine has.
     Auto,
 }
 
@@ -82,7 +82,7 @@ impl From<Goal> for Objective {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Checking {
+pub enum CheckArg {
     /// Lengths, framing, checksums.
     None,
     /// Those, and one in 64 decoded.
@@ -91,12 +91,12 @@ pub enum Checking {
     Full,
 }
 
-impl From<Checking> for VerifyEngine {
-    fn from(checking: Checking) -> VerifyEngine {
+impl From<CheckArg> for VerifyEngine {
+    fn from(checking: CheckArg) -> VerifyEngine {
         match checking {
-            Checking::None => VerifyEngine::None,
-            Checking::Sample => VerifyEngine::Sample,
-            Checking::Full => VerifyEngine::Full,
+            CheckArg::None => VerifyEngine::None,
+            CheckArg::Sample => VerifyEngine::Sample,
+            CheckArg::Full => VerifyEngine::Full,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
-/// Looks at the configuration.
+/// Checks the configuration.
 #[derive(Debug, Args)]
 pub struct Config {
     #[command(subcommand)]
@@ -14,10 +14,10 @@ pub struct Config {
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigAction {
-    /// Reads the configuration and says what it holds; does nothing else.
+    /// Reads the configuration and shows what it holds.
     ///
-    /// Unknown keys, unreadable values and names that lead nowhere are refused with file and line, as they would
-    /// be by a backup; exit code 2.
+    /// Unknown keys, unreadable values and names that are not defined are refused with file and line, as by a backup;
+    /// exit code 2.
     #[command(after_long_help = "\
 Example:
   longshore config check --config longshore.toml
@@ -34,7 +34,7 @@ Examples:
   longshore completions bash > /etc/bash_completion.d/longshore
   longshore completions fish > ~/.config/fish/completions/longshore.fish
 
-Not for: an installation by `make install`, which puts them in place.")]
+Not for: an installation by `make install`, which installs completions, too.")]
 pub struct Completions {
     /// bash, elvish, fish, powershell or zsh.
     #[arg(value_name = "SHELL")]

@@ -1,4 +1,4 @@
-//! What `longshore restore` asks only of PostgreSQL clusters.
+//! Options of `longshore restore` for PostgreSQL clusters only.
 
 use std::path::{Path, PathBuf};
 
@@ -19,35 +19,36 @@ pub enum Action {
     Shutdown,
 }
 
-/// Options that PostgreSQL clusters have.
+/// Options for PostgreSQL clusters.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "PostgreSQL")]
 #[command(group = ArgGroup::new("recovery-end").multiple(false))]
 pub struct ClusterArgs {
     /// The directory of a tablespace, named by its OID or its stored directory. Repeatable.
     ///
-    /// Without it nothing is written outside --to, unless --tablespaces-as-stored allows it.
+    /// Without it the restore writes nothing outside --to, unless --tablespaces-as-stored allows it.
     #[arg(long = "tablespace-map", value_name = "OLD=NEW", value_parser = values::pair())]
     pub tablespace_map: Vec<Pair>,
 
-    /// Put the tablespaces that --tablespace-map does not name into the directories they had.
+    /// Restore tablespaces that --tablespace-map does not name into their original directories.
     #[arg(long, hide_short_help = true)]
     pub tablespaces_as_stored: bool,
 
-    /// Make an existing data directory of this cluster the set's, writing only what differs.
+    /// Turn an existing data directory of this cluster into the set's, writing only what differs.
     ///
-    /// Everything is compared byte by byte; what the set does not have is removed. No server starts on it before the
-    /// restore is complete, and one that was interrupted can be repeated.
+    /// Everything is compared byte by byte; files that the set does not have are removed. No server starts on the
+    /// directory before the restore is complete. An interrupted restore can be repeated.
     #[arg(long, conflicts_with_all = ["replace", "only", "moves"])]
     pub delta: bool,
 
     /// Recover until this time; the zone must be given, as in `2026-11-21 09:34:10+01`.
     ///
-    /// The newest backup that was complete before is restored: of the database's, or without --position of the media's.
+    /// Restores the newest backup that was complete before this time: with --database among the database's backups,
+    /// with media and no --position among the sets on the media.
     #[arg(long, value_name = "TIME", value_parser = values::zoned_time, group = "recovery-end")]
     pub target_time: Option<i64>,
 
-    /// Recover until this place in the log, as in `16/B374D848`.
+    /// Recover until this LSN, as in `16/B374D848`.
     #[arg(long, value_name = "LSN", group = "recovery-end")]
     pub target_lsn: Option<Lsn>,
 
@@ -68,45 +69,45 @@ pub struct ClusterArgs {
     #[arg(long, hide_short_help = true, group = "recovery-end")]
     pub target_immediate: bool,
 
-    /// Leave out the target itself: stop just before it.
+    /// Stop just before the recovery target.
     #[arg(long, hide_short_help = true, requires = "recovery-end")]
     pub target_exclusive: bool,
 
-    /// Which history to follow: `latest`, `current` (the backup's own) or its number.
+    /// The timeline to follow: `latest`, `current` (the backup's own) or its number.
     #[arg(long, hide_short_help = true, value_name = "TIMELINE", value_parser = timeline)]
     pub target_timeline: Option<TimelineChoice>,
 
-    /// What the server does at the target: wait for you, open for writing, or shut down.
+    /// The server's action at the target: pause, open for writing (promote), or shut down.
     #[arg(long, value_name = "ACTION", value_enum, requires = "recovery-end")]
     pub target_action: Option<Action>,
 
-    /// Make it a standby: it goes on to replay and does not open for writing.
+    /// Restore a standby: it goes on replaying and is not writable.
     #[arg(long)]
     pub standby: bool,
 
-    /// Keep the restored server from archiving: for a copy beside an original that goes on.
+    /// Keep the restored server from archiving: for a copy of a server that keeps running.
     ///
-    /// Sets archive_mode to off. Without it a copy that is opened for writing archives a timeline of its own, as its
-    /// stored settings say; recoveries after that follow it, since the latest timeline is the default.
+    /// Sets archive_mode to off. Without it a copy that opens for writing archives a timeline of its own, as its
+    /// stored settings say; later recoveries follow that timeline, since the latest is the default.
     #[arg(long, hide_short_help = true)]
     pub no_archiving: bool,
 
-    /// Keep the restored server's subscriptions from running: for a copy beside an original that goes on.
+    /// Keep the restored server's subscriptions from running: for a copy of a server that keeps running.
     ///
-    /// Sets max_logical_replication_workers to 0. Without it the copy's workers take the original's replication slots
-    /// at its publishers as soon as it opens. Take the line out of postgresql.auto.conf, and restart, when the copy has
-    /// taken the original's place.
+    /// Sets max_logical_replication_workers to 0. Without it the copy's workers take over the original's replication
+    /// slots at its publishers as soon as it opens. If the copy replaces the original, remove the line from
+    /// postgresql.auto.conf and restart the server.
     #[arg(long, hide_short_help = true)]
     pub no_subscriptions: bool,
 
-    /// The command by which the server fetches log from an archive (restore_command), with %f and %p.
+    /// The server's restore_command, which fetches WAL from an archive, with %f and %p.
     #[arg(long, hide_short_help = true, value_name = "COMMAND")]
     pub restore_command: Option<String>,
 
-    /// The directory of a `longshore wal` archive, from which the server fetches its log.
+    /// The directory of a `longshore wal` archive, from which the server fetches its WAL.
     ///
-    /// Sets restore_command to `longshore wal get` with this program's own path. The log that is needed is looked for
-    /// before anything is written. With --database the default is the database's archive.
+    /// Sets restore_command to `longshore wal get` with this program's own path. Before it writes, the restore checks
+    /// that the archive has the WAL that is needed. With --database the default is the database's archive.
     #[arg(long, value_name = "DIR", conflicts_with = "restore_command")]
     pub wal_archive: Option<PathBuf>,
 }
@@ -120,7 +121,7 @@ fn timeline(text: &str) -> Result<TimelineChoice, String> {
             .ok()
             .and_then(Timeline::new)
             .map(TimelineChoice::Number)
-            .ok_or_else(|| "write latest, current or a number from 1 on".to_owned()),
+            .ok_or_else(|| "write latest, current or a number above 0".to_owned()),
     }
 }
 

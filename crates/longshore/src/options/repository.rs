@@ -1,30 +1,29 @@
-//! `expire`, `info`, `check` and `drill`: what lies at targets.
+//! `expire`, `info`, `check` and `drill`: commands about the contents of targets.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Moving;
+use super::TransferOptions;
 
 const TEACH_EXPIRE: &str = "\
 Examples:
   longshore expire sales --dry-run
-      what would go, and why everything else stays
+      which backups would be removed, and why the others are kept
   longshore expire
       every configured database, by its own retention
   longshore expire sales --keep-full 3
-      by another rule, this once
+      by another rule, once
 
-Not for: making room in a hurry: it removes only what the retention lets go. What is whole, clean
-and the newest, what is needed by anything kept, what is in use and what is being written never
-goes.";
+Not for: making room in a hurry: it removes only backups that no retention rule covers, and never
+the newest good backup, one that a kept backup depends on, one in use or one being written.";
 
-/// Removes backups, and log, that the retention lets go.
+/// Removes backups and WAL that no retention rule covers.
 ///
-/// The rules are the database's [retention.NAME] in the configuration, or the options here. Without a rule nothing
-/// goes. Whole backups are removed, with all their stripes; a differential stays as long as its full backup, and the
-/// log as long as a kept backup needs it. Each backup loses its name first, so that an interruption leaves nothing
-/// that looks like one. docs/repository.md has the rules in full.
+/// The rules are the database's [retention.NAME] in the configuration, or the options here. Without a rule nothing is
+/// removed. A backup is removed with all its stripes; a differential is kept as long as its full backup, and WAL as
+/// long as a kept backup needs it. Each backup is renamed first, so that an interruption leaves nothing that looks like
+/// a backup. docs/repository.md has the rules in full.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_EXPIRE)]
 pub struct Expire {
@@ -36,7 +35,7 @@ pub struct Expire {
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 
-    /// Say what would go, and remove nothing.
+    /// Show what would be removed, and remove nothing.
     #[arg(long, short = 'n')]
     pub dry_run: bool,
 
@@ -44,7 +43,7 @@ pub struct Expire {
     pub rules: Rules,
 }
 
-/// The rules of a retention.
+/// Retention rules.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Rules, instead of the configured ones")]
 pub struct Rules {
@@ -52,11 +51,11 @@ pub struct Rules {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_full: Option<u32>,
 
-    /// Keep what is needed to go back to any moment of the last N days.
+    /// Keep what is needed to recover to any moment of the last N days.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_days: Option<u32>,
 
-    /// Keep log without gaps for the newest N full backups only; the default is for all that are kept.
+    /// Keep WAL without gaps for the newest N full backups only; the default is for all kept backups.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_wal: Option<u32>,
 }
@@ -73,13 +72,13 @@ Examples:
 Not for: proving that backups can be restored; `longshore verify` reads them, `longshore drill`
 restores one.";
 
-/// Shows what targets hold: backups, chains, sizes, log and its gaps, what the retention will do.
+/// Shows what targets hold: backups, chains, sizes, WAL and its gaps, what the retention will do.
 ///
 /// Everything is read from the media and the archive, not from the history. Only headers are read.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_INFO)]
 pub struct Info {
-    /// Databases; the default is all configured ones, or with --target all that lie there.
+    /// Databases; the default is all configured ones, or with --target all at that target.
     #[arg(value_name = "DATABASE")]
     pub databases: Vec<String>,
 
@@ -98,14 +97,14 @@ Examples:
       every configured database; for a monitor: exit code 0, 1 or 5
   longshore check sales --max-age 26
 
-Not for: reading backups; `longshore verify` does. It changes nothing, but for one log switch on a
-PostgreSQL server.";
+Not for: reading backups; `longshore verify` does that. The check changes nothing, except that a
+PostgreSQL server switches to a new WAL segment.";
 
-/// Looks whether the next backup and the next restore would work.
+/// Checks whether the next backup and the next restore would work.
 ///
-/// Configuration, target directories and their free space, whether the source can be reached, the newest backup's age
-/// and state, chains, gaps in the log; for PostgreSQL also whether a log segment arrives in the archive. Exit code 0:
-/// all is well. 5: something to look at. 1: something is wrong.
+/// Checks the configuration, target directories and their free space, whether the source can be reached, the newest
+/// backup's age and state, chains, gaps in the WAL; for PostgreSQL also whether a WAL segment arrives in the archive.
+/// Exit code 0: no problem. 5: a warning. 1: something is wrong.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_CHECK)]
 pub struct Check {
@@ -113,13 +112,13 @@ pub struct Check {
     #[arg(value_name = "DATABASE")]
     pub databases: Vec<String>,
 
-    /// The oldest that the newest good backup may be, in hours.
+    /// Maximum age of the newest good backup, in hours.
     ///
-    /// 26 is a day and two hours for a nightly backup that takes its time.
+    /// 26 is a day, and two hours for a slow nightly backup.
     #[arg(long, value_name = "HOURS", default_value_t = 26)]
     pub max_age: u32,
 
-    /// How long to wait for a log segment to arrive in the archive, in seconds; 0 leaves that out.
+    /// Seconds to wait for a WAL segment to arrive in the archive; 0 skips this check.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub archive_wait: u32,
 }
@@ -130,13 +129,12 @@ Examples:
       the latest backup
   longshore drill sales --label 20270131T020000Z-full-1a2b3c4d --work /mnt/scratch
 
-Not for: keeping the restored copy: it is removed in the end, whatever comes. Use
-`longshore restore`.";
+Not for: keeping the restored copy: the drill always removes it. Use `longshore restore`.";
 
 /// Restores a backup to a scratch directory, checks that the database is sound, and removes it.
 ///
 /// A SQLite database is opened and checked (PRAGMA integrity_check). A PostgreSQL cluster is started as a private
-/// server, without network and without archiving, recovered to consistency, checked with pg_amcheck, stopped, and its
+/// server, without network and archiving, recovered to consistency, checked with pg_amcheck and stopped; then its
 /// page checksums are checked. Files are compared with their checksums while they are restored. Exit code 0: the
 /// backup is good. 1: it is not.
 #[derive(Debug, Args)]
@@ -154,16 +152,16 @@ pub struct Drill {
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
 
-    /// Where the scratch directory is made; needs room for the whole database.
+    /// Directory for the scratch directory; needs space for the whole database.
     ///
-    /// The default is the system's directory for temporary files. What a killed drill left there is removed by the next.
+    /// The default is the system's directory for temporary files. A drill removes what a killed drill left there.
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
 
-    /// Where PostgreSQL's programs are; the default is found by the backup's major version.
+    /// Directory of PostgreSQL's programs; the default is found by the backup's major version.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub bin_dir: Option<PathBuf>,
 
     #[command(flatten)]
-    pub moving: Moving,
+    pub moving: TransferOptions,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::recovery::ClusterArgs;
 use super::values::{self, Pair};
-use super::{Bases, Media, Moving, Offloading};
+use super::{Bases, Media, OffloadOptions, TransferOptions};
 
 const TEACH: &str = "\
 Examples:
@@ -15,7 +15,7 @@ Examples:
   longshore restore --database sales --to /srv/restored
       the latest backup at the database's target
   longshore restore tuesday.bak --base sunday.bak monday.bak --to /srv/restored
-      a differential set, with all that it needs
+      a differential set and the sets that it needs
   longshore restore data.bak --to /tmp/one --only etc/app.conf
       one file
   longshore restore app.bak --to /srv/db --move app.db=copy.db
@@ -26,13 +26,13 @@ Examples:
       --wal-archive /mnt/backup/longshore/main-wal
       a PostgreSQL cluster, as it was at that moment
 
-Not for: checking a backup (`longshore verify` writes nothing), or unpacking next to a running
+Not for: checking a backup (`longshore verify` writes nothing), or restoring next to a running
 application: stop it first, or restore elsewhere and let it open the copy.";
 
 /// Restores a backup set, or some of its files, into a directory.
 ///
-/// Everything is unpacked beside the target's names and moved in at the end: a restore that cannot finish
-/// leaves nothing that looks like a database. Existing files are not overwritten unless --replace says so.
+/// Everything is restored to a staging directory and renamed into the target at the end: a restore that fails
+/// leaves nothing that looks like a database. Existing files are not overwritten unless --replace is given.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH)]
 pub struct Restore {
@@ -42,17 +42,17 @@ pub struct Restore {
     #[command(flatten)]
     pub bases: Bases,
 
-    /// Directory that receives the files; created when missing.
+    /// Directory for the restored files; created if missing.
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 
-    /// Which backup set: its number in `longshore list` (FILE = n).
+    /// The backup set's number in `longshore list` (FILE = n).
     ///
-    /// The default is the last set of the media; from a pipe it is the first.
+    /// The default is the last set on the media; from a pipe it is the first.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub position: Option<u32>,
 
-    /// Only this path of the set and what is below it. Repeatable.
+    /// Restore only this path of the set and everything below it. Repeatable.
     ///
     /// `longshore list --files` shows the paths.
     #[arg(long, value_name = "PATH")]
@@ -62,17 +62,17 @@ pub struct Restore {
     #[arg(long = "move", value_name = "OLD=NEW", value_parser = values::pair())]
     pub moves: Vec<Pair>,
 
-    /// Overwrite files that stand in the target.
+    /// Overwrite existing files in the target.
     ///
-    /// The old ones are kept until the new ones are complete, and put back when the restore fails. Stop
-    /// whatever uses them first: a SQLite database that a program uses is refused (3101).
+    /// The old files are kept until the new ones are complete, and put back if the restore fails. First stop the
+    /// programs that use them: a SQLite database that a program uses is refused (3101).
     #[arg(long)]
     pub replace: bool,
 
     /// With --replace: replace SQLite databases that programs use, too.
     ///
-    /// Such a program goes on with the old file, which has no name any more: what it reads is old, and what it
-    /// commits is lost.
+    /// Such a program goes on with the old file, which no longer has a name: it reads old data, and its commits are
+    /// lost.
     #[arg(long, requires = "replace")]
     pub replace_in_use: bool,
 
@@ -80,8 +80,8 @@ pub struct Restore {
     pub cluster: ClusterArgs,
 
     #[command(flatten)]
-    pub offloading: Offloading,
+    pub offloading: OffloadOptions,
 
     #[command(flatten)]
-    pub moving: Moving,
+    pub moving: TransferOptions,
 }

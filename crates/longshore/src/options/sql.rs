@@ -17,37 +17,37 @@ Examples:
   longshore sql
       statements from standard input, each batch ended by GO
 
-Not for: data. Statements back up and restore databases and ask the server's views; tables are for
-the database's own programs. docs/tsql.md lists the language.";
+Not for: data. Statements back up and restore databases and query the server's views; for tables use
+the database's own programs. docs/tsql.md describes the language.";
 
 /// Runs T-SQL: BACKUP, RESTORE, sp_configure, and queries over the history.
 ///
-/// Scripts for SQL Server's backups work as they are, with the same messages, views and history tables. Databases are
-/// those that the configuration names. Settings changed here count for all commands; those that need a restart count
-/// from the next call on.
+/// Scripts for SQL Server's backups work unchanged, with the same messages, views and history tables. The databases are
+/// those of the configuration. Settings changed here apply to all commands; those that need a restart apply from the
+/// next call on.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH, disable_help_flag = true)]
 pub struct Sql {
-    /// Run these statements and end.
+    /// Run these statements and exit.
     #[arg(short = 'Q', long, value_name = "TEXT", conflicts_with = "input")]
     pub query: Option<String>,
 
-    /// Run the statements of a file; repeat for more.
+    /// Run the statements of a file. Repeatable.
     #[arg(short = 'i', long, value_name = "FILE")]
     pub input: Vec<PathBuf>,
 
-    /// End at the first error, with exit code 1.
+    /// Exit at the first error, with exit code 1.
     ///
-    /// Without it the exit code does not tell whether statements failed, as with sqlcmd. In a script, `:on error exit`
-    /// does the same from there on.
+    /// Without it the exit code does not show whether statements failed, as with sqlcmd. In a script, `:on error exit`
+    /// does the same from that line on.
     #[arg(short = 'b', long)]
     pub exit_on_error: bool,
 
-    /// End with exit code 1 when a message had this severity or more.
+    /// Exit with code 1 if a message had this severity or more.
     #[arg(short = 'V', long, value_name = "SEVERITY", value_parser = clap::value_parser!(u8).range(0..=25))]
     pub severity_level: Option<u8>,
 
-    /// Show only messages of this severity or more; information has 0. -1 shows all.
+    /// Show only messages of this severity or more; informational messages have 0. -1 shows all.
     #[arg(
         short = 'm',
         long,
@@ -63,21 +63,21 @@ pub struct Sql {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
 
-    /// The server to run on: this program is its own, so only `.`, `localhost` or this machine's name.
+    /// The server: only `.`, `localhost` or this machine's name, since this program is the server.
     #[arg(short = 'S', long, value_name = "NAME", hide_short_help = true)]
     pub server: Option<String>,
 
-    /// Run as the operating system's user, which is what happens anyway.
+    /// Run as the operating system's user, as without this option.
     #[arg(short = 'E', long, hide_short_help = true)]
     pub trusted: bool,
 
-    /// The database to begin with; `master` unless given.
+    /// The initial database; the default is `master`.
     #[arg(short = 'd', long, value_name = "NAME")]
     pub use_database: Option<String>,
 
     /// A variable of the script: $(NAME) stands for its value.
     ///
-    /// Several may follow. The environment's variables stand behind these, `:setvar` before them.
+    /// Several may follow. They override the environment's variables; `:setvar` overrides them.
     #[arg(short = 'v', long, value_name = "NAME=VALUE", num_args = 1..)]
     pub variable: Vec<String>,
 
@@ -85,7 +85,7 @@ pub struct Sql {
     #[arg(short = 'x', long)]
     pub no_variables: bool,
 
-    /// Rows between two headers; -1 for no headers, 0 for one alone.
+    /// Rows between two headers; -1 for no headers, 0 for one header.
     #[arg(
         short = 'h',
         long,
@@ -95,7 +95,7 @@ pub struct Sql {
     )]
     pub headers: i64,
 
-    /// What stands between columns.
+    /// The separator between columns.
     #[arg(
         short = 's',
         long,
@@ -109,11 +109,11 @@ pub struct Sql {
     #[arg(short = 'W', long)]
     pub trim: bool,
 
-    /// Cut lines of results after so many characters.
+    /// Cut lines of results after this many characters.
     #[arg(short = 'w', long, value_name = "WIDTH", value_parser = clap::value_parser!(u16).range(9..))]
     pub width: Option<u16>,
 
-    /// Show values of columns without a fixed width so wide; 0 as they are.
+    /// Width of columns that have no fixed width; 0 shows values as they are.
     #[arg(short = 'y', long, value_name = "WIDTH", value_parser = clap::value_parser!(u16).range(0..=8000))]
     pub variable_width: Option<u16>,
 
@@ -126,16 +126,16 @@ pub struct Sql {
         value_parser = clap::value_parser!(u8).range(0..=1))]
     pub to_stderr: Option<u8>,
 
-    /// A database beside those of the configuration: a name and what `longshore backup` takes as source.
+    /// A database not in the configuration: a name, and a source as for `longshore backup`.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub database: Vec<String>,
 
-    /// Where relative device names begin; the working directory unless given.
+    /// Directory for relative device names; the default is the working directory.
     #[arg(long, value_name = "DIR")]
     pub backup_directory: Option<PathBuf>,
 
     /// Print the plan of backups and restores, as trace flags 3604 and 3213 do.
-    // Without its short form: -v is sqlcmd's.
+    // No short form: -v belongs to sqlcmd.
     #[arg(long)]
     pub verbose: bool,
 

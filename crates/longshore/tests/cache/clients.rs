@@ -1,4 +1,4 @@
-//! Stock clients of the protocol, each for what it is good at.
+//! Stock clients of the protocol, each for its strength.
 
 use std::process::Command;
 

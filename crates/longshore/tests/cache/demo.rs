@@ -1,4 +1,4 @@
-//! The demonstration of the cache below a database, and what is left of it.
+//! The demonstration of the cache below a database, and its cleanup.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::{common, have};
 
-/// Runs the script in a process group of its own, as a terminal does; when it has said `until`, it is interrupted so
-/// many times. Returns what it said.
+/// Runs the script in a process group of its own, as a terminal does. Once it has printed `until`, interrupts it
+/// `times` times. Returns its output.
 fn demo(dir: &Path, until: &str, times: u32) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/demo-cache.sh");
     let plugin = std::env::current_exe()
@@ -18,7 +18,7 @@ fn demo(dir: &Path, until: &str, times: u32) -> String {
         .with_file_name("liblongshore_nbd.so");
     let mut command = Command::new(script);
     command
-        .arg(env!("CARGO_BIN_EXE_longshore"))
+        .arg(common::BINARY)
         .args([dir, &plugin])
         .process_group(0)
         .stdin(Stdio::null())
@@ -48,7 +48,7 @@ fn demo(dir: &Path, until: &str, times: u32) -> String {
     said
 }
 
-/// Nothing is mounted, no loop device, no process and no file is left, but for the log.
+/// Nothing is left but the log: no mount, no loop device, no process and no file.
 fn nothing_is_left(dir: &Path, what: &str) {
     let name = dir.to_str().unwrap();
     let mounted = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -84,7 +84,7 @@ fn the_demonstration_cleans_up_after_itself_also_when_it_is_interrupted() {
         ("SQLite on it: ", 4),
         ("What the cache did", 2),
     ] {
-        // Where nothing may be mounted, a plain client is shown instead.
+        // If mounting is not possible, the demonstration uses a plain client.
         let until = match demo_mounts() {
             true => until,
             false => until.trim_start_matches("SQLite on it: "),
@@ -100,9 +100,9 @@ fn the_demonstration_cleans_up_after_itself_also_when_it_is_interrupted() {
     nothing_is_left(&dir, "the whole of it");
 }
 
-/// Whether FUSE and loop devices may be had here.
+/// Whether FUSE and loop devices are available.
 fn demo_mounts() -> bool {
-    // SAFETY: it only answers.
+    // SAFETY: the call takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     let there = |path: &str| fs::OpenOptions::new().write(true).open(path).is_ok();
     root && there("/dev/fuse") && there("/dev/loop-control")

@@ -1,10 +1,10 @@
-//! From making a cache to its status, and through a restart.
+//! From the creation of a cache to its status, and through a restart.
 
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::{answer, expect, text};
+use crate::common::{answer, expect, longshore, text};
 use crate::{Stage, have, run};
 
 #[test]
@@ -15,13 +15,13 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
     let mut stage = Stage::new(16, 40);
     let (socket, backend) = (stage.text("socket"), stage.text("backend"));
     let told = expect(6, ["cache", "status", &socket]);
-    assert!(text(&told.stderr).contains(&format!("cannot ask the cache at {socket}.control")));
+    assert!(text(&told.stderr).contains(&format!("cannot reach the cache at {socket}.control")));
     let nowhere = stage.text("nowhere/socket");
     let told = expect(2, ["cache", "serve", &backend, "--socket", &nowhere]);
     assert!(text(&told.stderr).contains("cannot open the directory of"));
     stage.serve(&["--policy", "none"]);
     let told = expect(7, ["cache", "serve", &backend, "--socket", &socket]);
-    assert!(text(&told.stderr).contains("is there already"));
+    assert!(text(&told.stderr).contains("already exists"));
     stage.reads_as_the_backend();
     let pattern = "write -P 0x5a 3M 256k";
     run(Command::new("qemu-io")
@@ -38,7 +38,7 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
     let held = stage.held_at_rest();
     let status = stage.status();
     assert_eq!(status["status"]["cache"], "attached");
-    // Half of it is holes, which the client skips, and fills may be dropped.
+    // Half of the backend is holes, which the client skips, and fills may be dropped.
     assert!(held >= 2 << 20, "{held}");
     assert!(status["counters"]["hits"].as_u64().unwrap() > 0);
     let prometheus = expect(0, ["cache", "status", &socket, "--prometheus"]);
@@ -105,9 +105,9 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
     stage.stop();
 }
 
-/// What a client asked, in order of its times, as the simulator reads it.
+/// A client's requests, in order of time, as the simulator reads them.
 #[test]
-fn what_clients_ask_is_recorded_and_can_be_simulated() {
+fn requests_of_clients_are_recorded_and_can_be_simulated() {
     if !have(&["nbdkit", "qemu-io"]) {
         return;
     }
@@ -121,12 +121,11 @@ fn what_clients_ask_is_recorded_and_can_be_simulated() {
         "{refused:?}"
     );
     let record = |to: &str, seconds: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
-        command.args(["--catalog", "none", "--json", "cache", "trace"]);
-        command.args([&socket, "--to", to, "--seconds", seconds]);
+        let mut command = longshore(["--json", "cache", "trace", &socket]);
+        command.args(["--to", to, "--seconds", seconds]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let recording = command.spawn().unwrap();
-        // Its first line is written when the recording has begun.
+        // The first line of the file is written when the recording has begun.
         while !fs::metadata(to).is_ok_and(|found| found.len() > 0) {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -173,14 +172,14 @@ fn what_clients_ask_is_recorded_and_can_be_simulated() {
         "{told}"
     );
 
-    // Another one takes its place, and the first one says so.
+    // A second recording replaces the first, and the first one reports that.
     let first = record(&stage.text("first"), "60");
     let second = record(&stage.text("second"), "0.5");
     assert_eq!(second.wait_with_output().unwrap().status.code(), Some(0));
     let first = first.wait_with_output().unwrap();
     assert_eq!(first.status.code(), Some(7), "{first:?}");
     assert!(
-        text(&first.stdout).contains("the recording is over"),
+        text(&first.stdout).contains("the recording has ended"),
         "{first:?}"
     );
     stage.stop();
@@ -195,7 +194,7 @@ fn model(read_us: f64) -> String {
 }
 
 #[test]
-fn devices_are_known_by_model_files_and_half_a_pair_or_what_is_no_model_is_refused() {
+fn devices_are_known_by_model_files_and_half_a_pair_or_an_invalid_model_is_refused() {
     if !have(&["nbdkit", "qemu-io"]) {
         return;
     }
@@ -215,7 +214,7 @@ fn devices_are_known_by_model_files_and_half_a_pair_or_what_is_no_model_is_refus
         expect(2, [&serve[..], more].concat());
     }
 
-    // Aware is the default, and believes the files: each hit comes from the side that its model has as the quicker one.
+    // Aware is the default, and trusts the model files: each hit is served by the side whose model is quicker.
     for (fast, slow, by_cache) in [(&quick, &idle, true), (&idle, &quick, false)] {
         stage.serve(&["--fast-model", fast, "--slow-model", slow]);
         assert_eq!(stage.status()["status"]["policy"], "aware+lru");
@@ -224,7 +223,7 @@ fn devices_are_known_by_model_files_and_half_a_pair_or_what_is_no_model_is_refus
             run(Command::new("qemu-io").args(read).arg(stage.uri()));
             stage.status()["counters"].clone()
         };
-        // Fills come behind the reads that miss.
+        // Fills come after the reads that miss.
         expect(0, ["cache", "policy", &socket, "none"]);
         let held = (0..1000).any(|_| read()["hits"].as_u64() > Some(0));
         assert!(held, "what is read again and again is held");
@@ -244,7 +243,7 @@ fn devices_are_known_by_model_files_and_half_a_pair_or_what_is_no_model_is_refus
 }
 
 #[test]
-fn what_is_not_empty_or_too_small_is_no_place_for_a_cache() {
+fn a_cache_is_not_created_in_a_file_that_is_not_empty_or_too_small() {
     let stage = Stage::new(4, 20);
     let (backend, small) = (stage.text("backend"), stage.text("small"));
     let before = fs::read(stage.path("backend")).unwrap();

@@ -1,4 +1,4 @@
-//! The server dies at any moment, and starts again.
+//! The server is killed at any moment, and starts again.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::{Stage, have};
 
 /// Goal: kill -9 under load leaves a warm cache without a stale byte.
 /// Method: fio writes and reads at random through four connections; the server is killed at a random moment. The next
-/// one must serve exactly what the backend's file holds, and verify finds no line that differs.
+/// server must serve exactly the content of the backend's file, and verify finds no line that differs.
 #[test]
 fn a_server_killed_under_load_comes_back_warm_and_right() {
     if !have(&["nbdkit", "fio", "nbdcopy"]) {

@@ -1,4 +1,4 @@
-//! The cache at work, as its users have it: `longshore cache serve` and stock clients of the protocol. The oracle is the
+//! The cache as its users run it: `longshore cache serve` and stock clients of the protocol. The oracle is the
 //! backend's file.
 
 mod clients;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use common::{answer, expect};
 use serde_json::Value;
 
-/// Whether all these programs are here; if not, the test is skipped by name, or fails where they are required.
+/// Whether all these programs are installed; if not, the test is skipped by name, or fails if they are required.
 fn have(tools: &[&str]) -> bool {
     let here = |tool: &&&str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -35,14 +35,14 @@ fn have(tools: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// A backend, a cache, and whoever serves them.
+/// A backend, a cache, and the server on them.
 struct Stage {
     dir: tempfile::TempDir,
     server: Option<Child>,
 }
 
 impl Stage {
-    /// A backend of so many MiB, the first half of it noise, and a cache of so many.
+    /// A backend of `backend_mib` MiB, the first half of it noise, and a cache of `cache_mib` MiB.
     fn new(backend_mib: usize, cache_mib: usize) -> Stage {
         let stage = Stage {
             dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
@@ -133,7 +133,7 @@ impl Stage {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Bytes held once the fills that still wait are done: they go on behind the reads that caused them.
+    /// The bytes held once pending fills are done: fills continue after the reads that caused them.
     fn held_at_rest(&self) -> u64 {
         let since = Instant::now();
         let (mut held, mut same) = (None, 0);
@@ -152,7 +152,7 @@ impl Stage {
         answer(&expect(0, ["cache", "status", socket.as_str(), "--json"]))
     }
 
-    /// Everything as a client reads it, held against the backend's file.
+    /// Compares everything that a client reads with the backend's file.
     fn reads_as_the_backend(&self) {
         run(Command::new("nbdcopy")
             .arg(self.uri())
@@ -180,7 +180,7 @@ fn same(a: &Path, b: &Path) {
     );
 }
 
-/// Runs a program to its end and returns what it says.
+/// Runs a program to its end and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = common::text(&output.stdout) + &common::text(&output.stderr);

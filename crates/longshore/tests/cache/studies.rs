@@ -1,4 +1,4 @@
-//! `longshore cache simulate`: what a program reads of it.
+//! `longshore cache simulate`: its output for programs.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn number(row: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn a_study_tells_throughput_latencies_hits_and_regret_and_one_seed_is_one_study() {
+fn a_study_shows_throughput_latencies_hits_and_regret_and_one_seed_is_one_study() {
     let mix = ["--mix", "8x4k:w5+6x512k", "--resident", "95", "--seed", "7"];
     let told = simulate(&mix);
     assert_eq!(
@@ -59,7 +59,7 @@ fn a_study_tells_throughput_latencies_hits_and_regret_and_one_seed_is_one_study(
     assert_eq!(simulate(&mix), told);
 }
 
-/// The same ten reads and a flush, as three programs write them down.
+/// The same ten reads and a flush, in the formats of three programs.
 #[test]
 fn a_recorded_load_is_replayed_from_fio_blkparse_and_our_own_form() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -105,30 +105,27 @@ fn a_recorded_load_is_replayed_from_fio_blkparse_and_our_own_form() {
         assert!(number(&row, "flush_mean_us") > 0.0);
         studies.push(row);
     }
-    // Of the ten, four are of another place each.
+    // Four of the ten reads are the first ones of their places.
     assert!((number(&studies[0], "hit_ratio") - 0.6).abs() < 1e-9);
     assert_eq!(studies[0], studies[1]);
-    // Another volume, so other units of the device; the same hits.
+    // Another volume uses other units of the device; the hits are the same.
     for name in ["hit_ratio", "hit_ratio_bytes", "fast_share", "fill_ratio"] {
         assert_eq!(studies[0][name], studies[2][name], "{name}");
     }
 }
 
 #[test]
-fn what_cannot_be_simulated_is_refused_in_words() {
+fn an_impossible_simulation_is_refused_with_a_message() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("no-trace");
     fs::write(&path, "what is this\n").unwrap();
     for (more, says) in [
-        (&["--policy", "best"][..], "there is no policy \"best\""),
-        (
-            &["--pair", "optane-905p/tape"],
-            "there is no profile \"tape\"",
-        ),
+        (&["--policy", "best"][..], "unknown policy \"best\""),
+        (&["--pair", "optane-905p/tape"], "unknown profile \"tape\""),
         (&["--mix", "8x3k"], "8x3k"),
         (
             &["--trace", path.to_str().unwrap()],
-            "is of no known form of trace",
+            "has no known trace format",
         ),
         (&["--fast-model", "/nowhere/model"], "/nowhere/model"),
     ] {
@@ -138,7 +135,7 @@ fn what_cannot_be_simulated_is_refused_in_words() {
     }
 }
 
-/// Whether a busy machine's disk fits a model is chance; that nothing is written of one that does not is not.
+/// Whether a busy machine's disk fits a model is chance; that nothing is written for one that does not fit is not.
 #[test]
 fn a_model_is_written_where_it_fits_and_nowhere_else() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -85,8 +85,8 @@ fn a_mode_that_is_chosen_shows_in_the_status_and_counts_for_the_next_backup() {
 
     machine.0.write("data/noise", &vec![b'x'; 5 << 20]);
     let engines = |line: &str| machine.answer(line, 0)["run"]["engines"].clone();
-    // Slowly, for the engine is tried while the first blocks are compressed by the CPU; how long that takes is up to the
-    // machine.
+    // The run is slow because the engine is tried while the CPU compresses the first blocks; how long that takes
+    // depends on the machine.
     let is_used = |rate: &str| {
         let line = format!("backup data --to a.bak --init --max-rate {rate} --json");
         let used = engines(&line);
@@ -164,7 +164,7 @@ fn a_library_that_cannot_serve_is_named_with_its_code_and_hurts_no_one() {
     machine.line("backup data --to a.bak --verify").exits(0);
 }
 
-/// A backup of another process, ended with the test.
+/// A backup in another process, killed when the test ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -186,7 +186,7 @@ impl Machine {
         )
     }
 
-    /// What the status says of running backups, once `suits` says so; asked often, and for two minutes at most.
+    /// The status of running backups, once `suits` accepts it; polled often, for two minutes at most.
     fn running(&self, suits: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let mut seen = Vec::new();
         for _ in 0..600 {
@@ -203,10 +203,10 @@ impl Machine {
 
 #[test]
 fn the_status_shows_what_a_backup_in_another_process_does_while_it_runs_and_not_after() {
-    // Calls 1 and 2 are the self-test's. One in the backup fails; each takes 200 ms at least.
+    // Calls 1 and 2 belong to the self-test. One call in the backup fails; each takes at least 200 ms.
     let machine = Machine::new("latency-us 200000\ncall 6 code -103");
     machine.0.write("data/file", &vec![b'a'; 64 << 20]);
-    // The status itself tests a device only where backups are to use one.
+    // The status tests a device only if backups are to use one.
     assert!(machine.running(|_| true).is_empty());
     let backup = machine.start("backup data --to a.bak --offload hardware --max-rate 4M");
     let enough = |runs: &[Value]| {
@@ -237,7 +237,7 @@ fn the_status_shows_what_a_backup_in_another_process_does_while_it_runs_and_not_
     let share = engine["fallback_share"].as_f64().unwrap();
     let expected = 1.0 / (1 + number("blocks")) as f64;
     assert!((share - expected).abs() < 1e-9, "{share}, not {expected}");
-    // At this rate a block a quarter of a second; each is at the device for most of that.
+    // At this rate there is one block per quarter of a second, and the device works on each for most of that time.
     let in_flight = |runs: &[Value]| {
         runs.iter()
             .any(|run| run["engines"][0]["in_flight_bytes"].as_u64().unwrap_or(0) > 0)
@@ -253,7 +253,7 @@ fn the_status_shows_what_a_backup_in_another_process_does_while_it_runs_and_not_
         .count();
     assert!(published >= 1);
 
-    // Killed, it removes nothing; a status that comes later shows nothing, and clears up.
+    // A killed backup removes nothing; a later status does not show it, and removes its file.
     drop(backup);
     assert_eq!(machine.running(|_| true), Vec::<Value>::new());
     assert_eq!(
@@ -267,7 +267,7 @@ fn the_status_shows_what_a_backup_in_another_process_does_while_it_runs_and_not_
 }
 
 #[test]
-fn a_backup_that_ends_by_itself_is_not_shown_any_more() {
+fn a_backup_that_has_ended_is_no_longer_shown() {
     let machine = Machine::new("");
     machine.0.write("data/file", &vec![b'a'; 4 << 20]);
     machine
@@ -298,7 +298,7 @@ fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none()
         rows.iter().filter(|row| row[0] == name).count()
     };
     let answer = machine.answer(sweep, 0);
-    // Named with its share where software did some of it.
+    // The engine is named with its share if software did part of the work.
     let hardware = |answer: &Value| {
         let rows = answer["sections"][0]["table"]["rows"].as_array().unwrap();
         let names = rows.iter().filter_map(|row| row[0].as_str());
@@ -312,7 +312,7 @@ fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none()
         rows_of(&answer, "QAT_DEFLATE software"),
         "{answer}"
     );
-    // The device and its library are the tests' own, and the report says so before its result.
+    // The device and its library are the tests' doubles, and the report says so before its result.
     let summary = answer["summary"].as_str().unwrap();
     assert!(summary.starts_with("Quick run"), "{summary}");
     assert!(summary.contains("LONGSHORE_SYSFS="), "{summary}");
@@ -328,7 +328,7 @@ fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none()
 
 #[test]
 fn a_call_that_never_returns_does_not_keep_the_program_from_ending() {
-    // Calls 1 and 2 are the self-test's. A destructor that waits stands in for QATzip's.
+    // Calls 1 and 2 belong to the self-test. A destructor that waits stands in for QATzip's.
     let machine = Machine::new("exit waits\ncall 3.. hang");
     machine.line("accelerator enable").exits(0);
     machine.0.write("data/file", &vec![b'a'; 6 << 20]);
@@ -353,6 +353,6 @@ fn the_doctor_names_what_is_missing_and_how_to_mend_it() {
     machine
         .line("doctor")
         .exits(5)
-        .says("MEND")
+        .says("WARN")
         .says("-> set ServicesEnabled=dc");
 }

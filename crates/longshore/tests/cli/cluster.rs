@@ -1,10 +1,10 @@
-//! A PostgreSQL cluster at a target: backup, info, check with a log that arrives, drill, expire.
+//! A PostgreSQL cluster at a target: backup, info, check with archived WAL, drill, expire.
 
-use longshore_test_servers::{Installation, Options, Server, installations};
+use longshore_kit::{Installation, Options, Server, installations};
 
 use crate::stage::{BINARY, Stage};
 
-/// One that has pg_amcheck; small distributions of PostgreSQL leave it out.
+/// An installation with pg_amcheck, which small distributions of PostgreSQL omit.
 fn installation() -> Option<Installation> {
     let found = installations()
         .into_iter()
@@ -31,6 +31,7 @@ fn configured(server: &Server) -> Stage {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
     let Some(installation) = installation() else {
         return;
@@ -62,7 +63,7 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
         assert!(drilled.out.contains(part), "{part}: {}", drilled.out);
     }
     assert_eq!(stage.names("work"), Vec::<String>::new());
-    // Nothing archives here.
+    // No archiver is running.
     server.psql("select pg_switch_wal()");
     server.wait_for("select failed_count > 0 from pg_stat_archiver", "t");
     stage
@@ -70,12 +71,12 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
         .exits(1)
         .says("did not arrive")
         .says("archive_command fails");
-    // A backup within what it is of.
+    // A backup inside its own source.
     let inside = server.data_dir().join("x.bak");
     stage
         .line(&format!("backup main --to {}", inside.display()))
         .exits(2)
-        .says("is what is backed up");
+        .says("is the source of this backup");
     assert!(!inside.exists());
     let inside = space.join(format!("PG_{}", installation.major));
     let versioned = std::fs::read_dir(&space)
@@ -86,7 +87,7 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
     stage
         .line(&format!("backup main --to {}/x.bak", versioned.display()))
         .exits(2)
-        .says("is what is backed up");
+        .says("is the source of this backup");
     stage
         .line(&format!(
             "backup {} --to x.bak",
@@ -94,7 +95,7 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
         ))
         .exits(3)
         .says("a PostgreSQL server runs in");
-    // The server's user is not ours: what it archives goes by way of a directory that we empty.
+    // The server's user differs from ours: what it archives goes through a directory that the test empties.
     let config = stage.path("no-config/longshore/longshore.toml");
     let push = |name: &str| {
         let path = server.data_dir().join("pg_wal").join(name);
@@ -113,7 +114,7 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
     let arriving = std::thread::scope(|scope| {
         let checking = scope.spawn(|| stage.line("check main --archive-wait 60 --json"));
         let began = std::time::Instant::now();
-        // Whatever segment the check ends, it arrives.
+        // Whichever segment the check switches, it arrives.
         let mut at = first.clone();
         while !checking.is_finished() && began.elapsed().as_secs() < 60 {
             let now = server.psql("select pg_walfile_name(pg_current_wal_lsn() + 1)");
@@ -144,7 +145,7 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
 }
 
 #[test]
-fn where_nothing_can_arrive_a_check_does_not_wait() {
+fn a_check_does_not_wait_if_no_segment_can_arrive() {
     let Some(installation) = installation() else {
         return;
     };
@@ -155,16 +156,16 @@ fn where_nothing_can_arrive_a_check_does_not_wait() {
     let config = stage.path("no-config/longshore/longshore.toml");
     let text = std::fs::read_to_string(&config).unwrap() + "[database.main.wal]\n";
     std::fs::write(&config, text).unwrap();
-    // Were this waited for, the test would take an hour.
+    // If the check waited for this, the test would take an hour.
     let check = || stage.line("check main --archive-wait 3600").exits(1);
     check()
-        .says("is no archive: mount it, or make one")
-        .says("archive_mode is off, and nobody receives the log");
+        .says("is not a WAL archive: mount its file system, or create one")
+        .says("archive_mode is off, and no receiver is connected");
     stage.line("wal create --database main").exits(0);
     check()
-        .says("LOOK  log")
-        .says("nothing came into")
-        .says("archive_mode is off, and nobody receives the log");
+        .says("WARN  log")
+        .says("is still empty")
+        .says("archive_mode is off, and no receiver is connected");
 }
 
 /// The segment after this one, of 16 MiB.

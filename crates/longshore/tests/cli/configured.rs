@@ -131,7 +131,7 @@ fn a_configuration_in_the_working_directory_is_not_read_unasked() {
 }
 
 #[test]
-fn server_settings_choose_where_nobody_else_does() {
+fn server_settings_choose_if_no_option_does() {
     let stage = configured();
     let setting = ["catalog", "settings", "backup compression algorithm", "4"];
     stage.run(&setting).exits(0);

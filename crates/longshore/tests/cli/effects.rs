@@ -1,7 +1,7 @@
-//! Every option changes something: what is accepted and ignored is found here.
+//! Every option changes something: this test finds options that are accepted and ignored.
 //!
-//! The table (`effects.table`) has a row for each option of each command, and the command's own help says which there
-//! are: an option without a row fails. Rows with two lines are tried.
+//! The table (`effects.table`) has a row for each option of each command. The command's own help lists the options: an
+//! option without a row fails. Rows with two lines are executed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,15 +13,15 @@ use crate::stage::Stage;
 
 const TABLE: &str = include_str!("effects.table");
 
-/// Options of all commands alike.
+/// Options that all commands have.
 const GENERAL: [&str; 7] = [
     "catalog", "config", "help", "json", "quiet", "verbose", "version",
 ];
 
-/// How many options no test uses yet: this may only become less.
+/// The number of options that no test uses yet: it may only decrease.
 const NOT_SHOWN_MAX: usize = 81;
 
-/// From `COMMAND --OPTION` to how it is shown.
+/// From `COMMAND --OPTION` to its demonstration.
 fn table() -> BTreeMap<&'static str, &'static str> {
     let rows = TABLE
         .lines()
@@ -53,7 +53,7 @@ fn described(help: &str) -> (Vec<&str>, Vec<&str>) {
         {
             commands.extend(name.split(' ').next().filter(|n| *n != "help"));
         } else {
-            // Descriptions, which may name options, too, stand further in.
+            // Descriptions, which may also name options, are indented further.
             let long = line.strip_prefix("      --").or_else(|| {
                 let short = line.strip_prefix("  -").filter(|l| !l.starts_with('-'))?;
                 Some(short.split_once(", --")?.1)
@@ -119,7 +119,7 @@ fn tests_that_the_table_names_use_the_option() {
     }
 }
 
-/// A tree, media of two sets, one that has not expired, a target with two backups, scripts.
+/// A tree, media with two sets, a set that has not expired, a target with two backups, scripts.
 fn staged() -> Stage {
     let stage = Stage::new();
     stage.write("tree/a", &[b'a'; 4 << 20]);
@@ -151,7 +151,7 @@ fn staged() -> Stage {
     stage
 }
 
-/// The same scene before each line, in the same place: it takes eight runs to make one.
+/// The same scene before each line, in the same place: creating one takes eight runs.
 struct Scene {
     stage: Stage,
     kept: tempfile::TempDir,
@@ -181,15 +181,15 @@ impl Scene {
     }
 }
 
-/// What is in a directory, with its times and rights.
+/// Copies the content of a directory with its times and permissions.
 fn copy_all(from: &Path, to: &Path) {
     let mut copy = std::process::Command::new("cp");
     let copied = copy.arg("-a").arg(from.join(".")).arg(to).status();
     assert!(copied.unwrap().success());
 }
 
-/// All that can be seen of a line: what it says and with which code, what is on the disk and in the history afterwards,
-/// and whether it took its time.
+/// All visible effects of a line: its output and exit code, the state of the disk and the history afterwards, and
+/// whether it was slow.
 fn effects(scene: &Scene, line: &str) -> Vec<String> {
     let stage = scene.again();
     let words: Vec<String> = line.split(' ').map(|w| w.replace('~', " ")).collect();
@@ -223,19 +223,19 @@ fn effects(scene: &Scene, line: &str) -> Vec<String> {
     seen
 }
 
-/// How many such lines there are depends on how long a run takes.
+/// The number of such lines depends on the duration of a run.
 fn is_progress(line: &str) -> bool {
     line.contains(" percent processed.") && !line.starts_with("100 percent")
 }
 
-/// What held a run of a few milliseconds up is chance.
+/// The bottleneck of a run of a few milliseconds is chance.
 const HELD_BY: [&str; 3] = [
     "the source (reading)",
     "the target (writing)",
     "the CPUs (compression and checksums)",
 ];
 
-/// Without what differs by itself: times, rates, sizes, labels, identities, what held the run up.
+/// Masks what varies between runs: times, rates, sizes, labels, identities, the bottleneck.
 fn masked(line: &str) -> String {
     let held = HELD_BY.iter().find(|held| line.contains(**held));
     let line = held.map_or(line.to_owned(), |held| line.replace(held, "#"));
@@ -253,12 +253,13 @@ fn masked(line: &str) -> String {
             }
         });
     let mut words: Vec<&str> = words.filter(|w| !w.is_empty()).collect();
-    // Media of the same content differ by some bytes: times and identities are compressed, too. So do ages, `12 s ago`.
+    // The length of media with the same content varies by some bytes: times and identities are compressed, too. So do
+    // ages, `12 s ago`.
     for i in 1..words.len() {
         if matches!(words[i], "B" | "s") && words[i - 1].bytes().all(|b| b.is_ascii_digit()) {
             words[i - 1] = "#";
         }
-        // Of several names that stand in the way, the first that a worker reaches is named.
+        // If several names are in the way, the report names the first that a worker reaches.
         if words[i - 1..].starts_with(&["exists", "already"]) && i > 1 {
             words[i - 2] = "#";
         }
@@ -266,7 +267,8 @@ fn masked(line: &str) -> String {
     words.join(" ")
 }
 
-/// What is seen twice in a row: a busy machine may show something else once. All that was seen where there is no such.
+/// The effects that are seen twice in a row: a busy machine may show something else once. Otherwise, all effects that
+/// were seen.
 fn steady(scene: &Scene, line: &str) -> Result<Vec<String>, Vec<Vec<String>>> {
     let mut seen = vec![effects(scene, line)];
     for _ in 0..4 {
@@ -280,7 +282,7 @@ fn steady(scene: &Scene, line: &str) -> Result<Vec<String>, Vec<Vec<String>>> {
 }
 
 #[test]
-fn what_the_table_tries_changes_something() {
+fn every_option_in_the_table_changes_something() {
     let scene = Scene::new();
     let mut same: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut without_effect = Vec::new();
@@ -299,11 +301,14 @@ fn what_the_table_tries_changes_something() {
                 }
             }
         }
-        // What is as slow without the option as with it may be so on a busy machine.
+        // A line that is as slow without the option as with it may be so only because the machine is busy.
         if (0..2).all(|_| same[without] == effects(&scene, with)) {
             without_effect.push(key);
         }
     }
     assert!(without_effect.is_empty(), "no effect: {without_effect:?}");
-    assert!(unsteady.is_empty(), "differs by itself: {unsteady:#?}");
+    assert!(
+        unsteady.is_empty(),
+        "differs from run to run: {unsteady:#?}"
+    );
 }

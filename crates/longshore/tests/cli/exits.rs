@@ -1,4 +1,4 @@
-//! Exit codes, each by a command that earns it, and what is said then.
+//! Exit codes: each one is caused by a command, with its output.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ fn stage_with_backup() -> Stage {
 }
 
 #[test]
-fn help_and_version_are_no_failures() {
+fn help_and_version_are_not_failures() {
     let stage = Stage::new();
     for args in ["--help", "-h", "--version", "backup --help", "help restore"] {
         assert!(!stage.line(args).exits(0).out.is_empty(), "{args}");
@@ -35,7 +35,7 @@ fn damage_is_the_answer_no_and_not_a_failure_to_answer() {
         .exits(4)
         .says("3189");
     assert!(!stage.path("out/app.db").exists());
-    // Not even a label is left.
+    // Not even a label survives.
     let mut bytes = std::fs::read(stage.path("a.bak")).unwrap();
     bytes[30] ^= 0x10;
     stage.write("a.bak", &bytes);
@@ -47,7 +47,7 @@ fn damage_is_the_answer_no_and_not_a_failure_to_answer() {
 }
 
 #[test]
-fn what_was_not_understood_is_usage() {
+fn an_unknown_argument_is_a_usage_error() {
     let stage = stage_with_backup();
     for line in [
         "",
@@ -213,7 +213,7 @@ fn a_rebuild_says_what_it_could_not_learn() {
         .line("catalog rebuild a.bak")
         .exits(5)
         .says("1 backup sets added")
-        .says("not learned")
+        .says("not added")
         .says("a.bak");
     let answer = stage.line("catalog rebuild a.bak --json").exits(5);
     let answer: serde_json::Value = serde_json::from_str(&answer.out).unwrap();

@@ -1,4 +1,4 @@
-//! Ctrl-C and its relatives leave nothing half-valid.
+//! Ctrl-C and similar signals leave nothing half-valid.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::common::{wait, wait_for_handler};
 use crate::stage::Stage;
 
-/// A run that takes longer hangs.
+/// A run that takes longer is considered hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until a run is at work.
+/// Waits until a run is working.
 fn wait_until(child: &mut Child, line: &str, at_work: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !at_work() {
@@ -24,7 +24,7 @@ fn wait_until(child: &mut Child, line: &str, at_work: impl Fn() -> bool) {
     }
 }
 
-/// Starts a run that lasts long, waits until it is at work, interrupts it, and returns its exit code.
+/// Starts a long run, waits until it is working, interrupts it, and returns its exit code.
 fn interrupted(stage: &Stage, line: &str, signal: i32, at_work: impl Fn() -> bool) -> Option<i32> {
     let mut child = start(stage, line, Stdio::null());
     wait_until(&mut child, line, at_work);
@@ -62,8 +62,8 @@ fn an_interrupted_backup_leaves_the_directory_as_it_was() {
     assert!(history.out.contains("\"rows\":[]"), "{}", history.out);
 }
 
-/// Starts a run with pipes for standard input and output, interrupts it once it is at work, and returns its exit code.
-/// Its pipes stay open on our side until it has ended.
+/// Starts a run with pipes for standard input and output, interrupts it once it is working, and returns its exit code.
+/// Our ends of the pipes stay open until it has ended.
 fn interrupted_at_a_pipe(
     stage: &Stage,
     line: &str,
@@ -87,7 +87,7 @@ fn interrupted_at_a_pipe(
     }
     send(&child, libc::SIGINT);
     let deadline = Instant::now() + PATIENCE;
-    // `wait` would close our end of its input, which ends it too.
+    // `wait` would close our end of its input, which would end it too.
     while child.try_wait().unwrap().is_none() {
         assert!(
             Instant::now() < deadline,
@@ -98,8 +98,8 @@ fn interrupted_at_a_pipe(
     child.wait().unwrap().code()
 }
 
-/// Whether the child has written most of what its pipe takes, and nobody has read it. The size differs: a user with many
-/// pipes gets small ones. A full one holds somewhat less where its pages are not full.
+/// Whether the child has written most of what its pipe holds, and nobody has read it. The size varies: a user with
+/// many pipes gets small ones. A full pipe holds somewhat less if its pages are not full.
 fn pipe_is_full(child: &Child) -> bool {
     let mut bytes: libc::c_int = 0;
     let pipe = child.stdout.as_ref().unwrap().as_raw_fd();
@@ -114,7 +114,7 @@ fn pipe_is_full(child: &Child) -> bool {
 }
 
 #[test]
-fn one_interrupt_ends_a_backup_into_a_pipe_that_nobody_reads() {
+fn one_interrupt_ends_a_backup_into_an_unread_pipe() {
     let stage = Stage::new();
     stage.write("tree/file", &vec![3; 30 << 20]);
     let line = "backup tree --to - --algorithm NONE";
@@ -159,7 +159,7 @@ fn one_interrupt_ends_a_restore_whose_pipe_falls_silent_in_the_middle() {
 }
 
 #[test]
-fn an_interrupted_append_leaves_the_older_set_whole() {
+fn an_interrupted_append_leaves_the_older_set_complete() {
     let stage = Stage::new();
     stage.write("small", b"kept");
     stage.write("tree/file", &vec![3; 30 << 20]);
@@ -190,7 +190,7 @@ fn an_interrupted_restore_leaves_nothing_in_its_target() {
     assert_eq!(stage.names("out"), [""; 0]);
 }
 
-/// A pipe that takes nothing more, with the end that nobody reads.
+/// A pipe that accepts nothing more, with the end that nobody reads.
 fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     // SAFETY: plain system call on a descriptor that is open.
@@ -199,8 +199,8 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     (reader, writer)
 }
 
-/// Goal: who cannot wait for the end of an interrupted run interrupts it again.
-/// Method: the run has tidied up and hangs while it says why it ended, as at a terminal that was stopped.
+/// Goal: a user who does not want to wait for the end of an interrupted run can interrupt it again.
+/// Method: the run has cleaned up and hangs while it prints why it ended, as at a stopped terminal.
 #[test]
 fn a_second_interrupt_ends_a_run_that_hangs_in_its_end() {
     let stage = Stage::new();
@@ -231,8 +231,8 @@ fn a_second_interrupt_ends_a_run_that_hangs_in_its_end() {
     }
 }
 
-/// Goal: the second of two interrupts ends a run where it stands, and what stays is not valid.
-/// Method: both wait while the run is stopped, so that it does nothing between them.
+/// Goal: the second of two interrupts ends a run at once, and what remains is not valid.
+/// Method: both signals are pending while the run is stopped, so that it does nothing between them.
 #[test]
 fn two_interrupts_at_once_end_a_run_without_tidying_and_leave_nothing_valid() {
     let stage = Stage::new();

@@ -1,4 +1,4 @@
-//! There and back: what went out comes back.
+//! There and back: a restore returns what was backed up.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -94,7 +94,7 @@ fn a_tree_with_odd_names_comes_back_as_diff_sees_it() {
         "a newline in a name starts no line"
     );
 
-    // One odd name alone, said in its own bytes, on a device with an odd name.
+    // One odd name alone, given as raw bytes, on a device with an odd name.
     let mut only = stage.command(&["restore", "a.bak", "b.bak", "--to", "one", "--only"]);
     assert!(only.arg(odd).status().unwrap().success());
     assert_eq!(stage.names("one").len(), 1);
@@ -105,7 +105,7 @@ fn a_tree_with_odd_names_comes_back_as_diff_sees_it() {
     assert!(stage.path(device).exists());
 }
 
-/// Goal: how many files a process may have open says nothing about how many small ones a backup takes.
+/// Goal: the limit on open files does not limit how many small files a backup takes.
 /// Method: a limit far below the number of files in one block, and a few for each worker.
 #[test]
 fn thousands_of_small_files_need_few_descriptors() {
@@ -246,7 +246,7 @@ fn history_knows_backups_and_restores_and_is_relearned_from_media() {
     stage
         .line("catalog rebuild b.bak a.bak")
         .exits(0)
-        .says("0 backup sets added, 1 known");
+        .says("0 backup sets added, 1 already known");
     let after = stage.line("history --json").exits(0);
     let after: serde_json::Value = serde_json::from_str(&after.out).unwrap();
     for fact in [

@@ -44,7 +44,7 @@ fn every_command_answers_with_one_object() {
 }
 
 #[test]
-fn what_is_warned_of_is_in_every_object() {
+fn warnings_are_in_every_object() {
     let stage = Stage::new();
     stage.database("app.db", 2);
     let password = stage.write("password", b"secret\n");
@@ -73,7 +73,7 @@ fn what_is_warned_of_is_in_every_object() {
     stage.write("no-config/longshore/longshore.toml", text.as_bytes());
     let told = warnings("backup main --to b.bak --json", 3);
     assert!(
-        told[0].as_str().unwrap().contains("can be read by others"),
+        told[0].as_str().unwrap().contains("other users can read"),
         "{told}"
     );
 }
@@ -143,7 +143,7 @@ fn damage_anywhere_is_the_same_answer() {
     stage.database("app.db", 2);
     stage.line("backup app.db --to a.bak --to b.bak").exits(0);
     let whole = std::fs::read(stage.path("b.bak")).unwrap();
-    // From the container's framing and the label over the blocks to the trailer.
+    // From the container's framing and the label through the blocks to the trailer.
     for at in (0..12).map(|part| part * (whole.len() - 1) / 11) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;

@@ -27,8 +27,8 @@ fn sample_databases_have_the_size_asked_for_and_the_same_bytes_every_time() {
     assert_eq!(stage.names("y"), ["stae-2.db"]);
 }
 
-/// Goal: everything the bench promises to measure is measured, also by the program about itself.
-/// Method: the whole bench over a few megabytes. Whether goals are met says nothing here.
+/// Goal: the bench measures everything that it promises, about the program itself too.
+/// Method: the whole bench over a few megabytes. Whether goals are met does not matter here.
 #[test]
 fn the_bench_measures_parts_pipeline_memory_and_ceilings() {
     let stage = Stage::new();
@@ -43,7 +43,7 @@ fn the_bench_measures_parts_pipeline_memory_and_ceilings() {
         rows.as_array().unwrap().clone()
     };
     for (heading, count) in [
-        ("The parts, bare", 11),
+        ("The single steps", 11),
         ("To NUL, warm cache", 8),
         ("To disk", 4),
         ("Cold cache", 1),
@@ -60,7 +60,7 @@ fn the_bench_measures_parts_pipeline_memory_and_ceilings() {
             assert!(!missing, "{heading}: {row}");
         }
     }
-    // A process of this program has some megabytes resident, and less than it says at most.
+    // A process of this program has some megabytes resident, and at most what it prints.
     for row in rows("Peak memory") {
         let (peak, bound) = (row[1].as_f64().unwrap(), row[2].as_f64().unwrap());
         assert!(peak > 3.0 && peak < bound, "{row}");

@@ -1,47 +1,55 @@
-//! Surroundings that give less than is wanted: what cannot be done is refused, soon and in words.
+//! Limited resources: what cannot be done is refused, soon and with a reason.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::wait;
 use crate::stage::{BINARY, Ran, Stage};
 
-/// Nobody's: limits on a user count what all its processes have.
+/// An unused user: limits on a user count all its processes.
 const USER: u32 = 23_457;
-/// How `setpriv` is asked for it.
+/// The arguments of `setpriv` for this user.
 const OTHER: [&str; 3] = ["--clear-groups", "--regid=23457", "--reuid=23457"];
 
-/// A stage whose commands another user runs, who owns what is in it.
+/// A stage whose commands run as another user, who owns its files.
 struct Guest {
     stage: Stage,
     program: PathBuf,
 }
 
 impl Guest {
-    /// `None`: only root can become somebody else.
+    /// `None`: only root can switch to another user.
     fn new() -> Option<Guest> {
         // SAFETY: `geteuid` has no preconditions and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
             eprintln!("skipped: only root can become somebody else");
             return None;
         }
-        // A container may know no such user.
+        // A container may not know this user.
         let tried = Command::new("setpriv").args(OTHER).arg("true").status();
         if !tried.is_ok_and(|status| status.success()) {
             eprintln!("skipped: nobody can become user {USER} here");
             return None;
         }
         let stage = Stage::beside_servers();
-        let program = stage.path("longshore");
-        std::fs::copy(BINARY, &program).unwrap();
-        let open = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(stage.path("."), open).unwrap();
+        // `longshore-lab` is started only from where nobody but root and the user may change it.
+        let set = |name: &str, mode| {
+            std::fs::set_permissions(stage.path(name), PermissionsExt::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir(stage.path("bin")).unwrap();
+        for name in ["longshore", "longshore-lab"] {
+            let built = Path::new(BINARY).with_file_name(name);
+            std::fs::copy(built, stage.path("bin").join(name)).unwrap();
+        }
+        set("bin", 0o755);
+        set(".", 0o1777);
+        let program = stage.path("bin/longshore");
         Some(Guest { stage, program })
     }
 
-    /// Runs a line as that user, through another program with its options: `prlimit`, `setpriv`.
+    /// Runs a line as that user, through another program (`prlimit`, `setpriv`) with its options.
     fn line_by(&self, by: &[&str], line: &str) -> Ran {
         let own = self.stage.command::<&str>(&[]);
         let mut command = Command::new("setpriv");
@@ -67,7 +75,7 @@ impl Guest {
     }
 }
 
-/// Where a thread that others count on was missing, they once waited for ever.
+/// If a thread that others needed could not start, they used to wait for ever.
 #[test]
 fn a_limit_on_threads_ends_a_run_in_words_or_not_at_all() {
     let Some(guest) = Guest::new() else {
@@ -96,7 +104,7 @@ fn a_limit_on_threads_ends_a_run_in_words_or_not_at_all() {
             let ran = ran.exits(2).says("cannot start a thread").says("hint: ");
             assert!(!ran.err.contains("panicked"), "{}", ran.err);
             let left = stage.names(".");
-            let expected = ["a.bak", "app.db", "b.bak", "longshore", "out"];
+            let expected = ["a.bak", "app.db", "b.bak", "bin", "out"];
             let known = |name: &String| expected.contains(&name.as_str());
             assert!(left.iter().all(known), "{line}: {left:?}");
             assert!(!stage.path("out/app.db").exists());
@@ -109,7 +117,7 @@ fn a_limit_on_threads_ends_a_run_in_words_or_not_at_all() {
     assert_eq!(stage.names("out"), ["app.db"]);
 }
 
-/// Goal: a run gets along with few open files, or says how many it needs; it never fails at some file in the middle.
+/// Goal: a run works with few open files, or says how many it needs; it never fails at some file in the middle.
 #[test]
 fn a_limit_on_open_files_is_kept_to_or_told() {
     let Some(guest) = Guest::new() else {
@@ -178,7 +186,7 @@ fn studies_end_in_words_where_no_thread_can_be_started() {
 }
 
 #[test]
-fn what_a_user_may_not_do_is_named_with_the_place_and_its_own_exit_code() {
+fn missing_permissions_are_named_with_the_path_and_have_their_own_exit_code() {
     let Some(guest) = Guest::new() else {
         return;
     };
@@ -225,13 +233,13 @@ fn what_a_user_may_not_do_is_named_with_the_place_and_its_own_exit_code() {
 fn priorities(child: &Child) -> Vec<i64> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
     let ids = tasks.filter_map(|t| t.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    // SAFETY: integers only; 1 says that the number is a thread's.
+    // SAFETY: the arguments are integers only; 1 says that the number is a thread's.
     let asked = ids.map(|id| unsafe { libc::syscall(libc::SYS_ioprio_get, 1, id) });
     asked.filter(|value| *value >= 0).collect()
 }
 
 #[test]
-fn all_threads_that_move_bytes_let_other_programs_go_first_where_that_is_asked() {
+fn all_threads_that_move_bytes_get_low_io_priority_on_request() {
     /// Best effort, the last of eight levels.
     const LOW: i64 = 2 << 13 | 7;
     let stage = Stage::new();
@@ -239,7 +247,7 @@ fn all_threads_that_move_bytes_let_other_programs_go_first_where_that_is_asked()
     stage
         .line("backup tree --to a.bak --buffer-count 2")
         .exits(0);
-    // All of them last until they are ended: half a minute.
+    // All of them run until they are killed: half a minute.
     for line in [
         "backup tree --to b.bak --max-rate 1M",
         "verify a.bak --max-rate 1M",

@@ -1,4 +1,4 @@
-//! The program as people and scripts meet it: through its own binary.
+//! The program as people and scripts use it: through its own binary.
 
 mod accelerator;
 mod cluster;

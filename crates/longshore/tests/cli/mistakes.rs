@@ -1,12 +1,12 @@
-//! Likely mistakes: what is said then names what is wrong and what to do, and nothing is left behind.
+//! Likely mistakes: the message names what is wrong and what to do, and nothing is left behind.
 
 use crate::stage::Stage;
 
-/// A command, its exit code, and what it has to say.
+/// A command, its exit code, and the words of its message.
 type Mistake = (&'static str, i32, &'static [&'static str]);
 
 const MISTAKES: [Mistake; 19] = [
-    // A directory where a file belongs, and the other way round.
+    // A directory in place of a file, and the other way round.
     (
         "backup app.db --to dir",
         4,
@@ -38,7 +38,7 @@ const MISTAKES: [Mistake; 19] = [
         4,
         &["3227", "app.bak is named twice"],
     ),
-    // What stands there is no backup: nothing is recommended that would overwrite it.
+    // The existing file is no backup: no hint recommends overwriting it.
     (
         "backup app.db --to plain",
         4,
@@ -50,15 +50,15 @@ const MISTAKES: [Mistake; 19] = [
     (
         "backup app.db --to app.db --format",
         4,
-        &["it is what is to be backed up", "name another device"],
+        &["it is the source of this backup", "name another device"],
     ),
-    // Another algorithm behind what is there.
+    // Another algorithm after an existing set.
     (
         "backup app.db --to app.bak --append -a LZ4",
         4,
         &["3098", "formatted for QAT_DEFLATE", "MS_XPRESS or LZ4"],
     ),
-    // Names that mean nothing here.
+    // Unknown names.
     (
         "backup shop --to x.bak",
         3,
@@ -79,23 +79,23 @@ const MISTAKES: [Mistake; 19] = [
         3,
         &["cannot connect to the PostgreSQL server"],
     ),
-    // What a server writes is no backup as it lies there.
+    // The files that a server writes are no backup as they are.
     (
         "backup cluster --to x.bak",
         3,
         &["a PostgreSQL server runs in cluster", "postgres:///"],
     ),
-    // A backup within what it is to bring back.
+    // A backup inside its own source.
     (
         "backup dir --to dir/x.bak",
         2,
         &[
-            "device dir/x.bak lies in ",
-            "is what is backed up",
+            "device dir/x.bak is in ",
+            "is the source of this backup",
             "outside",
         ],
     ),
-    ("backup files:. --to x.bak", 2, &["device x.bak lies in "]),
+    ("backup files:. --to x.bak", 2, &["device x.bak is in "]),
     (
         "backup dir app.db --to nowhere/../dir/sub/x.bak",
         4,
@@ -107,10 +107,10 @@ const MISTAKES: [Mistake; 19] = [
         &["a PostgreSQL data directory", "outside of it"],
     ),
     // By the name that `backup` takes.
-    ("verify shop", 4, &["3201", "shop: nothing is there"]),
+    ("verify shop", 4, &["3201", "shop: it does not exist"]),
 ];
 
-/// What stands there beside the history.
+/// The names in the directory, except the history.
 fn names(stage: &Stage) -> Vec<String> {
     let mut names = stage.names(".");
     names.retain(|name| !name.starts_with("history.db"));
@@ -151,7 +151,7 @@ fn a_mistake_is_named_with_what_helps_and_leaves_nothing() {
     );
 }
 
-/// As files, because that was asked for; a snapshot of the file system may be meant.
+/// Backed up as files, because that was requested; the source may be a file system snapshot.
 #[test]
 fn the_files_of_a_server_at_work_are_copied_with_a_warning() {
     let stage = Stage::new();
@@ -172,7 +172,7 @@ fn the_files_of_a_server_at_work_are_copied_with_a_warning() {
 }
 
 #[test]
-fn a_databases_name_in_place_of_a_device_is_told_the_option() {
+fn a_databases_name_instead_of_a_device_is_answered_with_the_option() {
     let stage = Stage::new();
     stage.write("tree/file", b"x");
     let text = format!(
@@ -184,7 +184,7 @@ fn a_databases_name_in_place_of_a_device_is_told_the_option() {
         stage
             .line(command)
             .exits(2)
-            .says("shop is no file here, but a configured database")
+            .says("shop is not a file here, but a configured database")
             .says("--database shop");
     }
     // A file of that name is a device.
@@ -193,7 +193,7 @@ fn a_databases_name_in_place_of_a_device_is_told_the_option() {
 }
 
 #[test]
-fn one_stripe_of_several_is_told_how_to_find_the_others() {
+fn one_stripe_of_several_is_refused_with_a_hint_to_find_the_others() {
     let stage = Stage::new();
     stage.database("app.db", 3);
     stage.line("backup app.db --to a.bak --to b.bak").exits(0);
@@ -206,7 +206,7 @@ fn one_stripe_of_several_is_told_how_to_find_the_others() {
     stage.line("list --label-only a.bak").exits(0);
 }
 
-/// A directory that is seen through a FUSE mount as well; `None` where this machine cannot make one.
+/// A directory that is also visible through a FUSE mount; `None` if this machine cannot make one.
 struct Mounted<'a>(&'a std::path::Path);
 
 impl<'a> Mounted<'a> {
@@ -239,7 +239,7 @@ fn a_database_whose_locks_may_not_reach_its_writers_is_read_only_when_they_are_v
     writer
         .execute_batch("CREATE TABLE note (text); INSERT INTO note VALUES ('old')")
         .unwrap();
-    // Where locks are kept there is nothing to vouch for.
+    // If the file system keeps locks, there is nothing to vouch for.
     stage
         .line("backup sqlite:store/app.db --to store.bak --trust-locks")
         .exits(0);
@@ -251,7 +251,7 @@ fn a_database_whose_locks_may_not_reach_its_writers_is_read_only_when_they_are_v
         .line("backup sqlite:mount/app.db --to app.bak")
         .exits(3);
     refused.says("FUSE").says("--trust-locks");
-    // The program that has the log's memory mapped lives, and so does its log.
+    // The program that has the log's memory mapped is still running, and its log exists.
     writer
         .execute("INSERT INTO note VALUES ('new')", [])
         .unwrap();
@@ -261,7 +261,7 @@ fn a_database_whose_locks_may_not_reach_its_writers_is_read_only_when_they_are_v
     stage
         .line("backup sqlite:mount/app.db --to app.bak --trust-locks")
         .exits(0);
-    // The configuration vouches for them, too, for the command line as for statements.
+    // The configuration vouches for the locks, too, for the command line as well as for statements.
     let url = format!("sqlite:{}", stage.path("mount/app.db").display());
     let config = |key: &str| format!("[database.app]\nurl = \"{url}\"\n{key}");
     let statement = |code: i32| {

@@ -1,5 +1,5 @@
-//! One name at one target, several sources without a log: of two paths or machines, or of two files of one path. None
-//! takes another's place, and whoever asks for the newest is asked which is meant.
+//! One name at one target, several sources without WAL: of two paths or machines, or of two files of one path. No
+//! source replaces another's backups, and a command for the newest backup asks which source is meant.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::stage::{BINARY, Ran, Stage};
 
-/// Two trees, `one` and `two`, that are configured under one name with one target.
+/// Two trees, `one` and `two`, configured under one name with one target.
 fn shared() -> Stage {
     let stage = Stage::new();
     std::fs::create_dir(stage.path("disk")).unwrap();
@@ -36,7 +36,7 @@ fn labels(stage: &Stage) -> Vec<String> {
     stage.names("disk/app")
 }
 
-/// What the backup with this label holds.
+/// The content of the backup with this label.
 fn who(stage: &Stage, to: &str) -> String {
     let path = stage.path(to);
     let found = std::fs::read_dir(path).unwrap().next().unwrap().unwrap();
@@ -49,7 +49,7 @@ fn who(stage: &Stage, to: &str) -> String {
 
 /// The commands that a refusal prints, without the program's name.
 fn commands(ran: &Ran) -> Vec<String> {
-    let hint = ran.err.split("the one that you mean: ").nth(1);
+    let hint = ran.err.split("name one of them: ").nth(1);
     let hint = hint.unwrap_or_else(|| panic!("no commands: {}", ran.err));
     let hint = hint.lines().next().unwrap();
     let command = |text: &str| text.trim().strip_prefix("longshore ").unwrap().to_owned();
@@ -68,15 +68,13 @@ fn graded(stage: &Stage, by_whom: &str, what: &str) -> Vec<(String, String)> {
     of.map(|f| (text(f, "grade"), text(f, "text"))).collect()
 }
 
-/// Goal: nobody gets another database's backup, or loses a backup to it, because both have one name.
+/// Goal: sharing a name gives nobody another database's backup, and loses nobody a backup.
 #[test]
 fn two_paths_of_one_name_are_kept_apart_and_each_can_be_restored() {
     let stage = shared();
     by(&stage, "one", "backup app").exits(0);
     let begins = by(&stage, "two", "backup app").exits(5);
-    begins
-        .says("begins a branch of its own")
-        .says("identity = ");
+    begins.says("begins a new branch").says("identity = ");
     let both = labels(&stage);
 
     for line in [
@@ -102,7 +100,7 @@ fn two_paths_of_one_name_are_kept_apart_and_each_can_be_restored() {
     by(&stage, "one", "expire app --keep-full 1").exits(0);
     assert_eq!(labels(&stage), both, "neither takes the other's place");
 
-    // One of them has ended, as far as anybody can see; nobody looks at the other one's age.
+    // One branch has ended, as far as anyone can tell; the other branch's age is not checked.
     let told = graded(&stage, "one", "branches");
     assert!(told.iter().all(|(grade, _)| grade == "look"), "{told:?}");
     let info = json(&by(&stage, "one", "info app --json").exits(0));
@@ -116,13 +114,13 @@ fn two_paths_of_one_name_are_kept_apart_and_each_can_be_restored() {
         by(&stage, "one", command)
             .says(&identity(0))
             .says(&identity(1))
-            .says("removed by hand");
+            .says("directories of its backups by hand");
     }
     let metrics = by(&stage, "one", "info app --prometheus").exits(0);
     let metrics = metrics.says("longshore_branches{database=\"app\",target=\"t\"} 2");
     metrics.says(&format!("branch=\"2\",identity=\"{}\"", identity(1)));
 
-    // Both live.
+    // Both branches are active.
     by(&stage, "one", "backup app").exits(5).says("/two");
     let told = graded(&stage, "one", "branches");
     assert!(told.iter().all(|(grade, _)| grade == "bad"), "{told:?}");
@@ -130,7 +128,7 @@ fn two_paths_of_one_name_are_kept_apart_and_each_can_be_restored() {
     assert_eq!(labels(&stage).len(), 2);
 }
 
-/// The program on a machine of this name; `None` where no such machine can be made.
+/// Runs the program on a machine of this name; `None` if no such machine can be made.
 fn on_machine(stage: &Stage, name: &str, line: &str) -> Option<Ran> {
     let named = "echo \"$0\" > /proc/sys/kernel/hostname || exit 111; exec \"$@\"";
     let mut words = vec![
@@ -179,9 +177,9 @@ fn two_machines_of_one_configuration_are_kept_apart() {
     on("web1", "check app").exits(1);
 }
 
-/// Goal: one obvious way to say that a database that moved is the same one.
+/// Goal: there is one obvious way to declare that a moved database is the same one.
 #[test]
-fn a_database_that_moved_goes_on_with_the_identity_that_was_printed() {
+fn a_moved_database_continues_its_branch_with_the_printed_identity() {
     let stage = shared();
     by(&stage, "one", "backup app").exits(0);
     let first = labels(&stage);
@@ -198,13 +196,13 @@ fn a_database_that_moved_goes_on_with_the_identity_that_was_printed() {
     configure(&stage, "two", "two", &key);
     by(&stage, "two", "config check")
         .exits(0)
-        .says("known at its target as");
+        .says("its name at the target is");
     by(&stage, "two", "backup app").exits(0);
     by(&stage, "two", "restore --database app --to out").exits(0);
     assert_eq!(who(&stage, "out"), "two");
     by(&stage, "two", "check app")
         .exits(5)
-        .says("LOOK  retention");
+        .says("WARN  retention");
     by(&stage, "two", "backup app").exits(0);
     by(&stage, "two", "expire app --keep-full 1").exits(0);
     assert_eq!(labels(&stage).len(), 1);
@@ -230,7 +228,7 @@ fn one_identity_joins_containers_whatever_their_paths() {
     assert_eq!(info["databases"][0]["branches"][0]["identity"], "the shop");
 }
 
-/// Goal: a source that is backed up under another's name is not taken for it.
+/// Goal: a source that is backed up under another source's name is not mistaken for it.
 #[test]
 fn an_identity_belongs_to_the_url_of_its_table_and_not_to_a_name() {
     let stage = shared();
@@ -243,13 +241,13 @@ fn an_identity_belongs_to_the_url_of_its_table_and_not_to_a_name() {
     by(&stage, "one", &other)
         .exits(5)
         .says("of the shop")
-        .says("into a [database.NAME] that has its url");
+        .says("into a [database.NAME] with its url");
     by(&stage, "one", &other).exits(0);
-    by(&stage, "one", "restore --database app --to out").says("nothing tells which is meant");
+    by(&stage, "one", "restore --database app --to out").says("it is unknown which one is meant");
     by(&stage, "one", "expire app --keep-full 1").exits(0);
     assert_eq!(labels(&stage).len(), 2, "the newest of each");
 
-    // Its own url brings it along, under whatever name and however it is written.
+    // Its own url brings the identity along, under whatever name and in whatever spelling.
     by(&stage, "one", "backup app --database weekly").exits(0);
     let same = format!(
         "backup files:{}/./ --database weekly --target t",
@@ -284,7 +282,7 @@ fn made(path: &Path) -> Option<std::time::SystemTime> {
     std::fs::metadata(path).ok()?.created().ok()
 }
 
-/// Goal: a machine's name and a path are names, too: two machines may have both in common.
+/// Goal: a machine's name and a path are only names: two machines may share both.
 #[test]
 fn a_file_that_comes_back_after_another_is_another_database() {
     let stage = shared();
@@ -296,13 +294,13 @@ fn a_file_that_comes_back_after_another_is_another_database() {
     by(&stage, "one", "backup app").exits(0);
     swap("one", "first");
     swap("two", "one");
-    // It may have been replaced for good.
+    // The file may have been replaced for good.
     by(&stage, "one", "backup app").exits(0);
     by(&stage, "one", "restore --database app --to out").exits(0);
     assert_eq!(who(&stage, "out"), "two");
     by(&stage, "one", "expire app --keep-full 1")
         .exits(0)
-        .says("the last of the file before");
+        .says("the last of the previous file");
     assert_eq!(labels(&stage).len(), 2);
 
     swap("one", "second");
@@ -312,7 +310,7 @@ fn a_file_that_comes_back_after_another_is_another_database() {
         .says("are two branches");
     by(&stage, "one", "check app")
         .exits(1)
-        .says("an `identity` of its own");
+        .says("its own `identity`");
     let refused = by(&stage, "one", "restore --database app --to out2");
     assert_eq!(commands(&refused).len(), 2);
     by(&stage, "one", "expire app --keep-full 1").exits(0);
@@ -329,9 +327,9 @@ fn a_file_that_comes_back_after_another_is_another_database() {
     assert_eq!(found, ["one", "two"]);
 }
 
-/// Goal: a file that is replaced by each restore or VACUUM INTO is one database, and old backups of it go.
+/// Goal: a file that each restore or VACUUM INTO replaces is one database, and its old backups expire.
 #[test]
-fn a_database_whose_file_is_replaced_goes_on() {
+fn a_database_whose_file_is_replaced_continues_its_branch() {
     let stage = shared();
     for n in 0..4 {
         std::fs::rename(stage.path("one"), stage.path(format!("old{n}"))).unwrap();

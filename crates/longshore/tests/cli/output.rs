@@ -1,4 +1,4 @@
-//! What is printed where.
+//! Which output goes to which stream.
 
 use crate::stage::{BINARY, Stage};
 
@@ -105,7 +105,7 @@ fn on_a_terminal_there_is_a_bar_with_rate_ratio_and_time_left() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_reader_that_closes_the_pipe_is_no_error() {
     let stage = Stage::new();
     for i in 0..2000 {
         stage.write(

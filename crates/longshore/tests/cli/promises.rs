@@ -1,13 +1,13 @@
-//! docs/promises.md and docs/promises.proofs belong together, and every proof exists.
+//! docs/promises.md and docs/promises.proofs match, and every proof exists.
 //!
-//! A row of the page has a name, a promise and a state: `shown`, `measured`, `missed` or `not shown`. The file of
-//! proofs has below each name the tests (`longshore/tests/golden.rs: function`) and the headings of pages
-//! (`docs/benchmarks.md: heading`) that show it, one a line.
+//! A row of the page has a name, a promise and a state: `shown`, `measured`, `missed` or `not shown`. Below each name,
+//! the file of proofs lists the tests (`longshore/tests/golden.rs: function`) and the headings of pages
+//! (`docs/benchmarks.md: heading`) that show it, one per line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// More than this nobody reads as a row of a table.
+/// A longer row is not readable in a table.
 const LONGEST_ROW: usize = 200;
 
 /// The lines that may begin a table of promises.
@@ -18,13 +18,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The text of a file that a proof names, wherever its path begins.
+/// The text of a file that a proof names, whatever its path is relative to.
 fn text_of(path: &str) -> Option<String> {
     let tried = ["crates", "", "docs"].map(|base| root().join(base).join(path));
     tried.iter().find_map(|p| std::fs::read_to_string(p).ok())
 }
 
-/// Whether `code` has a test called `name` that runs unasked.
+/// Whether `code` has a test called `name` that is not ignored.
 fn has_test(code: &str, name: &str) -> bool {
     let head = format!("fn {name}(");
     let lines: Vec<_> = code.lines().map(str::trim).collect();
@@ -33,13 +33,13 @@ fn has_test(code: &str, name: &str) -> bool {
             let above = lines[..i].iter().rev();
             above.take_while(|l| l.starts_with("#[") || l.starts_with("//"))
         };
-        // A test that only runs when it is asked for proves nothing, so an ignored one does not count.
+        // A test that runs only on request proves nothing, so an ignored one does not count.
         let is_ignored = attributes().any(|l| l.starts_with("#[ignore"));
         line.starts_with(&head) && attributes().any(|l| *l == "#[test]") && !is_ignored
     })
 }
 
-/// Whether a page has this heading, whatever its level and its marks.
+/// Whether a page has this heading, at any level and with any markup.
 fn has_heading(page: &str, name: &str) -> bool {
     let plain = |text: &str| text.replace(['`', '*', '\\'], "").trim().to_owned();
     page.lines()
@@ -47,14 +47,14 @@ fn has_heading(page: &str, name: &str) -> bool {
         .any(|l| plain(l.trim_start_matches('#')) == plain(name))
 }
 
-/// What a proof is.
+/// The kind of a proof.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Test,
     Heading,
 }
 
-/// The kind of a proof, or what is wrong with it.
+/// The kind of a proof, or its fault.
 fn checked(proof: &str) -> Result<Kind, String> {
     let (path, name) = proof
         .split_once(": ")
@@ -100,13 +100,13 @@ fn row(line: &str) -> Result<(&str, &str), String> {
     Ok((name, state))
 }
 
-/// What a state says beyond its `word`, if it is that state.
+/// The text of a state after its `word`, if it is that state.
 fn after<'a>(state: &'a str, word: &str) -> Option<&'a str> {
     let rest = state.strip_prefix(word)?;
     (rest.is_empty() || rest.starts_with([' ', ';', ':', ','])).then_some(rest)
 }
 
-/// What a state lacks to be believed.
+/// What a state lacks to be credible.
 fn wrong_with(state: &str, proofs: &[Kind]) -> Option<String> {
     let has = |kind| proofs.contains(&kind);
     if after(state, "shown").is_some() {
@@ -124,7 +124,7 @@ fn wrong_with(state: &str, proofs: &[Kind]) -> Option<String> {
     }
 }
 
-/// The kinds of the proofs of each promise in a file of proofs; what is wrong in it goes to `wrong`.
+/// The kinds of the proofs of each promise in a file of proofs; its faults go to `wrong`.
 fn read_proofs(proofs: &str, wrong: &mut Vec<String>) -> BTreeMap<String, Vec<Kind>> {
     let mut found = BTreeMap::<String, Vec<Kind>>::new();
     let mut name: Option<String> = None;
@@ -160,7 +160,7 @@ fn read_proofs(proofs: &str, wrong: &mut Vec<String>) -> BTreeMap<String, Vec<Ki
     found
 }
 
-/// The number of promises, and what is wrong with a page and its file of proofs.
+/// The number of promises, and the faults of a page and its file of proofs.
 fn judged(page: &str, proofs: &str) -> (usize, Vec<String>) {
     let mut wrong = Vec::new();
     let mut found = read_proofs(proofs, &mut wrong);
@@ -209,7 +209,7 @@ fn every_promise_has_proofs_that_exist_and_every_proof_a_promise() {
     let read = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap();
     let (promises, wrong) = judged(&read("promises.md"), &read("promises.proofs"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // A page of which no row was recognised would have nothing wrong either.
+    // A page without a recognised row would have no faults either.
     assert!(promises > 250, "{promises} promises");
 }
 
@@ -290,7 +290,7 @@ fn a_row_that_is_too_long_or_without_a_proof_is_found() {
         " | it-works | It works. | shown |".into(),
     ] {
         assert_ne!(with(&wrong, test), "", "{wrong}");
-        // Also where the row does not have to account for a proof.
+        // Also if the row does not have to account for a proof.
         assert_ne!(without(&wrong), "", "{wrong}");
     }
 }

@@ -1,7 +1,7 @@
 //! The commands of README.md run.
 //!
-//! Fenced blocks marked `sh run` are run one after the other in one directory that holds `app.db` and a
-//! tree `data`; what they promise is what they do.
+//! Fenced blocks marked `sh run` are executed one after another in one directory that holds `app.db` and a tree
+//! `data`; their results must be as promised.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn the_page_lists_exactly_the_keys_that_a_configuration_may_have() {
         let head = format!("## {table}\n");
         let section = page.split(&head).nth(1).unwrap();
         let section = section.split("\n## ").next().unwrap();
-        // The program itself says what it expects instead of a key it does not know.
+        // The program's own message lists the keys that it expects instead of an unknown one.
         stage.write("probe.toml", format!("{table}\nxyzzy = 1\n").as_bytes());
         let refusal = stage.line("--config probe.toml config check").exits(2).err;
         let expected = refusal

@@ -1,5 +1,5 @@
-//! What a restore with --replace leaves alone: databases that somebody uses, archives, sets at targets, and what the run
-//! itself needs. The test's own process is the program that uses the database.
+//! What a restore with --replace does not touch: databases in use, archives, sets at targets, and what the run itself
+//! needs. The test's own process is the program that uses the database.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -78,6 +78,27 @@ fn a_reader_and_another_name_of_the_file_keep_a_database_from_being_replaced_too
     assert_eq!(notes(&stage.path("alias.db")), ["old"]);
 }
 
+/// Goal: a lock says enough, where the system does not tell that a file is open elsewhere.
+#[test]
+fn a_lock_on_its_log_alone_keeps_a_database_from_being_replaced() {
+    let stage = staged("wal");
+    let memory = stage.path("srv/app.db-shm");
+    std::fs::write(&memory, [0; 136]).unwrap();
+    let reader = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&memory)
+        .unwrap();
+    rustix::fs::fcntl_lock(&reader, rustix::fs::FlockOperation::LockShared).unwrap();
+    stage
+        .line(RESTORE)
+        .exits(6)
+        .says("3101")
+        .says("a lock on its log");
+    drop(reader);
+    stage.line(RESTORE).exits(0);
+}
+
 #[test]
 fn a_tree_with_a_database_in_use_is_not_replaced() {
     let stage = staged("wal");
@@ -96,7 +117,7 @@ fn a_tree_with_a_database_in_use_is_not_replaced() {
 }
 
 #[test]
-fn who_gives_commits_up_may_replace_a_database_in_use() {
+fn a_user_who_gives_up_commits_can_replace_a_database_in_use() {
     let stage = staged("wal");
     let path = stage.path("srv/app.db");
     let user = open(&path);
@@ -108,7 +129,7 @@ fn who_gives_commits_up_may_replace_a_database_in_use() {
     assert_eq!(notes(&path), ["old"]);
 }
 
-/// A program that comes while the restore works waits, and then does not go on with a file that has no name.
+/// A program that opens the database during the restore waits, and afterwards does not continue with an unlinked file.
 #[test]
 fn nobody_commits_to_a_database_while_it_is_replaced() {
     let stage = staged("delete");
@@ -215,7 +236,7 @@ fn a_restore_replaces_neither_what_it_reads_nor_archives_nor_sets_nor_its_own_fi
     );
     let stripe = format!("target/shop/{label}/family-1.bak");
     assert_eq!(std::fs::read(stage.path(&stripe)).unwrap(), whole);
-    // With what it does not read a restore may do as it is told.
+    // A restore may replace what it does not read, as it was told.
     stage
         .line("restore alias.bak --to elsewhere --move a=tree.bak --replace")
         .exits(0);
@@ -296,4 +317,26 @@ fn a_size_of_buffers_that_a_set_does_not_have_is_said_to_have_no_effect() {
         let plain = stage.line(command).exits(0);
         assert!(!same.err.contains(none) && !plain.err.contains(none));
     }
+}
+
+/// SQLite takes what has these names for the history's own log, and removes it when it makes the history.
+#[test]
+fn nothing_is_written_where_a_history_has_its_log_even_before_there_is_a_history() {
+    let stage = staged("delete");
+    std::fs::create_dir(stage.path("state")).unwrap();
+    for catalog in ["state/new.db", "nowhere/new.db"] {
+        for suffix in ["wal", "journal", "shm"] {
+            stage
+                .line(&format!(
+                    "backup sqlite:srv/app.db --to {catalog}-{suffix} --catalog {catalog}"
+                ))
+                .exits(2)
+                .says("3201");
+        }
+    }
+    stage
+        .line("restore app.bak --to state --move app.db=new.db-journal --catalog state/new.db")
+        .exits(6)
+        .says("3156");
+    assert_eq!(std::fs::read_dir(stage.path("state")).unwrap().count(), 0);
 }

@@ -2,57 +2,15 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::common::hears_interrupts;
-
-pub const BINARY: &str = env!("CARGO_BIN_EXE_longshore");
+use crate::common::longshore;
+pub use crate::common::{BINARY, Ran};
 
 pub struct Stage {
     dir: TempDir,
-}
-
-/// What a finished program left.
-#[derive(Debug)]
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
-}
-
-impl Ran {
-    pub fn of(output: &Output) -> Ran {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        }
-    }
-
-    /// Checks the exit code and goes on.
-    #[track_caller]
-    pub fn exits(self, code: i32) -> Ran {
-        assert_eq!(
-            self.code, code,
-            "stdout: {}\nstderr: {}",
-            self.out, self.err
-        );
-        self
-    }
-
-    #[track_caller]
-    pub fn says(self, part: &str) -> Ran {
-        assert!(
-            self.out.contains(part) || self.err.contains(part),
-            "{part:?} is missing\nstdout: {}\nstderr: {}",
-            self.out,
-            self.err
-        );
-        self
-    }
 }
 
 impl Stage {
@@ -62,10 +20,10 @@ impl Stage {
         }
     }
 
-    /// Where a server's user can enter, too: the system's temporary directory may be closed to it.
+    /// A directory that a server's user can enter, too: the system's temporary directory may be closed to that user.
     pub fn beside_servers() -> Stage {
         Stage {
-            dir: TempDir::new_in("/tmp").unwrap(),
+            dir: longshore_kit::place::dir("lscli"),
         }
     }
 
@@ -82,17 +40,13 @@ impl Stage {
 
     /// The program in this directory, with a history and a configuration of its own.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
-        let mut command = Command::new(BINARY);
+        let mut command = longshore(args);
         command
-            .args(args)
             .current_dir(self.dir.path())
             .env("LONGSHORE_CATALOG", self.path("history.db"))
             .env("XDG_CONFIG_HOME", self.path("no-config"))
             .env("HOME", self.dir.path())
-            .env_remove("LONGSHORE_CONFIG")
-            .env_remove("LONGSHORE_LOG")
-            .stdin(Stdio::null());
-        hears_interrupts(&mut command);
+            .env_remove("LONGSHORE_LOG");
         command
     }
 
@@ -100,7 +54,7 @@ impl Stage {
         Ran::of(&self.command(args).output().unwrap())
     }
 
-    /// A line as one would type it; words are divided by spaces.
+    /// A line as a user types it; words are separated by spaces.
     pub fn line(&self, line: &str) -> Ran {
         self.run(&line.split_whitespace().collect::<Vec<_>>())
     }
@@ -134,7 +88,7 @@ impl Stage {
         names
     }
 
-    /// A SQLite database of about so many MiB, in rollback-journal mode.
+    /// A SQLite database of about `mib` MiB, in rollback-journal mode.
     pub fn database(&self, name: &str, mib: u32) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -166,7 +120,7 @@ pub fn rows(path: &Path) -> Vec<String> {
         .unwrap()
 }
 
-/// Flips one bit, in the middle: how much each of several stripes got is chance.
+/// Flips one bit in the middle: how much data each of several stripes received is chance.
 pub fn damage(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     let at = bytes.len() / 2;

@@ -1,4 +1,4 @@
-//! Stock tools accept the stripes, and unpack a plain backup without any of our code.
+//! Stock tools accept the stripes, and unpack a plain backup without our code.
 
 use crate::stage::Stage;
 

@@ -1,4 +1,4 @@
-//! Other people's clients of SQL Server: small programs over drivers (`tests/clients`), installed by `scripts/setup.sh`.
+//! Third-party clients of SQL Server: small programs over drivers (`tests/clients`), installed by `scripts/setup.sh`.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::Write;
@@ -28,7 +28,7 @@ fn source(name: &str) -> PathBuf {
 }
 
 impl Client {
-    /// `None`: it is not installed, and need not be.
+    /// `None`: the client is not installed and not required.
     fn find(program: PathBuf, args: Vec<PathBuf>, needs: &Path) -> Option<Client> {
         if needs.exists() {
             return Some(Client { program, args });
@@ -79,13 +79,13 @@ impl Client {
         Client::find("java".into(), args.into(), &classes.join("Client.class"))
     }
 
-    /// Microsoft's own command, go-sqlcmd, where it is installed; nothing installs it by itself.
+    /// Microsoft's own command, go-sqlcmd, if it is installed; no script installs it.
     pub fn sqlcmd() -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut places: Vec<_> = std::env::split_paths(&path).collect();
         places.insert(0, work("clients"));
         let mut programs = places.into_iter().map(|place| place.join("sqlcmd"));
-        // Of the older one, over ODBC, `--version` is no option.
+        // The older sqlcmd, over ODBC, has no option `--version`.
         let found = programs.find(|program| {
             let version = Command::new(program).arg("--version").output();
             version.is_ok_and(|o| o.status.success() && text(&o.stdout).starts_with("sqlcmd:"))
@@ -96,14 +96,14 @@ impl Client {
         found
     }
 
-    /// Its lines.
+    /// The lines of its output.
     pub fn run(&self, server: &Server, env: &[(&str, &str)], input: &str) -> Vec<Value> {
         let mut command = Command::new(&self.program);
         let mut child = command
             .args(&self.args)
             .env("NODE_PATH", work("clients/node_modules"))
             .env("NODE_NO_WARNINGS", "1")
-            // Java reads its environment, and so the password, in the locale's encoding.
+            // Java decodes its environment, and so the password, in the locale's encoding.
             .env("LC_ALL", "C.UTF-8")
             .env("TDS_PORT", server.port.to_string())
             .env("TDS_USER", USER)
@@ -114,7 +114,7 @@ impl Client {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A client that is refused does not read.
+        // A refused client does not read its input.
         let _gone = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
         let said = text(&output.stdout);

@@ -1,4 +1,4 @@
-//! `longshore serve` as a process, and who may log in.
+//! `longshore serve` as a process, and its logins.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ pub fn add_login(command: &mut Command, password: &str) {
 }
 
 impl Server {
-    /// `command`: `serve` on a port that the system chooses, on this machine.
+    /// `command`: `serve` on a port that the system chooses, on the loopback address.
     pub fn start(command: &mut Command) -> Server {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -37,7 +37,7 @@ impl Server {
             }
             said += &line;
         };
-        // What it logs is of no use here, but a full pipe would stop it.
+        // Its log is not needed here, but a full pipe would stop it.
         let rest = std::thread::spawn(move || stderr.lines().map_while(Result::ok).collect());
         Server {
             child,
@@ -53,13 +53,13 @@ impl Server {
     /// The names of its threads.
     pub fn threads(&self) -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
-        // One that ends meanwhile has no name any more.
+        // A thread that ends meanwhile has no name any more.
         let names =
             tasks.filter_map(|t| std::fs::read_to_string(t.unwrap().path().join("comm")).ok());
         names.map(|name| name.trim_end().to_owned()).collect()
     }
 
-    /// Asks it to end; its exit code and what it logged.
+    /// Asks it to end; returns its exit code and its log.
     pub fn stop(mut self) -> (Option<i32>, Vec<String>) {
         self.ask();
         let code = self.child.wait().unwrap().code();

@@ -1,13 +1,14 @@
-//! Backups whose log is in an archive.
+//! Backups whose WAL is in an archive.
 
-use longshore_test_servers::representatives;
+use longshore_kit::representatives;
 
 use crate::common::{longshore, text};
 use crate::stage::{Stage, end, paths, succeed};
 
-/// Goal: where an archive is named, a backup succeeds only once all of its log is there; media elsewhere than at the
-/// archive's own target hold it, too, and outlive an expire of the archive.
-/// Method: PostgreSQL archives with this program. Then one needed segment never arrives: archiving stops behind a
+/// Goal: if an archive is named, a backup succeeds only once all of its WAL is there; backups outside the archive's
+/// own target hold their WAL too, and survive an expire of the archive.
+/// Method: PostgreSQL archives with this program. Then one needed segment never arrives: archiving stops after a
+/// backup's start.
 /// backup's start.
 #[test]
 fn a_backup_waits_for_its_log_in_the_archive_and_names_what_is_missing() {
@@ -17,7 +18,7 @@ fn a_backup_waits_for_its_log_in_the_archive_and_names_what_is_missing() {
         let archive = stage.path("wal");
         succeed(longshore(["wal", "create", "--archive"]).arg(&archive));
         server.user().own(&archive);
-        let program = env!("CARGO_BIN_EXE_longshore");
+        let program = crate::common::BINARY;
         // The servers' user may not be able to enter the directory of the build.
         let copy = stage.path("longshore");
         std::fs::copy(program, &copy).unwrap();
@@ -36,7 +37,7 @@ fn a_backup_waits_for_its_log_in_the_archive_and_names_what_is_missing() {
         set(&push);
         let mut backup = stage.backup("archived.bak");
         succeed(backup.arg("--wal-archive").arg(&archive));
-        // No expire that removes log from the archive knows of these media, so they hold their log as well.
+        // No expire that removes WAL from the archive knows of these media, so they hold their WAL as well.
         let in_set = paths(&stage.path("archived.bak"));
         assert!(in_set.iter().any(|path| path.starts_with("pg_wal/0")));
 
@@ -53,11 +54,11 @@ fn a_backup_waits_for_its_log_in_the_archive_and_names_what_is_missing() {
         let mut backup = other.backup("other.bak");
         let output = end(backup.arg("--wal-archive").arg(&archive), 4);
         assert!(text(&output.stderr).contains("belongs to system"));
-        // What is no archive is refused before anything is read.
+        // A directory that is no archive is refused before anything is read.
         let mut backup = other.backup("none.bak");
         let output = end(backup.arg("--wal-archive").arg(other.dir.path()), 4);
         let stderr = text(&output.stderr);
-        assert!(stderr.contains("is no WAL archive") && stderr.contains("longshore wal create"));
+        assert!(stderr.contains("is not a WAL archive") && stderr.contains("longshore wal create"));
         assert!(!stderr.contains("percent processed"), "{stderr}");
     }
 }

@@ -1,6 +1,6 @@
-//! What can be the base of a differential backup, and where it is found.
+//! Which sets can be the base of a differential backup, and where they are found.
 
-use longshore_test_servers::{Server, Stop};
+use longshore_kit::{Server, Stop};
 
 use crate::common::{answer, longshore, text};
 use crate::differential::{differential, some, ways};
@@ -12,15 +12,15 @@ fn said(command: &mut std::process::Command, code: i32) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// Goal: a base must be of the cluster; which way it went, and where in its log the base ends, are of no matter to what
-/// comes back.
+/// Goal: a base must be of the same cluster; neither the branch that the server took since nor the LSN at which the
+/// base ends affects the restored content.
 #[test]
 fn a_base_must_be_of_this_cluster_and_may_be_of_a_copy_of_it() {
     for installation in some() {
         let stage = Stage::new(&installation, &[]);
         let server = &stage.server;
         server.psql("create table t as select g from generate_series(1, 5000) g");
-        // A copy that will go its own way.
+        // A copy that will diverge.
         server.stop(Stop::Fast);
         let copy = stage.path("copy");
         succeed(
@@ -68,8 +68,8 @@ fn a_base_must_be_of_this_cluster_and_may_be_of_a_copy_of_it() {
     }
 }
 
-/// Goal: a cluster that was restored to an older backup and went on from there gets nothing of the future that it left out
-/// of a base of that future, even when the new future has the old one's timeline number and is longer.
+/// Goal: a cluster that was restored to an older backup and continued from there gets nothing of the abandoned future
+/// from a base of that future, even if the new timeline has the old one's number and is longer.
 #[test]
 fn a_base_of_an_abandoned_future_brings_nothing_of_it() {
     for installation in some() {
@@ -112,19 +112,19 @@ fn a_base_of_an_abandoned_future_brings_nothing_of_it() {
         judged(&again, &stage.path("tuesday"), "diff");
         succeed(&mut again.backup("wednesday"));
         judged(&again, &again.path("wednesday"), "thursday");
-        // Once more from the same: its timeline has the same number and the same history.
+        // Restored once more from the same backup: its timeline has the same number and the same history.
         let other = restored("once-more");
         go_on(&other.server);
         judged(&other, &again.path("wednesday"), "friday");
     }
 }
 
-/// Goal: a primary that was rewound to its promoted standby goes on from a base that both had, and from one of the future
-/// that it lost, and gets nothing of that future back.
-/// Method: both write to the same pages before; `pg_rewind` puts the standby's in their place, whose places in the log
-/// may be older than those that they replace.
+/// Goal: a primary that was rewound to its promoted standby continues from a base that both had, and from one of its
+/// lost future, and gets nothing of that future back.
+/// Method: both write to the same pages first; `pg_rewind` replaces the primary's pages by the standby's, whose LSNs
+/// may be lower than those that they replace.
 #[test]
-fn a_rewound_cluster_goes_on_from_a_base_of_either_future() {
+fn a_rewound_cluster_continues_from_a_base_of_either_future() {
     for installation in some() {
         for conf in ways(&installation) {
             let keep = [("wal_keep_size", "512MB")];
@@ -176,7 +176,7 @@ fn a_rewound_cluster_goes_on_from_a_base_of_either_future() {
     }
 }
 
-/// Goal: on one media set the right set is the base, and only sets that can be.
+/// Goal: on one media set the right set is the base, and only sets that can be one.
 #[test]
 fn sets_are_appended_to_the_media_of_their_base() {
     let Some(installation) = some().into_iter().next() else {
@@ -197,7 +197,7 @@ fn sets_are_appended_to_the_media_of_their_base() {
         .arg("--to")
         .arg(stage.path("media2"));
     let text = said(&mut none, 4);
-    assert!(text.contains("nothing is there"), "{text}");
+    assert!(text.contains("it does not exist"), "{text}");
     let first = backup(1, &[]);
     let _aside = backup(2, &["--copy-only"]);
     let a = backup(3, &["--differential"]);
@@ -236,9 +236,9 @@ fn sets_are_appended_to_the_media_of_their_base() {
     }
 }
 
-/// Goal: at a target bases are found, protected and told from what cannot be one.
+/// Goal: at a target, bases are found, protected, and distinguished from sets that cannot be one.
 #[test]
-fn a_target_finds_the_base_by_itself() {
+fn a_backup_to_a_target_finds_its_base() {
     let Some(installation) = some().into_iter().next() else {
         return;
     };
@@ -266,7 +266,7 @@ fn a_target_finds_the_base_by_itself() {
         command
     };
     let backup = |arguments: &[&str]| {
-        // A set that cannot be opened is known by the second that its label names alone.
+        // For a set that cannot be opened, only the second in its label is known.
         server.psql("select pg_sleep_until(date_trunc('second', clock_timestamp()) + interval '1.01 second')");
         server.psql("update t set m = 'x' where g % 1000 = 1");
         let mut command = program(&["backup", "main", "--json"]);
@@ -310,7 +310,7 @@ fn a_target_finds_the_base_by_itself() {
         .collect();
     assert_eq!(types, ["I", "I", "D", "D"], "{history}");
 
-    // What a kept set needs stays, whatever the rule.
+    // Sets that a kept set needs stay, whatever the rule.
     let mut expire = program(&["expire", "main", "--keep-full", "1", "--json"]);
     succeed(&mut expire);
     let target = stage.path("restored");
@@ -319,7 +319,7 @@ fn a_target_finds_the_base_by_itself() {
     let restored = stage.serve(&target);
     assert_eq!(dump(&restored), dump(server));
 
-    // A set that lost a stripe is no base, and neither is what hangs on it; the one before is, with a word.
+    // A set that lost a stripe is no base, and neither is a set that depends on it; the one before is, with a message.
     let stripe = stage
         .path("b")
         .join("main")

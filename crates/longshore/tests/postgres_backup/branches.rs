@@ -1,10 +1,11 @@
-//! One target, several branches of a cluster: a copy that goes on with its origin's nightly job, a disk snapshot that was
-//! set back, a cluster made anew under the same name. System identifier, timeline and name agree; nothing else may be mixed.
+//! One target, several branches of a cluster: a copy that continues its origin's nightly job, a disk snapshot that was
+//! rolled back, a cluster created again under the same name. System identifier, timeline and name agree; nothing else
+//! may be mixed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longshore_test_servers::{Installation, Server, Stop, representatives};
+use longshore_kit::{Installation, Server, Stop, representatives};
 use serde_json::Value;
 
 use crate::common::{longshore, text};
@@ -37,7 +38,7 @@ impl Shared {
         command
     }
 
-    /// Runs to the end, and gives the exit code, the answer and what was said.
+    /// Runs to the end; returns the exit code, the answer and the messages.
     fn run(&self, words: &[&str]) -> (i32, Value, String) {
         let output = self.command(words).output().unwrap();
         let said = text(&output.stderr);
@@ -45,7 +46,7 @@ impl Shared {
         (output.status.code().unwrap(), told, said)
     }
 
-    /// Backs a server up as `main`; gives the exit code, the new label and what was said.
+    /// Backs a server up as `main`; returns the exit code, the new label and the messages.
     fn back_up(&self, server: &Server, more: &[&str]) -> (i32, Value, String) {
         let url = server.url();
         let words = [
@@ -82,7 +83,7 @@ impl Shared {
         row["label"].as_str().unwrap().to_owned()
     }
 
-    /// What a restored backup has in the table that tells the branches apart.
+    /// The rows of a restored backup's table that distinguishes the branches.
     fn rows_of(&self, name: &str, more: &[&str]) -> String {
         let to = self.stage.path(name);
         let words = [
@@ -110,7 +111,7 @@ fn prepare(server: &Server) {
     tell(server, "origin");
 }
 
-/// As `cp -a` does: another directory with the same bytes.
+/// Like `cp -a`: another directory with the same bytes.
 fn copied(from: &Path, to: &Path) {
     let done = Command::new("cp").arg("-a").arg(from).arg(to).status();
     assert!(done.unwrap().success());
@@ -123,7 +124,7 @@ fn clone_of(shared: &Shared, name: &str) -> Server {
     Server::adopt(shared.stage.server.installation(), &path)
 }
 
-/// Has a restored or copied cluster open on a timeline of its own.
+/// Opens a restored or copied cluster on a timeline of its own.
 fn open_on_a_new_timeline(server: &Server) {
     server.append_conf("restore_command = 'false'\n");
     std::fs::write(server.data_dir().join("recovery.signal"), "").unwrap();
@@ -132,8 +133,8 @@ fn open_on_a_new_timeline(server: &Server) {
     server.wait_for("select pg_is_in_recovery()", "f");
 }
 
-/// Goal: a copy that goes on with the nightly job of its origin costs the origin neither its base nor its backups, and all
-/// commands tell of it.
+/// Goal: a copy that continues the nightly job of its origin costs the origin neither its base nor its backups, and
+/// all commands report it.
 fn mixed(shared: &Shared, production: &Server, copy: &Server) {
     let (code, first, _) = shared.back_up(production, &[]);
     assert_eq!(code, 0);
@@ -159,7 +160,7 @@ fn mixed(shared: &Shared, production: &Server, copy: &Server) {
         "origin production"
     );
 
-    // Which one is meant nobody guesses.
+    // No command guesses which branch is meant.
     let to = shared.stage.path("nowhere");
     let restore = [
         "restore",
@@ -187,11 +188,11 @@ fn mixed(shared: &Shared, production: &Server, copy: &Server) {
     let about = findings.iter().find(|f| f["what"] == "branches").unwrap();
     assert_ne!(about["grade"], "good");
 
-    // Neither branch takes the other's place.
+    // Neither branch replaces the other.
     tell(copy, "copy again");
     let (_, _, said) = shared.back_up(copy, &[]);
     assert!(
-        said.contains("does not come from") || said.is_empty(),
+        said.contains("does not continue") || said.is_empty(),
         "{said}"
     );
     let (code, _, said) = shared.run(&["expire", "main", "--keep-full", "1"]);
@@ -250,9 +251,9 @@ fn two_restores_of_one_backup_are_two_branches_of_one_number() {
     }
 }
 
-/// Goal: what was backed up of a future that a disk snapshot undid is no base, no latest backup, and not lost.
+/// Goal: a backup of a future that a disk snapshot undid is neither a base nor the latest backup, and it is not lost.
 #[test]
-fn a_server_that_was_set_back_leaves_its_future_behind() {
+fn a_server_that_was_set_back_abandons_its_future() {
     for installation in representatives() {
         let shared = Shared::new(&installation, &[("wal_keep_size", "64MB")]);
         let server = &shared.stage.server;
@@ -278,7 +279,7 @@ fn a_server_that_was_set_back_leaves_its_future_behind() {
         copied(&snapshot.join("."), server.data_dir());
         server.start();
         tell(server, "kept");
-        // Its WAL gets beyond what was undone.
+        // Its WAL passes the end of the undone WAL.
         server.psql(
             "create table filler as select n, repeat('x', 500) from generate_series(1, 9000) n",
         );
@@ -291,7 +292,7 @@ fn a_server_that_was_set_back_leaves_its_future_behind() {
         if next["differential"].is_object() {
             assert_eq!(next["differential"]["parent"], before["set"]);
         }
-        // The same server went on elsewhere: that is what is meant.
+        // The same server continued elsewhere: that branch is meant.
         assert_eq!(shared.rows_of("latest", &[]), "origin kept");
         assert_eq!(
             shared.rows_of("future", &["--label", &undone_label]),
@@ -315,9 +316,9 @@ fn shared_label(report: &Value, shared: &Shared) -> String {
     })
 }
 
-/// Goal: the only backup of a cluster outlives one that was made anew under its name.
+/// Goal: the only backup of a cluster survives the backups of one created again under its name.
 #[test]
-fn a_cluster_made_anew_takes_no_others_place() {
+fn a_new_cluster_does_not_take_anothers_place() {
     let installation = &representatives()[0];
     let shared = Shared::new(installation, &[]);
     prepare(&shared.stage.server);
@@ -326,7 +327,7 @@ fn a_cluster_made_anew_takes_no_others_place() {
     prepare(&other.server);
     let (code, new, said) = shared.back_up(&other.server, &[]);
     assert_eq!(code, 5, "{said}");
-    assert!(said.contains("does not come from"), "{said}");
+    assert!(said.contains("does not continue"), "{said}");
     let (code, _, said) = shared.run(&["expire", "main", "--keep-full", "1"]);
     assert_eq!(code, 0, "{said}");
     for report in [old, new] {
@@ -336,9 +337,9 @@ fn a_cluster_made_anew_takes_no_others_place() {
     assert_ne!(code, 0, "{said}");
 }
 
-/// Goal: a named base of another branch is told of, and the chain on it is the server's state all the same.
+/// Goal: a named base of another branch is reported, and the chain on it still is the server's state.
 #[test]
-fn a_named_base_of_another_branch_is_told_and_brings_nothing_of_it() {
+fn a_named_base_of_another_branch_is_reported_and_contributes_nothing() {
     let installation = &representatives()[0];
     let shared = Shared::new(installation, &[]);
     let production = &shared.stage.server;
@@ -353,7 +354,7 @@ fn a_named_base_of_another_branch_is_told_and_brings_nothing_of_it() {
     let (base, to) = (base.to_str().unwrap(), to.to_str().unwrap());
     let (code, _, said) = shared.run(&["backup", &url, "--to", base]);
     assert_eq!(code, 0, "{said}");
-    // Beyond the base by its WAL.
+    // Later than the base by its WAL.
     production
         .psql("create table filler as select n, repeat('x', 500) from generate_series(1, 2000) n");
     let url = production.url();

@@ -1,10 +1,10 @@
-//! Chains under a workload: full, differential and incremental backups, of a server and of its standby, put together.
+//! Chains under a workload: full, differential and incremental backups of a server and of its standby, combined.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longshore_test_servers::{Installation, Server, User, installations};
+use longshore_kit::{Installation, Server, User, installations};
 
 use crate::common::{Guarded, Random, from_env, longshore};
 use crate::copies::until_whole;
@@ -16,22 +16,22 @@ const ALGORITHMS: &[&str] = &["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"]
 const FULL: &str = "full";
 const POINT: &str = "rest";
 
-/// Where a backup is taken.
+/// The node from which a backup is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Node {
     Primary,
     Standby,
 }
 
-/// What happens before a backup that differs.
+/// The event before a backup that differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Nothing,
-    /// A page's next change is logged whole.
+    /// The next change of a page is logged as a full page image.
     Checkpoint,
     /// The primary is killed and recovers.
     Crash,
-    /// A database is dropped and made again, under its number where the major can do that.
+    /// A database is dropped and created again, with its OID if the major version can do that.
     Again,
     Vacuum,
 }
@@ -45,12 +45,12 @@ struct Link {
     options: Vec<String>,
 }
 
-/// What a round is to be, all of it from chance.
+/// The plan of a round, all of it random.
 #[derive(Debug)]
 struct Round {
     has_standby: bool,
     links: Vec<Link>,
-    /// The link that is restored as it is; the last one is replayed to where the origin rests.
+    /// The link that is restored as it is; the last one is replayed to the LSN at which the origin rests.
     judged: usize,
     /// Whether one more set is taken of the server at rest.
     at_rest: bool,
@@ -115,7 +115,7 @@ fn name(link: usize) -> String {
     format!("link{link}")
 }
 
-/// As short as a line of a log is to be.
+/// Short enough for a log line.
 impl fmt::Display for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("full")?;
@@ -132,15 +132,15 @@ impl fmt::Display for Round {
     }
 }
 
-/// Goal: sets of a chain that were taken while the cluster is written, its relations and databases come, go and move,
-/// and its server is killed, give a cluster that is whole, and a state that existed; with more of the log exactly
-/// what the origin was at that place of the log. It makes no difference which sets are the primary's and which
-/// the standby's.
-/// Method: as for full backups (`live`), on every major and by both ways to find changed pages. `LONGSHORE_PG_CHAINS`
-/// rounds go over the majors in turn, the first with the seed `LONGSHORE_SEED`, each with the next; without it one round for
-/// each way on few majors.
+/// Goal: a cluster restored from sets of a chain is intact, in a state that existed, although the cluster was written,
+/// its relations and databases were created, dropped and moved, and its server was killed while the sets were taken.
+/// With more WAL it is exactly what the origin was at that LSN. It makes no difference which sets are the primary's
+/// and which the standby's.
+/// Method: as for full backups (`live`), on every major version and with both ways to find changed pages.
+/// `LONGSHORE_PG_CHAINS` rounds go over the major versions in turn, the first with the seed `LONGSHORE_SEED`, each
+/// with the next; without it one round for each way on few major versions.
 #[test]
-fn chains_taken_under_load_come_back_whole() {
+fn chains_taken_under_load_are_restored_completely() {
     let asked = from_env("LONGSHORE_PG_CHAINS", 0);
     let majors = if asked == 0 { some() } else { installations() };
     let of_major = |i: &Installation| ways(i).into_iter().map(|conf| (i.clone(), conf)).collect();
@@ -168,7 +168,7 @@ fn chains_taken_under_load_come_back_whole() {
     }
 }
 
-/// A server, its archive, and perhaps its standby.
+/// A server, its archive, and in some rounds its standby.
 struct Site {
     archive: tempfile::TempDir,
     primary: Stage,
@@ -179,11 +179,12 @@ struct Site {
 
 impl Site {
     fn new(installation: &Installation, conf: &[(&str, &str)]) -> Site {
-        let archive = tempfile::tempdir_in("/tmp").unwrap();
-        User::of_servers().own(archive.path());
+        let archive = longshore_kit::place::of(User::of_servers(), "lsarch");
         let command = format!("cp %p {}/%f", archive.path().display());
         let own = [
             ("checkpoint_timeout", "30s"),
+            // A spread checkpoint takes 6 s.
+            ("checkpoint_completion_target", "0.2"),
             ("archive_mode", "on"),
             ("archive_command", &command),
         ];
@@ -196,7 +197,7 @@ impl Site {
             "again",
             "create table t as select g, 'old' as t from generate_series(1, 3000) g",
         );
-        // The same numbers of files, other pages. Nobody stays connected to it.
+        // The same file numbers, other pages. No session stays connected to it.
         server.psql("create database pattern template again");
         server.psql_in("pattern", "update t set t = 'new'; checkpoint");
         let space = server.psql("select oid from pg_tablespace where spcname = 'churn'");
@@ -209,7 +210,7 @@ impl Site {
         }
     }
 
-    /// As an operator makes one: the full backup, restored. So its files have the times that the base names.
+    /// Made as an operator would: from the restored full backup. So its files have the times that the base records.
     fn add_standby(&mut self) {
         let data = self.primary.path("standby");
         succeed(self.restore(&[FULL.into()], &data).args([
@@ -231,7 +232,7 @@ impl Site {
         format!("cp {}/%f \"%p\"", self.archive.path().display())
     }
 
-    /// Slow enough that the databases which are left over stay few: each is dumped and checked.
+    /// Slow enough that few databases remain at the end: each is dumped and checked.
     fn loads(&self) -> Vec<Guarded> {
         let places = places_of(PLACES, self.primary.server.installation().major);
         let begin = |script, clients, rate| load_at(&self.primary, script, clients, Some(rate));
@@ -242,7 +243,7 @@ impl Site {
         ]
     }
 
-    /// Until something was committed by whoever works on the bank.
+    /// Waits until a client of the bank has committed.
     fn work(&self) {
         let server = &self.primary.server;
         let sql = "select count(*) from pgbench_history";
@@ -279,7 +280,7 @@ impl Site {
         }
     }
 
-    /// The standby has made a restartpoint of a checkpoint that is made now.
+    /// Waits until the standby has made a restartpoint of a new checkpoint.
     fn catch_up(&self) {
         let server = &self.primary.server;
         server.psql("checkpoint");
@@ -288,7 +289,7 @@ impl Site {
         standby.wait_for(&format!("select pg_last_wal_replay_lsn() >= '{end}'"), "t");
     }
 
-    /// Until no database of it was lost to a move.
+    /// Backs up until no database of the backup was lost to a move.
     fn back_up(&self, media: &str, node: Node, options: &[String]) {
         let server = match node {
             Node::Primary => &self.primary.server,
@@ -321,7 +322,7 @@ impl Site {
         self.back_up(&name(number), link.node, &options);
     }
 
-    /// `longshore restore` of sets, newest first, not yet run. The tablespace goes beside the target.
+    /// `longshore restore` of sets, newest first, not yet run. The tablespace goes next to the target.
     fn restore(&self, media: &[String], target: &Path) -> Command {
         let map = format!("{}={}.space", self.space, target.display());
         let mut command = longshore(["restore", "--tablespace-map", &map, "--to"]);
@@ -332,7 +333,7 @@ impl Site {
         command
     }
 
-    /// A server on what was restored.
+    /// A server on the restored directory.
     fn restored(&self, media: &[String], more: &[&str]) -> Copy {
         let target = self.primary.path("copy");
         succeed(self.restore(media, &target).args(more));
@@ -344,7 +345,7 @@ impl Site {
         Copy { server, target }
     }
 
-    /// What the copy holds, in the words of its origin.
+    /// The copy's dump, in the wording of its origin.
     fn dump_of(&self, copy: &Copy) -> String {
         let location = self.primary.path("space").display().to_string();
         dump(&copy.server).replace(&format!("{}.space", copy.target.display()), &location)
@@ -357,7 +358,7 @@ struct Copy {
 }
 
 impl Copy {
-    /// Relations, indexes and pages are whole; then it is removed.
+    /// Checks that relations, indexes and pages are intact; then removes the copy.
     fn judge(self) {
         check(&self.server, &self.target);
         std::fs::remove_dir_all(&self.target).unwrap();

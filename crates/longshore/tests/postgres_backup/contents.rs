@@ -3,12 +3,12 @@
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
-use longshore_test_servers::{installations, representatives};
+use longshore_kit::{installations, representatives};
 
 use crate::common::text;
 use crate::stage::{Stage, paths, succeed};
 
-/// As PostgreSQL's `010_pg_basebackup.pl` has them, and the names that another backup leaves behind.
+/// The list in PostgreSQL's `010_pg_basebackup.pl`, and the names that another backup leaves behind.
 const LEFT_OUT: &[&str] = &[
     "backup_label",
     "backup_label.old",
@@ -58,7 +58,7 @@ fn only_what_belongs_into_a_backup_is_in_it() {
         for name in temporary {
             std::fs::write(data.join(&database).join(name), b"x").unwrap();
         }
-        // Files of the same number as an unlogged relation, whatever the fork and segment.
+        // Files with the number of an unlogged relation, of any fork and segment.
         for suffix in ["_fsm", "_vm", ".1"] {
             std::fs::write(data.join(format!("{unlogged}{suffix}")), b"x").unwrap();
         }
@@ -166,7 +166,7 @@ fn tablespaces_are_copied_once_and_only_for_this_major() {
     }
 }
 
-/// A database's directory behind a link would be left out unseen.
+/// A database directory behind a symbolic link would be omitted silently.
 #[test]
 fn linked_data_are_refused() {
     let Some(installation) = installations().pop() else {

@@ -1,17 +1,18 @@
-//! Databases that replay makes from directories which are gone: no base backup holds them, and ours says so.
+//! Databases that replay creates from directories that no longer exist: no base backup holds them, and ours reports
+//! it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, Stdio};
 
-use longshore_test_servers::{Server, installations, representatives};
+use longshore_kit::{Server, installations, representatives};
 
 use crate::common::{Guarded, longshore, text};
 use crate::live::place;
 use crate::session::{begun, said, send, slow};
 use crate::stage::{Stage, check, end, paths, succeed};
 
-pub const NOT_WHOLE: &str = "may not be whole in this backup";
-/// Under a load that moves databases without pause, most backups are whole all the same.
+pub const NOT_WHOLE: &str = "may be incomplete in this backup";
+/// Even under a load that moves databases without pause, most backups are complete.
 const TRIES: u32 = 20;
 
 /// Backs up until no database was lost to a move.
@@ -28,13 +29,13 @@ pub fn until_whole(mut backup: impl FnMut() -> Command) {
 }
 
 /// Goal: a restore does not lose a database silently.
-/// Method: databases are moved, copied, made and dropped while a slow backup runs. Those whose origin went are named,
-/// nothing else is, and the next backup is whole. What PostgreSQL makes of the marked one depends on what was read before
-/// it went; what is not named must be there.
+/// Method: databases are moved, copied, created and dropped while a slow backup runs. Those whose origin disappeared
+/// are named, nothing else is, and the next backup is complete. What PostgreSQL makes of a named one depends on what
+/// was read before its origin disappeared; every other one must be there.
 #[test]
 fn a_database_moved_meanwhile_is_named_and_the_set_marked() {
     let mut installations = installations();
-    // The first is of a major that knows one way to copy; the last of one with two.
+    // The first major version has one way to copy a database, the last has two.
     if installations.len() > 2 {
         installations.drain(1..installations.len() - 1);
     }
@@ -89,7 +90,7 @@ fn a_database_moved_meanwhile_is_named_and_the_set_marked() {
                 psql.output().unwrap().status.success()
             };
             let found = ["there", "back", "copied", "sound", "stayed"].map(connects);
-            server.stop(longshore_test_servers::Stop::Fast);
+            server.stop(longshore_kit::Stop::Fast);
             std::fs::remove_dir_all(&target).unwrap();
             std::fs::remove_dir_all(format!("{location}.moved")).unwrap();
             found
@@ -105,7 +106,7 @@ fn a_database_moved_meanwhile_is_named_and_the_set_marked() {
     }
 }
 
-/// A session that has rewritten a mapped index of the database `gone`, and ends that when it is told to.
+/// A session that has rewritten a mapped index of the database `gone`, and ends the transaction on request.
 struct Rewriting {
     session: Guarded,
     say: ChildStdin,
@@ -137,7 +138,7 @@ impl Rewriting {
     }
 }
 
-/// A backup whose checkpoint is under way, held there.
+/// A backup that is held while its checkpoint is in progress.
 fn held_in_its_checkpoint(server: &Server, command: &mut Command) -> Guarded {
     command.arg("--spread-checkpoint");
     command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -151,12 +152,12 @@ fn held_in_its_checkpoint(server: &Server, command: &mut Command) -> Guarded {
     backup
 }
 
-/// Goal: a database that goes while the backup begins, its map of relations just written, does not keep a restored server
-/// from starting: replay writes that map again, and does not make the directory for it.
-/// Method: a transaction has rewritten a mapped index when the backup's checkpoint begins. It ends, and the database is
-/// dropped, while the checkpoint goes on and the backup has looked at nothing.
+/// Goal: a database that is dropped while the backup begins, just after its pg_filenode.map was written, does not
+/// prevent a restored server from starting: replay writes that map again, and does not create the directory for it.
+/// Method: a transaction has rewritten a mapped index when the backup's checkpoint begins. The transaction ends, and
+/// the database is dropped, while the checkpoint is in progress and the backup has read nothing.
 #[test]
-fn a_database_dropped_behind_its_map_leaves_a_server_that_starts() {
+fn a_database_dropped_after_its_map_was_read_leaves_a_server_that_starts() {
     for installation in representatives() {
         let stage = Stage::new(&installation, &[("checkpoint_timeout", "1h")]);
         let server = &stage.server;
@@ -172,7 +173,7 @@ fn a_database_dropped_behind_its_map_leaves_a_server_that_starts() {
     }
 }
 
-/// Where replay of `gone.bak` begins.
+/// The LSN at which replay of `gone.bak` begins.
 fn start_of(stage: &Stage) -> String {
     let target = stage.path("late.restored");
     let mut restore = longshore(["restore"]);
@@ -188,7 +189,7 @@ fn start_of(stage: &Stage) -> String {
     start.unwrap().split(' ').next().unwrap().to_owned()
 }
 
-/// What was restored of `gone.bak` is served, and nothing of the database is in it.
+/// A server on the restored `gone.bak` starts, and nothing of the database is in it.
 fn starts_without_it(stage: &Stage, more: &[&str]) {
     let target = stage.path("gone.restored");
     let mut restore = longshore(["restore"]);
@@ -203,15 +204,15 @@ fn starts_without_it(stage: &Stage, more: &[&str]) {
     check(&copy, &target);
 }
 
-/// Goal: the same of a backup that the server sends.
-/// Method: it sends a tablespace first. Nobody takes that while the database is dropped, but for moments: a server waits
-/// for its sender to go on before it removes the directory. Whether that was gone when the sender came to it is chance, and
-/// so is whether the backup begins before the map was written: a sender that wakes late finds the drop's own checkpoint.
-/// So it is tried again.
+/// Goal: the same for a backup that the server sends.
+/// Method: the server sends a tablespace first. The test does not read it while the database is dropped, except for
+/// moments: a server waits for its sender to continue before it removes the directory. Whether the directory was gone
+/// when the sender reached it is chance, and so is whether the backup begins before the map was written: a sender that
+/// wakes late finds the drop's own checkpoint. So the test retries.
 #[test]
-fn a_database_dropped_behind_its_map_while_its_server_sends_is_in_the_set() {
+fn a_database_dropped_after_its_map_was_sent_is_in_the_set() {
     for installation in representatives() {
-        // No other checkpoint is under way when the backup's is asked for.
+        // No other checkpoint is in progress when the backup requests its own.
         let conf = [("checkpoint_timeout", "1h"), ("max_wal_size", "4GB")];
         let stage = Stage::new(&installation, &conf);
         let server = &stage.server;

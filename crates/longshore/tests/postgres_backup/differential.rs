@@ -1,15 +1,15 @@
-//! Differential and incremental backups: what comes back is the cluster, whatever happened since the base.
+//! Differential and incremental backups: the restored cluster is the origin, whatever happened since the base.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longshore_test_servers::{Installation, Server, Stop, installations, representatives};
+use longshore_kit::{Installation, Server, Stop, installations, representatives};
 use serde_json::Value;
 
 use crate::common::{Tree, answer, longshore, read, text};
 use crate::stage::{Stage, check, dump, end, succeed};
 
-/// Both ways to find changed pages that a major has.
+/// The ways to find changed pages that a major version has.
 pub fn ways(installation: &Installation) -> Vec<&'static [(&'static str, &'static str)]> {
     match installation.major {
         17.. => vec![&[], &[("summarize_wal", "on")]],
@@ -17,7 +17,7 @@ pub fn ways(installation: &Installation) -> Vec<&'static [(&'static str, &'stati
     }
 }
 
-/// The majors that stand for all: one that has no summaries, and one that has.
+/// Two representative major versions: one without WAL summaries, and one with.
 pub fn some() -> Vec<Installation> {
     let all = installations().into_iter();
     all.filter(|i| i.major == 15 || i.major == 17).collect()
@@ -31,7 +31,7 @@ impl Stage {
         command
     }
 
-    /// Restores the last of `names`, which needs all before it, below a directory of that name.
+    /// Restores the last of `names`, which needs all earlier ones, into a directory of that name.
     pub fn tree(&self, names: &[&str]) -> PathBuf {
         let (last, bases) = names.split_last().unwrap();
         let target = self.path(&format!("{last}.restored"));
@@ -54,7 +54,7 @@ impl Stage {
         server
     }
 
-    /// The restored files are those of the quiet server: nothing was written since but its end of the backup.
+    /// The restored files equal those of the quiet server: since then it has written only the end of the backup.
     pub fn assert_same_files(&self, target: &Path) {
         self.server.psql("checkpoint");
         compare(&relevant(target), &relevant(self.server.data_dir()));
@@ -102,7 +102,7 @@ pub const BEFORE: &str = "
     create sequence s; select nextval('s');
     create database other;";
 
-/// Everything that changes files, on a cluster with `BEFORE`; `n` makes names new.
+/// Every kind of change to files, on a cluster with `BEFORE`; `n` makes the names unique.
 pub fn change(server: &Server, n: u32) {
     server.psql(&format!(
         "update touched set t = 'y{n}' where g % 997 = 0;
@@ -124,7 +124,7 @@ pub fn change(server: &Server, n: u32) {
     settle(server);
 }
 
-/// Sets all hints, so that nothing changes pages any more when it looks at them.
+/// Sets all hint bits, so that later reads change no page.
 fn settle(server: &Server) {
     let names = "select datname from pg_database where datallowconn and datname <> 'template1'";
     for database in server.psql(names).lines() {
@@ -132,8 +132,8 @@ fn settle(server: &Server) {
     }
 }
 
-/// Goal: full, differential and incremental sets are, put together, the server's files page for page, whichever way
-/// changed pages were found, and a server recovers on them.
+/// Goal: full, differential and incremental sets together give the server's files page for page, whichever way changed
+/// pages were found, and a server recovers on them.
 #[test]
 fn sets_of_a_chain_are_the_cluster() {
     for installation in representatives() {
@@ -201,7 +201,7 @@ fn sets_of_a_chain_are_the_cluster() {
     }
 }
 
-/// As [`Stage::tree`], with the tablespace in a directory of its own, which the restored link names.
+/// As [`Stage::tree`], with the tablespace in a separate directory, to which the restored link points.
 fn mapped(stage: &Stage, names: &[&str]) -> PathBuf {
     let (last, bases) = names.split_last().unwrap();
     let target = stage.path(&format!("{last}.restored"));
@@ -217,7 +217,7 @@ fn mapped(stage: &Stage, names: &[&str]) -> PathBuf {
     target
 }
 
-/// The files are the same, and those of the tablespace, which are behind a link.
+/// Compares the files, and those of the tablespace, which are behind a link.
 fn assert_same(stage: &Stage, target: &Path) {
     stage.server.psql("checkpoint");
     let strip = |tree: Tree| {
@@ -247,7 +247,7 @@ pub fn compare(found: &Tree, expected: &Tree) {
     }
 }
 
-/// Goal: the independent reader, which knows docs/format.md only, gives the same files.
+/// Goal: the independent reader, written from docs/format.md alone, gives the same files.
 #[test]
 fn the_independent_reader_puts_a_chain_together() {
     let Some(installation) = some().into_iter().next() else {
@@ -288,9 +288,10 @@ fn the_independent_reader_puts_a_chain_together() {
     stage.assert_same_files(&stage.path("diff.read"));
 }
 
-/// Goal: crashes, restarts with `wal_level = minimal` and promotions between base and differential are survived.
+/// Goal: differential backups stay correct over crashes, restarts with `wal_level = minimal` and promotions since the
+/// base.
 #[test]
-fn what_happens_to_servers_between_the_sets_is_survived() {
+fn chains_survive_server_events_between_the_sets() {
     for installation in some() {
         for conf in ways(&installation) {
             let stage = Stage::new(&installation, conf);
@@ -305,7 +306,7 @@ fn what_happens_to_servers_between_the_sets_is_survived() {
             succeed(&mut stage.differing("crashed", "--differential", "full"));
             stage.assert_same_files(&stage.tree(&["full", "crashed"]));
 
-            // What is filled in the transaction that makes it is not logged.
+            // A table that is filled in the transaction that creates it is not logged.
             server.stop(Stop::Fast);
             let replica =
                 std::fs::read_to_string(server.data_dir().join("postgresql.conf")).unwrap();
@@ -358,8 +359,9 @@ fn what_happens_to_servers_between_the_sets_is_survived() {
     }
 }
 
-/// Goal: what the server's summaries do not wholly tell is not guessed: pages are compared instead, and it is said why.
-/// Method: the newest summary at the time of the changes is gone, or has another byte, or ends early.
+/// Goal: if the server's WAL summaries are incomplete, nothing is guessed: pages are compared instead, and the report
+/// says why.
+/// Method: the newest summary at the time of the changes is missing, or has a changed byte, or is truncated.
 #[test]
 fn summaries_with_a_gap_or_damage_are_not_used() {
     let newer = |installation: &Installation| installation.major >= 17;
@@ -379,7 +381,7 @@ fn summaries_with_a_gap_or_damage_are_not_used() {
         (differential(&report)["method"].clone(), notices)
     };
     assert_eq!(taken("whole").0, "WAL summaries");
-    // It reaches up to where that backup began, so that every later one needs it.
+    // The summary reaches to the LSN at which that backup began, so every later backup needs it.
     let dir = server.data_dir().join("pg_wal/summaries");
     let names = std::fs::read_dir(&dir).unwrap();
     let newest = names.map(|entry| entry.unwrap().path()).max().unwrap();
@@ -406,39 +408,10 @@ fn summaries_with_a_gap_or_damage_are_not_used() {
     }
 }
 
-/// Goal: a database made anew under the number of one in the base, from files whose pages are older than the base, is
-/// stored whole.
-#[test]
-fn a_database_made_again_under_its_number_is_not_the_base_s() {
-    for installation in some() {
-        for conf in ways(&installation) {
-            let stage = Stage::new(&installation, conf);
-            let server = &stage.server;
-            server.psql("create database one oid = 50001");
-            server.psql_in(
-                "one",
-                "create table t as select 'old' as t from generate_series(1, 3000)",
-            );
-            server.psql("create database two template one strategy file_copy");
-            // The same numbers of files, other pages.
-            server.psql_in("two", "update t set t = 'new'");
-            succeed(&mut stage.backup("full"));
-            server.psql("drop database one");
-            server.psql("create database one template two oid = 50001 strategy file_copy");
-            succeed(&mut stage.differing("diff", "--differential", "full"));
-            let target = stage.tree(&["full", "diff"]);
-            stage.assert_same_files(&target);
-            let restored = stage.serve(&target);
-            assert_eq!(restored.psql_in("one", "select distinct t from t"), "new");
-            check(&restored, &target);
-        }
-    }
-}
-
-/// Goal: what is stored whole amid a chain is the base of the sets behind it, page by page, and what was there before does
-/// not come back.
-/// Method: a database is made anew under its number from files of the same names, a relation cut to nothing and filled
-/// again; then a few pages of both change, and then none.
+/// Goal: data that is stored whole in the middle of a chain is the base of later sets, page by page, and the earlier
+/// content does not come back.
+/// Method: a database is created again with its OID from files of the same names, and a relation is truncated and
+/// filled again; then a few pages of both change, and then none.
 #[test]
 fn a_file_stored_whole_amid_a_chain_is_the_base_of_the_next_set() {
     for installation in some() {
@@ -494,7 +467,7 @@ fn a_file_stored_whole_amid_a_chain_is_the_base_of_the_next_set() {
     }
 }
 
-/// Goal: a database that is moved to a tablespace and back, and tables that are, come back right.
+/// Goal: a database that is moved to a tablespace and back, and tables that are, are restored correctly.
 #[test]
 fn a_database_moved_away_and_back_comes_back() {
     for installation in some() {
@@ -530,59 +503,10 @@ fn a_database_moved_away_and_back_comes_back() {
     }
 }
 
-/// Goal: where hints are not logged, the visibility map and the pages that it tells of are those of one moment.
-/// Method: VACUUM finds all visible after the base; rows deleted after the restore must be gone from an index-only
-/// scan, too, which believes the map.
-#[test]
-fn a_map_and_its_pages_are_of_one_moment() {
-    for installation in some() {
-        for conf in ways(&installation) {
-            let server = Server::create(
-                &installation,
-                longshore_test_servers::Options {
-                    conf,
-                    wal_segment_mib: 1,
-                    checksums: false,
-                    ..Default::default()
-                },
-            );
-            server.start();
-            let stage = Stage::of(server);
-            let server = &stage.server;
-            server.psql("create table t as select g from generate_series(1, 10000) g");
-            server.psql("create index on t (g)");
-            // Hints are set now: the VACUUM to come changes nothing else in the pages.
-            server.psql("select count(*) from t");
-            succeed(&mut stage.backup("full"));
-            server.psql("vacuum t");
-            let report = answer(&succeed(&mut stage.differing(
-                "diff",
-                "--differential",
-                "full",
-            )));
-            assert_eq!(differential(&report)["method"], "page sums");
-            let target = stage.tree(&["full", "diff"]);
-            stage.assert_same_files(&target);
-            let restored = stage.serve(&target);
-            restored.psql("delete from t where g <= 5000");
-            let count = "set enable_seqscan = off; set enable_bitmapscan = off;";
-            let plan = restored.psql(&format!(
-                "{count} explain select count(*) from t where g > 0"
-            ));
-            assert!(plan.contains("Index Only Scan"), "{plan}");
-            let found = restored.psql(&format!("{count} select count(*) from t where g > 0"));
-            assert!(
-                found.ends_with("5000"),
-                "PostgreSQL {}: {found}",
-                installation.major
-            );
-        }
-    }
-}
-
-/// Goal: the same along a chain during which the server begins to log hints, or to sum up its log.
-/// Method: VACUUM finds all visible between the full and the differential set; an incremental one on that follows. Then
-/// as above.
+/// Goal: if hints are not logged, the visibility map and the pages that it describes are of the same moment, also along
+/// a chain during which the server begins to log hints, or to write WAL summaries.
+/// Method: VACUUM marks all pages visible between the full and the differential set; an incremental one on that
+/// follows. Rows deleted after the restore must be missing from an index-only scan, too, which trusts the map.
 #[test]
 fn a_map_and_its_pages_are_of_one_moment_along_a_chain() {
     for installation in some() {
@@ -593,7 +517,7 @@ fn a_map_and_its_pages_are_of_one_moment_along_a_chain() {
         for setting in begun {
             let server = Server::create(
                 &installation,
-                longshore_test_servers::Options {
+                longshore_kit::Options {
                     wal_segment_mib: 1,
                     checksums: false,
                     ..Default::default()
@@ -604,6 +528,7 @@ fn a_map_and_its_pages_are_of_one_moment_along_a_chain() {
             let server = &stage.server;
             server.psql("create table t as select g from generate_series(1, 10000) g");
             server.psql("create index on t (g)");
+            // Hint bits are set now: the coming VACUUM changes nothing else in the pages.
             server.psql("select count(*) from t");
             succeed(&mut stage.backup("full"));
             server.psql("vacuum t");
@@ -629,9 +554,11 @@ fn a_map_and_its_pages_are_of_one_moment_along_a_chain() {
             stage.assert_same_files(&target);
             let restored = stage.serve(&target);
             restored.psql("delete from t where g <= 5000");
-            let found = restored.psql(
-                "set enable_seqscan = off; set enable_bitmapscan = off; select count(*) from t where g > 0",
-            );
+            let scan = "set enable_seqscan = off; set enable_bitmapscan = off;";
+            let count = "select count(*) from t where g > 0";
+            let plan = restored.psql(&format!("{scan} explain {count}"));
+            assert!(plan.contains("Index Only Scan"), "{plan}");
+            let found = restored.psql(&format!("{scan} {count}"));
             assert!(
                 found.ends_with("5000"),
                 "PostgreSQL {}, {setting}: {found}",
@@ -643,7 +570,7 @@ fn a_map_and_its_pages_are_of_one_moment_along_a_chain() {
 
 /// Goal: a page whose checksum is wrong is stored and reported, and such a set is no base.
 #[test]
-fn a_damaged_page_of_a_based_file_is_reported_and_its_set_is_no_base() {
+fn a_damaged_page_of_a_based_file_is_reported_and_its_set_cannot_be_a_base() {
     let Some(installation) = some().into_iter().next() else {
         return;
     };

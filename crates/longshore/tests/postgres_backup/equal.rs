@@ -1,20 +1,20 @@
-//! What a chain restores is, byte for byte, what a full backup of the same moment restores, whatever became of places in
-//! the log, numbers of files, clocks, timelines and hints between its sets.
+//! A chain restores, byte for byte, what a full backup of the same moment restores, whatever happened to LSNs, file
+//! numbers, clocks, timelines and hints between its sets.
 
 use std::path::Path;
 use std::process::Command;
 
-use longshore_test_servers::{Options, Server, Stop};
+use longshore_kit::{Options, Server, Stop};
 
 use crate::common::{answer, longshore, text};
 use crate::differential::{compare, differential, relevant, some, ways};
 use crate::stage::{Stage, check, end, succeed};
 
-/// Makes a differential on `base` and then a full backup of the resting server; gives the differential's report and
-/// the place where the chain was restored, which is held against the full one's.
+/// Makes a differential on `base` and then a full backup of the resting server; returns the differential's report and
+/// the directory of the restored chain, which is compared with the full one's.
 fn equal(stage: &Stage, name: &str, base: &str) -> (serde_json::Value, std::path::PathBuf) {
     let whole = format!("{name}-whole");
-    // What a backup asks the server sets hints in the catalog's pages: the ones to come find them set.
+    // A backup's own queries set hint bits in catalog pages: later backups find them set.
     succeed(&mut stage.backup(&format!("{name}-before")));
     let report = answer(&succeed(&mut stage.differing(name, "--differential", base)));
     succeed(&mut stage.backup(&whole));
@@ -23,10 +23,7 @@ fn equal(stage: &Stage, name: &str, base: &str) -> (serde_json::Value, std::path
     (report, target)
 }
 
-fn without_checksums(
-    installation: &longshore_test_servers::Installation,
-    conf: &[(&str, &str)],
-) -> Stage {
+fn without_checksums(installation: &longshore_kit::Installation, conf: &[(&str, &str)]) -> Stage {
     let server = Server::create(
         installation,
         Options {
@@ -40,7 +37,7 @@ fn without_checksums(
     Stage::of(server)
 }
 
-/// Goal: what changes pages without a word in the log is in the chain: hint bits, "all visible", free space.
+/// Goal: page changes without a WAL record are in the chain: hint bits, "all visible", free space.
 #[test]
 fn hints_and_maps_are_those_of_a_full_backup() {
     for installation in some() {
@@ -70,9 +67,10 @@ fn hints_and_maps_are_those_of_a_full_backup() {
     }
 }
 
-/// Goal: a file's number that another relation had in the base brings nothing of it back, though its pages are older.
-/// Method: the counter of OIDs is set to the number of a relation in a tablespace that was dropped since the base; under
-/// `wal_level = minimal` another relation is moved there, whose pages keep their places in the log.
+/// Goal: a file number that belonged to another relation in the base brings none of its content back, although its
+/// pages are older.
+/// Method: the OID counter is set to the number of a relation in a tablespace that was dropped since the base; under
+/// `wal_level = minimal` another relation is moved there, and its pages keep their LSNs.
 #[test]
 fn a_number_used_again_without_log_is_the_new_relation() {
     for installation in some() {
@@ -123,7 +121,7 @@ fn a_number_used_again_without_log_is_the_new_relation() {
     }
 }
 
-/// Goal: a log that was reset, checksums that were enabled since the base, and a database made again are in the chain.
+/// Goal: a WAL reset, checksums enabled since the base, and a database created again are in the chain.
 #[test]
 fn resets_checksums_and_databases_made_again_are_those_of_a_full_backup() {
     for installation in some() {
@@ -167,8 +165,8 @@ fn resets_checksums_and_databases_made_again_are_those_of_a_full_backup() {
     }
 }
 
-/// Goal: a base of a clone whose timeline has the number of production's, and whose clock and names say nothing else,
-/// brings none of the clone's rows into production's chain.
+/// Goal: a base of a clone brings none of the clone's rows into production's chain, although the clone's timeline has
+/// the same number as production's, and neither clock nor names show a difference.
 /// Method: two restores of one backup open on timeline 2 each and change the same pages; production's differential is
 /// made on the clone's full.
 #[test]
@@ -214,9 +212,9 @@ fn a_clone_s_backup_as_the_base_brings_no_row_of_the_clone() {
     }
 }
 
-/// Goal: summaries that do not name what changed end the backup with a word, and a full one follows where that is
+/// Goal: if WAL summaries do not name the changes, the backup fails with a message, and a full one follows if that is
 /// allowed.
-/// Method: pages of a table at rest are changed on the disk, behind the server's back, with their places in the log.
+/// Method: pages of a table at rest are changed on the disk, unknown to the server, together with their LSNs.
 #[test]
 fn summaries_that_miss_a_page_are_caught_by_a_sample() {
     for installation in some().into_iter().filter(|i| i.major >= 17) {

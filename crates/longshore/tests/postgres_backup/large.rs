@@ -1,17 +1,17 @@
 //! A relation of several segment files.
 
-use longshore_test_servers::{Stop, installations};
+use longshore_kit::{Stop, installations};
 
 use crate::common::{answer, from_env};
 use crate::stage::{Stage, check, end, paths, succeed};
 
-/// Pages of a segment in all packaged servers: 1 GiB.
+/// Pages per segment file in all packaged servers: 1 GiB.
 const SEGMENT_PAGES: u64 = 131_072;
 
-/// Goal: what lies beyond the first GiB of a relation is backed up, verified by the right block numbers, and comes
-/// back; a damaged page there is named by its file and its block in it.
-/// Method: `LONGSHORE_PG_LARGE` says how many majors, newest first; each needs 6 GB. Without it, segments of four
-/// pages are tried in `crates/source/tests/postgres`.
+/// Goal: data beyond the first GiB of a relation is backed up, verified with the right block numbers, and restored; a
+/// damaged page there is named by its file and its block in it.
+/// Method: `LONGSHORE_PG_LARGE` gives the number of major versions, newest first; each needs 6 GB. Without it,
+/// segments of four pages are tried in `crates/core/source/tests/postgres`.
 #[test]
 fn a_relation_beyond_its_first_segment_comes_back() {
     let majors = from_env("LONGSHORE_PG_LARGE", 0) as usize;
@@ -48,9 +48,9 @@ fn a_relation_beyond_its_first_segment_comes_back() {
 }
 
 /// Goal: the same at no cost: whole, as a differential, and with a damaged page in the second file.
-/// Method: the first file is one hole, as a crash leaves pages that were never written; rows go behind it.
+/// Method: the first file is one hole, as a crash leaves pages that were never written; the rows follow it.
 #[test]
-fn a_second_segment_behind_a_hole_comes_back() {
+fn a_second_segment_after_a_hole_is_restored() {
     let Some(installation) = installations().pop() else {
         return;
     };

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use longshore_test_servers::{Server, installations, representatives};
+use longshore_kit::{Server, installations, representatives};
 
 use crate::common::{Guarded, expect, from_env};
 use crate::copies::until_whole;
 use crate::stage::{Stage, check, dump, same, succeed};
 
-/// Tables come and go, grow, shrink and are rewritten.
+/// Tables are created, dropped, extended, truncated and rewritten.
 pub const TABLES: &str = r"
 \set n random(1, 1000000000)
 begin;
@@ -26,7 +26,7 @@ create table kept_:n as select :n as n;
 checkpoint;
 ";
 
-/// Relations change what they are and where they lie, and databases are made in each way there is.
+/// Relations change their kind and their location, and databases are created in every possible way.
 pub const PLACES: &str = r"
 \set n random(1, 1000000000)
 create unlogged table moved_:n as select g, repeat('u', 300) t from generate_series(1, 500) g;
@@ -45,13 +45,13 @@ drop database first_:n;
 drop table moved_:n;
 ";
 
-/// Whether pgbench's bank is in a state that was committed, in three ways.
+/// Whether pgbench's bank is in a committed state, checked in three ways.
 pub const SUMS: &str = "
     select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history),
            (select sum(bbalance) from pgbench_branches) = (select sum(delta) from pgbench_history),
            (select sum(tbalance) from pgbench_tellers) = (select sum(delta) from pgbench_history)";
 
-/// The script in the words of a major: 14 copies databases in one way only.
+/// The script for a major version: 14 copies databases in one way only.
 pub fn places_of(script: &str, major: u32) -> String {
     match major {
         14 => script.to_owned(),
@@ -66,7 +66,7 @@ pub fn load(stage: &Stage, script: Option<(&str, &str)>, clients: u32) -> Guarde
     load_at(stage, script, clients, None)
 }
 
-/// The same, with so many transactions per second at most.
+/// The same, with at most this rate of transactions per second.
 pub fn load_at(
     stage: &Stage,
     script: Option<(&str, &str)>,
@@ -95,7 +95,7 @@ pub fn place(stage: &Stage, name: &str) -> PathBuf {
     path
 }
 
-/// The backup `name`, restored as `target` with its tablespace beside it, and a server on it.
+/// The backup `name`, restored as `target` with its tablespace next to it, and a server on it.
 fn restored(stage: &Stage, name: &str, target: &str, more: &[&str]) -> (PathBuf, Server) {
     let (media, target) = (stage.path(name), stage.path(target));
     let map = format!(
@@ -106,28 +106,27 @@ fn restored(stage: &Stage, name: &str, target: &str, more: &[&str]) -> (PathBuf,
     let media = media.to_str().unwrap();
     let args = ["restore", media, "--to", target.to_str().unwrap()];
     expect(0, [&args, &["--tablespace-map", &map][..], more].concat());
-    // Nothing that came or went meanwhile is missing or too much: the manifest is of what was stored.
+    // No file that came or went during the backup is missing or extra: the manifest lists what was stored.
     let mut verify = stage.server.command("pg_verifybackup");
     succeed(verify.arg("--no-parse-wal").arg(&target));
     let server = Server::adopt(stage.server.installation(), &target);
-    // Its log is its own, and would overwrite its origin's in the archive.
+    // The copy's WAL is its own, and would overwrite its origin's in the archive.
     server.append_conf("archive_mode = off");
     server.start();
     (target, server)
 }
 
-/// Goal: a backup taken under writes and DDL restores to a cluster that is whole, to a state that existed, and with
-/// more of the log to exactly what its origin was at that place of the log.
-/// Method: pgbench's bank keeps the sum of balances equal to the sum of its history in every committed state; so
-/// must the restored one be. Then the origin is brought to rest, the place is named and a dump made of it; a second
-/// restore is replayed to that name by the server itself, from an archive made by `cp`, and its dump is the
-/// same. Heaps, indexes and pages of both are checked by PostgreSQL's tools.
+/// Goal: a backup taken under writes and DDL restores to an intact cluster in a state that existed; with more WAL, to
+/// exactly the state of its origin at that LSN.
+/// Method: pgbench's bank keeps the sum of balances equal to the sum of its history in every committed state; so must
+/// the restored one. Then the origin is brought to rest, a restore point is named and a dump made; the server itself
+/// replays a second restore to that name, from an archive made by `cp`, and its dump is the same. PostgreSQL's tools
+/// check heaps, indexes and pages of both.
 #[test]
-fn a_cluster_backed_up_under_load_comes_back_whole() {
+fn a_cluster_backed_up_under_load_is_restored_completely() {
     for installation in representatives() {
         let major = installation.major;
-        let archive = tempfile::tempdir_in("/tmp").unwrap();
-        longshore_test_servers::User::of_servers().own(archive.path());
+        let archive = longshore_kit::place::of(longshore_kit::User::of_servers(), "lsarch");
         let archive = archive.path();
         let conf = [
             ("checkpoint_timeout", "30s"),
@@ -156,8 +155,8 @@ fn a_cluster_backed_up_under_load_comes_back_whole() {
                 backup.args(["--max-rate", "40MB"]);
                 backup
             });
-            // Every script was run through at least once, so that none is wrong for this major. On a busy machine that
-            // would take long beside the other clients: a database is copied with checkpoints before and after.
+            // Every script has run at least once, so none is wrong for this major version. On a busy machine that
+            // would take long next to the other clients: a database is copied with checkpoints before and after.
             drop((bank, tables));
             for step in ["first|second", "second"] {
                 let made = "select count(*) > 0 from pg_database where datname ~";
@@ -202,13 +201,13 @@ pub fn archived(server: &Server) {
     );
 }
 
-/// A restored cluster that was judged: many rounds need their space.
+/// Removes a restored cluster that was judged: many rounds need its space.
 fn remove(target: &Path) {
     std::fs::remove_dir_all(target).unwrap();
     std::fs::remove_dir_all(format!("{}.space", target.display())).unwrap();
 }
 
-/// Goal: what was committed before the backup began is all there, and nothing but it in a quiet cluster.
+/// Goal: everything committed before the backup began is restored, and nothing else if the cluster is quiet.
 #[test]
 fn a_quiet_cluster_comes_back_as_it_was() {
     for installation in installations() {

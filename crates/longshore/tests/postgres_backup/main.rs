@@ -1,10 +1,8 @@
-//! PostgreSQL clusters are backed up while they run: every major that is installed, through the program, judged by
+//! PostgreSQL clusters are backed up while they run: every installed major version, through the program, judged by
 //! PostgreSQL's own server and tools.
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/judge.rs"]
-mod judge;
 
 mod archive;
 mod bases;

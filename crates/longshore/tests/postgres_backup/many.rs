@@ -1,16 +1,16 @@
-//! Very many relations: what a backup holds in memory does not grow with them.
+//! Very many relations: the memory of a backup does not grow with them.
 
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use longshore_test_servers::{Stop, installations};
+use longshore_kit::{Stop, installations};
 
 use crate::common::{from_env, longshore, measure};
 use crate::stage::{Stage, succeed};
 
-/// A database of relation files that no catalog knows, as a crash in the middle of their creation leaves them: a
-/// server neither looks at them nor minds.
+/// A database of relation files that no catalog knows, as a crash during their creation leaves them: a server ignores
+/// them.
 fn strew(stage: &Stage, count: u64) {
     let server = &stage.server;
     server.psql("create database many");
@@ -29,8 +29,8 @@ fn strew(stage: &Stage, count: u64) {
     server.user().own(&dir);
 }
 
-/// Runs a command that answers in JSON, and holds the largest resident set of its process, as the system counted it,
-/// against the bound that it prints.
+/// Runs a command that answers in JSON, and compares the largest resident set of its process, as the system counted
+/// it, with the bound that it prints.
 fn within_bound(what: &str, command: &mut Command) {
     let used = measure(command.arg("--json"), Duration::from_secs(3600));
     assert_eq!(used.code, Some(0), "{what}: {}", used.stderr);
@@ -48,8 +48,9 @@ fn within_bound(what: &str, command: &mut Command) {
 
 /// Goal: a million relations fit into the memory that the plan names: a full backup, one that differs from it, and the
 /// restores of both.
-/// Method: a backup with very many files and one without, seen from outside; `LONGSHORE_PG_FILES` says how many. The two
-/// are not held against each other: how many of the pool's buffers are ever touched depends on who is scheduled when.
+/// Method: a backup with very many files and one without, measured from outside; `LONGSHORE_PG_FILES` gives the
+/// number. The two are not compared with each other: how many of the pool's buffers are ever touched depends on
+/// scheduling.
 #[test]
 fn memory_does_not_grow_with_the_number_of_relations() {
     let Some(installation) = installations().pop() else {

@@ -1,15 +1,15 @@
-//! Clusters that are unlike others: names, places, timelines, permissions.
+//! Unusual clusters: names, locations, timelines, permissions.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use longshore_test_servers::{Options, Server, Stop, installations, representatives};
+use longshore_kit::{Options, Server, Stop, installations, representatives};
 
-use crate::common::{expect, longshore, text};
+use crate::common::{BINARY, expect, longshore, text};
 use crate::session::send;
 use crate::stage::{Stage, check, dump, end, paths, same, succeed};
 
-/// A tablespace's place and the names of databases, relations and the cluster may be anything that PostgreSQL takes:
-/// `tablespace_map` escapes line ends and backslashes, and a restore has to find the same place in it.
+/// A tablespace's location and the names of databases, relations and the cluster may be anything that PostgreSQL
+/// accepts: `tablespace_map` escapes line ends and backslashes, and a restore has to find the same location in it.
 #[test]
 fn names_and_places_may_be_odd() {
     for installation in representatives() {
@@ -62,7 +62,7 @@ fn names_and_places_may_be_odd() {
     }
 }
 
-/// The log may lie on a volume of its own. A copy has it inside, and its origin's link is not followed.
+/// The WAL may be on a volume of its own. A copy has it inside, and its origin's link is not followed.
 #[test]
 fn a_linked_log_becomes_a_directory() {
     for installation in representatives() {
@@ -84,7 +84,7 @@ fn a_linked_log_becomes_a_directory() {
     }
 }
 
-/// A cluster that was promoted is on a later timeline; the history that led there belongs to its log.
+/// A cluster that was promoted is on a later timeline; the history files that led there belong to its WAL.
 #[test]
 fn a_promoted_cluster_comes_back_with_its_history() {
     for installation in representatives() {
@@ -117,7 +117,7 @@ fn a_promoted_cluster_comes_back_with_its_history() {
     }
 }
 
-/// A user of the cluster's group backs up a cluster that was made with group access, and nobody else's.
+/// A member of the cluster's group may back up a cluster that was created with group access, and no other.
 #[test]
 fn the_group_may_read_where_the_cluster_lets_it() {
     let is_root =
@@ -136,7 +136,10 @@ fn the_group_may_read_where_the_cluster_lets_it() {
             server.start();
             let stage = Stage::of(server);
             let program = stage.path("longshore");
-            std::fs::copy(env!("CARGO_BIN_EXE_longshore"), &program).unwrap();
+            // Another thread's new process could hold a descriptor that this one writes to: "text file busy".
+            succeed(
+                std::process::Command::new("cp").args([std::path::Path::new(BINARY), &program]),
+            );
             std::fs::set_permissions(stage.dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
             let group = std::fs::metadata(stage.server.data_dir()).unwrap();
             let group = std::os::unix::fs::MetadataExt::gid(&group);
@@ -196,7 +199,7 @@ fn backups_may_run_at_once() {
     }
 }
 
-/// One media set has one writer, whatever the servers say.
+/// One media set has one writer, whatever the servers do.
 #[test]
 fn two_backups_into_one_media_set_do_not_mix() {
     let Some(installation) = installations().pop() else {
@@ -211,7 +214,7 @@ fn two_backups_into_one_media_set_do_not_mix() {
          and state = 'idle' and query like '%_lsn()%'",
         "1",
     );
-    // However long the other takes here, this one has the media meanwhile.
+    // This backup holds the media meanwhile, however long the other takes.
     let pending = stage.path("one.bak.longshore-new");
     while !pending.metadata().is_ok_and(|meta| meta.len() > 0) {
         assert!(slow.0.try_wait().unwrap().is_none(), "it ended first");

@@ -1,10 +1,10 @@
-//! Pages that are damaged at their origin.
+//! Pages that are damaged in the origin.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use longshore_test_servers::{Stop, installations};
+use longshore_kit::{Stop, installations};
 
 use crate::common::{answer, text};
 use crate::stage::{Stage, end, paths};
@@ -44,7 +44,7 @@ fn a_damaged_page_is_named_and_marks_the_set_and_ends_the_backup_only_on_request
     }
 }
 
-/// A header that lies about the page's age does not hide the damage: no page is newer than the log.
+/// A header with a false LSN does not hide the damage: no page is newer than the WAL.
 #[test]
 fn a_damaged_header_does_not_hide_a_page() {
     let Some(installation) = installations().pop() else {

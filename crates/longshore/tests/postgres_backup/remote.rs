@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use longshore_test_servers::{Options, Server, installations, representatives};
+use longshore_kit::{Options, Server, installations, representatives};
 
 use crate::common::{longshore, text};
 use crate::stage::{Stage, check, dump, end, paths, same, succeed};
@@ -30,7 +30,7 @@ fn a_cluster_sent_by_its_server_comes_back_as_it_was() {
             assert_eq!(all.iter().filter(|path| is_log(path)).count() % 2, 0);
             all.into_iter().filter(|path| !is_log(path)).collect()
         };
-        // The server's own choice of files is the judge of ours.
+        // The server's own choice of files is the reference for ours.
         let (sent, read) = (names("sent.bak"), names("read.bak"));
         let differing: Vec<_> = sent.symmetric_difference(&read).collect();
         assert!(
@@ -44,9 +44,9 @@ fn a_cluster_sent_by_its_server_comes_back_as_it_was() {
     }
 }
 
-/// Also where the place has a name that archives and maps have to write in another way.
+/// Also if the location has a name that archives and maps have to escape.
 #[test]
-fn tablespaces_that_are_sent_lie_where_those_that_are_read_do() {
+fn sent_tablespaces_are_stored_where_read_ones_are() {
     for installation in representatives() {
         let stage = Stage::new(&installation, &[]);
         let location = stage.path("a \\ b\nc");
@@ -87,7 +87,7 @@ fn tablespaces_that_are_sent_lie_where_those_that_are_read_do() {
     }
 }
 
-/// A server whose files are out of reach is asked to send them; one without the right says what is missing.
+/// If a server's files are out of reach, it is asked to send them; a role without the right is told what is missing.
 #[test]
 fn a_server_elsewhere_sends_its_files_without_being_told() {
     for installation in representatives() {
@@ -101,7 +101,7 @@ fn a_server_elsewhere_sends_its_files_without_being_told() {
         server.start();
         let stage = Stage::of(server);
         let server = &stage.server;
-        // The directory of that name here is of a server that was started at another time: another machine's.
+        // The directory of that name here belongs to a server with another start time: another machine's.
         let pid_file = server.data_dir().join("postmaster.pid");
         let pid = fs::read_to_string(&pid_file).unwrap();
         let mut lines: Vec<&str> = pid.lines().collect();

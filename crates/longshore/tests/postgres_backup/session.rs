@@ -1,9 +1,9 @@
-//! The session that carries a backup, the role it runs as, and the log it needs.
+//! The session that carries a backup, the role it runs as, and the WAL it needs.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use longshore_test_servers::{Stop, installations, representatives};
+use longshore_kit::{Stop, installations, representatives};
 
 use crate::common::{Guarded, text, wait};
 use crate::differential::ways;
@@ -121,8 +121,9 @@ fn a_role_with_few_rights_is_enough() {
         grant(&stage, GRANTS);
         let output = succeed(&mut as_keeper(&stage, "role.bak"));
         let stderr = text(&output.stderr);
-        assert!(!stderr.contains("is not kept"), "{stderr}");
-        // Also for what differs, by the log's summaries where there are any, and for what the server sends.
+        assert!(!stderr.contains("no slot keeps"), "{stderr}");
+        // Also for differential backups, with WAL summaries if the server has them, and for backups that the server
+        // sends.
         let mut differing = as_keeper(&stage, "diff.bak");
         differing.args(["--differential", "--base"]);
         succeed(differing.arg(stage.path("role.bak")));
@@ -134,7 +135,7 @@ fn a_role_with_few_rights_is_enough() {
     }
 }
 
-/// Goal: a configured database's password, of a file or a variable, opens the server's door, and is nowhere afterwards.
+/// Goal: a configured database's password, from a file or a variable, connects to the server and is stored nowhere.
 #[test]
 fn a_configured_password_is_used_and_not_told() {
     for installation in representatives() {
@@ -178,7 +179,7 @@ fn a_configured_password_is_used_and_not_told() {
         tell(succeed(&mut backup("file.bak")));
         write("hunter two\n", 0o644);
         let said = tell(succeed(&mut backup("open.bak")));
-        assert!(said.contains("can be read by others"), "{said}");
+        assert!(said.contains("other users can read"), "{said}");
         configure("password_env = \"KEEPERS\"");
         tell(succeed(&mut backup("variable.bak")));
         write("hunter three", 0o600);
@@ -195,8 +196,8 @@ fn a_configured_password_is_used_and_not_told() {
     }
 }
 
-/// Goal: a backup without the log it needs never succeeds. With a slot the server keeps the log; without the right to one,
-/// a segment that is recycled meanwhile fails the backup by name.
+/// Goal: a backup without the WAL it needs never succeeds. With a slot the server keeps the WAL; without the right to
+/// one, a segment that is recycled meanwhile fails the backup by name.
 #[test]
 fn a_log_that_is_gone_fails_the_backup_and_a_slot_keeps_it() {
     for installation in representatives() {
@@ -228,7 +229,7 @@ fn a_log_that_is_gone_fails_the_backup_and_a_slot_keeps_it() {
             command.args(["--max-rate", "10MB"]);
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
             let child = begun(&stage, &mut command);
-            // However long that takes here, the backup does not end meanwhile.
+            // The backup does not end meanwhile, however long that takes.
             send(&child, libc::SIGSTOP);
             stage.server.psql(&age);
             stage

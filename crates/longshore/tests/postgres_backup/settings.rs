@@ -1,6 +1,6 @@
-//! Servers whose settings or whose past make a backup impossible, or look as if they did.
+//! Servers whose settings or history make a backup impossible, or seem to.
 
-use longshore_test_servers::{Server, Stop, installations, representatives};
+use longshore_kit::{Server, Stop, installations, representatives};
 
 use crate::common::text;
 use crate::live::place;
@@ -8,7 +8,7 @@ use crate::session::{begun, said, send, slow};
 use crate::stage::{Stage, check, dump, end, same, succeed};
 use crate::standby::{caught_up, standby};
 
-/// A log that replay cannot rest on is refused before anything is read, by either way.
+/// WAL that is insufficient for replay is refused before anything is read, for local and sent backups.
 #[test]
 fn a_server_with_a_minimal_log_is_refused() {
     for installation in representatives() {
@@ -22,7 +22,8 @@ fn a_server_with_a_minimal_log_is_refused() {
     }
 }
 
-/// Goal: a standby whose primary does not log whole pages gives no backup, whether it did when the backup began or not.
+/// Goal: a standby whose primary does not log full pages cannot be backed up, whether or not the primary did when the
+/// backup began.
 #[test]
 fn a_standby_of_a_primary_that_logs_no_whole_pages_is_refused() {
     for installation in representatives() {
@@ -37,7 +38,7 @@ fn a_standby_of_a_primary_that_logs_no_whole_pages_is_refused() {
         send(&backup, libc::SIGSTOP);
         primary.psql("alter system set full_page_writes = off; select pg_reload_conf()");
         primary.wait_for("show full_page_writes", "off");
-        // The checkpointer writes it to the log.
+        // The checkpointer writes the setting to the WAL.
         primary.psql("checkpoint; update t set p = 'y' where g % 10 = 0");
         caught_up(primary, &standby.server);
         send(&backup, libc::SIGCONT);
@@ -50,7 +51,7 @@ fn a_standby_of_a_primary_that_logs_no_whole_pages_is_refused() {
         for name in ["during.bak", "after.bak"] {
             assert!(!standby.path(name).exists(), "{name}");
         }
-        // The primary logs whole pages for the time of a backup, whatever the setting.
+        // The primary logs full pages during a backup, whatever the setting.
         succeed(&mut stage.backup("primary.bak"));
         let (target, copy) = stage.restored("primary.bak");
         assert_eq!(copy.psql("select count(*) from t where p = 'y'"), "2000");
@@ -58,8 +59,8 @@ fn a_standby_of_a_primary_that_logs_no_whole_pages_is_refused() {
     }
 }
 
-/// Goal: an upgraded cluster is one like others, with what the upgrade left in its tablespaces; and no backup of before is
-/// a base.
+/// Goal: an upgraded cluster is like any other, including what the upgrade left in its tablespaces; no backup from
+/// before the upgrade is a base.
 #[test]
 fn an_upgraded_cluster_comes_back_and_starts_a_chain_of_its_own() {
     let newest: Vec<_> = installations()
@@ -78,7 +79,7 @@ fn an_upgraded_cluster_comes_back_and_starts_a_chain_of_its_own() {
         space.display()
     ));
     succeed(&mut stage.backup("old.bak"));
-    let options = longshore_test_servers::Options {
+    let options = longshore_kit::Options {
         wal_segment_mib: 1,
         ..Default::default()
     };

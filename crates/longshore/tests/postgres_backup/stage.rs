@@ -1,48 +1,40 @@
-//! A server with something in it, backups of it, and what is in them.
+//! A server with some content, its backups, and their content.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longshore_test_servers::{Installation, Options, Server};
+use longshore_kit::{Installation, Server};
 use serde_json::Value;
 
-use crate::common::{answer, expect, longshore, text};
+use crate::common::{BINARY, answer, expect, longshore, text};
 
-pub use crate::judge::*;
+pub use crate::common::{end, succeed};
+pub use longshore_kit::postgres::judge::*;
 
-pub struct Stage {
-    pub server: Server,
-    pub dir: tempfile::TempDir,
+pub struct Stage(longshore_kit::postgres::Stage);
+
+impl Deref for Stage {
+    type Target = longshore_kit::postgres::Stage;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Stage {
     pub fn new(installation: &Installation, conf: &[(&str, &str)]) -> Stage {
-        let server = Server::create(
+        Stage(longshore_kit::postgres::Stage::new(
+            BINARY,
             installation,
-            Options {
-                conf,
-                wal_segment_mib: 1,
-                ..Options::default()
-            },
-        );
-        server.start();
-        Stage::of(server)
+            conf,
+        ))
     }
 
     pub fn of(server: Server) -> Stage {
-        let dir = tempfile::Builder::new()
-            .prefix("lsback")
-            .tempdir_in("/tmp")
-            .unwrap();
-        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        server.user().own(dir.path());
-        Stage { server, dir }
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        Stage(longshore_kit::postgres::Stage::of(BINARY, server))
     }
 
     /// `longshore backup` of the server to the file `name`, not yet run.
@@ -67,7 +59,7 @@ impl Stage {
         expect(0, args);
         std::fs::set_permissions(&target, PermissionsExt::from_mode(0o700)).unwrap();
         self.server.user().own(&target);
-        let server = Server::adopt(self.server.installation(), &target);
+        let server = self.adopt(&target);
         server.start();
         (target, server)
     }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use longshore_test_servers::{Installation, Options, Server, Stop, installations, representatives};
+use longshore_kit::{Installation, Options, Server, Stop, installations, representatives};
 
 use crate::common::{Guarded, answer, longshore, text, wait};
 use crate::differential::{BEFORE, change, differential, some, ways};
@@ -68,7 +68,7 @@ fn a_promotion_meanwhile_makes_the_backup_fail() {
         send(&child, libc::SIGSTOP);
         standby.server.psql("select pg_promote()");
         send(&child, libc::SIGCONT);
-        let status = wait(&mut child.0, longshore_test_servers::PATIENCE, "the backup");
+        let status = wait(&mut child.0, longshore_kit::PATIENCE, "the backup");
         let mut stderr = Vec::new();
         std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();
         assert_eq!(status.code(), Some(3), "{}", text(&stderr));
@@ -76,7 +76,7 @@ fn a_promotion_meanwhile_makes_the_backup_fail() {
     }
 }
 
-/// A standby that streams, made of the restored set in the file `name`: its files have the times that the set names.
+/// A streaming standby made from the restored set in the file `name`: its files have the times that the set records.
 fn restored_standby(primary: &Stage, name: &str, conf: &str) -> Server {
     let data = primary.path("standby");
     let mut restore = longshore(["restore", "--standby", "--to"]);
@@ -98,14 +98,14 @@ fn differing(primary: &Stage, of: &Server, [name, how, base]: [&str; 3]) -> Comm
     command
 }
 
-/// Goal: it makes no difference which sets of a chain are the primary's and which a standby's, also when the standby is
-/// promoted, when its set begins before the base ends, and when the base is of the future that lost.
-/// Method: the standby is the restored full backup, so that its files are known to be the base's. What is restored of
-/// each chain is dumped, held against the server that it is of (sequences run ahead in the log), and judged by its
+/// Goal: it makes no difference which sets of a chain are the primary's and which a standby's, also if the standby is
+/// promoted, if its set begins before the base ends, and if the base is of the timeline that lost.
+/// Method: the standby is the restored full backup, so its files are known to be the base's. Each restored chain is
+/// dumped, compared with the server that it came from (sequences run ahead in the WAL), and checked by PostgreSQL's
 /// tools.
 #[test]
-fn chains_go_over_standbys_and_promotions() {
-    for installation in installations() {
+fn chains_continue_over_standbys_and_promotions() {
+    for installation in representatives() {
         for conf in ways(&installation) {
             let keep = [("wal_keep_size", "512MB")];
             let primary = Stage::new(&installation, &[conf, &keep].concat());
@@ -144,7 +144,7 @@ fn chains_go_over_standbys_and_promotions() {
             take(&standby, ["diff", "--differential", "full"], false);
             judged(&["full", "diff"], &standby);
 
-            // Without another checkpoint this one begins where the last one began.
+            // Without another checkpoint this backup begins where the last one began.
             take(&standby, ["early", "--incremental", "diff"], false);
             judged(&["full", "diff", "early"], &standby);
 
@@ -173,10 +173,10 @@ fn chains_go_over_standbys_and_promotions() {
     }
 }
 
-/// Goal: a standby's visibility map and its pages are of one moment in a chain, though its control file says that hints
-/// are logged, as that of the base did: the primary was restarted without for a while.
+/// Goal: a standby's visibility map and its pages are of one moment in a chain, although its control file says that
+/// hints are logged, as the base's did: for a while the primary ran without.
 /// Method: as for primaries (`differential`). The standby's own setting is off, which is allowed: so replay gives such
-/// a page no new place in the log.
+/// a page no new LSN.
 #[test]
 fn a_map_of_a_standby_whose_primary_did_not_log_hints_for_a_while_is_of_its_pages() {
     for installation in some() {
@@ -191,11 +191,11 @@ fn a_map_of_a_standby_whose_primary_did_not_log_hints_for_a_while_is_of_its_page
         server.start();
         server.psql("create table t as select g from generate_series(1, 10000) g");
         server.psql("create index on t (g)");
-        // Hints are set now: the VACUUM to come changes nothing else in the pages.
+        // Hint bits are set now: the coming VACUUM changes nothing else in the pages.
         server.psql("select count(*) from t");
         succeed(&mut primary.backup("full"));
         let standby = restored_standby(&primary, "full", "wal_log_hints = off");
-        // The standby runs since before it.
+        // The standby has been running since before it.
         succeed(&mut primary.backup("base"));
         for (setting, sql) in [("off", "vacuum t"), ("on", "checkpoint")] {
             server.psql(&format!("alter system set wal_log_hints = {setting}"));
@@ -219,9 +219,9 @@ fn a_map_of_a_standby_whose_primary_did_not_log_hints_for_a_while_is_of_its_page
     }
 }
 
-/// Goal: a standby whose replay cancels what is in its way, as it may at any time, is backed up all the same.
-/// Method: it waits for no query; while its spread checkpoint is awaited with a snapshot, rows are vacuumed away that the
-/// snapshot sees.
+/// Goal: a standby whose replay cancels conflicting queries, as it may at any time, can still be backed up.
+/// Method: it waits for no query; while a snapshot is open during its spread checkpoint, rows that the snapshot sees
+/// are vacuumed.
 #[test]
 fn a_backup_that_replay_cancels_begins_again() {
     for installation in representatives() {
@@ -248,7 +248,7 @@ fn a_backup_that_replay_cancels_begins_again() {
         server.psql("vacuum seen");
         caught_up(server, &standby);
         assert!(standby.log().contains("due to conflict with recovery"));
-        let status = wait(&mut child.0, longshore_test_servers::PATIENCE, "the backup");
+        let status = wait(&mut child.0, longshore_kit::PATIENCE, "the backup");
         let mut stderr = Vec::new();
         std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();
         assert_eq!(status.code(), Some(0), "{}", text(&stderr));

@@ -1,9 +1,9 @@
-//! Unlogged relations that are made while a backup runs, or across its end.
+//! Unlogged relations that are created while a backup runs, or across its end.
 
 use std::io::Write;
 use std::process::Stdio;
 
-use longshore_test_servers::{Server, installations, representatives};
+use longshore_kit::{Server, installations, representatives};
 
 use crate::common::{Guarded, expect};
 use crate::live::archived;
@@ -11,8 +11,8 @@ use crate::stage::{Stage, check, succeed};
 
 const PLENTY: &str = "from generate_series(1, 400) g";
 
-/// Goal: tables made unlogged during a backup come back empty, and the server starts.
-/// Method: a backup slow enough for it, and unlogged tables and indexes made all the while.
+/// Goal: tables created unlogged during a backup come back empty, and the server starts.
+/// Method: a backup slow enough for that, and unlogged tables and indexes created all the while.
 #[test]
 fn tables_made_unlogged_during_a_backup_come_back_empty() {
     for installation in representatives() {
@@ -48,8 +48,7 @@ fn an_unlogged_index_built_across_the_end_of_a_backup() {
     let Some(installation) = installations().pop() else {
         return;
     };
-    let archive = tempfile::tempdir_in("/tmp").unwrap();
-    longshore_test_servers::User::of_servers().own(archive.path());
+    let archive = longshore_kit::place::of(longshore_kit::User::of_servers(), "lsarch");
     let copy_out = format!("cp %p {}/%f", archive.path().display());
     let conf = [("archive_mode", "on"), ("archive_command", &*copy_out)];
     let stage = Stage::new(&installation, &conf);
@@ -112,7 +111,7 @@ fn an_unlogged_index_built_across_the_end_of_a_backup() {
     let log = match copy.try_start() {
         Err(log) => log,
         Ok(()) => {
-            // It takes connections before the end of its recovery.
+            // It accepts connections before the end of its recovery.
             copy.wait_for_end();
             copy.log()
         }
@@ -126,7 +125,7 @@ fn an_unlogged_index_built_across_the_end_of_a_backup() {
     assert_eq!(copy.psql("select count(*) from u"), "0");
     check(&copy, &target);
 
-    // Last, since its log goes into its origin's archive.
+    // Last, because its WAL goes into its origin's archive.
     let (target, copy) = stage.restored("across.bak");
     assert_eq!(copy.psql("select count(*) from u"), "0");
     check(&copy, &target);

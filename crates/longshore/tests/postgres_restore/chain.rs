@@ -1,25 +1,25 @@
-//! Goal: the newest set of a chain comes back as a whole cluster: on every major, over an old directory, in place, and
-//! through kills at any moment.
-//! Method: a server changes its files in every way between one full and two incremental backups, which lie on media
-//! sets of their own and together. PostgreSQL's own tools and servers judge what is restored.
+//! Goal: the newest set of a chain comes back as an intact cluster: on every major version, over an old directory, in
+//! place, and through kills at any moment.
+//! Method: a server changes its files in every way between one full and two incremental backups, which are on separate
+//! media sets and on a shared one. PostgreSQL's own tools and servers judge what is restored.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use longshore_test_servers::{Installation, Stop, installations, representatives};
+use longshore_kit::{Installation, Stop, installations, representatives};
 
 use crate::common::{Random, answer, from_env};
 use crate::stage::{Stage, check, dump, refused, same, succeed};
 
-/// A full backup and two that differ from the one before, and what the server held at each.
+/// A full backup and two that each differ from the previous one, and the server's content at each.
 struct Three {
     stage: Stage,
     /// The last two are on one media set.
     full: Vec<PathBuf>,
     newer: Vec<PathBuf>,
     dumps: [String; 3],
-    /// Where the tablespace lies, if there is one. `--replace` takes no other's place there.
+    /// The location of the tablespace, if there is one. `--replace` takes no other cluster's location.
     fast: Option<PathBuf>,
 }
 
@@ -79,7 +79,7 @@ impl Three {
         command
     }
 
-    /// A restore that does not know where the full set is.
+    /// A restore that does not know the location of the full set.
     fn alone(&self, target: &Path) -> Command {
         let mut command = self.stage.restore(&self.newer, target);
         if let Some(fast) = &self.fast {
@@ -89,7 +89,7 @@ impl Three {
         command
     }
 
-    /// Starts what was restored and compares it with what the server held.
+    /// Starts the restored cluster and compares it with the server's content.
     fn judge(&self, data: &Path, expected: usize) {
         let mut verify = self.stage.server.command("pg_verifybackup");
         succeed(verify.arg("--no-parse-wal").arg(data));
@@ -110,7 +110,7 @@ fn moved(target: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_newest_of_a_chain_comes_back_whole_and_so_does_the_one_before() {
+fn the_newest_set_of_a_chain_and_the_one_before_are_restored_completely() {
     for installation in representatives() {
         let three = Three::new(&installation, true);
         let data = three.stage.path("data");
@@ -183,7 +183,7 @@ fn a_killed_restore_of_a_chain_leaves_nothing_that_starts_half() {
         match server.try_start() {
             Ok(()) => {
                 started += 1;
-                // The one before, or this one.
+                // The previous content, or this one.
                 let rows = server.psql(rows);
                 assert!(rows == "3000" || rows == "23000", "round {round}: {rows}");
                 server.stop(Stop::Fast);

@@ -1,15 +1,15 @@
-//! Every kind of damage to a restored directory is found by PostgreSQL's own tool with the manifest that we wrote.
+//! PostgreSQL's own tool finds every kind of damage to a restored directory with the manifest that we wrote.
 //!
 //! The kinds are those of PostgreSQL's `pg_verifybackup/t/003_corruption.pl`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longshore_test_servers::{User, representatives};
+use longshore_kit::{User, place, representatives};
 
 use crate::stage::{Stage, refused, succeed};
 
-/// A damage, what undoes it, and what `pg_verifybackup` says of it.
+/// A kind of damage, its reversal, and the message of `pg_verifybackup`.
 struct Damage {
     name: &'static str,
     act: fn(&Cluster) -> Undo,
@@ -52,8 +52,8 @@ fn made(path: PathBuf) -> Undo {
 
 fn taken(path: PathBuf) -> Undo {
     let aside = path.with_extension("aside-of-the-tree");
-    // Where the stages are: a rename does not leave a file system.
-    let aside = Path::new("/tmp").join(format!(
+    // On the file system of the stages: a rename cannot leave a file system.
+    let aside = place::root().join(format!(
         "lsaside{}-{}",
         std::process::id(),
         aside.file_name().unwrap().display()
@@ -194,7 +194,7 @@ fn every_damage_to_a_restored_directory_is_found_by_its_manifest() {
         let cluster = Cluster { data, space };
         let verify = || {
             let mut verify = stage.server.command("pg_verifybackup");
-            // Its log reader exists for its own major only.
+            // Its WAL reader exists for its own major version only.
             verify.arg("--no-parse-wal").arg(&cluster.data);
             verify
         };
@@ -220,7 +220,7 @@ fn every_damage_to_a_restored_directory_is_found_by_its_manifest() {
             undo();
             assert!(said.contains("system identifier"), "{said}");
         }
-        // Its own log reader follows the log that is in the set.
+        // Its own WAL reader follows the WAL in the set.
         if installation.bin_dir.join("pg_waldump").exists()
             && installation.bin_dir.join("pg_verifybackup").exists()
         {

@@ -1,10 +1,10 @@
-//! `restore --database NAME` to a moment: the right backup of several, its log from the configured archive, and
-//! refusals before anything is written. Marker rows tell what came back.
+//! `restore --database NAME` to a moment: the right backup of several, its WAL from the configured archive, and
+//! refusals before anything is written. Marker rows show what came back.
 
 use std::path::Path;
 use std::process::Command;
 
-use longshore_test_servers::{Stop, installations, representatives};
+use longshore_kit::{Stop, installations, representatives};
 use serde_json::Value;
 
 use crate::common::{answer, longshore, read, text};
@@ -24,7 +24,7 @@ fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_wr
         main.mark(4);
         main.archived(&main.stage.server);
 
-        // No log is in the sets: the archive had all of it before they were valid.
+        // The sets hold no WAL: the archive had all of it before they were valid.
         let listed = succeed(&mut main.command("list --files --database main"));
         assert!(!text(&listed.stdout).contains("pg_wal/0000"));
 
@@ -47,7 +47,7 @@ fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_wr
         let at = ["--label", &third, "--target-immediate"];
         assert_eq!(reached(&main.restored("third", &at).1), "0 2 3");
 
-        // A lost stripe: the one before is taken, and this one named.
+        // One backup lost a stripe: the one before is used, and this one is named.
         let stripe = main
             .stage
             .path(&format!("disk2/main/{second}/family-2.bak"));
@@ -72,17 +72,17 @@ fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_wr
             answer(&output)["error"].to_string()
         };
         let said = refused(&["--target-time", &zero.time]);
-        assert!(said.contains("3 were complete only later"), "{said}");
+        assert!(said.contains("3 were completed later"), "{said}");
         let said = refused(&["--label", &second, "--target-time", &two.time]);
-        assert!(said.contains("one was complete only later"), "{said}");
+        assert!(said.contains("one was completed later"), "{said}");
         let said = refused(&["--target-time", "2099-01-01 00:00:00Z"]);
-        assert!(said.contains("has not come yet"), "{said}");
+        assert!(said.contains("is in the future"), "{said}");
         let said = refused(&["--target-time", "2020-01-01 00:00:00"]);
         assert!(said.contains("zone"), "{said}");
         let said = refused(&["--target-lsn", "7F/0"]);
         assert!(said.contains("ends at 0/"), "{said}");
 
-        // A segment between the backup and the target is lost.
+        // A segment between the backup and the target is missing.
         let lost = main.segment(&two.lsn);
         std::fs::rename(&lost, lost.with_extension("away")).unwrap();
         let name = lost.file_stem().unwrap().to_str().unwrap();
@@ -91,13 +91,13 @@ fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_wr
             let said = refused(&[&label[..], &target[..]].concat());
             assert!(said.contains(name), "{target:?}: {said}");
         }
-        // The second one's log begins behind it.
+        // The second backup's WAL begins after it.
         let (told, server) = main.restored("behind", &["--target-time", &three.time]);
         assert_eq!(told["label"], second.as_str());
         assert_eq!(reached(&server), "0 2 3");
         std::fs::rename(lost.with_extension("away"), &lost).unwrap();
 
-        // An archive that is not there is no empty one.
+        // A missing archive is not treated as an empty one.
         std::fs::rename(main.stage.path("log"), main.stage.path("away")).unwrap();
         let said = refused(&["--target-time", &three.time]);
         assert!(said.contains("no archive"), "{said}");
@@ -107,10 +107,10 @@ fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_wr
     }
 }
 
-/// The commonest disappointment: somebody's mistake is in the server's current segment, which is not archived yet. The
-/// server itself is the witness that such a recovery fails.
+/// The most common disappointment: the mistake is in the server's current segment, which is not archived yet. The
+/// server itself proves that such a recovery fails.
 #[test]
-fn a_moment_behind_the_last_archived_transaction_is_told() {
+fn a_target_time_after_the_last_archived_transaction_is_reported() {
     for installation in installations().iter().rev().take(2) {
         let main = Main::new(installation);
         main.mark(1);
@@ -130,7 +130,7 @@ fn a_moment_behind_the_last_archived_transaction_is_told() {
         };
         let (_, said) = warned("none", &none);
         assert!(
-            said.contains("without a transaction behind the backup"),
+            said.contains("without a transaction after the backup"),
             "{said}"
         );
 
@@ -149,7 +149,7 @@ fn a_moment_behind_the_last_archived_transaction_is_told() {
             "{log}"
         );
 
-        // What ends replay has come.
+        // The commit that ends replay has arrived.
         main.mark(3);
         main.archived(&main.stage.server);
         let (told, server) = main.restored("reached", &["--target-time", &two.time]);
@@ -158,7 +158,7 @@ fn a_moment_behind_the_last_archived_transaction_is_told() {
     }
 }
 
-/// The machine is gone, with its configuration and history; the backup's disks hang at other places.
+/// The machine is lost, with its configuration and history; the backup's disks are mounted elsewhere.
 #[test]
 fn the_targets_directories_alone_bring_a_database_back() {
     let Some(installation) = installations().pop() else {
@@ -207,9 +207,9 @@ fn the_targets_directories_alone_bring_a_database_back() {
     assert_eq!(reached(&server), "1 2");
 }
 
-/// A differential backup is a backup like others, as long as the full one below it is whole.
+/// A differential backup serves like any other, as long as the full one below it is intact.
 #[test]
-fn a_chain_is_chosen_as_a_whole_or_passed_over_as_a_whole() {
+fn a_chain_is_chosen_or_skipped_as_a_whole() {
     let Some(installation) = installations().pop() else {
         return;
     };
@@ -220,7 +220,7 @@ fn a_chain_is_chosen_as_a_whole_or_passed_over_as_a_whole() {
     main.mark(2);
     let diff = main.back_up_as("--differential");
     let three = main.mark(3);
-    // What is committed behind a moment is what ends replay there.
+    // The first commit after a moment is what ends replay there.
     main.mark(4);
     main.archived(&main.stage.server);
     let to = ["--target-time", &three.time];
@@ -238,14 +238,14 @@ fn a_chain_is_chosen_as_a_whole_or_passed_over_as_a_whole() {
         (&passed[0]["label"], &passed[1]["label"]),
         (&diff.as_str().into(), &full.as_str().into())
     );
-    // What is left of the full one does not tell which set it was.
+    // The remains of the full backup do not tell which set it was.
     assert!(why(0).contains("needs backup set"), "{passed:?}");
     assert!(why(1).contains("family 1 of 2 is missing"), "{passed:?}");
     assert_eq!(reached(&server), "1 2 3");
 }
 
 /// Goal: after a promotion each timeline's backups serve their own timeline, and the default is the latest.
-/// Method: a copy is recovered to the end of the log, which promotes it; both servers go on, each archives.
+/// Method: a copy is recovered to the end of the WAL, which promotes it; both servers continue, and each archives.
 #[test]
 fn a_backup_of_another_timeline_is_not_taken() {
     for installation in installations().iter().rev().take(1) {
@@ -254,21 +254,21 @@ fn a_backup_of_another_timeline_is_not_taken() {
         let first = main.back_up();
         main.mark(2);
         main.archived(&main.stage.server);
-        // Without a word: to the end of the log, on a new timeline.
+        // Without recovery options: to the end of the WAL, on a new timeline.
         let (told, promoted) = main.restored("promoted", &[]);
         assert_eq!(told["label"], first.as_str());
         promoted.wait_for("select pg_is_in_recovery()", "f");
         assert_eq!(markers(&promoted), "1 2");
         promoted.psql("insert into marker values (20)");
         main.archived(&promoted);
-        // The first server goes on, as it should not.
+        // The first server continues, as it should not.
         main.mark(3);
         let second = main.back_up();
         let four = main.mark(4);
         main.archived(&main.stage.server);
 
         let (data, mut command) = main.restore("latest", &["--target-lsn", &four.lsn]);
-        // It follows timeline 2, from which the second one does not come; the log of timeline 2 ends earlier.
+        // Recovery follows timeline 2, which the second backup is not on; the WAL of timeline 2 ends earlier.
         let output = command.output().unwrap();
         let said = answer(&output)["error"].to_string();
         assert!(said.contains("ends at"), "{said}");
@@ -283,7 +283,7 @@ fn a_backup_of_another_timeline_is_not_taken() {
             passed["why"]
                 .as_str()
                 .unwrap()
-                .contains("timeline 2 does not come"),
+                .contains("timeline 2 does not continue"),
             "{passed}"
         );
         server.wait_for("select pg_is_in_recovery()", "f");
@@ -292,7 +292,7 @@ fn a_backup_of_another_timeline_is_not_taken() {
         assert!(!main.stage.path("log/main/00000003.history.zst").exists());
         server.stop(Stop::Fast);
 
-        // The moment lies on timeline 1 alone, and something behind it.
+        // The moment is on timeline 1 only, with a commit after it.
         main.mark(5);
         main.archived(&main.stage.server);
         let (_, mut command) = main.restore("astray", &["--target-time", &four.time]);
@@ -323,7 +323,7 @@ fn a_backup_is_valid_only_with_its_log_in_the_configured_archive() {
     let said = refused(main.command("backup main").args(["--wal-wait", "1"]));
     assert!(said.contains("segment 0000000100000000"), "{said}");
     assert_eq!(main.labels().len(), 1);
-    // Unless it brings its log along.
+    // Unless the backup holds its WAL.
     succeed(main.command("backup main").arg("--with-wal"));
     assert_eq!(main.labels().len(), 2);
     let (told, server) = main.restored("own", &["--target-immediate"]);
@@ -331,7 +331,7 @@ fn a_backup_is_valid_only_with_its_log_in_the_configured_archive() {
     assert_eq!(reached(&server), "");
     let archive = main.stage.path("log/main");
 
-    // What another target holds does not decide about the log of this one's backups.
+    // The contents of another target do not decide about the WAL of this one's backups.
     main.archives("wal push %p --database main");
     succeed(&mut main.command("backup main --target other"));
     let listed = succeed(&mut main.command("list --files --database main --target other"));
@@ -357,16 +357,16 @@ fn a_backup_is_valid_only_with_its_log_in_the_configured_archive() {
     );
     let said = succeed(&mut main.command("expire main --keep-full 1"));
     assert!(
-        text(&said.stdout).contains("files of log"),
+        text(&said.stdout).contains("WAL files"),
         "{}",
         text(&said.stdout)
     );
     assert!(read(&archive) != before);
 }
 
-/// Goal: a check is silent about log that retention was told to remove, and not about any other.
+/// Goal: a check does not report WAL that retention was told to remove, but reports any other missing WAL.
 #[test]
-fn log_that_the_retention_lets_go_is_no_gap_and_any_other_is() {
+fn wal_removed_by_retention_is_no_gap_and_any_other_missing_wal_is() {
     let Some(installation) = installations().pop() else {
         return;
     };
@@ -390,7 +390,7 @@ fn log_that_the_retention_lets_go_is_no_gap_and_any_other_is() {
     let rule = "[retention.r]\nkeep_full = 3\nkeep_wal = 1\n";
     std::fs::write(&config, text_of + rule).unwrap();
     let said = text(&succeed(&mut main.command("expire main")).stdout);
-    assert!(said.contains("files of log"), "{said}");
+    assert!(said.contains("WAL files"), "{said}");
     let checked = || {
         let output = main.command("check main --archive-wait 0").output();
         text(&output.unwrap().stdout)
@@ -399,10 +399,13 @@ fn log_that_the_retention_lets_go_is_no_gap_and_any_other_is() {
     assert!(said.contains("without a gap"), "{said}");
     std::fs::remove_file(main.segment(&last.lsn)).unwrap();
     let said = checked();
-    assert!(said.contains("no replay gets beyond it"), "{said}");
+    assert!(
+        said.contains("point-in-time recovery cannot cross this gap"),
+        "{said}"
+    );
 }
 
-/// Goal: a backup whose log was kept only as far as its own moment comes back to that moment, and any target before a gap is
+/// Goal: a backup whose WAL was kept only to its own end comes back to it, and any target before a gap is
 /// reached: a server that reads ahead does not end at the gap.
 #[test]
 fn a_target_in_front_of_a_gap_is_reached() {
@@ -442,13 +445,13 @@ fn a_target_in_front_of_a_gap_is_reached() {
         std::fs::remove_file(main.segment(&behind.lsn)).unwrap();
         reach("inside", &["--target-lsn", &inside.lsn], "1 2");
         std::fs::remove_file(main.segment(&inside.lsn)).unwrap();
-        reach("its own moment", &["--target-immediate"], "1");
+        reach("its own end", &["--target-immediate"], "1");
     }
 }
 
-/// Goal: where the newest backup cannot be read, the refusal says what to type instead, and that brings the cluster back.
-/// Method: a stripe of it is gone; or a byte within one is wrong, which shows only on the way. A shell runs what is said,
-/// word for word.
+/// Goal: if the newest backup cannot be read, the refusal says what to type instead, and that restores the cluster.
+/// Method: a stripe of it is missing; or a byte within one is wrong, which shows only during the restore. A shell runs
+/// the printed command, word for word.
 #[test]
 fn a_newest_backup_that_cannot_be_read_is_refused_with_the_command_for_the_one_before() {
     let Some(installation) = installations().pop() else {
@@ -491,7 +494,7 @@ fn a_newest_backup_that_cannot_be_read_is_refused_with_the_command_for_the_one_b
         let mut shell = Command::new("sh");
         shell
             .arg("-c")
-            .arg(format!("{} {command}", env!("CARGO_BIN_EXE_longshore")));
+            .arg(format!("{} {command}", crate::common::BINARY));
         let told = answer(&succeed(&mut shell))["chosen"].clone();
         assert_eq!(told["label"], sound.as_str());
         let server = main.stage.adopt(&data);
@@ -522,7 +525,7 @@ fn a_check_by_a_role_with_few_rights_looks_at_the_log_or_says_what_it_lacks() {
         let config = main.stage.path("longshore.toml");
         let as_keeper = std::fs::read_to_string(&config).unwrap();
         std::fs::write(&config, as_keeper.replace("//postgres@", "//keeper@")).unwrap();
-        // It also notes that nothing is ever removed.
+        // It also reports that nothing is ever removed.
         let checked = || {
             let output = main.command("check main --archive-wait 60").output();
             let output = output.unwrap();

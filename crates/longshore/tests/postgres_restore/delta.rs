@@ -1,10 +1,10 @@
-//! Delta: the directory becomes the backup, only what differs is written, and only in the right cluster.
+//! Delta: the directory becomes the backup, only differences are written, and only in the right cluster.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_test_servers::{Stop, installations};
+use longshore_kit::{Stop, installations};
 
 use crate::common::{Random, answer, fingerprint, from_env};
 use crate::stage::{Stage, check, dump, refused, same, succeed};
@@ -26,7 +26,7 @@ fn a_directory_becomes_the_backup_again_and_little_is_written() {
         server.psql("create table later as select generate_series(1, 9000) i");
         server.psql("drop table empty; truncate far; create database other");
         server.stop(Stop::Fast);
-        // What neither length nor time shows.
+        // A change that neither length nor time shows.
         let victim = data.join("global/pg_filenode.map");
         let mut content = std::fs::read(&victim).unwrap();
         let time = victim.metadata().unwrap().modified().unwrap();
@@ -89,7 +89,7 @@ fn only_the_right_cluster_is_touched() {
     assert!(said.contains("belongs to system"), "{said}");
     let staging = others.join(".longshore-restoring");
     assert!(!staging.exists(), "something was left in it");
-    // Nor does the note of an interrupted delta make another's directory the right one.
+    // Nor does the marker of an interrupted delta make another cluster's directory the right one.
     let system = "select system_identifier from pg_control_system()";
     std::fs::create_dir(&staging).unwrap();
     std::fs::write(staging.join("delta"), stage.server.psql(system)).unwrap();
@@ -103,8 +103,8 @@ fn only_the_right_cluster_is_touched() {
     assert!(!nothing.exists(), "the directory it made is left");
 }
 
-/// Goal: a copied data directory keeps its origin's links; a delta over the copy leaves the tablespace of the origin alone,
-/// which runs.
+/// Goal: a copied data directory keeps its origin's links; a delta over the copy does not touch the tablespace of the
+/// running origin.
 #[test]
 fn the_tablespace_of_a_running_origin_is_not_written_to() {
     let Some(installation) = installations().pop() else {
@@ -134,15 +134,15 @@ fn the_tablespace_of_a_running_origin_is_not_written_to() {
     );
     assert!(said.contains("has tablespace"), "{said}");
     assert!(clone.join("global/pg_control").exists(), "it was begun");
-    // As the files have it, not the server's memory.
+    // The content of the files, not of the server's memory.
     stage.server.stop(Stop::Fast);
     stage.server.start();
     let changed = stage.server.psql("select count(*) from far where i < 0");
     assert_eq!(changed, "1000");
 }
 
-/// Goal: whichever tablespace's place is refused, neither the data directory nor another tablespace has changed.
-/// Method: the last of two tablespaces is said to lie where another cluster's does.
+/// Goal: whichever tablespace's location is refused, neither the data directory nor another tablespace has changed.
+/// Method: the last of two tablespaces is declared to be where another cluster's is.
 #[test]
 fn a_refused_tablespace_leaves_the_cluster_as_it_was() {
     let Some(installation) = installations().pop() else {
@@ -181,8 +181,8 @@ fn a_refused_tablespace_leaves_the_cluster_as_it_was() {
     assert_eq!(server.psql("select count(*) from later"), "9000");
 }
 
-/// Goal: a cluster whose log lies on another volume, behind a link, is made the backup again all the same, and what lies
-/// behind the link is nobody's.
+/// Goal: a cluster whose WAL is on another volume, behind a link, can also be made the backup again, and the files
+/// behind the link are not touched.
 #[test]
 fn a_cluster_with_a_linked_log_is_restored_over() {
     let Some(installation) = installations().pop() else {
@@ -210,8 +210,8 @@ fn a_cluster_with_a_linked_log_is_restored_over() {
     }
 }
 
-/// Goal: a copy of the directory that was made of hard links keeps its bytes, of the cluster and of a tablespace, and so
-/// does the old cluster of `pg_upgrade --link`, which shares relations' files with the new one.
+/// Goal: a copy of the directory made of hard links keeps its bytes, of the cluster and of a tablespace, and so does
+/// the old cluster of `pg_upgrade --link`, which shares relation files with the new one.
 #[test]
 fn a_delta_writes_through_no_hard_link() {
     let Some(installation) = installations().pop() else {

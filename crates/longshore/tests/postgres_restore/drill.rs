@@ -1,12 +1,12 @@
-//! Drills of backups whose log is in an archive: on every major, with tablespaces; the archive stays as it is, and
-//! nothing is left behind, not even by a drill that was killed.
+//! Drills of backups whose WAL is in an archive: on every major version, with tablespaces; the archive is unchanged,
+//! and nothing is left behind, not even by a killed drill.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longshore_test_servers::{Installation, PATIENCE, Stop, representatives};
+use longshore_kit::{Installation, PATIENCE, Stop, representatives};
 
 use crate::common::{read, text};
 use crate::named::Main;
@@ -50,7 +50,7 @@ fn a_backup_without_its_log_is_drilled_with_that_of_the_archive_which_stays_as_i
         let main = staged(&installation);
         main.archived(&main.stage.server);
         let (work, archive) = (main.stage.path("work"), main.stage.path("log"));
-        // Whoever else archives here would be seen.
+        // Any other writer to the archive would be seen.
         let before = read(&archive);
         let said = text(&succeed(&mut drill(&main)).stdout);
         for part in [
@@ -91,15 +91,15 @@ fn a_backup_without_its_log_is_drilled_with_that_of_the_archive_which_stays_as_i
         let said = text(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(
-            said.contains("BAD  log") && said.contains("is NOT GOOD"),
+            said.contains("FAIL  log") && said.contains("is NOT GOOD"),
             "{said}"
         );
         assert_eq!(left(&work), 0);
     }
 }
 
-/// Goal: a drill says what is wrong with what comes back, and clears away all the same: a page that was damaged at its
-/// origin, and a stripe that was damaged since.
+/// Goal: a drill reports damage in the restored cluster, and still cleans up: a page that was damaged in its origin,
+/// and a stripe that was damaged since.
 #[test]
 fn a_damaged_cluster_is_not_good_and_nothing_is_left_of_it() {
     let Some(installation) = drillable().pop() else {
@@ -126,7 +126,7 @@ fn a_damaged_cluster_is_not_good_and_nothing_is_left_of_it() {
     };
     let (code, said) = judged();
     assert_eq!(code, Some(1), "{said}");
-    for part in ["BAD  page checksums", "BAD  pg_amcheck", "is NOT GOOD"] {
+    for part in ["FAIL  page checksums", "FAIL  pg_amcheck", "is NOT GOOD"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let newest = main.labels().into_iter().max().unwrap();
@@ -177,13 +177,13 @@ fn a_drill_without_the_servers_programs_says_so_before_it_restores() {
 }
 
 #[test]
-fn what_a_killed_drill_leaves_goes_with_the_next_one() {
+fn the_next_drill_removes_files_of_a_killed_one() {
     let Some(installation) = drillable().pop() else {
         return;
     };
     let main = staged(&installation);
     let work = main.stage.path("work");
-    // Not a drill's, and of a drill that is being made.
+    // One directory is not a drill's, and one belongs to a drill that is being created.
     std::fs::create_dir(work.join("longshore-drill-notes")).unwrap();
     std::fs::create_dir(work.join("longshore-drill-00000000")).unwrap();
     let mut killed = drill(&main)
@@ -209,7 +209,7 @@ fn what_a_killed_drill_leaves_goes_with_the_next_one() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert_eq!(left(&work), 3);
-    // One that works beside it is let be.
+    // A drill that runs next to it is not touched.
     let working = || -> BTreeSet<PathBuf> {
         let entries = work.read_dir().unwrap().map(|e| e.unwrap().path());
         entries.filter(|p| p.join("data").exists()).collect()

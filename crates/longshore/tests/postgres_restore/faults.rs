@@ -1,19 +1,19 @@
-//! Goal: whatever is killed while a cluster is written to, archived and backed up, every backup that looks valid comes
-//! back, every marker that the server acknowledged is there at its moment, and no segment is missing.
-//! Method: by chance from a seed, the program, the server, its archiver and its pushes are killed at any moment. Then
-//! moments are recovered, and a server shows the markers. LONGSHORE_PG_ROUNDS asks for more.
+//! Goal: whatever is killed while a cluster is written to, archived and backed up, every backup that looks valid is
+//! restored, every marker that the server acknowledged is there at its moment, and no segment is missing.
+//! Method: the program, the server, its archiver and its pushes are killed at random moments from a seed. Then moments
+//! are recovered, and a server shows the markers. LONGSHORE_PG_ROUNDS asks for more rounds.
 
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longshore_test_servers::{Server, installations};
+use longshore_kit::{Server, installations};
 
 use crate::common::{Random, answer, from_env, text};
 use crate::named::{Main, Moment, reached};
 use crate::stage::succeed;
 
-/// The processes whose command line has all of these words somewhere.
+/// The processes whose command line contains all of these words.
 fn processes(words: &[&str]) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let fits = |pid: &i32| {
@@ -32,7 +32,7 @@ fn kill(pids: &[i32]) {
     }
 }
 
-/// The server's archiver: a child that names itself so.
+/// The server's archiver: a child process with that name.
 fn archiver(server: &Server) -> Vec<i32> {
     let Some(pid) = server.pid() else {
         return Vec::new();
@@ -73,7 +73,7 @@ fn kills_of_everything_lose_nothing_that_was_acknowledged() {
         let after = Duration::from_millis(random.below(900));
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Log is written all the time; what fails here is not acknowledged, and not counted.
+            // WAL is written all the time; a failed insert is not acknowledged, and not counted.
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let _ = server.try_psql(

@@ -1,12 +1,12 @@
-//! Goal: a full disk is an ordinary failure. Nothing that a server starts is left half done, no backup is valid that is
-//! not whole, no segment is lost; with more room everything goes on.
-//! Method: small file systems in memory, by bytes or by the number of files, mounted and enlarged. Needs root.
+//! Goal: a full disk is an ordinary failure. Nothing that a server starts is left half done, no incomplete backup is
+//! valid, no segment is lost; with more room everything continues.
+//! Method: small file systems in memory, limited by bytes or by the number of files, mounted and enlarged. Needs root.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longshore_test_servers::installations;
+use longshore_kit::installations;
 
 use crate::common::{answer, text};
 use crate::named::{Main, reached};
@@ -16,7 +16,7 @@ use crate::stage::{Stage, refused, succeed};
 struct Volume(PathBuf);
 
 impl Volume {
-    /// `None` where nothing may be mounted.
+    /// `None` if mounting is not possible.
     fn new(path: PathBuf, options: &str) -> Option<Volume> {
         std::fs::create_dir_all(&path).unwrap();
         let mounted = mount(&path, &format!("mode=755,{options}"));
@@ -45,7 +45,7 @@ impl Drop for Volume {
     }
 }
 
-/// No server starts there, and nothing stands in the way of the next try.
+/// No server starts there, and nothing blocks the next attempt.
 fn nothing_startable(data: &Path) {
     assert!(!data.join("global/pg_control").exists());
     assert!(!data.join("PG_VERSION").exists());
@@ -67,7 +67,7 @@ fn a_restore_without_room_leaves_nothing_that_starts() {
     assert!(said.contains("bytes free, the restore needs"), "{said}");
     assert!(said.contains(data.to_str().unwrap()), "{said}");
     nothing_startable(&data);
-    // Found out on the way: bytes there are, but no more files.
+    // Found only during the restore: there are bytes, but no more files.
     volume.change("size=300m,nr_inodes=200");
     let said = refused(&mut stage.restore(&media, &data));
     assert!(
@@ -82,7 +82,7 @@ fn a_restore_without_room_leaves_nothing_that_starts() {
     assert_eq!(server.psql("select count(*) from small"), "20000");
     drop(server);
 
-    // An old cluster is not given up for one that does not fit.
+    // An old cluster is not given up for a restore that does not fit.
     volume.change("nr_inodes=1500");
     let before = std::fs::read(data.join("global/pg_control")).unwrap();
     let said = refused(stage.restore(&media, &data).arg("--replace"));
@@ -153,7 +153,7 @@ fn a_delta_that_cannot_fit_leaves_the_cluster_as_it_was() {
         crate::common::fingerprint(&data) == before,
         "something was changed"
     );
-    // The same again needs hardly anything, however full it is.
+    // The same push again needs hardly any space, however full the disk is.
     let filler = volume.0.join("filler");
     let file = std::fs::File::create(&filler).unwrap();
     let mut written = 0;
@@ -207,7 +207,7 @@ fn a_full_target_and_a_full_archive_lose_nothing() {
     server.psql("select pg_switch_wal()");
     server.wait_for("select failed_count > 0 from pg_stat_archiver", "t");
     let said = server.log();
-    assert!(said.contains("make room in the archive"), "{said}");
+    assert!(said.contains("free space in the archive"), "{said}");
     let listed = |more: &str| {
         let output = main
             .command(&format!("wal list --database main --json {more}"))
@@ -224,13 +224,13 @@ fn a_full_target_and_a_full_archive_lose_nothing() {
     );
     assert_eq!(told["runs"].as_array().unwrap().len(), 1);
 
-    // The archive in another place begins behind the older backups: a new one leads to the marker's end.
+    // The archive in another location begins after the older backups: a new backup covers the last marker.
     let said = refused(
         main.restore("early", &["--label", &second, "--target-lsn", &at.lsn])
             .1
             .arg("-q"),
     );
-    assert!(said.is_empty() || said.contains("lacks log"), "{said}");
+    assert!(said.is_empty() || said.contains("lacks WAL"), "{said}");
     main.back_up();
     let later = main.mark(8);
     main.archived(server);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use longshore_test_servers::{Stop, installations};
+use longshore_kit::{Stop, installations};
 
 use crate::common::{Random, from_env};
 use crate::stage::{Stage, succeed};

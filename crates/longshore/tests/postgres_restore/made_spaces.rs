@@ -1,8 +1,8 @@
-//! Copies beside their origin, and tablespaces that the log makes where the origin has its files.
+//! Copies next to their origin, and tablespaces that replay creates where the origin has its files.
 
 use std::process::{Command, Stdio};
 
-use longshore_test_servers::representatives;
+use longshore_kit::representatives;
 
 use crate::common::{Guarded, longshore, text};
 use crate::named::{Main, markers, meanwhile};
@@ -40,7 +40,7 @@ fn a_copy_does_not_replay_into_its_origins_tablespace() {
         };
         let (_, mut restored) = restore("warned");
         let said = text(&end(&mut restored, 5).stderr);
-        assert!(said.contains("makes the tablespace"), "{said}");
+        assert!(said.contains("creates the tablespace"), "{said}");
         let mut cat = Command::new("cat");
         let mut cat = Guarded(cat.arg(&own).stdout(Stdio::piped()).spawn().unwrap());
         let mut piped = longshore(["restore", "-", "--no-archiving", "--to"]);
@@ -48,7 +48,7 @@ fn a_copy_does_not_replay_into_its_origins_tablespace() {
             .arg(stage.path("piped"))
             .stdin(cat.0.stdout.take().unwrap());
         let said = text(&end(&mut piped, 5).stderr);
-        assert!(said.contains("makes the tablespace"), "{said}");
+        assert!(said.contains("creates the tablespace"), "{said}");
         let told = stage.path("told");
         let statement = format!(
             "RESTORE DATABASE copy FROM DISK = '{}' WITH MOVE 'postgres' TO '{}'",
@@ -57,7 +57,7 @@ fn a_copy_does_not_replay_into_its_origins_tablespace() {
         );
         let said = succeed(main.command("sql -W -Q").arg(&statement)).stdout;
         let said = text(&said);
-        assert!(said.contains("makes the tablespace"), "{said}");
+        assert!(said.contains("creates the tablespace"), "{said}");
         assert!(said.contains("successfully processed"), "{said}");
         let work = stage.path("drill");
         std::fs::create_dir(&work).unwrap();
@@ -66,7 +66,7 @@ fn a_copy_does_not_replay_into_its_origins_tablespace() {
         drill.arg(&server.installation().bin_dir);
         let output = end(&mut drill, 1);
         let said = text(&output.stdout) + &text(&output.stderr);
-        assert!(said.contains("BAD  tablespaces"), "{said}");
+        assert!(said.contains("FAIL  tablespaces"), "{said}");
         // All that a server would have had to be started for.
         for proof in ["recovered", "amcheck", "stopped", "checksums"] {
             assert!(!said.contains(proof), "{proof}: {said}");

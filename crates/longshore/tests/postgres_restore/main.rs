@@ -1,10 +1,8 @@
-//! PostgreSQL clusters come back: every major that is installed, through the program, judged by PostgreSQL's own server
-//! and tools.
+//! PostgreSQL clusters are restored: every installed major version, through the program, judged by PostgreSQL's own
+//! server and tools.
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/judge.rs"]
-mod judge;
 
 mod chain;
 mod corruption;

@@ -1,21 +1,21 @@
-//! A configured database: its server, a target of two directories, an archive of its log.
+//! A configured database: its server, a target of two directories, an archive of its WAL.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use longshore_test_servers::{Installation, PATIENCE, Server};
+use longshore_kit::{Installation, PATIENCE, Server};
 use serde_json::Value;
 
 use crate::common::{Guarded, answer, longshore, text, wait};
 use crate::stage::{Stage, succeed};
 
-/// A configured database whose log goes to an archive of its own, and its server.
+/// A configured database whose WAL goes to an archive of its own, and its server.
 pub struct Main {
     pub stage: Stage,
 }
 
-/// A moment of it.
+/// A moment in its history.
 #[derive(Clone)]
 pub struct Moment {
     pub time: String,
@@ -51,7 +51,7 @@ impl Main {
     }
 
     pub fn archives(&self, action: &str) {
-        let program = env!("CARGO_BIN_EXE_longshore");
+        let program = crate::common::BINARY;
         let config = self.stage.path("longshore.toml");
         self.stage.server.psql(&format!(
             "alter system set archive_command = '{program} --catalog none --config {} {action}'; \
@@ -75,7 +75,7 @@ impl Main {
 
     pub fn back_up_as(&self, option: &str) -> String {
         let before = self.labels();
-        // Labels tell the second; what is not whole has no better time.
+        // Labels have a resolution of one second; damaged sets have no finer time.
         std::thread::sleep(Duration::from_millis(1000));
         succeed(&mut self.command(&format!("backup main {option}")));
         let new = self.labels().into_iter().find(|l| !before.contains(l));
@@ -115,7 +115,7 @@ impl Main {
         (data, command)
     }
 
-    /// Restores, and starts a server; what was chosen, and the server.
+    /// Restores, and starts a server; returns the choice that was made, and the server.
     pub fn restored(&self, name: &str, more: &[&str]) -> (Value, Server) {
         let (data, mut command) = self.restore(name, more);
         let told = answer(&succeed(&mut command))["chosen"].clone();
@@ -136,13 +136,13 @@ impl Main {
     }
 }
 
-/// Runs a backup to its end, and `act` while it is under way: it stands still meanwhile.
+/// Runs a backup to its end, and `act` while it is in progress: the backup is stopped meanwhile.
 pub fn meanwhile(backup: &mut Command, act: impl FnOnce()) {
     backup.args(["--max-rate", "4MB"]);
     backup.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = Guarded(backup.spawn().unwrap());
     let pid = child.0.id();
-    // It reads relations: what it begins with, tablespaces among it, was looked at.
+    // It reads relations, so it has already looked at the initial facts, tablespaces among them.
     let has_read = || {
         let counts = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
         let bytes = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
@@ -175,12 +175,12 @@ fn said(child: &mut Guarded) -> String {
     text(&stderr)
 }
 
-/// Closes the log's segment and waits until it is archived. The server may go on writing meanwhile.
+/// Switches the WAL segment and waits until it is archived. The server may continue to write meanwhile.
 pub fn archived(server: &Server) {
     let last = server.psql("select pg_walfile_name(pg_switch_wal() - 1)");
     let done = format!("select last_archived_wal >= '{last}' from pg_stat_archiver");
     server.wait_for(&done, "t");
-    // What tells of a backup may come behind the segments that it needs.
+    // A backup's history file may come after the segments that it needs.
     let waiting = "select count(*) from pg_ls_archive_statusdir() where name like '%.ready'";
     server.wait_for(waiting, "0");
 }

@@ -1,8 +1,8 @@
-//! Backups that hold their log, restored with an archive that has only what comes after, or not even that.
+//! Backups that hold their WAL, restored with an archive that has only later WAL, or not even that.
 
 use std::path::{Path, PathBuf};
 
-use longshore_test_servers::{Server, representatives};
+use longshore_kit::{Server, representatives};
 
 use crate::common::{answer, expect, longshore, text};
 use crate::named::{Main, markers, meanwhile};
@@ -22,7 +22,7 @@ fn segments(media: &Path) -> Vec<String> {
     names
 }
 
-/// A backup of `server` with its log, during which the primary begins more segments.
+/// A backup of `server` with its WAL, during which the primary starts more segments.
 fn backed_up(main: &Main, server: &Server, name: &str) -> PathBuf {
     let primary = &main.stage.server;
     let media = main.stage.path(&format!("{name}.bak"));
@@ -38,18 +38,19 @@ fn backed_up(main: &Main, server: &Server, name: &str) -> PathBuf {
         if server.psql("select pg_is_in_recovery()") == "t" {
             let caught_up = format!("select pg_last_wal_replay_lsn() >= '{end}'");
             server.wait_for(&caught_up, "t");
-            // A backup of a standby ends no earlier than at this: in the midst of a segment.
+            // A backup of a standby ends at this checkpoint or later: in the middle of a segment.
             server.psql("checkpoint");
         }
     });
     media
 }
 
-/// Goal: a set with its log is consistent by itself. What comes after is the archive's, from the segment on that the set
-/// ends in: a standby's set holds that one in part, and a server that replayed the part alone would stop there.
-/// Method: all of the set's segments but the last go from the archive, then the last.
+/// Goal: a set with its WAL is consistent by itself. Later WAL comes from the archive, starting with the segment in
+/// which the set ends: a standby's set holds that segment in part, and a server that replayed only the part would stop
+/// there.
+/// Method: all of the set's segments but the last are removed from the archive, then the last.
 #[test]
-fn the_log_in_a_set_and_the_archives_behind_it_are_one() {
+fn the_wal_in_a_set_and_later_archived_wal_are_one() {
     for installation in representatives() {
         let main = Main::new(&installation);
         let stage = &main.stage;
@@ -99,7 +100,7 @@ fn the_log_in_a_set_and_the_archives_behind_it_are_one() {
                 std::fs::rename(dir.join(format!("{name}.zst")), stage.path("aside"))
             };
             for name in before {
-                // Some went with those of the set before.
+                // Some were removed with those of the previous set.
                 drop(gone(name));
             }
             let archive = stage.path("log/main");
@@ -124,7 +125,7 @@ fn the_log_in_a_set_and_the_archives_behind_it_are_one() {
                     server.wait_for("select pg_get_wal_replay_pause_state()", "paused");
                     assert_eq!(markers(&server), "1", "{what}");
                 }
-                // A part is no segment: where the log ends nobody knows.
+                // A part is no segment: the end of the WAL is unknown.
                 ("standby", Err(log)) => assert!(log.contains(last.as_str()), "{log}"),
                 (_, started) => panic!("{what}: {started:?}"),
             }

@@ -1,20 +1,20 @@
-//! Recovery to each kind of target: a row for every moment, and exactly those up to the target come back.
+//! Recovery to each kind of target: one row per moment, and exactly the rows up to the target come back.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use longshore_test_servers::{Installation, Options, Server, installations, representatives};
+use longshore_kit::{Installation, Options, Server, installations, place, representatives};
 
 use crate::common::longshore;
 use crate::named::archived;
 use crate::stage::{Stage, check, refused, succeed};
 
-/// A server that archives its log, a backup, and markers 1 to 3 with a name for each moment.
+/// A server that archives its WAL, a backup, and markers 1 to 3 with a name for each moment.
 struct History {
     stage: Stage,
     media: Vec<PathBuf>,
     archive: String,
-    /// After marker 2: time, place, transaction of marker 2.
+    /// After marker 2: time, LSN, transaction of marker 2.
     time: String,
     lsn: String,
     xid: String,
@@ -22,19 +22,15 @@ struct History {
 
 impl History {
     fn new(installation: &Installation) -> History {
-        let archive = tempfile::Builder::new()
-            .prefix("lsarch")
-            .tempdir_in("/tmp")
-            .unwrap()
-            .keep();
-        let program = env!("CARGO_BIN_EXE_longshore");
+        let archive = place::dir("lsarch").keep();
+        let program = crate::common::BINARY;
         let archive_command = format!("{program} wal push %p --archive {}/wal", archive.display());
         let conf = [
             ("archive_mode", "on"),
             ("archive_command", &archive_command),
         ];
         succeed(longshore(["wal", "create", "--archive"]).arg(archive.join("wal")));
-        longshore_test_servers::User::of_servers().own(&archive);
+        longshore_kit::User::of_servers().own(&archive);
         let stage = Stage::new(installation, &conf);
         let media = stage.back_up("full", &[]);
         let server = &stage.server;
@@ -162,13 +158,13 @@ fn a_target_before_the_backup_is_refused_and_the_right_set_is_chosen() {
             "--position",
             "2",
         ]));
-        assert!(said.contains("lies before that"), "{said}");
+        assert!(said.contains("is before that"), "{said}");
         let said = refused(&mut restore(&["--target-time", "2001-01-01 00:00:00+00"]));
         assert!(said.contains("no set on the media"), "{said}");
         let said = refused(&mut restore(&["--target-time", "2030-01-01 00:00:00"]));
         assert!(said.contains("zone"), "{said}");
         let said = refused(&mut restore(&["--target-time", "2230-01-01 00:00:00+00"]));
-        assert!(said.contains("has not come yet"), "{said}");
+        assert!(said.contains("is in the future"), "{said}");
         let said = refused(&mut restore(&["--target-immediate", "--target-xid", "7"]));
         assert!(said.contains("cannot be used with"), "{said}");
         assert!(!data.exists());
@@ -180,8 +176,8 @@ fn a_target_before_the_backup_is_refused_and_the_right_set_is_chosen() {
     }
 }
 
-/// Goal: the earliest place that a backup can be recovered to is its end, not a byte before.
-/// Method: where it ends is what the refusal of a place long before tells.
+/// Goal: the lowest LSN that a backup can be recovered to is its end, not a byte before.
+/// Method: the refusal of a much lower LSN names the end.
 #[test]
 fn a_backup_serves_targets_from_its_very_end_on() {
     for installation in representatives() {
@@ -201,7 +197,7 @@ fn a_backup_serves_targets_from_its_very_end_on() {
         let (high, low) = end.split_once('/').unwrap();
         let low = u32::from_str_radix(low, 16).unwrap();
         let early = format!("{high}/{:X}", low - 1);
-        assert!(refused(&mut restore("none", &early, &[])).contains("lies before that"));
+        assert!(refused(&mut restore("none", &early, &[])).contains("is before that"));
         assert!(!stage.path("none").exists());
         for (name, more) in [("at", &[][..]), ("up-to", &["--target-exclusive"])] {
             succeed(&mut restore(name, end, more));
@@ -213,21 +209,18 @@ fn a_backup_serves_targets_from_its_very_end_on() {
     }
 }
 
-/// Goal: nothing rests on the usual sizes and names: segments of 64 MiB, pages without checksums, an archive and a
-/// restored directory whose paths a shell and a server would read in another way, a restore point with quotes.
+/// Goal: nothing relies on the usual sizes and names: segments of 64 MiB, pages without checksums, an archive and a
+/// restored directory whose paths a shell and a server would misread, a restore point with quotes.
 #[test]
 fn unusual_segments_and_names_are_recovered() {
     for installation in representatives() {
-        let dir = tempfile::Builder::new()
-            .prefix("lsarch")
-            .tempdir_in("/tmp")
-            .unwrap();
+        let dir = place::dir("lsarch");
         let archive = dir.path().join("it's 5%p \u{e9}\u{1f980} \\ $HOME");
         succeed(longshore(["wal", "create", "--archive"]).arg(&archive));
-        longshore_test_servers::User::of_servers().own(dir.path());
+        longshore_kit::User::of_servers().own(dir.path());
         let word = archive.display().to_string();
         let word = word.replace('\'', "'\\''").replace('%', "%%");
-        let program = env!("CARGO_BIN_EXE_longshore");
+        let program = crate::common::BINARY;
         let push = format!("{program} wal push %p --archive '{word}' --async");
         let push = push.replace('\\', "\\\\");
         let options = Options {
@@ -236,17 +229,8 @@ fn unusual_segments_and_names_are_recovered() {
             checksums: false,
             ..Options::default()
         };
-        let server = Server::create(&installation, options);
-        server.start();
-        let dir = tempfile::Builder::new().prefix("lsrest").tempdir_in("/tmp");
-        let stage = Stage {
-            server,
-            dir: dir.unwrap(),
-        };
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(stage.dir.path(), mode).unwrap();
+        let stage = Stage::with(&installation, options);
         let server = &stage.server;
-        server.user().own(stage.dir.path());
         assert_eq!(server.psql("show wal_segment_size"), "64MB");
         server.psql("create table marker (i int); insert into marker values (0)");
         let media = stage.back_up("full", &[]);
@@ -265,8 +249,8 @@ fn unusual_segments_and_names_are_recovered() {
     }
 }
 
-/// Goal: no row comes back that was committed after the target. Commits are dated by the server's clock, so the backup is,
-/// too, where the clock of the machine that makes it is behind: local and sent.
+/// Goal: no row comes back that was committed after the target. The server's clock dates commits, so it dates the
+/// backup too, even if the clock of the machine that makes the backup is behind: local and sent.
 #[test]
 fn a_backup_is_complete_by_the_servers_clock() {
     let Some(installation) = installations().pop() else {

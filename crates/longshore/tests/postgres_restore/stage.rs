@@ -1,33 +1,32 @@
-//! A server with something in it, its backups, and servers on what was restored.
+//! A server with some content, its backups, and servers on restored directories.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longshore_test_servers::{Installation, Options, Server};
+use longshore_kit::{Installation, Options, Server};
 
-use crate::common::{longshore, text};
+use crate::common::{BINARY, longshore, text};
 
-pub use crate::judge::*;
+pub use crate::common::{end, succeed};
+pub use longshore_kit::postgres::judge::*;
 
 /// A running server and a directory for media and restores.
-pub struct Stage {
-    pub server: Server,
-    pub dir: tempfile::TempDir,
+pub struct Stage(longshore_kit::postgres::Stage);
+
+impl Deref for Stage {
+    type Target = longshore_kit::postgres::Stage;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Stage {
     /// A server with some tables; `conf` on top of what every test server has.
     pub fn new(installation: &Installation, conf: &[(&str, &str)]) -> Stage {
-        let server = Server::create(
-            installation,
-            Options {
-                conf,
-                wal_segment_mib: 1,
-                ..Options::default()
-            },
-        );
-        server.start();
-        server.psql(
+        let stage = longshore_kit::postgres::Stage::new(BINARY, installation, conf);
+        stage.server.psql(
             "create table small (i int primary key, t text);
              insert into small select i, 'row ' || i from generate_series(1, 20000) i;
              create table marker (i int);
@@ -36,21 +35,16 @@ impl Stage {
              create index on small (t);
              checkpoint;",
         );
-        let dir = tempfile::Builder::new()
-            .prefix("lsrest")
-            .tempdir_in("/tmp")
-            .unwrap();
-        std::fs::set_permissions(
-            dir.path(),
-            std::os::unix::fs::PermissionsExt::from_mode(0o755),
-        )
-        .unwrap();
-        server.user().own(dir.path());
-        Stage { server, dir }
+        Stage(stage)
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+    /// A server of any shape, without tables.
+    pub fn with(installation: &Installation, options: Options<'_>) -> Stage {
+        Stage(longshore_kit::postgres::Stage::with(
+            BINARY,
+            installation,
+            options,
+        ))
     }
 
     /// Two stripes.
@@ -86,12 +80,8 @@ impl Stage {
         tablespace(&self.server, name)
     }
 
-    /// A server on a restored directory.
-    pub fn adopt(&self, data: &Path) -> Server {
-        Server::adopt(self.server.installation(), data)
-    }
-
-    /// Restores, starts and judges: all content there, indexes whole, and page checksums right after a clean stop.
+    /// Restores, starts and judges: the content is complete, indexes are intact, and page checksums are right after a
+    /// clean stop.
     pub fn restored(&self, media: &[PathBuf], name: &str, more: &[&str]) -> (PathBuf, Server) {
         let target = self.path(name);
         succeed(self.restore(media, &target).args(more));
@@ -113,7 +103,7 @@ pub fn tablespace(server: &Server, name: &str) -> PathBuf {
     place
 }
 
-/// Runs what must be refused; returns what was said.
+/// Runs a command that must be refused; returns its message.
 pub fn refused(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(!output.status.success(), "{command:?} succeeded");

@@ -3,14 +3,14 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use longshore_test_servers::{PATIENCE, Stop, representatives};
+use longshore_kit::{PATIENCE, Stop, representatives};
 
 use crate::common::{answer, text};
 use crate::stage::{Stage, succeed};
 
 /// Witness: a listener in the publisher's place.
 #[test]
-fn a_restored_subscriber_is_told_of_and_kept_from_its_publisher_where_that_is_asked() {
+fn a_restored_subscriber_is_reported_and_kept_from_its_publisher_on_request() {
     for installation in representatives() {
         let stage = Stage::new(&installation, &[]);
         let publisher = TcpListener::bind("127.0.0.1:0").unwrap();

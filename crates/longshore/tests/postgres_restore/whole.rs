@@ -1,9 +1,9 @@
-//! A whole cluster, started at once.
+//! A complete cluster, started at once.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use longshore_test_servers::{Stop, installations};
+use longshore_kit::{Stop, installations};
 
 use crate::stage::{Stage, check, dump, refused, same, succeed};
 
@@ -19,7 +19,7 @@ fn a_restored_cluster_is_the_backup_and_starts() {
         let server = stage.adopt(&data);
         server.start();
         same(&dump(&server), &before);
-        // What it writes from here on is nobody else's log.
+        // The WAL that it writes from here on is its own.
         let timeline = "select timeline_id from pg_control_checkpoint()";
         assert_eq!(
             (server.psql(timeline), stage.server.psql(timeline)),
@@ -42,7 +42,7 @@ fn a_restored_cluster_is_the_backup_and_starts() {
 /// `pg_verifybackup` accepts the directory, with a manifest of its own major's version.
 fn verify(stage: &Stage, data: &Path) {
     let mut verify = stage.server.command("pg_verifybackup");
-    // Its log reader exists for its own major only.
+    // Its WAL reader exists for its own major version only.
     succeed(verify.arg("--no-parse-wal").arg(data));
     let text = std::fs::read_to_string(data.join("backup_manifest")).unwrap();
     let version = match stage.server.installation().major {
@@ -53,7 +53,7 @@ fn verify(stage: &Stage, data: &Path) {
 }
 
 #[test]
-fn tablespaces_go_where_they_are_mapped() {
+fn tablespaces_are_restored_where_they_are_mapped() {
     for installation in installations().iter().rev().take(2) {
         let stage = Stage::new(installation, &[]);
         let old = stage.tablespace("fast");
@@ -70,7 +70,7 @@ fn tablespaces_go_where_they_are_mapped() {
             "{said}"
         );
         let said = refused(stage.restore(&media, &data).arg("--tablespaces-as-stored"));
-        assert!(said.contains("exists already"), "{said}");
+        assert!(said.contains("already exists"), "{said}");
         let inside = format!("{}={}", old.display(), data.join("x").display());
         let said = refused(
             stage
@@ -110,7 +110,7 @@ fn a_directory_in_use_is_refused_and_an_old_one_replaced_as_a_whole() {
         std::fs::write(data.join("standby.signal"), "").unwrap();
 
         let said = refused(&mut stage.restore(&media, &data));
-        assert!(said.contains("exists already"), "{said}");
+        assert!(said.contains("already exists"), "{said}");
         succeed(stage.restore(&media, &data).arg("--replace"));
         assert!(!data.join("standby.signal").exists());
         assert!(!data.join(".longshore-restoring").exists());
@@ -123,20 +123,11 @@ fn a_directory_in_use_is_refused_and_an_old_one_replaced_as_a_whole() {
 #[test]
 fn group_access_comes_back() {
     for installation in installations().iter().take(1) {
-        use longshore_test_servers::{Options, Server};
-        let server = Server::create(
-            installation,
-            Options {
-                group_access: true,
-                ..Options::default()
-            },
-        );
-        server.start();
-        let stage = Stage {
-            server,
-            dir: tempfile::tempdir_in("/tmp").unwrap(),
+        let options = longshore_kit::Options {
+            group_access: true,
+            ..Default::default()
         };
-        std::fs::set_permissions(stage.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let stage = Stage::with(installation, options);
         let media = stage.back_up("full", &[]);
         let (data, _server) = stage.restored(&media, "data", &[]);
         assert_eq!(data.metadata().unwrap().mode() & 0o777, 0o750);

@@ -1,4 +1,4 @@
-//! Other people's clients: each runs the scripts of the SQL tests, and hears what `longshore sql` says of them.
+//! Third-party clients: each runs the scripts of the SQL tests, and receives what `longshore sql` prints for them.
 //!
 //! The clients are small programs over drivers (`tests/clients`), installed by `scripts/setup.sh`.
 
@@ -8,11 +8,11 @@ use crate::answers::{is_some_percent, mask, scripts};
 use crate::client::Client;
 use crate::stage::{PASSWORD, Stage, USER};
 
-/// What one of a script's statements gave.
+/// The results of one of a script's statements.
 #[derive(Debug, Clone, PartialEq)]
 enum Item {
     Message {
-        /// `None`: the driver does not tell it.
+        /// `None`: the driver does not report it.
         number: Option<u64>,
         is_error: bool,
         state: u64,
@@ -60,7 +60,7 @@ fn batches(script: &str) -> Vec<String> {
     batches
 }
 
-/// Without what depends on the moment, the stage and the login.
+/// Masks what depends on the moment, the stage and the login.
 fn cleaned(stage: &Stage, cell: &str) -> String {
     let here = stage.dir.path().display().to_string();
     let cell = mask(cell).replace(&here, "HERE");
@@ -73,7 +73,7 @@ fn cleaned(stage: &Stage, cell: &str) -> String {
 
 fn message(stage: &Stage, json: &Value, class: &str) -> Option<Item> {
     let text = json["text"].as_str().or(json["message"].as_str())?;
-    // How often progress is heard depends on the machine.
+    // How often progress is reported depends on the machine.
     (!is_some_percent(text)).then(|| Item::Message {
         number: json["number"].as_u64(),
         is_error: json[class].as_u64() > Some(10),
@@ -92,7 +92,7 @@ fn cells(stage: &Stage, row: &Value) -> Vec<String> {
     row.as_array().unwrap().iter().map(cell).collect()
 }
 
-/// What the other door says of a script.
+/// The output of `longshore sql` for a script.
 fn expected(stage: &Stage, script: &str) -> Vec<Item> {
     let path = scripts().join(format!("{script}.sql"));
     let output = stage
@@ -122,7 +122,7 @@ fn expected(stage: &Stage, script: &str) -> Vec<Item> {
         .collect()
 }
 
-/// What a client hears.
+/// The results that a client received.
 fn heard(stage: &Stage, lines: &[Value]) -> Vec<Item> {
     let mut items = Vec::new();
     for line in lines {
@@ -145,7 +145,7 @@ fn heard(stage: &Stage, lines: &[Value]) -> Vec<Item> {
     items
 }
 
-/// Runs all scripts and holds what was heard against what is expected, as far as `seen` says the driver shows it.
+/// Runs all scripts and compares the results with the expected ones, as far as `seen` says the driver shows them.
 fn scripts_through(client: &Client, encrypt: &str, compare: impl Fn(&str, Vec<Item>, Vec<Item>)) {
     for parts in SCRIPTS {
         let (ours, theirs) = (Stage::new(), Stage::new());
@@ -170,7 +170,8 @@ fn same(script: &str, expected: &[Item], heard: &[Item]) {
     assert_eq!(heard.len(), expected.len(), "{script}");
 }
 
-/// A line of sqlcmd's and the same one of `longshore sql`: they count one row otherwise, and sqlcmd cuts long cells.
+/// A line of sqlcmd's and the same one of `longshore sql`: they count one row differently, and sqlcmd truncates long
+/// cells.
 fn is_same_line(sqlcmd: &str, ours: &str) -> bool {
     let cell = |line: &str| line.rsplit('|').next().unwrap_or_default().chars().count();
     match ours == "(1 rows affected)" {
@@ -190,7 +191,7 @@ fn sqlcmd_shows_what_the_other_door_shows() {
     for parts in SCRIPTS {
         let stage = Stage::new();
         let here = stage.dir.path().display().to_string();
-        let host = longshore_io::facts::host_name();
+        let host = longshore_facts::host_name();
         for script in *parts {
             let server = stage.server(&[]);
             let output = std::process::Command::new(&sqlcmd)
@@ -204,7 +205,7 @@ fn sqlcmd_shows_what_the_other_door_shows() {
             let said = String::from_utf8(output.stdout).unwrap();
             let said = said + &String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(0), "{script}: {said}");
-            // Blank lines stand elsewhere around results that an error ends.
+            // Blank lines differ around results that an error ends.
             let lines = |text: &str| -> Vec<String> {
                 let lines = text.lines().map(str::trim_end);
                 lines
@@ -279,7 +280,7 @@ fn mssql_jdbc_hears_what_the_other_door_says() {
     });
 }
 
-/// The driver keeps information to itself, and leaves a batch at its first error.
+/// The driver does not show information messages, and leaves a batch at its first error.
 #[test]
 fn tiberius_hears_what_the_other_door_says() {
     let Some(client) = Client::tiberius() else {
@@ -378,7 +379,7 @@ fn parameters_become_variables_of_the_batch() {
             }
             _ => has(&lines, &json!({"row": ["Ωmega", "42"]})),
         }
-        // Of statements that were prepared, one wrote a set.
+        // Of the prepared statements, one wrote a set.
         assert_eq!(
             stage.path("prepared.bak").exists(),
             name != "pymssql",
@@ -388,7 +389,7 @@ fn parameters_become_variables_of_the_batch() {
 }
 
 #[test]
-fn clients_cancel_a_backup_and_go_on() {
+fn clients_cancel_a_backup_and_continue() {
     let clients = [Client::tedious(), Client::go(), Client::jdbc()];
     for client in clients.into_iter().flatten() {
         let stage = Stage::new();
@@ -408,7 +409,7 @@ fn clients_cancel_a_backup_and_go_on() {
 }
 
 #[test]
-fn clients_with_a_wrong_password_are_told_so() {
+fn clients_with_a_wrong_password_get_the_login_error() {
     let clients = [
         Client::tedious(),
         Client::go(),
@@ -418,7 +419,7 @@ fn clients_with_a_wrong_password_are_told_so() {
     ];
     let stage = Stage::new();
     for client in clients.into_iter().flatten() {
-        // Failures of one address wait longer each time; each client has a server of its own.
+        // Each further failure from one address waits longer, so each client has its own server.
         let server = stage.server(&[]);
         let lines = client.run(&server, &[("TDS_PASSWORD", "wrong")], "[]");
         let refused = lines[0]["refused"].as_str().unwrap();
@@ -426,7 +427,7 @@ fn clients_with_a_wrong_password_are_told_so() {
     }
 }
 
-/// As each driver shows the five types; tiberius shows days and units.
+/// The five types as each driver shows them; tiberius shows days and units.
 const MOMENTS: [&[&str]; 5] = [
     &["2026-11-22", "739941"],
     &["13:45:07.123", "495071234567"],

@@ -1,4 +1,4 @@
-//! Backups and restores that are cancelled, or lose their client, or their server: nothing half-valid stays.
+//! Backups and restores that are cancelled, or lose their client or their server: nothing half-valid remains.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const BACKUP: &str = "BACKUP DATABASE shop TO DISK = 'slow.bak' WITH STATS = 1, 
 const RESTORE: &str = "RESTORE DATABASE copy FROM DISK = 'good.bak' \
     WITH MOVE 'shop.db' TO 'copy.db', STATS = 1, MAX_RATE = 1000000";
 
-/// A server whose database takes seconds, and a good set of it.
+/// A server whose database takes seconds to back up, and a good set of it.
 fn staged() -> (Stage, Server) {
     let stage = Stage::new();
     stage.grow();
@@ -21,7 +21,7 @@ fn staged() -> (Stage, Server) {
     (stage, server)
 }
 
-/// Sends a batch and waits for the first news of it, while it runs.
+/// Sends a batch and waits for its first message, while it runs.
 fn begin(raw: &mut Raw, batch: &str) {
     raw.send(BATCH, 0, &batch_body(batch));
     let (news, ended) = raw.packet().unwrap();
@@ -32,10 +32,11 @@ fn begin(raw: &mut Raw, batch: &str) {
     assert!(!ended);
 }
 
-fn wait_until_idle(port: u16) {
+/// Waits until another session sees a backup or restore, or sees none any more.
+fn wait_until(is_busy: bool, port: u16) {
     let mut other = Raw::login(port);
     let count = "SET NOCOUNT ON; IF EXISTS (SELECT 1 FROM sys.dm_exec_requests WHERE command LIKE '%DATABASE') PRINT 'busy'";
-    while says(&other.batch(count), "busy") {
+    while says(&other.batch(count), "busy") != is_busy {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -67,10 +68,10 @@ fn an_attention_ends_what_runs_and_is_acknowledged() {
         assert_eq!(acknowledged.len(), 13, "a DONE alone");
         assert_eq!(end_of(&acknowledged), ACKNOWLEDGED);
         nothing_half_valid(&stage);
-        // The session goes on, and what is asked next is not cancelled.
+        // The session continues, and the next request is not cancelled.
         assert!(says(&raw.batch("PRINT 'here'"), "here"));
     }
-    // With nothing to end it is acknowledged all the same.
+    // An Attention is acknowledged even if there is nothing to end.
     raw.send(ATTENTION, 0, &[]);
     assert_eq!(end_of(&raw.message().unwrap()), ACKNOWLEDGED);
     let history = raw.batch("SELECT COUNT(*) FROM msdb.dbo.backupset");
@@ -86,9 +87,17 @@ fn a_client_that_leaves_ends_what_ran_for_it() {
         let mut raw = Raw::login(server.port);
         begin(&mut raw, batch);
         drop(raw);
-        wait_until_idle(server.port);
+        wait_until(false, server.port);
         nothing_half_valid(&stage);
     }
+    // Also one that has nothing to say to it, and so does not find the connection closed.
+    let mut raw = Raw::login(server.port);
+    let silent = BACKUP.replace("STATS = 1, ", "");
+    raw.send(BATCH, 0, &batch_body(&silent));
+    wait_until(true, server.port);
+    drop(raw);
+    wait_until(false, server.port);
+    nothing_half_valid(&stage);
 }
 
 #[test]
@@ -116,7 +125,7 @@ fn a_pool_s_next_user_finds_a_fresh_session() {
     assert!(says(&raw.batch(question), "shop1"));
     raw.send(BATCH, RESET, &batch_body(question));
     assert!(says(&raw.message().unwrap(), "master0"));
-    // Back in the login's database, not in the first one; its transaction is kept if the pool says so.
+    // Back in the login's database, not in the first one; the transaction is kept if the pool requests it.
     let mut raw = Raw::connect(server.port);
     raw.greet();
     raw.send(LOGIN, 0, &login7(USER, PASSWORD, "shop"));

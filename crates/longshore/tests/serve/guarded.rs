@@ -1,4 +1,4 @@
-//! What T-SQL writes onto neither by BACKUP nor by RESTORE: databases in use, archives, sets at targets, media.
+//! Files that neither BACKUP nor RESTORE overwrites: databases in use, archives, sets at targets, media.
 
 use rusqlite::Connection;
 

@@ -1,4 +1,4 @@
-//! Clients that mean no good, or are broken: none of them stops the server, learns anything, or stays for ever.
+//! Malicious or broken clients: none of them stops the server, learns anything, or stays for ever.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -10,7 +10,7 @@ use crate::raw::{
 };
 use crate::stage::{PASSWORD, Stage, USER};
 
-/// The server has closed the connection, and serves others.
+/// The server has closed the connection, and still serves others.
 fn is_sent_away(mut raw: Raw, port: u16, what: &str) {
     while let Some(answer) = raw.message() {
         assert!(!says(&answer, "Changed database"), "{what} was let in");
@@ -20,7 +20,7 @@ fn is_sent_away(mut raw: Raw, port: u16, what: &str) {
 }
 
 #[test]
-fn what_is_no_login_is_sent_away() {
+fn a_connection_without_a_login_is_closed() {
     let stage = Stage::new();
     let server = stage.server(&[]);
     let port = server.port;
@@ -73,7 +73,7 @@ fn requests_that_cannot_be_read_are_refused_or_end_the_connection() {
     let stage = Stage::new();
     let server = stage.server(&[]);
     let mut raw = Raw::login(server.port);
-    // The message can be told from the next one: the session goes on.
+    // The end of the message is known: the session continues.
     for (kind, body) in [
         (BATCH, vec![4, 0, 0, 0, b'x']),
         (BATCH, vec![200, 0, 0, 0]),
@@ -89,7 +89,7 @@ fn requests_that_cannot_be_read_are_refused_or_end_the_connection() {
         assert_ne!(end_of(&answer) & FAILED, 0, "{body:?}");
         assert_eq!(end_of(&raw.batch("SELECT 1")) & FAILED, 0);
     }
-    // Given up by its client: told so, and not run.
+    // Cancelled by its client: acknowledged, and not run.
     raw.send(
         BATCH,
         2,
@@ -164,7 +164,7 @@ const NVARCHAR: u8 = 0xe7;
 const VARBINARY: u8 = 0xa5;
 
 #[test]
-fn what_a_session_keeps_prepared_is_bounded_whatever_it_is_of() {
+fn prepared_statements_of_a_session_are_bounded() {
     let stage = Stage::new();
     let server = stage.server(&[]);
     let mut raw = Raw::login(server.port);
@@ -195,7 +195,7 @@ fn what_a_session_keeps_prepared_is_bounded_whatever_it_is_of() {
 }
 
 #[test]
-fn a_login_needs_the_password_and_failures_tell_nothing() {
+fn a_login_needs_the_password_and_failures_reveal_nothing() {
     let stage = Stage::new();
     let server = stage.server(&[]);
     let tries = [
@@ -239,7 +239,7 @@ fn a_flood_of_failed_logins_leaves_the_log_its_history() {
     let stage = Stage::new();
     let server = stage.server(&[]);
     let mut login = login7(&"\u{10ffff}".repeat(64), "", "");
-    // It fails without a look at the password.
+    // It fails without a check of the password.
     login[25] |= INTEGRATED;
     std::thread::scope(|scope| {
         for _ in 0..FLOOD {
@@ -275,7 +275,7 @@ fn a_server_that_would_not_be_safe_does_not_start() {
     let open = refused(&["serve", "--listen", "0.0.0.0:0"]);
     assert!(open.contains("there is no certificate"), "{open}");
     let nobody = refused(&["serve", "--logins", "no/such/file"]);
-    assert!(nobody.contains("nobody could log in"), "{nobody}");
+    assert!(nobody.contains("no client could log in"), "{nobody}");
     refused(&["serve", "--certificate", "a.pem"]);
     let bad = refused(&["serve", "--certificate", "a.pem", "--key", "b.pem"]);
     assert!(bad.contains("cannot be used for TLS"), "{bad}");
@@ -328,7 +328,7 @@ fn slow_and_silent_clients_are_ended() {
     for mut raw in [silent, half, greeted, dripping.join().unwrap()] {
         assert!(raw.message().is_none());
     }
-    // Who has logged in has another time.
+    // A client that has logged in has another time limit.
     stage.env = vec![("LONGSHORE_SERVE_IDLE_TIME", "1".into())];
     let server = stage.server(&[]);
     assert!(Raw::login(server.port).message().is_none());
@@ -390,7 +390,7 @@ fn no_statement_writes_onto_what_the_server_rests_on() {
         assert!(file != "state/logins" || now == kept, "{file}");
         assert!(now.starts_with(&kept[..16]), "{file}");
     }
-    // What these files become, or are made of, belongs to them before it is there.
+    // The later or temporary names of these files are protected before the files exist.
     for file in ["state/errorlog.1", "state/catalog.db-journal"] {
         raw.batch(&format!(
             "BACKUP DATABASE shop TO DISK = '{file}' WITH FORMAT"

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use crate::raw::{ACKNOWLEDGED, ATTENTION, BATCH, Raw, batch_body, end_of, says};
 use crate::stage::Stage;
 
-/// Everything that opens a device, for each name of the file.
+/// Every statement that opens a device, for each name of the file.
 fn statements(name: &str) -> Vec<String> {
     let mut all: Vec<String> = ["HEADERONLY", "LABELONLY", "FILELISTONLY", "VERIFYONLY"]
         .map(|what| format!("RESTORE {what} FROM DISK = '{name}'"))
@@ -43,7 +43,7 @@ fn commit_waits(path: &Path) -> bool {
     }
 }
 
-/// The same with a write-ahead log: whoever is the last to close the database takes its log away.
+/// The same with a write-ahead log: the last process to close the database removes its log.
 fn log_stays(path: &Path) -> bool {
     let db = Connection::open(path).unwrap();
     db.execute_batch("CREATE TABLE IF NOT EXISTS torn (n); INSERT INTO torn VALUES (1)")

@@ -1,4 +1,4 @@
-//! Who may log in, from when to when, and how many times; and by what the server is known again.
+//! Who may log in, when, and how often; and how clients recognise the server.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ fn logins_that_are_added_and_removed_at_once_are_all_added_and_removed() {
 }
 
 #[test]
-fn sessions_of_a_login_that_is_removed_end_and_others_go_on() {
+fn sessions_of_a_removed_login_end_and_others_continue() {
     let stage = Stage::new();
     stage.add_login("Bob", PASSWORD);
     let server = stage.server(&[]);
@@ -69,7 +69,7 @@ fn sessions_of_a_login_that_is_removed_end_and_others_go_on() {
     assert_eq!(end_of(&ada.batch("SELECT 1")) & FAILED, 0);
     let log = ada.batch("EXEC sp_readerrorlog");
     assert!(says(&log, "The sessions of 'bob' were ended"));
-    // A file that is not there for a moment ends nobody.
+    // A file that is missing for a moment ends no session.
     std::fs::rename(stage.path("state/logins"), stage.path("state/elsewhere")).unwrap();
     std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(end_of(&ada.batch("SELECT 1")) & FAILED, 0);
@@ -90,7 +90,7 @@ fn a_login_leaves_room_for_others() {
     assert!(is_in(&bob));
     assert!(began.elapsed() < Duration::from_secs(5), "nobody waits");
     drop(all);
-    // Their places are free as soon as the server has noticed.
+    // Their places become free as soon as the server has noticed.
     let comes_in = || {
         let mut raw = Raw::connect(server.port);
         raw.try_greet() && {
@@ -104,11 +104,11 @@ fn a_login_leaves_room_for_others() {
 }
 
 #[test]
-fn who_knows_the_password_never_waits() {
+fn a_login_with_the_right_password_never_waits() {
     let stage = Stage::new();
     let server = stage.server(&[]);
     Raw::login(server.port);
-    // Far more than may be on their way to log in; each waits for its answer.
+    // Far more than may be logging in; each waits for its answer.
     let mut wrong = Vec::new();
     for _ in 0..160 {
         let mut raw = Raw::connect(server.port);
@@ -125,7 +125,7 @@ fn who_knows_the_password_never_waits() {
     assert!(says(&answer, "Cannot open database \"nowhere\""));
     let took = began.elapsed();
     assert!(took < Duration::from_secs(4), "{took:?}");
-    // The newest of the others still waits, and hears in the end why it failed.
+    // The newest of the others still waits, and receives the reason of its failure in the end.
     let last = wrong.last_mut().unwrap();
     last.socket.set_nonblocking(true).unwrap();
     assert!(last.socket.peek(&mut [0]).is_err());

@@ -1,4 +1,4 @@
-//! `longshore serve` through the wire: other people's clients, hostile ones, many at once.
+//! `longshore serve` through the wire: third-party clients, hostile ones, many at once.
 
 mod clients;
 mod ends;

@@ -1,4 +1,4 @@
-//! Many clients at once, and what they cost.
+//! Many clients at once, and their cost.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::raw::{ACKNOWLEDGED, ATTENTION, BATCH, FAILED, Raw, batch_body, end_of
 use crate::stage::Stage;
 
 const SESSIONS: usize = 200;
-/// Resident memory of one that says nothing.
+/// The limit on the resident memory of an idle session.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 
 fn resident_bytes(pid: u32) -> usize {
@@ -24,7 +24,7 @@ fn resident_bytes(pid: u32) -> usize {
 fn two_hundred_sessions_work_at_once_and_idle_ones_cost_little() {
     let stage = Stage::new();
     let server = stage.server(&[]);
-    // What is kept from the first on is not a session's.
+    // Memory that is kept after the first use does not belong to a session.
     Raw::login(server.port).batch("BACKUP DATABASE stock TO DISK = 'NUL'");
     let before = resident_bytes(server.pid());
     let mut all: Vec<Raw> = (0..SESSIONS).map(|_| Raw::login(server.port)).collect();
@@ -56,14 +56,14 @@ fn two_hundred_sessions_work_at_once_and_idle_ones_cost_little() {
     println!("after their work {after} bytes");
 }
 
-/// What one session holds another one cannot have; both are told so, and go on.
+/// Memory that one session holds is not available to another one; both are told so, and continue.
 #[test]
 fn sessions_share_a_bound_on_memory() {
     let mut stage = Stage::new();
     stage.env = vec![("LONGSHORE_SERVE_MEMORY", "3M".into())];
     let server = stage.server(&[]);
     let (mut first, mut second) = (Raw::login(server.port), Raw::login(server.port));
-    // A text of 2 MiB, held until the client wants no more of it.
+    // A text of 2 MiB, held until the client cancels it.
     let hold = "DECLARE @s nvarchar(max) = 'xxxxxxxx', @i int = 0; \
         WHILE @i < 18 BEGIN SET @s = @s + @s; SET @i = @i + 1 END; \
         PRINT 'there'; WHILE 1 = 1 SET @i = LEN(@s)";
@@ -81,7 +81,7 @@ fn sessions_share_a_bound_on_memory() {
     assert!(says(&second.batch("PRINT 'on'"), "on"));
     first.send(ATTENTION, 0, &[]);
     while end_of(&first.message().unwrap()) & ACKNOWLEDGED == 0 {}
-    // It is free again.
+    // The memory is free again.
     let held = second.batch(&hold.replace("WHILE 1 = 1", "WHILE 1 = 0"));
     assert!(says(&held, "there"));
     assert!(says(&first.batch("PRINT 'on'"), "on"));
@@ -105,10 +105,10 @@ fn a_connection_takes_one_descriptor() {
 }
 
 #[test]
-fn silent_strangers_keep_nobody_out() {
+fn silent_connections_keep_no_client_out() {
     const STRANGERS: usize = 64;
     let mut stage = Stage::new();
-    // No one of them goes because of that.
+    // None of them is closed because of that.
     stage.env = vec![("LONGSHORE_SERVE_LOGIN_TIME", "600".into())];
     let server = stage.server(&[]);
     let mut silent: Vec<Raw> = (0..STRANGERS).map(|_| Raw::connect(server.port)).collect();
@@ -134,7 +134,7 @@ fn the_server_may_open_as_many_files_as_the_system_allows() {
 }
 
 #[test]
-fn connections_above_the_limit_are_closed_and_the_others_go_on() {
+fn connections_above_the_limit_are_closed_and_the_others_continue() {
     let mut stage = Stage::new();
     stage.env = vec![
         ("LONGSHORE_SERVE_SESSIONS", "3".into()),

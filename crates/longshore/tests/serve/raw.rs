@@ -1,4 +1,4 @@
-//! A client that can say anything: packets by hand, after MS-TDS, without encryption.
+//! A client that can send anything: packets by hand, according to MS-TDS, without encryption.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -66,14 +66,14 @@ pub fn batch_body(text: &str) -> Vec<u8> {
 impl Raw {
     pub fn connect(port: u16) -> Raw {
         let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        // A server that says nothing for so long hangs.
+        // A server that is silent for this long is considered hung.
         socket
             .set_read_timeout(Some(Duration::from_secs(100)))
             .unwrap();
         Raw { socket }
     }
 
-    /// A server that has gone is noticed when its answer is read.
+    /// A closed connection is noticed when the answer is read.
     pub fn send(&mut self, kind: u8, status: u8, body: &[u8]) {
         let mut pieces = body.chunks(4088).peekable();
         let mut out = Vec::new();
@@ -112,7 +112,7 @@ impl Raw {
         Some((body, header[1] & 1 != 0))
     }
 
-    /// `None`: the server has gone. One that is there and silent is none that has gone.
+    /// `None`: the server has closed the connection. A silent server has not.
     fn read(&mut self, out: &mut [u8]) -> Option<()> {
         let read = self.socket.read_exact(out);
         let hangs = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;

@@ -1,4 +1,4 @@
-//! Requests that drivers make beside batches and calls by name.
+//! Requests that drivers make in addition to batches and calls by name.
 
 use crate::raw::{FAILED, RPC, Raw, TRANSACTION, end_of, says};
 use crate::stage::Stage;
@@ -16,7 +16,7 @@ fn the_end_of_a_transaction_begins_the_next_one_where_a_driver_asks() {
         (end_of(&ended) & FAILED != 0, open.unwrap())
     };
     assert_eq!(ask(5, 0), (false, 1));
-    // As drivers do without autocommit: each end begins the next.
+    // Like drivers without autocommit: each end begins the next transaction.
     assert_eq!(ask(7, 1), (false, 1));
     assert_eq!(ask(8, 1), (false, 1));
     assert_eq!(ask(7, 1), (false, 1));

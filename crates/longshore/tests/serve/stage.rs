@@ -9,9 +9,9 @@ pub use crate::served::{PASSWORD, Server, USER, add_login};
 
 pub struct Stage {
     pub dir: tempfile::TempDir,
-    /// Of the server's environment, beside the configuration.
+    /// Environment variables for the server, in addition to the configuration.
     pub env: Vec<(&'static str, String)>,
-    /// The server begins with so few, and may ask for more.
+    /// The server's initial soft limit of open files, which it may raise.
     pub open_files: Option<u32>,
 }
 
@@ -40,7 +40,7 @@ impl Stage {
         add_login(&mut self.command(&["serve", "--add-login", name]), password);
     }
 
-    /// Pages of noise beside the wares, so that a backup takes its time where it is slowed down.
+    /// Adds pages of noise, so that a throttled backup takes long enough.
     pub fn grow(&self) {
         let db = rusqlite::Connection::open(self.path("shop.db")).unwrap();
         db.execute_batch(
@@ -62,7 +62,7 @@ impl Stage {
         Server::start(&mut command)
     }
 
-    /// What a backup that did not end may have left.
+    /// The files that an incomplete backup may have left.
     pub fn leftovers(&self, name: &str) -> Vec<String> {
         let names = std::fs::read_dir(self.dir.path()).unwrap();
         names

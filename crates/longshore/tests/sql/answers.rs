@@ -40,12 +40,12 @@ fn fill(path: &Path, rows: u64) {
     tx.commit().unwrap();
 }
 
-/// How often progress is heard depends on the machine; that it ends at 100 does not.
+/// How often progress is reported depends on the machine; that it ends at 100 does not.
 pub fn is_some_percent(line: &str) -> bool {
     line.ends_with(" percent processed.") && !line.starts_with("100 ")
 }
 
-/// Times and rates, and what the machine has of memory and CPUs.
+/// Masks times and rates, and the machine's memory and CPUs.
 pub fn mask(line: &str) -> String {
     if let Some((head, _)) = line.split_once(" pages in ") {
         return format!("{head} pages in # seconds (# MB/sec).");

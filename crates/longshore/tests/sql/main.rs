@@ -1,7 +1,7 @@
-//! Scripts through the real program: what is said, line by line, against what is kept beside each script.
+//! Scripts through the real program: the output is compared line by line with the text kept next to each script.
 //!
-//! The scripts are ours, after the shapes that administrators use. Times, rates and the machine's name are masked; a
-//! script's answer is written anew with `LONGSHORE_WRITE_ANSWERS=1`, to be read before it is kept.
+//! The scripts are ours, modelled on what administrators use. Times, rates and the machine's name are masked;
+//! `LONGSHORE_WRITE_ANSWERS=1` rewrites the kept texts, to be read before they are committed.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -48,7 +48,7 @@ impl Stage {
     }
 
     fn masked(&self, said: &str) -> String {
-        let host = longshore_io::facts::host_name();
+        let host = longshore_facts::host_name();
         let here = self.dir.path().display().to_string();
         said.lines()
             .filter(|line| !is_some_percent(line))
@@ -105,7 +105,7 @@ fn the_statements_of_maintenance_procedures() {
 }
 
 #[test]
-fn what_is_refused_is_refused_as_the_real_engine_does() {
+fn refusals_are_those_of_the_real_engine() {
     let stage = Stage::new();
     stage.check("negative");
     for name in ["n.bak", "m.bak", "o.bak", "ok2.bak", "x.db"] {
@@ -147,7 +147,7 @@ fn exit_codes_and_streams_are_those_that_scripts_expect() {
 
 /// `/dev/full` refuses every byte as a full disk does.
 #[test]
-fn an_answer_that_does_not_fit_where_it_goes_is_no_success() {
+fn an_answer_that_cannot_be_written_is_no_success() {
     let stage = Stage::new();
     let full = || std::fs::File::options().write(true).open("/dev/full");
     let told = |output: &Output, what: &str| {
@@ -155,18 +155,11 @@ fn an_answer_that_does_not_fit_where_it_goes_is_no_success() {
         assert_eq!(output.status.code(), Some(6), "{what}: {said}");
         assert!(said.contains("because: "), "{said}");
     };
-    // Files of this shell's programs have no room for a byte.
+    // Files of this shell's programs may not grow by a byte.
     let without_room = |args: &[&str]| {
         let script = "ulimit -f 0; exec \"$0\" \"$@\"";
         let mut shell = Command::new("sh");
-        shell.args([
-            "-c",
-            script,
-            env!("CARGO_BIN_EXE_longshore"),
-            "--catalog",
-            "none",
-            "sql",
-        ]);
+        shell.args(["-c", script, common::BINARY, "--catalog", "none", "sql"]);
         shell.args(args).current_dir(stage.dir.path());
         shell.output().unwrap()
     };
@@ -180,14 +173,14 @@ fn an_answer_that_does_not_fit_where_it_goes_is_no_success() {
         let output = command.stdout(full().unwrap()).output().unwrap();
         told(&output, &format!("{args:?}"));
     }
-    // What sqlcmd's own mistakes are told in is an answer, too.
+    // The message about sqlcmd's own mistakes is an answer, too.
     let missing = without_room(&["-o", "said.txt", "-i", "missing.sql"]);
     told(&missing, "a line of the program's own");
     // Every command's.
     let mut script = longshore(["completions", "bash"]);
     let output = script.stdout(full().unwrap()).output().unwrap();
     told(&output, "completions");
-    // Nobody who could be told.
+    // There is no reader who could be told.
     let mut command = stage.command(&print);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -1,6 +1,6 @@
-//! A chain by other people's clients, through the server: what maintenance procedures send, on a real database.
+//! A chain through third-party clients and the server: the statements of maintenance procedures, on a real database.
 
-use longshore_test_servers::{Stop, installations};
+use longshore_kit::{Stop, installations};
 use serde_json::Value;
 
 use crate::client::Client;
@@ -52,7 +52,7 @@ fn clients_run_a_chain_of_a_database_to_a_moment() {
             "BACKUP DATABASE [main] TO DISK = N'N_full.bak' WITH CHECKSUM, COMPRESSION, INIT, FORMAT, STATS = 50,
                NAME = N'main-Full'",
         );
-        // This driver keeps information to itself.
+        // This driver does not show information messages.
         let hears = name != "tiberius";
         let processed = |said: &[String], what: &str| {
             let told = |l: &String| l.starts_with(&format!("{what} successfully processed"));

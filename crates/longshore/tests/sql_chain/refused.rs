@@ -1,6 +1,6 @@
-//! What is refused, with SQL Server's numbers, and changes nothing.
+//! Refused statements: they have SQL Server's numbers, and change nothing.
 
-use longshore_test_servers::{Server, Stop, installations, representatives};
+use longshore_kit::{Server, Stop, installations, representatives};
 
 use crate::stage::{Stage, markers};
 
@@ -97,7 +97,7 @@ fn an_interrupted_step_and_another_cluster_are_not_built_upon() {
     let full =
         "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/a', NORECOVERY";
     stage.done(full);
-    // As a program leaves it that was killed in the middle of the step.
+    // The state left by a program that was killed in the middle of the step.
     let catalog = rusqlite::Connection::open(stage.path("state/catalog.db")).unwrap();
     catalog
         .execute("UPDATE restoresequence SET is_ready = 0", [])
@@ -135,15 +135,15 @@ fn an_interrupted_step_and_another_cluster_are_not_built_upon() {
     assert_eq!(number("BACKUP LOG main TO DISK = 'x.bak'"), 4208);
     std::fs::write(stage.path("longshore.toml"), config).unwrap();
 
-    // What the archive lost is not skipped.
+    // WAL that the archive lost is not skipped.
     stage.mark(7);
     stage.done("BACKUP LOG main TO DISK = 'log7.bak'");
     stage.done("RESTORE DATABASE copy WITH RECOVERY");
 }
 
-/// Two restores of one chain, of which one has the archive: nothing but their histories tells their log apart.
+/// Two restores of one chain, of which one has the archive: only their histories distinguish their WAL.
 #[test]
-fn the_log_of_another_restore_is_no_log_of_this_one() {
+fn wal_of_another_restore_is_refused() {
     let all = installations();
     let Some(installation) = all.last() else {
         return;
@@ -188,14 +188,14 @@ fn the_log_of_another_restore_is_no_log_of_this_one() {
         .unwrap();
     let said = crate::common::text(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
-    assert!(said.contains("log of another branch"), "{said}");
+    assert!(said.contains("WAL of another branch"), "{said}");
     assert!(!stage.path("wrong.bak").exists());
 }
 
-/// Goal: a copy that is restored beside its origin does not replay into the origin's tablespace: the step that would let
-/// it be started is refused. When the origin has dropped it, all is as ever.
+/// Goal: a copy that is restored next to its origin does not replay into the origin's tablespace: the step that would
+/// make it startable is refused. Once the origin has dropped the tablespace, the step succeeds.
 #[test]
-fn log_that_makes_a_tablespace_in_the_origins_files_is_not_let_go() {
+fn wal_that_creates_a_tablespace_in_the_originals_files_is_not_replayed() {
     for installation in &representatives() {
         let stage = Stage::new(installation);
         stage.done("BACKUP DATABASE main TO DISK = 'full.bak'");
@@ -221,7 +221,7 @@ fn log_that_makes_a_tablespace_in_the_origins_files_is_not_let_go() {
         ];
         for end in ends {
             let (_, said) = stage.refused(end);
-            assert!(said.contains("makes the tablespace"), "{end}: {said}");
+            assert!(said.contains("creates the tablespace"), "{end}: {said}");
             assert!(said.contains(&place.display().to_string()), "{said}");
             let state = "SELECT state_desc FROM sys.databases WHERE name = 'copy'";
             assert!(stage.done(state).contains("RESTORING"));

@@ -1,16 +1,16 @@
 //! What comes back.
 
-use longshore_test_servers::{Server, Stop, installations, representatives};
+use longshore_kit::{Server, Stop, installations, representatives};
 
-use crate::judge::{check, dump, same};
 use crate::stage::{Stage, markers};
+use longshore_kit::postgres::judge::{check, dump, same};
 
 #[test]
 fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
     for installation in &representatives() {
         let stage = Stage::new(installation);
         let [before_4, before_5] = stage.history();
-        // Everything is in the archive's own segments, too: what is restored must come from the sets.
+        // The archive's own segments also have everything: the restored data must come from the sets.
         std::fs::rename(stage.path("wal"), stage.path("wal-away")).unwrap();
 
         stage.done(
@@ -35,7 +35,7 @@ fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
         server.psql("insert into marker values (100)");
         check(&server, &stage.path("a"));
 
-        // Every log set, to the end of them: what was committed behind the last is not there.
+        // Every log set, to the end: rows committed after the last one are missing.
         stage.done(
             "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/b', NORECOVERY",
         );
@@ -50,7 +50,7 @@ fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
         stage.server.psql("delete from marker where i = 6");
         same(&dump(&server), &dump(&stage.server));
 
-        // A set that ends before the moment leaves the database as it was; the next one has it.
+        // A set that ends before the moment leaves the database unrecovered; the next one contains it.
         stage.done("RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/c', NORECOVERY, REPLACE");
         let stop = format!("STOPAT = '{before_5}'");
         let said = stage.done(&format!(
@@ -71,9 +71,9 @@ fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
     }
 }
 
-/// A copy was opened where the log sets ended, and took the original's place; the original had gone on for a while.
+/// A copy was opened where the log sets ended, and replaced the original, which had continued for a while.
 #[test]
-fn log_goes_on_over_a_change_of_timeline_and_only_on_its_own_way() {
+fn log_sets_continue_over_a_change_of_timeline_and_only_on_their_own_history() {
     let all = installations();
     let Some(installation) = all.last() else {
         return;
@@ -94,7 +94,7 @@ fn log_goes_on_over_a_change_of_timeline_and_only_on_its_own_way() {
     stage.done("BACKUP LOG main TO DISK = 'log6.bak'; RESTORE LOG other FROM DISK = 'log6.bak' WITH NORECOVERY");
     stage.server.stop(Stop::Fast);
     stage.done("RESTORE DATABASE copy WITH RECOVERY");
-    // It takes the original's place, in the archive, too.
+    // The copy replaces the original, in the archive too.
     let conf = stage.path("copy/postgresql.auto.conf");
     let text = std::fs::read_to_string(&conf).unwrap();
     let off = "archive_mode = 'off'\n";
@@ -107,7 +107,7 @@ fn log_goes_on_over_a_change_of_timeline_and_only_on_its_own_way() {
     copy.psql("insert into marker values (8)");
     stage.done("BACKUP LOG main TO DISK = 'log8.bak'");
 
-    // Of the original's way, which was left.
+    // A set of the original's abandoned branch.
     let next = |name: &str, device: &str| {
         format!("RESTORE LOG {name} FROM DISK = '{device}' WITH NORECOVERY")
     };
@@ -124,7 +124,7 @@ fn log_goes_on_over_a_change_of_timeline_and_only_on_its_own_way() {
     assert_eq!(markers(&stage.recovered("same")), "1 2 3 4 5 7 8");
 }
 
-/// Goal: the log of a copy that stayed on its origin's timeline is refused, though its numbers fit.
+/// Goal: the WAL of a copy that stayed on its origin's timeline is refused, although its numbers fit.
 #[test]
 fn log_of_a_copied_directory_does_not_lead_on_from_its_origin() {
     let all = installations();
@@ -158,8 +158,8 @@ fn log_of_a_copied_directory_does_not_lead_on_from_its_origin() {
     assert_eq!(markers(&stage.recovered("r")), "1");
 }
 
-/// Goal: of two copies of one data directory that do equal work, so that all their places in the log agree, no log set of one
-/// is restored on top of the other's: neither on its full backup nor on its log.
+/// Goal: of two copies of one data directory that do equal work, so that all their LSNs agree, no log set of one is
+/// restored on top of the other's: neither on its full backup nor on its log.
 #[test]
 fn log_sets_of_copies_that_do_equal_work_are_not_mixed() {
     let all = installations();
@@ -173,7 +173,7 @@ fn log_sets_of_copies_that_do_equal_work_are_not_mixed() {
     let twin = Server::adopt(stage.server.installation(), &data);
     let conf = format!(
         "archive_command = '{} wal push %p --archive {}'",
-        env!("CARGO_BIN_EXE_longshore"),
+        crate::common::BINARY,
         archive.display()
     );
     twin.append_conf(&conf);
@@ -201,7 +201,7 @@ fn log_sets_of_copies_that_do_equal_work_are_not_mixed() {
         cells.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(places("main"), places("twin"), "nothing is shown");
-    // Nor does the twin's log go on from the other's sets, where the history takes them for its own.
+    // Nor does the twin's WAL continue the other's sets, if the history takes them for its own.
     std::fs::write(
         stage.path("longshore.toml"),
         table("main", &twin, "wal-twin"),
@@ -212,12 +212,12 @@ fn log_sets_of_copies_that_do_equal_work_are_not_mixed() {
     let (_, said) = stage.refused("BACKUP LOG main TO DISK = 'wrong.bak'");
     assert!(!stage.path("wrong.bak").exists(), "{said}");
     twin.stop(Stop::Fast);
-    // Nor is the twin's archive taken for the log of the set by the command line.
+    // Nor does the command line accept the twin's archive as the WAL of the set.
     let mut restore = stage.command(&["restore", "main.full", "--to", "mixed", "--wal-archive"]);
     let output = restore.arg(&archive).output().unwrap();
     let said = crate::common::text(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
-    assert!(said.contains("log of another branch"), "{said}");
+    assert!(said.contains("WAL of another branch"), "{said}");
     assert!(!stage.path("mixed").exists());
     stage.done(
         "RESTORE DATABASE r FROM DISK = 'main.full' WITH MOVE 'main' TO 'HERE/r', NORECOVERY",
@@ -278,7 +278,7 @@ fn the_first_log_backup_after_several_full_ones_leads_on_from_each() {
 }
 
 #[test]
-fn what_log_sets_say_of_themselves() {
+fn log_sets_describe_themselves() {
     let all = installations();
     let Some(installation) = all.last() else {
         return;
@@ -352,8 +352,8 @@ fn devices_and_restored_databases_outlive_the_program() {
     assert_eq!(stage.refused("BACKUP DATABASE main TO nightly").0, 3206);
 }
 
-/// Goal: only the configured server's own directory goes on archiving when it is replaced: not a clone of it, and not the
-/// one that the server has left.
+/// Goal: if it is replaced, only the configured server's own directory continues to archive: not a clone of it, and
+/// not the one that the server has left.
 #[test]
 fn a_clone_that_is_replaced_archives_nothing() {
     let all = installations();
@@ -377,7 +377,7 @@ fn a_clone_that_is_replaced_archives_nothing() {
         let conf = std::fs::read_to_string(format!("{to}/postgresql.auto.conf")).unwrap();
         (said, conf.contains("archive_mode = 'off'"))
     };
-    // The server is down, and its directory is told from a copy of it.
+    // The server is down, and its directory is distinguished from a copy of it.
     let (said, is_off) = restored(&clone, "");
     assert!(is_off && said.contains("it archives nothing"), "{said}");
     let (said, is_off) = restored(&own, "");
@@ -395,7 +395,7 @@ fn a_clone_that_is_replaced_archives_nothing() {
     assert!(is_off && said.contains("it archives nothing"), "{said}");
 }
 
-/// Goal: a server that has moved since an older set was made is not taken to be where that one says.
+/// Goal: after a server has moved, an older set's record of its location is not trusted.
 #[test]
 fn the_directory_that_a_server_has_left_archives_nothing() {
     let all = installations();

@@ -1,12 +1,11 @@
-//! A server that archives its log, the configuration that names it, and `longshore sql`.
+//! A server that archives its WAL, the configuration that names it, and `longshore sql`.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use longshore_test_servers::{Installation, Options, Server, User};
+use longshore_kit::{Installation, Options, Server, User};
 
-use crate::common::{longshore, longshore_in, text};
-use crate::judge::succeed;
+use crate::common::{BINARY, longshore, longshore_in, succeed, text};
 use crate::served;
 
 pub struct Stage {
@@ -16,17 +15,11 @@ pub struct Stage {
 
 impl Stage {
     pub fn new(installation: &Installation) -> Stage {
-        let dir = tempfile::Builder::new()
-            .prefix("lschain")
-            .tempdir_in("/tmp")
-            .unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(dir.path(), mode).unwrap();
-        let program = env!("CARGO_BIN_EXE_longshore");
+        let dir = longshore_kit::place::dir("lschain");
         let archive = dir.path().join("wal");
         succeed(longshore(["wal", "create", "--archive"]).arg(&archive));
         User::of_servers().own(dir.path());
-        let command = format!("{program} wal push %p --archive {}", archive.display());
+        let command = format!("{BINARY} wal push %p --archive {}", archive.display());
         let conf = [("archive_mode", "on"), ("archive_command", &*command)];
         let server = Server::create(
             installation,
@@ -82,7 +75,7 @@ impl Stage {
         command
     }
 
-    /// The other door to the same databases.
+    /// `longshore serve` on the same databases.
     pub fn serve(&self) -> served::Server {
         let mut login = self.command(&["serve", "--add-login", served::USER]);
         served::add_login(&mut login, served::PASSWORD);
@@ -100,12 +93,12 @@ impl Stage {
         let at = self.server.psql(
             "select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')",
         );
-        // Ticks of datetime2 are finer than a commit is long.
+        // Ticks of datetime2 are finer than the duration of a commit.
         self.server.psql("select pg_sleep(0.05)");
         at[..23].to_owned()
     }
 
-    /// What is said to statements, `HERE/` being the scratch directory.
+    /// The output of statements; `HERE/` stands for the scratch directory.
     pub fn sql(&self, statements: &str) -> String {
         let script = self.path("script.sql");
         let here = self.dir.path().display().to_string();
@@ -124,7 +117,7 @@ impl Stage {
         said
     }
 
-    /// The number of the first message of a statement that must fail, and all that was said.
+    /// The number of the first message of a statement that must fail, and its whole output.
     pub fn refused(&self, statement: &str) -> (u32, String) {
         let said = self.sql(statement);
         let number = said.split("Msg ").nth(1).and_then(|m| m.split(',').next());
@@ -143,7 +136,7 @@ impl Stage {
         server
     }
 
-    /// A full backup, then markers 1 to 5, each with a backup behind it: log, differential, log, log, log. Gives the
+    /// A full backup, then markers 1 to 5, each followed by a backup: log, differential, log, log, log. Returns the
     /// moments before marker 4 and before marker 5.
     pub fn history(&self) -> [String; 2] {
         self.done("BACKUP DATABASE main TO DISK = 'full.bak'");

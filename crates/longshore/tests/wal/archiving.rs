@@ -1,6 +1,7 @@
-//! Goal: what the server hands to archive_command comes back through restore_command, on every major.
+//! Goal: every file that the server hands to archive_command comes back through restore_command, on every major
+//! version.
 
-use longshore_test_servers::{Server, Stop, installations};
+use longshore_kit::{Server, Stop, installations};
 
 use super::stage::*;
 
@@ -35,7 +36,7 @@ fn a_server_is_brought_forward_from_its_archive_and_a_lost_segment_stops_it() {
         assert_eq!(unpacked(&archive, &last), own, "PostgreSQL {major}: {last}");
         server.stop(Stop::Fast);
 
-        // A segment in the middle is lost: recovery must not end before it as if that were the end.
+        // A segment in the middle is missing: recovery must not end before it as if that were the end.
         let names = segments(&archive);
         let lost = stored(&archive, &names[names.len() - 4]);
         std::fs::rename(&lost, lost.with_extension("lost")).unwrap();
@@ -61,7 +62,7 @@ fn a_server_is_brought_forward_from_its_archive_and_a_lost_segment_stops_it() {
         restored.start();
         restored.wait_for("select pg_is_in_recovery()", "f");
         assert_eq!(self::rows(&restored), rows, "PostgreSQL {major}");
-        // What was fetched ahead and not used is no more than a few segments, and no half of one.
+        // The unused rest of the files fetched ahead is no more than a few segments, and no half of one.
         let left = std::fs::read_dir(data.join("pg_wal/longshore")).unwrap();
         assert!(left.count() < 8);
     }
@@ -78,7 +79,7 @@ fn an_archiver_that_is_killed_over_and_over_loses_nothing() {
         "archive_command = '{SHELL} {BINARY} wal push %p --archive {archive} --async --workers 3'"
     ));
     server.start();
-    // Every process of ours that works for this archive, at moments that nobody chose.
+    // Every process of ours that works for this archive, at random moments.
     let stop = std::sync::atomic::AtomicBool::new(false);
     let killed = std::thread::scope(|scope| {
         let killer = scope.spawn(|| {

@@ -1,9 +1,9 @@
-//! Goal: exit codes tell PostgreSQL, and people, exactly what is the case.
-//! Method: real segments of one server, without its archiver: the commands are run as it would run them.
+//! Goal: exit codes tell PostgreSQL, and people, the exact state.
+//! Method: real segments of one server, without its archiver: the test runs the commands as the archiver would.
 
 use std::path::Path;
 
-use longshore_test_servers::{Server, Stop, installations};
+use longshore_kit::{Server, Stop, installations};
 
 use super::stage::*;
 
@@ -32,6 +32,7 @@ fn wal_files(server: &Server) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn the_commands_answer_with_codes_that_the_server_understands() {
     let Some(server) = stopped() else { return };
     let archive = new_archive(&server, "archive");
@@ -54,7 +55,7 @@ fn the_commands_answer_with_codes_that_the_server_understands() {
         ];
         code(&run(&server, &args))
     };
-    // Nothing came yet: whether the segment is there, nobody knows.
+    // Nothing has arrived yet: whether the segment exists is unknown.
     assert_eq!(get(&names[0]), NO_ANSWER);
     for name in [&names[0], &names[1], &names[3]] {
         let output = push(name);
@@ -133,7 +134,7 @@ fn the_commands_answer_with_codes_that_the_server_understands() {
         NO_ANSWER
     );
     assert_eq!(code(&run(&server, &["wal", "get", "--help"])), 0);
-    // Words of other commands' options are none of its own.
+    // Words of other commands' options are not options of this one.
     for other in [
         &["backup", "wal", "--to", "get"][..],
         &["verify", "wal", "get"],
@@ -156,7 +157,7 @@ fn the_commands_answer_with_codes_that_the_server_understands() {
         NO_ANSWER,
         "nor does an empty mount point"
     );
-    // Nor does it take anything: it would be gone with the next mount.
+    // Nor does it accept anything: the file would be hidden by the next mount.
     let output = push(&names[0]);
     assert_eq!(code(&output), 4, "{}", text(&output));
     assert!(
@@ -198,7 +199,7 @@ fn a_full_file_system_is_an_ordinary_failure() {
     let output = run(&server, &["wal", "push", &file, "--archive", &archive]);
     assert_eq!(code(&output), 0, "{}", text(&output));
 
-    // A recovering server that has no room must not take it for the end of the log.
+    // A recovering server without room must not take that for the end of the WAL.
     let get = |limit: &str, how: &str| {
         let script = format!(
             "{limit}; exec {BINARY} wal get {} pg_wal/R --archive {archive} {how}",
@@ -218,7 +219,7 @@ fn a_full_file_system_is_an_ordinary_failure() {
     }
 }
 
-/// Goal: an archive that may only be read takes nothing, says so, and still gives what it has.
+/// Goal: a read-only archive accepts nothing, says so, and still delivers what it has.
 #[test]
 fn an_archive_that_may_only_be_read_gives_and_takes_nothing() {
     let Some(server) = stopped() else { return };
@@ -243,7 +244,7 @@ fn an_archive_that_may_only_be_read_gives_and_takes_nothing() {
     let output = push(&names[1]);
     assert_eq!(code(&output), 4, "{}", text(&output));
     assert_eq!(segments(&archive), names[..1]);
-    assert_eq!(code(&push(&names[0])), 0, "it is there already");
+    assert_eq!(code(&push(&names[0])), 0, "it already exists");
     let get = |name: &str| {
         let args = ["wal", "get", name, "pg_wal/R", "--archive", &archive];
         code(&run(&server, &args))
@@ -290,7 +291,7 @@ fn working_ahead_is_bounded_ends_at_the_first_error_and_is_believed_only_for_unc
     );
     assert_eq!(code(&ahead(&["--queue-max", "2M"])), 0);
     assert_eq!(segments(&archive), names[..2], "two segments are 2 MiB");
-    // The third is damaged: the fourth waits behind it.
+    // The third is damaged: the fourth waits after it.
     let third = server.data_dir().join(path(&names[2]));
     let whole = std::fs::read(&third).unwrap();
     std::fs::write(&third, &whole[..1000]).unwrap();
@@ -321,7 +322,7 @@ fn working_ahead_is_bounded_ends_at_the_first_error_and_is_believed_only_for_unc
         "{}",
         text(&output)
     );
-    // Changed since it was pushed ahead: the note does not fit, and the archive does not agree.
+    // Changed since it was pushed ahead: the note does not match, and neither does the archive.
     let mut other = whole.clone();
     other[500_000] ^= 1;
     std::fs::write(&third, &other).unwrap();
@@ -335,7 +336,7 @@ fn working_ahead_is_bounded_ends_at_the_first_error_and_is_believed_only_for_unc
 }
 
 #[test]
-fn the_archive_of_a_configured_database_lies_below_its_target() {
+fn the_archive_of_a_configured_database_is_below_its_target() {
     let Some(server) = stopped() else { return };
     let target = beside(&server, "target");
     let config = beside(&server, "longshore.toml");

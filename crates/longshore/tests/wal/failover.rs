@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use longshore_test_servers::{Installation, Server, Stop, representatives};
+use longshore_kit::{Installation, Server, Stop, representatives};
 
 use super::stage::*;
 
@@ -26,11 +26,11 @@ fn push(server: &Server, archive: &str, name: &str) -> std::process::Output {
     )
 }
 
-/// Goal: a standby with `archive_mode = always` goes on archiving after an ordinary failover to another standby, also where
-/// the old primary archived the whole of the segment in which the timelines part; a server that was set back is still
-/// refused, with the very history in its `pg_wal`.
+/// Goal: a standby with `archive_mode = always` continues to archive after an ordinary failover to another standby,
+/// even if the old primary archived the whole segment in which the timelines part; a server that was set back is
+/// still refused, with the same history file in its `pg_wal`.
 #[test]
-fn a_standby_goes_on_archiving_after_a_failover_to_another() {
+fn a_standby_continues_archiving_after_a_failover_to_another() {
     for installation in representatives() {
         let keep = [("archive_mode", "on"), ("wal_keep_size", "200MB")];
         let old = server(&installation, &keep);
@@ -102,7 +102,7 @@ fn a_standby_goes_on_archiving_after_a_failover_to_another() {
         let output = run(&third, &["wal", "list", "--verify", "--archive", &archive]);
         assert_eq!(code(&output), 0, "{}", text(&output));
 
-        // A copy of the old primary writes on under the same names.
+        // A copy of the old primary continues to write under the same names.
         set_back.append_conf("archive_command = 'false'");
         set_back.start();
         while set_back.psql("select pg_walfile_name(pg_current_wal_insert_lsn())") <= name {

@@ -1,7 +1,9 @@
-//! The WAL archive with real servers, all majors that are installed.
+//! The WAL archive with real servers of all installed major versions.
 
 mod archiving;
 mod commands;
+#[path = "../common/mod.rs"]
+mod common;
 mod failover;
 mod receiving;
 mod restores;

@@ -1,10 +1,10 @@
-//! Goal: what is streamed is what the server wrote, over kills of either side and over a promotion.
-//! Method: the server also archives by archive_command to another place; the two archives must agree.
+//! Goal: the streamed WAL is what the server wrote, over kills of either side and over a promotion.
+//! Method: the server also archives to another archive by archive_command; the two must agree.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use longshore_test_servers::{Server, Stop, installations, representatives};
+use longshore_kit::{Server, Stop, installations, representatives};
 
 use super::stage::*;
 
@@ -16,7 +16,7 @@ fn receiver(server: &Server, archive: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits until everything that was committed is durable at the receiver, by the server's own account.
+/// Waits until every commit is durable at the receiver, according to the server.
 fn caught_up(server: &Server) {
     let place = server.psql("select pg_switch_wal(); select pg_current_wal_flush_lsn()");
     let place = place.lines().last().unwrap();
@@ -102,7 +102,7 @@ fn a_stream_survives_kills_of_both_sides_and_a_promotion() {
     }
 }
 
-/// Goal: an archive whose timeline 2 is another's gets nothing of this server's timeline 2.
+/// Goal: an archive whose timeline 2 belongs to another server gets nothing of this server's timeline 2.
 #[test]
 fn a_history_of_another_branch_in_the_archive_ends_the_receiver() {
     let Some(installation) = installations().pop() else {
@@ -150,9 +150,10 @@ fn a_history_of_another_branch_in_the_archive_ends_the_receiver() {
     assert_eq!(told.stdout, own);
 }
 
-/// Goal: a receiver that was away until the server dropped the slot's log says so, and leaves no gap in the archive.
+/// Goal: a receiver that was away until the server dropped the slot's WAL reports it, and leaves no silent gap in the
+/// archive.
 #[test]
-fn a_slot_whose_log_is_gone_is_told_and_not_skipped() {
+fn a_slot_whose_wal_is_gone_is_reported_and_not_skipped() {
     for installation in representatives() {
         let conf = [
             ("min_wal_size", "2MB"),
@@ -191,7 +192,7 @@ fn a_slot_whose_log_is_gone_is_told_and_not_skipped() {
 }
 
 #[test]
-fn what_was_committed_before_the_server_was_lost_is_in_the_partial_segment() {
+fn commits_before_the_loss_of_the_server_are_in_the_partial_segment() {
     let Some(installation) = installations().pop() else {
         return;
     };

@@ -1,7 +1,7 @@
-//! Goal: of two restores of one backup the first that archives has the timeline; the other is told, whichever way its
-//! log comes. The two differ in nothing that PostgreSQL writes by itself.
+//! Goal: of two restores of one backup, the first that archives owns the timeline; the other is refused with a reason,
+//! however its WAL arrives. The two differ in nothing that PostgreSQL writes by itself.
 
-use longshore_test_servers::{Installation, Server, Stop, representatives};
+use longshore_kit::{Installation, Server, Stop, representatives};
 
 use super::stage::*;
 
@@ -56,7 +56,7 @@ fn history(server: &Server, timeline: u32) -> String {
     std::fs::read_to_string(server.data_dir().join(name)).unwrap()
 }
 
-/// What the server itself says of how it came to its timeline.
+/// The server's own account of how it reached its timeline.
 fn without_remarks(history: &str) -> Vec<&str> {
     let lines = history.lines();
     lines
@@ -100,7 +100,7 @@ fn every(installation: &Installation) {
         "PostgreSQL {major}: they differ anyway, and this shows nothing"
     );
 
-    // Its log goes on where the archive has none yet: by its name and its place it would fit.
+    // Its WAL continues where the archive has none yet: its name and its LSN would fit.
     work(&second, 6);
     let stored_before = segments(&archive);
     let last = stored_before.last().unwrap();
@@ -129,7 +129,7 @@ fn every(installation: &Installation) {
     assert!(stored.exists(), "PostgreSQL {major}");
     second.stop(Stop::Fast);
 
-    // Recoveries from the archive know of its timelines, and open on the same new one.
+    // Recoveries from the archive know its timelines, and open on the same new one.
     let known = ["--wal-archive", &archive];
     let third = restored(&server, (&set, "third"), &known, None);
     third.stop(Stop::Fast);
@@ -155,7 +155,7 @@ fn every(installation: &Installation) {
 }
 
 #[test]
-fn two_restores_of_one_backup_are_told_apart_in_one_archive() {
+fn two_restores_of_one_backup_are_distinguished_in_one_archive() {
     for installation in &representatives() {
         every(installation);
     }

@@ -1,14 +1,15 @@
-//! Goal: an archive is of one branch of a cluster. A server that is set back by a copy of its files stays on its
-//! timeline and writes other log under the same names: a backup, a receiver, a recovery are not to mix the two.
+//! Goal: an archive belongs to one branch of a cluster. A server that is set back by a copy of its files stays on
+//! its timeline and writes different WAL under the same names: a backup, a receiver and a recovery must not mix the
+//! two.
 
 use std::path::Path;
 use std::process::Output;
 
-use longshore_test_servers::{Installation, Server, Stop, representatives};
+use longshore_kit::{Installation, Server, Stop, representatives};
 
 use super::stage::*;
 
-/// The server went on after `copy` was taken, and archived a future that is given up: this is the copy at work.
+/// The server continued after `copy` was taken, and archived a future that is abandoned: this is the running copy.
 struct SetBack {
     archive: String,
     /// It goes on on the same timeline.
@@ -72,15 +73,15 @@ fn set_back(installation: &Installation, more: &str) -> SetBack {
 fn told_of_another_branch(output: &Output) {
     let said = text(output);
     assert_eq!(code(output), 7, "{said}");
-    assert!(said.contains("log of another branch"), "{said}");
+    assert!(said.contains("WAL of another branch"), "{said}");
     assert!(
         said.contains("longshore wal create --archive NEW"),
         "{said}"
     );
 }
 
-/// Goal: the full backup after a set-back is not proved by the log of the abandoned future, and with an archive of its own
-/// it is good.
+/// Goal: the WAL of the abandoned future does not prove the full backup after a server is set back; with an archive of
+/// its own that backup is good.
 #[test]
 fn a_backup_is_not_proved_by_the_log_of_another_branch() {
     for (installation, more) in representatives()
@@ -100,7 +101,7 @@ fn a_backup_is_not_proved_by_the_log_of_another_branch() {
         let (output, set) = backup(server, archive, "refused.bak");
         told_of_another_branch(&output);
         assert!(!Path::new(&set).exists(), "PostgreSQL {major}");
-        // Long behind the archive's end too.
+        // Long after the archive's end too.
         work(server, 6);
         let (output, set) = backup(server, archive, "later.bak");
         told_of_another_branch(&output);
@@ -140,8 +141,8 @@ fn a_backup_is_not_proved_by_the_log_of_another_branch() {
     }
 }
 
-/// Goal: a receiver that meets a server that was set back refuses for good, whether the server's log ends before the
-/// archive's or behind.
+/// Goal: a receiver that meets a server that was set back refuses for good, whether the server's WAL ends before or
+/// after the archive's.
 #[test]
 fn a_receiver_refuses_a_server_that_was_set_back_for_good() {
     for installation in representatives() {
@@ -188,8 +189,7 @@ fn a_receiver_refuses_a_server_that_was_set_back_for_good() {
     }
 }
 
-/// Goal: an archive into which two branches came is refused by those who verify it and by a recovery, before anything
-/// is written.
+/// Goal: verify and recovery refuse an archive with two mixed branches, before anything is written.
 #[test]
 fn segments_of_two_branches_do_not_pass_for_one_log() {
     for installation in &representatives() {
@@ -243,7 +243,8 @@ fn segments_of_two_branches_do_not_pass_for_one_log() {
     }
 }
 
-/// Goal: `check` does not take a segment of the same name for the one that it had written, and says that pushes fail.
+/// Goal: `check` does not mistake a segment of the same name for the one that it had switched, and reports that pushes
+/// fail.
 #[test]
 fn a_check_finds_a_refused_push() {
     for installation in &representatives() {
@@ -276,12 +277,12 @@ fn a_check_finds_a_refused_push() {
             first["text"].as_str().unwrap().to_owned()
         };
         let said = found("archive");
-        assert!(said.contains("log of another branch"), "{said}");
+        assert!(said.contains("WAL of another branch"), "{said}");
         assert!(
             said.contains("longshore wal create --archive NEW"),
             "{said}"
         );
-        // The archiver tries three times, then a minute later.
+        // The archiver tries three times, then again a minute later.
         let fails = "select count(*) from pg_stat_archiver where failed_count > 0";
         server.wait_for(fails, "1");
         let output = run(server, &args);
@@ -291,8 +292,8 @@ fn a_check_finds_a_refused_push() {
         assert!(archiver["ready"].as_u64().unwrap() > 0, "{answer}");
         assert!(archiver["last_failed_wal"].is_string(), "{answer}");
         let text = text(&output);
-        assert!(text.contains("archive_command fails, with"), "{text}");
-        // Whoever looks at the archive alone sees it.
+        assert!(text.contains("archive_command fails, last with"), "{text}");
+        // A check of the archive alone sees it.
         assert!(Path::new(archive).join("refused").exists());
         let own = new_archive(server, "own");
         server.append_conf(&pushing(&own, ""));
@@ -305,7 +306,7 @@ fn a_check_finds_a_refused_push() {
             "select count(*) from pg_stat_archiver where last_archived_time > last_failed_time";
         server.wait_for(over, "1");
         let output = run(server, &args);
-        // There is no target, which is something to look at.
+        // There is no target, which is a finding.
         assert_eq!(
             code(&output),
             5,

@@ -1,9 +1,9 @@
-//! Two targets whose backups rely on one archive, as those of two hosts may.
+//! Two targets whose backups rely on one archive, as on two hosts.
 
 use std::path::Path;
 use std::process::Output;
 
-use longshore_test_servers::{Server, representatives};
+use longshore_kit::{Server, representatives};
 use serde_json::Value;
 
 use super::stage::*;
@@ -65,8 +65,8 @@ impl Site {
     }
 }
 
-/// Goal: backups at two targets that know nothing of each other, and bear the same names, rely on one archive: neither's
-/// expire takes the other's log, both say whose it is, and what a target that is gone has left can be removed.
+/// Goal: backups at two targets that do not know each other, and have the same names, rely on one archive: neither's
+/// expire removes the other's WAL, both say whose it is, and the records of a target that is gone can be removed.
 #[test]
 fn an_expire_keeps_what_the_backups_of_another_target_need() {
     let site = Site::new();
@@ -78,7 +78,7 @@ fn an_expire_keeps_what_the_backups_of_another_target_need() {
     assert_eq!(code(&output), 0, "{}", text(&output));
     let two = beside(server, "two");
     for part in [
-        "older log stays for main at target nightly",
+        "older WAL is kept for main at target nightly",
         &two,
         "wal needs --archive",
     ] {
@@ -86,7 +86,7 @@ fn an_expire_keeps_what_the_backups_of_another_target_need() {
     }
     let kept = segments(archive);
 
-    // The other's backup is brought back, to the end of the log.
+    // The other's backup is restored, to the end of the WAL.
     let data = beside(server, "restored");
     let restore = [
         "restore",
@@ -134,7 +134,8 @@ fn an_expire_keeps_what_the_backups_of_another_target_need() {
     assert_eq!(expired["wal_kept_for"], serde_json::json!([]));
 }
 
-/// Goal: where a version that left no records used the archive, no log goes until somebody says that all have left theirs.
+/// Goal: if a version that left no records used the archive, no WAL is removed until the user declares that all have
+/// left theirs.
 #[test]
 fn an_archive_of_an_earlier_version_keeps_its_log_until_all_have_left_word() {
     let site = Site::new();
@@ -153,7 +154,7 @@ fn an_archive_of_an_earlier_version_keeps_its_log_until_all_have_left_word() {
         let answer = site.answer("one", &by_name, 5);
         assert_eq!(answer["needs"].as_array().unwrap().len(), 1, "{answer}");
     }
-    // The other has not left word yet; as it is told, it does so before.
+    // The other target has no record yet; it leaves one first, as the message says.
     site.expire("two", 5);
     let all = site.answer(
         "one",
@@ -169,9 +170,9 @@ fn an_archive_of_an_earlier_version_keeps_its_log_until_all_have_left_word() {
     );
 }
 
-/// Goal: a backup that cannot leave word in its archive says so before it reads anything, and what to do.
+/// Goal: a backup that cannot leave its record in the archive says so before it reads anything, and what to do.
 #[test]
-fn a_backup_that_may_not_write_in_its_archive_is_refused_and_told_how_to_do_without() {
+fn a_backup_that_cannot_write_in_its_archive_is_refused_with_the_way_around() {
     let site = Site::new();
     let needs = format!("{}/needs", site.archive);
     let rights = |mode: &str| {

@@ -1,9 +1,9 @@
-//! Goal: `wal get` gives a recovering server no record that makes a tablespace in the files of another one.
-//! Method: the origin runs beside. Where a record lies pg_waldump tells.
+//! Goal: `wal get` gives a recovering server no record that creates a tablespace in the files of another cluster.
+//! Method: the origin runs next to it. pg_waldump tells where a record is.
 
 use std::path::Path;
 
-use longshore_test_servers::{Server, Stop, installations, representatives};
+use longshore_kit::{Server, Stop, installations, representatives};
 
 use super::stage::*;
 
@@ -21,13 +21,13 @@ fn insert_place(server: &Server) -> u64 {
     place.parse().unwrap()
 }
 
-/// Where the first record behind `from` that makes a tablespace begins, and its length.
+/// The LSN of the first record after `from` that creates a tablespace, and its length.
 fn record(server: &Server, from: u64) -> (u64, u64) {
     let start = from - from % SEGMENT;
     let start = format!("{:X}/{:X}", start >> 32, start & 0xffff_ffff);
     let mut dump = server.command("pg_waldump");
     dump.args(["--rmgr=Tablespace", "--start", &start, "--path"]);
-    // It ends where the log ends, and calls that an error.
+    // It ends where the WAL ends, and calls that an error.
     let output = dump.arg(server.data_dir().join("pg_wal")).output().unwrap();
     let said = text(&output);
     let records = said.lines().filter(|line| line.contains("CREATE"));
@@ -44,9 +44,9 @@ fn record(server: &Server, from: u64) -> (u64, u64) {
     found.unwrap_or_else(|| panic!("{from:#x}: {said}"))
 }
 
-/// Writes log until about `room` bytes of the segment are left.
+/// Writes WAL until about `room` bytes of the segment are left.
 fn fill(server: &Server, room: u64) {
-    // A record around its message.
+    // The overhead of a record around its message.
     const AROUND: u64 = 56;
     loop {
         let left = SEGMENT - insert_place(server) % SEGMENT;
@@ -68,9 +68,10 @@ fn fill(server: &Server, room: u64) {
 
 const SEGMENT: u64 = 1 << 20;
 
-/// Makes tablespaces until the record of one begins in a segment and ends in the next. Gives its name, and the place.
+/// Creates tablespaces until the record of one begins in a segment and ends in the next. Returns its name, and the
+/// LSN.
 fn make_across(server: &Server) -> (String, u64) {
-    // Bytes between the command's first record and the one that is looked for.
+    // Bytes between the command's first record and the searched one.
     let mut ahead = 0;
     for attempt in 0..100 {
         let name = format!("across{attempt}");
@@ -84,7 +85,7 @@ fn make_across(server: &Server) -> (String, u64) {
             }
             return (name, at);
         }
-        // To drop it now would be a checkpoint, and whole pages in the log behind it.
+        // Dropping it now would cause a checkpoint, and full page images in the WAL after it.
         ahead = at - from;
     }
     panic!("no record lies across the end of a segment");
@@ -93,7 +94,7 @@ fn make_across(server: &Server) -> (String, u64) {
 #[test]
 fn a_record_across_two_segments_does_not_get_past_the_check() {
     let all = installations();
-    // Another major's tool cannot read the log.
+    // Another major version's tool cannot read the WAL.
     let all = all.iter().filter(|i| i.bin_dir.join("pg_waldump").exists());
     for installation in all {
         let conf = [
@@ -120,14 +121,14 @@ fn a_record_across_two_segments_does_not_get_past_the_check() {
         );
         recover(&server, &data, &settings, "recovery.signal");
         let copy = Server::adopt(installation, &data);
-        // It may be open for reading before it comes there.
+        // It may be open for reading before it reaches the record.
         let _ended_already = copy.try_start();
         copy.wait_for_end();
         let log = copy.log();
         assert!(log.contains("would write into them"), "{log}");
         // In the segment in which the record ends.
         let file = format!("{:024X}", (1u128 << 64) + u128::from(at / SEGMENT + 1));
-        let refused = format!("{file} makes");
+        let refused = format!("{file} creates");
         assert!(log.contains(&refused), "{refused}: {log}");
 
         server.psql(&format!("drop tablespace {name}"));
@@ -174,7 +175,7 @@ fn a_segment_that_makes_a_tablespace_in_a_servers_files_is_given_only_when_asked
     assert!(said.contains(&place.display().to_string()), "{said}");
     assert_eq!(get(&["--tablespaces-as-logged"]).0, 0);
     assert!(Path::new(&to).exists());
-    // Whose link leads there has made it before.
+    // A cluster whose link leads there has created it before.
     std::os::unix::fs::symlink(&place, data.join("pg_tblspc").join(&oid)).unwrap();
     let (given, said) = get(&[]);
     assert_eq!(given, 0, "{said}");

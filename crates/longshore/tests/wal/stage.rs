@@ -1,15 +1,15 @@
-//! A server, an archive of its log, and the program as the server would run it.
+//! A server, an archive of its WAL, and the program as the server would run it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use longshore_test_servers::{Installation, Options, PATIENCE, Server};
+use longshore_kit::{Installation, Options, PATIENCE, Server};
 use serde_json::Value;
 
-pub const BINARY: &str = env!("CARGO_BIN_EXE_longshore");
+pub use crate::common::BINARY;
 
-/// Before the program in a server's command: the server's HOME is that of whoever runs the tests.
+/// Goes before the program in a server's command: the server's HOME is that of the user who runs the tests.
 pub const SHELL: &str = "HOME=/nonexistent";
 
 /// A cluster with segments of 1 MiB; `conf` comes last.
@@ -22,7 +22,7 @@ pub fn server(installation: &Installation, conf: &[(&str, &str)]) -> Server {
     Server::create(installation, options)
 }
 
-/// The program, as the server's user and in its data directory, without anybody's configuration.
+/// The program, as the server's user and in its data directory, without a user's configuration.
 pub fn longshore(server: &Server, args: &[&str]) -> Command {
     let mut command = server.command_at(Path::new(BINARY));
     command
@@ -94,7 +94,7 @@ pub fn segments(archive: &str) -> Vec<String> {
     names
 }
 
-/// Where an archive keeps a segment.
+/// The path at which an archive keeps a segment.
 pub fn stored(archive: &str, name: &str) -> PathBuf {
     Path::new(archive)
         .join(&name[..16])
@@ -123,12 +123,13 @@ pub fn work(server: &Server, rounds: u32) {
     }
 }
 
-/// Ends the segment that is being written, and waits until the server's archiver has stored everything. Gives its name.
+/// Switches the current segment, and waits until the server's archiver has stored everything. Returns the segment's
+/// name.
 pub fn archived(server: &Server, archive: &str) -> String {
     server.psql("insert into t (filler) values ('the last of its segment')");
     let last = server.psql("select pg_walfile_name(pg_current_wal_insert_lsn())");
     server.psql("select pg_switch_wal()");
-    // Each question is a connection, and those wake the postmaster, which starts an archiver that was killed.
+    // Each query is a connection, and that wakes the postmaster, which starts an archiver that was killed.
     let ready = "select count(*) from pg_ls_dir('pg_wal/archive_status') n where n like '%.ready'";
     server.wait_for(ready, "0");
     wait_until("archived", server, || stored(archive, &last).exists());
@@ -139,7 +140,7 @@ pub fn rows(server: &Server) -> u64 {
     server.psql("select count(*) from t").parse().unwrap()
 }
 
-/// Waits for `done`, [`PATIENCE`] long.
+/// Waits for `done`, at most [`PATIENCE`].
 pub fn wait_until(what: &str, server: &Server, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {

@@ -1,5 +1,5 @@
-//! The witness tiberius: see ../README.md. The driver gives no information messages, and ends a batch at its first
-//! error.
+//! The client tiberius: see ../README.md. The driver does not pass on information messages, and ends a batch at its
+//! first error.
 
 use std::env::var;
 use std::io::Read;
@@ -46,7 +46,7 @@ fn shown(cell: &ColumnData<'static>) -> Value {
     }
 }
 
-/// The date so many days after 1900-01-01, by the civil calendar's arithmetic.
+/// The date that many days after 1900-01-01, by calendar arithmetic.
 fn chrono_days(days: i32) -> String {
     // From 0000-03-01; eras of 400 years.
     let z = i64::from(days) + 693_901;

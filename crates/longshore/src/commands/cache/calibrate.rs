@@ -1,22 +1,18 @@
-//! `longshore cache calibrate`: a model of a device that is there.
+//! `longshore cache calibrate`: fits a model to a real device.
 
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_cache::calibrate::{
-    self, BadModel, Fitted, Plan, Residual, Unfit, Unmeasured, read_model, write_model,
+use longshore_policy::calibrate::{
+    self, AcceptedProfile, FitRefusal, MeasureError, MeasurePlan, Residual, write_model,
 };
-use longshore_cache::model::Profile;
-use longshore_io::{Storage, Via};
+use longshore_terminal::files;
 use serde::Serialize;
 
-use crate::commands::{Context, lab};
-use crate::failure::{Exit, Failure};
+use crate::commands::Context;
 use crate::options::CacheCalibrate;
-use crate::output::{Table, moment};
-
-/// A model file is some hundred bytes.
-const MODEL_BYTES_MAX: u64 = 64 << 10;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{Table, moment};
 
 #[derive(Serialize)]
 struct CellAnswer {
@@ -31,9 +27,9 @@ struct CellAnswer {
 struct Answer<'a> {
     action: &'static str,
     path: &'a Path,
-    /// Nothing was written otherwise.
+    /// If false, nothing was written.
     fitted: bool,
-    /// Of the cells, how many the model predicts within 15 %.
+    /// The share of cells that the model predicts within 15 %.
     near: f64,
     model: Option<String>,
     cells: Vec<CellAnswer>,
@@ -51,9 +47,9 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
     };
     let disk = storage.disk(&options.path).map_err(io)?;
     let len = disk.stat().map_err(io)?.len;
-    let plan = Plan {
+    let plan = MeasurePlan {
         time: Duration::from_secs_f64(options.seconds),
-        ..Plan::default()
+        ..MeasurePlan::default()
     };
     let cells = plan.cells().len();
     let output = context.output;
@@ -67,17 +63,17 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
             point.len, point.depth, point.mean_us
         ));
     });
-    let points = points.map_err(|e: Unmeasured| Failure::of(Exit::Source, &e, None, e.hint()))?;
+    let points = points.map_err(|e: MeasureError| Failure::of(Exit::Source, &e, None, e.hint()))?;
     let largest = options.largest.and_then(|bytes| u32::try_from(bytes).ok());
     let (fitted, near, residuals, why) = match calibrate::fit(&points, largest) {
-        Ok(Fitted {
+        Ok(AcceptedProfile {
             profile,
             residuals,
             near,
         }) => (Some(profile), near, residuals, None),
-        Err(Unfit::Far { near, residuals }) => {
+        Err(FitRefusal::Far { near, residuals }) => {
             let residuals_kept = residuals.clone();
-            let why = Unfit::Far { near, residuals };
+            let why = FitRefusal::Far { near, residuals };
             (None, near, residuals_kept, Some(why))
         }
         Err(e) => return Err(Failure::of(Exit::No, &e, None, e.hint())),
@@ -89,9 +85,9 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
         write_model(&profile, near, &about)
     });
     if let Some(text) = &model {
-        lab::write(&options.model, text, context)?;
+        files::write(&options.model, text, storage)?;
         output.say(&format!(
-            "\nwithin 15 % in {:.0} % of the cells: {} is written\n",
+            "\nwithin 15 % in {:.0} % of the cells: {} was written\n",
             near * 100.0,
             options.model.display()
         ));
@@ -134,24 +130,4 @@ fn table(residuals: &[Residual]) -> String {
         ]);
     }
     table.to_string()
-}
-
-/// The profile in a model file.
-pub fn model(path: &Path, storage: &dyn Storage) -> Result<Profile, Failure> {
-    let bytes = || -> std::io::Result<Vec<u8>> {
-        let file = super::open(storage, path)?;
-        let len = file.stat()?.len.min(MODEL_BYTES_MAX);
-        let mut bytes = vec![0; len as usize];
-        let read = file.read_full_at(&mut bytes, 0, Via::Cache)?;
-        bytes.truncate(read);
-        Ok(bytes)
-    };
-    let shown = path.display();
-    let bytes = bytes().map_err(|e| {
-        let hint = "`longshore cache calibrate` writes such files";
-        Failure::usage(format!("{shown} cannot be read: {e}"), hint)
-    })?;
-    let text = String::from_utf8_lossy(&bytes);
-    let bad = |e: BadModel| Failure::usage(format!("{shown} is no model: {e}"), e.hint());
-    read_model(&text).map_err(bad)
 }

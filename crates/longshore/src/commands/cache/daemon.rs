@@ -1,4 +1,4 @@
-//! `longshore cache`: making a cache, serving through it, asking one at work.
+//! `longshore cache`: creates a cache, serves through it, and queries a running one.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,16 +11,16 @@ use longshore_blockcache::TRACE_HEAD;
 use longshore_blockcache::control::{self, Request};
 use longshore_io::child::{self, NotStarted};
 use longshore_io::{File, OpenHow, Via, trusted};
+use longshore_policy::calibrate::model_at;
 use serde_json::{Value, json};
 
-use super::calibrate;
 use crate::commands::Context;
-use crate::failure::{Exit, Failure};
 use crate::options::{
     CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheTrace,
     CacheVerify, CacheWhy, CreateCache, ServeCache,
 };
-use crate::output::{self, Table};
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{self, Table};
 
 /// The plugin's file name, as Cargo makes it.
 const PLUGIN: &str = "liblongshore_nbd.so";
@@ -79,7 +79,7 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
     // nbdkit would run it with our rights.
     let plugin = trusted(&plugin, &[]).map_err(|why| {
         let what = format!("the plugin for nbdkit is not loaded: {why}");
-        Failure::usage(what, "install it where only root may write")
+        Failure::usage(what, "install it where only root can write")
     })?;
     let models = models(options, context)?;
     let mut command = child::installed("nbdkit").map_err(|e| match e {
@@ -87,9 +87,9 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
             "cannot start nbdkit: it is in no directory of PATH",
             "install it: apt-get install nbdkit",
         ),
-        NotStarted::Distrust(why) => Failure::usage(
+        why => Failure::usage(
             format!("cannot start nbdkit: {why}"),
-            "install it where only root may write: apt-get install nbdkit",
+            "install it where only root can write: apt-get install nbdkit",
         ),
     })?;
     command.args(["--foreground", "--threads"]);
@@ -139,7 +139,7 @@ fn failed(exit: Exit, text: impl Into<String>, error: &std::io::Error, hint: &st
     failure
 }
 
-/// Makes sure that a socket can be made there.
+/// Checks that a socket can be created there.
 fn free(socket: &Path, context: &Context) -> Result<(), Failure> {
     let dir = socket.parent().unwrap_or(Path::new("/"));
     context.storage.dir(dir).map_err(|error| {
@@ -148,14 +148,13 @@ fn free(socket: &Path, context: &Context) -> Result<(), Failure> {
             Exit::Usage,
             text,
             &error,
-            "make the directory first, or correct the path",
+            "create the directory, or correct the path",
         )
     })?;
     control::remove_dead(socket);
     if context.storage.stat(socket).is_ok() {
-        let text = format!("{} is there already", socket.display());
-        let hint =
-            "if a cache serves there, `longshore cache status` shows it; else choose another path";
+        let text = format!("{} already exists", socket.display());
+        let hint = "if a cache is running there, `longshore cache status` shows it; otherwise choose another path";
         let mut failure = Failure::usage(text, hint);
         failure.exit = Exit::Conflict;
         return Err(failure);
@@ -163,7 +162,7 @@ fn free(socket: &Path, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The plugin's settings that name models, each of which can be read.
+/// The plugin's settings that name models; checks that each file is readable.
 fn models<'a>(
     options: &'a ServeCache,
     context: &Context,
@@ -176,17 +175,18 @@ fn models<'a>(
     let named: Vec<_> = named.filter_map(|(key, path)| Some((key, path?))).collect();
     if named.len() == 1 && options.pair.is_none() {
         return Err(Failure::usage(
-            "a model of one device says nothing of the other",
+            "a model of one device does not describe the other",
             "give both --fast-model and --slow-model, or --pair with one of them",
         ));
     }
     for (_, path) in &named {
-        calibrate::model(path, &*context.storage)?;
+        model_at(path, &*context.storage)
+            .map_err(|e| Failure::of(Exit::Usage, &e, None, e.hint()))?;
     }
     Ok(named)
 }
 
-/// The control socket of what serves `socket`.
+/// The control socket of the daemon that serves `socket`.
 fn beside(socket: &Path) -> PathBuf {
     let mut path = socket.to_owned().into_os_string();
     path.push(".control");
@@ -209,7 +209,7 @@ fn plugin(named: Option<&Path>, context: &Context) -> Result<PathBuf, Failure> {
     found.ok_or_else(|| {
         Failure::usage(
             format!("the plugin for nbdkit is not at {}", places[0].display()),
-            "build it with `make build`, or say where it is with --plugin",
+            "build it with `make build`, or name its path with --plugin",
         )
     })
 }
@@ -217,8 +217,8 @@ fn plugin(named: Option<&Path>, context: &Context) -> Result<PathBuf, Failure> {
 fn ask(socket: &Path, request: &Request) -> Result<Value, Failure> {
     let control = beside(socket);
     let answer = control::ask(&control, request).map_err(|error| {
-        let text = format!("cannot ask the cache at {}", control.display());
-        let hint = "is it served? The socket is the one that `longshore cache serve` was given";
+        let text = format!("cannot reach the cache at {}", control.display());
+        let hint = "check that the cache is running, and that this is the socket given to `longshore cache serve`";
         failed(Exit::Target, text, &error, hint)
     })?;
     match answer.get("error").and_then(Value::as_str) {
@@ -258,7 +258,7 @@ pub fn status(options: &CacheStatus, context: &Context) -> Result<Exit, Failure>
             let text = match value {
                 Value::String(text) => text.clone(),
                 Value::Number(number) => shown(name, number),
-                // Histograms and what a policy does not know are for programs.
+                // Histograms, and values that a policy does not report, are for programs.
                 _ => continue,
             };
             table.row(vec![name.replace('_', " "), text]);
@@ -313,14 +313,14 @@ pub fn why(options: &CacheWhy, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// How often a recording is fetched: far sooner than it is full.
+/// The interval at which a recording is fetched: far shorter than the time until it is full.
 const FETCH_EVERY: Duration = Duration::from_millis(100);
 
 pub fn trace(options: &CacheTrace, context: &Context) -> Result<Exit, Failure> {
     let path = &options.to;
     let full = |e: io::Error| {
         let text = format!("cannot write {}", path.display());
-        let hint = "give a new file's path, in a directory that is there, with room for it";
+        let hint = "give the path of a new file, in an existing directory with enough free space";
         failed(Exit::Target, text, &e, hint)
     };
     let file = create_new(path, context).map_err(full)?;
@@ -364,7 +364,9 @@ fn create_new(path: &Path, context: &Context) -> io::Result<Arc<dyn File>> {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => {
             let dir = context.storage.dir(parent)?;
-            dir.open(Path::new(name), OpenHow::CreateNew)
+            let file = dir.open(Path::new(name), OpenHow::CreateNew)?;
+            dir.sync(Path::new(""))?;
+            Ok(file)
         }
         _ => Err(io::ErrorKind::IsADirectory.into()),
     }
@@ -402,7 +404,7 @@ pub fn resize(options: &CacheResize, context: &Context) -> Result<Exit, Failure>
     let answer = ask(&options.socket, &Request::Resize { bytes })?;
     let capacity = answer.get("capacity_bytes").and_then(Value::as_u64);
     context.output.say(&format!(
-        "it holds up to {}\n",
+        "the cache holds up to {}\n",
         output::bytes(capacity.unwrap_or(0))
     ));
     context.output.json(Exit::Done, answer);
@@ -421,7 +423,7 @@ pub fn shadow(options: &CacheShadow, context: &Context) -> Result<Exit, Failure>
     let shadow = answer.get("shadow").cloned().unwrap_or_default();
     let policy = shadow.get("policy").and_then(Value::as_str);
     match (policy, change) {
-        (None, _) => context.output.say("no policy watches\n"),
+        (None, _) => context.output.say("no shadow policy is running\n"),
         (Some(policy), true) => context.output.say(&format!("{policy} watches\n")),
         (Some(policy), false) => {
             context.output.say(&format!("{policy} watches\n"));
@@ -451,7 +453,7 @@ pub fn verify(options: &CacheVerify, context: &Context) -> Result<Exit, Failure>
     context.output.say(&format!(
         "{compared} lines of 4 KiB compared, {differing} differ{}\n",
         if repair && differing > 0 {
-            " and are dropped"
+            " and were dropped"
         } else {
             ""
         }

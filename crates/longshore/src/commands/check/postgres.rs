@@ -1,4 +1,5 @@
-//! A PostgreSQL cluster: its server, its archive, and a segment of log on the way from one to the other.
+//! Checks a PostgreSQL cluster: its server, its archive, and the way of one WAL segment from the server to the
+//! archive.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,31 +8,31 @@ use longshore_io::Clock;
 use longshore_pg::Lsn;
 use longshore_pg::client::{Connection, Mode, Options};
 use longshore_repository::Shelf;
-use longshore_repository::wal::{Error as WalError, WalArchive};
+use longshore_wal::{Error as WalError, WalArchive};
 
 use serde::Serialize;
 
 use super::{Notes, told};
 use crate::commands::Context;
-use crate::commands::archive::Place;
+use crate::commands::archive::ArchiveLocation;
 use crate::commands::info::age_text;
 use crate::config;
-use crate::failure::{Exit, Failure};
 use crate::options::Check;
+use longshore_terminal::failure::{Exit, Failure};
 
-/// Where a cluster's log is to arrive.
+/// The destination of a cluster's WAL.
 pub struct Archive<'a> {
     path: PathBuf,
-    /// Its settings, where it is configured.
+    /// The archive's settings, if it is configured.
     wal: Option<&'a config::Wal>,
-    /// Whether the target's backups were compared with it already.
+    /// Whether the target's backups were already compared with the archive.
     with_backups: bool,
     context: &'a Context,
 }
 
 impl<'a> Archive<'a> {
     pub fn of(name: &str, shelf: Option<&Shelf>, context: &'a Context) -> Option<Archive<'a>> {
-        let place = Place::of_database(context, name, None).ok()?;
+        let place = ArchiveLocation::of_database(context, name, None).ok()?;
         Some(Archive {
             path: place.path(),
             wal: context.config.wal_of(name),
@@ -40,7 +41,7 @@ impl<'a> Archive<'a> {
         })
     }
 
-    /// `None`: nothing was ever archived, or its file system is away.
+    /// `None`: nothing was ever archived, or the archive's file system is not mounted.
     fn open(&self) -> Result<Option<WalArchive>, WalError> {
         match WalArchive::existing(&*self.context.storage, &self.path) {
             Ok(archive) => Ok(Some(archive)),
@@ -49,7 +50,7 @@ impl<'a> Archive<'a> {
         }
     }
 
-    /// Whether segments are there without a break, where no backups tell which are needed.
+    /// Checks that segments are contiguous when no backups tell which are needed.
     fn look(&self, notes: &mut Notes) {
         let path = self.path.display();
         let runs = match WalArchive::existing(&*self.context.storage, &self.path) {
@@ -61,12 +62,12 @@ impl<'a> Archive<'a> {
             }
             Err(WalError::NotAnArchive { .. }) => {
                 let text = format!(
-                    "{path} is no archive: mount it, or make one with `longshore wal create`"
+                    "{path} is not a WAL archive: mount its file system, or create one with `longshore wal create`"
                 );
                 return notes.bad("log", text);
             }
             Err(WalError::NothingYet { .. }) => {
-                return notes.look("log", format!("nothing came into {path} until now"));
+                return notes.look("log", format!("{path} is still empty"));
             }
             Err(e) => Err(e),
         };
@@ -85,7 +86,7 @@ impl<'a> Archive<'a> {
         }
     }
 
-    /// Whether somebody receives the log through the slot.
+    /// Whether a receiver is connected to the replication slot.
     fn slot(&self, connection: &mut Connection, notes: &mut Notes) {
         let Some(slot) = self.wal.and_then(|wal| wal.slot.as_deref()) else {
             return;
@@ -102,11 +103,14 @@ impl<'a> Archive<'a> {
             });
         match found {
             Ok(Some((_, status))) if status == "lost" => {
-                notes.bad("slot", format!("{slot}: the server dropped its log"));
+                notes.bad(
+                    "slot",
+                    format!("{slot}: the server removed WAL that the slot needs"),
+                );
             }
             Ok(Some((true, _))) => notes.good("slot", format!("{slot} is being received from")),
             Ok(Some((false, _))) => {
-                let text = format!("{slot}: nobody receives; the server keeps its log");
+                let text = format!("{slot}: no receiver is connected; the server keeps its WAL");
                 notes.bad("slot", text);
             }
             Ok(None) => notes.bad("slot", format!("{slot} does not exist")),
@@ -151,7 +155,7 @@ pub fn look(
         );
     }
     if standby {
-        return notes.good("archive", "a standby: its primary archives");
+        return notes.good("archive", "a standby: its primary does the archiving");
     }
     if let Some(archive) = archive {
         archive.slot(&mut connection, notes);
@@ -163,7 +167,7 @@ pub fn look(
     if archive_mode == "off" && archive.is_none_or(is_empty) {
         return notes.look(
             "archive",
-            "the log is archived nowhere here: back to the moment of a backup, not to any moment",
+            "no WAL archive is configured: a restore goes to the end of a backup, not to any moment",
         );
     }
     let Some(archive) = archive else {
@@ -174,7 +178,7 @@ pub fn look(
         Ok(true) => {
             return notes.bad(
                 "archive",
-                "archive_mode is off, and nobody receives the log: set archive_mode = on, which needs a restart, \
+                "archive_mode is off, and no receiver is connected: set archive_mode = on, which needs a restart, \
                  and archive_command; or run `longshore wal receive`",
             );
         }
@@ -189,7 +193,7 @@ pub fn look(
     }
 }
 
-/// What a server knows of its archive_command. Times are in microseconds since the Unix epoch.
+/// What a server reports about its archive_command. Times are in microseconds since the Unix epoch.
 #[derive(Debug, Serialize)]
 pub struct Archiver {
     last_archived_wal: Option<String>,
@@ -197,15 +201,15 @@ pub struct Archiver {
     failed_count: u64,
     last_failed_wal: Option<String>,
     last_failed_us: Option<i64>,
-    /// The last call failed.
+    /// Whether the last call failed.
     fails: bool,
-    /// Files that wait; `None` where the role may not ask.
+    /// The number of files that wait; `None` if the role may not read it.
     ready: Option<u64>,
     oldest_ready: Option<String>,
     oldest_ready_age_s: Option<u64>,
 }
 
-/// How old a file that waits may become.
+/// The age in seconds from which a waiting file is a finding.
 const READY_AGE_MAX_S: u64 = 300;
 
 impl Archiver {
@@ -269,7 +273,7 @@ fn archiver(connection: &mut Connection, notes: &mut Notes) {
         .is_some_and(|age| age > READY_AGE_MAX_S);
     if archiver.fails {
         let text = format!(
-            "archive_command fails, with {} last, {} times in all; {} files wait: the server's log says why, and \
+            "archive_command fails, last with {}, {} times in all; {} files wait: see the server's log, or run \
              `longshore wal push pg_wal/FILE` with the options of archive_command",
             archiver.last_failed_wal.as_deref().unwrap_or("a file"),
             archiver.failed_count,
@@ -290,14 +294,14 @@ fn archiver(connection: &mut Connection, notes: &mut Notes) {
     } else {
         let waiting = match archiver.ready {
             Some(n) => format!("{n} files wait"),
-            None => "what waits only a role with pg_monitor is told".to_owned(),
+            None => "only a role with pg_monitor can see how many files wait".to_owned(),
         };
         notes.good(what, format!("archive_command succeeds; {waiting}"));
     }
     notes.1 = Some(archiver);
 }
 
-/// Nothing can arrive, so that nothing needs to be waited for.
+/// No WAL can arrive, so there is nothing to wait for.
 fn nobody_archives(
     connection: &mut Connection,
     archive_mode: &str,
@@ -309,30 +313,30 @@ fn nobody_archives(
     rows.is_true(0, 0)
 }
 
-/// What the server knows of an archive_command that fails.
+/// What the server reports about an archive_command that fails.
 fn failing(connection: &mut Connection) -> Option<String> {
     let sql = "SELECT last_failed_wal, failed_count FROM pg_stat_archiver \
                WHERE last_failed_time > coalesce(last_archived_time, '-infinity')";
     let rows = connection.query(sql).ok().filter(|rows| !rows.is_empty())?;
     let (wal, count) = (rows.text(0, 0).ok()?, rows.text(0, 1).ok()?);
     Some(format!(
-        "; archive_command fails, with {wal} last, {count} times in all: the server's log says why"
+        "; archive_command fails, last with {wal}, {count} times in all: see the server's log"
     ))
 }
 
 /// insufficient_privilege
 const FORBIDDEN: &str = "42501";
-const RIGHTS: &str = "to try whether the log arrives, the role needs `grant execute on function \
-                      pg_create_restore_point(text), pg_switch_wal()`; with --archive-wait 0 it is not tried";
+const RIGHTS: &str = "to test whether WAL arrives, the role needs `grant execute on \
+                      function pg_create_restore_point(text), pg_switch_wal()`; --archive-wait 0 skips the test";
 
-/// Ends a segment of the log and waits until it has arrived: by its content, for another branch of the cluster may have
-/// archived one of that name.
+/// Switches the WAL segment and waits until it has arrived. Compares the content, because another branch of the
+/// cluster may have archived a segment of the same name.
 fn round_trip(
     connection: &mut Connection,
     archive: &Archive<'_>,
     wait_s: u32,
 ) -> Result<String, String> {
-    // Something to switch away from, or nothing would be switched.
+    // Writes WAL first: without any, the server would not switch the segment.
     let clock: &dyn Clock = &*archive.context.clock;
     let point = format!("longshore check {}.{}", clock.wall_ns(), std::process::id());
     let sql = format!(
@@ -355,7 +359,7 @@ fn round_trip(
         let arrived = found.map(|a| (a.ends_with_point(segment, point.as_bytes(), end), a));
         match arrived {
             Some((Ok(true), _)) => return Ok(format!("{name} arrived")),
-            // What was archived of this name is not what the server has just written.
+            // The archived file of this name differs from the segment that the server has just written.
             Some((Ok(false), archive)) => {
                 let other = WalError::OtherBranch {
                     archive: archive.path().to_owned(),
@@ -369,7 +373,7 @@ fn round_trip(
         }
         if clock.now() >= until {
             let why = failing(connection).unwrap_or_else(|| {
-                "; archive_command, or `longshore wal receive`, is to bring it".into()
+                "; archive_command or `longshore wal receive` must archive it".into()
             });
             return Err(format!(
                 "{name} did not arrive at {} within {wait_s} s{why}",

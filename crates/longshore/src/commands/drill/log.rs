@@ -1,6 +1,7 @@
-//! The log that a backup needs and does not hold: from the archive into the restored cluster's `pg_wal`.
+//! Fetches the WAL that a backup needs but does not hold: from the archive into the restored cluster's `pg_wal`.
 //!
-//! A server that finds it there needs no restore_command, and so neither our program nor the right to read the archive.
+//! A server that finds its WAL in `pg_wal` needs no restore_command, and so neither our program nor the right to read
+//! the archive.
 
 use std::path::Path;
 
@@ -9,15 +10,15 @@ use longshore_media::{SetHeader, SetTrailer};
 use longshore_pg::wal::WalName;
 use longshore_pg::{Lineage, Lsn, Recovery, RecoveryTarget, SegmentName, Timeline, TimelineChoice};
 use longshore_repository::Shelf;
-use longshore_repository::chain::LogRange;
-use longshore_repository::recover::Reach;
-use longshore_repository::wal::{Error, WalArchive};
+use longshore_wal::LogRange;
+use longshore_wal::proof::Reach;
+use longshore_wal::{Error, WalArchive};
 
 use super::Proof;
 use crate::commands::Context;
-use crate::failure::Failure;
+use longshore_terminal::failure::Failure;
 
-/// `None`: the backup holds all the log it needs.
+/// `None`: the backup holds all the WAL it needs.
 pub fn fetch(
     context: &Context,
     shelf: &Shelf,
@@ -31,13 +32,13 @@ pub fn fetch(
         return Ok(None);
     };
     let Some(archive) = shelf.wal()? else {
-        let text = "the backup does not hold its log, and there is no archive at the target";
+        let text = "the backup does not hold its WAL, and there is no archive at the target";
         return Ok(Some(Proof::of(what, false, text)));
     };
     let (first, last) = (Lsn(header.log.first_lsn), Lsn(trailer.log.last_lsn));
     let lineage = Lineage::decode(&header.lineage);
     let witness = lineage.as_ref().and_then(|l| l.witness.as_ref());
-    // A restore to the backup's own moment is refused by the same proof.
+    // The same proof refuses a restore to the backup's own moment.
     let log = LogRange {
         system: header.log.system,
         first_timeline: header.log.timeline,

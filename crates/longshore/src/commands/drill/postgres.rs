@@ -1,11 +1,12 @@
-//! A private server over a restored cluster: recovers it, lets PostgreSQL's own tools look at it, and goes.
+//! Runs a private server over a restored cluster: it recovers the cluster, PostgreSQL's own tools check it, and it
+//! stops.
 //!
-//! The server listens on a Unix socket in a directory of its own and runs nothing that production's configuration names:
-//! it reads none of the cluster's configuration files, and what could run code, connect out or write elsewhere is
-//! overruled besides (`settings`). Event triggers and settings of roles and databases are taken from the copy before it
-//! is checked (`disarm`). The functions of indexes are called by the check itself; the server and all it starts is
-//! therefore confined to the scratch directory where the kernel can do that, and where it cannot such indexes are left
-//! out. The server dies with this process, however that ends.
+//! The server listens on a Unix socket in a directory of its own and runs nothing that production's configuration
+//! names. It reads none of the cluster's configuration files; settings that could run code, connect out or write
+//! elsewhere are also overridden on the command line (`settings`). Event triggers and settings of roles and databases
+//! are deleted from the copy before the check (`disarm`). The check itself calls the functions of indexes. Therefore
+//! the kernel confines the server and its children to the scratch directory; on a kernel that cannot, such indexes are
+//! skipped. The server ends with this process, however this process ends.
 
 mod disarm;
 mod settings;
@@ -24,9 +25,10 @@ use longshore_io::{Attributes, Confinement, Distrust, OpenHow, Stat, Via, child,
 use super::Proof;
 use super::scratch::Scratch;
 use crate::commands::Context;
-use crate::failure::{Exit, Failure};
+use longshore_terminal::failure::{Exit, Failure};
 
-/// Ends the server when our end of the pipe closes. Again and again: one that has only begun ignores signals.
+/// Ends the server when our end of the pipe closes. Repeats the signal: a server that has just started ignores
+/// signals.
 const WATCH: &str = r#"
 exec 3<&0
 "$@" 3<&- </dev/null &
@@ -46,7 +48,7 @@ pub const VERSION: &str = "PG_VERSION";
 const PORT: &str = "5432";
 const LOG: &str = "server.log";
 
-/// How often is looked whether the server is ready.
+/// The interval between checks whether the server is ready.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Settings of the primary that recovery must not fall below, as pg_controldata names them.
@@ -58,7 +60,7 @@ const FLOORS: [(&str, &str); 5] = [
     ("max_locks_per_xact setting", "max_locks_per_transaction"),
 ];
 
-/// The settings that `ALTER SYSTEM` made: production's.
+/// The settings made by `ALTER SYSTEM`: production's.
 const AUTO_CONF: &str = "postgresql.auto.conf";
 
 /// The restored cluster and what runs it.
@@ -68,32 +70,32 @@ struct Cluster<'a> {
     bin_dir: PathBuf,
     data: PathBuf,
     run_dir: PathBuf,
-    /// Whose the data directory is, when we are root: PostgreSQL refuses root.
+    /// The owner of the data directory if we run as root: PostgreSQL refuses to run as root.
     user: Option<(u32, u32)>,
 }
 
-/// A server that runs; dropping it ends it at once.
-struct Running {
+/// A running server; dropping it ends the server at once.
+struct ServerProcess {
     child: Child,
     confinement: &'static str,
 }
 
-/// What the report says of how the server was kept in.
+/// The report's text on how the server was confined.
 const CONFINED: &str =
-    "the server can write only in the scratch directory and connect to nothing (Landlock, seccomp)";
-const NO_LANDLOCK: &str = "the server can connect to nothing (seccomp), but this kernel cannot keep all its writes in \
-    the scratch directory (Landlock of Linux 6.2)";
+    "the server can write only in the scratch directory, and cannot connect (Landlock, seccomp)";
+const NO_LANDLOCK: &str = "the server cannot connect (seccomp), but this kernel cannot confine all its writes to the \
+    scratch directory (Landlock of Linux 6.2)";
 const NO_SECCOMP: &str = "the server can write only in the scratch directory (Landlock), but this kernel cannot keep it \
     from connecting (seccomp)";
 const UNCONFINED: &str = "none: this kernel has neither Landlock (Linux 6.2) nor seccomp";
 
-impl Running {
+impl ServerProcess {
     fn is_confined(&self) -> bool {
         self.confinement == CONFINED
     }
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let _ended_already = self.child.wait();
@@ -107,18 +109,18 @@ pub fn look_for_programs(
     bin_dir: Option<&Path>,
 ) -> Result<(), Failure> {
     let major = read_text(context, dir, VERSION)?.trim().to_owned();
-    let cannot = |e| failed("cannot look at the scratch directory", &e);
+    let cannot = |e| failed("cannot examine the scratch directory", &e);
     let dir = context.storage.dir(dir).map_err(cannot)?;
     let (made, restored) = (dir.stat(Path::new("")), dir.stat(Path::new(VERSION)));
     let (made, restored) = (made.map_err(cannot)?, restored.map_err(cannot)?);
     find(&major, bin_dir, server_user(&made, &restored)?).map(drop)
 }
 
-/// Whom the server runs as, when we are root: a directory that we made is root's then.
+/// The user that the server runs as if we are root; in that case a directory that we made belongs to root.
 fn server_user(made: &Stat, restored: &Stat) -> Result<Option<(u32, u32)>, Failure> {
     match (made.uid, restored.uid) {
         (0, 0) => Err(refused(
-            "the restored data directory belongs to root, and PostgreSQL refuses root",
+            "the restored data directory belongs to root, and PostgreSQL refuses to run as root",
             "run the drill as the user that the server runs as",
         )),
         (0, _) => Ok(Some((restored.uid, restored.gid))),
@@ -126,15 +128,26 @@ fn server_user(made: &Stat, restored: &Stat) -> Result<Option<(u32, u32)>, Failu
     }
 }
 
-pub fn prove(
-    context: &Context,
-    scratch: &Scratch,
-    data: &Path,
-    bin_dir: Option<&Path>,
-    users: &[String],
-    cancel: &AtomicBool,
-    proofs: &mut Vec<Proof>,
-) -> Result<(), Failure> {
+/// A restored cluster, and what is to prove it.
+pub struct Trial<'a> {
+    pub context: &'a Context,
+    pub scratch: &'a Scratch<'a>,
+    pub data: &'a Path,
+    pub bin_dir: Option<&'a Path>,
+    /// Roles that may be its superuser, likeliest first.
+    pub users: &'a [String],
+    pub cancel: &'a AtomicBool,
+}
+
+pub fn prove(trial: &Trial, proofs: &mut Vec<Proof>) -> Result<(), Failure> {
+    let Trial {
+        context,
+        scratch,
+        data,
+        bin_dir,
+        users,
+        cancel,
+    } = *trial;
     let major = read_text(context, data, VERSION)?.trim().to_owned();
     let cluster = Cluster::new(context, scratch, data, &major, bin_dir)?;
     let mut running = cluster.start(scratch)?;
@@ -144,10 +157,7 @@ pub fn prove(
         let log = read_text(context, &scratch.path, LOG).unwrap_or_default();
         let last: Vec<&str> = log.lines().rev().take(8).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
-        let text = format!(
-            "the server did not get through recovery: {}",
-            last.join(" | ")
-        );
+        let text = format!("the server's recovery failed: {}", last.join(" | "));
         proofs.push(Proof::of("recovered", false, text));
         return Ok(());
     }
@@ -179,7 +189,7 @@ pub fn prove(
     Ok(())
 }
 
-/// What a program said, on one line.
+/// The output of a program, on one line.
 fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&text);
@@ -191,7 +201,7 @@ fn said(output: &Output) -> String {
     let shown = lines.len().min(12);
     let more = match lines.len() - shown {
         0 => String::new(),
-        n => format!("; and {n} lines more"),
+        n => format!("; and {n} more lines"),
     };
     lines[..shown].join("; ") + &more
 }
@@ -221,7 +231,7 @@ fn read_text(context: &Context, dir: &Path, name: &str) -> Result<String, Failur
             .storage
             .dir(dir)?
             .open(Path::new(name), OpenHow::Read)?;
-        // The end is what matters of a long log.
+        // The end of a long log matters most.
         let len = file.stat()?.len;
         let from = len.saturating_sub(64 << 10);
         let mut bytes = vec![0; (len - from) as usize];
@@ -278,7 +288,7 @@ fn find(major: &str, given: Option<&Path>, user: Option<(u32, u32)>) -> Result<P
     Err(failure)
 }
 
-/// A program, run as `user` with nothing of our environment. Errors: others could change it.
+/// A program run as `user` without our environment. Errors: other users could change the program.
 fn as_user(program: &Path, user: Option<(u32, u32)>) -> Result<Command, Distrust> {
     let owners = user.map_or(Vec::new(), |(uid, _)| vec![uid]);
     let mut command = child::program(program, &owners)?;
@@ -289,7 +299,7 @@ fn as_user(program: &Path, user: Option<(u32, u32)>) -> Result<Command, Distrust
         .env("PGTZ", "UTC")
         .current_dir("/")
         .stdin(Stdio::null())
-        // Ctrl-C is for us; the server is stopped by us.
+        // Ctrl-C must reach only us; we stop the server.
         .process_group(0);
     if let Some((uid, gid)) = user {
         command.uid(uid).gid(gid);
@@ -300,7 +310,7 @@ fn as_user(program: &Path, user: Option<(u32, u32)>) -> Result<Command, Distrust
 fn distrusted(distrust: &Distrust) -> Failure {
     refused(
         distrust.to_string(),
-        "install PostgreSQL where only root may write, or name another directory with --bin-dir",
+        "install PostgreSQL where only root can write, or name another directory with --bin-dir",
     )
 }
 
@@ -318,7 +328,7 @@ impl<'a> Cluster<'a> {
         let own = dir.stat(Path::new("")).map_err(cannot)?;
         let user = server_user(&own, &stat)?;
         let bin_dir = find(major, bin_dir, user)?;
-        // Of all files in the cluster this is the only one that its server reads settings from, wherever its own are.
+        // The server reads settings from only this file of the cluster, wherever its own configuration files are.
         let cluster_dir = context.storage.dir(data).map_err(cannot)?;
         match cluster_dir.remove_file(Path::new(AUTO_CONF)) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot(e)),
@@ -369,7 +379,7 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
-    /// A program of this version, run as the cluster's user, with nothing of our environment.
+    /// A program of this version, run as the cluster's user without our environment.
     fn command(&self, program: &str) -> Result<Command, Failure> {
         as_user(&self.bin_dir.join(program), self.user).map_err(|e| distrusted(&e))
     }
@@ -394,7 +404,7 @@ impl<'a> Cluster<'a> {
         Ok(text)
     }
 
-    fn start(&self, scratch: &Scratch) -> Result<Running, Failure> {
+    fn start(&self, scratch: &Scratch) -> Result<ServerProcess, Failure> {
         let cannot = |e| failed("cannot start the server", &e);
         #[expect(
             clippy::disallowed_methods,
@@ -442,14 +452,14 @@ impl<'a> Cluster<'a> {
             .stderr(log)
             .spawn()
             .map_err(cannot)?;
-        Ok(Running {
+        Ok(ServerProcess {
             child,
             confinement: told,
         })
     }
 
-    /// Whether the server is through recovery; it has ended otherwise.
-    fn wait(&self, running: &mut Running, cancel: &AtomicBool) -> Result<bool, Failure> {
+    /// Returns true when recovery is complete, false if the server has ended.
+    fn wait(&self, running: &mut ServerProcess, cancel: &AtomicBool) -> Result<bool, Failure> {
         loop {
             check(cancel)?;
             let ended = running.child.try_wait();
@@ -476,7 +486,7 @@ impl<'a> Cluster<'a> {
         command.arg("-h").arg(&self.run_dir).args(["-p", PORT])
     }
 
-    /// Every table and index of every database.
+    /// Checks every table and index of every database.
     fn amcheck(
         &self,
         users: &[String],
@@ -487,8 +497,9 @@ impl<'a> Cluster<'a> {
         let disarmed = match disarm::disarm(self, users) {
             Ok(disarmed) => disarmed,
             Err(e) => {
-                let text =
-                    format!("cannot take event triggers and settings of roles from the copy: {e}");
+                let text = format!(
+                    "cannot remove event triggers and settings of roles from the copy: {e}"
+                );
                 return Ok(Proof::of(what, false, text));
             }
         };
@@ -518,7 +529,7 @@ impl<'a> Cluster<'a> {
         if !left_out.is_empty() {
             let count = left_out.len();
             text += &format!(
-                "; {count} indexes were not checked: that calls functions of the database's own, and the server is not \
+                "; {count} indexes were not checked: that would call the database's own functions, and the server is not \
                  confined"
             );
         }
@@ -568,7 +579,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// The first part of what a program says; the rest is read and let go.
+/// The first part of a program's output; the rest is read and dropped.
 fn drain(pipe: Option<impl std::io::Read>) -> Vec<u8> {
     const MAX: usize = 64 << 10;
     let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);

@@ -1,7 +1,8 @@
-//! The directory in which a drill works: its own, and gone in the end, whatever came.
+//! The directory in which a drill works: its own, and removed at the end, whatever happens.
 //!
-//! A drill that is killed leaves its directory. Each drill holds a lock in its own, so the next one in the same place
-//! knows which are nobody's, and removes those. Only directories of the same user are looked at.
+//! A drill that is killed leaves its directory. Each drill holds a lock in its directory, so the next drill in the
+//! same place knows which directories are abandoned, and removes those. Only directories of the same user are
+//! considered.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +12,12 @@ use longshore_io::{Dir, File, FileKind, OpenHow};
 use uuid::Uuid;
 
 use crate::commands::Context;
-use crate::failure::Failure;
+use longshore_terminal::failure::Failure;
 
 const PREFIX: &str = "longshore-drill-";
 const LOCK: &str = "lock";
 
-/// How often, and how long, an abandoned directory is tried: its server may still be on its way down.
+/// The interval and the number of attempts to remove an abandoned directory: its server may still be shutting down.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -42,8 +43,8 @@ impl<'a> Scratch<'a> {
         });
         let (parent, path, lock) = made.map_err(|e| {
             let mut failure = Failure::usage(
-                format!("cannot make a directory in {}", work.display()),
-                "name one that you may write to with --work",
+                format!("cannot create a directory in {}", work.display()),
+                "name one that you can write to with --work",
             );
             failure.causes.push(e.to_string());
             failure
@@ -59,7 +60,7 @@ impl<'a> Scratch<'a> {
         Ok(scratch)
     }
 
-    /// Removes what killed drills left beside this one.
+    /// Removes what killed drills left next to this one.
     fn sweep(&self) {
         let uid = self.parent.stat(&self.name).map(|stat| stat.uid).ok();
         let names = self.parent.list().into_iter().flatten().flatten();
@@ -69,7 +70,7 @@ impl<'a> Scratch<'a> {
             }
             let stat = self.parent.stat(&name).ok();
             let is_own = stat.is_some_and(|s| s.kind == FileKind::Dir && Some(s.uid) == uid);
-            // One that has no lock yet is being made.
+            // A directory without a lock is still being created.
             let lock = self.parent.open(&name.join(LOCK), OpenHow::Read);
             if !is_own || !lock.is_ok_and(|lock| lock.try_lock().unwrap_or(false)) {
                 continue;
@@ -78,11 +79,11 @@ impl<'a> Scratch<'a> {
             let output = self.context.output;
             match self.remove_patiently(&name) {
                 Ok(()) => output.remark(&format!(
-                    "longshore: removed {}, which a killed drill left\n",
+                    "longshore: removed {}, left by a killed drill\n",
                     path.display()
                 )),
                 Err(e) => output.warn(&format!(
-                    "{}, which a killed drill left, could not be removed: {e}",
+                    "{}, left by a killed drill, could not be removed: {e}",
                     path.display()
                 )),
             }
@@ -114,13 +115,13 @@ impl Drop for Scratch<'_> {
     }
 }
 
-/// Whether a drill gives such names.
+/// Whether the name has the form that drills use.
 fn is_scratch(name: &Path) -> bool {
     let digits = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
     digits.is_some_and(|d| d.len() == 8 && d.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The lock goes last: what is left of an interrupted removal is still known as nobody's.
+/// Removes the lock last: the remains of an interrupted removal are still known as abandoned.
 fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
     let below = dir.dir(name)?;
     for entry in below.list()? {

@@ -1,60 +1,61 @@
-//! What a restore begins with: devices that were named, or the right backup of a database and the log behind it.
+//! The input of a restore: named devices, or the right backup of a database and the WAL after it.
 
 use longshore_media::DeviceSpec;
 use longshore_pg::recovery::NO_ARCHIVE;
 use longshore_pipeline::{ClusterOptions, Recovery, RecoveryTarget};
-use longshore_repository::chain::LogRange;
-use longshore_repository::recover::{Proven, target_text};
-use longshore_repository::wal::WalArchive;
-use longshore_repository::{Error, Loan, Shelf};
+use longshore_repository::recover::target_text;
+use longshore_repository::{BackupLease, Error, Shelf};
+use longshore_wal::LogRange;
+use longshore_wal::WalArchive;
+use longshore_wal::proof::ProvenLog;
 use serde::Serialize;
 
 use super::older;
 use crate::commands::{Context, devices, labelled};
-use crate::failure::Failure;
 use crate::options::{Restore, archive_command};
-use crate::output::moment;
+use longshore_terminal::failure::Failure;
+use longshore_terminal::output::moment;
 
-pub struct Beginning {
+pub struct RestorePoint {
     pub devices: Vec<DeviceSpec>,
-    /// The stripes of the sets that it differs from.
+    /// The stripes of the sets that the backup differs from.
     pub bases: Vec<DeviceSpec>,
     pub cluster: ClusterOptions,
-    pub told: Option<Told>,
-    /// Held until the reading ends: no expire takes the backup away meanwhile.
-    _loan: Option<Loan>,
-    _chosen: Option<devices::Chosen>,
+    pub told: Option<ChosenBackup>,
+    /// Held until reading ends, so that no expire removes the backup.
+    _loan: Option<BackupLease>,
+    _chosen: Option<devices::ReadDevices>,
 }
 
-impl Beginning {
-    /// Of the backup that was chosen for a database.
+impl RestorePoint {
+    /// The label of the backup that was chosen for a database.
     pub fn label(&self) -> Option<&str> {
-        self.told.as_ref().map(Told::label)
+        self.told.as_ref().map(ChosenBackup::label)
     }
 }
 
-/// What was chosen for a database.
+/// The choice made for a database.
 #[derive(Debug, Serialize)]
-pub struct Told {
+pub struct ChosenBackup {
     label: String,
-    /// Newer ones that could not be taken.
-    passed_over: Vec<Passed>,
-    /// Where the server will fetch its log.
+    /// Newer backups that could not be used.
+    passed_over: Vec<SkippedBackup>,
+    /// The archive from which the server will fetch its WAL.
     archive: Option<String>,
-    /// Where that ends on the timeline that is followed.
+    /// The end of the archive on the timeline that recovery follows.
     archive_end_lsn: Option<String>,
     timeline: Option<u32>,
-    /// What may keep recovery from its target.
+    /// A reason why recovery may not reach its target.
     warning: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Passed {
+struct SkippedBackup {
     label: String,
     why: String,
 }
 
-pub fn of(options: &Restore, context: &Context) -> Result<Beginning, Failure> {
+pub fn of(options: &Restore, context: &Context) -> Result<RestorePoint, Failure> {
     if let Some(recovery) = options.cluster.recovery() {
         refuse_future(&recovery, context)?;
     }
@@ -63,7 +64,7 @@ pub fn of(options: &Restore, context: &Context) -> Result<Beginning, Failure> {
         Some(database) if !parts => of_database(database, options, context),
         _ => {
             let chosen = devices::of(context, &options.media)?;
-            Ok(Beginning {
+            Ok(RestorePoint {
                 devices: chosen.devices.clone(),
                 bases: chosen.bases(&options.bases),
                 cluster: options.cluster.lower(),
@@ -75,7 +76,11 @@ pub fn of(options: &Restore, context: &Context) -> Result<Beginning, Failure> {
     }
 }
 
-fn of_database(database: &str, options: &Restore, context: &Context) -> Result<Beginning, Failure> {
+fn of_database(
+    database: &str,
+    options: &Restore,
+    context: &Context,
+) -> Result<RestorePoint, Failure> {
     let (media, args) = (&options.media, &options.cluster);
     let target = devices::target_of(context, media.target.as_deref(), database)?;
     let shelf = devices::shelf(context, &target, database)?;
@@ -88,9 +93,9 @@ fn of_database(database: &str, options: &Restore, context: &Context) -> Result<B
     let label = media.label.as_deref().filter(|l| *l != "latest");
     let loan = match &asked {
         Some(recovery) => shelf
-            .borrow_for(label, recovery, archive.as_ref())
+            .lease_for(label, recovery, archive.as_ref())
             .map_err(labelled::of_branch)?,
-        None => shelf.borrow(label).map_err(|e| match e {
+        None => shelf.lease(label).map_err(|e| match e {
             Error::NotWhole { .. } | Error::Chain(_) => older::advised(e.into(), &shelf, label),
             e => labelled::of_branch(e),
         })?,
@@ -98,22 +103,20 @@ fn of_database(database: &str, options: &Restore, context: &Context) -> Result<B
     devices::remark(&loan, context);
     for passed in &loan.passed {
         let (label, why) = (&passed.label, &passed.why);
-        context
-            .output
-            .warn(&format!("{label} is passed over: {why}"));
+        context.output.warn(&format!("{label} is skipped: {why}"));
     }
     let mut cluster = args.lower();
     let mut proven = None;
     if let Some(log) = &loan.facts.log {
         let (recovery, found) = recovery(asked, log, &loan, &shelf, archive.as_ref(), context)?;
         cluster.recovery = recovery;
-        // It was proved just now, with what the other backups tell.
+        // It was proved just now, together with the facts of the other backups.
         cluster.proof = None;
         proven = found;
     }
     let told = told(&loan, archive.as_ref(), proven.as_ref());
     context.output.remark(&told.text(&loan));
-    Ok(Beginning {
+    Ok(RestorePoint {
         devices: loan.devices.clone(),
         bases: devices::bases(&loan),
         cluster,
@@ -127,11 +130,11 @@ fn of_database(database: &str, options: &Restore, context: &Context) -> Result<B
 fn recovery(
     asked: Option<Recovery>,
     log: &LogRange,
-    loan: &Loan,
+    loan: &BackupLease,
     shelf: &Shelf,
     archive: Option<&WalArchive>,
     context: &Context,
-) -> Result<(Option<Recovery>, Option<Proven>), Failure> {
+) -> Result<(Option<Recovery>, Option<ProvenLog>), Failure> {
     let no_log = |recovery: Option<&Recovery>| Error::NoLog {
         database: shelf.database.clone(),
         wish: target_text(recovery.and_then(|r| r.target.as_ref())),
@@ -143,11 +146,11 @@ fn recovery(
     {
         let path = archive.path().display();
         context.output.warn(&format!(
-            "{path} holds the log of another cluster: only the backup's own is replayed"
+            "{path} holds the WAL of another cluster: the restore replays only the backup's own WAL"
         ));
         return Ok((None, None));
     }
-    // Without a word about recovery: to the end of the log that there is.
+    // Without recovery options: to the end of the available WAL.
     match (asked, archive) {
         (asked, Some(archive)) => {
             let mut recovery = asked.unwrap_or_default();
@@ -170,7 +173,7 @@ fn recovery(
             Ok((Some(recovery), None))
         }
         (Some(recovery), None) => Err(no_log(Some(&recovery)).into()),
-        // There is an archive, but it is not to be seen.
+        // There is an archive, but it is not reachable.
         (None, None) if context.config.wal_of(&shelf.database).is_some() => {
             Err(no_log(None).into())
         }
@@ -178,43 +181,47 @@ fn recovery(
     }
 }
 
-/// A server never gets to a moment that has not come; it would end without opening.
+/// A server cannot recover to a time in the future; it would stop without opening.
 fn refuse_future(recovery: &Recovery, context: &Context) -> Result<(), Failure> {
     let now_us = context.clock.wall_ns() / 1000;
     match recovery.target {
         Some(RecoveryTarget::Time(us)) if us > now_us && !recovery.standby => Err(Failure::usage(
             format!(
-                "the target {} has not come yet",
+                "the recovery target {} is in the future",
                 target_text(recovery.target.as_ref())
             ),
-            "choose a moment that has passed, or leave the target out to replay all the log that there is",
+            "choose a moment in the past, or leave the target out to replay all WAL",
         )),
         _ => Ok(()),
     }
 }
 
-fn told(loan: &Loan, archive: Option<&WalArchive>, proven: Option<&Proven>) -> Told {
-    let passed = |p: &longshore_repository::recover::Passed| Passed {
+fn told(
+    loan: &BackupLease,
+    archive: Option<&WalArchive>,
+    proven: Option<&ProvenLog>,
+) -> ChosenBackup {
+    let passed = |p: &longshore_repository::recover::SkippedBackup| SkippedBackup {
         label: p.label.to_string(),
         why: p.why.clone(),
     };
     let archive = archive.filter(|_| proven.is_some());
-    Told {
+    ChosenBackup {
         label: loan.label.to_string(),
         passed_over: loan.passed.iter().map(passed).collect(),
         archive: archive.map(|a| a.path().display().to_string()),
         archive_end_lsn: proven.map(|p| p.end.to_string()),
         timeline: proven.map(|p| p.timeline.number()),
-        warning: proven.and_then(Proven::warning),
+        warning: proven.and_then(ProvenLog::warning),
     }
 }
 
-impl Told {
+impl ChosenBackup {
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    fn text(&self, loan: &Loan) -> String {
+    fn text(&self, loan: &BackupLease) -> String {
         let finished = moment(loan.facts.finish_us);
         let mut text = format!(
             "longshore: backup {}, complete at {finished} UTC\n",
@@ -224,7 +231,7 @@ impl Told {
             (&self.archive, &self.archive_end_lsn, self.timeline)
         {
             text += &format!(
-                "longshore: log from {archive}, which ends at {end} on timeline {timeline}\n"
+                "longshore: WAL from {archive}, which ends at {end} on timeline {timeline}\n"
             );
         }
         text

@@ -1,25 +1,26 @@
-//! What to restore instead where a database's backup cannot be read: the command, to be copied.
+//! The alternative if a database's backup cannot be read: the command that restores an older one, ready to copy.
 
 use longshore_repository::{Label, Shelf};
 
 use crate::commands::labelled::with_label;
-use crate::commands::{Context, command_line, devices};
-use crate::failure::Failure;
+use crate::commands::{Context, devices};
 use crate::options::Restore;
+use longshore_terminal::failure::Failure;
+use longshore_terminal::text::command_line;
 
-/// The failure with the newest backup that looks whole, of those before `label` or the latest, in its hint.
+/// The failure; its hint names the newest backup that looks intact among those before `label` or the latest.
 pub fn advised(failure: Failure, shelf: &Shelf, label: Option<&str>) -> Failure {
     match shelf.sound_before(label) {
         Ok(Some(older)) => Failure {
             hint: Some(hint(&older)),
             ..failure
         },
-        // What else there is, the failure's own hint tells how to find.
+        // For anything else, the failure's own hint tells how to find it.
         _ => failure,
     }
 }
 
-/// The same of the backup with this label, which a restore has begun with.
+/// The same for the backup with this label, which a restore has started to read.
 pub fn advised_of(
     failure: Failure,
     label: Option<&str>,
@@ -39,5 +40,5 @@ pub fn advised_of(
 
 fn hint(older: &Label) -> String {
     let command = command_line(with_label(std::env::args_os().skip(1), older.as_str()));
-    format!("the newest one before it that looks whole: {command}")
+    format!("restore the newest earlier backup that looks complete with: {command}")
 }

@@ -10,34 +10,34 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longshore_tds::{
-    Encryption, Greeting, Incoming, Kind, Login, Message, PreLogin, Reply, Transaction, batch_text,
-    calls,
+    Encryption, Greeting, Incoming, Login, Message, PacketKind, PreLogin, Reply, Transaction,
+    batch_text, calls,
 };
-use longshore_tsql::{Claim, Closed, FIRST_DATABASE, Record, Session, message};
+use longshore_tsql::{Claim, FIRST_DATABASE, ReceiverGone, Recorder, Session, message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::strikes::short;
 use super::wire::Wire;
 use super::work::{Work, Worker, notice};
-use super::{Door, Place};
+use super::{ClientSlot, Door};
 
-/// Of a connection's own thread, which runs no statement.
+/// The stack of a connection's own thread, which runs no statement.
 pub const STACK_LEN: usize = 256 << 10;
-/// Of the thread that runs a request: as much as a program's first thread has.
+/// The stack of the thread that runs a request: as large as a program's main thread has.
 const WORK_STACK_LEN: usize = 8 << 20;
-/// Read at a time.
+/// Bytes per read.
 const READ_LEN: usize = 4096;
-/// From a request's first byte to its last, and for a client to take what it is sent.
+/// The limit from a request's first byte to its last, and for a client to take what is sent to it.
 const MESSAGE_TIME: Duration = Duration::from_secs(60);
-/// Bytes of a request that are not claimed of the memory for all: as much as an idle session may take.
+/// Bytes of a request that are not claimed from the shared memory: as much as an idle session may take.
 const FREE_LEN: usize = 64 << 10;
-/// A text is kept as it came and as UTF-8 for a moment.
+/// For a moment a text is held both as received and as UTF-8.
 const REQUEST_FACTOR: usize = 2;
 /// Bytes of the first message.
 const PRELOGIN_LEN_MAX: usize = 8192;
 
-/// What drivers judge a server's abilities by: SQL Server 2022, whose language this is.
+/// Drivers judge a server's abilities by this version: SQL Server 2022, whose language this is.
 const VERSION: (u8, u8, u16) = (16, 0, 1000);
 const PROGRAM: &str = "Longshore";
 const LANGUAGE: &str = "us_english";
@@ -51,7 +51,7 @@ enum End {
     TimedOut,
     #[error("the login failed")]
     Refused,
-    #[error("the client does not encrypt, and has to")]
+    #[error("the client does not encrypt, but must")]
     Unencrypted,
     #[error(transparent)]
     Protocol(#[from] longshore_tds::Error),
@@ -59,8 +59,8 @@ enum End {
     Tls(#[from] rustls::Error),
 }
 
-impl From<Closed> for End {
-    fn from(_: Closed) -> End {
+impl From<ReceiverGone> for End {
+    fn from(_: ReceiverGone) -> End {
         End::Gone
     }
 }
@@ -71,13 +71,18 @@ struct Connection<'a> {
     from: SocketAddr,
     wire: Arc<Wire>,
     incoming: Incoming,
-    /// For the request that comes.
+    /// For the incoming request.
     claim: Claim,
     cancel: Arc<AtomicBool>,
 }
 
 /// Serves a client to its end.
-pub fn serve(place: &Place, socket: Arc<TcpStream>, from: SocketAddr, cancel: Arc<AtomicBool>) {
+pub fn serve(
+    place: &ClientSlot,
+    socket: Arc<TcpStream>,
+    from: SocketAddr,
+    cancel: Arc<AtomicBool>,
+) {
     let door = place.door.clone();
     let met = Connection::new(&door, socket, from, cancel).and_then(|mut connection| {
         let greeted = connection.greet(place);
@@ -101,7 +106,7 @@ impl<'a> Connection<'a> {
         let prepare = || -> std::io::Result<()> {
             socket.set_nodelay(true)?;
             socket.set_write_timeout(Some(MESSAGE_TIME))?;
-            // A client that vanished is noticed even while nothing is said.
+            // Detects a vanished client even on an idle connection.
             let keepalive = TcpKeepalive::new()
                 .with_time(Duration::from_secs(60))
                 .with_interval(Duration::from_secs(10))
@@ -120,14 +125,14 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// Bytes of the socket; waits for them until then.
+    /// Receives bytes from the socket; waits for them until `until`.
     fn receive(&mut self, until: Duration, bytes: &mut [u8]) -> Result<usize, End> {
         loop {
             let wait = until.saturating_sub(self.door.clock.now());
             if wait.is_zero() {
                 return Err(End::TimedOut);
             }
-            // The system counts time-outs coarsely: what it rounds to nothing would wait for ever.
+            // The system's timeouts are coarse: a wait that is rounded down to zero would never end.
             let wait = wait.max(Duration::from_millis(1));
             self.socket
                 .set_read_timeout(Some(wait))
@@ -144,7 +149,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Takes what the socket has to say.
+    /// Reads the bytes that the socket has.
     fn read(&mut self, until: Duration) -> Result<(), End> {
         let mut bytes = [0; READ_LEN];
         let len = self.receive(until, &mut bytes)?;
@@ -160,11 +165,11 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// From the first word to the login.
-    fn greet(&mut self, place: &Place) -> Result<Worker, End> {
+    /// Runs from the first message to the login.
+    fn greet(&mut self, place: &ClientSlot) -> Result<Worker, End> {
         let until = self.door.clock.now() + self.door.settings.login_time;
         let first = self.message_until(until)?;
-        if first.kind != Kind::PreLogin {
+        if first.kind != PacketKind::PreLogin {
             return Err(malformed("a first message other than PRELOGIN"));
         }
         let asked = PreLogin::parse(&first.body)?;
@@ -177,7 +182,7 @@ impl<'a> Connection<'a> {
         }
         self.incoming.set_message_len_max(Login::LEN_MAX);
         let message = self.message_until(until)?;
-        if message.kind != Kind::Login {
+        if message.kind != PacketKind::Login {
             return Err(malformed("a message before the login"));
         }
         if agreed == Encryption::Off {
@@ -187,14 +192,14 @@ impl<'a> Connection<'a> {
         self.admit(&login, place)
     }
 
-    /// The handshake, whose bytes travel in packets; what follows it does not.
+    /// The TLS handshake, whose bytes travel in packets; later bytes do not.
     fn shake(&mut self, until: Duration) -> Result<(), End> {
-        // Packets come as they are until the handshake is done.
+        // Packets are not encrypted until the handshake is done.
         let mut packets = std::mem::replace(&mut self.incoming, Incoming::new(PRELOGIN_LEN_MAX));
         self.wire.start_tls(self.door.tls.clone())?;
         loop {
             while let Some(packet) = packets.packet()? {
-                if packet.kind != Kind::PreLogin {
+                if packet.kind != PacketKind::PreLogin {
                     return Err(malformed("a packet inside the handshake"));
                 }
                 if self.wire.shake(&packet.body)? {
@@ -208,8 +213,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Checks who it is and lets them in.
-    fn admit(&mut self, login: &Login, place: &Place) -> Result<Worker, End> {
+    /// Checks the login and admits it.
+    fn admit(&mut self, login: &Login, place: &ClientSlot) -> Result<Worker, End> {
         let door = self.door;
         if login.integrated || login.federated {
             return self.fail(login, &[message::LOGIN_INTEGRATED.plain()], place);
@@ -223,7 +228,7 @@ impl<'a> Connection<'a> {
         let Some(user) = known.filter(|_| !login.changes_password) else {
             return self.fail(login, &[failed()], place);
         };
-        // Before the client hears of it: one that knows that it is in must not have to go for the next one.
+        // Before the client hears of its login: a client that knows it is in must not have to leave for the next one.
         if !place.known(&user) {
             let name = short(&user);
             let limit = door.settings.login_sessions;
@@ -240,14 +245,14 @@ impl<'a> Connection<'a> {
         let mut session = Session::with_cancel(door.server.clone(), who, self.cancel.clone());
         if !login.database.is_empty() {
             let using = format!("USE [{}]", login.database.replace(']', "]]"));
-            let used = session.run(&using, &mut Record::default())?;
+            let used = session.run(&using, &mut Recorder::default())?;
             if used.failed() {
                 let missing = message::DATABASE_AT_LOGIN.with(&[&login.database]);
                 let (name, database) = (short(&login.user), short(&login.database));
                 self.log(&format!(
                     "Login of '{name}' failed: no database '{database}'."
                 ));
-                // Who knows the password does not wait.
+                // A client that knows the password does not wait.
                 return self.answer(&[missing, failed()]);
             }
             session.settle();
@@ -260,12 +265,12 @@ impl<'a> Connection<'a> {
         Ok(Worker::new(session, door.name.as_str().into(), claim))
     }
 
-    /// Answers a login that failed, after a while. It waits in nobody's place.
+    /// Answers a failed login after a delay. While it waits it takes no place from others.
     fn fail(
         &self,
         login: &Login,
         why: &[longshore_tsql::Message],
-        place: &Place,
+        place: &ClientSlot,
     ) -> Result<Worker, End> {
         let door = self.door;
         let name = short(&login.user);
@@ -276,7 +281,7 @@ impl<'a> Connection<'a> {
         self.answer(why)
     }
 
-    /// A line in the log, unless there were many.
+    /// Writes a line to the log, unless there were too many.
     fn log(&self, text: &str) {
         if self.door.strikes.add() {
             let ip = self.from.ip();
@@ -284,7 +289,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Until then, unless the client leaves or its place is needed. What it says meanwhile is not read.
+    /// Waits until `until`, unless the client leaves or its place is needed. Bytes from the client are not read
+    /// meanwhile.
     fn wait(&self, until: Duration) -> Result<(), End> {
         loop {
             let wait = until.saturating_sub(self.door.clock.now());
@@ -304,12 +310,12 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Says why nobody comes in.
+    /// Reports why the client is not admitted.
     fn answer(&self, why: &[longshore_tsql::Message]) -> Result<Worker, End> {
         self.wire.say(|reply| {
             why.iter()
                 .for_each(|m| reply.notice(notice(m, &self.door.name)));
-            reply.done(longshore_tds::Done {
+            reply.done(longshore_tds::DoneToken {
                 error: true,
                 ..Default::default()
             });
@@ -318,18 +324,18 @@ impl<'a> Connection<'a> {
         Err(End::Refused)
     }
 
-    /// One request after another.
+    /// Serves one request after another.
     fn requests(&mut self, worker: Worker) -> Result<(), End> {
-        let mut running = Running::Resting(Some(Box::new(worker)));
+        let mut running = SessionOwner::Resting(Some(Box::new(worker)));
         let ended = loop {
             let next = self.next_request();
             if let Err(end) = next.and_then(|message| self.take(message, &mut running)) {
                 break end;
             }
         };
-        // A backup that runs for nobody is ended as by a cancel; it leaves nothing half-valid.
+        // A backup without a client is ended as by a cancel; it leaves nothing half-valid.
         self.cancel.store(true, Ordering::Relaxed);
-        // A server that ends still tells its clients.
+        // A server that stops still tells its clients.
         if !self.door.stopping.load(Ordering::Relaxed) {
             self.wire.close();
         }
@@ -350,7 +356,7 @@ impl<'a> Connection<'a> {
                 false => self.wire.idle_until(self.door.settings.idle_time),
             };
             match self.read(until) {
-                // A request ran, or has just ended.
+                // A request was running, or has just ended.
                 Err(End::TimedOut)
                     if begun.is_none()
                         && self.wire.idle_until(self.door.settings.idle_time) > clock.now() => {}
@@ -359,7 +365,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// For what has come of a request, unless that is little. What has no room is dropped, and refused at its end.
+    /// Claims memory for the received part of a request, unless the part is small. A request without room is dropped,
+    /// and refused at its end.
     fn claim_room(&mut self) {
         let held = self.incoming.held();
         if held <= FREE_LEN {
@@ -380,25 +387,32 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Begins a request, or notes an Attention. Never waits for what runs: whoever waits here hears no client.
-    fn take(&mut self, message: Message, running: &mut Running) -> Result<(), End> {
-        if message.kind != Kind::Attention && self.wire.is_running() {
+    /// Starts a request, or notes an Attention. Never waits for the running request: a thread that waits here hears no
+    /// client.
+    fn take(&mut self, message: Message, running: &mut SessionOwner) -> Result<(), End> {
+        if message.kind != PacketKind::Attention && self.wire.is_running() {
             return Err(malformed("a request before the answer to the one before"));
         }
         let work = match message.kind {
-            Kind::Attention => return Ok(self.wire.attention(&self.cancel)?),
+            PacketKind::Attention => return Ok(self.wire.attention(&self.cancel)?),
             _ if message.ignored => Work::Ignored,
             _ if message.dropped => Work::NoRoom,
-            Kind::SqlBatch => batch_text(&message.body).map_or_else(Work::Refused, Work::Batch),
-            Kind::Rpc => calls(&message.body).map_or_else(Work::Refused, Work::Calls),
-            Kind::Transaction => {
+            PacketKind::SqlBatch => {
+                batch_text(&message.body).map_or_else(Work::Refused, Work::Batch)
+            }
+            PacketKind::Rpc => calls(&message.body).map_or_else(Work::Refused, Work::Calls),
+            PacketKind::Transaction => {
                 Transaction::parse(&message.body).map_or_else(Work::Refused, Work::Transaction)
             }
-            Kind::BulkLoad | Kind::FederatedToken | Kind::Login | Kind::Sspi | Kind::PreLogin => {
+            PacketKind::BulkLoad
+            | PacketKind::FederatedToken
+            | PacketKind::Login
+            | PacketKind::Sspi
+            | PacketKind::PreLogin => {
                 return Err(malformed("a request of a kind that is not served"));
             }
         };
-        // Its answer has gone out, so its thread is about to end.
+        // The answer has been sent, so its thread is about to end.
         let mut worker = running.settle().ok_or(End::Gone)?;
         self.cancel.store(false, Ordering::Relaxed);
         if self.door.stopping.load(Ordering::Relaxed) {
@@ -415,7 +429,7 @@ impl<'a> Connection<'a> {
                 let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     worker.run(work, reset, &wire);
                     drop(claim);
-                    // A client that is gone is noticed by the reader.
+                    // The reader notices a client that is gone.
                     let _gone = wire.finish();
                     worker
                 }));
@@ -428,24 +442,24 @@ impl<'a> Connection<'a> {
             tracing::warn!(from = %self.from, %error, "no thread for a request");
             End::Gone
         })?;
-        *running = Running::Working(thread);
+        *running = SessionOwner::Working(thread);
         Ok(())
     }
 }
 
-/// Who has the session.
-enum Running {
-    /// `None`: nobody; it panicked, or was handed on.
+/// The owner of the session.
+enum SessionOwner {
+    /// `None`: no owner; the thread panicked, or the session was handed on.
     Resting(Option<Box<Worker>>),
     Working(JoinHandle<Option<Box<Worker>>>),
 }
 
-impl Running {
-    /// Waits for what runs and hands on its session.
+impl SessionOwner {
+    /// Waits for the running request and returns its session.
     fn settle(&mut self) -> Option<Box<Worker>> {
-        match std::mem::replace(self, Running::Resting(None)) {
-            Running::Resting(worker) => worker,
-            Running::Working(thread) => thread.join().ok().flatten(),
+        match std::mem::replace(self, SessionOwner::Resting(None)) {
+            SessionOwner::Resting(worker) => worker,
+            SessionOwner::Working(thread) => thread.join().ok().flatten(),
         }
     }
 }
@@ -454,7 +468,7 @@ fn malformed(what: &'static str) -> End {
     End::Protocol(longshore_tds::Error::Malformed { what })
 }
 
-/// What both sides do; `None`: they cannot agree. `all`: everything has to be encrypted.
+/// The encryption that both sides support; `None`: they cannot agree. `all`: everything must be encrypted.
 fn agreed(asked: Encryption, all: bool) -> Option<Encryption> {
     match asked {
         Encryption::NotSupported if all => None,
@@ -492,7 +506,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_agreed_never_leaves_more_in_the_clear_than_the_server_allows() {
+    fn a_negotiation_never_leaves_more_in_clear_than_the_server_allows() {
         use Encryption::*;
         assert_eq!(agreed(NotSupported, true), None);
         assert_eq!(agreed(Off, true), Some(Required));

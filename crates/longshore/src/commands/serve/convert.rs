@@ -1,10 +1,12 @@
-//! T-SQL's types and values as the protocol's, and back. One to one but for moments, which count from 1900 there.
+//! Converts T-SQL's types and values to the protocol's, and back. One to one except for moments, which the protocol
+//! counts from 1900.
 
 use longshore_tds as tds;
 use longshore_tsql::{Column, DateTime, Decimal, Temporal, Type, Value};
 use uuid::Uuid;
 
-/// `newer`: the client knows the types of moments that came after `datetime`. Others get texts, as SQL Server sends them.
+/// `newer`: the client knows the date and time types that came after `datetime`. Other clients get texts, as from SQL
+/// Server.
 pub fn kind(of: Type, newer: bool) -> tds::Type {
     match of {
         Type::Date if !newer => tds::Type::NVarChar(Some(10)),
@@ -22,7 +24,7 @@ pub fn kind(of: Type, newer: bool) -> tds::Type {
         Type::Int => tds::Type::Int,
         Type::BigInt => tds::Type::BigInt,
         Type::Numeric { precision, scale } => tds::Type::Numeric { precision, scale },
-        // As numbers of the same digits: no client computes with them otherwise.
+        // Sent as numbers with the same digits: no client calculates differently with them.
         Type::Money => kind(Type::numeric(19, 4), newer),
         Type::SmallMoney => kind(Type::numeric(10, 4), newer),
         Type::Float => tds::Type::Float,
@@ -90,7 +92,7 @@ pub fn kind_back(kind: tds::Type) -> Type {
     }
 }
 
-/// A parameter of this type. Moments that no calendar has are NULL.
+/// A parameter of this type. Moments that do not exist in the calendar are NULL.
 pub fn value_back(value: tds::Value, kind: tds::Type) -> Value {
     match value {
         tds::Value::DateTime(at) if kind == tds::Type::SmallDateTime => {
@@ -110,7 +112,7 @@ pub fn value_back(value: tds::Value, kind: tds::Type) -> Value {
 }
 
 const BEGINNING: jiff::civil::Date = jiff::civil::date(1900, 1, 1);
-/// Of the newer types.
+/// The first day of the newer types.
 const FIRST_DAY: jiff::civil::Date = jiff::civil::date(1, 1, 1);
 
 fn newer_moment(at: Temporal) -> tds::Moment {
@@ -165,7 +167,7 @@ fn moment(at: &DateTime) -> tds::DateTime {
 }
 
 fn moment_back(at: tds::DateTime) -> Option<DateTime> {
-    // One after the other: the parts of a span have one sign, and these may differ.
+    // In two steps: the parts of one span have the same sign, and these may differ.
     let days = jiff::Span::new().try_days(at.days).ok()?;
     let time = jiff::SignedDuration::from_millis(at.ms.into());
     let date = BEGINNING.checked_add(days).ok()?;

@@ -4,13 +4,14 @@
 //! nightly:$argon2id$v=19$m=19456,t=2,p=1$…
 //! ```
 //!
-//! The file is read at each login, so that a change counts at once, and changed under a lock: of changes at the same time
-//! none is lost. Sessions of a login that is removed are ended by the listener (`mod.rs`). A password that was right is remembered while the
-//! program runs, as a digest under a random key: a hash that is slow to guess is slow to check, too.
+//! The file is read at each login, so a change takes effect at once. It is changed under a lock, so no concurrent
+//! change is lost. The listener (`mod.rs`) ends the sessions of a login that is removed. A correct password is
+//! remembered while the program runs, as a digest under a random key: a hash that is slow to guess is also slow to
+//! check.
 //!
 //! Invariants
 //! - No password is written anywhere, and none is on a command line.
-//! - A wrong password and a name that nobody has take the same time, one after another for all.
+//! - A wrong password and an unknown name take the same time, and all checks run one after another.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -26,17 +27,17 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::failure::Failure;
+use longshore_terminal::failure::Failure;
 
 const LEN_MAX: usize = 1 << 20;
 const NAME_LEN_MAX: usize = 128;
 const PASSWORD_VARIABLE: &str = "LONGSHORE_LOGIN_PASSWORD";
-/// How often somebody who waits for a check asks whether it is still wanted.
+/// The interval at which a waiting check asks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(20);
-/// Right passwords that are remembered.
+/// The number of correct passwords that are remembered.
 const REMEMBERED_MAX: usize = 1024;
 
-/// A hash of no password: names that nobody has are checked against it.
+/// A hash of no password: unknown names are checked against it.
 const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5IGlzIGhlcmU$6pOAs8Pvcs+pHp2NXPsUOmoSuhmgUg6UP8kRMWvDSGc";
 
 pub struct Logins {
@@ -61,7 +62,7 @@ impl Logins {
         }
     }
 
-    /// What stands beside the file while it is changed, and stays there.
+    /// The lock file next to `path`; it is held during a change and is never removed.
     pub fn lock(path: &Path) -> PathBuf {
         SmallFile::lock_name(path)
     }
@@ -70,8 +71,8 @@ impl Logins {
         Ok(self.entries(storage)?.is_empty())
     }
 
-    /// The name as it is written in the file, if the password is that login's. Blocks while others are checked, as long
-    /// as the answer `is_wanted`.
+    /// The name as written in the file, if the password is that login's. Blocks while others are checked, as long as
+    /// `is_wanted` returns true.
     pub fn check(
         &self,
         storage: &dyn Storage,
@@ -93,7 +94,7 @@ impl Logins {
         if remembered() {
             return known;
         }
-        // Whoever was closed meanwhile takes no time of those who come after.
+        // A client that was closed meanwhile takes no time from the next ones.
         let _turn = loop {
             if !is_wanted() {
                 return None;
@@ -126,7 +127,7 @@ impl Logins {
         digest.finalize().into()
     }
 
-    /// Another password for a login that is there.
+    /// Replaces the password of an existing login.
     pub fn add(
         &self,
         storage: &dyn Storage,
@@ -138,7 +139,7 @@ impl Logins {
         if name.is_empty() || name.len() > NAME_LEN_MAX || !name.chars().all(plain) {
             return Err(Failure::usage(
                 "this name cannot be a login's",
-                "1 to 128 bytes, without colons",
+                "give 1 to 128 bytes, without colons",
             ));
         }
         if password.reveal().is_empty() {
@@ -168,14 +169,14 @@ impl Logins {
             match after.lines().count() == before.lines().count() {
                 true => Err(Failure::usage(
                     format!("{} has no login {name}", self.path.display()),
-                    "names are those given to --add-login",
+                    "`longshore serve --add-login NAME` adds a login",
                 )),
                 false => Ok(after),
             }
         })
     }
 
-    /// The names of those who may log in, in lower case; `None`: there is no file. Errors: it cannot be read.
+    /// The names of all logins, in lower case; `None`: there is no file. Errors: the file cannot be read.
     pub fn names(&self, storage: &dyn Storage) -> Result<Option<BTreeSet<String>>, Failure> {
         let text = self.text(storage)?;
         let names = |text: String| {
@@ -209,14 +210,14 @@ impl Logins {
         read().map_err(|e| self.failure("read", &e))
     }
 
-    /// Whole or not at all, after all changes that others make just now; readable by its owner alone.
+    /// Changes the file atomically, after all concurrent changes; only its owner can read it.
     fn change(
         &self,
         storage: &dyn Storage,
         clock: &dyn Clock,
         change: impl FnOnce(&str) -> Result<String, Failure>,
     ) -> Result<(), Failure> {
-        /// What the change refused, or what the file system did.
+        /// The reason why the change was refused, or the file system's error.
         enum Wrong {
             Refused(Failure),
             Io(io::Error),
@@ -257,20 +258,20 @@ impl Logins {
     fn failure(&self, what: &str, error: &io::Error) -> Failure {
         let mut failure = Failure::usage(
             format!("cannot {what} the logins in {}", self.path.display()),
-            "name another file with --logins, or look at its owner",
+            "name another file with --logins, or check its owner",
         );
         failure.causes.push(error.to_string());
         failure
     }
 }
 
-/// Names and hashes of a file's lines.
+/// The names and hashes in a file's lines.
 fn entries(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let entry = |line| str::split_once(line, ':').map(|(name, hash)| (name, hash.trim()));
     text.lines().filter_map(entry)
 }
 
-/// A file's lines but those of a login; what is no login's stays as it is.
+/// A file's lines except those of one login; lines that are no logins stay as they are.
 fn without<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
     let is_other = move |line: &&str| {
         let known = line.split_once(':').map(|(known, _)| known);
@@ -281,7 +282,7 @@ fn without<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = String> + '
         .map(|line| format!("{line}\n"))
 }
 
-/// From the environment, from a person, or the first line of standard input.
+/// Takes the password from the environment, from the user, or from the first line of standard input.
 pub fn ask_password() -> Result<Secret, Failure> {
     if let Ok(password) = std::env::var(PASSWORD_VARIABLE) {
         return Ok(Secret::new(password));
@@ -298,7 +299,7 @@ pub fn ask_password() -> Result<Secret, Failure> {
     Ok(Secret::new(password))
 }
 
-/// A line of the terminal that it does not show.
+/// Reads a line from the terminal without echo.
 fn unseen(line: &mut String) -> io::Result<()> {
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
     let stdin = io::stdin();
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_break_the_file_are_refused_and_nobody_has_a_hash() {
+    fn names_that_would_break_the_file_are_refused_and_no_login_shows_its_hash() {
         let dir = tempfile::tempdir().unwrap();
         let logins = Logins::new(dir.path().join("logins"));
         for name in ["", "a:b", "a\nb", &"n".repeat(129)] {

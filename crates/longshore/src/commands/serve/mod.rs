@@ -4,13 +4,14 @@
 //! listener ──▶ connection (a thread each: reads, keeps time) ──▶ work (a thread while a request runs: writes)
 //! ```
 //!
-//! A connection's thread reads all the time, so that it hears an Attention or the end of its client while a backup runs,
-//! and its stack stays small. What runs has a thread of its own, whose stack goes with it: an idle session costs little.
+//! A connection's thread reads all the time, so it notices an Attention or the end of its client while a backup runs,
+//! and its stack stays small. A request runs in a thread of its own, whose stack is freed with it: an idle session
+//! costs little.
 //!
 //! Invariants
-//! - Nobody runs anything who did not log in with a password; failures are slow, and logged without secrets.
-//! - Off this machine nothing is said in the clear, and the certificate is one that clients can check.
-//! - A connection's thread never waits for what runs, unless it has cancelled that.
+//! - Only a client that has logged in with a password runs anything; failures are slow, and logged without secrets.
+//! - Nothing is sent to other machines unencrypted, and clients can check the certificate.
+//! - A connection's thread never waits for the running request, unless it has cancelled it.
 //! - Every wait for a client ends: for its login, for the rest of a message, for it to take its answer, for its next
 //!   request.
 
@@ -42,13 +43,13 @@ use self::settings::Settings;
 use self::strikes::Strikes;
 use super::Context;
 use crate::commands::sql::configured;
-use crate::failure::{Exit, Failure};
 use crate::options::Serve;
+use longshore_terminal::failure::{Exit, Failure};
 
 /// What all connections share.
 struct Door {
     server: Arc<Server>,
-    /// What all sessions hold.
+    /// The memory of all sessions.
     memory: Memory,
     /// `@@SERVERNAME`, in messages.
     name: String,
@@ -58,7 +59,7 @@ struct Door {
     logins: Logins,
     strikes: Strikes,
     tls: Arc<rustls::ServerConfig>,
-    /// Those that are connected, oldest first: what ends them.
+    /// The connected clients, oldest first, with the means to end them.
     guests: Mutex<BTreeMap<u64, Guest>>,
     next_guest: AtomicU64,
     stopping: AtomicBool,
@@ -70,7 +71,7 @@ impl Door {
         self.server.write_log("Logon", text);
     }
 
-    /// Says of failed logins what was not said yet.
+    /// Logs the number of failed logins that have no line yet.
     fn sum_up(&self, ends: bool) {
         if let Some(text) = self.strikes.summary(self.clock.now(), ends) {
             self.log_logon(&text);
@@ -81,40 +82,40 @@ impl Door {
 struct Guest {
     cancel: Arc<AtomicBool>,
     socket: Arc<TcpStream>,
-    standing: Standing,
+    standing: ListenerState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Standing {
-    /// Has not logged in.
+enum ListenerState {
+    /// The client has not logged in.
     Stranger,
-    /// Failed to log in, and waits for its answer: it takes nobody's place.
+    /// The client failed to log in and waits for its answer: it takes no place from others.
     Refused,
-    /// Was closed for somebody else; its thread is about to end.
+    /// The client was closed to make room for another; its thread is about to end.
     Closed,
-    /// Has logged in, under this name in lower case.
+    /// The client has logged in, under this name in lower case.
     Known(String),
 }
 
-/// A guest's place among those that are there. However its thread ends, the place is free again.
-struct Place {
+/// A guest's place among the connected clients. However its thread ends, the place becomes free.
+struct ClientSlot {
     door: Arc<Door>,
     number: u64,
 }
 
-impl Place {
-    fn take(door: &Arc<Door>, guest: Guest) -> Place {
+impl ClientSlot {
+    fn take(door: &Arc<Door>, guest: Guest) -> ClientSlot {
         let number = door.next_guest.fetch_add(1, Ordering::Relaxed);
         door.guests.lock().insert(number, guest);
-        Place {
+        ClientSlot {
             door: door.clone(),
             number,
         }
     }
 
-    /// It has logged in; `false`: this login has as many sessions as it may.
+    /// Marks the guest as logged in; `false`: this login already has as many sessions as it may.
     fn known(&self, login: &str) -> bool {
-        let standing = Standing::Known(login.to_ascii_lowercase());
+        let standing = ListenerState::Known(login.to_ascii_lowercase());
         let mut guests = self.door.guests.lock();
         let others = guests.values().filter(|g| g.standing == standing).count();
         let has_room = others < self.door.settings.login_sessions;
@@ -124,26 +125,26 @@ impl Place {
         has_room
     }
 
-    /// It was not closed for somebody else.
+    /// Whether the guest was not closed for another.
     fn is_wanted(&self) -> bool {
         let guests = self.door.guests.lock();
         let guest = guests.get(&self.number);
-        guest.is_some_and(|g| g.standing != Standing::Closed)
+        guest.is_some_and(|g| g.standing != ListenerState::Closed)
     }
 
-    /// It has failed to log in. Of many that wait for their answers the oldest is closed without one.
+    /// Marks the guest as refused. If many wait for their answers, the oldest is closed without one.
     fn refused(&self) {
         let mut guests = self.door.guests.lock();
         if let Some(guest) = guests.get_mut(&self.number)
-            && guest.standing == Standing::Stranger
+            && guest.standing == ListenerState::Stranger
         {
-            guest.standing = Standing::Refused;
+            guest.standing = ListenerState::Refused;
         }
-        close_oldest(&mut guests, &Standing::Refused, REFUSED_MAX);
+        close_oldest(&mut guests, &ListenerState::Refused, REFUSED_MAX);
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.door.guests.lock().remove(&self.number);
     }
@@ -155,20 +156,20 @@ struct Answer {
     login: String,
 }
 
-/// How often the listener asks whether to end.
+/// The interval at which the listener checks whether to end.
 const TICK: Duration = Duration::from_millis(200);
-/// How long running statements may take to end.
+/// The time that running statements may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Connections that have not logged in, of all that may be; and those of them that were closed and have not ended.
+/// The limit of connections that have not logged in, and of those among them that are closed but have not ended.
 const STRANGERS_MAX: usize = 64;
-/// Connections that wait for the answer to a failed login, beside all others.
+/// The limit of connections that wait for the answer to a failed login, in addition to all others.
 const REFUSED_MAX: usize = 64;
-/// Between two looks at who may log in.
+/// The interval between two checks of who may log in.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Descriptors of a connection: its own, and what a statement has open.
+/// File descriptors per connection: its own, and those that a statement opens.
 const DESCRIPTORS_EACH: u64 = 4;
-/// And beside connections: a backup's files, the catalog, the listener.
+/// File descriptors apart from connections: a backup's files, the catalog, the listener.
 const DESCRIPTORS_OWN: u64 = 256;
 
 pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
@@ -186,7 +187,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     if logins.is_empty(&*context.storage)? {
         return Err(Failure::usage(
             format!(
-                "nobody could log in: {} has no login",
+                "no client could log in: {} has no login",
                 settings.logins.display()
             ),
             "add one first: longshore serve --add-login NAME",
@@ -199,10 +200,10 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     let memory = Memory::new(settings.memory);
     setup.memory = memory.clone();
     allow_descriptors(settings.sessions);
-    let stop = setup.house.cancel.clone();
+    let stop = setup.context.cancel.clone();
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().unwrap_or(settings.listen);
-    let kept = tls::Kept::beside(&settings.logins);
+    let kept = tls::CertificateFiles::beside(&settings.logins);
     let identity = settings.identity.as_ref();
     let tls = tls::config(&*context.storage, &*context.clock, identity, &kept)?;
     let door = Arc::new(Door {
@@ -223,7 +224,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         .write_log("Server", &format!("Server is listening on {address}."));
     if rustix::process::geteuid().is_root() {
         context.output.warn(
-            "serve runs as root: a client that logs in reaches what root reaches; run it as a user of its own, as \
+            "serve runs as root: a client that logs in can reach everything that root can; run it as its own user, as \
              contrib/systemd/longshore-serve.service does (docs/serve.md)",
         );
         door.server
@@ -251,7 +252,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         }
         match listener.accept() {
             Ok((socket, from)) => welcome(&door, socket, from),
-            // It stays readable, and may not be for long: too many files are open, the client has left.
+            // The socket stays readable, possibly for long: too many files are open, or the client has left.
             Err(error) => {
                 tracing::warn!(%error, "a connection was not taken");
                 door.clock.sleep(TICK);
@@ -284,8 +285,8 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-/// Lets the process open as many files as the system allows: what is usual is less than all sessions need, and then it is
-/// backups that fail.
+/// Raises the limit on open files as far as the system allows: the usual limit is lower than all sessions need, and
+/// then backups fail.
 fn allow_descriptors(sessions: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = Rlimit {
@@ -307,43 +308,43 @@ fn allow_descriptors(sessions: usize) {
     }
 }
 
-/// Waits a moment for somebody to come.
+/// Waits a moment for a client to connect.
 fn is_readable(listener: &TcpListener) -> bool {
     let tick = Timespec {
         tv_sec: 0,
         tv_nsec: TICK.subsec_nanos().into(),
     };
     let mut polled = [PollFd::new(listener, PollFlags::IN)];
-    // A signal ends the wait early: the flag is asked then.
+    // A signal ends the wait early; the flag is checked then.
     poll(&mut polled, Some(&tick)).is_ok_and(|count| count > 0)
 }
 
-/// Whether one more may come. When all places are taken the oldest stranger has to go: whoever fills them with silence
-/// would keep everybody out, and who means to log in does not take long.
+/// Whether one more client may connect. If all places are taken, the oldest stranger is closed: otherwise an attacker
+/// could fill the places with silent connections, and a real login does not take long.
 fn has_room(guests: &mut BTreeMap<u64, Guest>, sessions: usize) -> bool {
     let count = |standing| guests.values().filter(|g| g.standing == standing).count();
-    let (strangers, closed) = (count(Standing::Stranger), count(Standing::Closed));
-    let refused = count(Standing::Refused);
+    let (strangers, closed) = (count(ListenerState::Stranger), count(ListenerState::Closed));
+    let refused = count(ListenerState::Refused);
     if strangers < STRANGERS_MAX && guests.len() - closed - refused < sessions {
         return true;
     }
-    closed < STRANGERS_MAX && close_oldest(guests, &Standing::Stranger, 0)
+    closed < STRANGERS_MAX && close_oldest(guests, &ListenerState::Stranger, 0)
 }
 
-/// Closes the oldest guest of this standing if there are more than `max`; whether there was one.
-fn close_oldest(guests: &mut BTreeMap<u64, Guest>, standing: &Standing, max: usize) -> bool {
+/// Closes the oldest guest of this standing if there are more than `max`; returns whether there was one.
+fn close_oldest(guests: &mut BTreeMap<u64, Guest>, standing: &ListenerState, max: usize) -> bool {
     let alike = guests.values().filter(|g| g.standing == *standing).count();
     let mut all = guests.values_mut();
     let Some(oldest) = all.find(|g| alike > max && g.standing == *standing) else {
         return false;
     };
-    oldest.standing = Standing::Closed;
+    oldest.standing = ListenerState::Closed;
     let _gone = oldest.socket.shutdown(Shutdown::Both);
     true
 }
 
-/// Ends the sessions of logins that were removed. What cannot be read, or is not there, ends nobody: a file system that is
-/// gone for a moment must not end backups.
+/// Ends the sessions of logins that were removed. An unreadable or missing file ends no session: a file system that is
+/// briefly away must not end backups.
 struct Removals {
     looked: Duration,
 }
@@ -359,17 +360,17 @@ impl Removals {
             Ok(Some(names)) => names,
             Ok(None) => return,
             Err(failure) => {
-                tracing::warn!(text = failure.text, "nobody can see who may log in");
+                tracing::warn!(text = failure.text, "cannot read the logins");
                 return;
             }
         };
         let mut ended = BTreeSet::new();
         for guest in door.guests.lock().values_mut() {
-            if let Standing::Known(login) = &guest.standing
+            if let ListenerState::Known(login) = &guest.standing
                 && !names.contains(login)
             {
                 ended.insert(login.clone());
-                guest.standing = Standing::Closed;
+                guest.standing = ListenerState::Closed;
                 guest.cancel.store(true, Ordering::Relaxed);
                 let _gone = guest.socket.shutdown(Shutdown::Both);
             }
@@ -392,14 +393,14 @@ fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
     if socket.set_nonblocking(false).is_err() {
         return;
     }
-    // One descriptor for those that read, write and end it.
+    // One descriptor for the threads that read from it, write to it and end it.
     let socket = Arc::new(socket);
     let guest = Guest {
         cancel: cancel.clone(),
         socket: socket.clone(),
-        standing: Standing::Stranger,
+        standing: ListenerState::Stranger,
     };
-    let place = Place::take(door, guest);
+    let place = ClientSlot::take(door, guest);
     let spawned = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(connection::STACK_LEN)
@@ -409,12 +410,12 @@ fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
     }
 }
 
-/// Ends what runs as a cancel does, and waits for it.
+/// Ends the running requests as a cancel does, and waits for them.
 fn end(door: &Door) {
     door.stopping.store(true, Ordering::Relaxed);
     for guest in door.guests.lock().values() {
         guest.cancel.store(true, Ordering::Relaxed);
-        // Its thread wakes up; what it still has to say goes out.
+        // Its thread wakes up; pending output is still sent.
         let _gone = guest.socket.shutdown(Shutdown::Read);
     }
     let until = door.clock.now() + PATIENCE;

@@ -1,15 +1,15 @@
-//! ODBC's calls of procedures, `{? = CALL name (?, 'text')}`, as a batch that is prepared like any other.
+//! ODBC's procedure calls, `{? = CALL name (?, 'text')}`, as a batch that is prepared like any other.
 
 use longshore_tsql::{Message, Type, message};
 
-/// What a question mark stands for.
+/// The meaning of a question mark.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
     pub kind: Type,
     pub output: bool,
 }
 
-/// A call as statements of T-SQL have it.
+/// A call as T-SQL statements.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Call {
     /// `@p1 int, @p2 nvarchar(9)`
@@ -38,7 +38,7 @@ pub fn call(text: &str, marks: &[Mark]) -> Result<Call, Message> {
     let word = inner.get(..4).filter(|w| w.eq_ignore_ascii_case("call"));
     let inner = match word {
         Some(_) if inner[4..].starts_with(char::is_whitespace) => inner[4..].trim(),
-        // Some send the name alone.
+        // Some clients send only the name.
         _ => inner,
     };
     let (name, arguments) = match inner.split_once('(') {
@@ -60,13 +60,13 @@ pub fn call(text: &str, marks: &[Mark]) -> Result<Call, Message> {
     };
     let mut statement = String::from("EXEC ");
     if status {
-        // Where it goes to is said by its place.
+        // Its position already makes it an output.
         statement += mark()?.trim_end_matches(" OUTPUT");
         statement += " = ";
     }
     statement += name;
     statement.push(' ');
-    // Question marks inside texts are none.
+    // Question marks inside quoted texts do not count.
     let mut quoted = false;
     for c in arguments.chars() {
         quoted ^= c == '\'';

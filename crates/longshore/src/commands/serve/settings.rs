@@ -1,16 +1,16 @@
-//! What the server goes by: options over configuration, and what is refused together.
+//! The server's settings: options override the configuration; contradictions are refused.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::logins::Logins;
-use super::tls::Kept;
+use super::tls::CertificateFiles;
 use crate::commands::Context;
-use crate::failure::Failure;
 use crate::options::Serve;
+use longshore_terminal::failure::Failure;
 
-/// SQL Server's port, on this machine alone.
+/// SQL Server's port, on the loopback address only.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1433);
 
 const SESSIONS: u16 = 256;
@@ -23,28 +23,28 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Certificate and key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Clients must encrypt all that they say.
+    /// Whether clients must encrypt everything.
     pub encrypt: bool,
     pub logins: PathBuf,
     pub directories: Vec<PathBuf>,
     pub backup_directory: PathBuf,
-    /// Connections at a time.
+    /// The maximum number of concurrent connections.
     pub sessions: usize,
-    /// Of them, those that have logged in under the same name.
+    /// The maximum number of them that are logged in under the same name.
     pub login_sessions: usize,
-    /// Bytes of one request.
+    /// The maximum bytes of one request.
     pub batch_len_max: usize,
-    /// Bytes that all sessions hold together.
+    /// The maximum bytes that all sessions hold together.
     pub memory: usize,
-    /// From the connection to the end of the login.
+    /// The time limit from the connection to the end of the login.
     pub login_time: Duration,
-    /// Between an answer and the next request.
+    /// The time limit between an answer and the next request.
     pub idle_time: Duration,
 }
 
 impl Settings {
-    /// Files that the server rests on: no statement writes there, wherever they lie.
-    /// The catalog's are the catalog's own.
+    /// Files that the server depends on: no statement may write to them, wherever they are. The catalog protects its
+    /// own files.
     pub fn own_files(&self, context: &Context) -> Vec<PathBuf> {
         let beside = |name: &&str| Some(context.catalog.as_ref()?.with_file_name(name));
         let logs = longshore_tsql::LOG_NAMES.iter().filter_map(beside);
@@ -54,7 +54,7 @@ impl Settings {
             .map(|(certificate, key)| [certificate, key]);
         let configuration = context.config.path.clone();
         let mut files = vec![self.logins.clone(), Logins::lock(&self.logins)];
-        files.extend(Kept::beside(&self.logins).files());
+        files.extend(CertificateFiles::beside(&self.logins).files());
         files.extend(logs);
         files.extend(pair.into_iter().flatten());
         files.extend(configuration);
@@ -101,12 +101,12 @@ impl Settings {
                     .collect::<Vec<_>>()
             }
         };
-        // A service begins in the root directory: what it may write to is never everything by accident.
+        // A service starts in the root directory: statements must not get access to everything by accident.
         if named.is_none() && own.iter().all(|d| d.is_empty()) && backup_directory == Path::new("/")
         {
             return Err(Failure::usage(
-                "clients could name every file: the working directory is /",
-                "name what they may with --backup-directory or --directory",
+                "clients could name any file: the working directory is /",
+                "name the allowed directories with --backup-directory or --directory",
             ));
         }
         let logins = options.logins.clone().or(configured.logins.clone());
@@ -115,13 +115,13 @@ impl Settings {
             (None, Some(catalog)) => absolute(catalog).with_file_name("logins"),
             (None, None) => {
                 return Err(Failure::usage(
-                    "there is no catalog, and so no place for the logins beside it",
+                    "without a catalog there is no default place for the logins",
                     "name a file with --logins",
                 ));
             }
         };
         let sessions: usize = configured.sessions.map_or(SESSIONS, |n| n.get()).into();
-        // An eighth stays for others, and one at least.
+        // An eighth, and at least one, stays for other logins.
         let others = (sessions / 8).max(1);
         let usual = sessions.saturating_sub(others).max(1);
         let login_sessions = configured.login_sessions.map_or(usual, |n| n.get().into());

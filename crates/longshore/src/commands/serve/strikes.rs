@@ -1,10 +1,10 @@
-//! Failed logins: how long each waits for its answer, and a line each in the log, until there are many.
+//! Failed logins: how long each waits for its answer, and one log line each, up to a limit.
 //!
-//! Anybody may fail to log in, and the log keeps so much. Above [`LINES_MAX`] a minute failures are counted alone, and
-//! one line says how many there were, so that an attack does not drive out what it would hide.
+//! Anyone can cause failed logins, and the log has limited room. Above [`LINES_MAX`] a minute, failures are only
+//! counted, and one line gives the number, so that an attack cannot push its own traces out of the log.
 //!
-//! Whoever fails again from the same address waits twice as long each time. Only failures wait: nobody who knows a
-//! password is kept out by somebody who does not.
+//! Each further failure from the same address doubles the wait. Only failures wait: a client that knows a password is
+//! never kept out by one that does not.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,16 +14,16 @@ use parking_lot::Mutex;
 
 const LINES_MAX: u32 = 20;
 const SPAN: Duration = Duration::from_secs(60);
-/// Characters of a name as it is logged, escaped.
+/// The maximum characters of a name in the log, escaped.
 const NAME_LEN_MAX: usize = 100;
 
-/// Before the first failure of an address is answered.
+/// The delay before the first failure of an address is answered.
 const DELAY: Duration = Duration::from_secs(1);
-/// And before any: clients that wait no longer than 15 s for their login still hear why it failed.
+/// The maximum delay: clients that wait 15 s or less for their login still receive the reason.
 const DELAY_MAX: Duration = Duration::from_secs(8);
-/// An address that has not failed for so long begins anew.
+/// An address without a failure for this time starts again with the first delay.
 const FORGIVEN: Duration = Duration::from_secs(300);
-/// Addresses that are remembered.
+/// The number of addresses that are remembered.
 const ADDRESSES_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -45,14 +45,14 @@ struct Window {
 }
 
 impl Strikes {
-    /// Counts a failure; whether it has a line of its own.
+    /// Counts a failure; returns whether it gets its own log line.
     pub fn add(&self) -> bool {
         let mut window = self.inner.lock();
         window.count = window.count.saturating_add(1);
         window.count <= LINES_MAX
     }
 
-    /// How long this failure waits for its answer.
+    /// The time that this failure waits for its answer.
     pub fn delay(&self, from: IpAddr, now: Duration) -> Duration {
         let mut all = self.addresses.lock();
         if all.len() >= ADDRESSES_MAX {
@@ -78,7 +78,7 @@ impl Strikes {
         (DELAY * (1 << doublings)).min(DELAY_MAX)
     }
 
-    /// What to say of failures without a line when their minute is over, or when all ends. To be asked now and then.
+    /// The text on failures without a line, once their minute is over or the server ends. Must be called now and then.
     pub fn summary(&self, now: Duration, ends: bool) -> Option<String> {
         let mut window = self.inner.lock();
         if !ends && now.saturating_sub(window.begun) < SPAN {
@@ -93,7 +93,7 @@ impl Strikes {
     }
 }
 
-/// Of IPv6 the network: whoever has one address there has all of them.
+/// For IPv6 the network: the owner of one address in it has all of them.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -104,7 +104,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A name that anybody may have sent: on one line, and short.
+/// A name that anyone may have sent: on one line, and short.
 pub fn short(name: &str) -> String {
     let mut escaped = name.escape_debug();
     let mut short: String = escaped.by_ref().take(NAME_LEN_MAX).collect();
@@ -142,7 +142,7 @@ mod tests {
             strikes.delay(from, Duration::from_secs(u64::from(n) / 100));
         }
         assert_eq!(strikes.addresses.lock().len(), ADDRESSES_MAX);
-        // The newest of them.
+        // The newest address.
         let newest = IpAddr::from(4999_u32.to_be_bytes());
         assert_eq!(strikes.delay(newest, Duration::from_secs(50)), DELAY * 2);
     }

@@ -1,7 +1,7 @@
 //! The server's half of TLS.
 //!
-//! TLS 1.2 alone: under TDS 7 the handshake travels in packets, and those of TLS 1.3 that come after it would not.
-//! (SQL Server does the same.)
+//! TLS 1.2 only: under TDS 7 the handshake travels in packets, and TLS 1.3 sends handshake messages after that which
+//! would not. (SQL Server does the same.)
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,39 +13,39 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 
-use crate::failure::Failure;
+use longshore_terminal::failure::Failure;
 
-/// Longest file of certificates.
+/// The maximum length of a certificate file.
 const LEN_MAX: usize = 1 << 20;
-/// In the certificate that is made here.
+/// The names in the generated certificate.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Where the certificate that is made here is kept, so that clients can pin it.
+/// The location of the generated certificate, so that clients can pin it.
 #[derive(Debug, Clone)]
-pub struct Kept {
-    /// Key and certificate, for the server alone.
+pub struct CertificateFiles {
+    /// Key and certificate, readable by the server only.
     pair: PathBuf,
-    /// The certificate, for everybody.
+    /// The certificate, readable by everyone.
     certificate: PathBuf,
 }
 
-impl Kept {
+impl CertificateFiles {
     /// In the directory of the logins.
-    pub fn beside(logins: &Path) -> Kept {
-        Kept {
+    pub fn beside(logins: &Path) -> CertificateFiles {
+        CertificateFiles {
             pair: logins.with_file_name("serve.pem"),
             certificate: logins.with_file_name("serve.crt"),
         }
     }
 
-    /// All files that belong to it.
+    /// All its files.
     pub fn files(&self) -> Vec<PathBuf> {
         let both = [&self.pair, &self.certificate];
         let locks = both.map(|path| SmallFile::lock_name(path));
         both.into_iter().cloned().chain(locks).collect()
     }
 
-    /// The pair, which is made if there is none. Two servers that begin at once have the same one.
+    /// Loads the pair; creates it if there is none. Two servers that start at the same time use the same pair.
     fn load(&self, storage: &dyn Storage, clock: &dyn Clock) -> Result<Pair, Failure> {
         let kept = || -> io::Result<Vec<u8>> {
             let (file, dir) = small(storage, &self.pair)?;
@@ -59,7 +59,7 @@ impl Kept {
             let stat = dir.stat(Path::new(self.pair.file_name().unwrap_or_default()))?;
             if stat.mode & 0o077 != 0 {
                 return Err(io::Error::other(
-                    "others than its owner may read or write it",
+                    "users other than its owner can read or write it",
                 ));
             }
             Ok(pem)
@@ -77,7 +77,7 @@ impl Kept {
                 Ok((Some(shown.into_bytes()).filter(|_| !is_there), ()))
             })
         };
-        // The server can do without: who connects can see the certificate, too.
+        // The server works without this file: a client that connects can see the certificate, too.
         if let Err(error) = publish() {
             tracing::warn!(path = %self.certificate.display(), %error, "the certificate was not written for clients");
         }
@@ -88,7 +88,7 @@ impl Kept {
         let mut failure = Failure::usage(
             format!("{} cannot be used for TLS", self.pair.display()),
             format!(
-                "chmod 600 {0}; or remove it: a new pair is made, and clients that pinned the old one have to pin that",
+                "chmod 600 {0}; or remove it: a new pair is made, and clients that pinned the old certificate must pin the new one",
                 self.pair.display()
             ),
         );
@@ -99,7 +99,7 @@ impl Kept {
 
 type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// A small file, and its directory.
+/// A small file and its directory.
 fn small(storage: &dyn Storage, path: &Path) -> io::Result<(SmallFile, Arc<dyn Dir>)> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidFilename.into());
@@ -108,28 +108,28 @@ fn small(storage: &dyn Storage, path: &Path) -> io::Result<(SmallFile, Arc<dyn D
     Ok((SmallFile::new(dir.clone(), name, LEN_MAX), dir))
 }
 
-/// Of the certificate that clients see: `AB:CD:…`, as `openssl x509 -fingerprint -sha256` prints it.
+/// The fingerprint of the certificate that clients see: `AB:CD:…`, as `openssl x509 -fingerprint -sha256` prints it.
 fn fingerprint(certificate: &CertificateDer) -> String {
     let digest = Sha256::digest(certificate);
     let bytes: Vec<_> = digest.iter().map(|b| format!("{b:02X}")).collect();
     bytes.join(":")
 }
 
-/// What the server shows of itself, and by what a client may know it again.
+/// The server's TLS configuration, and the fingerprint by which a client may recognise it.
 pub struct Tls {
     pub config: Arc<ServerConfig>,
     /// SHA-256 of its certificate.
     pub fingerprint: String,
-    /// The file that clients pin, where the certificate was made here.
+    /// The file that clients pin, if the certificate was generated here.
     pub made: Option<PathBuf>,
 }
 
-/// `identity`: certificate and key; without them a pair is made once and kept.
+/// `identity`: certificate and key; without them a pair is generated once and kept.
 pub fn config(
     storage: &dyn Storage,
     clock: &dyn Clock,
     identity: Option<&(PathBuf, PathBuf)>,
-    kept: &Kept,
+    kept: &CertificateFiles,
 ) -> Result<Tls, Failure> {
     let (chain, key) = match identity {
         Some((certificate, key)) => (
@@ -148,7 +148,7 @@ pub fn config(
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(|e| refuse(place, &e.to_string()))?;
-    // Each login shakes hands anew: nothing is kept of it.
+    // Each login has a full handshake: no session is kept.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     Ok(Tls {
         config: Arc::new(config),
@@ -198,7 +198,7 @@ fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>
 
 fn read(storage: &dyn Storage, path: &Path) -> Result<Vec<u8>, Failure> {
     let read = || -> std::io::Result<Vec<u8>> {
-        // Renewed certificates are often behind links.
+        // Renewed certificates are often reached through symbolic links.
         let real = storage.canonical(path)?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(std::io::ErrorKind::InvalidFilename.into());
@@ -224,7 +224,7 @@ fn refuse(path: &Path, why: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longshore_io::{Host, HostClock};
+    use longshore_io::{Fault, Host, HostClock, SimClock, SimDisk};
 
     #[test]
     fn pem_is_what_its_readers_take() {
@@ -236,11 +236,37 @@ mod tests {
         }
     }
 
+    /// Goal: a certificate that clients may have pinned is still the server's after a power cut.
+    #[test]
+    fn a_pair_that_was_shown_outlives_a_power_cut_though_its_maker_was_killed() {
+        let kept = CertificateFiles::beside(Path::new("/state/logins"));
+        let prepared = |seed| {
+            let disk = SimDisk::new(seed);
+            disk.write_file("/state/other", b"").unwrap();
+            disk
+        };
+        let load = |disk: &SimDisk| kept.load(disk, &SimClock::new(0)).map(|(chain, _)| chain);
+        let whole = prepared(0);
+        load(&whole).unwrap();
+        for step in 0..=whole.steps() {
+            let cut = prepared(step).cut_power_at(step);
+            let killed = prepared(step).inject(Fault::errno(libc::EIO).from_step(step));
+            let _killed = load(&killed);
+            killed.heal();
+            for disk in [cut, killed] {
+                let Ok(shown) = load(&disk) else { continue };
+                for image in disk.images(6) {
+                    assert_eq!(load(&image).unwrap(), shown, "step {step}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_pair_is_made_once_and_a_key_that_others_may_read_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let kept = Kept::beside(&dir.path().join("state/logins"));
+        let kept = CertificateFiles::beside(&dir.path().join("state/logins"));
         let load = || config(&Host::new(), &HostClock, None, &kept);
         let first = load().unwrap();
         assert_eq!(first.fingerprint, load().unwrap().fingerprint);

@@ -1,12 +1,13 @@
-//! The sending half of a connection, and what both halves have to agree on: TLS, and whether a request runs.
+//! The sending half of a connection, and the state that both halves share: TLS, and whether a request runs.
 //!
-//! One lock over all of it. The reader takes it to decode what came and to note an Attention, the thread that runs a
-//! request to say something; neither keeps it while it waits for the client, but for a send, which has a time limit.
+//! One lock protects all of it. The reader takes it to decode input and to note an Attention; the thread that runs a
+//! request takes it to send. Neither holds it while it waits for the client, except during a send, which has a time
+//! limit.
 //!
 //! Invariants
-//! - Answers are whole messages, one for each request, and one more for each Attention, after that of the request it
-//!   ended.
-//! - After an error of the socket nothing is sent any more, and the reader is woken.
+//! - Answers are whole messages: one for each request, and one more for each Attention, after the answer of the
+//!   request that it ended.
+//! - After a socket error nothing more is sent, and the reader is woken.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use longshore_io::Clock;
 use longshore_tds::{Incoming, Reply};
-use longshore_tsql::Closed;
+use longshore_tsql::ReceiverGone;
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
 
@@ -53,15 +54,15 @@ impl Wire {
         }
     }
 
-    /// Says something; it is sent when packets are full.
-    pub fn say(&self, put: impl FnOnce(&mut Reply)) -> Result<(), Closed> {
+    /// Adds to the answer; packets are sent when they are full.
+    pub fn say(&self, put: impl FnOnce(&mut Reply)) -> Result<(), ReceiverGone> {
         let mut inner = self.inner.lock();
         put(&mut inner.reply);
         inner.send(&self.socket)
     }
 
-    /// The same, for the client to see at once.
-    pub fn say_now(&self, put: impl FnOnce(&mut Reply)) -> Result<(), Closed> {
+    /// The same, but sent at once.
+    pub fn say_now(&self, put: impl FnOnce(&mut Reply)) -> Result<(), ReceiverGone> {
         self.say(|reply| {
             put(reply);
             reply.flush();
@@ -73,13 +74,13 @@ impl Wire {
         self.inner.lock().state = State::Running { attention: false };
     }
 
-    /// A request's answer has not ended.
+    /// Whether a request's answer has not ended.
     pub fn is_running(&self) -> bool {
         matches!(self.inner.lock().state, State::Running { .. })
     }
 
     /// Ends the answer to the request that ran.
-    pub fn finish(&self) -> Result<(), Closed> {
+    pub fn finish(&self) -> Result<(), ReceiverGone> {
         let mut inner = self.inner.lock();
         inner.reply.end();
         if inner.state == (State::Running { attention: true }) {
@@ -91,9 +92,9 @@ impl Wire {
         inner.send(&self.socket)
     }
 
-    /// The client wants no more of what runs: it is told when that has ended, or at once if nothing runs.
-    pub fn attention(&self, cancel: &AtomicBool) -> Result<(), Closed> {
-        // Before the lock, which a send may hold.
+    /// The client cancels the running request: the confirmation follows its end, or comes at once if nothing runs.
+    pub fn attention(&self, cancel: &AtomicBool) -> Result<(), ReceiverGone> {
+        // Set before taking the lock, which a send may hold.
         cancel.store(true, Ordering::Relaxed);
         let mut inner = self.inner.lock();
         if let State::Running { attention } = &mut inner.state {
@@ -104,7 +105,7 @@ impl Wire {
         inner.send(&self.socket)
     }
 
-    /// When a client that says nothing has been idle for so long; one whose request runs is not.
+    /// The time at which a silent client will have been idle for `idle_time`; a client whose request runs is not idle.
     pub fn idle_until(&self, idle_time: Duration) -> Duration {
         match self.inner.lock().state {
             State::Idle { since } => since + idle_time,
@@ -116,7 +117,7 @@ impl Wire {
         self.inner.lock().close(&self.socket);
     }
 
-    /// Takes bytes of the socket, as they are under the encryption that there is.
+    /// Takes bytes from the socket, still encrypted if encryption is on.
     pub fn decode(&self, bytes: &[u8], incoming: &mut Incoming) -> Result<(), rustls::Error> {
         let mut inner = self.inner.lock();
         match &mut inner.tls {
@@ -124,7 +125,7 @@ impl Wire {
             Some(tls) => {
                 feed(tls, bytes, |plain| incoming.push(plain))?;
                 if tls.wants_write() {
-                    // The reader learns of a failure when it reads again.
+                    // The reader learns of a failure at its next read.
                     let _gone = inner.send(&self.socket);
                 }
             }
@@ -137,7 +138,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Takes a packet of the handshake and answers it; whether the handshake is done.
+    /// Takes a handshake packet and answers it; returns whether the handshake is done.
     pub fn shake(&self, body: &[u8]) -> Result<bool, rustls::Error> {
         let mut inner = self.inner.lock();
         let Inner {
@@ -161,13 +162,13 @@ impl Wire {
         Ok(!tls.is_handshaking())
     }
 
-    /// The login was all that was to be encrypted.
+    /// Ends encryption: only the login was to be encrypted.
     pub fn end_tls(&self) {
         self.inner.lock().tls = None;
     }
 }
 
-/// Gives what is decrypted to `take`.
+/// Passes decrypted bytes to `take`.
 fn feed(
     tls: &mut ServerConnection,
     bytes: &[u8],
@@ -189,9 +190,9 @@ fn feed(
 }
 
 impl Inner {
-    fn send(&mut self, mut socket: &TcpStream) -> Result<(), Closed> {
+    fn send(&mut self, mut socket: &TcpStream) -> Result<(), ReceiverGone> {
         if self.closed {
-            return Err(Closed);
+            return Err(ReceiverGone);
         }
         let bytes = std::mem::take(self.reply.ready());
         let sent = match &mut self.tls {
@@ -200,7 +201,7 @@ impl Inner {
         };
         sent.map_err(|_| {
             self.close(socket);
-            Closed
+            ReceiverGone
         })
     }
 
@@ -213,7 +214,7 @@ impl Inner {
 fn encrypt(tls: &mut ServerConnection, bytes: &[u8], mut socket: &TcpStream) -> io::Result<()> {
     let mut rest = bytes;
     loop {
-        // It takes as much as it has room for.
+        // The writer takes as much as it has room for.
         let taken = tls.writer().write(rest)?;
         rest = &rest[taken..];
         while tls.wants_write() {

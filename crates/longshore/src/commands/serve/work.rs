@@ -1,4 +1,4 @@
-//! What a request does: batches, calls, prepared statements; and how the answers look on the wire.
+//! Runs requests: batches, calls, prepared statements; and formats their answers for the wire.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longshore_tds::{Call, Notice, Parameter, Procedure, Reset, Transaction};
 use longshore_tsql::syntax::parse;
 use longshore_tsql::{
-    Argument, Claim, Closed, Column, Command, Done, Message, Record, Session, Sink, Type, Value,
-    Variable, message,
+    Argument, Claim, Column, Command, DoneEvent, Message, ReceiverGone, Recorder, Session, Sink,
+    Type, Value, Variable, message,
 };
 
 use super::wire::Wire;
@@ -18,45 +18,44 @@ pub enum Work {
     Batch(String),
     Calls(Vec<Call>),
     Transaction(Transaction),
-    /// The client gave it up before it had said all.
+    /// The client cancelled the request before it was complete.
     Ignored,
-    /// There was no memory for it.
+    /// There was no memory for the request.
     NoRoom,
-    /// It cannot be read, but what follows can.
+    /// The request cannot be decoded, but later ones can.
     Refused(longshore_tds::Error),
 }
 
-/// Statements that a client keeps prepared, and bytes of their texts.
+/// The maximum number of statements that a client keeps prepared, and bytes of their texts.
 const PREPARED_MAX: usize = 1000;
 const PREPARED_LEN_MAX: usize = 16 << 20;
 
-/// Texts, or NULL: what is kept is what was measured.
+/// Texts, or NULL: exactly the measured bytes are kept.
 #[derive(Clone)]
-struct Prepared {
+struct PreparedText {
     parameters: Option<String>,
     statement: Option<String>,
 }
 
-impl Prepared {
+impl PreparedText {
     fn len(&self) -> usize {
         let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         len(&self.parameters) + len(&self.statement)
     }
 }
 
-/// A session, and what its client prepared.
+/// A session and its client's prepared statements.
 pub struct Worker {
     session: Session,
     server: Arc<str>,
-    prepared: BTreeMap<i32, Prepared>,
-    /// For what is prepared.
+    prepared: BTreeMap<i32, PreparedText>,
+    /// The memory of the prepared statements.
     claim: Claim,
     next_handle: i32,
 }
 
 impl Worker {
-    /// `server`: its name, in messages.
-    /// `claim`: of the memory of all sessions.
+    /// `server`: its name in messages. `claim`: taken from the memory of all sessions.
     pub fn new(session: Session, server: Arc<str>, claim: Claim) -> Worker {
         Worker {
             session,
@@ -67,14 +66,19 @@ impl Worker {
         }
     }
 
-    /// Runs a request and says all of its answer but the end. `reset`: as if the session had just begun.
+    /// Runs a request and sends its answer except for the end. `reset`: as if the session had just begun.
     pub fn run(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) {
-        // A client that is gone gets no more; what ran for it has been ended by then.
+        // A client that is gone gets nothing more; its request has been ended by then.
         let _gone = self.answer(work, reset, wire);
         self.session.rest();
     }
 
-    fn answer(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) -> Result<(), Closed> {
+    fn answer(
+        &mut self,
+        work: Work,
+        reset: Option<Reset>,
+        wire: &Wire,
+    ) -> Result<(), ReceiverGone> {
         let server = self.server.clone();
         if let Some(reset) = reset {
             let from = self.session.database().to_owned();
@@ -113,7 +117,7 @@ impl Worker {
         what: Transaction,
         wire: &Wire,
         sink: &mut Answer,
-    ) -> Result<(), Closed> {
+    ) -> Result<(), ReceiverGone> {
         let (text, begins) = match what {
             Transaction::Begin => ("BEGIN TRANSACTION", false),
             Transaction::Commit { begins } => ("COMMIT TRANSACTION", begins),
@@ -128,19 +132,19 @@ impl Worker {
             steps.push(("BEGIN TRANSACTION", Transaction::Begin));
         }
         for (text, what) in steps {
-            let mut record = Record::default();
+            let mut record = Recorder::default();
             let outcome = self.session.run(text, &mut record)?;
             record.messages().try_for_each(|m| sink.message(m))?;
             if outcome.failed() {
                 return sink.failed();
             }
-            // One transaction at a time has one number.
+            // There is only one transaction at a time, so its number is constant.
             wire.say(|reply| reply.transaction(what, 1))?;
         }
         Ok(())
     }
 
-    fn call(&mut self, call: Call, wire: &Wire, server: &str) -> Result<(), Closed> {
+    fn call(&mut self, call: Call, wire: &Wire, server: &str) -> Result<(), ReceiverGone> {
         wire.say(|reply| reply.procedure_began())?;
         let mut sink = Answer {
             in_call: true,
@@ -182,7 +186,7 @@ impl Worker {
                 let (kind, value) = (convert::kind(*kind, newer), convert::value(value, newer));
                 reply.return_value(name, place, kind, &value);
             }
-            reply.procedure_ended(longshore_tds::Done {
+            reply.procedure_ended(longshore_tds::DoneToken {
                 command: Command::Execute as u16,
                 rows: None,
                 error: status != 0,
@@ -190,12 +194,12 @@ impl Worker {
         })
     }
 
-    /// Handle, parameters, statement, then what is passed to it: what was just prepared.
+    /// Arguments: handle, parameters, statement, then the statement's own arguments. Executes what was just prepared.
     fn execute_first(
         &mut self,
         arguments: &mut Vec<Argument>,
         sink: &mut Answer,
-    ) -> Result<u32, Closed> {
+    ) -> Result<u32, ReceiverGone> {
         let passed = arguments.split_off(3);
         // `sp_executesql` takes the statement first.
         let mut all: Vec<_> = arguments.iter().skip(1).rev().map(unnamed).collect();
@@ -205,12 +209,12 @@ impl Worker {
         Ok(status)
     }
 
-    /// Handle, the text of the call, then what its question marks stand for.
+    /// Arguments: handle, the text of the call, then the values for its question marks.
     fn execute_call(
         &mut self,
         arguments: &mut Vec<Argument>,
         sink: &mut Answer,
-    ) -> Result<u32, Closed> {
+    ) -> Result<u32, ReceiverGone> {
         let told = arguments.get(1).and_then(|call| text(call).ok().flatten());
         let Some(told) = told else {
             let missing = message::PARAMETER_MISSING.with(&[&"sp_prepexecrpc", &"@rpccall"]);
@@ -240,29 +244,33 @@ impl Worker {
         }
     }
 
-    /// Its return status; 0 if it succeeded.
+    /// Returns the return status; 0 on success.
     fn execute(
         &mut self,
         procedure: &str,
         arguments: &mut [Argument],
         sink: &mut Answer,
-    ) -> Result<u32, Closed> {
+    ) -> Result<u32, ReceiverGone> {
         let outcome = self.session.call(procedure, arguments, sink)?;
         Ok(outcome.status.max(outcome.failed().into()))
     }
 
     fn prepared_len(&self) -> usize {
-        self.prepared.values().map(Prepared::len).sum()
+        self.prepared.values().map(PreparedText::len).sum()
     }
 
-    /// After something of it has gone.
+    /// Shrinks the claim after a prepared statement was dropped.
     fn claim_prepared(&mut self) {
-        // What is less always fits.
+        // A smaller claim always fits.
         let _fits = self.claim.resize(self.prepared_len());
     }
 
-    /// Handle (out), parameters, statement: keeps them under a new handle.
-    fn prepare(&mut self, arguments: &mut [Argument], sink: &mut Answer) -> Result<u32, Closed> {
+    /// Arguments: handle (out), parameters, statement. Keeps the statement under a new handle.
+    fn prepare(
+        &mut self,
+        arguments: &mut [Argument],
+        sink: &mut Answer,
+    ) -> Result<u32, ReceiverGone> {
         let [handle, parameters, statement, ..] = arguments else {
             let missing = message::PARAMETER_MISSING.with(&[&"sp_prepare", &"@stmt"]);
             return sink.refuse(missing);
@@ -280,13 +288,13 @@ impl Worker {
             sink.message(&wrong)?;
             return sink.refuse(message::CANNOT_PREPARE.plain());
         }
-        let prepared = Prepared {
+        let prepared = PreparedText {
             parameters,
             statement,
         };
         let held = self.prepared_len();
         if self.prepared.len() >= PREPARED_MAX || held + prepared.len() > PREPARED_LEN_MAX {
-            let text = "too many statements are prepared; unprepare some, or log in again";
+            let text = "too many statements are prepared; unprepare some, or reconnect";
             return sink.refuse(message::OWN.with(&[&text]));
         }
         if let Err(full) = self.claim.resize(held + prepared.len()) {
@@ -303,12 +311,12 @@ impl Worker {
         Ok(0)
     }
 
-    /// Handle, then what is passed to the statement.
+    /// Arguments: handle, then the statement's own arguments.
     fn execute_prepared(
         &mut self,
         arguments: &mut Vec<Argument>,
         sink: &mut Answer,
-    ) -> Result<u32, Closed> {
+    ) -> Result<u32, ReceiverGone> {
         let handle = handle_of(arguments);
         let Some(prepared) = self.prepared.get(&handle).cloned() else {
             return sink.refuse(message::NOT_PREPARED.with(&[&handle]));
@@ -332,7 +340,7 @@ impl Worker {
 
 fn argument(parameter: Parameter) -> Argument {
     Argument {
-        // Some drivers leave the @ out.
+        // Some drivers omit the @.
         name: match parameter.name.as_str() {
             "" => None,
             name if name.starts_with('@') => Some(name.to_owned()),
@@ -347,7 +355,7 @@ fn argument(parameter: Parameter) -> Argument {
     }
 }
 
-/// What is prepared. Anything but a text or NULL comes back.
+/// The text to prepare. Anything but a text or NULL is returned as the error.
 fn text(argument: &Argument) -> Result<Option<String>, &Value> {
     match &argument.variable.value {
         Value::Null => Ok(None),
@@ -356,7 +364,7 @@ fn text(argument: &Argument) -> Result<Option<String>, &Value> {
     }
 }
 
-/// What a question mark of a call stands for.
+/// The value for a question mark of a call.
 fn mark(argument: &Argument) -> odbc::Mark {
     odbc::Mark {
         kind: argument.variable.kind,
@@ -371,7 +379,7 @@ fn unnamed(argument: &Argument) -> Argument {
     }
 }
 
-/// 0 is none.
+/// 0 means no handle.
 fn handle_of(arguments: &[Argument]) -> i32 {
     match arguments.first().map(|a| &a.variable.value) {
         Some(Value::Int(n)) => i32::try_from(*n).unwrap_or(0),
@@ -379,7 +387,7 @@ fn handle_of(arguments: &[Argument]) -> i32 {
     }
 }
 
-/// A message as it is sent.
+/// A message in its wire form.
 pub fn notice<'a>(message: &'a Message, server: &'a str) -> Notice<'a> {
     Notice {
         number: message.number,
@@ -392,13 +400,13 @@ pub fn notice<'a>(message: &'a Message, server: &'a str) -> Notice<'a> {
     }
 }
 
-/// A session's answers, on their way to the client.
+/// The sink that sends a session's answers to the client.
 struct Answer<'a> {
     wire: &'a Wire,
     server: &'a str,
-    /// Statements of a call end inside it.
+    /// Whether statements run inside a call.
     in_call: bool,
-    /// A result set has begun and not ended.
+    /// Whether a result set has begun and not ended.
     open: bool,
 }
 
@@ -412,16 +420,16 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn failed(&mut self) -> Result<(), Closed> {
-        self.done(Done {
+    fn failed(&mut self) -> Result<(), ReceiverGone> {
+        self.done(DoneEvent {
             command: Command::Other,
             rows: None,
             error: true,
         })
     }
 
-    /// Says why a call fails; its return status.
-    fn refuse(&mut self, why: Message) -> Result<u32, Closed> {
+    /// Reports why a call fails; returns its return status.
+    fn refuse(&mut self, why: Message) -> Result<u32, ReceiverGone> {
         self.message(&why)?;
         self.failed()?;
         Ok(1)
@@ -429,7 +437,7 @@ impl<'a> Answer<'a> {
 }
 
 impl Sink for Answer<'_> {
-    fn columns(&mut self, columns: &[Column]) -> Result<(), Closed> {
+    fn columns(&mut self, columns: &[Column]) -> Result<(), ReceiverGone> {
         self.open = true;
         self.wire.say(|reply| {
             let newer = reply.has_newer_moments();
@@ -437,22 +445,22 @@ impl Sink for Answer<'_> {
         })
     }
 
-    fn row(&mut self, row: &[Value]) -> Result<(), Closed> {
+    fn row(&mut self, row: &[Value]) -> Result<(), ReceiverGone> {
         self.wire.say(|reply| {
             let newer = reply.has_newer_moments();
             reply.row(row.iter().map(|v| convert::value(v, newer)));
         })
     }
 
-    /// News of a running backup is for now, so every message leaves at once.
-    fn message(&mut self, message: &Message) -> Result<(), Closed> {
+    /// Messages of a running backup are urgent, so each one is sent at once.
+    fn message(&mut self, message: &Message) -> Result<(), ReceiverGone> {
         self.wire
             .say_now(|reply| reply.notice(notice(message, self.server)))
     }
 
-    fn done(&mut self, done: Done) -> Result<(), Closed> {
+    fn done(&mut self, done: DoneEvent) -> Result<(), ReceiverGone> {
         let open = std::mem::take(&mut self.open);
-        let ended = longshore_tds::Done {
+        let ended = longshore_tds::DoneToken {
             command: done.command as u16,
             rows: done.rows,
             error: done.error,
@@ -464,20 +472,20 @@ impl Sink for Answer<'_> {
             // A procedure in a batch ends as a call does.
             if open {
                 reply.procedure_began();
-                reply.done(longshore_tds::Done {
+                reply.done(longshore_tds::DoneToken {
                     command: Command::Select as u16,
                     ..ended
                 });
             }
             reply.return_status(0);
-            reply.procedure_ended(longshore_tds::Done {
+            reply.procedure_ended(longshore_tds::DoneToken {
                 rows: None,
                 ..ended
             });
         })
     }
 
-    fn database_changed(&mut self, from: &str, to: &str) -> Result<(), Closed> {
+    fn database_changed(&mut self, from: &str, to: &str) -> Result<(), ReceiverGone> {
         self.wire.say(|reply| reply.database_changed(from, to))
     }
 }

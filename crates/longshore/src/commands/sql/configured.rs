@@ -1,28 +1,29 @@
-//! The configuration as T-SQL sees it: databases by name, defaults for what statements leave open.
+//! The configuration as T-SQL sees it: databases by name, and defaults for what statements omit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_io::facts;
-use longshore_pipeline::{Configured as Offload, Limits, Probe, SourceSpec, Tuning};
+use longshore_accelerators::{AcceleratorSettings as Offload, Probe};
+use longshore_facts as facts;
+use longshore_pipeline::{Limits, SourceSpec, Tuning};
 use longshore_tsql::{Database, Databases, Defaults, Memory, Setup, Unusable};
 
-use crate::commands::archive::Place;
+use crate::commands::archive::ArchiveLocation;
 use crate::commands::{Context, source};
-use crate::failure::Failure;
+use longshore_terminal::failure::Failure;
 
-/// For loading accelerators' libraries and one test each.
+/// The limit for loading the accelerators' libraries and one test each.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every database that can be named, or why it cannot be used.
-struct Named {
+/// Every database that can be named, or the reason why it cannot be used.
+struct NamedDatabases {
     names: Vec<String>,
     databases: BTreeMap<String, Result<Database, Unusable>>,
 }
 
-impl Databases for Named {
+impl Databases for NamedDatabases {
     fn names(&self) -> Vec<String> {
         self.names.clone()
     }
@@ -41,26 +42,75 @@ fn unusable(failure: Failure, place: Option<PathBuf>) -> Unusable {
     }
 }
 
-/// Where a database's log is archived: the configuration says that it is, or it lies at the target.
+/// The database's WAL archive: as configured, or the one found at the target.
 fn wal(context: &Context, name: &str) -> Option<PathBuf> {
-    let place = Place::of_database(context, name, None).ok()?;
+    let place = ArchiveLocation::of_database(context, name, None).ok()?;
     let is_configured = context.config.wal_of(name).is_some();
     (is_configured || place.existing(context).is_ok()).then(|| place.path())
 }
 
-/// A server over the configuration. `given`: databases beside those of it, each `NAME=SOURCE`; `backup_directory`: the
-/// working directory unless given.
+/// A server over the configuration. `given`: additional databases, each `NAME=SOURCE`; `backup_directory`: defaults to
+/// the working directory.
 pub fn setup(
     given: &[String],
     backup_directory: Option<&Path>,
     context: &Context,
 ) -> Result<Setup, Failure> {
-    let config = &context.config;
-    let mut named = Named {
+    let defaults = &context.config.defaults;
+    let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let named = named(given, context)?;
+    let directory = match backup_directory {
+        Some(directory) => std::path::absolute(directory),
+        None => std::env::current_dir(),
+    };
+    let backup_directory = directory.map_err(|e| {
+        let mut failure = Failure::usage(
+            "there is no directory for relative device names",
+            "name one with --backup-directory",
+        );
+        failure.causes.push(e.to_string());
+        failure
+    })?;
+    let clock = context.clock.clone();
+    let prober = move |configured: Offload| match std::env::current_exe() {
+        Ok(program) if configured.wants_hardware() => {
+            Probe::test_in_children(&program, &*clock, PATIENCE)
+        }
+        _ => Probe::look(),
+    };
+    Ok(Setup {
+        memory: Memory::unbounded(),
+        name: facts::host_name(),
+        context: context.run_context(),
+        databases: Arc::new(named),
+        defaults: Defaults {
+            tuning: Tuning {
+                buffer_count: defaults.buffer_count.map(|n| whole(n.into())),
+                buffer_bytes: defaults.max_transfer_size.map(whole),
+            },
+            limits: Limits {
+                rate_bytes_per_s: defaults.max_rate,
+                cpu_percent: defaults.max_cpu,
+                low_io_priority: defaults.low_io_priority,
+            },
+            retain_days: defaults.retain_days,
+            algorithm: defaults.algorithm,
+            level: defaults.level,
+        },
+        backup_directory,
+        directories: None,
+        reserved: Vec::new(),
+        prober: Arc::new(prober),
+    })
+}
+
+/// The databases of the configuration, and the given ones.
+fn named(given: &[String], context: &Context) -> Result<NamedDatabases, Failure> {
+    let mut named = NamedDatabases {
         names: Vec::new(),
         databases: BTreeMap::new(),
     };
-    for (name, database) in &config.database {
+    for (name, database) in &context.config.database {
         let found = source::configured(context, name, database).map(|source| Database {
             name: name.clone(),
             source,
@@ -69,7 +119,7 @@ pub fn setup(
             wal: wal(context, name),
             trust_locks: database.trust_locks,
         });
-        // A path alone that cannot be looked at, because its file is lost, is still a path.
+        // A bare path whose file is lost, and so cannot be inspected, is still a path.
         let path = Path::new(&database.url);
         let place = path.is_absolute().then(|| path.to_path_buf());
         named.names.push(name.clone());
@@ -103,49 +153,5 @@ pub fn setup(
             named.names.push(name.to_owned());
         }
     }
-    let defaults = &config.defaults;
-    let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    let directory = match backup_directory {
-        Some(directory) => std::path::absolute(directory),
-        None => std::env::current_dir(),
-    };
-    let backup_directory = directory.map_err(|e| {
-        let mut failure = Failure::usage(
-            "there is no directory for relative device names",
-            "name one with --backup-directory",
-        );
-        failure.causes.push(e.to_string());
-        failure
-    })?;
-    let clock = context.clock.clone();
-    let prober = move |configured: Offload| match std::env::current_exe() {
-        Ok(program) if configured.wants_hardware() => {
-            Probe::test_in_children(&program, &*clock, PATIENCE)
-        }
-        _ => Probe::look(),
-    };
-    Ok(Setup {
-        memory: Memory::unbounded(),
-        name: facts::host_name(),
-        house: context.house(),
-        databases: Arc::new(named),
-        defaults: Defaults {
-            tuning: Tuning {
-                buffer_count: defaults.buffer_count.map(|n| whole(n.into())),
-                buffer_bytes: defaults.max_transfer_size.map(whole),
-            },
-            limits: Limits {
-                rate_bytes_per_s: defaults.max_rate,
-                cpu_percent: defaults.max_cpu,
-                low_io_priority: defaults.low_io_priority,
-            },
-            retain_days: defaults.retain_days,
-            algorithm: defaults.algorithm,
-            level: defaults.level,
-        },
-        backup_directory,
-        directories: None,
-        reserved: Vec::new(),
-        prober: Arc::new(prober),
-    })
+    Ok(named)
 }

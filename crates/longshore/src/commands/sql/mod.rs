@@ -1,4 +1,4 @@
-//! `sql`: statements from the command line, from files or from standard input, through one session.
+//! `sql`: runs statements from the command line, from files or from standard input, in one session.
 
 pub(super) mod configured;
 mod prompt;
@@ -11,38 +11,39 @@ use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_io::{FileKind, OpenHow, Storage, Via, facts};
+use longshore_facts as facts;
+use longshore_io::{FileKind, OpenHow, Storage, Via};
 use longshore_tsql::{Login, Server, Session, Sink};
 use serde::Serialize;
 
-use self::prompt::{Prompt, Typed};
-use self::record::{Keep, Said};
-use self::script::{Client, Ended, Ran, Script};
+use self::prompt::{Prompt, UserInput};
+use self::record::{Keep, OutputPiece};
+use self::script::{Client, Ran, Script, ScriptEnd};
 use self::show::{OutputFile, Show, Style, WIDTH_MAX};
 use super::Context;
-use crate::failure::{Exit, Failure};
 use crate::options::Sql;
+use longshore_terminal::failure::{Exit, Failure};
 
-/// Longest file of statements.
+/// The maximum length of a statement file.
 const LEN_MAX: u64 = 64 << 20;
 
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
-    said: Vec<Said>,
+    said: Vec<OutputPiece>,
 }
 
-/// The session and how its results are shown.
+/// The session, and the format of its results.
 struct Terminal<'a> {
     context: &'a Context,
     session: Session,
     style: Style,
-    /// With `--json`.
+    /// Set with `--json`.
     keep: Option<Keep>,
     failed: bool,
-    /// Of all messages.
+    /// The highest severity of all messages.
     severity_max: u8,
-    /// Of the databases.
+    /// The names of the databases.
     names: Vec<String>,
 }
 
@@ -50,13 +51,13 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
     check_server(options)?;
     if options.output_file.is_some() && context.output.json {
         return Err(Failure::usage(
-            "-o and --json are two ways to say the same results",
-            "leave one out; the JSON can be sent to a file by the shell",
+            "-o and --json exclude each other",
+            "leave one out; redirect the JSON to a file with the shell",
         ));
     }
     let backups = options.backup_directory.as_deref();
     let setup = configured::setup(&options.database, backups, context)?;
-    let cancel = setup.house.cancel.clone();
+    let cancel = setup.context.cancel.clone();
     let style = Style {
         headers: options.headers,
         separator: options.separator.clone(),
@@ -89,9 +90,9 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
     };
     let mut script = Script::new(variables(options)?, options.exit_on_error, options.echo);
     let ended = match first_batch(options) {
-        // A script for one database does nothing in another.
+        // If the first batch (USE) fails, the script must not run in another database.
         Some(first) => match terminal.batch(&first) {
-            Ok(Ran::WithErrors) => Err(Ended::Failed),
+            Ok(Ran::WithErrors) => Err(ScriptEnd::Failed),
             Ok(Ran::Well) => Ok(()),
             Err(ended) => Err(ended),
         },
@@ -101,13 +102,13 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
     if let (Some(path), Some(file)) = (&options.output_file, &terminal.style.file)
         && let Some(why) = file.lost()
     {
-        let text = format!("-o {}: the results were not written whole", path.display());
+        let text = format!("-o {}: the results are incomplete", path.display());
         return Err(Failure::unwritten(text, why));
     }
     let interrupted = terminal.session.cancel_flag();
     let exit = match ended {
         _ if interrupted.load(std::sync::atomic::Ordering::Relaxed) => Exit::Interrupted,
-        Err(Ended::Failed) => Exit::No,
+        Err(ScriptEnd::Failed) => Exit::No,
         _ if options.exit_on_error && terminal.failed => Exit::No,
         _ if options
             .severity_level
@@ -115,7 +116,7 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         {
             Exit::No
         }
-        Ok(()) | Err(Ended::Asked | Ended::Closed) => Exit::Done,
+        Ok(()) | Err(ScriptEnd::Asked | ScriptEnd::Closed) => Exit::Done,
     };
     if let Some(keep) = terminal.keep {
         let status = if keep.errors { "error" } else { "ok" };
@@ -128,7 +129,7 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Only the server that this program is can be asked for.
+/// The client can only name this server.
 fn check_server(options: &Sql) -> Result<(), Failure> {
     let Some(name) = &options.server else {
         return Ok(());
@@ -140,7 +141,7 @@ fn check_server(options: &Sql) -> Result<(), Failure> {
     }
     Err(Failure::usage(
         format!("-S {name}: `longshore sql` is its own server"),
-        "leave -S out; for another machine's server use sqlcmd itself",
+        "leave out -S; for another machine's server use sqlcmd",
     ))
 }
 
@@ -179,7 +180,7 @@ fn output_file(context: &Context, path: &Path) -> Result<Arc<OutputFile>, Failur
     }
 }
 
-/// What options ask for before the first statement.
+/// The batch that options request before the first statement.
 fn first_batch(options: &Sql) -> Option<String> {
     let mut first = String::new();
     if let Some(name) = &options.use_database {
@@ -212,7 +213,11 @@ fn variables(options: &Sql) -> Result<Option<BTreeMap<String, String>>, Failure>
     Ok(Some(variables))
 }
 
-fn statements(options: &Sql, script: &mut Script, terminal: &mut Terminal) -> Result<(), Ended> {
+fn statements(
+    options: &Sql,
+    script: &mut Script,
+    terminal: &mut Terminal,
+) -> Result<(), ScriptEnd> {
     if let Some(query) = &options.query {
         return script.text(query, terminal);
     }
@@ -224,7 +229,7 @@ fn statements(options: &Sql, script: &mut Script, terminal: &mut Terminal) -> Re
             Ok(text) => text,
             Err(error) => {
                 terminal.tell(&format!("cannot read {}: {error}", path.display()));
-                return Err(Ended::Failed);
+                return Err(ScriptEnd::Failed);
             }
         };
         script.text(&text, terminal)?;
@@ -232,8 +237,8 @@ fn statements(options: &Sql, script: &mut Script, terminal: &mut Terminal) -> Re
     Ok(())
 }
 
-/// Lines as they come; a person gets a prompt.
-fn from_stdin(script: &mut Script, terminal: &mut Terminal) -> Result<(), Ended> {
+/// Takes lines as they arrive; a terminal gets a prompt.
+fn from_stdin(script: &mut Script, terminal: &mut Terminal) -> Result<(), ScriptEnd> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() && std::io::stdout().is_terminal() {
         return from_person(script, terminal);
@@ -243,32 +248,32 @@ fn from_stdin(script: &mut Script, terminal: &mut Terminal) -> Result<(), Ended>
             Ok(line) => script.line(&line, terminal)?,
             Err(error) => {
                 terminal.tell(&format!("standard input: {error}"));
-                return Err(Ended::Failed);
+                return Err(ScriptEnd::Failed);
             }
         }
     }
     script.go(1, terminal)
 }
 
-fn from_person(script: &mut Script, terminal: &mut Terminal) -> Result<(), Ended> {
+fn from_person(script: &mut Script, terminal: &mut Terminal) -> Result<(), ScriptEnd> {
     let context = terminal.context;
     let names = terminal.names.clone();
     let opened = Prompt::open(context.storage.clone(), context.catalog.as_deref(), names);
     let wrong = |terminal: &mut Terminal, error: rustyline::error::ReadlineError| {
         terminal.tell(&format!("the terminal cannot be read: {error}"));
-        Ended::Failed
+        ScriptEnd::Failed
     };
     let mut prompt = opened.map_err(|e| wrong(terminal, e))?;
     let ended = loop {
         let text = format!("{}> ", script.batch_lines() + 1);
         match prompt.line(&text).map_err(|e| wrong(terminal, e))? {
-            Typed::Line(line) => match script.line(&line, terminal) {
-                // A mistake at the keyboard is no reason to leave.
-                Ok(()) | Err(Ended::Failed) => {}
+            UserInput::Line(line) => match script.line(&line, terminal) {
+                // An error at the prompt does not end the session.
+                Ok(()) | Err(ScriptEnd::Failed) => {}
                 ended => break ended,
             },
-            Typed::Dropped => script.drop_batch(),
-            Typed::End => break script.go(1, terminal),
+            UserInput::Dropped => script.drop_batch(),
+            UserInput::End => break script.go(1, terminal),
         }
     };
     prompt.save();
@@ -291,7 +296,7 @@ fn read(storage: &dyn Storage, path: &Path) -> std::io::Result<String> {
     decoded(bytes)
 }
 
-/// UTF-8, or UTF-16 with its mark, as SQL Server's tools write scripts.
+/// Decodes UTF-8, or UTF-16 with a byte order mark, the form in which SQL Server's tools write scripts.
 fn decoded(bytes: Vec<u8>) -> std::io::Result<String> {
     let wide = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = rest.chunks_exact(2).map(|p| unit([p[0], p[1]])).collect();
@@ -305,13 +310,16 @@ fn decoded(bytes: Vec<u8>) -> std::io::Result<String> {
 }
 
 impl Client for Terminal<'_> {
-    fn batch(&mut self, text: &str) -> Result<Ran, Ended> {
+    fn batch(&mut self, text: &str) -> Result<Ran, ScriptEnd> {
         let mut show = Show::new(&self.style);
         let sink: &mut dyn Sink = match &mut self.keep {
             Some(keep) => keep,
             None => &mut show,
         };
-        let ran = self.session.run(text, sink).map_err(|_| Ended::Closed)?;
+        let ran = self
+            .session
+            .run(text, sink)
+            .map_err(|_| ScriptEnd::Closed)?;
         self.failed |= ran.failed();
         self.severity_max = self.severity_max.max(ran.severity_max);
         if self
@@ -319,7 +327,7 @@ impl Client for Terminal<'_> {
             .cancel_flag()
             .load(std::sync::atomic::Ordering::Relaxed)
         {
-            return Err(Ended::Failed);
+            return Err(ScriptEnd::Failed);
         }
         Ok(match ran.failed() {
             true => Ran::WithErrors,
@@ -335,7 +343,7 @@ impl Client for Terminal<'_> {
         let output = &self.context.output;
         match &self.style.file {
             Some(file) => {
-                // The file keeps why it did not take it.
+                // The file keeps the reason of a failed write.
                 let _lost = file.put(&format!("{text}\n"));
             }
             None if output.json => output.warn(text),

@@ -1,6 +1,6 @@
 //! Statements typed by a person: editing, history, completion of words.
 //!
-//! The history lies beside the catalog, readable by its owner alone. What cannot be read or written of it is left out: no
+//! The history is next to the catalog, readable by its owner only. Errors in reading or writing it are ignored: no
 //! statement depends on it.
 
 use std::io;
@@ -22,7 +22,7 @@ const NAME: &str = "sql_history";
 const LINES_MAX: usize = 1000;
 const LEN_MAX: usize = 1 << 20;
 
-/// Words of statements; options and views come from their tables.
+/// Keywords of statements; options and views come from their tables.
 const WORDS: &[&str] = &[
     "ACCELERATOR",
     "ALGORITHM",
@@ -89,24 +89,24 @@ impl Highlighter for Words {}
 impl Validator for Words {}
 impl Helper for Words {}
 
-/// What a person did.
-pub enum Typed {
+/// The user's input.
+pub enum UserInput {
     Line(String),
-    /// Ctrl-C: what was typed of the batch is dropped.
+    /// Ctrl-C: the current batch is dropped.
     Dropped,
     End,
 }
 
 pub struct Prompt {
     editor: Editor<Words, MemHistory>,
-    /// Since it began.
+    /// The lines since the prompt began.
     typed: Vec<String>,
     storage: Arc<dyn Storage>,
     directory: Option<PathBuf>,
 }
 
 impl Prompt {
-    /// `names`: databases. Errors: no terminal that lines can be edited on.
+    /// `names`: databases. Errors: no terminal that supports line editing.
     pub fn open(
         storage: Arc<dyn Storage>,
         catalog: Option<&Path>,
@@ -139,26 +139,26 @@ impl Prompt {
         Ok(prompt)
     }
 
-    pub fn line(&mut self, prompt: &str) -> rustyline::Result<Typed> {
+    pub fn line(&mut self, prompt: &str) -> rustyline::Result<UserInput> {
         match self.editor.readline(prompt) {
             Ok(line) => {
                 if self.recall(&line) {
                     self.typed.push(line.clone());
                 }
-                Ok(Typed::Line(line))
+                Ok(UserInput::Line(line))
             }
-            Err(ReadlineError::Interrupted) => Ok(Typed::Dropped),
-            Err(ReadlineError::Eof) => Ok(Typed::End),
+            Err(ReadlineError::Interrupted) => Ok(UserInput::Dropped),
+            Err(ReadlineError::Eof) => Ok(UserInput::End),
             Err(error) => Err(error),
         }
     }
 
-    /// Lets the editor find the line again; whether there is something in it.
+    /// Adds the line to the editor's history; returns whether it has content.
     fn recall(&mut self, line: &str) -> bool {
         if line.trim().is_empty() {
             return false;
         }
-        // The editor refuses only what it has just had.
+        // The editor refuses only a repetition of the last line.
         let _known = self.editor.add_history_entry(line);
         true
     }
@@ -175,7 +175,7 @@ impl Prompt {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Keeps what was typed for the next time, behind what other prompts have kept meanwhile.
+    /// Appends the typed lines to the history, after the lines that other prompts saved meanwhile.
     pub fn save(&self) {
         let write = || -> io::Result<()> {
             if self.directory.is_none() || self.typed.is_empty() {
@@ -192,7 +192,7 @@ impl Prompt {
     }
 }
 
-/// The newest lines, as many as are kept.
+/// The newest lines, up to the limit.
 fn joined(before: &str, typed: &[String]) -> String {
     let all: Vec<&str> = before
         .lines()

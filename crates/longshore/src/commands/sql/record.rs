@@ -1,13 +1,13 @@
-//! Results for `--json`: everything that was said, in its order.
+//! Results for `--json`: all output, in order.
 
-use longshore_tsql::{Closed, Column, Done, Message, Sink, Value};
+use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Sink, Value};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-/// One thing that was said.
+/// One piece of output.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Said {
+pub enum OutputPiece {
     Message {
         number: u32,
         severity: u8,
@@ -21,10 +21,10 @@ pub enum Said {
     },
 }
 
-/// Keeps what is said.
+/// Collects the output.
 #[derive(Debug, Default)]
 pub struct Keep {
-    pub said: Vec<Said>,
+    pub said: Vec<OutputPiece>,
     pub errors: bool,
 }
 
@@ -33,31 +33,31 @@ fn json(value: &Value) -> Json {
         Value::Null => Json::Null,
         Value::Int(n) => json!(n),
         Value::Float(n) => json!(n),
-        // Texts where a number of JSON's readers could lose digits.
+        // Texts for numbers that JSON readers could round.
         value => json!(value.to_string()),
     }
 }
 
 impl Sink for Keep {
-    fn columns(&mut self, columns: &[Column]) -> Result<(), Closed> {
+    fn columns(&mut self, columns: &[Column]) -> Result<(), ReceiverGone> {
         let column = |c: &Column| json!({"name": c.name, "type": c.kind.to_string()});
-        self.said.push(Said::Rows {
+        self.said.push(OutputPiece::Rows {
             columns: columns.iter().map(column).collect(),
             rows: Vec::new(),
         });
         Ok(())
     }
 
-    fn row(&mut self, row: &[Value]) -> Result<(), Closed> {
-        if let Some(Said::Rows { rows, .. }) = self.said.last_mut() {
+    fn row(&mut self, row: &[Value]) -> Result<(), ReceiverGone> {
+        if let Some(OutputPiece::Rows { rows, .. }) = self.said.last_mut() {
             rows.push(row.iter().map(json).collect());
         }
         Ok(())
     }
 
-    fn message(&mut self, message: &Message) -> Result<(), Closed> {
+    fn message(&mut self, message: &Message) -> Result<(), ReceiverGone> {
         self.errors |= message.is_error();
-        self.said.push(Said::Message {
+        self.said.push(OutputPiece::Message {
             number: message.number,
             severity: message.severity,
             state: message.state,
@@ -67,7 +67,7 @@ impl Sink for Keep {
         Ok(())
     }
 
-    fn done(&mut self, _done: Done) -> Result<(), Closed> {
+    fn done(&mut self, _done: DoneEvent) -> Result<(), ReceiverGone> {
         Ok(())
     }
 }

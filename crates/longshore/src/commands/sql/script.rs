@@ -1,14 +1,14 @@
 //! sqlcmd's part of a script: batches and GO, `$(variables)`, and the commands that begin with a colon.
 //!
-//! Works line by line and knows no statement. GO and commands count only where no quotation mark or comment is open, so
-//! a text of several lines may hold any line.
+//! The parser works line by line and knows no statements. GO and commands count only outside quotation marks and
+//! comments, so a text of several lines may contain any line.
 
 use std::collections::BTreeMap;
 
-/// Who runs batches and reads files.
+/// Runs batches and reads files for a script.
 pub trait Client {
-    /// Runs a batch. `Err`: nobody listens any more, or the run was interrupted.
-    fn batch(&mut self, text: &str) -> Result<Ran, Ended>;
+    /// Runs a batch. `Err`: the reader is gone, or the run was interrupted.
+    fn batch(&mut self, text: &str) -> Result<Ran, ScriptEnd>;
 
     /// The text of a file that the script names (`:r`).
     fn read(&mut self, name: &str) -> Result<String, String>;
@@ -17,7 +17,7 @@ pub trait Client {
     fn tell(&mut self, text: &str);
 }
 
-/// How a batch went.
+/// The outcome of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ran {
     Well,
@@ -26,61 +26,61 @@ pub enum Ran {
 
 /// Why a script ended before its last line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// EXIT or QUIT.
+pub enum ScriptEnd {
+    /// The script said EXIT or QUIT.
     Asked,
-    /// An error, where errors end the script; or a line that makes no sense.
+    /// An error, if errors end the script; or an invalid line.
     Failed,
     /// The reader of the output is gone.
     Closed,
 }
 
-/// Files within files, at most.
+/// The maximum depth of nested files.
 const DEPTH_MAX: usize = 16;
-/// `GO n`, at most: SQL Server's int.
+/// The maximum of `GO n`: SQL Server's int.
 const TIMES_MAX: u32 = i32::MAX as u32;
 
-/// What is open at the end of a line.
+/// The construct that is open at the end of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Open {
+enum OpenConstruct {
     #[default]
     Nothing,
-    /// Until this character.
+    /// A text until this character.
     Quote(char),
-    /// So many comments.
+    /// This number of nested comments.
     Comment(usize),
 }
 
-impl Open {
-    fn after(mut self, line: &str) -> Open {
+impl OpenConstruct {
+    fn after(mut self, line: &str) -> OpenConstruct {
         let mut chars = line.chars().peekable();
         while let Some(c) = chars.next() {
             let next = chars.peek().copied();
             match self {
-                Open::Nothing => match (c, next) {
-                    ('-', Some('-')) => return Open::Nothing,
+                OpenConstruct::Nothing => match (c, next) {
+                    ('-', Some('-')) => return OpenConstruct::Nothing,
                     ('/', Some('*')) => {
                         chars.next();
-                        self = Open::Comment(1);
+                        self = OpenConstruct::Comment(1);
                     }
-                    ('\'' | '"', _) => self = Open::Quote(c),
-                    ('[', _) => self = Open::Quote(']'),
+                    ('\'' | '"', _) => self = OpenConstruct::Quote(c),
+                    ('[', _) => self = OpenConstruct::Quote(']'),
                     _ => {}
                 },
-                // A doubled mark closes and opens again.
-                Open::Quote(mark) if c == mark => self = Open::Nothing,
-                Open::Quote(_) => {}
-                Open::Comment(n) => match (c, next) {
+                // A doubled quotation mark closes and opens again.
+                OpenConstruct::Quote(mark) if c == mark => self = OpenConstruct::Nothing,
+                OpenConstruct::Quote(_) => {}
+                OpenConstruct::Comment(n) => match (c, next) {
                     ('*', Some('/')) => {
                         chars.next();
                         self = match n {
-                            1 => Open::Nothing,
-                            n => Open::Comment(n - 1),
+                            1 => OpenConstruct::Nothing,
+                            n => OpenConstruct::Comment(n - 1),
                         };
                     }
                     ('/', Some('*')) => {
                         chars.next();
-                        self = Open::Comment(n + 1);
+                        self = OpenConstruct::Comment(n + 1);
                     }
                     _ => {}
                 },
@@ -90,14 +90,14 @@ impl Open {
     }
 }
 
-/// A script while it is read.
+/// A script that is being read.
 pub struct Script {
     /// `None`: `$(…)` is left alone.
     variables: Option<BTreeMap<String, String>>,
     exit_on_error: bool,
     echo: bool,
     batch: String,
-    open: Open,
+    open: OpenConstruct,
     depth: usize,
 }
 
@@ -107,7 +107,7 @@ impl Script {
         exit_on_error: bool,
         echo: bool,
     ) -> Script {
-        // Names of variables have no case.
+        // Variable names are case-insensitive.
         let folded = variables.map(|all| {
             let fold = |(name, value): (String, String)| (name.to_lowercase(), value);
             all.into_iter().map(fold).collect()
@@ -117,40 +117,40 @@ impl Script {
             exit_on_error,
             echo,
             batch: String::new(),
-            open: Open::Nothing,
+            open: OpenConstruct::Nothing,
             depth: 0,
         }
     }
 
-    /// Runs a whole text; what stands behind its last GO is a batch too.
-    pub fn text(&mut self, text: &str, client: &mut dyn Client) -> Result<(), Ended> {
+    /// Runs a whole text; the lines after its last GO are a batch too.
+    pub fn text(&mut self, text: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         self.lines(text, client)?;
         self.go(1, client)
     }
 
-    fn lines(&mut self, text: &str, client: &mut dyn Client) -> Result<(), Ended> {
+    fn lines(&mut self, text: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         text.lines().try_for_each(|line| self.line(line, client))
     }
 
-    /// Lines of the batch so far; 0 where a new one begins.
+    /// The number of lines in the current batch; 0 at its start.
     pub fn batch_lines(&self) -> usize {
         self.batch.lines().count()
     }
 
-    /// Forgets the batch so far.
+    /// Drops the current batch.
     pub fn drop_batch(&mut self) {
         self.batch.clear();
-        self.open = Open::Nothing;
+        self.open = OpenConstruct::Nothing;
     }
 
-    /// Takes one line, and runs the batch that it ends.
-    pub fn line(&mut self, line: &str, client: &mut dyn Client) -> Result<(), Ended> {
+    /// Takes one line; runs the batch if the line ends it.
+    pub fn line(&mut self, line: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         if self.echo {
             client.tell(line);
         }
         let line = self.substituted(line, client)?;
-        if self.open == Open::Nothing {
+        if self.open == OpenConstruct::Nothing {
             if let Some(times) = go_times(&line) {
                 return self.go(times, client);
             }
@@ -160,7 +160,7 @@ impl Script {
             }
             let word = words.trim_end_matches(';');
             if word.eq_ignore_ascii_case("exit") || word.eq_ignore_ascii_case("quit") {
-                return Err(Ended::Asked);
+                return Err(ScriptEnd::Asked);
             }
         }
         self.open = self.open.after(&line);
@@ -169,22 +169,22 @@ impl Script {
         Ok(())
     }
 
-    /// Runs what was gathered.
-    pub fn go(&mut self, times: u32, client: &mut dyn Client) -> Result<(), Ended> {
+    /// Runs the current batch.
+    pub fn go(&mut self, times: u32, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         let batch = std::mem::take(&mut self.batch);
-        self.open = Open::Nothing;
+        self.open = OpenConstruct::Nothing;
         if batch.trim().is_empty() {
             return Ok(());
         }
         for _ in 0..times {
             if client.batch(&batch)? == Ran::WithErrors && self.exit_on_error {
-                return Err(Ended::Failed);
+                return Err(ScriptEnd::Failed);
             }
         }
         Ok(())
     }
 
-    fn command(&mut self, command: &str, client: &mut dyn Client) -> Result<(), Ended> {
+    fn command(&mut self, command: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         let (word, rest) = command
             .split_once(char::is_whitespace)
             .unwrap_or((command, ""));
@@ -193,7 +193,7 @@ impl Script {
             "r" => self.include(unquoted(rest), client),
             "setvar" => self.set_variable(rest, client),
             "on" => self.on_error(rest, client),
-            "exit" | "quit" => Err(Ended::Asked),
+            "exit" | "quit" => Err(ScriptEnd::Asked),
             "reset" => {
                 self.drop_batch();
                 Ok(())
@@ -215,20 +215,22 @@ impl Script {
                 Ok(())
             }
             _ => {
-                client.tell(&format!("there is no command :{word}; `:help` lists them"));
-                Err(Ended::Failed)
+                client.tell(&format!(
+                    "unknown command :{word}; `:help` lists the commands"
+                ));
+                Err(ScriptEnd::Failed)
             }
         }
     }
 
-    fn include(&mut self, name: &str, client: &mut dyn Client) -> Result<(), Ended> {
+    fn include(&mut self, name: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         if self.depth >= DEPTH_MAX {
-            client.tell(&format!(":r {name}: files within files are too deep"));
-            return Err(Ended::Failed);
+            client.tell(&format!(":r {name}: files are nested too deeply"));
+            return Err(ScriptEnd::Failed);
         }
         let text = client.read(name).map_err(|why| {
             client.tell(&format!(":r {name}: {why}"));
-            Ended::Failed
+            ScriptEnd::Failed
         })?;
         self.depth += 1;
         let read = self.lines(&text, client);
@@ -236,12 +238,12 @@ impl Script {
         read
     }
 
-    /// `:setvar name value`, `:setvar name "a value"`, and without a value the variable goes.
-    fn set_variable(&mut self, rest: &str, client: &mut dyn Client) -> Result<(), Ended> {
+    /// `:setvar name value` and `:setvar name "a value"` set a variable; without a value the variable is removed.
+    fn set_variable(&mut self, rest: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         let (name, value) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         if name.is_empty() || !name.chars().all(is_name) {
             client.tell(":setvar needs a name and a value");
-            return Err(Ended::Failed);
+            return Err(ScriptEnd::Failed);
         }
         let Some(variables) = &mut self.variables else {
             return Ok(());
@@ -254,7 +256,7 @@ impl Script {
         Ok(())
     }
 
-    fn on_error(&mut self, rest: &str, client: &mut dyn Client) -> Result<(), Ended> {
+    fn on_error(&mut self, rest: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         let words: Vec<_> = rest
             .split_whitespace()
             .map(str::to_ascii_lowercase)
@@ -269,14 +271,14 @@ impl Script {
             ["error", "ignore"] => self.exit_on_error = false,
             _ => {
                 client.tell("write `:on error exit` or `:on error ignore`");
-                return Err(Ended::Failed);
+                return Err(ScriptEnd::Failed);
             }
         }
         Ok(())
     }
 
-    /// The line with the values of its variables.
-    fn substituted(&self, line: &str, client: &mut dyn Client) -> Result<String, Ended> {
+    /// The line with its variables replaced by their values.
+    fn substituted(&self, line: &str, client: &mut dyn Client) -> Result<String, ScriptEnd> {
         let Some(variables) = &self.variables else {
             return Ok(line.to_owned());
         };
@@ -298,7 +300,7 @@ impl Script {
                 .or_else(|| std::env::var(name).ok());
             let Some(value) = value else {
                 client.tell(&format!("'{name}' scripting variable not defined."));
-                return Err(Ended::Failed);
+                return Err(ScriptEnd::Failed);
             };
             made += &value;
             rest = later;
@@ -342,7 +344,7 @@ mod tests {
     }
 
     impl Client for Heard {
-        fn batch(&mut self, text: &str) -> Result<Ran, Ended> {
+        fn batch(&mut self, text: &str) -> Result<Ran, ScriptEnd> {
             self.batches.push(text.trim().to_owned());
             Ok(match text.contains("FAIL") {
                 true => Ran::WithErrors,
@@ -362,7 +364,7 @@ mod tests {
         }
     }
 
-    fn run(text: &str) -> (Heard, Result<(), Ended>) {
+    fn run(text: &str) -> (Heard, Result<(), ScriptEnd>) {
         let mut heard = Heard::default();
         heard
             .files
@@ -394,7 +396,7 @@ mod tests {
         assert_eq!(ended, Ok(()));
         assert_eq!(heard.batches, ["TO '/mnt/a b/7.bak' $( $("]);
         let (heard, ended) = run("a\nGO\n$(nowhere_to_be_found)");
-        assert_eq!(ended, Err(Ended::Failed));
+        assert_eq!(ended, Err(ScriptEnd::Failed));
         assert_eq!(
             heard.told,
             ["'nowhere_to_be_found' scripting variable not defined."]
@@ -407,17 +409,17 @@ mod tests {
         let (heard, _) = run("a\n:r one.sql\nb");
         assert_eq!(heard.batches, ["a\nPRINT '7'\nb"]);
         let (heard, ended) = run(":r other.sql");
-        assert_eq!(ended, Err(Ended::Failed));
+        assert_eq!(ended, Err(ScriptEnd::Failed));
         assert_eq!(heard.batches.len(), DEPTH_MAX);
-        assert_eq!(run(":r missing.sql").1, Err(Ended::Failed));
+        assert_eq!(run(":r missing.sql").1, Err(ScriptEnd::Failed));
     }
 
     #[test]
     fn errors_end_a_script_that_says_so() {
         let (heard, ended) = run("FAIL\nGO\nb\nGO\n:on error exit\nFAIL\nGO\nc");
         assert_eq!(heard.batches, ["FAIL", "b", "FAIL"]);
-        assert_eq!(ended, Err(Ended::Failed));
-        assert_eq!(run("a\nGO\nexit\nb").1, Err(Ended::Asked));
-        assert_eq!(run(":ed").1, Err(Ended::Failed));
+        assert_eq!(ended, Err(ScriptEnd::Failed));
+        assert_eq!(run("a\nGO\nexit\nb").1, Err(ScriptEnd::Asked));
+        assert_eq!(run(":ed").1, Err(ScriptEnd::Failed));
     }
 }

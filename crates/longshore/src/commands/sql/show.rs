@@ -5,39 +5,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use longshore_io::{File, Via};
-use longshore_tsql::{Closed, Column, Done, Message, Sink, Type, Value};
+use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Sink, Type, Value};
 
-use crate::output::to_stdout;
+use longshore_terminal::output::to_stdout;
 
-/// How results are to look.
+/// The format of results.
 #[derive(Debug, Clone)]
 pub struct Style {
-    /// -1: no headers; 0: one; else again after so many rows.
+    /// -1: no headers; 0: one header; otherwise a header every so many rows.
     pub headers: i64,
     pub separator: String,
     pub trim: bool,
     pub width: Option<usize>,
-    /// How wide columns without a width of their own are shown; 0: as their values are.
+    /// The width of columns without a width of their own; 0: the width of their values.
     pub variable_width: usize,
-    /// Messages of a lower severity are not shown; information has 0.
+    /// Messages below this severity are hidden; information has severity 0.
     pub message_level: i8,
-    /// In place of standard output.
+    /// The destination instead of standard output.
     pub file: Option<Arc<OutputFile>>,
     /// 0: errors go to standard error; 1: all messages do.
     pub to_stderr: Option<u8>,
     pub server: String,
 }
 
-/// Columns of any length are shown so wide.
+/// The width of columns of unlimited length.
 pub const WIDTH_MAX: usize = 256;
 
-/// Results in a file.
+/// An output file for results.
 #[derive(Debug)]
 pub struct OutputFile {
     file: Arc<dyn File>,
     /// Bytes written.
     len: AtomicU64,
-    /// Why something was not written, the first time.
+    /// The reason of the first failed write.
     lost: OnceLock<String>,
 }
 
@@ -51,19 +51,19 @@ impl OutputFile {
         }
     }
 
-    /// What the file does not take is also kept for [`OutputFile::lost`].
-    pub fn put(&self, text: &str) -> Result<(), Closed> {
+    /// If the write fails, the reason is also kept for [`OutputFile::lost`].
+    pub fn put(&self, text: &str) -> Result<(), ReceiverGone> {
         let at = self.len.load(Ordering::Relaxed);
         let written = self.file.write_all_at(text.as_bytes(), at, Via::Cache);
         written.map_err(|error| {
             self.lost.get_or_init(|| error.to_string());
-            Closed
+            ReceiverGone
         })?;
         self.len.store(at + text.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Why the file does not have all that was said.
+    /// The reason why the file is incomplete.
     pub fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
     }
@@ -73,7 +73,7 @@ impl OutputFile {
 pub struct Show<'a> {
     style: &'a Style,
     columns: Vec<Column>,
-    /// A result set was begun and has not ended.
+    /// Whether a result set has begun and not ended.
     open: bool,
     rows: u64,
 }
@@ -88,14 +88,14 @@ impl<'a> Show<'a> {
         }
     }
 
-    fn put(&self, text: &str) -> Result<(), Closed> {
+    fn put(&self, text: &str) -> Result<(), ReceiverGone> {
         if let Some(file) = &self.style.file {
             return file.put(text);
         }
-        to_stdout(text.as_bytes()).map_err(|_| Closed)
+        to_stdout(text.as_bytes()).map_err(|_| ReceiverGone)
     }
 
-    fn line(&self, cells: impl Iterator<Item = String>) -> Result<(), Closed> {
+    fn line(&self, cells: impl Iterator<Item = String>) -> Result<(), ReceiverGone> {
         let mut line = cells.collect::<Vec<_>>().join(&self.style.separator);
         if let Some(width) = self.style.width
             && let Some((at, _)) = line.char_indices().nth(width)
@@ -115,14 +115,14 @@ impl<'a> Show<'a> {
         own.max(column.name.chars().count()).clamp(1, most.max(1))
     }
 
-    /// Whether a column's values are neither cut nor filled up.
+    /// Whether a column's values are neither cut nor padded.
     fn is_as_it_is(&self, column: &Column) -> bool {
         self.style.variable_width == 0 && column.kind.display_width().is_none()
     }
 
     fn cell(&self, column: &Column, text: &str) -> String {
-        // Control characters of media could move a terminal's cursor.
-        let plain = crate::text::plain(text);
+        // Control characters from media could move the terminal's cursor.
+        let plain = longshore_terminal::text::plain(text);
         if self.style.trim {
             return plain.trim_end().to_owned();
         }
@@ -137,7 +137,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    fn header(&self) -> Result<(), Closed> {
+    fn header(&self) -> Result<(), ReceiverGone> {
         self.line(self.columns.iter().map(|c| match self.style.trim {
             true => c.name.clone(),
             false if self.is_as_it_is(c) => c.name.clone(),
@@ -152,7 +152,7 @@ impl<'a> Show<'a> {
 }
 
 impl Sink for Show<'_> {
-    fn columns(&mut self, columns: &[Column]) -> Result<(), Closed> {
+    fn columns(&mut self, columns: &[Column]) -> Result<(), ReceiverGone> {
         self.columns = columns.to_vec();
         self.open = true;
         self.rows = 0;
@@ -162,7 +162,7 @@ impl Sink for Show<'_> {
         }
     }
 
-    fn row(&mut self, row: &[Value]) -> Result<(), Closed> {
+    fn row(&mut self, row: &[Value]) -> Result<(), ReceiverGone> {
         let again = u64::try_from(self.style.headers).unwrap_or(0);
         if again > 0 && self.rows > 0 && self.rows.is_multiple_of(again) {
             self.put("\n")?;
@@ -173,11 +173,15 @@ impl Sink for Show<'_> {
         self.line(cells.map(|(column, value)| self.cell(column, &value.to_string())))
     }
 
-    fn message(&mut self, message: &Message) -> Result<(), Closed> {
+    fn message(&mut self, message: &Message) -> Result<(), ReceiverGone> {
         if i16::from(message.class()) < i16::from(self.style.message_level) {
             return Ok(());
         }
-        let text: Vec<_> = message.text.lines().map(crate::text::plain).collect();
+        let text: Vec<_> = message
+            .text
+            .lines()
+            .map(longshore_terminal::text::plain)
+            .collect();
         let text = text.join("\n");
         let text = match message.is_error() {
             true => format!(
@@ -200,7 +204,7 @@ impl Sink for Show<'_> {
         }
     }
 
-    fn done(&mut self, done: Done) -> Result<(), Closed> {
+    fn done(&mut self, done: DoneEvent) -> Result<(), ReceiverGone> {
         let ends = std::mem::take(&mut self.open);
         match done.rows {
             Some(rows) => self.put(&format!("\n({rows} rows affected)\n")),

@@ -1,32 +1,32 @@
-//! `wal create`: a directory becomes an archive.
+//! `wal create`: turns a directory into an archive.
 
 use std::path::{Path, PathBuf};
 
 use longshore_io::Storage;
 use serde::Serialize;
 
-use super::{Context, Place};
-use crate::failure::{Exit, Failure};
+use super::{ArchiveLocation, Context};
 use crate::options::WalCreate;
+use longshore_terminal::failure::{Exit, Failure};
 
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
     archive: String,
-    /// Whose log it holds; `None`: the first segment that comes decides.
+    /// The system identifier of the cluster; `None`: the first segment that arrives decides.
     system: Option<String>,
 }
 
 pub fn run(options: &WalCreate, context: &Context) -> Result<Exit, Failure> {
-    let place = Place::of(&options.archive, context)?;
+    let place = ArchiveLocation::of(&options.archive, context)?;
     if let Some(data) = data_directory_around(&*context.storage, &place.path()) {
         return Err(Failure::usage(
             format!(
-                "{} lies in {}, a PostgreSQL data directory",
+                "{} is in {}, a PostgreSQL data directory",
                 place.path().display(),
                 data.display()
             ),
-            "choose a directory outside of it, best on another disk: what lies inside is lost with the cluster, and is part of every backup",
+            "choose a directory outside of it, best on another disk: an archive inside is lost with the cluster, and is part of every backup",
         ));
     }
     let archive = place.create(context)?;
@@ -36,7 +36,7 @@ pub fn run(options: &WalCreate, context: &Context) -> Result<Exit, Failure> {
         .map(|identity| identity.system.to_string());
     context.output.say(&match &system {
         Some(system) => format!("{path} is the WAL archive of system {system}.\n"),
-        None => format!("{path} is a WAL archive; its first segment makes it its cluster's.\n"),
+        None => format!("{path} is a WAL archive; its first segment assigns it to a cluster.\n"),
     });
     let answer = Answer {
         action: "wal_create",
@@ -47,7 +47,7 @@ pub fn run(options: &WalCreate, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The data directory that a path, which need not exist, lies in or is.
+/// The data directory that contains the path or equals it; the path need not exist.
 fn data_directory_around(storage: &dyn Storage, path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let there = path

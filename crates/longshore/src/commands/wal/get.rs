@@ -1,17 +1,17 @@
-//! `wal get`: one file out of the archive.
+//! `wal get`: fetches one file from the archive.
 //!
-//! Recovery takes every exit code up to 125 for the end of the log, so only a certain "it is not there" may be one;
-//! `main` turns all other failures of this command, its own mistakes too, into [`Exit::NoAnswer`].
+//! Recovery takes every exit code up to 125 as the end of the WAL, so only a certain "not found" may use such a code;
+//! `main` turns all other failures of this command, usage errors too, into [`Exit::NoAnswer`].
 
 use std::path::Path;
 
 use longshore_pg::wal::WalName;
-use longshore_repository::wal::{Error, PgWal};
+use longshore_wal::{Error, PgWal};
 use serde::Serialize;
 
-use super::{Context, Place, Working, start_ahead};
-use crate::failure::{Exit, Failure};
+use super::{ArchiveLocation, Context, LookAheadSettings, start_ahead};
 use crate::options::WalGet;
+use longshore_terminal::failure::{Exit, Failure};
 
 #[derive(Serialize)]
 struct Answer {
@@ -25,17 +25,17 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
     let (parent, to) = (options.to.parent(), options.to.file_name());
     let Some(to) = to.and_then(|to| to.to_str()) else {
         return Err(Failure::usage(
-            format!("{} is no place for a file", options.to.display()),
+            format!("{} is not a path for a file", options.to.display()),
             "restore_command needs %f and %p",
         ));
     };
     let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
-    let archive = Place::of(&options.archive, context)?.existing(context)?;
+    let archive = ArchiveLocation::of(&options.archive, context)?.existing(context)?;
     pg_wal.check_system(&archive)?;
     let database = options.archive.database.as_deref();
     let wal = database.and_then(|name| context.config.wal_of(name));
-    let Working { ahead, reach } =
-        Working::of(&options.ahead, wal, wal.and_then(|wal| wal.prefetch));
+    let LookAheadSettings { ahead, reach } =
+        LookAheadSettings::of(&options.ahead, wal, wal.and_then(|wal| wal.prefetch));
     let clock = &*context.clock;
     let segment = match name {
         WalName::Segment(segment) => Some(segment),
@@ -55,7 +55,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
     };
     if let (false, Some(segment)) = (found, segment)
         && let Some(next) = archive.later(segment)?
-        // A backup that holds its log brought it along: the server looks there next.
+        // A backup with its own WAL brought the segment along: the server looks there next.
         && !pg_wal.holds(&archive, segment)
     {
         let gap = Error::Gap {
@@ -63,7 +63,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
             next: WalName::Segment(next),
             archive: archive.path().to_owned(),
         };
-        // A standby asks again, or its primary; files pushed side by side arrive out of order.
+        // A standby retries, or asks its primary; files pushed in parallel arrive out of order.
         if !options.to_gap && !pg_wal.is_standby() {
             return Err(gap.into());
         }
@@ -72,12 +72,12 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         found = pg_wal.take_partial(&archive, segment, to, clock)?;
         is_partial = found;
     }
-    // The one that is being filled may end within its first record, and so may one that was handed over early.
+    // The current segment may end within its first record, and so may one that was switched early.
     if let (true, false, Some(segment)) = (found, is_partial, segment)
         && let Err(broken) = pg_wal.check_link(&archive, segment, to)
         && !archive.is_unfinished(name).unwrap_or(false)
     {
-        // A standby asks its primary then.
+        // A standby then asks its primary.
         if !options.to_gap && !pg_wal.is_standby() {
             return Err(broken.into());
         }

@@ -1,13 +1,13 @@
-//! `wal list`: what an archive has.
+//! `wal list`: shows the contents of an archive.
 
 use longshore_pg::wal::WalName;
-use longshore_repository::wal::{Error, Run, WalArchive};
+use longshore_wal::{Error, Run, WalArchive};
 use serde::Serialize;
 
-use super::{Context, Place};
-use crate::failure::{Exit, Failure};
+use super::{ArchiveLocation, Context};
 use crate::options::WalList;
-use crate::output::{Table, bytes};
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{Table, bytes};
 
 #[derive(Serialize)]
 struct Answer {
@@ -19,12 +19,12 @@ struct Answer {
     histories: Vec<u32>,
     gaps: usize,
     damaged: Vec<String>,
-    /// With --verify: segments that do not follow the one before them.
-    broken: Vec<Broken>,
+    /// With --verify: segments that do not continue the previous one.
+    broken: Vec<ChainBreak>,
 }
 
 #[derive(Serialize)]
-struct Broken {
+struct ChainBreak {
     name: String,
     before: String,
     what: String,
@@ -42,7 +42,7 @@ struct RunFacts {
 }
 
 pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
-    let archive = Place::of(&options.archive, context)?.existing(context)?;
+    let archive = ArchiveLocation::of(&options.archive, context)?.existing(context)?;
     let runs = archive.runs()?;
     let histories = archive.histories()?;
     let gaps = gaps(&runs);
@@ -92,7 +92,7 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
     context.output.say(&format!("{head}{table}"));
     if gaps > 0 {
         context.output.warn(&format!(
-            "{gaps} gaps: before each run but the first of a timeline segments are missing"
+            "{gaps} gaps: segments are missing before each run except the first of a timeline"
         ));
     }
     context.output.json(
@@ -112,13 +112,13 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Runs that continue a timeline after a break.
+/// The number of runs that continue a timeline after a break.
 fn gaps(runs: &[Run]) -> usize {
     let broken = |pair: &&[Run]| pair[0].span.last.timeline == pair[1].span.first.timeline;
     runs.windows(2).filter(broken).count()
 }
 
-/// The names of segments that do not decode to what was pushed.
+/// The names of segments that do not decode to the pushed content.
 fn damaged(archive: &WalArchive, runs: &[Run], context: &Context) -> Result<Vec<String>, Failure> {
     let size = match archive.identity() {
         Some(identity) => identity.segment_size,
@@ -129,7 +129,7 @@ fn damaged(archive: &WalArchive, runs: &[Run], context: &Context) -> Result<Vec<
         let mut name = run.span.first;
         for _ in 0..run.span.segments {
             match archive.verify(WalName::Segment(name)) {
-                // Removed by retention meanwhile.
+                // Retention has removed it meanwhile.
                 Ok(_) | Err(Error::Missing { .. }) => {}
                 Err(e @ (Error::Damaged { .. } | Error::Newer { .. })) => {
                     context.output.warn(&e.to_string());
@@ -143,8 +143,12 @@ fn damaged(archive: &WalArchive, runs: &[Run], context: &Context) -> Result<Vec<
     Ok(damaged)
 }
 
-/// The segments that do not follow the one before them.
-fn broken(archive: &WalArchive, runs: &[Run], context: &Context) -> Result<Vec<Broken>, Failure> {
+/// The segments that do not continue the previous one.
+fn broken(
+    archive: &WalArchive,
+    runs: &[Run],
+    context: &Context,
+) -> Result<Vec<ChainBreak>, Failure> {
     let mut broken = Vec::new();
     for run in runs {
         for error in archive.broken_links(&run.span)? {
@@ -157,7 +161,7 @@ fn broken(archive: &WalArchive, runs: &[Run], context: &Context) -> Result<Vec<B
                 ..
             } = error
             {
-                broken.push(Broken {
+                broken.push(ChainBreak {
                     name: name.to_string(),
                     before: before.to_string(),
                     what: source.to_string(),

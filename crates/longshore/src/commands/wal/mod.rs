@@ -1,6 +1,6 @@
-//! `wal`: what PostgreSQL's archive_command and restore_command run.
+//! `wal`: the commands that PostgreSQL's archive_command and restore_command run.
 //!
-//! Speed of starting matters: the server runs one process for each file.
+//! Startup time matters: the server runs one process per file.
 
 mod create;
 mod get;
@@ -13,15 +13,15 @@ use std::process::Stdio;
 
 use longshore_codec::{Algorithm, Level};
 use longshore_io::child;
-use longshore_repository::wal::{Form, Reach};
+use longshore_wal::{Reach, StorageForm};
 
 pub use needs::Need;
 
 use super::Context;
-use super::archive::Place;
+use super::archive::ArchiveLocation;
 use crate::config;
-use crate::failure::{Exit, Failure};
-use crate::options::{Ahead, Wal, WalAction};
+use crate::options::{LookAheadOptions, Wal, WalAction};
+use longshore_terminal::failure::{Exit, Failure};
 
 pub fn run(options: &Wal, context: &Context) -> Result<Exit, Failure> {
     match &options.action {
@@ -34,24 +34,28 @@ pub fn run(options: &Wal, context: &Context) -> Result<Exit, Failure> {
     }
 }
 
-/// Bytes that are worked on ahead when nobody says otherwise.
+/// The default limit of bytes that are worked on ahead.
 pub const QUEUE_MAX: u64 = 1 << 30;
 
-/// How a command works ahead: its own options, then those of the database.
-struct Working {
+/// The settings for working ahead: the command's own options, then those of the database.
+struct LookAheadSettings {
     ahead: bool,
     reach: Reach,
 }
 
-impl Working {
+impl LookAheadSettings {
     /// `configured`: the bytes that the database's settings allow for this command.
-    fn of(options: &Ahead, wal: Option<&config::Wal>, configured: Option<u64>) -> Working {
-        // Each waits for the disk, three times for a file, for about as long as it computes.
+    fn of(
+        options: &LookAheadOptions,
+        wal: Option<&config::Wal>,
+        configured: Option<u64>,
+    ) -> LookAheadSettings {
+        // A worker waits for the disk, three times per file, for about as long as it computes.
         let twice = || 2 * std::thread::available_parallelism().map_or(1, usize::from);
         let own = wal
             .and_then(|wal| wal.workers)
             .map(|n| usize::from(n.get()));
-        Working {
+        LookAheadSettings {
             ahead: options.ahead.unwrap_or(wal.is_some_and(|wal| wal.ahead)),
             reach: Reach {
                 bytes_max: options.queue_max.or(configured).unwrap_or(QUEUE_MAX),
@@ -65,16 +69,17 @@ impl Working {
     }
 }
 
-/// How files are stored: by the command's options, then the settings of the database's log, of the database, and of all.
+/// How files are stored: the command's options, then the settings of the database's WAL, of the database, and the
+/// defaults.
 fn form(
     (algorithm, level): (Option<Algorithm>, Option<Level>),
     database: Option<&str>,
     context: &Context,
-) -> Form {
+) -> StorageForm {
     let config = &context.config;
     let known = database.and_then(|name| config.database.get(name));
     let wal = known.and_then(|d| d.wal.as_ref());
-    // A level belongs to an algorithm: it is taken from the place that names either.
+    // A level belongs to an algorithm: both come from the first place that names either.
     let places = [
         (algorithm, level),
         wal.map_or((None, None), |w| (w.algorithm, w.level)),
@@ -82,7 +87,7 @@ fn form(
         (config.defaults.algorithm, config.defaults.level),
     ];
     let level = places.iter().find(|(a, l)| a.is_some() || l.is_some());
-    Form {
+    StorageForm {
         algorithm: places
             .iter()
             .find_map(|(algorithm, _)| *algorithm)
@@ -92,8 +97,8 @@ fn form(
     }
 }
 
-/// Runs this very command once more in the background, to work ahead. It is on its own: not in the server's process
-/// group, and with none of its files open. That it could not be started makes later calls slower, nothing else.
+/// Runs this same command once more in the background, to work ahead. The process is independent: it is not in the
+/// server's process group and holds none of its files open. A failure to start it only makes later calls slower.
 fn start_ahead(context: &Context) {
     use std::os::unix::process::CommandExt;
     let started = child::again().and_then(|mut command| {

@@ -1,25 +1,25 @@
-//! `wal needs`: which targets rely on an archive, by what they have left there.
+//! `wal needs`: lists the targets that rely on an archive, from the records that they left there.
 
-use longshore_repository::wal;
+use longshore_wal as wal;
 use serde::Serialize;
 
-use super::{Context, Place};
-use crate::failure::{Exit, Failure};
+use super::{ArchiveLocation, Context};
 use crate::options::WalNeeds;
-use crate::output::{Table, moment};
-use crate::text::plain;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::{Table, moment};
+use longshore_terminal::text::plain;
 
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
     archive: String,
-    /// Whether everybody who relies on the archive is among them; else no log is removed from it.
+    /// Whether every target that relies on the archive is known; otherwise no WAL is removed from it.
     complete: bool,
     needs: Vec<Need>,
     forgotten: usize,
 }
 
-/// What a target needs.
+/// The needs of one target.
 #[derive(Debug, Serialize)]
 pub struct Need {
     pub id: String,
@@ -28,7 +28,7 @@ pub struct Need {
     host: String,
     directory: String,
     since_us: i64,
-    /// Log that ends before it is not kept for this target; none where it asks for everything.
+    /// WAL that ends before this LSN is not kept for this target; `None` if the target needs everything.
     from_lsn: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Need {
         }
     }
 
-    /// For people: `main at target nightly on host db1 (/mnt/backup/main), since 2027-01-31 02:00:00`.
+    /// A text for people: `main at target nightly on host db1 (/mnt/backup/main), since 2027-01-31 02:00:00`.
     pub fn text(&self) -> String {
         format!(
             "{} at target {} on host {} ({}), since {}",
@@ -59,17 +59,17 @@ impl Need {
 }
 
 pub fn run(options: &WalNeeds, context: &Context) -> Result<Exit, Failure> {
-    let archive = Place::of(&options.archive, context)?.open(context)?;
+    let archive = ArchiveLocation::of(&options.archive, context)?.open(context)?;
     let mut forgotten = 0;
     if let Some(id) = options.forget {
         forgotten = archive.forget_need(id)?;
         if forgotten == 0 {
             return Err(Failure::usage(
                 format!(
-                    "no target has left the record {id} in {}",
+                    "there is no target's record {id} in {}",
                     archive.path().display()
                 ),
-                "`longshore wal needs` without --forget shows the records there are",
+                "`longshore wal needs` without --forget shows the records",
             ));
         }
     }
@@ -105,7 +105,7 @@ pub fn run(options: &WalNeeds, context: &Context) -> Result<Exit, Failure> {
     });
     if !complete {
         context.output.warn(
-            "a version that left no records used this archive: no log is removed. Run `longshore expire` at every target \
+            "an earlier version used this archive and left no records: no WAL is removed. Run `longshore expire` at every target \
              whose backups rely on it, then once this command with --complete",
         );
     }

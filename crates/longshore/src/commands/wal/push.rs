@@ -1,24 +1,24 @@
-//! `wal push`: one file into the archive.
+//! `wal push`: stores one file in the archive.
 
 use std::path::Path;
 
 use longshore_pg::wal::WalName;
-use longshore_repository::wal::{Error, Form, PgWal, Pushed, Reach, WalArchive};
+use longshore_wal::{Error, PgWal, PushResult, Reach, StorageForm, WalArchive};
 use serde::Serialize;
 
-use super::{Context, Place, Working, form, start_ahead};
-use crate::failure::{Exit, Failure};
+use super::{ArchiveLocation, Context, LookAheadSettings, form, start_ahead};
 use crate::options::WalPush;
-use crate::output::bytes;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::bytes;
 
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
     name: String,
-    /// It was there before, with the same bytes.
+    /// The file was already there, with the same bytes.
     already: bool,
     stored_bytes: Option<u64>,
-    /// Where this server left the segment's timeline: up to there it was there before, with the same bytes.
+    /// The LSN at which this server left the segment's timeline: up to it, the same bytes were already there.
     left_at: Option<String>,
     /// Files that wait in pg_wal, this one included; only counted with --async.
     waiting: Option<usize>,
@@ -35,15 +35,15 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         .and_then(|f| f.parse().ok())
         .ok_or_else(bad_name)?;
     let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
-    let archive = Place::of(&options.archive, context)?.open(context)?;
+    let archive = ArchiveLocation::of(&options.archive, context)?.open(context)?;
     let database = options.archive.database.as_deref();
     let asked = (options.algorithm, options.level);
-    let form = Form {
+    let form = StorageForm {
         verify: options.verify,
         ..form(asked, database, context)
     };
     let wal = database.and_then(|name| context.config.wal_of(name));
-    let working = Working::of(&options.ahead, wal, wal.and_then(|wal| wal.queue_max));
+    let working = LookAheadSettings::of(&options.ahead, wal, wal.and_then(|wal| wal.queue_max));
     let clock = &*context.clock;
     if options.ahead.only_ahead {
         if let Some(turn) = pg_wal.turn_to_push()? {
@@ -67,27 +67,27 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
             "longshore: a new WAL archive for system {system} begins in {path}\n"
         ));
     }
-    if let Pushed::Stored {
+    if let PushResult::Stored {
         unfinished: true, ..
     } = pushed
     {
         context.output.warn(&format!(
-            "{name} was handed over before it was full: its last page is left over from its former use"
+            "{name} was pushed before it was full: its last page is left over from its earlier use"
         ));
     }
     let left_at = match pushed {
-        Pushed::LeftAt(fork) => Some(fork.to_string()),
-        Pushed::Already | Pushed::Stored { .. } => None,
+        PushResult::LeftAt(fork) => Some(fork.to_string()),
+        PushResult::Already | PushResult::Stored { .. } => None,
     };
     if let Some(fork) = &left_at {
         context.output.warn(&format!(
-            "{name}: the archive keeps the segment of the server that went on in it. This server left the timeline at {fork}, \
-             and up to there both are the same"
+            "{name}: the archive keeps the segment of the server that continued in it. This server left the timeline at {fork}, \
+             and both are the same up to there"
         ));
     }
     let (already, stored_bytes) = match pushed {
-        Pushed::Already | Pushed::LeftAt(_) => (true, None),
-        Pushed::Stored { stored_bytes, .. } => (false, Some(stored_bytes)),
+        PushResult::Already | PushResult::LeftAt(_) => (true, None),
+        PushResult::Stored { stored_bytes, .. } => (false, Some(stored_bytes)),
     };
     context.output.json(
         Exit::Done,
@@ -103,7 +103,7 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Starts the look-ahead if there is work for one and none runs; says how many files wait.
+/// Starts the look-ahead if there is work for it and none is running; returns the number of files that wait.
 fn work_ahead(
     pg_wal: &PgWal,
     archive: &WalArchive,
@@ -115,10 +115,10 @@ fn work_ahead(
     let segment = archive.identity().map_or(0, |i| i.segment_size.bytes());
     let waiting = segment * ready.iter().filter(|n| n.holds_log()).count() as u64;
     if waiting > reach.bytes_max {
-        // All that waits counts, also what is in the archive by now: none of it can be recycled before.
+        // Files that are already in the archive count too: the server cannot recycle them before.
         context.output.warn(&format!(
-            "{} files with {} of log wait in pg_wal, more than --queue-max {}; nothing is dropped, and the server \
-             stops when its disk is full",
+            "{} files with {} of WAL wait in pg_wal, more than --queue-max {}; nothing is dropped, and the server \
+             stops if its disk fills up",
             ready.len(),
             bytes(waiting),
             bytes(reach.bytes_max),

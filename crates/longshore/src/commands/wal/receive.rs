@@ -1,98 +1,47 @@
-//! `wal receive`: the log as a stream.
+//! `wal receive`: receives the WAL as a stream.
 
 use std::time::Duration;
 
-use longshore_io::facts;
+use longshore_facts as facts;
 use longshore_pg::client;
 use longshore_pipeline::SourceSpec;
-use longshore_repository::wal::{Event, Plan, Progress, ReceiveError, receive};
+use longshore_wal::{Event, Progress, ReceivePlan, receive};
 use serde::Serialize;
 
-use super::{Context, Place, form};
+use super::{ArchiveLocation, Context, form};
 use crate::commands::source;
-use crate::failure::{Exit, Failure};
-use crate::interrupt;
 use crate::options::WalReceive;
-use crate::output::bytes;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::interrupt;
+use longshore_terminal::output::{Output, bytes};
 
-/// Between two tries to reach a server that is away.
+/// The interval between two attempts to reach a server that is away.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long the program may not notice that it is to end, while it waits.
+/// The longest time in which a waiting program may miss the request to stop.
 const NAP: Duration = Duration::from_millis(100);
 
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
     timeline: u32,
-    /// Everything before it is durable here.
+    /// WAL before this LSN is durable here.
     flushed_lsn: String,
     segments: u64,
-    /// How often the server was reached again.
+    /// The number of reconnections.
     reconnects: u64,
 }
 
 pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
     let server = server(options, context)?;
-    let database = options.archive.database.as_deref();
-    let wal = database.and_then(|name| context.config.wal_of(name));
-    let slot = options
-        .slot
-        .as_ref()
-        .or(wal.and_then(|wal| wal.slot.as_ref()));
-    let Some(slot) = slot else {
-        return Err(Failure::usage(
-            "no replication slot was named: without one the server does not keep what was not received yet",
-            "give --slot, or `slot` in [database.NAME.wal]",
-        ));
-    };
-    let plan = Plan {
-        slot: slot.clone(),
-        create_slot: options.create_slot,
-        form: form((options.algorithm, options.level), database, context),
-        until: options.until,
-        status_every: Duration::from_secs(options.status_interval.into()),
-    };
-    let place = Place::of(&options.archive, context)?;
+    let plan = plan(options, context)?;
+    let place = ArchiveLocation::of(&options.archive, context)?;
     let archive = place.open(context)?;
     let stop = interrupt::cancel_flag();
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let output = context.output;
-    let mut told = Told::default();
+    let mut told = ReportedEvents::default();
     let mut reconnects = 0;
-    let mut watch = |event: Event<'_>| match event {
-        Event::Started(at) => {
-            told.segments_before += told.last.map_or(0, |p| p.segments);
-            told.last = Some(at);
-            output.remark(&format!(
-                "longshore: receiving from {}, timeline {}\n",
-                at.flushed, at.timeline
-            ));
-        }
-        Event::Status(at) => {
-            told.last = Some(at);
-            let behind = bytes(at.server.0.saturating_sub(at.flushed.0));
-            output.remark(&format!(
-                "longshore: timeline {}, durable up to {}, {behind} behind\n",
-                at.timeline, at.flushed
-            ));
-        }
-        Event::Segment(_) => {}
-        Event::History(timeline) => {
-            output.remark(&format!(
-                "longshore: history of timeline {timeline} archived\n"
-            ));
-        }
-        Event::Kept(error) => output.warn(&error.to_string()),
-        // Once, not after every connection.
-        Event::Gap { .. } if told.gap => {}
-        Event::Gap { after, before } => {
-            told.gap = true;
-            output.warn(&format!(
-                "the archive has nothing between {after} and {before}, and this does not receive it again: no recovery \
-                 gets across; make a backup that begins later"
-            ));
-        }
-    };
+    let mut watch = |event: Event<'_>| told.tell(event, output);
     let end = loop {
         let result = receive(
             &*context.storage,
@@ -106,7 +55,7 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
         match result {
             Ok(end) => break end,
             Err(error) if error.may_pass() && !options.once && !stopped() => {
-                output.warn(&format!("{error}; trying again in {} s", RETRY.as_secs()));
+                output.warn(&format!("{error}; retrying in {} s", RETRY.as_secs()));
                 reconnects += 1;
                 let until = context.clock.now() + RETRY;
                 while context.clock.now() < until && !stopped() {
@@ -133,13 +82,74 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What was told so far.
+fn plan(options: &WalReceive, context: &Context) -> Result<ReceivePlan, Failure> {
+    let database = options.archive.database.as_deref();
+    let wal = database.and_then(|name| context.config.wal_of(name));
+    let slot = options
+        .slot
+        .as_ref()
+        .or(wal.and_then(|wal| wal.slot.as_ref()));
+    let Some(slot) = slot else {
+        return Err(Failure::usage(
+            "no replication slot is named: without a slot the server does not keep WAL that was not received yet",
+            "give --slot, or `slot` in [database.NAME.wal]",
+        ));
+    };
+    Ok(ReceivePlan {
+        slot: slot.clone(),
+        create_slot: options.create_slot,
+        form: form((options.algorithm, options.level), database, context),
+        until: options.until,
+        status_every: Duration::from_secs(options.status_interval.into()),
+    })
+}
+
+/// The events that were already reported.
 #[derive(Default)]
-struct Told {
+struct ReportedEvents {
     last: Option<Progress>,
-    /// Of connections before the present one.
+    /// Segments of earlier connections.
     segments_before: u64,
     gap: bool,
+}
+
+impl ReportedEvents {
+    fn tell(&mut self, event: Event<'_>, output: Output) {
+        match event {
+            Event::Started(at) => {
+                self.segments_before += self.last.map_or(0, |p| p.segments);
+                self.last = Some(at);
+                output.remark(&format!(
+                    "longshore: receiving from {}, timeline {}\n",
+                    at.flushed, at.timeline
+                ));
+            }
+            Event::Status(at) => {
+                self.last = Some(at);
+                let behind = bytes(at.server.0.saturating_sub(at.flushed.0));
+                output.remark(&format!(
+                    "longshore: timeline {}, durable up to {}, {behind} behind\n",
+                    at.timeline, at.flushed
+                ));
+            }
+            Event::Segment(_) => {}
+            Event::History(timeline) => {
+                output.remark(&format!(
+                    "longshore: history of timeline {timeline} archived\n"
+                ));
+            }
+            Event::Kept(error) => output.warn(&error.to_string()),
+            // Once, not after every connection.
+            Event::Gap { .. } if self.gap => {}
+            Event::Gap { after, before } => {
+                self.gap = true;
+                output.warn(&format!(
+                    "the archive has no WAL between {after} and {before}, and the receiver does not fetch it again: recovery \
+                     cannot cross this gap; make a backup that begins later"
+                ));
+            }
+        }
+    }
 }
 
 fn server(options: &WalReceive, context: &Context) -> Result<client::Options, Failure> {
@@ -151,8 +161,8 @@ fn server(options: &WalReceive, context: &Context) -> Result<client::Options, Fa
             return match source::configured(context, name, database)? {
                 SourceSpec::Postgres(server) => Ok(*server),
                 SourceSpec::Sqlite(_) | SourceSpec::Files(_) => Err(Failure::usage(
-                    format!("[database.{name}] is no PostgreSQL cluster"),
-                    "only PostgreSQL has a log to receive",
+                    format!("[database.{name}] is not a PostgreSQL cluster"),
+                    "only PostgreSQL has WAL to receive",
                 )),
             };
         }
@@ -166,16 +176,4 @@ fn server(options: &WalReceive, context: &Context) -> Result<client::Options, Fa
     client::Options::of_environment()
         .and_then(|variable| client::Options::parse(url, &variable, &facts::user_name()))
         .map_err(|e| Failure::of(Exit::Usage, &e, None, e.hint()))
-}
-
-impl From<ReceiveError> for Failure {
-    fn from(error: ReceiveError) -> Failure {
-        let exit = match error {
-            ReceiveError::Archive(error) => return error.into(),
-            ReceiveError::Server(_) | ReceiveError::Stream { .. } => Exit::Source,
-            ReceiveError::Taken { .. } => Exit::Media,
-            ReceiveError::Elsewhere { .. } | ReceiveError::Behind { .. } => Exit::Conflict,
-        };
-        Failure::of(exit, &error, None, error.hint())
-    }
 }

@@ -1,7 +1,7 @@
-//! Takes from the restored copy what would run at the drill's own statements.
+//! Removes from the restored copy what would run during the drill's own statements.
 //!
 //! Event triggers would fire at `CREATE EXTENSION amcheck`; settings of roles and databases would apply to the
-//! sessions that check. Both are rows of the copy's catalogues, which are the drill's to change.
+//! sessions that check. Both are rows of the copy's catalogs, which the drill may change.
 
 use longshore_pg::client::{Connection, Error, Mode, Options};
 
@@ -10,8 +10,8 @@ use super::{Cluster, PORT};
 /// Databases that nearly every cluster has.
 const FIRST: [&str; 2] = ["postgres", "template1"];
 
-/// A function of the database's own belongs to one of these: made by an expression, a predicate, or an operator class.
-/// Objects from this OID on were made after initdb (`FirstNormalObjectId`, `src/include/access/transam.h`).
+/// An index uses one of the database's own functions through an expression, a predicate, or an operator class. Objects
+/// from this OID on were made after initdb (`FirstNormalObjectId`, `src/include/access/transam.h`).
 const OWN_CODE: &str = "select '\"' || replace(current_database(), '\"', '\"\"') || '\".\"' \
     || replace(n.nspname, '\"', '\"\"') || '\".\"' || replace(c.relname, '\"', '\"\"') || '\"' \
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
@@ -20,22 +20,22 @@ const OWN_CODE: &str = "select '\"' || replace(current_database(), '\"', '\"\"')
     and d.refclassid in ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass, \
     'pg_catalog.pg_type'::regclass, 'pg_catalog.pg_opclass'::regclass)) order by 1";
 
-/// What the copy is like now.
-pub struct Disarmed {
+/// The state of the disarmed copy.
+pub struct DisarmReport {
     /// Its superuser.
     pub user: String,
-    /// Indexes that cannot be checked without calling functions of the database's own, as pg_amcheck's patterns.
+    /// Indexes whose check would call the database's own functions, as pg_amcheck's patterns.
     pub indexes: Vec<String>,
 }
 
-/// Disarms every database that can be connected to. The first of `users` that is there is its superuser.
-pub fn disarm(cluster: &Cluster, users: &[String]) -> Result<Disarmed, Error> {
+/// Disarms every database that accepts connections. The first of `users` that exists is the superuser.
+pub fn disarm(cluster: &Cluster, users: &[String]) -> Result<DisarmReport, Error> {
     let mut last = None;
     for user in users {
         for database in FIRST {
             match connect(cluster, user, database) {
                 Ok(first) => return disarm_all(cluster, first, user),
-                // The role is not there, or the database is not there or not to be connected to.
+                // The role does not exist, or the database does not exist or refuses connections.
                 Err(e) if matches!(e.sqlstate(), Some("28000" | "3D000" | "55000")) => {
                     last = Some(e);
                 }
@@ -44,11 +44,11 @@ pub fn disarm(cluster: &Cluster, users: &[String]) -> Result<Disarmed, Error> {
         }
     }
     Err(last.unwrap_or(Error::Options {
-        reason: "no superuser is known".into(),
+        reason: "no superuser was found".into(),
     }))
 }
 
-fn disarm_all(cluster: &Cluster, mut first: Connection, user: &str) -> Result<Disarmed, Error> {
+fn disarm_all(cluster: &Cluster, mut first: Connection, user: &str) -> Result<DisarmReport, Error> {
     first.query("delete from pg_catalog.pg_db_role_setting")?;
     let rows = first.query(
         "select datname from pg_catalog.pg_database where datallowconn and datconnlimit <> -2 order by oid",
@@ -62,7 +62,7 @@ fn disarm_all(cluster: &Cluster, mut first: Connection, user: &str) -> Result<Di
             indexes.push(found.text(row, 0)?.to_owned());
         }
     }
-    Ok(Disarmed {
+    Ok(DisarmReport {
         user: user.to_owned(),
         indexes,
     })
@@ -77,7 +77,7 @@ fn connect(cluster: &Cluster, user: &str, database: &str) -> Result<Connection, 
         quoted(database),
         quoted(&super::settings::of_session(cluster.major)),
     );
-    // Nothing of our environment: PGOPTIONS and PGPASSFILE are for other servers.
+    // Our environment is not used: PGOPTIONS and PGPASSFILE are for other servers.
     let options = Options::parse(&text, &|_| None, user)?;
     Connection::open(&*cluster.context.storage, &options, Mode::Sql)
 }

@@ -1,16 +1,16 @@
-//! What a drill's server is told, so that nothing of production's configuration runs code, connects out, or writes
-//! outside the scratch directory.
+//! The settings of a drill's server. With them, nothing in production's configuration runs code, connects out, or
+//! writes outside the scratch directory.
 //!
-//! The server reads no configuration file of the cluster, `postgresql.auto.conf` among them, so that each setting has
-//! its default unless it stands here. Those that matter stand here all the same, on the command line, where no file
-//! overrules them. A test compares this list with each major's own catalogue of settings, `pg_settings`.
+//! The server reads no configuration file of the cluster, not even `postgresql.auto.conf`, so every setting that is
+//! not listed here has its default. Settings that matter are listed even at their default: they are given on the
+//! command line, where no file overrides them. A test compares this list with `pg_settings` of each major version.
 
 use std::ops::RangeInclusive;
 
-/// A setting, its value, and the majors that know it: a server refuses to start with one that it does not know.
-type Overruled = (&'static str, &'static str, RangeInclusive<u32>);
+/// A setting, its value, and the major versions that know it: a server refuses to start with an unknown setting.
+type SettingOverride = (&'static str, &'static str, RangeInclusive<u32>);
 
-/// Majors that are drilled; a later one is taken for the newest.
+/// The major versions that can be drilled; a later one is treated as the newest.
 const ALL: RangeInclusive<u32> = 14..=u32::MAX;
 
 /// Paths that the drill fills in: its own configuration files, its directory for sockets, the restored cluster.
@@ -23,13 +23,13 @@ pub const PATHS: [&str; 5] = [
     "unix_socket_directories",
 ];
 
-pub const OVERRULED: &[Overruled] = &[
+pub const OVERRULED: &[SettingOverride] = &[
     // Commands.
     ("archive_mode", "off", ALL),
     ("archive_command", "", ALL),
     ("archive_cleanup_command", "", ALL),
     ("recovery_end_command", "", ALL),
-    // A server that recovers must have one. This one gives it nothing.
+    // A server in recovery needs a restore_command. This one delivers nothing.
     ("restore_command", "false", ALL),
     ("ssl_passphrase_command", "", ALL),
     ("ssl_passphrase_command_supports_reload", "off", ALL),
@@ -44,13 +44,13 @@ pub const OVERRULED: &[Overruled] = &[
     ("session_preload_libraries", "", ALL),
     ("shared_preload_libraries", "", ALL),
     ("wal_consistency_checking", "", ALL),
-    // Code of the database's own. Vacuuming and analysing call functions of indexes.
+    // The database's own code. VACUUM and ANALYZE call functions of indexes.
     ("autovacuum", "off", ALL),
     ("autovacuum_freeze_max_age", "2000000000", ALL),
     ("autovacuum_multixact_freeze_max_age", "2000000000", ALL),
     ("event_triggers", "off", 17..=u32::MAX),
     ("session_replication_role", "replica", ALL),
-    // Who is listened to.
+    // Incoming connections.
     ("bonjour", "off", ALL),
     ("listen_addresses", "", ALL),
     ("log_hostname", "off", ALL),
@@ -58,7 +58,7 @@ pub const OVERRULED: &[Overruled] = &[
     ("ssl", "off", ALL),
     ("unix_socket_group", "", ALL),
     ("unix_socket_permissions", "0700", ALL),
-    // Who is connected to. A subscriber's workers would take the original's place at its publisher.
+    // Outgoing connections. A subscriber's workers would replace the original at its publisher.
     ("hot_standby", "off", ALL),
     ("hot_standby_feedback", "off", ALL),
     ("max_logical_replication_workers", "0", ALL),
@@ -86,7 +86,8 @@ pub const OVERRULED: &[Overruled] = &[
     ("shared_memory_type", "mmap", ALL),
     ("stats_temp_directory", "pg_stat_tmp", 14..=14),
     ("temp_tablespaces", "", ALL),
-    // Where recovery ends, and what it lets pass: the verdict must not depend on the cluster's settings.
+    // The end of recovery, and the errors that recovery tolerates: the result must not depend on the cluster's
+    // settings.
     ("ignore_checksum_failure", "off", ALL),
     ("ignore_invalid_pages", "off", ALL),
     ("ignore_system_indexes", "off", ALL),
@@ -99,18 +100,18 @@ pub const OVERRULED: &[Overruled] = &[
     ("recovery_target_timeline", "latest", ALL),
     ("recovery_target_xid", "", ALL),
     ("zero_damaged_pages", "off", ALL),
-    // Recovery of a subscriber with more origins than this would end; a slot or an origin costs some hundred bytes.
+    // Recovery of a subscriber with more origins than this fails; a slot or an origin costs some hundred bytes.
     ("max_active_replication_origins", "2000", 18..=u32::MAX),
     ("max_replication_slots", "2000", ALL),
-    // It stands beside production's server.
+    // It runs next to production's server.
     ("huge_pages", "off", ALL),
     ("shared_buffers", "64MB", ALL),
 ];
 
-/// Settings of a session that looks at the cluster: roles and databases may have others, which would end the session,
-/// keep the extension that it needs from being made, hide damage, or run code of their own. A client's word goes before
-/// theirs.
-const SESSION: &[Overruled] = &[
+/// Settings of a checking session. Roles and databases may have other values, which would end the session, prevent its
+/// extension from being created, hide damage, or run their own code. Values given by a client take precedence over
+/// those.
+const SESSION: &[SettingOverride] = &[
     ("default_table_access_method", "heap", ALL),
     ("default_tablespace", "", ALL),
     ("default_transaction_deferrable", "off", ALL),
@@ -135,19 +136,19 @@ const SESSION: &[Overruled] = &[
     ("zero_damaged_pages", "off", ALL),
 ];
 
-/// The settings of a server of this major, as `name=value`.
+/// The settings of a server of this major version, as `name=value`.
 pub fn of_server(major: u32) -> impl Iterator<Item = String> {
     known(OVERRULED, major).map(|(name, value)| format!("{name}={value}"))
 }
 
-/// The settings of a session, as libpq's `options` has them.
+/// The settings of a session, in the form of libpq's `options`.
 pub fn of_session(major: u32) -> String {
     let settings = known(SESSION, major).map(|(name, value)| format!("-c {name}={value}"));
     settings.collect::<Vec<_>>().join(" ")
 }
 
 fn known(
-    list: &'static [Overruled],
+    list: &'static [SettingOverride],
     major: u32,
 ) -> impl Iterator<Item = (&'static str, &'static str)> {
     let known = list

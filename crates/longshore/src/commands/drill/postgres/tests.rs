@@ -1,4 +1,4 @@
-//! A drill's server over copies that pg_basebackup made: what a restore leaves, too.
+//! Runs a drill's server over copies made by pg_basebackup, which are what a restore leaves, too.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicBool;
 mod catalogue;
 
 use longshore_io::{Host, HostClock};
-use longshore_test_servers::{Installation, Options, Server, Stop, installations};
+use longshore_kit::{Installation, Options, Server, Stop, installations};
 
 use super::*;
 use crate::config::Config;
-use crate::output::Output as Spoken;
+use longshore_terminal::output::Output as Spoken;
 
 fn context() -> Context {
     Context {
@@ -30,7 +30,7 @@ fn context() -> Context {
     }
 }
 
-/// Programs that a drill and these tests need of a major.
+/// Programs of a major version that a drill and these tests need.
 const PROGRAMS: [&str; 8] = [
     "initdb",
     "pg_amcheck",
@@ -42,8 +42,8 @@ const PROGRAMS: [&str; 8] = [
     "postgres",
 ];
 
-/// A major's server with everything a drill needs: what small distributions of PostgreSQL leave out is the next newer
-/// major's.
+/// The server of a major version with everything a drill needs. Programs that a small distribution of PostgreSQL lacks
+/// are taken from the next newer major version.
 struct Whole {
     installation: Installation,
     /// Links to the programs.
@@ -73,7 +73,7 @@ fn whole_installations() -> Vec<Whole> {
     all
 }
 
-/// A superuser whose settings would keep a drill from its work.
+/// A superuser whose settings would prevent a drill.
 const ADMIN: &str = "admin";
 
 fn server(installation: &Installation) -> Server {
@@ -130,8 +130,15 @@ fn prove_it(
 ) -> Result<Vec<Proof>, Failure> {
     let mut proofs = Vec::new();
     let users = ["no_such_role".to_owned(), ADMIN.to_owned()];
-    let bin_dir = Some(whole.bin_dir.path());
-    prove(context, scratch, data, bin_dir, &users, cancel, &mut proofs)?;
+    let trial = Trial {
+        context,
+        scratch,
+        data,
+        bin_dir: Some(whole.bin_dir.path()),
+        users: &users,
+        cancel,
+    };
+    prove(&trial, &mut proofs)?;
     Ok(proofs)
 }
 
@@ -142,11 +149,11 @@ fn a_sound_cluster_is_proved_and_a_damaged_one_is_not() {
         let context = context();
         let server = server(&whole.installation);
         let path = server.psql("select pg_relation_filepath('t')");
-        // Settings of its own that must not reach the private server.
+        // The server's own settings, which must not reach the private server.
         server
             .psql("alter system set archive_command = 'touch /tmp/longshore-drill-archived; true'");
         server.psql("alter system set listen_addresses = '*'");
-        // Nor those that would stop a check: in a file that this server does not read again, and of a database.
+        // Settings that would stop a check: in a file that this server does not read again, and of a database.
         server.psql("alter system set synchronous_standby_names = 'nobody'");
         server.psql("alter system set statement_timeout = 1");
         server.psql("alter system set default_transaction_read_only = on");
@@ -218,7 +225,8 @@ fn a_major_that_is_not_here_is_refused_by_name() {
     assert!(refused.text.contains("PostgreSQL 3"), "{}", refused.text);
 }
 
-/// Everything in a cluster that runs code, connects, or writes elsewhere leaves its mark in `witness` or at `port`.
+/// Everything in a cluster that runs code, connects, or writes elsewhere leaves a trace in `witness` or at `port`.
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn arm(server: &Server, witness: &Path, port: u16) {
     let major = server.installation().major;
     let mark = |what: &str| format!("touch {}/{what}", witness.display());
@@ -233,7 +241,7 @@ fn arm(server: &Server, witness: &Path, port: u16) {
          copy (select 1) to program 'cat > /dev/null; bash -c \"exec 3<>/dev/tcp/127.0.0.1/{port}\"'; \
          exception when others then null; end $$"
     ));
-    // What a check of the index calls: it says that it changes nothing.
+    // The function that a check of the index calls: it is declared immutable.
     server.psql(
         "create function key(i int) returns int immutable language plpgsql as $$ begin \
          perform public.act('index'), public.call(); return i; end $$",
@@ -318,7 +326,7 @@ fn arm(server: &Server, witness: &Path, port: u16) {
     if major >= 15 {
         settings.push("archive_library = ''".to_owned());
     }
-    // As ALTER SYSTEM writes them; that refuses libraries which are not there.
+    // Written as ALTER SYSTEM would; ALTER SYSTEM itself refuses libraries that do not exist.
     let path = server.data_dir().join(AUTO_CONF);
     let mut text = std::fs::read_to_string(&path).unwrap();
     for setting in settings {
@@ -336,7 +344,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Witness: a directory in which nothing may appear, and a listener that nobody may call.
+/// Witness: a directory in which nothing may appear, and a listener that nothing may connect to.
 #[test]
 fn nothing_of_productions_code_runs_in_a_drill() {
     let never = AtomicBool::new(false);
@@ -350,12 +358,12 @@ fn nothing_of_productions_code_runs_in_a_drill() {
         let port = listener.local_addr().unwrap().port();
         let called = || std::iter::from_fn(|| listener.accept().ok()).count();
         let server = server(&whole.installation);
-        // Production's own workers are not what is watched.
+        // Production's own workers are not under test.
         server.psql("alter system set max_logical_replication_workers = 0");
         server.stop(Stop::Fast);
         server.start();
         arm(&server, witness.path(), port);
-        // The marks work: production made them.
+        // The traces work: production left them.
         let made = names(witness.path());
         assert!(made.contains(&"index".to_owned()), "{made:?}");
         assert!(made.contains(&"trigger".to_owned()), "{made:?}");
@@ -372,7 +380,7 @@ fn nothing_of_productions_code_runs_in_a_drill() {
         assert!(proofs.iter().all(|p| p.sound), "{major}: {proofs:?}");
         assert_eq!(names(witness.path()), [""; 0], "{major}: {proofs:?}");
         assert_eq!(called(), 0, "{major}: {proofs:?}");
-        // Kept in, or left out: this kernel decides, and the report says which.
+        // Confined or skipped: the kernel decides, and the report says which.
         let text = |what: &str| &proofs.iter().find(|p| p.what == what).unwrap().text;
         let is_confined = text("confinement").contains("Landlock, seccomp");
         let left_out = text("pg_amcheck").contains("indexes were not checked");
@@ -380,9 +388,9 @@ fn nothing_of_productions_code_runs_in_a_drill() {
     }
 }
 
-/// Where nothing can be confined, indexes with functions of their own are left out, and only those.
+/// If nothing can be confined, exactly the indexes with functions of their own are skipped.
 #[test]
-fn indexes_that_call_code_of_the_database_are_told_from_those_that_do_not() {
+fn indexes_that_call_the_databases_functions_are_distinguished_from_others() {
     let Some(whole) = whole_installations().pop() else {
         return;
     };
@@ -426,7 +434,7 @@ fn indexes_that_call_code_of_the_database_are_told_from_those_that_do_not() {
     );
 }
 
-/// Witness: what a program in a candidate directory writes when it is run.
+/// Witness: a file that a program in a candidate directory writes when it runs.
 #[test]
 fn a_program_that_another_user_can_change_is_not_asked_for_its_version() {
     let dir = tempfile::tempdir().unwrap();
@@ -451,7 +459,7 @@ fn a_program_that_another_user_can_change_is_not_asked_for_its_version() {
         refused
             .causes
             .iter()
-            .any(|c| c.contains("others may write")),
+            .any(|c| c.contains("other users may write")),
         "{refused:?}"
     );
     assert!(!ran.exists());
@@ -470,7 +478,7 @@ fn a_program_that_another_user_can_change_is_not_asked_for_its_version() {
             "{refused:?}"
         );
         assert!(!ran.exists());
-        // The user that the server runs as may bring its own; it is run as that user.
+        // The user that the server runs as may have its own programs; they run as that user.
         find("3", Some(&bin), Some((OTHER, OTHER))).unwrap();
         let said = std::fs::read_to_string(&ran).unwrap();
         assert!(said.starts_with("54321\n"), "{said}");

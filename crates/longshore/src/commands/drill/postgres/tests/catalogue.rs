@@ -1,5 +1,5 @@
-//! Every setting of every major that could run code, connect out, or write elsewhere is overruled or is harmless for a
-//! reason that stands here. A new major's, or a new minor version's, is found by this test.
+//! Every setting of every major version that could run code, connect out, or write elsewhere is overridden, or is
+//! harmless for a reason given here. This test finds new settings of a new major or minor version.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ const CATEGORIES: [&str; 10] = [
     "Worker Processes",
 ];
 
-/// Words in a name or a description that tell such a setting.
+/// Words in the name or the description of such a setting.
 const WORDS: [&str; 19] = [
     "command",
     "librar",
@@ -43,8 +43,8 @@ const WORDS: [&str; 19] = [
     "corrupt",
 ];
 
-/// Settings that look as if, and why they may have any value that they can have here: their default, since no file of
-/// the cluster is read and the settings of roles and databases are deleted.
+/// Settings that match those words, and why they may have any value that is possible here: their default, because no
+/// file of the cluster is read and the settings of roles and databases are deleted.
 const HARMLESS: &[(&str, &[&str])] = &[
     (
         "a number, a format or a name that is only shown",

@@ -1,0 +1,155 @@
+//! Writes, and zeroing: through to the backend, after the cached lines of the range were invalidated.
+//!
+//! Invariants
+//! - The backend is written only while the lines of the range are taken, so that no older content is cached
+//!   afterwards.
+//! - After [`Engine::stop`] nothing is written.
+
+use super::fill::Job;
+use super::*;
+use crate::decisions::{Decision, RequestKind};
+use crate::meter::Way;
+use longshore_policy::policy::Write;
+
+impl Engine {
+    /// Writes `bytes` at `offset`; with `durable` they are on the backend's medium when the call returns.
+    pub fn write(&self, bytes: &[u8], offset: u64, durable: bool) -> io::Result<()> {
+        self.shared.inside(offset, bytes.len() as u64)?;
+        let begun = self.shared.clock.now();
+        let failures = self.shared.syncs_failed.load(SeqCst);
+        let meter = &self.shared.meter;
+        add(&meter.writes, 1);
+        add(&meter.write_bytes, bytes.len() as u64);
+        for (at, part) in cut(offset, bytes.len() as u64) {
+            self.write_run(&bytes[part], at)?;
+        }
+        if durable {
+            self.flush_since(failures)?;
+        }
+        let ended = self.shared.clock.now();
+        meter.write_latency.add(ended - begun);
+        let len = bytes.len() as u64;
+        self.shared
+            .tape
+            .note(tape::Op::Write, offset, len, begun, ended);
+        Ok(())
+    }
+
+    /// Makes a range read as zeros. `may_trim`: its space may be released.
+    pub fn zero(&self, offset: u64, len: u64, may_trim: bool, durable: bool) -> io::Result<()> {
+        self.shared.inside(offset, len)?;
+        let begun = self.shared.clock.now();
+        add(&self.shared.meter.zeroed, 1);
+        let failures = self.shared.syncs_failed.load(SeqCst);
+        let store = self.shared.store();
+        self.shared.writable()?;
+        let _writing = match store.as_ref() {
+            Some(store) => Some(store.begin_write(offset, len)?),
+            None => None,
+        };
+        let _together = self.shared.together.write(offset..offset + len);
+        let punched = may_trim && self.shared.backend.punch(offset..offset + len)?;
+        if !punched {
+            let zeros = vec![0; len.min(BUFFER_BYTES) as usize];
+            for (at, part) in cut(offset, len) {
+                let (backend, via) = (&self.shared.backend, self.shared.slow_via);
+                let written = backend.write_all_at(&zeros[..part.len()], at, via);
+                self.shared.seen(written)?;
+            }
+        }
+        drop((_together, _writing));
+        drop(store);
+        if durable {
+            self.flush_since(failures)?;
+        }
+        let op = match may_trim {
+            true => tape::Op::Trim,
+            false => tape::Op::Zero,
+        };
+        let ended = self.shared.clock.now();
+        self.shared.tape.note(op, offset, len, begun, ended);
+        Ok(())
+    }
+
+    fn write_run(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let shared = &*self.shared;
+        let mut buffer = shared.take()?;
+        // At the same offset within a line as on the backend, so that lines can be filled from this buffer.
+        let start = offset / LINE * LINE;
+        let head = (offset - start) as usize;
+        let part = head..head + bytes.len();
+        buffer[part.clone()].copy_from_slice(bytes);
+        let store = shared.store();
+        shared.writable()?;
+        let Some(store) = store.as_ref().filter(|store| !store.has_failed()) else {
+            return shared.write_backend(None, &buffer[part], offset);
+        };
+        let begun = shared.clock.now();
+        let len = bytes.len() as u64;
+        let view = shared.view(store);
+        let (held_bytes, plan) = {
+            let mut core = store.core();
+            let found = core.look_up(store.touched(offset, bytes.len() as u64));
+            let held_bytes = inside_of(store.geometry, &found, offset, bytes.len() as u64);
+            let write = Write {
+                offset,
+                len: bytes.len() as u64,
+                held_bytes,
+            };
+            (held_bytes, core.policy().write(&view, write))
+        };
+        store.tell(|shadow| {
+            let (touched, whole) = (store.touched(offset, len), store.whole(offset, len));
+            shadow.write(&view, (offset, len), touched, whole);
+        });
+        let writing = store.begin_write(offset, len)?;
+        shared.write_backend(Some(store), &buffer[part], offset)?;
+        let claims = writing.done(store, plan.admit);
+        shared.diary.add(Decision {
+            at_ns: begun.as_nanos() as u64,
+            asked: RequestKind::Write,
+            offset,
+            len: bytes.len() as u64,
+            held_bytes,
+            fast_bytes: 0,
+            reason: plan.reason,
+            took_us: (shared.clock.now() - begun).as_micros() as u64,
+        });
+        if !claims.is_empty() {
+            self.offer(Job {
+                claims,
+                bytes: buffer,
+                start,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn write_backend(
+        &self,
+        store: Option<&Arc<Store>>,
+        bytes: &[u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        let len = bytes.len() as u64;
+        let entered = self.gauge.enter(Way::Write, len);
+        let _together = self.together.write(offset..offset + len);
+        let begun = self.clock.now();
+        self.seen(self.backend.write_all_at(bytes, offset, self.slow_via))?;
+        if let Some(store) = store {
+            let took = self.clock.now() - begun;
+            let answered = DeviceAnswer {
+                side: Side::Slow,
+                op: Op::Write,
+                purpose: Purpose::Client,
+                before: entered.before,
+                len,
+                took,
+            };
+            self.ended(store, answered);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Why a cache cannot be made or used. None of these errors ever answers a client's read or write: those fail only as
+//! the backend does.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {action} {path}")]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+
+    /// Another user has it: a process, or the system, for example with a mount.
+    #[error("{path} is in use")]
+    InUse { path: PathBuf },
+
+    #[error("{path} is not a cache that this version knows")]
+    NoCache { path: PathBuf },
+
+    /// Creating would overwrite data.
+    #[error("{path} is not empty")]
+    NotEmpty { path: PathBuf },
+
+    #[error("a slot cannot be {slot_bytes} bytes long")]
+    SlotSize { slot_bytes: u32 },
+
+    #[error("a cache needs more than {device_bytes} bytes")]
+    TooSmall { device_bytes: u64 },
+
+    /// The new log would overlap the old one, which is still live.
+    #[error("a change of size must be at least {bytes} bytes here")]
+    SmallStep { bytes: u64 },
+
+    #[error("no memory for the cache's buffers and table")]
+    Memory { source: io::Error },
+
+    #[error("unknown policy {name:?}")]
+    Policy { name: String },
+
+    /// A block device: no file next to it survives a reboot.
+    #[error("{path} is a device: its guard must be named")]
+    NoGuard { path: PathBuf },
+
+    #[error("no cache is attached")]
+    Detached,
+
+    #[error("serving ends")]
+    Ending,
+
+    #[error("a cache is already attached")]
+    Attached,
+
+    #[error("the recording has ended: another one began, or no client fetched it in time")]
+    NotRecording,
+}
+
+impl Error {
+    /// What the operator can do now.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Io { .. } => "fix the cause above; the backend is not affected",
+            Error::InUse { .. } => {
+                "only one process can serve a backend or a cache, and none while it is mounted; stop the other one first"
+            }
+            Error::NoCache { .. } => "create one with `longshore cache create`",
+            Error::NotEmpty { .. } => "give an empty file or device, or --force to overwrite it",
+            Error::SlotSize { .. } => "give a slot size of 4, 8, 16, 32 or 64 KiB",
+            Error::TooSmall { .. } => "give the cache 16 MiB or more",
+            Error::SmallStep { .. } => "give a size that differs by more",
+            Error::Memory { .. } => "give fewer threads, or a smaller cache",
+            Error::Policy { .. } => "`longshore cache policy --help` names them",
+            Error::NoGuard { .. } => {
+                "name its guard file with --guard, always the same file, on a third disk that is neither this device nor the cache's"
+            }
+            Error::Ending => "retry when it is serving",
+            Error::Detached => "attach one with `longshore cache attach`",
+            Error::NotRecording => {
+                "start another recording; only one runs at a time, and the client must keep up"
+            }
+            Error::Attached => "detach it first with `longshore cache detach`",
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The bytes of a cache device's metadata: superblock, log blocks, records. All numbers are little-endian.
+//!
+//! Superblock, 120 bytes at the start of its 4 KiB (less than a sector, so a cut write leaves it old or new). Both
+//! copies are written one after the other, each synced:
+//!
+//! | at | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | `LSCACHE4` |
+//! | 8 | 4 | slot bytes |
+//! | 12 | 4 | slots |
+//! | 16 | 4 | log blocks: room in each log |
+//! | 20 | 4 | 1: stopped cleanly |
+//! | 24 | 8 | sequence: of two copies, the higher one counts |
+//! | 32 | 8 | log generation; the log's half is its remainder by 2 |
+//! | 40 | 8 | session |
+//! | 48 | 8 | backend: bytes |
+//! | 56 | 8 | backend: inode; of a block device, FNV-1a of what the system knows it by, or 0 |
+//! | 64 | 8 | backend: time of its last change (ctime) at a clean stop, ns; 0 of a block device |
+//! | 72 | 16 | tie: the guard next to the backend names it, too |
+//! | 88 | 4 | blocks that the live log had when this was written; after a clean stop, all |
+//! | 92 | 4 | slots that it was made with |
+//! | 96 | 4 | content of the backend at a clean stop: 0 not known, 1 known, 2 known and it tells of every mount |
+//! | 100 | 16 | fingerprint of that content (`content.rs`), or 0 |
+//! | 116 | 4 | CRC-32C of the 116 bytes before |
+//!
+//! `LSCACHE3`, the previous version, ends at 96 with its checksum and has no content. It is read, and the cache begins
+//! empty.
+//!
+//! Log block, 4 KiB: `LSLB`, CRC-32C of all that follows in the block, first 8 bytes of the tie (8), generation (8),
+//! session (8), index in the log (4), index at which its commit began (4), bytes of records (4), records, zeros. The
+//! The session is there because a generation may recur: an interrupted rewrite leaves its blocks, and the next session
+//! counts on from the same superblock. A block of a later commit proves that all blocks before that commit once
+//! existed.
+//!
+//! Each log is stored twice, far apart; a block that is damaged in one copy is read from the other.
+//!
+//! Record: `1`, slot (4), block (8), lines (2), CRC-32C of each line there is (4 each): the slot holds these lines.
+//! `2`, slot (4): the slot holds nothing. `3`, fingerprint known (1), fingerprint of the watched places or 0 (16), time of
+//! change (8), time up to which this session may write (8): what the backend is while it is served.
+
+use longshore_io::crc32c;
+
+use crate::geometry::{Geometry, LINE, Lines};
+use crate::log_size::set_len;
+
+const MAGIC: &[u8; 8] = b"LSCACHE4";
+/// Without the backend's content.
+const OLD_MAGIC: &[u8; 8] = b"LSCACHE3";
+const OLD_LEN: usize = 100;
+const BLOCK_MAGIC: &[u8; 4] = b"LSLB";
+pub(crate) const SUPER_LEN: usize = 120;
+const SET: u8 = 1;
+const CLEAR: u8 = 2;
+const BACKEND: u8 = 3;
+
+/// Sixteen random bytes that a cache and the guard next to its backend share.
+pub type Tie = [u8; 16];
+
+/// The first half of a SHA-256 over places of a backend.
+pub type Fingerprint = [u8; 16];
+
+/// The content of the backend at a clean stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BackendContent {
+    /// `None`: it could not be read, or an older version stopped.
+    pub fingerprint: Option<Fingerprint>,
+    /// All of it is file systems whose superblock changes whenever they are mounted for writing.
+    pub tells: bool,
+}
+
+/// The durable facts about the backend while it is served: a start after a crash compares with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServedBackend {
+    /// The fingerprint of the watched places; `None` while a client may be writing to one.
+    pub watched: Option<Fingerprint>,
+    /// The backend's time of change was this or later when it was last made durable.
+    pub changed_ns: i64,
+    /// This session writes to the backend until then, and notes a later time before it writes on.
+    pub until_ns: i64,
+}
+
+/// A backend's identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BackendMark {
+    pub len: u64,
+    pub inode: u64,
+    /// Time of the last change, which no user can set; 0 if unknown.
+    pub changed_ns: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    pub geometry: Geometry,
+    pub clean: bool,
+    pub sequence: u64,
+    pub generation: u64,
+    pub session: u64,
+    pub backend: BackendMark,
+    pub tie: Tie,
+    /// Blocks that the live log had when this was written: a log with fewer is damaged.
+    pub log_len: u32,
+    /// Of a clean stop; otherwise empty.
+    pub content: BackendContent,
+}
+
+impl Superblock {
+    pub fn encode(&self) -> [u8; SUPER_LEN] {
+        let mut out = Vec::with_capacity(SUPER_LEN);
+        out.extend(MAGIC);
+        out.extend(self.geometry.slot_bytes.to_le_bytes());
+        out.extend(self.geometry.slots.to_le_bytes());
+        out.extend(self.geometry.log_blocks.to_le_bytes());
+        out.extend(u32::from(self.clean).to_le_bytes());
+        out.extend(self.sequence.to_le_bytes());
+        out.extend(self.generation.to_le_bytes());
+        out.extend(self.session.to_le_bytes());
+        out.extend(self.backend.len.to_le_bytes());
+        out.extend(self.backend.inode.to_le_bytes());
+        out.extend(self.backend.changed_ns.to_le_bytes());
+        out.extend(self.tie);
+        out.extend(self.log_len.to_le_bytes());
+        out.extend(self.geometry.made_slots.to_le_bytes());
+        let known = match self.content {
+            BackendContent {
+                fingerprint: None, ..
+            } => 0u32,
+            BackendContent { tells: false, .. } => 1,
+            BackendContent { tells: true, .. } => 2,
+        };
+        out.extend(known.to_le_bytes());
+        out.extend(self.content.fingerprint.unwrap_or_default());
+        out.extend(crc32c(&out).to_le_bytes());
+        let mut bytes = [0; SUPER_LEN];
+        bytes.copy_from_slice(&out);
+        bytes
+    }
+
+    /// `None` for any bytes that [`Superblock::encode`], of this version or the previous one, did not write.
+    pub fn decode(bytes: &[u8]) -> Option<Superblock> {
+        let len = match bytes.get(..8)? {
+            magic if magic == OLD_MAGIC => OLD_LEN,
+            magic if magic == MAGIC => SUPER_LEN,
+            _ => return None,
+        };
+        let bytes = bytes.get(..len)?;
+        let mut cursor = Cursor(bytes);
+        let _magic = cursor.take(8)?;
+        let (slot_bytes, slots, log_blocks) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
+        let made_slots = Cursor(bytes.get(92..)?).u32()?;
+        let geometry = Geometry {
+            slot_bytes,
+            slots,
+            log_blocks,
+            made_slots,
+        };
+        let clean = cursor.u32()?;
+        let superblock = Superblock {
+            geometry: geometry.checked()?,
+            clean: clean == 1,
+            sequence: cursor.u64()?,
+            generation: cursor.u64()?,
+            session: cursor.u64()?,
+            backend: BackendMark {
+                len: cursor.u64()?,
+                inode: cursor.u64()?,
+                changed_ns: cursor.u64()? as i64,
+            },
+            tie: cursor.take(16)?.try_into().ok()?,
+            log_len: cursor.u32()?,
+            content: BackendContent::default(),
+        };
+        let _made_slots = cursor.u32()?;
+        let (content, valid) = match len {
+            OLD_LEN => (BackendContent::default(), true),
+            _ => {
+                let known = cursor.u32()?;
+                let fingerprint: Fingerprint = cursor.take(16)?.try_into().ok()?;
+                let content = BackendContent {
+                    fingerprint: (known > 0).then_some(fingerprint),
+                    tells: known == 2,
+                };
+                (content, known <= 2)
+            }
+        };
+        let superblock = Superblock {
+            content,
+            ..superblock
+        };
+        let sum = cursor.u32()?;
+        // This program never counts so high that a counter could overflow.
+        let counters = [
+            superblock.sequence,
+            superblock.generation,
+            superblock.session,
+        ];
+        let sane = counters.iter().all(|counter| *counter < u64::MAX / 2);
+        let fits = superblock.log_len <= superblock.geometry.log_blocks;
+        let sound = valid && clean <= 1 && fits && sane;
+        (sound && sum == crc32c(&bytes[..len - 4])).then_some(superblock)
+    }
+}
+
+/// One change of the table of slots, or of the facts about the backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JournalRecord {
+    Set {
+        slot: u32,
+        block: u64,
+        lines: Lines,
+        /// One for each line, in order.
+        sums: Vec<u32>,
+    },
+    Clear {
+        slot: u32,
+    },
+    Backend(ServedBackend),
+}
+
+impl JournalRecord {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            JournalRecord::Set {
+                slot,
+                block,
+                lines,
+                sums,
+            } => {
+                out.push(SET);
+                out.extend(slot.to_le_bytes());
+                out.extend(block.to_le_bytes());
+                out.extend(lines.to_le_bytes());
+                sums.iter().for_each(|sum| out.extend(sum.to_le_bytes()));
+            }
+            JournalRecord::Clear { slot } => {
+                out.push(CLEAR);
+                out.extend(slot.to_le_bytes());
+            }
+            JournalRecord::Backend(served) => {
+                out.push(BACKEND);
+                out.push(u8::from(served.watched.is_some()));
+                out.extend(served.watched.unwrap_or_default());
+                out.extend(served.changed_ns.to_le_bytes());
+                out.extend(served.until_ns.to_le_bytes());
+            }
+        }
+    }
+
+    /// The slot that the record concerns, if any.
+    pub(crate) fn slot(&self) -> Option<u32> {
+        match self {
+            JournalRecord::Set { slot, .. } | JournalRecord::Clear { slot } => Some(*slot),
+            JournalRecord::Backend(_) => None,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            JournalRecord::Set { sums, .. } => set_len(sums.len() as u32),
+            JournalRecord::Clear { .. } => 5,
+            JournalRecord::Backend(_) => 34,
+        }
+    }
+
+    fn decode(cursor: &mut Cursor<'_>) -> Option<JournalRecord> {
+        match cursor.take(1)?[0] {
+            SET => {
+                let (slot, block) = (cursor.u32()?, cursor.u64()?);
+                let lines = u16::from_le_bytes(cursor.take(2)?.try_into().ok()?);
+                let sums: Option<Vec<u32>> =
+                    (0..lines.count_ones()).map(|_| cursor.u32()).collect();
+                Some(JournalRecord::Set {
+                    slot,
+                    block,
+                    lines,
+                    sums: sums?,
+                })
+            }
+            CLEAR => Some(JournalRecord::Clear {
+                slot: cursor.u32()?,
+            }),
+            BACKEND => {
+                let known = cursor.take(1)?[0];
+                let fingerprint: Fingerprint = cursor.take(16)?.try_into().ok()?;
+                let served = ServedBackend {
+                    watched: (known == 1).then_some(fingerprint),
+                    changed_ns: cursor.u64()? as i64,
+                    until_ns: cursor.u64()? as i64,
+                };
+                (known <= 1).then_some(JournalRecord::Backend(served))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The log to which a block belongs, and its index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogPosition {
+    pub tie: Tie,
+    pub generation: u64,
+    pub session: u64,
+    pub index: u32,
+}
+
+/// One block of a log, [`LINE`] bytes, of a commit that `began` at that index; `records` are at most
+/// `LINE - BLOCK_HEAD` bytes.
+pub(crate) fn encode_block(place: &LogPosition, began: u32, records: &[u8], out: &mut [u8]) {
+    let mut body = Vec::with_capacity(LINE as usize);
+    body.extend(&place.tie[..8]);
+    body.extend(place.generation.to_le_bytes());
+    body.extend(place.session.to_le_bytes());
+    body.extend(place.index.to_le_bytes());
+    body.extend(began.to_le_bytes());
+    body.extend((records.len() as u32).to_le_bytes());
+    body.extend(records);
+    body.resize(LINE as usize - 8, 0);
+    out[..4].copy_from_slice(BLOCK_MAGIC);
+    out[4..8].copy_from_slice(&crc32c(&body).to_le_bytes());
+    out[8..LINE as usize].copy_from_slice(&body);
+}
+
+/// The content of a log block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// The index at which its commit began: all blocks before that were durable.
+    pub began: u32,
+    pub records: Vec<JournalRecord>,
+}
+
+/// The block at `place`; `None` if other bytes are there.
+pub fn decode_block(place: &LogPosition, bytes: &[u8]) -> Option<Block> {
+    let bytes = bytes.get(..LINE as usize)?;
+    let mut cursor = Cursor(bytes);
+    let sound = cursor.take(4)? == BLOCK_MAGIC && cursor.u32()? == crc32c(&bytes[8..]);
+    let here = cursor.take(8)? == &place.tie[..8]
+        && cursor.u64()? == place.generation
+        && cursor.u64()? == place.session
+        && cursor.u32()? == place.index;
+    let began = cursor.u32()?;
+    let len = cursor.u32()? as usize;
+    if !sound || !here || began > place.index {
+        return None;
+    }
+    let mut cursor = Cursor(cursor.0.get(..len)?);
+    let mut records = Vec::new();
+    while !cursor.0.is_empty() {
+        records.push(JournalRecord::decode(&mut cursor)?);
+    }
+    Some(Block { began, records })
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(len)?;
+        self.0 = tail;
+        Some(head)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            geometry: Geometry::fit(64 << 20, 64 << 10).unwrap(),
+            clean: true,
+            sequence: 7,
+            generation: 3,
+            session: 9,
+            backend: BackendMark {
+                len: 1 << 30,
+                inode: 12,
+                changed_ns: -5,
+            },
+            tie: [6; 16],
+            log_len: 5,
+            content: BackendContent {
+                fingerprint: Some([3; 16]),
+                tells: true,
+            },
+        }
+    }
+
+    /// A superblock of the previous version: its content is unknown.
+    #[test]
+    fn an_older_superblock_is_read_and_knows_no_content() {
+        let mut old = superblock().encode()[..OLD_LEN].to_vec();
+        old[..8].copy_from_slice(OLD_MAGIC);
+        let sum = crc32c(&old[..OLD_LEN - 4]);
+        old[OLD_LEN - 4..].copy_from_slice(&sum.to_le_bytes());
+        let expected = Superblock {
+            content: BackendContent::default(),
+            ..superblock()
+        };
+        assert_eq!(Superblock::decode(&old), Some(expected));
+        old[40] ^= 1;
+        assert_eq!(Superblock::decode(&old), None);
+    }
+
+    #[test]
+    fn a_superblock_comes_back_and_no_bit_of_it_may_differ() {
+        let bytes = superblock().encode();
+        assert_eq!(Superblock::decode(&bytes), Some(superblock()));
+        for bit in 0..SUPER_LEN * 8 {
+            let mut other = bytes;
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Superblock::decode(&other), None, "bit {bit}");
+        }
+        assert_eq!(Superblock::decode(&bytes[..SUPER_LEN - 1]), None);
+    }
+
+    #[test]
+    fn a_log_block_comes_back_only_where_it_was_written() {
+        let place = LogPosition {
+            tie: [1; 16],
+            generation: 4,
+            session: 7,
+            index: 2,
+        };
+        let records = vec![
+            JournalRecord::Clear { slot: 9 },
+            JournalRecord::Backend(ServedBackend {
+                watched: Some([8; 16]),
+                changed_ns: -7,
+                until_ns: 1 << 60,
+            }),
+            JournalRecord::Backend(ServedBackend::default()),
+            JournalRecord::Set {
+                slot: 3,
+                block: 1 << 40,
+                lines: 0b1000_0000_0000_0101,
+                sums: vec![1, 2, 3],
+            },
+        ];
+        let mut body = Vec::new();
+        records.iter().for_each(|r| r.encode(&mut body));
+        assert_eq!(
+            body.len(),
+            records.iter().map(JournalRecord::len).sum::<usize>()
+        );
+        let mut block = vec![0; LINE as usize];
+        encode_block(&place, 1, &body, &mut block);
+        let expected = Block { began: 1, records };
+        assert_eq!(decode_block(&place, &block), Some(expected));
+        let others = [
+            LogPosition { index: 3, ..place },
+            LogPosition {
+                generation: 6,
+                ..place
+            },
+            LogPosition {
+                session: 8,
+                ..place
+            },
+            LogPosition {
+                tie: [2; 16],
+                ..place
+            },
+        ];
+        for other in others {
+            assert_eq!(decode_block(&other, &block), None);
+        }
+        for bit in (0..LINE as usize * 8).step_by(61) {
+            let mut damaged = block.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode_block(&place, &damaged), None, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A block cache at work: a small fast device in front of a large slow one, transparent to the database.
+//!
+//! The cache is inclusive and write-through: the backend holds everything that the cache holds, and a write is
+//! acknowledged once the backend has it. So the cache can be lost at any moment, and must never be believed if it may
+//! be stale. A policy of `longshore_policy` decides what is cached and where it is served.
+//!
+//! Its parts, each with its invariants in its head: `directory` (which lines are valid, which requests are under way;
+//! no I/O), `journal` (the durable table of slots), `store` (one attached cache and how it fails), `engine`
+//! (requests), `tape` (recordings of clients' requests). `guard` records, next to the backend, which cache may be
+//! believed; `open` reopens a cache, and asks `content` and `watch` whether the backend is unchanged.
+//!
+//! Assumptions about storage: a sync makes durable what was written before it; a sector of 512 bytes is written whole
+//! or not at all; the cache device's and the backend's syncs know nothing of each other.
+//!
+//! Nothing else is assumed of the cache device: checksums, a second copy of the table, or gaps in it (`journal`)
+//! reveal bits that rot and writes that the device confirmed and lost.
+//!
+//! Not detected for certain: changes of the backend by others while it is served; a few blocks of a block device that
+//! were written without mounting it; after a crash, a few blocks of a file that were written within half a minute. Two
+//! more cases are detected only if the lines compared at a start include the affected ones: a cache device put back as
+//! a whole to an earlier state of the same session, and the loss of both copies of the very last commit before a
+//! crash.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod content;
+pub mod control;
+mod decisions;
+mod directory;
+mod engine;
+mod error;
+pub mod format;
+mod geometry;
+pub mod guard;
+pub mod journal;
+mod log_size;
+mod mark;
+mod meter;
+mod open;
+mod shadow;
+mod start;
+mod status;
+mod store;
+mod tape;
+mod watch;
+
+pub use decisions::{Decision, RequestKind};
+use directory::ByteTrust;
+pub use engine::{BUFFER_BYTES, CHECKPOINT_EVERY, Engine, Settings};
+pub use error::Error;
+pub use geometry::{Geometry, LINE, Lines};
+pub use meter::{Counters, Latency};
+pub use open::{Backend, OpenedBackend, SAMPLE, attach, create, open};
+pub use shadow::{Comparison, ShadowTotals};
+pub use start::Start;
+pub use status::Status;
+pub use tape::{HEAD as TRACE_HEAD, TapeExtract};

@@ -1,0 +1,128 @@
+//! Facts about the backend that are made durable before the writes they announce, so that a start after a crash can
+//! tell this session's writes from another program's.
+//!
+//! Invariants
+//! - While the log holds a fingerprint of the watched places, they have it, and no client's write to one of them is
+//!   under way.
+//! - Nothing is written to the backend later than the time that the log gives for this session.
+//! - The lock is never held during I/O, nor together with the directory's.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+use crate::format::{Fingerprint, JournalRecord, ServedBackend};
+use crate::journal::Journal;
+
+/// How long this session may write after it has recorded so. After a crash, the file's time of change does not reveal
+/// another program's write within that time.
+const LEASE_NS: i64 = 30_000_000_000;
+
+pub(crate) struct BackendWatch {
+    ranges: Vec<Range<u64>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    served: ServedBackend,
+    /// The journal's number of the last facts appended.
+    noted: u64,
+    /// Writes to watched places: all that began, and those under way.
+    begun: u64,
+    under_way: u32,
+}
+
+/// A moment at which no write to a watched place was under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quiet(u64);
+
+impl BackendWatch {
+    /// With the facts at the beginning of the session's log.
+    pub(crate) fn new(ranges: Vec<Range<u64>>, served: ServedBackend) -> BackendWatch {
+        BackendWatch {
+            ranges,
+            state: Mutex::new(State {
+                served,
+                noted: 0,
+                begun: 0,
+                under_way: 0,
+            }),
+        }
+    }
+
+    /// The end of the first lease of a session that begins while clients may write.
+    pub(crate) fn lease(now_ns: i64) -> i64 {
+        now_ns.saturating_add(LEASE_NS)
+    }
+
+    pub(crate) fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    fn touches(&self, offset: u64, len: u64) -> bool {
+        let end = offset + len;
+        let mut ranges = self.ranges.iter();
+        ranges.any(|range| offset < range.end && range.start < end)
+    }
+
+    /// Announces a write: the backend may be written once the journal is durable up to the returned number.
+    pub(crate) fn begin(&self, offset: u64, len: u64, now_ns: i64, journal: &Journal) -> u64 {
+        let touches = self.touches(offset, len);
+        let mut state = self.state.lock();
+        let mut news = false;
+        if touches {
+            state.begun += 1;
+            state.under_way += 1;
+            news = state.served.watched.take().is_some();
+        }
+        // A write may take a while after this; and a clock that was set back does not extend the lease.
+        let left = state.served.until_ns.saturating_sub(now_ns);
+        if !(LEASE_NS / 2..=LEASE_NS).contains(&left) {
+            state.served.until_ns = state.served.until_ns.max(BackendWatch::lease(now_ns));
+            news |= left < LEASE_NS / 2;
+        }
+        if news {
+            state.noted = journal.append(JournalRecord::Backend(state.served));
+        }
+        state.noted
+    }
+
+    /// Ends a write that began, whether it succeeded or not.
+    pub(crate) fn end(&self, offset: u64, len: u64) {
+        if self.touches(offset, len) {
+            self.state.lock().under_way -= 1;
+        }
+    }
+
+    /// Must be called before the backend is synced.
+    pub(crate) fn quiet(&self) -> Option<Quiet> {
+        let state = self.state.lock();
+        (state.under_way == 0).then_some(Quiet(state.begun))
+    }
+
+    /// Whether the log has no fingerprint of the watched places.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.state.lock().served.watched.is_none()
+    }
+
+    /// Records a sync of the backend after `quiet`: its time of change was `changed_ns` before the sync, and the
+    /// watched places have this fingerprint now.
+    pub(crate) fn settle(
+        &self,
+        quiet: Option<Quiet>,
+        changed_ns: i64,
+        found: Option<Fingerprint>,
+        journal: &Journal,
+    ) {
+        let mut state = self.state.lock();
+        let before = state.served;
+        let still = quiet.is_some_and(|quiet| quiet.0 == state.begun) && state.under_way == 0;
+        if still && state.served.watched.is_none() {
+            state.served.watched = found;
+        }
+        state.served.changed_ns = changed_ns;
+        if state.served != before {
+            state.noted = journal.append(JournalRecord::Backend(state.served));
+        }
+    }
+}

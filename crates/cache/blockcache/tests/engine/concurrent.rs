@@ -1,0 +1,444 @@
+//! Many clients at once, with fills in separate threads.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use longshore_blockcache::{Engine, Start, attach};
+use longshore_io::{Fault, Op};
+
+use crate::{CACHE, Image, LINE, Random, backend, differing, disk, settings, start};
+
+/// Goal: no read is older than the last write before it, however fills, writes and evictions overlap.
+/// Method: each thread owns some lines, all neighbours of others' in the same blocks; it writes numbers into them and
+/// reads them back. Others read the same lines meanwhile, and the backend's reads are slow, so that stale fills could
+/// happen. At the end everything read through the cache equals the backend.
+fn reads_follow_writes(policy: &str, fillers: usize, slow: bool) {
+    const CLIENTS: usize = 4;
+    let disk = disk(1, 96, 6, 16 << 10);
+    let mut settings = settings(policy);
+    (settings.fillers, settings.clients) = (fillers, CLIENTS + 2);
+    let (engine, _) = start(&disk, settings).unwrap();
+    if slow {
+        let pause = Fault::delay(Duration::from_micros(300)).sometimes();
+        disk.inject(pause.clone().on(Op::Read).below("/slow"));
+        disk.inject(pause.on(Op::Write).below("/fast"));
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let engine = &engine;
+                scope.spawn(move || {
+                    let mut random = Random(client as u64);
+                    let mut written = [None::<u8>; 24];
+                    for _ in 0..400 {
+                        let mine = random.below(24) as usize;
+                        let offset = ((mine * CLIENTS + client) * LINE) as u64;
+                        if random.below(3) == 0 {
+                            let byte = random.below(256) as u8;
+                            engine.write(&[byte; LINE], offset, false).unwrap();
+                            written[mine] = Some(byte);
+                        } else {
+                            let mut out = [0; LINE];
+                            engine.read(&mut out, offset).unwrap();
+                            if let Some(byte) = written[mine] {
+                                assert!(out.iter().all(|b| *b == byte), "line {mine} of {client}");
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        // Readers of everything, and the thread that makes checkpoints.
+        for seed in [10, 11] {
+            let (engine, over) = (&engine, &over);
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                while !over.load(SeqCst) {
+                    let mut out = vec![0; LINE * (1 + random.below(16) as usize)];
+                    engine
+                        .read(&mut out, random.below(80) * LINE as u64)
+                        .unwrap();
+                    if random.below(20) == 0 {
+                        engine.checkpoint(true).unwrap();
+                    }
+                }
+            });
+        }
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        over.store(true, SeqCst);
+        assert!(
+            ended.iter().all(Result::is_ok),
+            "a writer found a wrong byte"
+        );
+    });
+    disk.heal();
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(engine.counters().damaged, 0);
+    engine.stop().unwrap();
+    drop(engine);
+    let (engine, _) = start(&disk, crate::settings(policy)).unwrap();
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+#[test]
+fn reads_follow_writes_with_fills_aside() {
+    reads_follow_writes("none", 2, false);
+    reads_follow_writes("none", 2, true);
+}
+
+#[test]
+fn reads_follow_writes_with_fills_in_line() {
+    reads_follow_writes("none", 0, true);
+}
+
+#[test]
+fn reads_follow_writes_under_the_device_aware_policy() {
+    reads_follow_writes("aware", 2, true);
+    reads_follow_writes("balance", 2, true);
+}
+
+/// The race in isolation: a read misses, its backend read is slow, a write begins and ends, then the fill ends.
+#[test]
+fn a_fill_that_a_write_overtook_is_void() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let engine = Arc::new(engine);
+    let writer = Arc::clone(&engine);
+    // The bytes are read before the write, as on a slow disk, so the reader has the old ones.
+    disk.inject(
+        Fault::meanwhile(move || writer.write(&[9; LINE], 0, false).unwrap())
+            .on(Op::Write)
+            .below("/fast")
+            .times(1),
+    );
+    let mut out = [0; LINE];
+    engine.read(&mut out, 0).unwrap();
+    assert_ne!(out, [9; LINE], "the write came first");
+    engine.read(&mut out, 0).unwrap();
+    assert_eq!(out, [9; LINE]);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// Readers that miss bytes being read wait for that read, and get their own part of it.
+#[test]
+fn a_miss_waits_for_another_clients_read_of_the_same_bytes() {
+    // Whether they overlap is chance: they try until they have.
+    loop {
+        let disk = disk(1, 64, 8, 16 << 10);
+        let (engine, _) = start(&disk, settings("aware")).unwrap();
+        let truth = disk.read_file(backend().path).unwrap();
+        let pause = Fault::delay(Duration::from_millis(5)).on(Op::Read);
+        disk.inject(pause.below("/slow"));
+        thread::scope(|scope| {
+            for (first, lines) in [(0, 8), (0, 8), (3, 2)] {
+                let (engine, truth) = (&engine, &truth);
+                scope.spawn(move || {
+                    let mut out = vec![0; lines * LINE];
+                    let at = first * LINE;
+                    engine.read(&mut out, at as u64).unwrap();
+                    assert!(out == truth[at..at + out.len()], "from line {first}");
+                });
+            }
+        });
+        if engine.counters().joined == 2 {
+            break;
+        }
+    }
+}
+
+/// A read is under way and may have the old bytes; a write begins and ends; a later read must read for itself.
+#[test]
+fn a_miss_after_a_write_does_not_wait_for_a_read_begun_before_it() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let (engine, _) = start(&disk, settings("aware")).unwrap();
+    let engine = Arc::new(engine);
+    let other = Arc::clone(&engine);
+    let (told, news) = std::sync::mpsc::channel();
+    let deed = move || {
+        let (engine, told) = (Arc::clone(&other), told.clone());
+        let (done, over) = std::sync::mpsc::channel::<()>();
+        thread::spawn(move || {
+            engine.write(&[9; LINE], 0, false).unwrap();
+            let mut out = [0; LINE];
+            engine.read(&mut out, 0).unwrap();
+            told.send(out).unwrap();
+            drop(done);
+        });
+        // A read that wrongly waits for the read blocked here is released in the end.
+        let _ended = over.recv_timeout(Duration::from_secs(5));
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/slow").times(1));
+    engine.read(&mut [0; LINE], 0).unwrap();
+    assert!(news.recv().unwrap() == [9; LINE]);
+    assert_eq!(engine.counters().joined, 0);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// A cached line of a block, so that policies keep what is written there.
+fn held(disk: &longshore_io::SimDisk) -> Arc<Engine> {
+    let (engine, _) = start(disk, settings("none")).unwrap();
+    engine.read(&mut [0; LINE], 0).unwrap();
+    assert_eq!(engine.status().held_bytes, LINE as u64);
+    Arc::new(engine)
+}
+
+/// A write is under way and its line is not cached; a read correctly sees the old bytes. They are not kept.
+#[test]
+fn nothing_is_filled_that_a_write_is_about_to_change() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let reader = Arc::clone(&engine);
+    let deed = move || reader.read(&mut [0; LINE], 0).unwrap();
+    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    let mut out = [0; LINE];
+    engine.read(&mut out, 0).unwrap();
+    assert_eq!(out, [9; LINE]);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// A write is under way; a read correctly sees the old bytes. A read after the write must read for itself.
+#[test]
+fn a_miss_after_a_write_does_not_wait_for_a_read_begun_during_it() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let (engine, _) = start(&disk, settings("aware")).unwrap();
+    let engine = Arc::new(engine);
+    let (begun, reads) = std::sync::mpsc::channel();
+    let (written, end) = std::sync::mpsc::channel::<()>();
+    let end = std::sync::Mutex::new(end);
+    // The first read has its bytes, and keeps them until the last reader was answered.
+    let slow = move || {
+        begun.send(()).unwrap();
+        let _ended = end.lock().unwrap().recv_timeout(Duration::from_secs(20));
+    };
+    disk.inject(Fault::meanwhile(slow).on(Op::Read).below("/slow").times(1));
+    let other = Arc::clone(&engine);
+    let reads = std::sync::Mutex::new(reads);
+    let deed = move || {
+        let other = Arc::clone(&other);
+        thread::spawn(move || other.read(&mut [0; LINE], 0).unwrap());
+        reads.lock().unwrap().recv().unwrap();
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    let (told, news) = std::sync::mpsc::channel();
+    let last = Arc::clone(&engine);
+    thread::spawn(move || {
+        let mut out = [0; LINE];
+        last.read(&mut out, 0).unwrap();
+        told.send(out).unwrap();
+    });
+    // A reader that wrongly waits for the first is released in the end.
+    let answered = news.recv_timeout(Duration::from_secs(5));
+    drop(written);
+    assert!(answered.or_else(|_| news.recv()).unwrap() == [9; LINE]);
+    assert_eq!(engine.counters().joined, 0);
+}
+
+/// Two clients write one line at the same time: the cache ends with the backend's content.
+#[test]
+fn of_two_writes_of_one_line_the_second_waits_for_the_first() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let (sender, second) = std::sync::mpsc::channel();
+    let other = Arc::clone(&engine);
+    let deed = move || {
+        let (other, sender) = (Arc::clone(&other), sender.clone());
+        let (told, ended) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            other.write(&[8; LINE], 0, false).unwrap();
+            // The receiver may be gone.
+            let _ = told.send(());
+            sender.send(()).unwrap();
+        });
+        // Time for a write that does not wait for the first.
+        let _ = ended.recv_timeout(Duration::from_millis(200));
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    second.recv().unwrap();
+    let mut out = [0; LINE];
+    engine.read(&mut out, 0).unwrap();
+    assert_eq!(out, [8; LINE]);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// A hit is under way; a write and its fill happen before the cache device is read. That is not damage.
+#[test]
+fn a_hit_that_was_overwritten_meanwhile_is_read_again_and_the_slot_kept() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let writer = Arc::clone(&engine);
+    let deed = move || writer.write(&[9; LINE], 0, false).unwrap();
+    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
+    let mut out = [0; LINE];
+    engine.read(&mut out, 0).unwrap();
+    assert_eq!(out, [9; LINE]);
+    let counters = engine.counters();
+    assert_eq!((counters.outdated, counters.damaged), (1, 0));
+    assert_eq!(engine.status().retired_slots, 0);
+}
+
+/// A sync fails while a write is under way: the write may be lost with it, so it is not cached.
+#[test]
+fn bytes_written_around_a_failed_sync_are_not_held() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let other = Arc::clone(&engine);
+    let deed = move || drop(other.flush().unwrap_err());
+    disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/slow").times(1));
+    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    assert_eq!(engine.status().held_bytes, 0);
+}
+
+/// The same if the guard cannot be written either, so that the cache continues: neither the write nor a fill that was
+/// under way is kept.
+#[test]
+fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up() {
+    for (under_way, op) in [("/slow", Op::Write), ("/fast", Op::Write)] {
+        let disk = disk(1, 64, 8, 16 << 10);
+        let engine = held(&disk);
+        let other = Arc::clone(&engine);
+        let deed = move || drop(other.flush().unwrap_err());
+        let failing = Fault::errno(libc::EIO);
+        disk.inject(
+            failing
+                .clone()
+                .on(Op::Create)
+                .below(format!("{}.new", Image::GUARD)),
+        );
+        disk.inject(failing.clone().on(Op::RemoveFile).below(Image::GUARD));
+        disk.inject(failing.on(Op::Sync).below("/slow/backend").times(1));
+        disk.inject(Fault::meanwhile(deed).on(op).below(under_way).times(1));
+        match under_way {
+            "/slow" => engine.write(&[9; LINE], 0, false).unwrap(),
+            _ => engine.read(&mut [0; LINE], LINE as u64).unwrap(),
+        }
+        let status = engine.status();
+        assert_eq!(
+            (status.cache, status.held_bytes),
+            ("attached", 0),
+            "{under_way}"
+        );
+    }
+}
+
+/// The system reports a failed sync to one caller only; here to the first of two concurrent flushes.
+#[test]
+fn a_failed_sync_fails_every_flush_in_flight() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let (sender, second) = std::sync::mpsc::channel();
+    let other = Arc::clone(&engine);
+    let deed = move || {
+        let (other, sender) = (Arc::clone(&other), sender.clone());
+        let (told, ended) = std::sync::mpsc::channel();
+        let flushes = other.counters().flushes;
+        let another = Arc::clone(&other);
+        thread::spawn(move || {
+            let flushed = another.flush();
+            // The receiver may be gone.
+            let _ = told.send(());
+            sender.send(flushed).unwrap();
+        });
+        while other.counters().flushes == flushes {
+            thread::yield_now();
+        }
+        // Time for a flush that does not wait for the first.
+        let _ = ended.recv_timeout(Duration::from_millis(200));
+    };
+    disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/slow").times(1));
+    disk.inject(Fault::meanwhile(deed).on(Op::Sync).below("/slow").times(1));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    engine.flush().unwrap_err();
+    second.recv().unwrap().unwrap_err();
+    engine.flush().unwrap();
+}
+
+/// A read hangs in the cache device; detaching must not wait for it, nor may others wait for the detaching.
+#[test]
+fn a_cache_device_that_hangs_can_be_detached() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let (sender, over) = std::sync::mpsc::channel();
+    let other = Arc::clone(&engine);
+    let deed = move || {
+        let (other, (told, detached)) = (Arc::clone(&other), std::sync::mpsc::channel());
+        thread::spawn(move || {
+            other.detach().unwrap();
+            other.write(&[9; LINE], 0, false).unwrap();
+            // The read may have stopped waiting.
+            let _ = told.send(other.status().cache);
+        });
+        // The device answers at last, so that the test ends.
+        sender
+            .send(detached.recv_timeout(Duration::from_secs(20)))
+            .unwrap();
+    };
+    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
+    engine.read(&mut [0; LINE], 0).unwrap();
+    assert_eq!(over.recv().unwrap().unwrap(), "detached");
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// Status queries, policy changes, attach and detach at the same time do not wait for each other in a circle.
+#[test]
+fn queries_and_changes_do_not_deadlock() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let over = Arc::new(AtomicBool::new(false));
+    let (ended, all) = std::sync::mpsc::channel();
+    let work = |deed: Box<dyn Fn(&Engine) + Send>| {
+        let (engine, over, ended) = (Arc::clone(&engine), Arc::clone(&over), ended.clone());
+        thread::spawn(move || {
+            while !over.load(SeqCst) {
+                deed(&engine);
+            }
+            let _ = ended.send(());
+        });
+    };
+    (0..2).for_each(|_| work(Box::new(|engine| drop(engine.status()))));
+    for policy in ["none", "balance"] {
+        let choice = policy.parse().unwrap();
+        work(Box::new(move |engine| engine.set_policy(choice)));
+    }
+    let again = disk.clone();
+    let attached = Arc::clone(&engine);
+    thread::spawn(move || {
+        for _ in 0..200 {
+            attached.detach().unwrap();
+            attach(&again, &attached, &backend(), Path::new(CACHE), true).unwrap();
+        }
+        over.store(true, SeqCst);
+        let _ = ended.send(());
+    });
+    for _ in 0..5 {
+        all.recv_timeout(Duration::from_secs(60))
+            .expect("nobody waits for ever");
+    }
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// A write comes between the two syncs of a checkpoint: its bytes are not certainly on either medium.
+#[test]
+fn a_checkpoint_does_not_make_later_writes_durable() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let engine = held(&disk);
+    let writer = Arc::clone(&engine);
+    let deed = move || writer.write(&[9; LINE], 0, false).unwrap();
+    disk.inject(Fault::meanwhile(deed).on(Op::Sync).below("/fast").times(1));
+    engine.checkpoint(true).unwrap();
+    disk.heal();
+    drop(engine);
+    for image in disk.images(16) {
+        let (engine, how) = start(&image, settings("none")).unwrap();
+        // The sample at the start, which covers everything in so small a cache, must not be what finds it.
+        assert_eq!(how, Start::AfterCrash);
+        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+    }
+}

@@ -1,0 +1,94 @@
+//! Metadata that this program did not write.
+
+use longshore_blockcache::format::{LogPosition, Superblock, decode_block};
+use longshore_blockcache::guard::Word;
+use longshore_blockcache::{Error, LINE};
+use proptest::prelude::*;
+
+use crate::{Image, Random, differing, disk, settings, start};
+
+/// Random damage anywhere, with the checksums corrected after it: the start is refused, or serves. The content served
+/// then is the forger's; `rot` tests damage without forgery.
+#[test]
+fn forged_metadata_is_refused_or_fails_no_request() {
+    let whole = disk(1, 64, 8, 16 << 10);
+    let (engine, _) = start(&whole, settings("none")).unwrap();
+    assert_eq!(differing(&engine, &whole), Vec::<usize>::new());
+    // As after a crash of a session that wrote: then no time of the backend keeps the cache from being believed.
+    let same = whole.read_file(crate::BACKEND).unwrap()[8192..][..512].to_vec();
+    engine.write(&same, 8192, true).unwrap();
+    engine.checkpoint(true).unwrap();
+    drop(engine);
+    let image = Image::of(&whole);
+    let metadata = image.metadata_blocks();
+    let (mut refused, mut empty, mut held) = (0, 0, 0);
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let mut bytes = image.cache.clone();
+        for _ in 0..1 + random.below(3) {
+            // Both superblocks, or any other block.
+            let blocks = match random.below(3) {
+                0 => vec![0, 1],
+                _ => vec![random.below(metadata)],
+            };
+            let (at, len) = (random.below(100) as usize, 1 + random.below(12) as usize);
+            let new = random.below(256) as u8;
+            for block in blocks {
+                let block = &mut bytes[(block * LINE) as usize..][..LINE as usize];
+                block[at..at + len].fill(new);
+                resum(block);
+            }
+        }
+        image.put(&whole, &bytes);
+        match start(&whole, settings("none")) {
+            Err(Error::NoCache { .. }) => refused += 1,
+            Err(other) => panic!("seed {seed}: {other}"),
+            Ok((engine, _)) => {
+                match engine.status().held_bytes {
+                    0 => empty += 1,
+                    _ => held += 1,
+                }
+                let mut out = vec![0; engine.len() as usize];
+                engine.read(&mut out, 0).unwrap();
+                engine.checkpoint(true).unwrap();
+            }
+        }
+    }
+    let told = format!("{refused} refused, {empty} empty, {held} with content");
+    assert!(refused > 0 && empty > 0 && held > 0, "{told}");
+}
+
+/// Corrects the checksums of a superblock or a log block.
+fn resum(block: &mut [u8]) {
+    if block.starts_with(b"LSCACHE3") {
+        let sum = longshore_io::crc32c(&block[..96]);
+        block[96..100].copy_from_slice(&sum.to_le_bytes());
+    } else if block.starts_with(b"LSCACHE4") {
+        let sum = longshore_io::crc32c(&block[..116]);
+        block[116..120].copy_from_slice(&sum.to_le_bytes());
+    } else {
+        let sum = longshore_io::crc32c(&block[8..]);
+        block[4..8].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..5000), index in any::<u32>()) {
+        let mut block = bytes.clone();
+        block.resize(4096, 0);
+        for magic in [b"LSCACHE3".as_slice(), b"LSCACHE4", b"LSLB"] {
+            block[..magic.len()].copy_from_slice(magic);
+            resum(&mut block);
+            Superblock::decode(&block);
+            let tie = { let mut tie = [0; 16]; tie[..8].copy_from_slice(&block[8..16]); tie };
+            let generation = u64::from_le_bytes(block[16..24].try_into().unwrap());
+            let session = u64::from_le_bytes(block[24..32].try_into().unwrap());
+            let here = u32::from_le_bytes(block[32..36].try_into().unwrap());
+            decode_block(&LogPosition { tie, generation, session, index: here }, &block);
+            decode_block(&LogPosition { tie, generation, session, index }, &block);
+        }
+        Superblock::decode(&bytes);
+        Word::decode(&bytes);
+    }
+}

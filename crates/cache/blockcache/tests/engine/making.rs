@@ -1,0 +1,56 @@
+//! Making a cache over existing content.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use longshore_blockcache::{Error, create};
+use longshore_io::{Fault, Op, SimDisk};
+
+const PATH: &str = "/fast/image";
+const LEN: usize = 32 << 20;
+
+/// An image whose first bytes are zeros: btrfs keeps 64 KiB free before its superblock, and any file may.
+#[test]
+fn a_file_with_data_anywhere_is_refused_and_untouched() {
+    for at in [8 << 10, 64 << 10, LEN / 2, LEN - 1] {
+        let disk = SimDisk::new(1);
+        let mut bytes = vec![0; LEN];
+        bytes[at] = 1;
+        disk.write_file(PATH, &bytes).unwrap();
+        for len in [None, Some(16 << 20), Some(64 << 20)] {
+            let made = create(&disk, Path::new(PATH), len, 64 << 10, false);
+            assert!(matches!(made, Err(Error::NotEmpty { .. })), "byte {at}");
+            assert!(disk.read_file(PATH).unwrap() == bytes, "byte {at}");
+        }
+        create(&disk, Path::new(PATH), Some(16 << 20), 64 << 10, true).unwrap();
+    }
+}
+
+#[test]
+fn an_empty_file_is_extended_and_never_shortened() {
+    let disk = SimDisk::new(1);
+    for (asked, then) in [
+        (None, LEN),
+        (Some(16 << 20), LEN),
+        (Some(64 << 20), 64 << 20),
+    ] {
+        disk.write_file(PATH, &vec![0; LEN]).unwrap();
+        create(&disk, Path::new(PATH), asked, 64 << 10, false).unwrap();
+        assert_eq!(disk.read_file(PATH).unwrap().len(), then);
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_made_leaves_no_file_and_removes_none() {
+    let disk = SimDisk::new(1);
+    disk.write_file("/fast/other", b"x").unwrap();
+    disk.inject(Fault::errno(libc::ENOSPC).on(Op::Allocate));
+    let made = create(&disk, Path::new(PATH), Some(16 << 20), 64 << 10, false);
+    assert!(
+        matches!(made, Err(Error::Io { source, .. }) if source.kind() == ErrorKind::StorageFull)
+    );
+    assert!(disk.read_file(PATH).is_err());
+    disk.write_file(PATH, &[]).unwrap();
+    assert!(create(&disk, Path::new(PATH), Some(16 << 20), 64 << 10, false).is_err());
+    assert!(disk.read_file(PATH).is_ok(), "it was there before");
+}

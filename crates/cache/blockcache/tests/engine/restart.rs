@@ -1,0 +1,443 @@
+//! What a restart keeps, and what it must not.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_blockcache::{Backend, Error, Start, open};
+use longshore_io::{HostClock, SimDisk};
+
+use crate::{BACKEND, CACHE, LINE, differing, disk, settings, start};
+
+const LINES: usize = 2000;
+
+/// A warm cache, and how many bytes it holds: everything fits.
+fn warm() -> (SimDisk, u64) {
+    let disk = disk(1, LINES, 200, 64 << 10);
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(how, Start::Fresh);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    let held = engine.status().held_bytes;
+    assert_eq!(held, (LINES * LINE) as u64);
+    engine.stop().unwrap();
+    drop(engine);
+    (disk, held)
+}
+
+#[test]
+fn nothing_is_written_after_a_stop() {
+    let (disk, _) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    engine.stop().unwrap();
+    engine.write(&[9; LINE], 0, false).unwrap_err();
+    engine.zero(0, LINE as u64, true, false).unwrap_err();
+    drop(engine);
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(how, Start::Warm);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+#[test]
+fn a_clean_stop_keeps_everything_and_reads_are_hits() {
+    let (disk, held) = warm();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!((how, engine.status().held_bytes), (Start::Warm, held));
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    let counters = engine.counters();
+    assert_eq!(counters.hits + 1, counters.reads, "all but the odd end");
+}
+
+/// Nothing is written to the backend during a start, so a power cut at any point, even repeated, costs nothing.
+#[test]
+fn a_power_cut_during_a_start_costs_nothing() {
+    let small = || {
+        let disk = disk(1, 400, 40, 64 << 10);
+        let (engine, _) = start(&disk, settings("none")).unwrap();
+        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+        engine.stop().unwrap();
+        drop(engine);
+        disk.settle();
+        disk
+    };
+    let whole = small();
+    let before = whole.steps();
+    drop(start(&whole, settings("none")).unwrap());
+    assert!(whole.steps() > before + 8);
+    for step in before..whole.steps() {
+        let disk = small().cut_power_at(step);
+        assert!(start(&disk, settings("none")).is_err());
+        for image in disk.images(8) {
+            let (engine, how) = start(&image, settings("none")).unwrap();
+            let held = engine.status().held_bytes;
+            assert_eq!(held, 400 * LINE as u64, "{how:?} at step {step}");
+            assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        }
+    }
+}
+
+/// A start that believes nothing may be cut anywhere, too: nobody believes the old content afterwards.
+#[test]
+fn a_power_cut_during_a_start_brings_nothing_back_that_is_not_vouched_for() {
+    let stale = || {
+        let disk = disk(1, 100, 10, 64 << 10);
+        let (engine, _) = start(&disk, settings("none")).unwrap();
+        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+        engine.stop().unwrap();
+        drop(engine);
+        // Serves without its cache.
+        let backend = crate::backend();
+        let opened = open(&disk, &backend, None, settings("none"), Arc::new(HostClock));
+        opened.unwrap().engine.stop().unwrap();
+        disk.settle();
+        disk
+    };
+    let whole = stale();
+    let before = whole.steps();
+    let (engine, how) = start(&whole, settings("none")).unwrap();
+    assert_eq!((how, engine.status().held_bytes), (Start::NotVouched, 0));
+    drop(engine);
+    assert!(whole.steps() > before + 8);
+    for step in before..whole.steps() {
+        let disk = stale().cut_power_at(step);
+        assert!(start(&disk, settings("none")).is_err());
+        for image in disk.images(8) {
+            let (engine, how) = start(&image, settings("none")).unwrap();
+            let held = engine.status().held_bytes;
+            assert_eq!(held, 0, "{how:?} at step {step}");
+        }
+    }
+}
+
+#[test]
+fn a_crash_keeps_nine_tenths_while_a_twentieth_is_being_written() {
+    let (disk, held) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    // One line in every sixteenth block: each costs a crash its whole slot.
+    for block in (0..LINES / 16).step_by(16) {
+        engine
+            .write(&[7; LINE], (block * 16 * LINE) as u64, false)
+            .unwrap();
+        engine.checkpoint(false).unwrap();
+    }
+    drop(engine);
+    for image in disk.images(4) {
+        let (engine, how) = start(&image, settings("none")).unwrap();
+        assert_eq!(how, Start::AfterCrash);
+        let kept = engine.status().held_bytes;
+        assert!(kept * 10 >= held * 9, "{kept} of {held}");
+        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+    }
+}
+
+/// For any pattern of writes, a checkpoint comes before a twentieth of the slots is in doubt.
+#[test]
+fn a_crash_keeps_nine_tenths_of_what_many_writes_touched() {
+    let (disk, held) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    for block in 0..LINES / 16 {
+        engine
+            .write(&[7; 16 * LINE], (block * 16 * LINE) as u64, false)
+            .unwrap();
+        engine.checkpoint(false).unwrap();
+    }
+    drop(engine);
+    for image in disk.images(4) {
+        let (engine, _) = start(&image, settings("none")).unwrap();
+        let kept = engine.status().held_bytes;
+        assert!(kept * 10 >= held * 9, "{kept} of {held}");
+        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+    }
+}
+
+#[test]
+fn a_backend_that_somebody_changed_while_nothing_ran_is_noticed() {
+    let (disk, _) = warm();
+    let mut bytes = disk.read_file(BACKEND).unwrap();
+    bytes[5 * LINE] ^= 1;
+    disk.write_file(BACKEND, &bytes).unwrap();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(
+        (how, engine.status().held_bytes),
+        (Start::BackendChanged, 0)
+    );
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// A snapshot of the backend's file system, guard included, taken while it was served; then writes, a stop, and the
+/// snapshot is put back.
+#[test]
+fn a_backend_that_was_put_back_to_an_earlier_state_is_noticed() {
+    let (disk, _) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    disk.settle();
+    let snapshot = disk.images(1).remove(0);
+    engine.write(&[9; LINE], 0, true).unwrap();
+    engine.stop().unwrap();
+    drop(engine);
+    let cache = disk.read_file(CACHE).unwrap();
+    snapshot.write_file(CACHE, &cache).unwrap();
+    let (engine, how) = start(&snapshot, settings("none")).unwrap();
+    assert_eq!(how, Start::BackendChanged);
+    assert_eq!(differing(&engine, &snapshot), Vec::<usize>::new());
+}
+
+/// The mark of a clean stop is taken from times that a power cut cannot revert.
+#[test]
+fn a_power_cut_after_a_clean_stop_costs_nothing() {
+    let (disk, held) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    engine.write(&[9; LINE], 0, false).unwrap();
+    engine.stop().unwrap();
+    drop(engine);
+    for image in disk.images(4) {
+        let (engine, how) = start(&image, settings("none")).unwrap();
+        assert_eq!((how, engine.status().held_bytes), (Start::Warm, held));
+    }
+}
+
+#[test]
+fn a_backend_of_another_size_is_noticed_after_a_crash_too() {
+    let (disk, _) = warm();
+    drop(start(&disk, settings("none")).unwrap());
+    let mut bytes = disk.read_file(BACKEND).unwrap();
+    bytes.truncate(100 * LINE);
+    disk.write_file(BACKEND, &bytes).unwrap();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(how, Start::BackendChanged);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+}
+
+/// Another program changed one byte after a crash, at a time at which this cache may have written: the file's times
+/// reveal nothing.
+fn changed_after_a_crash(at: usize) -> Start {
+    let disk = disk(1, 300, 40, 64 << 10);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    engine.write(&[7; LINE], 20 * LINE as u64, true).unwrap();
+    engine.checkpoint(true).unwrap();
+    drop(engine);
+    disk.settle();
+    let mut bytes = disk.read_file(BACKEND).unwrap();
+    bytes[at] ^= 1;
+    disk.write_file(BACKEND, &bytes).unwrap();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(engine.status().held_bytes, 0, "{how:?}");
+    assert_eq!(engine.status().start, Some(how));
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    how
+}
+
+#[test]
+fn a_file_that_somebody_changed_after_a_crash_is_noticed_by_its_content() {
+    assert_eq!(changed_after_a_crash(5), Start::ContentChanged);
+    assert_eq!(
+        changed_after_a_crash(300 * LINE + 699),
+        Start::ContentChanged
+    );
+    // Not in a watched place; everything cached is compared.
+    assert_eq!(changed_after_a_crash(150 * LINE + 9), Start::LinesDiffer);
+}
+
+/// The lines that are compared at a start are others each time, and lie all over the cache: a change of a tenth is found at
+/// every start, one of a thousandth not at each.
+#[test]
+fn a_change_of_a_tenth_is_found_by_the_sample() {
+    let changed = |lines: &mut dyn Iterator<Item = usize>| {
+        let (disk, _) = warm();
+        let (engine, _) = start(&disk, settings("none")).unwrap();
+        // So that the file's time of change may be ours.
+        engine.write(&[7; LINE], LINE as u64, false).unwrap();
+        drop(engine);
+        let mut bytes = disk.read_file(BACKEND).unwrap();
+        lines.for_each(|line| bytes[line * LINE] ^= 1);
+        disk.write_file(BACKEND, &bytes).unwrap();
+        start(&disk, settings("none")).unwrap().1
+    };
+    let all = 2..LINES - 1;
+    for _ in 0..3 {
+        assert_eq!(changed(&mut all.clone().step_by(10)), Start::LinesDiffer);
+    }
+    for tenth in [2..LINES / 10, LINES / 10 * 9..LINES - 1] {
+        assert_eq!(changed(&mut tenth.clone()), Start::LinesDiffer);
+    }
+    let few = |_| changed(&mut all.clone().step_by(LINES));
+    let found: Vec<Start> = (0..12).map(few).collect();
+    assert!(
+        found.contains(&Start::AfterCrash),
+        "a fifth of all lines is compared: {found:?}"
+    );
+}
+
+/// Goal: a cache that was detached is not believed again, whatever the sample finds.
+#[test]
+fn a_detached_cache_is_not_trusted_again() {
+    let (disk, _) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    engine.detach().unwrap();
+    drop(engine);
+    assert_eq!(start(&disk, settings("none")).unwrap().1, Start::NotVouched);
+}
+
+/// A clock that is behind, so that the recorded end of this session's writes comes soon.
+#[derive(Debug)]
+struct Behind;
+
+impl longshore_io::Clock for Behind {
+    fn now(&self) -> std::time::Duration {
+        HostClock.now()
+    }
+
+    fn wall_ns(&self) -> i64 {
+        HostClock.wall_ns() - 28_500_000_000
+    }
+
+    fn thread_cpu(&self) -> std::time::Duration {
+        HostClock.thread_cpu()
+    }
+
+    fn sleep(&self, how_long: std::time::Duration) {
+        HostClock.sleep(how_long);
+    }
+}
+
+/// With a real file and its times; the backend is too large to compare all of it.
+#[test]
+fn a_file_that_was_written_later_than_this_cache_writes_is_noticed_after_a_crash() {
+    use std::os::unix::fs::FileExt;
+    for somebody in [false, true] {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (path, cache) = (dir.path().join("backend"), dir.path().join("cache"));
+        std::fs::write(&path, vec![3; 16 << 20]).unwrap();
+        let host = longshore_io::Host::new();
+        longshore_blockcache::create(&host, &cache, Some(24 << 20), 64 << 10, false).unwrap();
+        let named = Backend {
+            path: path.clone(),
+            guard: None,
+        };
+        let serve = || {
+            let opened = open(
+                &host,
+                &named,
+                Some(&cache),
+                settings("none"),
+                Arc::new(Behind),
+            );
+            let opened = opened.unwrap();
+            (opened.engine, opened.cache.unwrap().unwrap())
+        };
+        let (engine, _) = serve();
+        (0..16).for_each(|mib| engine.read(&mut vec![0; 1 << 20], mib << 20).unwrap());
+        engine.write(&[4; LINE], 0, true).unwrap();
+        engine.checkpoint(true).unwrap();
+        engine.write(&[5; LINE], 9 << 20, true).unwrap();
+        drop(engine);
+        std::thread::sleep(std::time::Duration::from_millis(1700));
+        if somebody {
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&[6; 1], 7 << 20).unwrap();
+        }
+        let expected = match somebody {
+            true => Start::BackendChanged,
+            false => Start::AfterCrash,
+        };
+        assert_eq!(serve().1, expected);
+    }
+}
+
+/// A cache that the previous version made and stopped cleanly does not know its backend's content.
+#[test]
+fn a_cache_of_the_version_before_begins_empty() {
+    let (disk, _) = warm();
+    let mut bytes = disk.read_file(CACHE).unwrap();
+    for copy in 0..2 {
+        let block = &mut bytes[copy * LINE..][..LINE];
+        block[..8].copy_from_slice(b"LSCACHE3");
+        let sum = longshore_io::crc32c(&block[..96]);
+        block[96..100].copy_from_slice(&sum.to_le_bytes());
+        block[100..].fill(0);
+    }
+    disk.write_file(CACHE, &bytes).unwrap();
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!((how, engine.status().held_bytes), (Start::Unproved, 0));
+    engine.stop().unwrap();
+    drop(engine);
+    assert_eq!(start(&disk, settings("none")).unwrap().1, Start::Warm);
+}
+
+#[test]
+fn a_lost_guard_costs_the_content_and_no_byte() {
+    let (disk, _) = warm();
+    disk.dir_of("/slow")
+        .remove_file(Path::new("backend.longshore-guard"))
+        .unwrap();
+    not_vouched(&disk);
+}
+
+#[test]
+fn writes_without_the_cache_make_it_unbelievable() {
+    let (disk, _) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    engine.detach().unwrap();
+    engine.write(&[9; LINE], 0, true).unwrap();
+    drop(engine);
+    not_vouched(&disk);
+}
+
+/// After a crash, a session serves the backend by this name, without its cache, writes, and crashes; then the old
+/// cache must not be believed.
+fn served_without(name: &str, asked: Option<&Path>) {
+    let (disk, _) = warm();
+    drop(start(&disk, settings("none")).unwrap());
+    disk.dir_of("/slow")
+        .symlink(Path::new("backend"), Path::new("other"))
+        .unwrap();
+    let named = Backend {
+        path: name.into(),
+        guard: None,
+    };
+    let clock = Arc::new(HostClock);
+    let opened = open(&disk, &named, asked, settings("none"), clock).unwrap();
+    assert!(!matches!(opened.cache, Some(Ok(_))));
+    opened.engine.write(&[9; LINE], 0, true).unwrap();
+    drop(opened);
+    not_vouched(&disk);
+}
+
+/// The cache starts empty and serves the backend's content.
+fn not_vouched(disk: &SimDisk) {
+    let (engine, how) = start(disk, settings("none")).unwrap();
+    assert_eq!((how, engine.status().held_bytes), (Start::NotVouched, 0));
+    assert_eq!(differing(&engine, disk), Vec::<usize>::new());
+}
+
+#[test]
+fn a_session_without_the_cache_makes_it_unbelievable_after_crashes_too() {
+    served_without(BACKEND, None);
+    served_without(BACKEND, Some(Path::new("/fast/away")));
+}
+
+#[test]
+fn all_names_of_a_backend_have_one_guard() {
+    served_without("/slow/other", None);
+}
+
+#[test]
+fn a_backend_or_a_cache_is_served_by_one_engine_at_a_time() {
+    let (disk, _) = warm();
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    assert!(matches!(
+        start(&disk, settings("none")),
+        Err(Error::InUse { .. })
+    ));
+    drop(engine);
+    start(&disk, settings("none")).unwrap();
+}
+
+trait DirOf {
+    fn dir_of(&self, path: &str) -> Arc<dyn longshore_io::Dir>;
+}
+
+impl DirOf for SimDisk {
+    fn dir_of(&self, path: &str) -> Arc<dyn longshore_io::Dir> {
+        longshore_io::Storage::dir(self, Path::new(path)).unwrap()
+    }
+}

@@ -1,0 +1,300 @@
+//! The medium of the table corrupts blocks, or loses a write that it confirmed: no forgery, and nothing stale is
+//! served.
+
+use std::collections::BTreeMap;
+
+use longshore_blockcache::format::Superblock;
+use longshore_blockcache::{Engine, Start};
+use longshore_io::SimDisk;
+
+use crate::faults::serves_rightly;
+use crate::{CACHE, Image, LINE, Random, differing, disk, settings, start};
+
+/// A disk that was in use for a while, and the previous content of every block of its metadata.
+struct Lived {
+    disk: SimDisk,
+    end: Image,
+    older: BTreeMap<u64, Vec<Vec<u8>>>,
+    /// All metadata as it was before the last events.
+    early: Vec<u8>,
+}
+
+const LINES: usize = 480;
+const SLOTS: u64 = 120;
+
+/// Two sessions, in which the log is rewritten several times. At the end one cached line of each block is written and
+/// not kept: the log forgets slot after slot, while their old bytes stay in place. So any table that is older than the
+/// end is stale. Ends with a stop or a crash.
+fn lived(seed: u64, clean: bool) -> Lived {
+    let disk = disk(seed, LINES, SLOTS, 16 << 10);
+    let mut versions: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+    let mut look = || {
+        let bytes = disk.read_file(CACHE).unwrap();
+        let metadata = bytes.len() - SLOTS as usize * (16 << 10);
+        for (number, block) in (0..).zip(bytes[..metadata].chunks(LINE)) {
+            let known = versions.entry(number).or_default();
+            if known.last().is_none_or(|last| last != block) {
+                known.push(block.to_vec());
+            }
+        }
+        bytes[..metadata].to_vec()
+    };
+    let mut live = |engine: &Engine, rounds: u64| {
+        for round in 0..rounds {
+            serves_rightly(&disk, engine, seed * 1000 + round, 6);
+            look();
+        }
+    };
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    live(&engine, 60);
+    engine.stop().unwrap();
+    drop(engine);
+    let (engine, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(how, Start::Warm);
+    live(&engine, 60);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    engine.checkpoint(true).unwrap();
+    let early = look();
+    engine.set_policy("slow".parse().unwrap());
+    for block in 0..(LINES / 4) as u64 {
+        let offset = block * 4 * LINE as u64;
+        engine.write(&[0xf5; LINE], offset, false).unwrap();
+        look();
+    }
+    if clean {
+        engine.stop().unwrap();
+    }
+    drop(engine);
+    look();
+    let superblocks = versions[&0].len();
+    assert!(
+        superblocks > 4,
+        "{superblocks}: the log was not written anew"
+    );
+    for known in versions.values_mut() {
+        known.pop();
+    }
+    Lived {
+        end: Image::of(&disk),
+        older: versions,
+        disk,
+        early,
+    }
+}
+
+/// Whether all cached data equals the backend's.
+fn right(engine: &Engine, truth: &[u8]) -> bool {
+    let mut line = [0; LINE];
+    engine
+        .held()
+        .into_iter()
+        .flat_map(|range| range.step_by(LINE))
+        .all(|at| {
+            engine.read(&mut line, at).unwrap();
+            line == truth[at as usize..][..LINE]
+        })
+}
+
+impl Lived {
+    /// A start with these bytes as the cache: everything read equals the backend's content.
+    fn starts_right(&self, cache: &[u8], what: &str) -> Option<Start> {
+        self.put(cache);
+        match start(&self.disk, settings("none")) {
+            Ok((engine, how)) => {
+                assert_eq!(
+                    differing(&engine, &self.disk),
+                    Vec::<usize>::new(),
+                    "{what}, {how:?}"
+                );
+                Some(how)
+            }
+            Err(longshore_blockcache::Error::NoCache { .. }) => None,
+            Err(other) => panic!("{what}: {other}"),
+        }
+    }
+
+    /// Only the cache's bytes change between starts, so that a clean stop is still recognised.
+    fn put(&self, cache: &[u8]) {
+        self.disk.write_file(CACHE, cache).unwrap();
+        self.disk.write_file(Image::GUARD, &self.end.guard).unwrap();
+    }
+
+    fn with(&self, block: u64, new: &[u8]) -> Vec<u8> {
+        let mut cache = self.end.cache.clone();
+        cache[block as usize * LINE..][..LINE].copy_from_slice(new);
+        cache
+    }
+
+    fn block(&self, number: u64) -> &[u8] {
+        &self.end.cache[number as usize * LINE..][..LINE]
+    }
+
+    /// One block, corrupted without forgery: zeros, one flipped bit, its content before its last change.
+    fn spoiled(&self, number: u64, random: &mut Random) -> Vec<(String, Vec<u8>)> {
+        let block = self.block(number);
+        let mut all = vec![("zeros".to_owned(), vec![0; LINE])];
+        // A superblock is short, and the rest of its block is unused.
+        let end = if number < 2 { 120 } else { LINE };
+        let (at, bit) = (random.below(end as u64) as usize, random.below(8));
+        let mut other = block.to_vec();
+        other[at] ^= 1 << bit;
+        all.push((format!("bit {bit} of byte {at}"), other));
+        let older = self.older[&number].last();
+        all.extend(older.map(|old| ("as it was before its last change".to_owned(), old.clone())));
+        all
+    }
+}
+
+fn any_one_block(seed: u64, clean: bool) {
+    let lived = lived(seed, clean);
+    let mut random = Random(seed);
+    let believed = if clean {
+        Start::Warm
+    } else {
+        Start::AfterCrash
+    };
+    assert_eq!(
+        lived.starts_right(&lived.end.cache, "whole"),
+        Some(believed)
+    );
+    let (mut whole, mut damaged) = (0, 0);
+    for (number, older) in &lived.older {
+        // Blocks that were never written are unused.
+        if older.is_empty() {
+            continue;
+        }
+        for (how, new) in lived.spoiled(*number, &mut random) {
+            let what = format!("block {number}: {how}");
+            let how = lived.starts_right(&lived.with(*number, &new), &what);
+            match how {
+                Some(Start::Damaged) => damaged += 1,
+                Some(how) if how == believed || how == Start::AfterCrash => whole += 1,
+                other => panic!("{what}: {other:?}"),
+            }
+            // The log is stored twice.
+            assert!(*number < 2 || how == Some(believed), "{what}: {how:?}");
+        }
+    }
+    assert!(
+        whole > 400 && damaged >= 4,
+        "{whole} whole, {damaged} damaged"
+    );
+}
+
+#[test]
+fn any_one_spoiled_or_lost_block_of_metadata_serves_nothing_stale_after_a_clean_stop() {
+    any_one_block(1, true);
+}
+
+#[test]
+fn any_one_spoiled_or_lost_block_of_metadata_serves_nothing_stale_after_a_crash() {
+    any_one_block(2, false);
+}
+
+/// Both copies of a block of the log: a clean stop records how long the log was, and after a crash later commits
+/// reveal the gap.
+#[test]
+fn a_gap_in_the_log_is_not_taken_for_its_end() {
+    for (seed, clean) in [(3, true), (4, false)] {
+        let lived = lived(seed, clean);
+        let mut random = Random(seed);
+        let superblock = Superblock::decode(lived.block(0)).unwrap();
+        let log_blocks = u64::from(superblock.geometry.log_blocks);
+        let (mut damaged, mut believed) = (Vec::new(), Vec::new());
+        for at in 2..2 + 2 * log_blocks {
+            if lived.older[&at].is_empty() {
+                continue;
+            }
+            let copies = [at, at + 2 * log_blocks];
+            let ways = copies.map(|number| lived.spoiled(number, &mut random));
+            let [first, second] = ways;
+            for ((how, new), (and_how, other)) in first.into_iter().zip(second) {
+                let mut cache = lived.with(at, &new);
+                cache[copies[1] as usize * LINE..][..LINE].copy_from_slice(&other);
+                lived.put(&cache);
+                let (engine, start) = start(&lived.disk, settings("none")).unwrap();
+                let what = format!("block {at}: {how}, {and_how}: {start:?}");
+                // If only the sample at the start noticed it, the log did not.
+                let right = right(&engine, &lived.end.backend) && start != Start::LinesDiffer;
+                match start {
+                    Start::Damaged => damaged.push(at),
+                    _ => believed.push((at, right)),
+                }
+                // After a crash the last commit cannot be distinguished from an interrupted one.
+                assert!(right || !clean, "{what}");
+            }
+        }
+        damaged.dedup();
+        believed.dedup();
+        let stale: Vec<u64> = believed
+            .iter()
+            .filter(|(_, right)| !right)
+            .map(|(at, _)| *at)
+            .collect();
+        assert!(damaged.len() > 5, "{damaged:?}");
+        assert!(
+            stale.iter().all(|at| damaged.iter().all(|d| d <= at)) && stale.len() <= 1,
+            "{stale:?} of {damaged:?}"
+        );
+    }
+}
+
+/// Torn writes and a power cut, and then a corrupted block.
+#[test]
+fn a_spoiled_block_after_a_power_cut_serves_nothing_stale() {
+    let lived = lived(5, false);
+    let steps = lived.disk.steps();
+    let mut random = Random(5);
+    let (engine, _) = {
+        lived.put(&lived.end.cache);
+        start(&lived.disk, settings("none")).unwrap()
+    };
+    serves_rightly(&lived.disk, &engine, 6, 60);
+    drop(engine);
+    assert!(lived.disk.steps() > steps);
+    let mut starts = 0;
+    for image in lived.disk.images(40) {
+        let end = Image::of(&image);
+        for _ in 0..12 {
+            let number = random.below(end.metadata_blocks());
+            let mut cache = end.cache.clone();
+            let place = &mut cache[number as usize * LINE..][..LINE];
+            match random.below(3) {
+                0 => place.fill(0),
+                1 => place[random.below(96) as usize] ^= 1 << random.below(8),
+                _ => match lived.older.get(&number).and_then(|old| old.last()) {
+                    Some(old) => place.copy_from_slice(old),
+                    None => continue,
+                },
+            }
+            image.write_file(CACHE, &cache).unwrap();
+            image.write_file(Image::GUARD, &end.guard).unwrap();
+            if let Ok((engine, how)) = start(&image, settings("none")) {
+                assert_eq!(
+                    differing(&engine, &image),
+                    Vec::<usize>::new(),
+                    "block {number}, {how:?}"
+                );
+                starts += 1;
+            }
+        }
+    }
+    assert!(starts > 300, "{starts}");
+}
+
+/// All metadata of an earlier moment of the session is sound and stale: only the comparison with the backend reveals
+/// it.
+#[test]
+fn an_older_table_is_noticed_by_the_backends_content() {
+    let lived = lived(2, false);
+    let mut cache = lived.end.cache.clone();
+    cache[..lived.early.len()].copy_from_slice(&lived.early);
+    lived.put(&cache);
+    let (engine, how) = start(&lived.disk, settings("none")).unwrap();
+    assert!(
+        matches!(how, Start::LinesDiffer | Start::ContentChanged),
+        "{how:?}"
+    );
+    assert_eq!(engine.status().held_bytes, 0);
+    assert!(right(&engine, &lived.end.backend));
+}

@@ -1,0 +1,250 @@
+//! What a plugin of nbdkit serves: nbdkit speaks the protocol, this crate passes requests on to the cache.
+//!
+//! A plugin is [`plugin!`] over a [`World`], and nothing else.
+//!
+//! Threads start after nbdkit has forked, and end before the plugin is unloaded; that is a clean stop. Requests come
+//! in parallel, over several connections that share one engine, so a flush on one covers the writes of all.
+//!
+//! Invariant: no panic crosses into nbdkit; what should never happen is `EIO` for one request.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod config;
+mod served;
+mod world;
+
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use longshore_blockcache::Engine;
+use nbdkit::{Error, ExtentHandle, ExtentType, Flags, FuaFlags, Result, Server, ThreadModel};
+use parking_lot::Mutex;
+
+use config::Config;
+use served::Served;
+pub use world::{Here, World};
+
+/// What nbdkit told the one plugin of this process.
+struct PluginSettings {
+    config: Config,
+    world: Box<dyn World>,
+}
+
+static TOLD: Mutex<Option<PluginSettings>> = Mutex::new(None);
+static SERVED: Mutex<Option<Served>> = Mutex::new(None);
+static HELP: OnceLock<String> = OnceLock::new();
+
+/// One connection to a plugin whose files and time are `W`'s.
+pub struct Connection<W> {
+    engine: Arc<Engine>,
+    world: PhantomData<fn() -> W>,
+}
+
+fn told<W: World + Default + 'static, T>(work: impl FnOnce(&mut PluginSettings) -> T) -> T {
+    let mut told = TOLD.lock();
+    work(told.get_or_insert_with(|| PluginSettings {
+        config: Config::default(),
+        world: Box::new(W::default()),
+    }))
+}
+
+/// Runs a request and puts its outcome into nbdkit's words.
+fn guarded<T>(request: impl FnOnce() -> std::io::Result<T>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(request)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => {
+            let invalid = error.kind() == std::io::ErrorKind::InvalidInput;
+            let other = if invalid { libc::EINVAL } else { libc::EIO };
+            Err(Error::new(error.raw_os_error().unwrap_or(other), error))
+        }
+        Err(_panic) => Err(Error::new(libc::EIO, "a bug in this program")),
+    }
+}
+
+fn refused(text: String) -> Error {
+    Error::new(libc::EINVAL, text)
+}
+
+impl<W: World + Default + 'static> Server for Connection<W> {
+    fn name() -> &'static str {
+        "longshore"
+    }
+
+    fn longname() -> Option<&'static str> {
+        Some("Longshore's device-aware block cache")
+    }
+
+    fn version() -> Option<&'static str> {
+        Some(env!("CARGO_PKG_VERSION"))
+    }
+
+    fn config_help() -> Option<&'static str> {
+        let help = HELP.get_or_init(|| match W::help() {
+            "" => config::HELP.to_owned(),
+            more => format!("{}\n{more}", config::HELP),
+        });
+        Some(help)
+    }
+
+    fn magic_config_key() -> Option<&'static str> {
+        Some("backend")
+    }
+
+    fn config(key: &str, value: &str) -> Result<()> {
+        told::<W, _>(|told| match told.world.set(key, value)? {
+            true => Ok(()),
+            false => told.config.set(key, value),
+        })
+        .map_err(refused)
+    }
+
+    fn config_complete() -> Result<()> {
+        told::<W, _>(|told| told.config.plan().map(drop)).map_err(refused)
+    }
+
+    fn after_fork() -> Result<()> {
+        let served = told::<W, _>(|told| {
+            let plan = told.config.plan()?;
+            let (storage, clock) = told.world.open(plan.cache.as_deref(), &plan.backend.path);
+            Served::start(plan, storage, clock)
+        });
+        *SERVED.lock() = Some(served.map_err(refused)?);
+        Ok(())
+    }
+
+    fn unload() {
+        let served = SERVED.lock().take();
+        if let Some(served) = served {
+            // There is nobody left to answer to; what fails is in the log.
+            let _ended = catch_unwind(AssertUnwindSafe(|| {
+                served.stop();
+                told::<W, _>(|told| told.world.ended());
+            }));
+        }
+    }
+
+    fn thread_model() -> Result<ThreadModel> {
+        Ok(ThreadModel::Parallel)
+    }
+
+    fn open(_readonly: bool) -> Result<Box<dyn Server>> {
+        match SERVED.lock().as_ref() {
+            Some(served) => Ok(Box::new(Connection::<W> {
+                engine: served.engine(),
+                world: PhantomData,
+            })),
+            None => Err(Error::new(libc::ESHUTDOWN, "not serving")),
+        }
+    }
+
+    fn get_size(&self) -> Result<i64> {
+        i64::try_from(self.engine.len()).map_err(|e| Error::new(libc::EFBIG, e))
+    }
+
+    fn can_write(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn can_flush(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn can_fua(&self) -> Result<FuaFlags> {
+        Ok(FuaFlags::Native)
+    }
+
+    fn can_multi_conn(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn can_trim(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn can_zero(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn can_extents(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        guarded(|| self.engine.read(buf, offset))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64, flags: Flags) -> Result<()> {
+        guarded(|| self.engine.write(buf, offset, flags.contains(Flags::FUA)))
+    }
+
+    fn flush(&self) -> Result<()> {
+        guarded(|| self.engine.flush())
+    }
+
+    /// What is trimmed reads as zeros, which is more than it must.
+    fn trim(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
+        let durable = flags.contains(Flags::FUA);
+        guarded(|| self.engine.zero(offset, count.into(), true, durable))
+    }
+
+    fn zero(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
+        let (trim, durable) = (flags.contains(Flags::MAY_TRIM), flags.contains(Flags::FUA));
+        guarded(|| self.engine.zero(offset, count.into(), trim, durable))
+    }
+
+    fn extents(
+        &self,
+        count: u32,
+        offset: u64,
+        flags: Flags,
+        extents: &mut ExtentHandle,
+    ) -> Result<()> {
+        let end = offset + u64::from(count);
+        let mut at = offset;
+        while at < end {
+            let data = guarded(|| self.engine.next_data(at))?.unwrap_or(end..end);
+            let (start, stop) = (data.start.clamp(at, end), data.end.clamp(at, end));
+            if at < start {
+                extents.add(at, start - at, ExtentType::HoleZero)?;
+            }
+            if start < stop {
+                extents.add(start, stop - start, ExtentType::Allocated)?;
+            }
+            if flags.contains(Flags::REQ_ONE) {
+                break;
+            }
+            at = stop.max(start);
+        }
+        Ok(())
+    }
+}
+
+/// Makes a library the plugin of nbdkit that serves from a [`World`].
+#[macro_export]
+macro_rules! plugin {
+    ($world:path) => {
+        type Served = $crate::Connection<$world>;
+
+        nbdkit::plugin!(Served {
+            config,
+            config_complete,
+            config_help,
+            after_fork,
+            unload,
+            thread_model,
+            can_write,
+            can_flush,
+            can_fua,
+            can_multi_conn,
+            can_trim,
+            can_zero,
+            can_extents,
+            write_at,
+            flush,
+            trim,
+            zero,
+            extents
+        });
+    };
+}

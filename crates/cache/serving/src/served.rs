@@ -1,0 +1,143 @@
+//! An engine with the threads that it needs: one that makes checkpoints, and the control socket.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use longshore_blockcache::{CHECKPOINT_EVERY, Engine, OpenedBackend, Start, control, open};
+use longshore_io::{Clock, HostClock, Storage};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::ServingPlan;
+
+/// How often to check whether a checkpoint is due.
+const TICK: Duration = Duration::from_millis(200);
+
+pub struct Served {
+    engine: Arc<Engine>,
+    keeper: JoinHandle<()>,
+    /// Dropping it ends the checkpoint thread.
+    ticking: Sender<()>,
+    control: Option<Control>,
+}
+
+struct Control {
+    path: PathBuf,
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Served {
+    /// Opens, attaches and starts all threads. The backend is served even if the cache cannot be used.
+    pub fn start(
+        plan: ServingPlan,
+        storage: Arc<dyn Storage>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Served, String> {
+        // nbdkit's log is its standard error; another plugin may have set up tracing already.
+        let filter =
+            EnvFilter::try_from_env("LONGSHORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+        let _set_already = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(io::stderr)
+            .with_target(false)
+            .with_ansi(false)
+            .try_init();
+        let cache = plan.cache.as_deref();
+        let opened = open(&*storage, &plan.backend, cache, plan.settings, clock);
+        let OpenedBackend { engine, cache } = opened.map_err(|e| text(&e))?;
+        match cache {
+            None => tracing::info!("serving without a cache"),
+            Some(Ok(start)) => {
+                let held_bytes = engine.status().held_bytes;
+                match start.is_believed() || start == Start::Fresh {
+                    true => tracing::info!(?start, held_bytes, "the cache is attached"),
+                    false => tracing::warn!(?start, "the cache is attached and {}", start.why()),
+                }
+            }
+            Some(Err(error)) => {
+                tracing::error!(
+                    error = text(&error),
+                    hint = error.hint(),
+                    "serving without a cache"
+                );
+            }
+        }
+        let engine = Arc::new(engine);
+        let (ticking, ticks) = bounded::<()>(0);
+        let kept = Arc::clone(&engine);
+        let no_thread = |e| format!("cannot start a thread: {e}; raise the limit on threads");
+        let keep = move || {
+            let mut last = HostClock.now();
+            while ticks.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                let due = HostClock.now() - last >= CHECKPOINT_EVERY;
+                if let Err(error) = kept.checkpoint(due) {
+                    tracing::error!(%error, "the backend cannot be synced");
+                }
+                if due {
+                    last = HostClock.now();
+                }
+            }
+        };
+        let keeper = thread::Builder::new().spawn(keep).map_err(no_thread)?;
+        let control = match plan.control {
+            None => None,
+            Some(path) => {
+                let listener = control::listen(&path)
+                    .map_err(|e| format!("cannot listen at {}: {e}", path.display()))?;
+                let ended = Arc::new(AtomicBool::new(false));
+                let (flag, engine, backend) =
+                    (Arc::clone(&ended), Arc::clone(&engine), plan.backend);
+                let serve = move || {
+                    control::serve(&listener, &flag, |request| {
+                        control::answer(&engine, &*storage, &backend, request)
+                    });
+                };
+                let thread = thread::Builder::new().spawn(serve).map_err(no_thread)?;
+                Some(Control {
+                    path,
+                    ended,
+                    thread,
+                })
+            }
+        };
+        Ok(Served {
+            engine,
+            keeper,
+            ticking,
+            control,
+        })
+    }
+
+    pub fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.engine)
+    }
+
+    /// A clean stop: cached data is durable and available at the next start.
+    pub fn stop(self) {
+        drop(self.ticking);
+        let _ended = self.keeper.join();
+        self.engine.end_soon();
+        if let Some(control) = self.control {
+            control.ended.store(true, SeqCst);
+            control::wake(&control.path);
+            let _ended = control.thread.join();
+            let _gone = std::fs::remove_file(&control.path);
+        }
+        match self.engine.stop() {
+            Ok(()) => tracing::info!("stopped cleanly"),
+            Err(error) => tracing::error!(%error, "the stop was not clean"),
+        }
+    }
+}
+
+fn text(error: &longshore_blockcache::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}

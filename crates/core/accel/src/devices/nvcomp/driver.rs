@@ -1,0 +1,649 @@
+//! The CUDA driver, `libcuda.so.1`: the entry points used, and what their errors mean.
+//!
+//! The library is loaded at run time with our own declarations; a build needs no toolkit and a run needs no driver.
+//! Nothing here touches a device before [`Driver::first_device`].
+//!
+//! `LONGSHORE_CUDA` names another file to load, or `off` disables it. `CUDA_VISIBLE_DEVICES` is CUDA's own way to
+//! choose a device: the first visible one is used.
+//!
+//! Source: CUDA driver API 13.0, `cuda.h`; the functions and their ABI are the same since CUDA 11.
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::symbols::{self, functions};
+use crate::devices::{Refusal, Trouble};
+
+const SONAME: &str = "libcuda.so.1";
+
+/// An address in the device's memory.
+pub(super) type DevicePtr = u64;
+/// `CUstream`, `CUevent`, `CUmodule`, `CUfunction`, `CUcontext`: opaque.
+pub(super) type Handle = *mut c_void;
+
+functions! {
+    struct Functions {
+        init = "cuInit" (c_uint) -> c_int;
+        driver_version = "cuDriverGetVersion" (*mut c_int) -> c_int;
+        device_count = "cuDeviceGetCount" (*mut c_int) -> c_int;
+        device = "cuDeviceGet" (*mut c_int, c_int) -> c_int;
+        device_name = "cuDeviceGetName" (*mut c_char, c_int, c_int) -> c_int;
+        device_attribute = "cuDeviceGetAttribute" (*mut c_int, c_int, c_int) -> c_int;
+        context_retain = "cuDevicePrimaryCtxRetain" (*mut Handle, c_int) -> c_int;
+        context_release = "cuDevicePrimaryCtxRelease_v2" (c_int) -> c_int;
+        context_set_current = "cuCtxSetCurrent" (Handle) -> c_int;
+        memory_info = "cuMemGetInfo_v2" (*mut usize, *mut usize) -> c_int;
+        memory_alloc = "cuMemAlloc_v2" (*mut DevicePtr, usize) -> c_int;
+        memory_free = "cuMemFree_v2" (DevicePtr) -> c_int;
+        host_alloc = "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint) -> c_int;
+        host_free = "cuMemFreeHost" (*mut c_void) -> c_int;
+        copy_in = "cuMemcpyHtoDAsync_v2" (DevicePtr, *const c_void, usize, Handle) -> c_int;
+        copy_out = "cuMemcpyDtoHAsync_v2" (*mut c_void, DevicePtr, usize, Handle) -> c_int;
+        fill = "cuMemsetD8Async" (DevicePtr, u8, usize, Handle) -> c_int;
+        stream_create = "cuStreamCreate" (*mut Handle, c_uint) -> c_int;
+        stream_destroy = "cuStreamDestroy_v2" (Handle) -> c_int;
+        stream_synchronize = "cuStreamSynchronize" (Handle) -> c_int;
+        stream_wait = "cuStreamWaitEvent" (Handle, Handle, c_uint) -> c_int;
+        event_create = "cuEventCreate" (*mut Handle, c_uint) -> c_int;
+        event_destroy = "cuEventDestroy_v2" (Handle) -> c_int;
+        event_record = "cuEventRecord" (Handle, Handle) -> c_int;
+        event_synchronize = "cuEventSynchronize" (Handle) -> c_int;
+        event_elapsed = "cuEventElapsedTime" (*mut f32, Handle, Handle) -> c_int;
+        module_load = "cuModuleLoadData" (*mut Handle, *const c_void) -> c_int;
+        module_function = "cuModuleGetFunction" (*mut Handle, Handle, *const c_char) -> c_int;
+        launch = "cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle,
+            *mut *mut c_void, *mut *mut c_void) -> c_int;
+        error_name = "cuGetErrorName" (c_int, *mut *const c_char) -> c_int;
+    }
+}
+
+/// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream.
+const STREAM_NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_BLOCKING_SYNC`: a waiting thread sleeps instead of spinning on a core.
+const EVENT_BLOCKING_SYNC: c_uint = 1;
+/// `CU_MEMHOSTALLOC_PORTABLE`: pinned for every context.
+const HOST_PORTABLE: c_uint = 1;
+
+const OUT_OF_MEMORY: c_int = 2;
+const NO_DEVICE: c_int = 100;
+const NOT_PERMITTED: c_int = 800;
+
+/// A driver call that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CudaError {
+    pub call: &'static str,
+    pub code: i32,
+    /// The driver's own name of the code.
+    pub name: String,
+}
+
+impl CudaError {
+    pub fn out_of_memory(&self) -> bool {
+        self.code == OUT_OF_MEMORY
+    }
+
+    /// Errors after which every call of this process fails: an illegal access, a lost device, an uncorrectable memory
+    /// error. Errors 700 to 799 leave the context unusable, with two exceptions about launches.
+    pub fn is_final(&self) -> bool {
+        const LAUNCH_OUT_OF_RESOURCES: i32 = 701;
+        const PEER_ACCESS: std::ops::RangeInclusive<i32> = 704..=705;
+        match self.code {
+            LAUNCH_OUT_OF_RESOURCES => false,
+            code if PEER_ACCESS.contains(&code) => false,
+            // ECC, NVLink, lost or unavailable device, destroyed context, unknown.
+            3 | 4 | 46 | 201 | 214 | 220 | 226 | 999 => true,
+            // The MPS server has ended this client.
+            810 => true,
+            code => (700..800).contains(&code),
+        }
+    }
+}
+
+impl fmt::Display for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failed with {} ({})", self.call, self.name, self.code)
+    }
+}
+
+/// The loaded driver library.
+pub(super) struct Driver {
+    functions: Functions,
+}
+
+impl Driver {
+    /// Loads the library. Touches no device.
+    pub fn load(path: Option<&OsStr>) -> Result<Driver, Refusal> {
+        if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            let text = "only used on x86-64 Linux";
+            return Err(Refusal::new(Trouble::HardwareNotFound, text));
+        }
+        let name = path.unwrap_or(SONAME.as_ref());
+        if name == "off" {
+            let text = "switched off by LONGSHORE_CUDA=off";
+            return Err(Refusal::new(Trouble::SwitchedOff, text));
+        }
+        let library = symbols::open(name)?;
+        // SAFETY: the types are those of cuda.h.
+        let functions = unsafe { Functions::find(library) }.map_err(|refusal| Refusal {
+            text: format!("cannot use {}: {}", name.display(), refusal.text),
+            ..refusal
+        })?;
+        Ok(Driver { functions })
+    }
+
+    fn check(&self, call: &'static str, code: c_int) -> Result<(), CudaError> {
+        if code == 0 {
+            return Ok(());
+        }
+        let mut name = ptr::null();
+        // SAFETY: writes one pointer, to a string that lives as long as the library.
+        let known = unsafe { (self.functions.error_name)(code, &mut name) } == 0 && !name.is_null();
+        let name = if known {
+            // SAFETY: the driver gave a C string.
+            unsafe { CStr::from_ptr(name) }
+                .to_string_lossy()
+                .into_owned()
+        } else {
+            "an unknown error".into()
+        };
+        Err(CudaError { call, code, name })
+    }
+
+    /// Initialises CUDA and takes the first visible device. Returns the driver's version as well, such as `13.0`.
+    pub fn first_device(self: &Arc<Driver>) -> Result<Context, CudaError> {
+        let f = self.functions;
+        // SAFETY: plain calls that write numbers to places of ours.
+        unsafe {
+            self.check("cuInit", (f.init)(0))?;
+            let (mut version, mut count, mut device) = (0, 0, 0);
+            self.check("cuDriverGetVersion", (f.driver_version)(&mut version))?;
+            self.check("cuDeviceGetCount", (f.device_count)(&mut count))?;
+            if count < 1 {
+                self.check("cuDeviceGetCount", NO_DEVICE)?;
+            }
+            self.check("cuDeviceGet", (f.device)(&mut device, 0))?;
+            let mut name: [c_char; 128] = [0; 128];
+            let code = (f.device_name)(name.as_mut_ptr(), name.len() as c_int - 1, device);
+            self.check("cuDeviceGetName", code)?;
+            let name = CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned();
+            let mut handle = ptr::null_mut();
+            let code = (f.context_retain)(&mut handle, device);
+            self.check("cuDevicePrimaryCtxRetain", code)?;
+            Ok(Context {
+                driver: Arc::clone(self),
+                device,
+                handle,
+                device_name: name,
+                driver_version: format!("{}.{}", version / 1000, version % 1000 / 10),
+                lost: AtomicBool::new(false),
+            })
+        }
+    }
+}
+
+/// Whether the error says that there is no device for this process, rather than a device in trouble.
+pub(super) fn means_absent(error: &CudaError) -> bool {
+    const INSUFFICIENT_DRIVER: i32 = 35;
+    const STUB_LIBRARY: i32 = 34;
+    matches!(
+        error.code,
+        NO_DEVICE | NOT_PERMITTED | INSUFFICIENT_DRIVER | STUB_LIBRARY
+    )
+}
+
+/// One device's primary context.
+///
+/// Every method first makes the context current on the calling thread: any thread may run a batch.
+pub(super) struct Context {
+    driver: Arc<Driver>,
+    device: c_int,
+    handle: Handle,
+    pub device_name: String,
+    pub driver_version: String,
+    /// A final error was seen. From then on nothing is freed: freeing would fail or hang.
+    lost: AtomicBool,
+}
+
+// SAFETY: handles of the driver API may be used from any thread; each method sets the context for its thread.
+unsafe impl Send for Context {}
+// SAFETY: as above; the driver locks what it shares.
+unsafe impl Sync for Context {}
+
+impl Context {
+    fn call(
+        &self,
+        name: &'static str,
+        run: impl FnOnce(&Functions) -> c_int,
+    ) -> Result<(), CudaError> {
+        let functions = &self.driver.functions;
+        // SAFETY: the handle is that of the retained primary context.
+        let current = unsafe { (functions.context_set_current)(self.handle) };
+        let checked = self
+            .driver
+            .check("cuCtxSetCurrent", current)
+            .and_then(|()| self.driver.check(name, run(functions)));
+        if checked.as_ref().is_err_and(CudaError::is_final) {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        checked
+    }
+
+    /// Every later call in this process fails.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Makes the context current on this thread, for a library that takes the thread's context.
+    pub fn enter(&self) -> Result<(), CudaError> {
+        self.call("cuCtxSetCurrent", |_| 0)
+    }
+
+    /// Major and minor compute capability.
+    pub fn capability(&self) -> Result<(i32, i32), CudaError> {
+        const MAJOR: c_int = 75;
+        const MINOR: c_int = 76;
+        Ok((self.attribute(MAJOR)?, self.attribute(MINOR)?))
+    }
+
+    fn attribute(&self, which: c_int) -> Result<i32, CudaError> {
+        let mut value = 0;
+        // SAFETY: writes one number.
+        self.call("cuDeviceGetAttribute", |f| unsafe {
+            (f.device_attribute)(&mut value, which, self.device)
+        })?;
+        Ok(value)
+    }
+
+    /// Free and total bytes.
+    pub fn memory(&self) -> Result<(usize, usize), CudaError> {
+        let (mut free, mut all) = (0, 0);
+        // SAFETY: writes two numbers.
+        self.call("cuMemGetInfo", |f| unsafe {
+            (f.memory_info)(&mut free, &mut all)
+        })?;
+        Ok((free, all))
+    }
+
+    /// Starts copying `len` bytes to the device.
+    ///
+    /// # Safety
+    /// `from` is pinned memory that stays untouched, and `to` a range of the device, until the stream has done the
+    /// copy.
+    pub unsafe fn copy_in(
+        &self,
+        to: DevicePtr,
+        from: *const u8,
+        len: usize,
+        stream: &Stream,
+    ) -> Result<(), CudaError> {
+        // SAFETY: as the caller promises.
+        self.call("cuMemcpyHtoDAsync", |f| unsafe {
+            (f.copy_in)(to, from.cast(), len, stream.handle)
+        })
+    }
+
+    /// Starts copying `len` bytes from the device.
+    ///
+    /// # Safety
+    /// As for [`copy_in`](Context::copy_in), with the directions swapped; nobody reads `to` before the stream has done
+    /// the copy.
+    pub unsafe fn copy_out(
+        &self,
+        to: *mut u8,
+        from: DevicePtr,
+        len: usize,
+        stream: &Stream,
+    ) -> Result<(), CudaError> {
+        // SAFETY: as the caller promises.
+        self.call("cuMemcpyDtoHAsync", |f| unsafe {
+            (f.copy_out)(to.cast(), from, len, stream.handle)
+        })
+    }
+
+    /// Starts filling a range of device memory with one byte.
+    ///
+    /// # Safety
+    /// The range is ours and nothing else uses it until the stream has filled it.
+    pub unsafe fn fill(
+        &self,
+        at: DevicePtr,
+        byte: u8,
+        len: usize,
+        stream: &Stream,
+    ) -> Result<(), CudaError> {
+        // SAFETY: as the caller promises.
+        self.call("cuMemsetD8Async", |f| unsafe {
+            (f.fill)(at, byte, len, stream.handle)
+        })
+    }
+
+    /// Loads PTX or machine code and finds a kernel in it. Modules stay loaded as long as the context.
+    pub fn kernel(&self, code: &CStr, name: &CStr) -> Result<Kernel, CudaError> {
+        let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the image is a C string, which is how PTX text is given.
+        self.call("cuModuleLoadData", |f| unsafe {
+            (f.module_load)(&mut module, code.as_ptr().cast())
+        })?;
+        // SAFETY: writes one handle; the name is a C string.
+        self.call("cuModuleGetFunction", |f| unsafe {
+            (f.module_function)(&mut function, module, name.as_ptr())
+        })?;
+        Ok(Kernel { function })
+    }
+
+    /// Starts a kernel of `blocks` blocks with `threads` threads each.
+    ///
+    /// # Safety
+    /// The arguments are those of the kernel, and the memory it touches is ours until the stream has run it.
+    pub unsafe fn launch(
+        &self,
+        kernel: &Kernel,
+        (blocks, threads): (u32, u32),
+        arguments: &mut [u64],
+        stream: &Stream,
+    ) -> Result<(), CudaError> {
+        let mut places: Vec<*mut c_void> = arguments
+            .iter_mut()
+            .map(|argument| ptr::from_mut(argument).cast())
+            .collect();
+        // SAFETY: the driver copies the arguments before it returns; the rest as the caller promises.
+        self.call("cuLaunchKernel", |f| unsafe {
+            (f.launch)(
+                kernel.function,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                stream.handle,
+                places.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if !self.is_lost() {
+            // SAFETY: retained once when this was made; everything that used it holds an `Arc` of it.
+            unsafe { (self.driver.functions.context_release)(self.device) };
+        }
+    }
+}
+
+/// A kernel in a loaded module.
+pub(super) struct Kernel {
+    function: Handle,
+}
+
+// SAFETY: a handle of the driver, usable from any thread.
+unsafe impl Send for Kernel {}
+// SAFETY: as above; it never changes.
+unsafe impl Sync for Kernel {}
+
+/// Memory of the device, freed when dropped.
+pub(super) struct DeviceMemory {
+    context: Arc<Context>,
+    pub start: DevicePtr,
+    pub len: usize,
+}
+
+impl DeviceMemory {
+    /// Aligned to at least 256 bytes. `len` 0 allocates nothing.
+    pub fn new(context: &Arc<Context>, len: usize) -> Result<DeviceMemory, CudaError> {
+        let mut start = 0;
+        if len > 0 {
+            // SAFETY: writes one address.
+            context.call("cuMemAlloc", |f| unsafe {
+                (f.memory_alloc)(&mut start, len)
+            })?;
+        }
+        Ok(DeviceMemory {
+            context: Arc::clone(context),
+            start,
+            len,
+        })
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if self.len > 0 && !self.context.is_lost() {
+            // SAFETY: allocated in `new` and freed once; code that still lets the device use it leaks it instead.
+            let freed = self
+                .context
+                .call("cuMemFree", |f| unsafe { (f.memory_free)(self.start) });
+            if let Err(e) = freed {
+                tracing::debug!(%e, "device memory is lost");
+            }
+        }
+    }
+}
+
+/// Page-locked memory of this process, which the device copies from and to on its own.
+pub(super) struct PinnedMemory {
+    context: Arc<Context>,
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the bytes belong to this value alone, like those of a `Box<[u8]>`.
+unsafe impl Send for PinnedMemory {}
+
+impl PinnedMemory {
+    pub fn new(context: &Arc<Context>, len: usize) -> Result<PinnedMemory, CudaError> {
+        let mut start = ptr::null_mut();
+        // SAFETY: writes one address.
+        context.call("cuMemHostAlloc", |f| unsafe {
+            (f.host_alloc)(&mut start, len, HOST_PORTABLE)
+        })?;
+        // SAFETY: `len` fresh bytes, whose content the driver leaves open.
+        unsafe { ptr::write_bytes(start.cast::<u8>(), 0, len) };
+        Ok(PinnedMemory {
+            context: Arc::clone(context),
+            start: start.cast(),
+            len,
+        })
+    }
+
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.start
+    }
+
+    /// The bytes. The caller has waited for every copy that touches them.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` bytes of ours, written when they were allocated.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    /// As [`bytes`](Pinned::bytes), to write.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and the reference is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        if !self.context.is_lost() {
+            // SAFETY: allocated in `new` and freed once.
+            let freed = self.context.call("cuMemFreeHost", |f| unsafe {
+                (f.host_free)(self.start.cast())
+            });
+            if let Err(e) = freed {
+                tracing::debug!(%e, "pinned memory is lost");
+            }
+        }
+    }
+}
+
+/// A queue of the device's work.
+pub(super) struct Stream {
+    context: Arc<Context>,
+    pub handle: Handle,
+}
+
+// SAFETY: a handle of the driver, usable from any thread.
+unsafe impl Send for Stream {}
+// SAFETY: as above; the driver locks its queue.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub fn new(context: &Arc<Context>) -> Result<Stream, CudaError> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: writes one handle.
+        context.call("cuStreamCreate", |f| unsafe {
+            (f.stream_create)(&mut handle, STREAM_NON_BLOCKING)
+        })?;
+        Ok(Stream {
+            context: Arc::clone(context),
+            handle,
+        })
+    }
+
+    /// Waits, possibly for ever, until the queue is empty.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        // SAFETY: the stream lives.
+        self.context.call("cuStreamSynchronize", |f| unsafe {
+            (f.stream_synchronize)(self.handle)
+        })
+    }
+
+    /// Work queued from now on starts after `event`, which must have been recorded.
+    pub fn wait_for(&self, event: &StreamMark) -> Result<(), CudaError> {
+        // SAFETY: both live.
+        self.context.call("cuStreamWaitEvent", |f| unsafe {
+            (f.stream_wait)(self.handle, event.handle, 0)
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.context.is_lost() {
+            // SAFETY: created in `new`; the driver lets queued work end first.
+            let gone = self.context.call("cuStreamDestroy", |f| unsafe {
+                (f.stream_destroy)(self.handle)
+            });
+            if let Err(e) = gone {
+                tracing::debug!(%e, "stream is lost");
+            }
+        }
+    }
+}
+
+/// A mark in a stream.
+pub(super) struct StreamMark {
+    context: Arc<Context>,
+    handle: Handle,
+}
+
+// SAFETY: a handle of the driver, usable from any thread.
+unsafe impl Send for StreamMark {}
+// SAFETY: as above.
+unsafe impl Sync for StreamMark {}
+
+impl StreamMark {
+    pub fn new(context: &Arc<Context>) -> Result<StreamMark, CudaError> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: writes one handle.
+        context.call("cuEventCreate", |f| unsafe {
+            (f.event_create)(&mut handle, EVENT_BLOCKING_SYNC)
+        })?;
+        Ok(StreamMark {
+            context: Arc::clone(context),
+            handle,
+        })
+    }
+
+    /// Puts the mark after the work queued so far.
+    pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: both live.
+        self.context.call("cuEventRecord", |f| unsafe {
+            (f.event_record)(self.handle, stream.handle)
+        })
+    }
+
+    /// Waits, possibly for ever, until the stream has reached the mark.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        // SAFETY: the event lives.
+        self.context.call("cuEventSynchronize", |f| unsafe {
+            (f.event_synchronize)(self.handle)
+        })
+    }
+
+    /// Nanoseconds of the device's clock from `earlier` to this mark; both must have been reached.
+    pub fn ns_since(&self, earlier: &StreamMark) -> Result<u64, CudaError> {
+        let mut ms = 0.0;
+        // SAFETY: writes one number; both events live.
+        self.context.call("cuEventElapsedTime", |f| unsafe {
+            (f.event_elapsed)(&mut ms, earlier.handle, self.handle)
+        })?;
+        Ok((f64::from(ms) * 1e6) as u64)
+    }
+}
+
+impl Drop for StreamMark {
+    fn drop(&mut self) {
+        if !self.context.is_lost() {
+            // SAFETY: created in `new`.
+            let gone = self.context.call("cuEventDestroy", |f| unsafe {
+                (f.event_destroy)(self.handle)
+            });
+            if let Err(e) = gone {
+                tracing::debug!(%e, "event is lost");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: i32) -> CudaError {
+        CudaError {
+            call: "cuEventSynchronize",
+            code,
+            name: "CUDA_ERROR".into(),
+        }
+    }
+
+    #[test]
+    fn errors_that_end_a_context_are_distinguished_from_others() {
+        for code in [
+            700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 214, 46, 810, 999,
+        ] {
+            assert!(error(code).is_final(), "{code}");
+        }
+        for code in [
+            1, 2, 35, 100, 101, 200, 209, 218, 400, 500, 600, 701, 704, 705, 800, 801,
+        ] {
+            assert!(!error(code).is_final(), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_library_that_is_not_the_driver_is_refused_by_name() {
+        let refusal = |name: &str| match Driver::load(Some(name.as_ref())) {
+            Err(refusal) => refusal.text,
+            Ok(_) => panic!("{name} was taken"),
+        };
+        for (name, why) in [
+            ("off", "LONGSHORE_CUDA=off"),
+            (
+                "/nowhere/libcuda.so.1",
+                "cannot load /nowhere/libcuda.so.1: ",
+            ),
+            ("libc.so.6", "libc.so.6: it has no function cuInit"),
+        ] {
+            assert!(refusal(name).contains(why), "{}", refusal(name));
+        }
+    }
+}

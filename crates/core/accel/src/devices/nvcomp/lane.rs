@@ -1,0 +1,359 @@
+//! The memory of one batch in flight, and the steps of the batch on the device.
+//!
+//! ```text
+//!  host     [ chunks, later the dense run ] [ lengths, statuses, checksums | table ]     pinned
+//!  device   [ chunks ] [ slots ] [ dense run ] [ addresses | lengths, statuses, checksums | table ]
+//! ```
+//!
+//! Invariants
+//! - The device touches only this memory and the shared scratch, never a job's buffers.
+//! - Lengths and statuses are filled with nonsense before a batch starts, so that values the library did not write are
+//!   noticed.
+//! - Nothing is gathered or copied by a length that was not checked against its slot.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use longshore_codec::deflate::{Deflater, Isal};
+use longshore_codec::worth;
+
+use super::device::{CHUNK, Device, GATHER_UNIT, Marks, Trouble};
+use super::driver::{Context, CudaError, DeviceMemory, DevicePtr, PinnedMemory, Stream};
+use super::library::{Batch, Effort, status_name};
+use crate::Fault;
+
+/// Threads of a block of the gather kernel.
+const GATHER_THREADS: u32 = 256;
+
+/// Fills memory that the library must overwrite: not a valid status, and longer than any slot.
+const NONSENSE: u8 = 0xee;
+
+/// The layout of a batch's arrays in a region, for a lane of `capacity` chunks.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    capacity: usize,
+}
+
+/// Bytes of pinned memory of a lane with this capacity in chunks.
+pub(super) fn host_len(capacity: usize) -> usize {
+    capacity * CHUNK + Layout { capacity }.table_end()
+}
+
+impl Layout {
+    /// Bytes of lengths, statuses and checksums together: what comes back after compression.
+    fn answers_len(self) -> usize {
+        self.capacity * (8 + 4 + 4)
+    }
+    fn sizes(self) -> usize {
+        0
+    }
+    fn statuses(self) -> usize {
+        self.capacity * 8
+    }
+    fn checksums(self) -> usize {
+        self.capacity * 12
+    }
+    /// Two numbers of four bytes for each chunk.
+    fn table(self) -> usize {
+        self.answers_len()
+    }
+    fn table_end(self) -> usize {
+        self.table() + self.capacity * 8
+    }
+    /// Three addresses or lengths of eight bytes for each chunk, after the table; on the device only.
+    fn addresses(self) -> usize {
+        self.table_end()
+    }
+    fn addresses_len(self) -> usize {
+        self.capacity * 24
+    }
+}
+
+/// The result for one chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Made {
+    /// Deflate data at this range of the lane's [`output`](Lane::output), and the CRC-32 of the plain bytes.
+    Deflated {
+        at: Range<usize>,
+        crc32: u32,
+    },
+    /// Too long to be worth it.
+    Incompressible,
+    Failed(Fault),
+}
+
+pub(super) struct Lane {
+    layout: Layout,
+    slot: usize,
+    host: PinnedMemory,
+    answers: PinnedMemory,
+    input: DeviceMemory,
+    slots: DeviceMemory,
+    dense: DeviceMemory,
+    arrays: DeviceMemory,
+    marks: Marks,
+    /// For the chunks that the device does not do: tails, and chunks that failed. With its level.
+    software: Option<(i32, Deflater)>,
+    /// The software's output.
+    pub deflated: Vec<u8>,
+}
+
+impl Lane {
+    /// Device memory that a lane takes for each chunk.
+    pub fn device_bytes(slot: usize) -> usize {
+        let layout = Layout { capacity: 1 };
+        2 * CHUNK + slot + layout.addresses() + layout.addresses_len()
+    }
+
+    pub fn new(
+        context: &Arc<Context>,
+        stream: &Stream,
+        capacity: usize,
+        slot: usize,
+    ) -> Result<Lane, CudaError> {
+        let layout = Layout { capacity };
+        let device = |len| DeviceMemory::new(context, len);
+        let mut lane = Lane {
+            layout,
+            slot,
+            host: PinnedMemory::new(context, capacity * CHUNK)?,
+            answers: PinnedMemory::new(context, layout.table_end())?,
+            input: device(capacity * CHUNK)?,
+            slots: device(capacity * slot)?,
+            dense: device(capacity * CHUNK)?,
+            arrays: device(layout.addresses() + layout.addresses_len())?,
+            marks: Marks::new(context)?,
+            software: None,
+            deflated: vec![0; CHUNK],
+        };
+        lane.write_addresses(context, stream)?;
+        Ok(lane)
+    }
+
+    /// The addresses and plain lengths of the chunks never change: they are copied to the device once.
+    fn write_addresses(&mut self, context: &Context, stream: &Stream) -> Result<(), CudaError> {
+        let count = self.layout.capacity as u64;
+        let (input, slots, slot) = (self.input.start, self.slots.start, self.slot as u64);
+        let numbers = (0..count)
+            .map(|i| input + i * CHUNK as u64)
+            .chain((0..count).map(|_| CHUNK as u64))
+            .chain((0..count).map(|i| slots + i * slot));
+        for (place, number) in self.host.bytes_mut().chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        let to = self.arrays.start + self.layout.addresses() as u64;
+        // SAFETY: both ranges are this lane's, and the copy is awaited before either is used again.
+        unsafe {
+            context.copy_in(
+                to,
+                self.host.as_mut_ptr(),
+                self.layout.addresses_len(),
+                stream,
+            )
+        }?;
+        stream.synchronize()
+    }
+
+    /// The compressed chunks that [`Made::Deflated`] points into.
+    pub fn output(&self) -> &[u8] {
+        self.host.bytes()
+    }
+
+    /// Deflates `plain` (at most [`CHUNK`] bytes) on this thread. Returns the length of the result in `deflated` if it
+    /// is short enough to be worth keeping.
+    pub fn deflate(&mut self, plain: &[u8], level: i32) -> Option<usize> {
+        if self.software.as_ref().is_none_or(|(l, _)| *l != level) {
+            self.software = Some((level, Deflater::new(level, Isal::load().ok())));
+        }
+        let (_, deflater) = self.software.as_mut()?;
+        deflater.deflate(plain, &mut self.deflated[..worth(plain.len())])
+    }
+
+    /// The result of each of `chunks`, in order. After an error the device may still be at work in this lane.
+    pub fn compress(
+        &mut self,
+        device: &Device,
+        chunks: &[&[u8]],
+        effort: Effort,
+    ) -> Result<Vec<Made>, Trouble> {
+        assert!(chunks.len() <= self.layout.capacity);
+        for (place, chunk) in self.host.bytes_mut().chunks_exact_mut(CHUNK).zip(chunks) {
+            place.copy_from_slice(chunk);
+        }
+        self.start(device, chunks.len(), effort)?;
+        // Runs while the device works.
+        let crcs: Vec<u32> = chunks
+            .iter()
+            .map(|chunk| crc_fast::crc32_iso_hdlc(chunk))
+            .collect();
+        self.marks.compute_ends.synchronize()?;
+        let made = self.judge(&crcs, device.checksums.is_some());
+        let dense_len = self.bring_back(device, &made)?;
+        self.marks.output_ends.synchronize()?;
+        self.count(device, chunks.len(), dense_len)?;
+        Ok(made)
+    }
+
+    /// Queues all work up to the arrival of lengths, statuses and checksums.
+    fn start(&mut self, device: &Device, count: usize, effort: Effort) -> Result<(), Trouble> {
+        let (context, streams, marks) = (&device.context, &device.streams, &self.marks);
+        let arrays = |offset: usize| self.arrays.start + offset as DevicePtr;
+        let address = |n: usize| arrays(self.layout.addresses() + n * self.layout.capacity * 8);
+        // The lock is held while this batch is queued, so that all batches go through the three queues in the same
+        // order.
+        let mut scratch = device.scratch.lock();
+        let scratch = device.scratch_for(&mut scratch, effort, count)?;
+        let batch = Batch {
+            input_ptrs: address(0),
+            input_sizes: address(1),
+            chunk_len: CHUNK,
+            chunks: count,
+            scratch: scratch.start,
+            scratch_len: scratch.len,
+            output_ptrs: address(2),
+            output_sizes: arrays(self.layout.sizes()),
+            statuses: arrays(self.layout.statuses()),
+        };
+        context.enter()?;
+        // SAFETY: all memory is this lane's, except scratch, which the compute queue uses for one batch at a time;
+        // nobody reads the lane before the marks are reached, and after an error the caller first waits for the
+        // streams.
+        unsafe {
+            marks.input_starts.record(&streams.input)?;
+            context.copy_in(
+                self.input.start,
+                self.host.as_mut_ptr(),
+                count * CHUNK,
+                &streams.input,
+            )?;
+            marks.input_ends.record(&streams.input)?;
+
+            streams.compute.wait_for(&marks.input_ends)?;
+            marks.compute_starts.record(&streams.compute)?;
+            let answers = (arrays(0), self.layout.answers_len());
+            context.fill(answers.0, NONSENSE, answers.1, &streams.compute)?;
+            if let Some(kernel) = device.checksums {
+                let crcs = arrays(self.layout.checksums());
+                device
+                    .library
+                    .checksum(&batch, kernel, crcs, &streams.compute)?;
+            }
+            device.library.compress(&batch, effort, &streams.compute)?;
+            context.copy_out(
+                self.answers.as_mut_ptr(),
+                answers.0,
+                answers.1,
+                &streams.compute,
+            )?;
+            marks.compute_ends.record(&streams.compute)?;
+        }
+        Ok(())
+    }
+
+    /// Reads lengths, statuses and checksums, and lays out the dense run.
+    fn judge(&self, crcs: &[u32], with_checksums: bool) -> Vec<Made> {
+        let answers = self.answers.bytes();
+        let mut at = 0;
+        let judged = crcs.iter().enumerate().map(|(i, &crc32)| {
+            let len = u64_at(answers, self.layout.sizes() + 8 * i);
+            let status = u32_at(answers, self.layout.statuses() + 4 * i) as i32;
+            let seen = u32_at(answers, self.layout.checksums() + 4 * i);
+            if status != 0 {
+                tracing::debug!(chunk = i, status = status_name(status), "a chunk failed");
+                return Made::Failed(Fault::Device { code: status });
+            }
+            if len == 0 || len > self.slot as u64 {
+                tracing::warn!(chunk = i, len, "a chunk has an impossible length");
+                return Made::Failed(Fault::Corrupt);
+            }
+            if with_checksums && seen != crc32 {
+                tracing::warn!(chunk = i, "a chunk reached the device damaged");
+                return Made::Failed(Fault::Corrupt);
+            }
+            let len = len as usize;
+            if len > worth(CHUNK) {
+                return Made::Incompressible;
+            }
+            let start = at;
+            at += len.next_multiple_of(GATHER_UNIT);
+            let at = start..start + len;
+            Made::Deflated { at, crc32 }
+        });
+        judged.collect()
+    }
+
+    /// Queues the gathering and the copy back; returns the length of the dense run.
+    fn bring_back(&mut self, device: &Device, made: &[Made]) -> Result<usize, CudaError> {
+        let (context, stream, marks) = (&device.context, &device.streams.output, &self.marks);
+        let place = |made: &Made| match made {
+            Made::Deflated { at, .. } => Some(at.clone()),
+            Made::Incompressible | Made::Failed(_) => None,
+        };
+        let last = made.iter().rev().find_map(place);
+        let dense_len = last.map_or(0, |at| at.end.next_multiple_of(GATHER_UNIT));
+        // The lock is held as in `start`: the queue takes this batch's pieces together.
+        let _order = device.scratch.lock();
+        marks.output_starts.record(stream)?;
+        let host = self.host.as_mut_ptr();
+        if let Some(kernel) = &device.gather {
+            let table = &mut self.answers.bytes_mut()[self.layout.table()..];
+            for (entry, made) in table.chunks_exact_mut(8).zip(made) {
+                let at = place(made).unwrap_or(0..0);
+                let first = (at.start / GATHER_UNIT) as u32;
+                let count = at.len().div_ceil(GATHER_UNIT) as u32;
+                entry[..4].copy_from_slice(&first.to_le_bytes());
+                entry[4..].copy_from_slice(&count.to_le_bytes());
+            }
+            let from = table.as_ptr();
+            let to = self.arrays.start + self.layout.table() as u64;
+            let mut arguments = [self.slots.start, self.slot as u64, self.dense.start, to];
+            let grid = (made.len() as u32, GATHER_THREADS);
+            // SAFETY: all memory is this lane's; the table's offsets lie in the slots and the dense run, whose lengths
+            // are multiples of the unit; the marks are awaited before any byte is read.
+            unsafe {
+                context.copy_in(to, from, made.len() * 8, stream)?;
+                context.launch(kernel, grid, &mut arguments, stream)?;
+                if dense_len > 0 {
+                    context.copy_out(host, self.dense.start, dense_len, stream)?;
+                }
+            }
+        } else {
+            for (i, at) in made.iter().map(place).enumerate() {
+                let Some(at) = at else { continue };
+                let from = self.slots.start + (i * self.slot) as u64;
+                // SAFETY: the length was checked against the slot; dense offsets lie in `host`, for no chunk is longer
+                // than its plain bytes; the marks are awaited before any byte is read.
+                unsafe { context.copy_out(host.add(at.start), from, at.len(), stream) }?;
+            }
+        }
+        marks.output_ends.record(stream)?;
+        Ok(dense_len)
+    }
+
+    fn count(&self, device: &Device, chunks: usize, dense_len: usize) -> Result<(), CudaError> {
+        let m = &self.marks;
+        let input_ns = m.input_ends.ns_since(&m.input_starts)?;
+        let compute_ns = m.compute_ends.ns_since(&m.compute_starts)?;
+        let output_ns = m.output_ends.ns_since(&m.output_starts)?;
+        let mut timings = device.timings.lock();
+        timings.batches += 1;
+        timings.plain_bytes += (chunks * CHUNK) as u64;
+        timings.dense_bytes += dense_len as u64;
+        timings.input_ns += input_ns;
+        timings.compute_ns += compute_ns;
+        timings.output_ns += output_ns;
+        Ok(())
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(number)
+}

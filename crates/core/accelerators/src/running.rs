@@ -1,0 +1,291 @@
+//! Counters of backups that use accelerators, readable by other processes: `running/` next to the catalog.
+//!
+//! A run keeps one small file there, replaces it about once a second and removes it at the end. A file whose process
+//! no longer exists (by process number and start time) is stale: readers ignore and remove it. The counters are
+//! expendable: no error here fails a backup.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use longshore_accel::dispatch::{EngineUse, Mode};
+use longshore_facts as facts;
+use longshore_io::{Clock, Dir, Machine, OpenHow, Storage, Via};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::mode::state_text;
+
+const DIRECTORY: &str = "running";
+const LEN_MAX: u64 = 256 << 10;
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A backup of this or another process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunningBackup {
+    pub pid: u32,
+    /// When the process started, in clock ticks since boot.
+    pub process_started: u64,
+    /// Microseconds since the Unix epoch.
+    pub since_us: i64,
+    pub updated_us: i64,
+    /// `hardware` or `hybrid`.
+    pub mode: String,
+    pub engines: Vec<EngineCounters>,
+}
+
+/// The counters of one accelerator in a run so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EngineCounters {
+    pub name: String,
+    pub state: String,
+    /// Why it is not ready; empty if it is.
+    pub reason: String,
+    pub in_flight_bytes: u64,
+    pub queued_bytes: u64,
+    pub blocks: u64,
+    pub plain_bytes: u64,
+    pub calls: u64,
+    pub service_us_mean: u64,
+    pub service_us_p99: Option<u64>,
+    /// Blocks that were given to it and then done by software.
+    pub recomputed: u64,
+    /// The share of those among the blocks given to it, 0 to 1.
+    pub fallback_share: f64,
+    pub verified: u64,
+    pub verify_failures: u64,
+    pub faults: BTreeMap<String, u64>,
+}
+
+impl From<&EngineUse> for EngineCounters {
+    fn from(used: &EngineUse) -> EngineCounters {
+        let given = (used.blocks + used.recomputed).max(1);
+        EngineCounters {
+            name: used.name.to_owned(),
+            state: state_text(used.state).to_owned(),
+            reason: used.reason.clone(),
+            in_flight_bytes: used.in_flight_bytes,
+            queued_bytes: used.queued_bytes,
+            blocks: used.blocks,
+            plain_bytes: used.plain_bytes,
+            calls: used.calls,
+            service_us_mean: used.service_us_mean,
+            service_us_p99: used.service_us_p99,
+            recomputed: used.recomputed,
+            fallback_share: used.recomputed as f64 / given as f64,
+            verified: used.verified,
+            verify_failures: used.verify_failures,
+            faults: used
+                .faults
+                .iter()
+                .map(|(kind, n)| ((*kind).to_owned(), *n))
+                .collect(),
+        }
+    }
+}
+
+/// This run's file. Dropping it removes it.
+pub struct StatusFile {
+    dir: Arc<dyn Dir>,
+    clock: Arc<dyn Clock>,
+    name: PathBuf,
+    process_started: u64,
+    since_us: i64,
+    mode: Mode,
+    last: Mutex<Option<Duration>>,
+}
+
+impl StatusFile {
+    /// `None` if there is no catalog, or its directory is not writable.
+    pub fn begin(machine: &Machine, catalog: Option<&Path>, mode: Mode) -> Option<StatusFile> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let pid = std::process::id();
+        let dir = directory(catalog?)?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Some(StatusFile {
+            dir: machine.storage.create_dir_all(&dir).ok()?,
+            clock: machine.clock.clone(),
+            name: format!("{pid}-{number}.json").into(),
+            process_started: facts::process_started(pid)?,
+            since_us: machine.clock.wall_ns() / 1000,
+            mode,
+            last: Mutex::new(None),
+        })
+    }
+
+    /// Writes the counters unless they were written less than a second ago.
+    pub fn update(&self, counters: impl FnOnce() -> Vec<EngineUse>) {
+        let mut last = self.last.lock();
+        let now = self.clock.now();
+        if last.is_some_and(|last| now - last < EVERY) {
+            return;
+        }
+        *last = Some(now);
+        let run = RunningBackup {
+            pid: std::process::id(),
+            process_started: self.process_started,
+            since_us: self.since_us,
+            updated_us: self.clock.wall_ns() / 1000,
+            mode: mode_text(self.mode).to_owned(),
+            engines: counters().iter().map(EngineCounters::from).collect(),
+        };
+        if let Err(error) = self.write(&run) {
+            tracing::debug!(%error, "counters not published");
+        }
+    }
+
+    fn write(&self, run: &RunningBackup) -> io::Result<()> {
+        let text = serde_json::to_vec(run)?;
+        let new = self.name.with_extension("new");
+        // A leftover of a write that failed.
+        let _not_there = self.dir.remove_file(&new);
+        let file = self.dir.open(&new, OpenHow::CreateNew)?;
+        file.write_all_at(&text, 0, Via::Cache)?;
+        self.dir.rename(&new, &self.name)
+    }
+}
+
+impl Drop for StatusFile {
+    fn drop(&mut self) {
+        for name in [&self.name, &self.name.with_extension("new")] {
+            let _not_there = self.dir.remove_file(name);
+        }
+    }
+}
+
+fn mode_text(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Hardware => "hardware",
+        Mode::Hybrid => "hybrid",
+    }
+}
+
+fn directory(catalog: &Path) -> Option<PathBuf> {
+    let parent = catalog.parent()?;
+    let parent = if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
+    };
+    Some(parent.join(DIRECTORY))
+}
+
+/// Runs that use accelerators now, of all processes that share this catalog.
+pub fn running(storage: &dyn Storage, catalog: Option<&Path>) -> Vec<RunningBackup> {
+    let dir = catalog.and_then(directory).map(|path| storage.dir(&path));
+    let Some(Ok(dir)) = dir else {
+        return Vec::new();
+    };
+    let Ok(names) = dir.list() else {
+        return Vec::new();
+    };
+    let mut runs: Vec<RunningBackup> = names
+        .filter_map(Result::ok)
+        .map(PathBuf::from)
+        .filter(|name| name.extension().is_some_and(|e| e == "json"))
+        .filter_map(|name| live(&*dir, &name))
+        .collect();
+    runs.sort_by_key(|run| (run.since_us, run.pid));
+    runs
+}
+
+fn live(dir: &dyn Dir, name: &Path) -> Option<RunningBackup> {
+    let file = dir.open(name, OpenHow::Read).ok()?;
+    let len = file.stat().ok()?.len;
+    let mut text = vec![0; usize::try_from(len.min(LEN_MAX)).ok()?];
+    file.read_exact_at(&mut text, 0, Via::Cache).ok()?;
+    let run: RunningBackup = serde_json::from_slice(&text).ok()?;
+    if facts::process_started(run.pid) == Some(run.process_started) {
+        return Some(run);
+    }
+    // A file of another user stays for that user.
+    let _not_ours = dir.remove_file(name);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_accel::EngineState;
+    use longshore_io::{Host, SimClock};
+
+    fn used() -> EngineUse {
+        EngineUse {
+            name: "qatzip",
+            state: EngineState::Ready,
+            reason: String::new(),
+            blocks: 30,
+            plain_bytes: 30 << 20,
+            payload_bytes: 9 << 20,
+            calls: 40,
+            service_us_mean: 700,
+            service_us_p99: Some(2000),
+            rate_bytes_per_s: None,
+            queued_bytes: 0,
+            in_flight_bytes: 4 << 20,
+            in_flight_bytes_max: 8 << 20,
+            verified: 5,
+            verify_failures: 1,
+            recomputed: 10,
+            hedged: 0,
+            stolen: 0,
+            faults: BTreeMap::from([("device", 9)]),
+            alarms: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_is_seen_while_it_lives_and_refreshed_once_a_second() {
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = dir.path().join("catalog.db");
+        let clock = Arc::new(SimClock::new(0));
+        let machine = Machine {
+            storage: Arc::new(Host::new()),
+            clock: clock.clone(),
+        };
+        let seen = || running(&*machine.storage, Some(&catalog));
+        assert_eq!(seen(), []);
+        let published = StatusFile::begin(&machine, Some(&catalog), Mode::Hybrid).unwrap();
+        published.update(|| vec![used()]);
+        let runs = seen();
+        let engine = &runs[0].engines[0];
+        assert_eq!(runs[0].pid, std::process::id());
+        assert_eq!(runs[0].mode, "hybrid");
+        assert_eq!((engine.blocks, engine.fallback_share), (30, 0.25));
+        assert_eq!(engine.faults["device"], 9);
+        published.update(|| panic!("too early"));
+        clock.advance(EVERY);
+        published.update(Vec::new);
+        assert_eq!(seen()[0].engines, []);
+        drop(published);
+        assert_eq!(seen(), []);
+    }
+
+    #[test]
+    fn counters_of_a_dead_process_are_removed_and_rubbish_is_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = dir.path().join("catalog.db");
+        let place = dir.path().join(DIRECTORY);
+        std::fs::create_dir(&place).unwrap();
+        let mut run = RunningBackup {
+            pid: std::process::id(),
+            process_started: facts::process_started(std::process::id()).unwrap() + 1,
+            since_us: 0,
+            updated_us: 0,
+            mode: "hardware".into(),
+            engines: Vec::new(),
+        };
+        let put = |name: &str, run: &RunningBackup| {
+            std::fs::write(place.join(name), serde_json::to_vec(run).unwrap()).unwrap();
+        };
+        put("1-0.json", &run);
+        run.process_started -= 1;
+        put("2-0.json", &run);
+        std::fs::write(place.join("3-0.json"), b"{").unwrap();
+        assert_eq!(running(&Host::new(), Some(&catalog)), [run]);
+        assert!(!place.join("1-0.json").exists() && place.join("3-0.json").exists());
+    }
+}

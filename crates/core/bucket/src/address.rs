@@ -1,0 +1,127 @@
+//! The address of an object, as an operator writes it.
+
+use std::fmt;
+
+use object_store::path::Path;
+
+use crate::Error;
+
+const S3: &str = "s3://";
+/// Addresses of stores that this version does not speak to. They are no file names either.
+const OTHERS: [&str; 4] = ["az://", "gs://", "http://", "https://"];
+
+/// `s3://BUCKET/KEY`. Any text that begins like an address is one; whether it is well formed is said when it is used.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Address(String);
+
+impl Address {
+    /// `None` if `text` is no address of an object.
+    pub fn of(text: &str) -> Option<Address> {
+        let begins = |scheme: &&str| {
+            text.get(..scheme.len())
+                .is_some_and(|t| t.eq_ignore_ascii_case(scheme))
+        };
+        // One object has one spelling: devices are compared by it.
+        [S3].iter()
+            .chain(&OTHERS)
+            .find(|scheme| begins(scheme))
+            .map(|scheme| Address(format!("{scheme}{}", &text[scheme.len()..])))
+    }
+
+    /// Bucket and key. Errors: [`Error::Address`].
+    pub fn parts(&self) -> Result<(&str, Path), Error> {
+        let wrong = |why| Error::Address {
+            text: self.0.clone(),
+            why,
+        };
+        let rest = match self.0.get(..S3.len()) {
+            Some(S3) => &self.0[S3.len()..],
+            _ => return Err(wrong("only s3:// addresses are supported")),
+        };
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_name =
+            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-');
+        let is_bucket = (3..=63).contains(&bucket.len())
+            && bucket.chars().all(is_name)
+            && !bucket.contains("..")
+            && !bucket.starts_with(['.', '-'])
+            && !bucket.ends_with(['.', '-']);
+        if !is_bucket {
+            return Err(wrong(
+                "a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens",
+            ));
+        }
+        if key.is_empty() || key.ends_with('/') {
+            return Err(wrong("it names no object in the bucket"));
+        }
+        // S3 takes 1,024 bytes.
+        if key.len() > 1024 || key.chars().any(char::is_control) {
+            return Err(wrong(
+                "a key has at most 1,024 bytes and no control characters",
+            ));
+        }
+        match Path::parse(key) {
+            // It drops a slash at the start.
+            Ok(path) if path.as_ref() == key => Ok((bucket, path)),
+            _ => Err(wrong("a key has no empty part, no . and no .. in it")),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_bucket_and_a_key() {
+        let address = Address::of("s3://my-bucket/nightly/a b+ü.bak").unwrap();
+        let (bucket, key) = address.parts().unwrap();
+        assert_eq!((bucket, key.as_ref()), ("my-bucket", "nightly/a b+ü.bak"));
+        assert_eq!(Address::of("S3://abc/k"), Address::of("s3://abc/k"));
+        assert_ne!(Address::of("s3://abc/K"), Address::of("s3://abc/k"));
+    }
+
+    #[test]
+    fn a_path_is_no_address_and_a_wrong_address_is_no_path() {
+        for path in [
+            "",
+            "s3",
+            "s3:/x",
+            "/s3://a",
+            "x/s3://abc/k",
+            "file:s3://abc/k",
+            "ü3://",
+        ] {
+            assert_eq!(Address::of(path), None, "{path}");
+        }
+        for wrong in [
+            "s3://",
+            "s3://abc",
+            "s3://abc/",
+            "s3://abc/dir/",
+            "s3:///key",
+            "s3://Abc/key",
+            "s3://ab/key",
+            "s3://a_bc/key",
+            "s3://abc//key",
+            "s3://abc/a/../b",
+            "s3://user:secret@abc/key",
+            "s3://abc/a\nb",
+            "az://abc/key",
+            "gs://abc/key",
+            "https://abc/key",
+        ] {
+            let address = Address::of(wrong).unwrap();
+            assert!(
+                matches!(address.parts(), Err(Error::Address { .. })),
+                "{wrong}"
+            );
+        }
+    }
+}

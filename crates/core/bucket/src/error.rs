@@ -1,0 +1,137 @@
+//! Errors of object stores.
+
+/// Every variant says which object, and what was tried.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{text} is not an address of an object: {why}")]
+    Address { text: String, why: &'static str },
+
+    #[error(
+        "object stores are on trial, and {bucket} is in one: no backup that counts belongs there yet"
+    )]
+    OnTrial { bucket: String },
+
+    /// The environment or a file of the configuration.
+    #[error("the settings for {bucket} cannot be used: {why}")]
+    Settings { bucket: String, why: String },
+
+    #[error("cannot {action} {at}: there are no usable credentials: {why}")]
+    Credentials {
+        action: &'static str,
+        at: String,
+        why: String,
+    },
+
+    #[error("cannot {action} {at}: the bucket does not exist (HTTP 404)")]
+    NoBucket { action: &'static str, at: String },
+
+    #[error("cannot {action} {at}: nothing is there (HTTP 404)")]
+    Missing { action: &'static str, at: String },
+
+    /// The store answered, and not with what was asked for.
+    #[error("cannot {action} {at}: {endpoint} answered HTTP {status}{}{}", detail(code, message), asked(*tries))]
+    Refused {
+        action: &'static str,
+        at: String,
+        endpoint: String,
+        status: u16,
+        code: String,
+        message: String,
+        tries: u32,
+    },
+
+    /// The store did not answer, or its answer broke off.
+    #[error("cannot {action} {at}: no usable answer from {endpoint}: {why}{}", asked(*tries))]
+    Silent {
+        action: &'static str,
+        at: String,
+        endpoint: String,
+        why: String,
+        tries: u32,
+    },
+
+    #[error("{at} was replaced while it was in use")]
+    Changed { at: String },
+
+    #[error("the request to {action} {at} was ended from outside")]
+    Cancelled { action: &'static str, at: String },
+
+    #[error("cannot start the threads that speak to object stores")]
+    Threads { source: std::io::Error },
+}
+
+fn detail(code: &str, message: &str) -> String {
+    match (code, message) {
+        ("", "") => String::new(),
+        ("", message) => format!(": {message}"),
+        (code, "") => format!(" {code}"),
+        (code, message) => format!(" {code}: {message}"),
+    }
+}
+
+fn asked(tries: u32) -> String {
+    match tries {
+        0 | 1 => String::new(),
+        n => format!(" ({n} requests were made)"),
+    }
+}
+
+impl Error {
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Address { .. } => {
+                "name objects as s3://BUCKET/KEY; a file of that name is file:NAME"
+            }
+            Error::OnTrial { .. } => {
+                "back up to a directory; docs/buckets.md says what is wrong so far, and LONGSHORE_TRY_OBJECT_STORES=1 tries them"
+            }
+            Error::Settings { .. } => "correct the setting; docs/buckets.md lists all of them",
+            Error::Credentials { .. } => {
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; docs/buckets.md says where credentials are looked for"
+            }
+            Error::NoBucket { .. } => {
+                "check the bucket's name, AWS_REGION and AWS_ENDPOINT_URL; make the bucket with `aws s3 mb s3://BUCKET`"
+            }
+            Error::Missing { .. } => {
+                "check the key; `aws s3 ls s3://BUCKET/` lists what is there, and a restore needs every stripe"
+            }
+            Error::Refused { status, code, .. } => refused_hint(*status, code),
+            Error::Silent { .. } => {
+                "check the network, the proxy and AWS_ENDPOINT_URL, then run the command again"
+            }
+            Error::Changed { .. } => {
+                "another backup wrote it: run the command again, or name another key"
+            }
+            Error::Cancelled { .. } => "run the command again when it suits",
+            Error::Threads { .. } => "raise the limit on threads, then run the command again",
+        }
+    }
+}
+
+fn refused_hint(status: u16, code: &str) -> &'static str {
+    match (status, code) {
+        (_, "InvalidAccessKeyId" | "SignatureDoesNotMatch") => {
+            "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile that AWS_PROFILE names"
+        }
+        (_, "ExpiredToken" | "TokenRefreshRequired" | "InvalidToken") => {
+            "the session's credentials are no longer valid: get new ones, then run the command again"
+        }
+        (_, "RequestTimeTooSkewed") => "set this machine's clock, then run the command again",
+        (_, "EntityTooLarge") => {
+            "the store takes no parts of this size: set LONGSHORE_PART_MIB lower"
+        }
+        (_, "EntityTooSmall") => "the store wants larger parts: set LONGSHORE_PART_MIB higher",
+        (301 | 307 | 308, _) | (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") => {
+            "set AWS_REGION to the bucket's region: `aws s3api get-bucket-location --bucket BUCKET`"
+        }
+        (401 | 403, _) => {
+            "check the key, its secret and this machine's clock, and allow these credentials what docs/buckets.md lists"
+        }
+        (429 | 503, _) => {
+            "the store is overloaded: run the command again later, or lower --max-rate"
+        }
+        (500.., _) => "the store is at fault: run the command again later",
+        _ => "docs/buckets.md lists what the store must support",
+    }
+}

@@ -1,0 +1,41 @@
+//! Object stores behind a door of blocking calls: whole objects, ranges of them, and uploads in parts.
+//!
+//! The only room that knows an asynchronous runtime. It has two threads for each process, started when the first bucket
+//! is opened ([`runtime`]). Callers hand over a request with an owned buffer and wait for a [`Ticket`].
+//!
+//! Invariants
+//! - An object appears under its name when its upload is completed, and not before; an upload that is dropped is
+//!   aborted.
+//! - A request that the store may take twice is repeated by `object_store`: 10 times within 3 minutes.
+//! - No text of this room has a secret in it: not `Debug`, not an error, not a log line.
+//! - Plain http is spoken only where [`ALLOW_HTTP`] says so.
+//!
+//! Left to others: which bytes an object has, and how a set of objects becomes one backup.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod address;
+mod credentials;
+mod error;
+mod profile;
+mod runtime;
+mod settings;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
+mod source;
+mod store;
+mod upload;
+mod watched;
+
+pub use address::Address;
+pub use error::Error;
+pub use runtime::Ticket;
+pub use settings::{ALLOW_HTTP, CA_FILE, PART_MIB, Settings, part_bytes};
+pub use store::{Bucket, Created, Head};
+pub use upload::{PARTS_MAX, Upload, UploadPart};
+
+/// The type of the bodies that are handed over: any owner of bytes becomes one without a copy.
+pub use bytes::Bytes;
+
+/// An object's name in its bucket.
+pub use object_store::path::Path as Key;

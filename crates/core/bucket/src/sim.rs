@@ -1,0 +1,503 @@
+//! A store in memory behind `object_store`'s own client, which loses, repeats, cuts and refuses as a script says.
+//!
+//! The code that is tested is the shipped one, retries included; only the network is not there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::{HeaderMap, Method, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use longshore_io::crc32c;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+
+use crate::settings::{Patience, Settings};
+use crate::source::Source;
+use crate::{Bucket, Error};
+
+/// What happens to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    Pass,
+    /// It never arrives.
+    LoseRequest,
+    /// It is done, and its answer never arrives.
+    LoseAnswer,
+    /// It is done twice, as when a network repeats it; the second answer arrives.
+    Twice,
+    /// It is not done; the store answers this status and code.
+    Refuse(u16, &'static str),
+    /// The answer's body breaks off after so many bytes.
+    Cut(usize),
+    /// The first byte of the answer's body is another.
+    WrongByte,
+    Delay(Duration),
+}
+
+/// A request, as a script sees it.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// 0 for the store's first request.
+    pub number: usize,
+    pub method: String,
+    pub key: String,
+    pub query: String,
+}
+
+impl Asked {
+    pub fn is_part(&self) -> bool {
+        self.query.contains("partNumber=")
+    }
+
+    pub fn is_completion(&self) -> bool {
+        self.method == "POST" && self.query.contains("uploadId=")
+    }
+
+    pub fn is_abort(&self) -> bool {
+        self.method == "DELETE" && self.query.contains("uploadId=")
+    }
+}
+
+type Script = Box<dyn FnMut(&Asked) -> Act + Send>;
+
+#[derive(Clone, Debug)]
+struct Object {
+    bytes: Bytes,
+    tag: String,
+    label: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    key: String,
+    label: Option<String>,
+    parts: BTreeMap<u32, (Bytes, String)>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Object>,
+    uploads: BTreeMap<String, Pending>,
+    asked: Vec<Asked>,
+    script: Option<Script>,
+    next: u64,
+}
+
+/// A store with one bucket, `sim`. Clones are the same store.
+#[derive(Clone, Default)]
+pub struct Store(Arc<Mutex<State>>);
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+impl Store {
+    fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on each request is given to `script`.
+    pub fn script(&self, script: impl FnMut(&Asked) -> Act + Send + 'static) {
+        self.state(|s| s.script = Some(Box::new(script)));
+    }
+
+    /// From now on everything passes.
+    pub fn heal(&self) {
+        self.state(|s| s.script = None);
+    }
+
+    /// The bucket, with a client of its own.
+    pub fn bucket(&self) -> Result<Bucket, Error> {
+        let settings = Settings {
+            endpoint: Some("http://sim".to_owned()),
+            region: None,
+            allow_http: true,
+            ca: None,
+            source: Ok(Source::Keys {
+                id: "id".to_owned(),
+                secret: "secret".to_owned(),
+                token: None,
+            }),
+            patience: Patience {
+                retries: 3,
+                total: Duration::from_secs(10),
+                first_wait: Duration::from_millis(1),
+                longest_wait: Duration::from_millis(2),
+            },
+        };
+        Bucket::connect("sim", settings, || self.clone())
+    }
+
+    pub fn object(&self, key: &str) -> Option<Vec<u8>> {
+        self.state(|s| s.objects.get(key).map(|o| o.bytes.to_vec()))
+    }
+
+    /// The lengths of the parts of which an object was made cannot be seen any more; those of open uploads can.
+    pub fn uploads(&self) -> Vec<(String, Vec<usize>)> {
+        self.state(|s| {
+            let parts = |p: &Pending| p.parts.values().map(|(b, _)| b.len()).collect();
+            s.uploads
+                .values()
+                .map(|p| (p.key.clone(), parts(p)))
+                .collect()
+        })
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        self.state(|s| s.asked.clone())
+    }
+
+    /// Puts an object there, as another program would.
+    pub fn put(&self, key: &str, bytes: &[u8]) {
+        let bytes = Bytes::copy_from_slice(bytes);
+        self.state(|s| {
+            s.next += 1;
+            let tag = format!("\"{}-{:x}\"", s.next, crc32c(&bytes));
+            let label = None;
+            s.objects
+                .insert(key.to_owned(), Object { bytes, tag, label });
+        });
+    }
+}
+
+impl HttpConnector for Store {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the simulated network lost it")]
+struct Lost;
+
+fn lost() -> HttpError {
+    HttpError::new(HttpErrorKind::Interrupted, Lost)
+}
+
+#[async_trait]
+impl HttpService for Store {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let body = match body.as_bytes() {
+            Some(bytes) => bytes.clone(),
+            None => collected(body).await,
+        };
+        let path = parts.uri.path().trim_start_matches("/sim");
+        let key = decoded(path.trim_start_matches('/'));
+        let act = self.state(|s| {
+            let asked = Asked {
+                number: s.asked.len(),
+                method: parts.method.to_string(),
+                key: key.clone(),
+                query: decoded(parts.uri.query().unwrap_or_default()),
+            };
+            s.asked.push(asked.clone());
+            s.script.as_mut().map_or(Act::Pass, |script| script(&asked))
+        });
+        if let Act::Delay(how_long) = &act {
+            tokio::time::sleep(*how_long).await;
+        }
+        match act {
+            Act::LoseRequest => return Err(lost()),
+            Act::Refuse(status, code) => return Ok(refusal(status, code)),
+            Act::Twice => drop(self.answer(&parts.method, &key, &parts, &body)),
+            _ => {}
+        }
+        let answer = self.answer(&parts.method, &key, &parts, &body);
+        match act {
+            Act::LoseAnswer => Err(lost()),
+            Act::Cut(after) => Ok(answer.map(|body| cut(body, after))),
+            Act::WrongByte => {
+                let (parts, body) = answer.into_parts();
+                let mut bytes = body.bytes().await?.to_vec();
+                if let Some(first) = bytes.first_mut() {
+                    *first ^= 1;
+                }
+                Ok(HttpResponse::from_parts(parts, bytes.into()))
+            }
+            _ => Ok(answer),
+        }
+    }
+}
+
+async fn collected(body: object_store::client::HttpRequestBody) -> Bytes {
+    let body = HttpResponseBody::new(body);
+    body.bytes().await.unwrap_or_default()
+}
+
+fn cut(body: HttpResponseBody, after: usize) -> HttpResponseBody {
+    let mut left = after;
+    let pieces = body.bytes_stream().flat_map(move |bytes| {
+        let Ok(bytes) = bytes else {
+            return futures_util::stream::iter(vec![Err(lost())]);
+        };
+        let n = bytes.len().min(left);
+        left -= n;
+        let whole = n == bytes.len();
+        let mut pieces = vec![Ok(Frame::data(bytes.slice(..n)))];
+        if !whole {
+            pieces.push(Err(lost()));
+        }
+        futures_util::stream::iter(pieces)
+    });
+    HttpResponseBody::new(StreamBody::new(SyncStream(Mutex::new(Box::pin(pieces)))))
+}
+
+/// A stream that may be shared between threads, as a body must be, although only one polls it.
+struct SyncStream<S>(Mutex<std::pin::Pin<Box<S>>>);
+
+impl<S: futures_util::Stream> futures_util::Stream for SyncStream<S> {
+    type Item = S::Item;
+
+    fn poll_next(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<S::Item>> {
+        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.as_mut().poll_next(context)
+    }
+}
+
+fn refusal(status: u16, code: &str) -> HttpResponse {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let text = format!("<Error><Code>{code}</Code><Message>as the script says</Message></Error>");
+    answered(status, &[], text.into_bytes().into())
+}
+
+fn answered(status: StatusCode, headers: &[(&str, &str)], body: Bytes) -> HttpResponse {
+    let mut response = HttpResponse::new(body.into());
+    *response.status_mut() = status;
+    for (name, value) in headers {
+        let name = http::HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, value.parse()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut plain = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = text.get(at + 1..at + 3);
+        match (bytes[at], hex.and_then(|h| u8::from_str_radix(h, 16).ok())) {
+            (b'%', Some(byte)) => {
+                plain.push(byte);
+                at += 3;
+            }
+            (byte, _) => {
+                plain.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    query.split('&').find_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (key == name).then_some(value)
+    })
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// `bytes=FIRST-LAST`.
+fn range(headers: &HeaderMap, len: u64) -> Option<Range<u64>> {
+    let (first, last) = header(headers, "range")?
+        .strip_prefix("bytes=")?
+        .split_once('-')?;
+    let range = first.parse().ok()?..(last.parse::<u64>().ok()? + 1).min(len);
+    (range.start < range.end).then_some(range)
+}
+
+const MODIFIED: (&str, &str) = ("last-modified", "Tue, 02 Jan 2024 03:04:05 GMT");
+
+impl Store {
+    fn answer(
+        &self,
+        method: &Method,
+        key: &str,
+        parts: &http::request::Parts,
+        body: &Bytes,
+    ) -> HttpResponse {
+        let query = decoded(parts.uri.query().unwrap_or_default());
+        let upload = parameter(&query, "uploadId");
+        self.state(|s| match (method.as_str(), upload) {
+            ("GET" | "HEAD", _) if parameter(&query, "list-type").is_some() => s.list(&query),
+            ("GET" | "HEAD", _) => s.get(key, &parts.headers, method == Method::HEAD),
+            ("POST", None) if parameter(&query, "uploads").is_some() => {
+                s.begin(key, &parts.headers)
+            }
+            ("DELETE", None) => {
+                s.objects.remove(key);
+                answered(StatusCode::NO_CONTENT, &[], Bytes::new())
+            }
+            ("PUT", Some(id)) => s.part(id, &query, body),
+            ("POST", Some(id)) => s.complete(id, body),
+            ("DELETE", Some(id)) => match s.uploads.remove(id) {
+                Some(_) => answered(StatusCode::NO_CONTENT, &[], Bytes::new()),
+                None => refusal(404, "NoSuchUpload"),
+            },
+            ("PUT", None) => s.put(key, &parts.headers, body),
+            _ => refusal(501, "NotImplemented"),
+        })
+    }
+}
+
+impl State {
+    fn tag(&mut self, bytes: &[u8]) -> String {
+        self.next += 1;
+        format!("\"{}-{:x}\"", self.next, crc32c(bytes))
+    }
+
+    fn get(&self, key: &str, headers: &HeaderMap, is_head: bool) -> HttpResponse {
+        let Some(object) = self.objects.get(key) else {
+            return refusal(404, "NoSuchKey");
+        };
+        if header(headers, "if-match").is_some_and(|wanted| wanted != object.tag) {
+            return refusal(412, "PreconditionFailed");
+        }
+        let len = object.bytes.len() as u64;
+        let all = len.to_string();
+        let mut said = vec![("etag", object.tag.as_str()), MODIFIED];
+        if let Some(label) = &object.label {
+            said.push(("x-amz-meta-longshore", label));
+        }
+        if is_head {
+            said.push(("content-length", &all));
+            return answered(StatusCode::OK, &said, Bytes::new());
+        }
+        let Some(range) = range(headers, len) else {
+            return refusal(416, "InvalidRange");
+        };
+        let here = format!("bytes {}-{}/{len}", range.start, range.end - 1);
+        let count = (range.end - range.start).to_string();
+        said.extend([("content-range", here.as_str()), ("content-length", &count)]);
+        let bytes = object.bytes.slice(range.start as usize..range.end as usize);
+        answered(StatusCode::PARTIAL_CONTENT, &said, bytes)
+    }
+
+    fn list(&self, query: &str) -> HttpResponse {
+        let prefix = parameter(query, "prefix").unwrap_or_default();
+        let rows = self
+            .objects
+            .iter()
+            .filter(|(key, _)| key.starts_with(prefix));
+        let rows = rows.map(|(key, object)| {
+            format!(
+                "<Contents><Key>{key}</Key><LastModified>2024-01-02T03:04:05.000Z</LastModified>\
+                 <ETag>x</ETag><Size>{}</Size></Contents>",
+                object.bytes.len()
+            )
+        });
+        let rows: String = rows.collect();
+        let text =
+            format!("<ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>");
+        answered(StatusCode::OK, &[], text.into_bytes().into())
+    }
+
+    fn begin(&mut self, key: &str, headers: &HeaderMap) -> HttpResponse {
+        self.next += 1;
+        let id = format!("u{}", self.next);
+        let text = format!(
+            "<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+        );
+        let pending = Pending {
+            key: key.to_owned(),
+            label: header(headers, "x-amz-meta-longshore").map(str::to_owned),
+            parts: BTreeMap::new(),
+        };
+        self.uploads.insert(id, pending);
+        answered(StatusCode::OK, &[], text.into_bytes().into())
+    }
+
+    fn part(&mut self, id: &str, query: &str, body: &Bytes) -> HttpResponse {
+        let tag = self.tag(body);
+        let number = parameter(query, "partNumber").and_then(|n| n.parse().ok());
+        match (self.uploads.get_mut(id), number) {
+            (Some(upload), Some(number)) => {
+                // A copy, as a store makes one: the sender's buffer is used again.
+                let bytes = Bytes::copy_from_slice(body);
+                upload.parts.insert(number, (bytes, tag.clone()));
+                answered(StatusCode::OK, &[("etag", &tag)], Bytes::new())
+            }
+            _ => refusal(404, "NoSuchUpload"),
+        }
+    }
+
+    /// Refuses parts that are not those it has, and parts of different sizes, as the strictest stores do.
+    fn complete(&mut self, id: &str, body: &Bytes) -> HttpResponse {
+        let Some(upload) = self.uploads.get(id) else {
+            return refusal(404, "NoSuchUpload");
+        };
+        let text = String::from_utf8_lossy(body).replace("&quot;", "\"");
+        let named: Vec<_> = text
+            .split("<ETag>")
+            .skip(1)
+            .filter_map(|rest| Some(rest.split_once("</ETag>")?.0.to_owned()))
+            .collect();
+        let have: Vec<_> = upload.parts.values().map(|(_, tag)| tag.clone()).collect();
+        let numbers = upload.parts.keys().copied().eq(1..=have.len() as u32);
+        if named != have || !numbers {
+            return refusal(400, "InvalidPart");
+        }
+        let lens: Vec<_> = upload.parts.values().map(|(b, _)| b.len()).collect();
+        let first = lens.first().copied().unwrap_or_default();
+        let equal = lens
+            .split_last()
+            .is_none_or(|(last, others)| *last <= first && others.iter().all(|len| *len == first));
+        if !equal {
+            return refusal(400, "InvalidPart");
+        }
+        let Some(upload) = self.uploads.remove(id) else {
+            return refusal(404, "NoSuchUpload");
+        };
+        let mut bytes = Vec::new();
+        for (part, _) in upload.parts.values() {
+            bytes.extend_from_slice(part);
+        }
+        let tag = self.tag(&bytes);
+        let object = Object {
+            bytes: bytes.into(),
+            tag: tag.clone(),
+            label: upload.label,
+        };
+        self.objects.insert(upload.key, object);
+        let text = format!(
+            "<CompleteMultipartUploadResult><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
+        );
+        answered(StatusCode::OK, &[], text.into_bytes().into())
+    }
+
+    fn put(&mut self, key: &str, headers: &HeaderMap, body: &Bytes) -> HttpResponse {
+        if header(headers, "if-none-match").is_some() && self.objects.contains_key(key) {
+            return refusal(412, "PreconditionFailed");
+        }
+        let tag = self.tag(body);
+        let object = Object {
+            bytes: Bytes::copy_from_slice(body),
+            tag: tag.clone(),
+            label: header(headers, "x-amz-meta-longshore").map(str::to_owned),
+        };
+        self.objects.insert(key.to_owned(), object);
+        answered(StatusCode::OK, &[("etag", &tag)], Bytes::new())
+    }
+}

@@ -1,0 +1,435 @@
+//! One bucket, and what is asked of it at once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use longshore_io::Storage;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredentialProvider};
+use object_store::client::{HttpConnector, ReqwestConnector};
+use object_store::path::Path;
+use object_store::{
+    Attribute, BackoffConfig, Certificate, ClientOptions, Error as StoreError, GetOptions,
+    GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
+};
+
+use crate::credentials::{Lacking, Noted, Process};
+use crate::settings::{Settings, TRY};
+use crate::source::Source;
+use crate::watched::{SEEN, Seen, Watched, innermost};
+use crate::{Error, Ticket, runtime};
+
+/// The name of the label among an object's own metadata: `x-amz-meta-longshore`.
+const LABEL: &str = "longshore";
+/// A request with its body. The largest part takes so long at 16 MB/s.
+const REQUEST_MAX: Duration = Duration::from_secs(280);
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+const REGION: &str = "us-east-1";
+
+/// What a store says of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    pub len: u64,
+    /// The ETag: another content has another one.
+    pub tag: Option<String>,
+    /// What the upload was labelled with.
+    pub label: Option<String>,
+}
+
+/// What a conditional creation found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    Created,
+    There,
+}
+
+/// A bucket. Clones share their connections.
+#[derive(Clone)]
+pub struct Bucket(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    endpoint: String,
+    store: AmazonS3,
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Bucket({} at {})", self.0.name, self.0.endpoint)
+    }
+}
+
+/// The buckets that this process has opened: stripes of one bucket share connections and credentials.
+static OPEN: Mutex<Option<HashMap<String, Bucket>>> = Mutex::new(None);
+
+impl Bucket {
+    /// The bucket `name` with the settings of this process's environment. Makes no request.
+    ///
+    /// Errors: [`Error::OnTrial`] unless the environment says that object stores are to be tried; [`Error::Settings`].
+    pub fn open(name: &str, storage: &dyn Storage) -> Result<Bucket, Error> {
+        if std::env::var_os(TRY).is_none_or(|value| value != "1") {
+            return Err(Error::OnTrial {
+                bucket: name.to_owned(),
+            });
+        }
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = open.get_or_insert_default();
+        if let Some(bucket) = open.get(name) {
+            return Ok(bucket.clone());
+        }
+        let settings = Settings::of_environment(name, storage)?;
+        let bucket = Bucket::connect(name, settings, ReqwestConnector::default)?;
+        open.insert(name.to_owned(), bucket.clone());
+        Ok(bucket)
+    }
+
+    /// A bucket that is spoken to through what `connector` makes. It is asked twice: the provider of credentials has a
+    /// client of its own.
+    pub(crate) fn connect<C: HttpConnector>(
+        name: &str,
+        settings: Settings,
+        connector: impl Fn() -> C,
+    ) -> Result<Bucket, Error> {
+        // The runtime also brings the process's cryptography, which the client asks for.
+        let handle = runtime::handle()?;
+        let _entered = handle.enter();
+        let wrong = |why: String| Error::Settings {
+            bucket: name.to_owned(),
+            why,
+        };
+        let failed = |e: StoreError| wrong(innermost(&e));
+        let region = settings.region.clone().unwrap_or_else(|| REGION.to_owned());
+        let mut options = ClientOptions::new()
+            .with_allow_http(settings.allow_http)
+            .with_http1_only()
+            .with_timeout(REQUEST_MAX)
+            .with_connect_timeout(CONNECT_MAX);
+        if let Some(pem) = &settings.ca {
+            let certificates = Certificate::from_pem_bundle(pem).map_err(failed)?;
+            if certificates.is_empty() {
+                return Err(wrong("the certificates' file holds none".to_owned()));
+            }
+            for certificate in certificates {
+                options = options.with_root_certificate(certificate);
+            }
+        }
+        let patience = settings.patience;
+        let retry = RetryConfig {
+            backoff: BackoffConfig {
+                init_backoff: patience.first_wait,
+                max_backoff: patience.longest_wait,
+                base: 2.0,
+            },
+            max_retries: patience.retries,
+            retry_timeout: patience.total,
+        };
+        let builder = AmazonS3Builder::new()
+            .with_bucket_name(name)
+            .with_region(&region)
+            .with_client_options(options)
+            // Not every store can remove many objects at once.
+            .with_disable_bulk_delete(true)
+            .with_retry(retry);
+        let provider = provider(&settings, &builder, connector()).map_err(failed)?;
+        let endpoint = match &settings.endpoint {
+            Some(endpoint) => endpoint.clone(),
+            None => format!("https://s3.{region}.amazonaws.com"),
+        };
+        let mut builder = builder
+            .with_credentials(Arc::new(Noted(provider)))
+            // TLS protects the body already, and hashing it costs a core for each GB/s.
+            .with_unsigned_payload(endpoint.starts_with("https://"));
+        builder = match &settings.endpoint {
+            Some(endpoint) => builder.with_endpoint(endpoint.trim_end_matches('/')),
+            // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
+            None => builder.with_virtual_hosted_style_request(!name.contains('.')),
+        };
+        let store = builder
+            .with_http_connector(Watched(connector()))
+            .build()
+            .map_err(failed)?;
+        Ok(Bucket(Arc::new(Inner {
+            name: name.to_owned(),
+            endpoint,
+            store,
+        })))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The object's address, for messages.
+    pub fn address(&self, key: &Path) -> String {
+        format!("s3://{}/{key}", self.0.name)
+    }
+
+    pub(crate) fn store(&self) -> AmazonS3 {
+        self.0.store.clone()
+    }
+
+    /// Starts a request to do `action` with the object.
+    pub(crate) fn ask<T, F>(
+        &self,
+        action: &'static str,
+        key: &Path,
+        request: F,
+    ) -> Result<Ticket<T>, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let at = self.address(key);
+        let (bucket, place) = (self.clone(), at.clone());
+        Ticket::start((action, at), async move {
+            let seen = Arc::new(Mutex::new(Seen::default()));
+            let result = SEEN.scope(seen.clone(), request).await;
+            result.map_err(|error| {
+                let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                bucket.explain(action, place, &error, &seen)
+            })
+        })
+    }
+
+    fn explain(&self, action: &'static str, at: String, error: &StoreError, seen: &Seen) -> Error {
+        let endpoint = self.0.endpoint.clone();
+        let Seen { tries, code, .. } = seen.clone();
+        if let Some(why) = seen.credentials.clone() {
+            return Error::Credentials { action, at, why };
+        }
+        match seen.status {
+            Some(404) if code == "NoSuchBucket" => Error::NoBucket { action, at },
+            Some(404) if code.is_empty() || code == "NoSuchKey" || code == "NotFound" => {
+                Error::Missing { action, at }
+            }
+            Some(412) => Error::Changed { at },
+            Some(status) if !(200..300).contains(&status) => Error::Refused {
+                action,
+                at,
+                endpoint,
+                status,
+                code,
+                message: seen.message.clone(),
+                tries,
+            },
+            // The store took the request, and its answer is not what it should be; or there was no answer.
+            answered => {
+                let why = match answered {
+                    None if !seen.silence.is_empty() => seen.silence.clone(),
+                    _ => innermost(error),
+                };
+                Error::Silent {
+                    action,
+                    at,
+                    endpoint,
+                    why,
+                    tries,
+                }
+            }
+        }
+    }
+
+    /// What the store says of the object; `None` if there is none. A missing bucket is an error.
+    pub fn head(&self, key: &Path, cancel: &AtomicBool) -> Result<Option<Head>, Error> {
+        let (store, at) = (self.store(), key.clone());
+        let options = GetOptions {
+            head: true,
+            ..GetOptions::default()
+        };
+        let asked = self.ask("look at", key, async move {
+            let found = store.get_opts(&at, options).await?;
+            Ok(Head {
+                len: found.meta.size,
+                tag: found.meta.e_tag,
+                label: found
+                    .attributes
+                    .get(&Attribute::Metadata(LABEL.into()))
+                    .map(|value| value.to_string()),
+            })
+        })?;
+        match asked.wait(cancel) {
+            Ok(head) => Ok(Some(head)),
+            Err(Error::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts to read a range, which must lie in the object. Only the content that `tag` stands for is read.
+    pub fn fetch(
+        &self,
+        key: &Path,
+        range: Range<u64>,
+        tag: Option<String>,
+    ) -> Result<Ticket<Vec<Bytes>>, Error> {
+        let (store, at) = (self.store(), key.clone());
+        let options = GetOptions {
+            if_match: tag.clone(),
+            range: Some(GetRange::Bounded(range.clone())),
+            ..GetOptions::default()
+        };
+        self.ask("read", key, async move {
+            let found = store.get_opts(&at, options).await?;
+            // A store that does not know If-Match sends what it has.
+            if tag.is_some() && found.meta.e_tag != tag {
+                crate::watched::note(|seen| seen.status = Some(412));
+                return Err(odd("the content is another"));
+            }
+            let mut stream = found.into_stream();
+            let mut pieces = Vec::new();
+            let mut len = 0;
+            while let Some(piece) = stream.next().await {
+                let piece = piece?;
+                len += piece.len() as u64;
+                pieces.push(piece);
+            }
+            match len == range.end - range.start {
+                true => Ok(pieces),
+                false => Err(odd("the answer has another length than was asked for")),
+            }
+        })
+    }
+
+    /// Reads a range, which must lie in the object, into `buf`.
+    pub fn read(
+        &self,
+        key: &Path,
+        offset: u64,
+        tag: Option<String>,
+        buf: &mut [u8],
+        cancel: &AtomicBool,
+    ) -> Result<(), Error> {
+        let range = offset..offset + buf.len() as u64;
+        let mut rest = buf;
+        for piece in self.fetch(key, range, tag)?.wait(cancel)? {
+            // The length was checked.
+            let n = piece.len().min(rest.len());
+            let (here, after) = rest.split_at_mut(n);
+            here.copy_from_slice(&piece[..n]);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Creates a small object unless one of that name is there.
+    pub fn create(&self, key: &Path, bytes: Bytes, cancel: &AtomicBool) -> Result<Created, Error> {
+        let (store, at) = (self.store(), key.clone());
+        let options = PutOptions::from(PutMode::Create);
+        let asked = self.ask("create", key, async move {
+            let put = store.put_opts(&at, PutPayload::from_bytes(bytes), options);
+            match put.await {
+                Ok(_) => Ok(Created::Created),
+                // A conflict with another writer reads like one with an object.
+                Err(StoreError::AlreadyExists { .. }) => {
+                    store.head(&at).await.map(|_| Created::There)
+                }
+                Err(error) => Err(error),
+            }
+        })?;
+        asked.wait(cancel)
+    }
+
+    /// The keys below `prefix`, and their lengths.
+    pub fn list(&self, prefix: &Path, cancel: &AtomicBool) -> Result<Vec<(Path, u64)>, Error> {
+        let (store, at) = (self.store(), prefix.clone());
+        let asked = self.ask("list", prefix, async move {
+            let mut found = store.list(Some(&at));
+            let mut all = Vec::new();
+            while let Some(object) = found.next().await {
+                let object = object?;
+                all.push((object.location, object.size));
+            }
+            Ok(all)
+        })?;
+        asked.wait(cancel)
+    }
+
+    /// Removes an object; one that is not there is removed already.
+    pub fn remove(&self, key: &Path, cancel: &AtomicBool) -> Result<(), Error> {
+        let (store, at) = (self.store(), key.clone());
+        let location = futures_util::stream::once(async move { Ok(at) }).boxed();
+        let asked = self.ask("remove", key, async move {
+            let mut gone = store.delete_stream(location);
+            while let Some(one) = gone.next().await {
+                one?;
+            }
+            Ok(())
+        })?;
+        match asked.wait(cancel) {
+            Err(Error::Missing { .. }) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+pub(crate) fn labelled(label: String) -> object_store::Attributes {
+    [(Attribute::Metadata(LABEL.into()), label)]
+        .into_iter()
+        .collect()
+}
+
+fn odd(why: &'static str) -> StoreError {
+    StoreError::Generic {
+        store: "S3",
+        source: why.into(),
+    }
+}
+
+fn provider(
+    settings: &Settings,
+    builder: &AmazonS3Builder,
+    connector: impl HttpConnector,
+) -> Result<AwsCredentialProvider, StoreError> {
+    use object_store::aws::AmazonS3ConfigKey as Key;
+    // No one waits three minutes to learn that this machine has no metadata service.
+    let soon = RetryConfig {
+        max_retries: 2,
+        retry_timeout: Duration::from_secs(10),
+        ..RetryConfig::default()
+    };
+    let builder = builder
+        .clone()
+        .with_retry(soon)
+        .with_http_connector(connector);
+    let built = match settings.source.clone() {
+        Err(why) => return Ok(Arc::new(Lacking(why))),
+        Ok(Source::Process { profile, command }) => {
+            return Ok(Arc::new(Process::new(profile, command)));
+        }
+        Ok(Source::Keys { id, secret, token }) => {
+            let builder = builder
+                .with_access_key_id(id)
+                .with_secret_access_key(secret);
+            match token {
+                Some(token) => builder.with_token(token),
+                None => builder,
+            }
+        }
+        Ok(Source::WebIdentity {
+            token_file,
+            role,
+            session,
+        }) => {
+            let builder = builder
+                .with_config(Key::WebIdentityTokenFile, token_file)
+                .with_config(Key::RoleArn, role);
+            match session {
+                Some(session) => builder.with_config(Key::RoleSessionName, session),
+                None => builder,
+            }
+        }
+        Ok(Source::ContainerRelative(uri)) => {
+            builder.with_config(Key::ContainerCredentialsRelativeUri, uri)
+        }
+        Ok(Source::ContainerFull { uri, token_file }) => builder
+            .with_config(Key::ContainerCredentialsFullUri, uri)
+            .with_config(Key::ContainerAuthorizationTokenFile, token_file),
+        Ok(Source::Instance) => builder,
+    };
+    Ok(built.build()?.credentials().clone())
+}

@@ -1,0 +1,187 @@
+//! The records: plain facts, as on the media, or as known by a run whose media cannot be read back.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longshore_media::device::DeviceClass;
+use longshore_media::{BackupDevice, MediaSet, SetHeader, SetTrailer, Totals};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::files::FileList;
+
+/// One family (stripe) of a media set and its location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FamilyRecord {
+    /// `None` if the media cannot be read back (NUL, a pipe).
+    pub uuid: Option<Uuid>,
+    /// The absolute path of a file; other devices as the user named them.
+    pub device: String,
+    pub class: DeviceClass,
+}
+
+impl FamilyRecord {
+    pub fn new(device: &dyn BackupDevice, uuid: Option<Uuid>) -> FamilyRecord {
+        let name = device.name();
+        let class = device.class();
+        // The history may be read from another working directory than that of the backup.
+        let absolute = match class {
+            DeviceClass::File => std::path::absolute(&name).ok(),
+            DeviceClass::Nul | DeviceClass::Pipe | DeviceClass::Bucket => None,
+        };
+        FamilyRecord {
+            uuid,
+            device: absolute.map_or(name, |p| p.display().to_string()),
+            class,
+        }
+    }
+}
+
+/// A media set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaRecord {
+    pub uuid: Uuid,
+    pub name: String,
+    pub description: String,
+    /// Program and version that formatted the media.
+    pub software: String,
+    pub compressed: bool,
+    /// In family order; 1 to 64.
+    pub families: Vec<FamilyRecord>,
+}
+
+impl MediaRecord {
+    /// Describes an opened media set. `devices` are the devices from which it was opened, in the same order.
+    pub fn of(media: &MediaSet, devices: &[Arc<dyn BackupDevice>]) -> MediaRecord {
+        let header = media.header(0);
+        let family = |i: usize| {
+            let uuid = Some(media.header(i).family_uuid);
+            FamilyRecord::new(&*devices[media.device_index(i)], uuid)
+        };
+        MediaRecord {
+            uuid: header.media_set,
+            name: header.name.clone(),
+            description: header.description.clone(),
+            software: header.software.clone(),
+            compressed: header.compressed,
+            families: (0..media.family_count()).map(family).collect(),
+        }
+    }
+}
+
+/// A complete backup set.
+#[derive(Debug, Clone)]
+pub struct BackupRecord {
+    pub media: MediaRecord,
+    pub header: SetHeader,
+    pub totals: Totals,
+    /// Bytes of the set over all families.
+    pub stored_bytes: u64,
+    pub files: FileList,
+    /// The engines that compressed it; the media do not record them, so a relearned set has none.
+    pub engines: Vec<EngineRecord>,
+}
+
+/// The part of one engine in a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EngineRecord {
+    pub name: String,
+    pub accelerator: bool,
+    pub blocks: u64,
+    pub plain_bytes: u64,
+    /// Blocks that were given to it and then done by software.
+    pub recomputed: u64,
+    pub faults: u64,
+}
+
+impl BackupRecord {
+    /// The record of a set on media, without its files: their names require reading the set's index, see
+    /// [`BackupRecord::read_files`].
+    pub fn of(media: MediaRecord, header: SetHeader, trailer: &SetTrailer) -> BackupRecord {
+        BackupRecord {
+            media,
+            header,
+            totals: Totals {
+                damaged: trailer.damaged,
+                log: trailer.log,
+                finish_us: trailer.finish_us,
+                plain_bytes: trailer.plain_bytes_total,
+                entries: trailer.entries_total,
+                files: trailer.files_total,
+            },
+            stored_bytes: trailer.stored_bytes_total,
+            files: FileList::default(),
+            engines: Vec::new(),
+        }
+    }
+
+    /// Reads the names of the set's files from the media's index, unless there are too many to be listed.
+    pub fn read_files(&mut self, media: &MediaSet) -> Result<(), longshore_media::Error> {
+        if self.totals.files > FileList::MAX as u64 {
+            return Ok(());
+        }
+        let mut files = FileList::default();
+        media.items(self.header.position, |item| files.item(&item))?;
+        self.files = files;
+        Ok(())
+    }
+}
+
+/// The kind of a restore (`restore_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoreKind {
+    /// The whole set: `D`.
+    Database,
+    /// Some of its files: `F`.
+    Files,
+    /// A whole differential set: `I`.
+    Differential,
+    /// WAL: `L`.
+    Log,
+}
+
+/// A file that a restore wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoredFile {
+    /// Its path in the set.
+    pub path: PathBuf,
+    /// Its path after the restore.
+    pub destination: PathBuf,
+}
+
+/// A finished restore. Every record is a separate event: recorded twice, it happened twice.
+#[derive(Debug, Clone)]
+pub struct RestoreRecord {
+    /// The set that was restored; recorded too if it was unknown.
+    pub backup: BackupRecord,
+    /// The name of the restored database.
+    pub database: String,
+    /// The directory that received the files.
+    pub target: PathBuf,
+    pub user: String,
+    pub kind: RestoreKind,
+    /// Whether it could overwrite existing files.
+    pub replace: bool,
+    /// Whether the database was usable afterwards.
+    pub recovery: bool,
+    /// The time at which recovery was to stop, in microseconds since the Unix epoch.
+    pub stop_at_us: Option<i64>,
+    /// Microseconds since the Unix epoch.
+    pub start_us: i64,
+    pub finish_us: i64,
+    /// Offset of local time from UTC in quarter hours; 127: unknown.
+    pub time_zone: i16,
+    /// Plain bytes written, holes included.
+    pub plain_bytes: u64,
+    /// None are recorded if there are more than [`FileList::MAX`].
+    pub files: Vec<RestoredFile>,
+}
+
+/// Which rows to return. The default is all of them.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryQuery {
+    /// Only this database, by its exact name: the backed-up one, or the restored one.
+    pub database: Option<String>,
+    /// At most this many, the newest.
+    pub limit: Option<u32>,
+}

@@ -1,0 +1,351 @@
+//! Recording: one transaction per backup or restore.
+
+use longshore_media::device::DeviceClass;
+use longshore_media::{BackupType, SetHeader};
+use rusqlite::{OptionalExtension, ToSql, Transaction, params};
+use uuid::Uuid;
+
+use crate::catalog::PAGE_BYTES;
+use crate::msdb::{flags, fork_guid, recovery_model};
+use crate::record::{
+    BackupRecord, EngineRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord,
+};
+use crate::{Catalog, Error, FileList};
+
+impl Catalog {
+    /// Records a finished backup and returns whether it was new. A known set keeps its row; the present location of
+    /// its media is recorded in any case.
+    pub fn record_backup(&self, backup: &BackupRecord) -> Result<bool, Error> {
+        self.write(|tx| Ok(put_backup(tx, backup)?.1))
+    }
+
+    /// Records a finished restore, and its backup if that is unknown. Returns its `restore_history_id`.
+    pub fn record_restore(&self, restore: &RestoreRecord) -> Result<i64, Error> {
+        self.write(|tx| put_restore(tx, restore))
+    }
+}
+
+/// The row of the set, and whether it was created now.
+fn put_backup(tx: &Transaction, backup: &BackupRecord) -> rusqlite::Result<(i64, bool)> {
+    let media = put_media(tx, &backup.media)?;
+    let known = tx
+        .prepare_cached("SELECT backup_set_id FROM backupset WHERE backup_set_uuid = ?1")?
+        .query_row([backup.header.set.to_string()], |row| row.get(0))
+        .optional()?;
+    let id = match known {
+        Some(id) => id,
+        None => put_set(tx, backup, media)?,
+    };
+    put_engines(tx, id, &backup.engines)?;
+    // A restore may have recorded the set without its files.
+    let listed: i64 = tx
+        .prepare_cached("SELECT count(*) FROM backupfile WHERE backup_set_id = ?1")?
+        .query_row([id], |row| row.get(0))?;
+    if listed == 0 {
+        put_files(tx, id, &backup.header, &backup.files)?;
+    }
+    Ok((id, known.is_none()))
+}
+
+/// Adds nothing if the set already has engines.
+fn put_engines(tx: &Transaction, set: i64, engines: &[EngineRecord]) -> rusqlite::Result<()> {
+    let mut insert = tx.prepare_cached(
+        "INSERT INTO backupengine (backup_set_id, engine_name, is_accelerator, block_count, plain_size,
+            recomputed_count, fault_count)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+    )?;
+    let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    for engine in engines {
+        insert.execute(params![
+            set,
+            engine.name,
+            engine.accelerator,
+            whole(engine.blocks),
+            whole(engine.plain_bytes),
+            whole(engine.recomputed),
+            whole(engine.faults),
+        ])?;
+    }
+    Ok(())
+}
+
+fn put_media(tx: &Transaction, media: &MediaRecord) -> rusqlite::Result<i64> {
+    let uuid = media.uuid.to_string();
+    tx.prepare_cached(
+        "INSERT INTO backupmediaset (media_uuid, media_family_count, name, description, software_name,
+            MTF_major_version, mirror_count, is_password_protected, is_compressed, is_encrypted)
+         VALUES (?1, ?2, ?3, ?4, ?5, 1, 1, 0, ?6, 0)
+         ON CONFLICT (media_uuid) DO UPDATE SET is_compressed = excluded.is_compressed",
+    )?
+    .execute(params![
+        uuid,
+        media.families.len() as i64,
+        text(&media.name),
+        text(&media.description),
+        text(&media.software),
+        media.compressed,
+    ])?;
+    let id = tx
+        .prepare_cached("SELECT media_set_id FROM backupmediaset WHERE media_uuid = ?1")?
+        .query_row([uuid], |row| row.get(0))?;
+    for (i, family) in media.families.iter().enumerate() {
+        put_family(tx, id, i as i64 + 1, family)?;
+    }
+    Ok(id)
+}
+
+fn put_family(
+    tx: &Transaction,
+    media: i64,
+    number: i64,
+    family: &FamilyRecord,
+) -> rusqlite::Result<()> {
+    let device_type = match family.class {
+        // SQL Server's NUL is a disk device with that name.
+        DeviceClass::File | DeviceClass::Nul => 2,
+        DeviceClass::Pipe => 7,
+        DeviceClass::Bucket => 9,
+    };
+    tx.prepare_cached(
+        "INSERT INTO backupmediafamily (media_set_id, family_sequence_number, media_family_id,
+            media_count, physical_device_name, device_type, mirror)
+         VALUES (?1, ?2, ?3, 1, ?4, ?5, 0)
+         ON CONFLICT DO UPDATE SET
+            media_family_id = coalesce(excluded.media_family_id, media_family_id),
+            physical_device_name = excluded.physical_device_name,
+            device_type = excluded.device_type",
+    )?
+    .execute(params![
+        media,
+        number,
+        family.uuid.map(|u| u.to_string()),
+        family.device,
+        device_type,
+    ])?;
+    Ok(())
+}
+
+fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Result<i64> {
+    let BackupRecord { header, totals, .. } = backup;
+    let algorithm = Some(header.algorithm.name()).filter(|_| backup.media.compressed);
+    // Uncompressed data is stored unchanged; msdb shows one number in both columns.
+    let compressed_bytes = match algorithm {
+        Some(_) => backup.stored_bytes,
+        None => totals.plain_bytes,
+    };
+    let kind = match header.backup_type {
+        BackupType::Database => "D",
+        BackupType::Differential => "I",
+        BackupType::Log => "L",
+    };
+    let system = header.log.system;
+    let guid = |n: u128| (system > 0).then(|| Uuid::from_u128(n).to_string());
+    let fork = |timeline: u32| guid(fork_guid(system, timeline));
+    // Sources without WAL have no LSNs.
+    let lsn = |n: u64| (n > 0).then(|| count(n));
+    let zone = header.time_zone;
+    let expires = match header.expires_us {
+        Some(us) => local_text(tx, us, zone)?,
+        None => None,
+    };
+    insert(
+        tx,
+        "backupset",
+        &[
+            ("backup_set_uuid", &header.set.to_string()),
+            ("media_set_id", &media),
+            ("first_family_number", &1),
+            ("first_media_number", &1),
+            ("last_family_number", &(backup.media.families.len() as i64)),
+            ("last_media_number", &1),
+            ("catalog_family_number", &1),
+            ("catalog_media_number", &1),
+            ("position", &header.position),
+            ("expiration_date", &expires),
+            ("name", &text(&header.name)),
+            ("description", &text(&header.description)),
+            ("user_name", &text(&header.user)),
+            ("time_zone", &zone),
+            ("backup_start_date", &local_text(tx, header.start_us, zone)?),
+            (
+                "backup_finish_date",
+                &local_text(tx, totals.finish_us, zone)?,
+            ),
+            ("type", &kind),
+            ("first_lsn", &lsn(header.log.first_lsn)),
+            ("last_lsn", &lsn(totals.log.last_lsn)),
+            ("checkpoint_lsn", &lsn(header.log.first_lsn)),
+            (
+                "differential_base_guid",
+                &header.parent.map(|set| set.to_string()),
+            ),
+            ("backup_size", &count(totals.plain_bytes)),
+            ("database_name", &header.database),
+            ("server_name", &text(&header.machine)),
+            ("machine_name", &text(&header.machine)),
+            ("flags", &flags(header, totals.damaged)),
+            ("is_password_protected", &false),
+            ("recovery_model", &recovery_model(header)),
+            ("first_recovery_fork_guid", &fork(header.log.timeline)),
+            ("last_recovery_fork_guid", &fork(totals.log.timeline)),
+            ("database_guid", &guid(system.into())),
+            ("family_guid", &guid(system.into())),
+            ("has_bulk_logged_data", &false),
+            ("is_snapshot", &false),
+            ("is_readonly", &false),
+            ("is_single_user", &false),
+            ("has_backup_checksums", &true),
+            ("is_damaged", &totals.damaged),
+            ("begins_log_chain", &false),
+            ("has_incomplete_metadata", &false),
+            ("is_force_offline", &false),
+            ("is_copy_only", &header.copy_only),
+            ("compressed_backup_size", &count(compressed_bytes)),
+            ("compression_algorithm", &algorithm),
+            ("longshore_start_us", &header.start_us),
+            ("longshore_finish_us", &totals.finish_us),
+            ("longshore_expires_us", &header.expires_us),
+            (
+                "longshore_level",
+                &algorithm.map(|_| header.level.to_string()),
+            ),
+            ("longshore_origin", &text(&header.origin)),
+            ("longshore_file_count", &count(totals.files)),
+            (
+                "longshore_lineage",
+                &Some(&header.lineage).filter(|lineage| !lineage.is_empty()),
+            ),
+        ],
+    )
+}
+
+fn put_files(
+    tx: &Transaction,
+    set: i64,
+    header: &SetHeader,
+    files: &FileList,
+) -> rusqlite::Result<()> {
+    let page_size = Some(header.page_bytes).filter(|p| *p > 0);
+    for (i, (path, file)) in files.iter().enumerate() {
+        // The same name twice: `logical_name` is what RESTORE accepts, `physical_name` is expected by scripts to be a
+        // path. Only the origin says where the file was before the backup.
+        let name = path.display().to_string();
+        insert(
+            tx,
+            "backupfile",
+            &[
+                ("backup_set_id", &set),
+                ("first_family_number", &1),
+                ("first_media_number", &1),
+                ("page_size", &page_size),
+                ("file_number", &(i as i64 + 1)),
+                (
+                    "backed_up_page_count",
+                    &count(file.data_bytes.div_ceil(PAGE_BYTES)),
+                ),
+                ("file_type", &"D"),
+                ("file_size", &count(file.len_bytes)),
+                ("logical_name", &name),
+                ("physical_name", &name),
+                ("state", &0),
+                ("state_desc", &"ONLINE"),
+                ("backup_size", &count(file.data_bytes)),
+                ("is_readonly", &false),
+                ("is_present", &true),
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+fn put_restore(tx: &Transaction, restore: &RestoreRecord) -> rusqlite::Result<i64> {
+    let (set, _) = put_backup(tx, &restore.backup)?;
+    let kind = match restore.kind {
+        RestoreKind::Database => "D",
+        RestoreKind::Files => "F",
+        RestoreKind::Differential => "I",
+        RestoreKind::Log => "L",
+    };
+    let stop_at = match restore.stop_at_us {
+        Some(us) => local_text(tx, us, restore.time_zone)?,
+        None => None,
+    };
+    let id = insert(
+        tx,
+        "restorehistory",
+        &[
+            (
+                "restore_date",
+                &local_text(tx, restore.finish_us, restore.time_zone)?,
+            ),
+            ("destination_database_name", &restore.database),
+            ("user_name", &text(&restore.user)),
+            ("backup_set_id", &set),
+            ("restore_type", &kind),
+            ("replace", &restore.replace),
+            ("recovery", &restore.recovery),
+            ("restart", &false),
+            ("stop_at", &stop_at),
+            (
+                "device_count",
+                &(restore.backup.media.families.len() as i64),
+            ),
+            ("stop_before", &false),
+            ("longshore_start_us", &restore.start_us),
+            ("longshore_finish_us", &restore.finish_us),
+            ("longshore_target", &restore.target.display().to_string()),
+            ("longshore_size", &count(restore.plain_bytes)),
+        ],
+    )?;
+    if restore.files.len() > FileList::MAX {
+        return Ok(id);
+    }
+    for file in &restore.files {
+        tx.prepare_cached(
+            "INSERT INTO restorefile (restore_history_id, file_number, destination_phys_name)
+             VALUES (?1, (SELECT file_number FROM backupfile WHERE backup_set_id = ?2 AND logical_name = ?3), ?4)",
+        )?
+        .execute(params![
+            id,
+            set,
+            file.path.display().to_string(),
+            file.destination.display().to_string(),
+        ])?;
+    }
+    Ok(id)
+}
+
+/// Inserts a row by column name and returns its number.
+fn insert(tx: &Transaction, table: &str, row: &[(&str, &dyn ToSql)]) -> rusqlite::Result<i64> {
+    let columns: Vec<_> = row.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+    let marks = vec!["?"; row.len()];
+    let (columns, marks) = (columns.join(", "), marks.join(", "));
+    let values: Vec<_> = row.iter().map(|(_, value)| *value).collect();
+    tx.prepare_cached(&format!("INSERT INTO {table} ({columns}) VALUES ({marks})"))?
+        .insert(&*values)
+}
+
+/// A time as local wall time; `None` if it has no date (before year 0, after 9999).
+fn local_text(tx: &Transaction, utc_us: i64, quarters: i16) -> rusqlite::Result<Option<String>> {
+    // msdb's value for an unknown zone.
+    let quarters = if quarters == 127 {
+        0
+    } else {
+        i64::from(quarters)
+    };
+    let local_ms = utc_us
+        .saturating_add(quarters * 15 * 60 * 1_000_000)
+        .div_euclid(1000);
+    tx.prepare_cached("SELECT strftime('%Y-%m-%dT%H:%M:%f', ?1 / 1000.0, 'unixepoch')")?
+        .query_row([local_ms], |row| row.get(0))
+}
+
+/// An empty text becomes NULL.
+fn text(s: &str) -> Option<&str> {
+    (!s.is_empty()).then_some(s)
+}
+
+/// SQLite's integers end at 2^63; only hostile media have greater numbers.
+fn count(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

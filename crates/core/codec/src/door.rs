@@ -1,0 +1,100 @@
+//! The names people use: algorithms and levels.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A compression algorithm, by SQL Server's name; `LZ4` is our extension. The number is written to media and never
+/// reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Algorithm {
+    None = 1,
+    MsXpress = 2,
+    QatDeflate = 3,
+    Zstd = 4,
+    Lz4 = 5,
+}
+
+impl Algorithm {
+    pub const ALL: [Algorithm; 5] = [
+        Algorithm::None,
+        Algorithm::MsXpress,
+        Algorithm::QatDeflate,
+        Algorithm::Zstd,
+        Algorithm::Lz4,
+    ];
+
+    /// SQL Server's spelling.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::None => "NONE",
+            Algorithm::MsXpress => "MS_XPRESS",
+            Algorithm::QatDeflate => "QAT_DEFLATE",
+            Algorithm::Zstd => "ZSTD",
+            Algorithm::Lz4 => "LZ4",
+        }
+    }
+
+    /// The algorithm with this number on media.
+    pub fn from_number(number: u8) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|a| *a as u8 == number)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Algorithm::ALL
+            .into_iter()
+            .find(|a| a.name().eq_ignore_ascii_case(s))
+            .ok_or_else(|| {
+                let names: Vec<_> = Algorithm::ALL.iter().map(|a| a.name()).collect();
+                format!("unknown algorithm {s:?}; use {}", names.join(", "))
+            })
+    }
+}
+
+/// How hard to try.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Level {
+    #[default]
+    Low,
+    Medium,
+    High,
+    /// The algorithm's own scale: QAT_DEFLATE 1 to 12, ZSTD -7 to 22, LZ4 1 to 12, MS_XPRESS 1 to 3.
+    Number(i32),
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Level::Low => f.write_str("LOW"),
+            Level::Medium => f.write_str("MEDIUM"),
+            Level::High => f.write_str("HIGH"),
+            Level::Number(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        match s.to_ascii_uppercase().as_str() {
+            "LOW" => Ok(Level::Low),
+            "MEDIUM" => Ok(Level::Medium),
+            "HIGH" => Ok(Level::High),
+            other => other
+                .parse()
+                .map(Level::Number)
+                .map_err(|_| format!("unknown level {s:?}; use LOW, MEDIUM, HIGH or a number")),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! MS_XPRESS: the LZ77+Huffman form of MS-XCA, one chunk of up to 64 KiB at a time.
+//!
+//! A chunk is a table of 512 code lengths, four bits each, and a bit stream of literals and matches ([MS-XCA] 2.1.4
+//! and 2.2). One Huffman code serves both: a symbol is a byte, or the length of a match and the magnitude of its
+//! offset. The bits below the magnitude follow uncoded. For a match longer than 17 bytes, the rest of the length
+//! follows in whole bytes.
+//!
+//! Invariants
+//! - A chunk depends on its plain bytes and the level, and on nothing that the encoder saw before.
+//! - A chunk ends in symbol 256, as [MS-XCA] 2.1.4.3 advises for readers that want it. The symbol occurs nowhere else,
+//!   although the format has a match with this number.
+//! - The decoder accepts chunks with and without that symbol, requires a complete Huffman code, and refuses a chunk
+//!   that is longer or shorter than its content.
+
+#![forbid(unsafe_code)]
+
+mod bits;
+mod decode;
+mod matcher;
+mod optimal;
+mod stream;
+
+use matcher::{ChunkSearch, Matcher};
+use optimal::Optimal;
+use stream::StreamWriter;
+
+use crate::lazy::{self, Search};
+use crate::window;
+
+pub use decode::{ChunkError, decompress};
+
+/// The most plain bytes in a chunk, and one more than the greatest offset of a match.
+pub const CHUNK_BYTES_MAX: usize = 1 << 16;
+
+/// The chunk being compressed.
+type Window = window::Window<CHUNK_BYTES_MAX, { CHUNK_BYTES_MAX + window::READ_BEYOND }>;
+
+/// 256 literals, then 16 × 16 matches by magnitude of offset and by length.
+const SYMBOLS: usize = 512;
+/// Ends a chunk. As a match it would have offset 1 and length 3.
+const END_OF_STREAM: usize = 256;
+const CODE_BITS_MAX: usize = crate::huffman::CODE_BITS_MAX;
+/// The code lengths of all symbols.
+const TABLE_BYTES: usize = SYMBOLS / 2;
+const MATCH_LEN_MIN: usize = 3;
+/// Matches of this length or more have bytes after the symbol for their length: one byte, the length minus this one;
+/// or 255 and then two bytes, the length minus the smallest.
+const LONG_LEN: usize = MATCH_LEN_MIN + 15;
+/// Matches from this length on take three such bytes.
+const VERY_LONG_LEN: usize = LONG_LEN + 255;
+
+/// Some literals and a match after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sequence {
+    literals: u16,
+    match_len: u16,
+    offset: u16,
+}
+
+impl Sequence {
+    fn bytes(&self) -> usize {
+        self.literals as usize + self.match_len as usize
+    }
+}
+
+/// The symbol of a match. `offset` is not 0, `len` at least 3.
+#[inline(always)]
+fn match_symbol(len: usize, offset: u16) -> usize {
+    256 + (offset_bits(offset) as usize) * 16 + (len - MATCH_LEN_MIN).min(15)
+}
+
+/// How many bits of `offset`, which is not 0, follow a match's symbol: all below the highest.
+#[inline(always)]
+fn offset_bits(offset: u16) -> u32 {
+    u32::from(offset | 1).ilog2()
+}
+
+/// Compresses chunks. Holds about 0.6 MiB of tables (level 3: 3 MiB) and reuses them.
+pub struct Encoder {
+    level: Level,
+    window: Window,
+    matcher: Matcher,
+    sequences: Vec<Sequence>,
+    stream: StreamWriter,
+}
+
+enum Level {
+    Fast,
+    Normal,
+    High(Box<Optimal>),
+}
+
+impl Encoder {
+    /// An encoder for `level`: 1 fast, 2 normal, 3 high. Other numbers are taken as the nearest.
+    pub fn new(level: u8) -> Encoder {
+        let level = match level {
+            0 | 1 => Level::Fast,
+            2 => Level::Normal,
+            _ => Level::High(Box::new(Optimal::new())),
+        };
+        Encoder {
+            level,
+            window: Window::new(),
+            matcher: Matcher::new(),
+            sequences: Vec::new(),
+            stream: StreamWriter::new(),
+        }
+    }
+
+    /// Compresses `plain`, 1 to 65536 bytes, as one chunk; returns its length in bytes.
+    ///
+    /// `None` when the chunk would not be smaller than `out`: then the caller stores `plain` as it
+    /// is. Also `None` for a `plain` of another size.
+    pub fn compress(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
+        if plain.is_empty() || plain.len() > CHUNK_BYTES_MAX {
+            return None;
+        }
+        self.window.fill(plain);
+        self.matcher.clear();
+        self.sequences.clear();
+        let (window, matcher, sequences) = (&self.window, &mut self.matcher, &mut self.sequences);
+        match &mut self.level {
+            Level::Fast => parse(
+                window,
+                ChunkSearch::<1, 16, false> { window, matcher },
+                sequences,
+            ),
+            Level::Normal => parse(
+                window,
+                ChunkSearch::<5, 32, true> { window, matcher },
+                sequences,
+            ),
+            Level::High(optimal) => optimal.parse(window, matcher, sequences),
+        }
+        self.stream.write(window, sequences, out)
+    }
+}
+
+fn parse(window: &Window, mut search: impl Search, sequences: &mut Vec<Sequence>) {
+    lazy::parse(window.len(), &mut search, |literals, found| {
+        sequences.push(Sequence {
+            literals: literals as u16,
+            match_len: found.len as u16,
+            offset: found.distance as u16,
+        });
+    });
+}

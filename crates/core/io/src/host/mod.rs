@@ -1,0 +1,192 @@
+//! Linux as a [`Storage`].
+//!
+//! A directory is one descriptor, a file one or two (the second, with `O_DIRECT`, is opened at the first direct
+//! transfer). Everything below a directory is reached through its descriptor (see [`beneath`]). Paths are used only to
+//! open the directories that a person named.
+//!
+//! Invariants
+//! - No operation below a directory follows a symbolic link, and none waits for a FIFO, a device or a lock.
+//! - All descriptors of a file are closed together when its last handle is dropped. The close is delayed while this
+//!   process holds SQLite's locks on the file ([`claims`]).
+//! - Reading leaves no trace: the access time does not change where the system allows that.
+
+mod beneath;
+mod cached;
+mod claims;
+mod dir;
+mod file;
+mod keeps_locks;
+mod xattrs;
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Access, FileType, Mode, OFlags};
+
+use crate::storage::{Dir, File, FileKind, OpenHow, Stat, Storage};
+pub use cached::drop_from_cache;
+pub use claims::{Claim, ConnectionClaims, Hush, InUse};
+use dir::HostDir;
+use file::HostFile;
+
+/// The file systems of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Host {
+    walk: bool,
+}
+
+impl Host {
+    pub fn new() -> Self {
+        Self {
+            walk: !beneath::has_openat2(),
+        }
+    }
+
+    /// Resolves names component by component even if this kernel has `openat2`. The result is the same, but slower;
+    /// tests use it to run the code for kernels before 5.6.
+    pub fn without_openat2() -> Self {
+        Self { walk: true }
+    }
+}
+
+impl Host {
+    /// Syncs the directories that hold the names on the way to `path`, which is absolute and has no links.
+    fn sync_names(&self, path: &Path) -> io::Result<()> {
+        let mut below = rustix::fs::stat(path)?;
+        for parent in path.ancestors().skip(1) {
+            let stat = rustix::fs::stat(parent)?;
+            if stat.st_dev != below.st_dev {
+                // The file system is mounted here.
+                return Ok(());
+            }
+            below = stat;
+            if rustix::fs::access(parent, Access::WRITE_OK).is_err() {
+                continue;
+            }
+            match self.dir(parent) {
+                // What may be changed but not read cannot be synced by itself.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    self.dir(path)?.sync_all()?;
+                }
+                dir => dir?.sync(Path::new(""))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Storage for Host {
+    fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Arc::new(HostDir::new(fd, self.walk)))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        let mut missing = Vec::new();
+        let mut at = path;
+        while let Err(e) = rustix::fs::stat(or_here(at)) {
+            match at.parent() {
+                Some(parent) if e == rustix::io::Errno::NOENT => {
+                    missing.push(at);
+                    at = parent;
+                }
+                _ => return Err(e.into()),
+            }
+        }
+        for path in missing.into_iter().rev() {
+            match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
+                // Another process made it meanwhile. If it is not a directory, the open fails.
+                Err(rustix::io::Errno::EXIST) => {}
+                made => made?,
+            }
+        }
+        let made = self.dir(or_here(path))?;
+        self.sync_names(&std::fs::canonicalize(or_here(path))?)?;
+        Ok(made)
+    }
+
+    fn disk(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = open_named(path, flags, OpenHow::ReadWrite)?;
+        match file.kind() {
+            FileType::RegularFile => Ok(Arc::new(file)),
+            FileType::BlockDevice => {
+                // A second open, to get an exclusive handle of its own; the name may lead elsewhere by now.
+                let path = format!("/proc/self/fd/{}", file.fd().as_raw_fd());
+                let flags = flags | OFlags::EXCL;
+                let alone = open_named(Path::new(&path), flags, OpenHow::ReadWrite)?;
+                Ok(Arc::new(alone))
+            }
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "neither a regular file nor a block device",
+            )),
+        }
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        Ok(stat_from(&rustix::fs::stat(path)?))
+    }
+
+    fn birth_ns(&self, path: &Path) -> io::Result<Option<i64>> {
+        use rustix::fs::{AtFlags, CWD, StatxFlags};
+        let found = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME)?;
+        let is_kept = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let at = found.stx_btime;
+        let seconds = at.tv_sec.saturating_mul(1_000_000_000);
+        Ok(is_kept.then(|| seconds.saturating_add(i64::from(at.tv_nsec))))
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        std::fs::canonicalize(path)
+    }
+}
+
+/// Opens a file by its path, unless it is claimed. Symbolic links are followed.
+fn open_named(path: &Path, flags: OFlags, how: OpenHow) -> io::Result<HostFile> {
+    if claims::any() {
+        let named = rustix::fs::stat(path)?;
+        claims::check(claims::Id::of_raw(&named))?;
+    }
+    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+    HostFile::new(fd, how)
+}
+
+/// The parent of a relative path with one component has empty text; it is the current directory.
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    }
+}
+
+// The widths of these fields differ between architectures.
+#[allow(clippy::unnecessary_cast)]
+fn stat_from(stat: &rustix::fs::Stat) -> Stat {
+    let ns = |seconds: i64, nanoseconds: i64| {
+        seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(nanoseconds)
+    };
+    Stat {
+        kind: match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+            rustix::fs::FileType::RegularFile => FileKind::File,
+            rustix::fs::FileType::Directory => FileKind::Dir,
+            rustix::fs::FileType::Symlink => FileKind::Symlink,
+            _ => FileKind::Other,
+        },
+        len: u64::try_from(stat.st_size).unwrap_or(0),
+        mode: stat.st_mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        mtime_ns: ns(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+        ctime_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        dev: stat.st_dev as u64,
+        ino: stat.st_ino as u64,
+        links: stat.st_nlink as u64,
+    }
+}

@@ -1,0 +1,315 @@
+//! Small files that are read, changed and replaced as a whole, by one program at a time.
+//!
+//! ```text
+//! lock NAME.lock → read NAME → write NAME.new-PID-N → sync → rename to NAME → sync the directory → unlock
+//! ```
+//!
+//! Invariants
+//! - Changes are serialized: no change is based on content that another program is replacing.
+//! - A reader, and a power cut, finds the file as it was before or after a change, never in between.
+//! - When a change returns, the file is durable as it then is, whoever made it.
+//! - The lock file is never removed, so that all programs lock the same file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::{Attributes, Clock, Dir, File, OpenHow, Stat, Via};
+
+/// How long a change waits for changes by other programs.
+const WAIT: Duration = Duration::from_secs(10);
+/// The interval between tries.
+const STEP: Duration = Duration::from_millis(5);
+/// The infix of temporary names.
+const NEW: &str = ".new-";
+
+/// One such file in an open directory.
+#[derive(Debug, Clone)]
+pub struct SmallFile {
+    dir: Arc<dyn Dir>,
+    name: PathBuf,
+    len_max: usize,
+}
+
+impl SmallFile {
+    /// `name` is one component. Files of more than `len_max` bytes are refused.
+    pub fn new(dir: Arc<dyn Dir>, name: impl Into<PathBuf>, len_max: usize) -> SmallFile {
+        SmallFile {
+            dir,
+            name: name.into(),
+            len_max,
+        }
+    }
+
+    /// The name of the file that is locked during a change. That file is never removed.
+    pub fn lock_name(name: &Path) -> PathBuf {
+        with_ending(name, ".lock")
+    }
+
+    /// The file's content; `None` if there is no file.
+    ///
+    /// Errors: also `FileTooLarge`, and those of [`DirRead::open`].
+    pub fn read(&self) -> io::Result<Option<Vec<u8>>> {
+        let file = match self.dir.open(&self.name, OpenHow::Read) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        // Sized by the file, not by `len_max`: the allocator keeps a pool for each thread, even after the thread has
+        // ended.
+        let told = usize::try_from(file.stat()?.len).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; told.min(self.len_max) + 1];
+        let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+        if told.max(len) > self.len_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        bytes.truncate(len);
+        Ok(Some(bytes))
+    }
+
+    /// Replaces the file with the result of `change`; writes nothing if that is `None`. The new file has `mode`.
+    /// Blocks for up to 10 seconds while other programs change the file.
+    ///
+    /// Errors: those of `change`; also `WouldBlock` if other programs keep changing the file.
+    pub fn change<T, E: From<io::Error>>(
+        &self,
+        clock: &dyn Clock,
+        mode: u32,
+        change: impl FnOnce(Option<&[u8]>) -> Result<(Option<Vec<u8>>, T), E>,
+    ) -> Result<T, E> {
+        let _held = self.lock(clock)?;
+        let before = self.read()?;
+        let (after, answer) = change(before.as_deref())?;
+        match after {
+            Some(after) => self.replace(&after, mode)?,
+            // Whoever made it may have been killed before its name was durable, and the caller relies on it from now on.
+            None if before.is_some() => self.dir.sync(Path::new(""))?,
+            None => {}
+        }
+        Ok(answer)
+    }
+
+    fn lock(&self, clock: &dyn Clock) -> io::Result<Arc<dyn File>> {
+        let name = SmallFile::lock_name(&self.name);
+        let until = clock.now() + WAIT;
+        loop {
+            let file = match self.dir.open(&name, OpenHow::CreateNew) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    self.dir.open_to_lock(&name)?
+                }
+                opened => opened?,
+            };
+            let own = file.stat()?;
+            let same = |now: Stat| (now.dev, now.ino) == (own.dev, own.ino);
+            // If the lock file was removed before we had the lock, other programs lock a different file.
+            if file.try_lock()? && self.dir.stat(&name).is_ok_and(same) {
+                return Ok(file);
+            }
+            if clock.now() >= until {
+                let text = format!("{} is locked by another program", name.display());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+            }
+            clock.sleep(STEP);
+        }
+    }
+
+    /// Replaces the file. The caller must hold the lock.
+    fn replace(&self, bytes: &[u8], mode: u32) -> io::Result<()> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        if bytes.len() > self.len_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.remove_leftovers()?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let new = with_ending(&self.name, &format!("{NEW}{}-{number}", std::process::id()));
+        let write = || {
+            let file = self.dir.open(&new, OpenHow::CreateNew)?;
+            file.write_all_at(bytes, 0, Via::Cache)?;
+            let attributes = Attributes {
+                mode: Some(mode),
+                ..Attributes::default()
+            };
+            self.dir.set_attributes(&new, &attributes)?;
+            file.sync()?;
+            self.dir.rename(&new, &self.name)
+        };
+        write().inspect_err(|_| {
+            // If this cannot be removed now, the next change removes it.
+            let _left = self.dir.remove_file(&new);
+        })?;
+        self.dir.sync(Path::new(""))
+    }
+
+    /// Removes the temporary files of changes that a crash ended. Only the holder of the lock writes such files.
+    fn remove_leftovers(&self) -> io::Result<()> {
+        let prefix = with_ending(&self.name, NEW);
+        let prefix = prefix.as_os_str().as_encoded_bytes();
+        for name in self.dir.list()? {
+            let name = name?;
+            if name.as_encoded_bytes().starts_with(prefix) {
+                match self.dir.remove_file(Path::new(&name)) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn with_ending(name: &Path, ending: &str) -> PathBuf {
+    let mut name = name.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fault, Host, HostClock, Op, SimClock, SimDisk, Storage};
+
+    fn add(file: &SmallFile, line: &str) -> io::Result<()> {
+        file.change(&HostClock, 0o600, |before| {
+            let mut after = before.unwrap_or_default().to_vec();
+            after.extend(line.as_bytes());
+            Ok((Some(after), ()))
+        })
+    }
+
+    #[test]
+    fn no_change_of_many_at_once_is_lost() {
+        const WRITERS: usize = 8;
+        const TIMES: usize = 20;
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let path = dir.path();
+                scope.spawn(move || {
+                    for n in 0..TIMES {
+                        // Each opens the directory itself, as separate processes would.
+                        let dir = Host::new().dir(path).unwrap();
+                        let file = SmallFile::new(dir, "list", 1 << 20);
+                        add(&file, &format!("{writer}-{n}\n")).unwrap();
+                    }
+                });
+            }
+        });
+        let text = std::fs::read_to_string(dir.path().join("list")).unwrap();
+        assert_eq!(text.lines().count(), WRITERS * TIMES);
+        let names = std::fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(names, 2, "the file and its lock");
+    }
+
+    #[test]
+    fn a_change_that_fails_leaves_the_file_and_one_that_crashed_leaves_nothing_for_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = Host::new().dir(dir.path()).unwrap();
+        let file = SmallFile::new(open, "list", 10);
+        assert_eq!(file.read().unwrap(), None);
+        add(&file, "one").unwrap();
+        let too_long = add(&file, "0123456789").unwrap_err();
+        assert_eq!(too_long.kind(), io::ErrorKind::FileTooLarge);
+        let refused = file.change(&HostClock, 0o600, |_| -> io::Result<(_, ())> {
+            Err(io::ErrorKind::InvalidData.into())
+        });
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        std::fs::write(dir.path().join("list.new-1-1"), "half").unwrap();
+        add(&file, "two").unwrap();
+        assert_eq!(file.read().unwrap().unwrap(), b"onetwo");
+        assert!(!dir.path().join("list.new-1-1").exists());
+        std::fs::write(dir.path().join("list"), "longer than ten").unwrap();
+        assert_eq!(file.read().unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    /// A disk with the file, or none yet.
+    fn disk(seed: u64, before: Option<&[u8]>) -> (SimDisk, SmallFile) {
+        let disk = SimDisk::new(seed);
+        disk.write_file("/d/other", b"").unwrap();
+        if let Some(before) = before {
+            disk.write_file("/d/list", before).unwrap();
+        }
+        let dir = disk.dir(Path::new("/d")).unwrap();
+        (disk, SmallFile::new(dir, "list", 100))
+    }
+
+    fn put(file: &SmallFile, after: Option<&[u8]>) -> io::Result<()> {
+        let after = after.map(<[u8]>::to_vec);
+        file.change(&SimClock::new(0), 0o600, |_| Ok((after, ())))
+    }
+
+    /// Whether some image is neither the file before nor after, or not after though that was told.
+    fn is_lost(disk: &SimDisk, told: bool, before: Option<&[u8]>, after: &[u8]) -> bool {
+        disk.images(9).iter().any(|image| {
+            let found = image.read_file("/d/list").ok();
+            let is_after = found.as_deref() == Some(after);
+            !is_after && (told || found.as_deref() != before)
+        })
+    }
+
+    /// Goal: a power cut leaves the file as it was before or after a change, and after it once that was told. Without
+    /// any of the syncs this test fails.
+    #[test]
+    fn a_power_cut_at_any_step_of_a_change_leaves_all_of_it_or_nothing() {
+        for before in [None, Some(&b"before"[..])] {
+            let after = &[7; 2000][..100];
+            let (whole, file) = disk(0, before);
+            put(&file, Some(after)).unwrap();
+            let lost_with = |fault: Option<Fault>| {
+                (0..=whole.steps()).any(|step| {
+                    let (disk, file) = disk(step, before);
+                    disk.cut_power_at(step);
+                    fault
+                        .iter()
+                        .for_each(|fault| drop(disk.inject(fault.clone())));
+                    let told = put(&file, Some(after)).is_ok();
+                    is_lost(&disk, told, before, after)
+                })
+            };
+            assert!(!lost_with(None));
+            for op in [Op::Sync, Op::SyncDir] {
+                assert!(lost_with(Some(Fault::forgotten_sync().on(op))), "{op:?}");
+            }
+        }
+    }
+
+    /// Goal: who finds the file as it should be relies on it. So it is durable, also if its writer was killed before.
+    #[test]
+    fn a_file_that_is_left_as_it_is_outlives_a_power_cut_though_its_writer_was_killed() {
+        let (whole, file) = disk(0, None);
+        put(&file, Some(b"after")).unwrap();
+        for is_forgotten in [false, true] {
+            // For each step at which a writer was killed: was its file found, and lost again?
+            let lost = (0..whole.steps()).filter_map(|step| {
+                let (disk, file) = disk(step, None);
+                disk.inject(Fault::errno(libc::EIO).from_step(step));
+                put(&file, Some(b"after")).unwrap_err();
+                disk.heal();
+                file.read().unwrap()?;
+                if is_forgotten {
+                    disk.inject(Fault::forgotten_sync().on(Op::SyncDir));
+                }
+                put(&file, None).unwrap();
+                Some(is_lost(&disk, true, None, b"after"))
+            });
+            let lost: Vec<bool> = lost.collect();
+            assert_eq!(lost, [is_forgotten], "one step is between name and sync");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_somebody_keeps_is_waited_for_and_then_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = Host::new().dir(dir.path()).unwrap();
+        let kept = open
+            .open(Path::new("list.lock"), OpenHow::CreateNew)
+            .unwrap();
+        assert!(kept.try_lock().unwrap());
+        let file = SmallFile::new(open, "list", 10);
+        let clock = crate::SimClock::new(0);
+        let refused = file.change(&clock, 0o600, |_| Ok::<_, io::Error>((None, ())));
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        assert!(refused.to_string().contains("list.lock"), "{refused}");
+    }
+}

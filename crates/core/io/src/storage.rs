@@ -1,0 +1,445 @@
+//! The interface between Longshore and a file system.
+//!
+//! A [`Storage`] opens directories by paths that a person named. Everything below a [`Dir`] is named relative to it,
+//! and no name can leave it: the implementation refuses absolute names, `..` and symbolic links on the way (on Linux
+//! by `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`). That is why a restore needs no path checks.
+//!
+//! Invariants
+//! - Nothing is durable before a sync: file bytes need [`FileWrite::sync`], names [`DirSync::sync`] of the directory that holds
+//!   them; [`DirSync::sync_all`] covers everything.
+//! - [`FileWrite::write_at`] may be short, like the system call; [`File::write_all_at`] is not.
+//! - A [`File`] owns all its descriptors (including the direct one) and closes them together when the last handle is
+//!   dropped.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::xattr::{ACL_ACCESS, Xattr, Xattrs};
+
+/// Bytes that a copy between files moves at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// How bytes travel between memory and a file. A hint: every implementation accepts every alignment and falls back to
+/// the next method if the file system refuses one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// Through the page cache, which keeps the pages.
+    Cache,
+    /// Without the page cache (`O_DIRECT`). Buffer, offset and length should be multiples of 4096; unaligned parts go
+    /// by `DontCache`.
+    Direct,
+    /// Through the page cache, which drops pages that were not cached before (`RWF_DONTCACHE`).
+    DontCache,
+}
+
+/// How to open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenHow {
+    /// For reading; the file must exist. Opening never blocks (a FIFO is refused).
+    Read,
+    /// For reading and writing; the file must exist.
+    ReadWrite,
+    /// For reading and writing; the file must not exist. Mode 0o600 until attributes are set.
+    CreateNew,
+}
+
+/// The kind of file behind a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    File,
+    Dir,
+    Symlink,
+    /// A socket, FIFO or device node: never backed up.
+    Other,
+}
+
+/// The file system's description of a name or an open file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    pub kind: FileKind,
+    /// Length in bytes; for a symbolic link, that of its target's name.
+    pub len: u64,
+    /// Permission, set-id and sticky bits: 0 to 0o7777.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Nanoseconds since the Unix epoch.
+    pub mtime_ns: i64,
+    /// Nanoseconds since the Unix epoch. Changes with every change of content or attributes.
+    pub ctime_ns: i64,
+    /// Identifies the file system (a volume); together with `ino`, the file.
+    pub dev: u64,
+    pub ino: u64,
+    /// Number of names (hard links).
+    pub links: u64,
+}
+
+/// The attributes that a restore sets on a name. `None` leaves a field as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permission bits, 0 to 0o7777. Not applied to symbolic links.
+    pub mode: Option<u32>,
+    /// Owner and group. Lack of privilege to set them is not an error; `mode` is then set without its set-id bits,
+    /// which would grant the privileges of the user who restores.
+    pub owner: Option<(u32, u32)>,
+    /// Nanoseconds since the Unix epoch; the access time is set to the same value.
+    pub mtime_ns: Option<i64>,
+}
+
+impl Attributes {
+    /// The attributes that a name has.
+    pub fn of(stat: &Stat) -> Attributes {
+        Attributes {
+            mode: Some(stat.mode),
+            owner: Some((stat.uid, stat.gid)),
+            mtime_ns: Some(stat.mtime_ns),
+        }
+    }
+}
+
+/// A file system: the real one ([`crate::Host`]) or a simulated one.
+pub trait Storage: Send + Sync + Debug {
+    /// Opens an existing directory. Symbolic links in `path` are followed: the caller chose it.
+    fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;
+
+    /// Creates `path` and its missing parents (mode 0o755 less the umask) and opens `path`. Existing directories are
+    /// not changed. Afterwards the names on the way to `path` are durable, those too that existed: a process that made
+    /// them may have been killed before it synced them. Only names above a mount, and in directories that this user may
+    /// not change, are taken to be durable.
+    fn create_dir_all(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;
+
+    /// Opens an existing regular file, or a block device if supported, for reading and writing. Symbolic links in
+    /// `path` are followed: the caller chose it. `ResourceBusy`: the block device is mounted, is part of another
+    /// device, or was opened by another process through this call.
+    fn disk(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let path = self.canonical(path)?;
+        match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => {
+                self.dir(parent)?.open(Path::new(name), OpenHow::ReadWrite)
+            }
+            _ => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    /// The attributes of `path`; symbolic links are followed.
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+
+    /// When the file at `path` was created, in nanoseconds since the Unix epoch; a symbolic link is not followed.
+    /// `None` if the file system does not record it.
+    fn birth_ns(&self, _path: &Path) -> io::Result<Option<i64>> {
+        Ok(None)
+    }
+
+    /// The real path: absolute, without symbolic links.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
+}
+
+/// What is in a directory. Names are relative, may have several components, and never leave it.
+pub trait DirRead {
+    /// Opens a regular file. A symbolic link, directory or special file is refused.
+    fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a directory below this one.
+    fn dir(&self, name: &Path) -> io::Result<Arc<dyn Dir>>;
+
+    /// The attributes of `name`; a symbolic link is not followed. An empty name is the directory itself.
+    fn stat(&self, name: &Path) -> io::Result<Stat>;
+
+    /// The names in this directory without `.` and `..`, in no order. They are read in pieces, so memory does not grow
+    /// with the directory.
+    fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>>;
+
+    fn read_link(&self, name: &Path) -> io::Result<PathBuf>;
+
+    /// Free bytes for an unprivileged writer.
+    fn free_bytes(&self) -> io::Result<u64>;
+
+    /// Whether locks on the file `name`, and memory mapped from it, are known to be visible to every program that can
+    /// write to it. On a network file system, and on FUSE, programs may use another machine or another mount, which
+    /// the system cannot detect. An empty name asks for the files in this directory.
+    fn keeps_locks(&self, name: &Path) -> io::Result<bool>;
+}
+
+/// Changes of the names in a directory. They are durable after [`DirSync::sync`].
+pub trait DirChange: DirAttributes {
+    /// Creates one directory, mode 0o700 until attributes are set; fails if the name exists.
+    fn create_dir(&self, name: &Path) -> io::Result<()>;
+
+    /// As [`DirChange::create_dir`], with a mode of 0o755 less the umask.
+    fn create_shared_dir(&self, name: &Path) -> io::Result<()> {
+        self.create_dir(name)?;
+        let shared = Attributes {
+            mode: Some(0o755),
+            ..Attributes::default()
+        };
+        self.set_attributes(name, &shared)
+    }
+
+    /// Creates a symbolic link. `target` is stored as it is and never followed.
+    fn symlink(&self, target: &Path, name: &Path) -> io::Result<()>;
+
+    fn hard_link(&self, existing: &Path, name: &Path) -> io::Result<()>;
+
+    /// Renames within this directory tree; atomically replaces an existing file `to`.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    fn remove_file(&self, name: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, name: &Path) -> io::Result<()>;
+}
+
+/// The attributes of names in a directory.
+pub trait DirAttributes {
+    /// Sets attributes without following a symbolic link.
+    fn set_attributes(&self, name: &Path, attributes: &Attributes) -> io::Result<()>;
+
+    /// The extended attributes of `name` that are kept ([`Xattr::is_kept`]), sorted by name. A symbolic link is not
+    /// followed. Empty if the file system has no attributes.
+    fn xattrs(&self, _name: &Path) -> io::Result<Xattrs> {
+        Ok(Xattrs::default())
+    }
+
+    /// Sets an extended attribute without following a symbolic link.
+    ///
+    /// Errors: `Unsupported` if the file system has none; the system's error for lack of privilege or space.
+    fn set_xattr(&self, _name: &Path, _xattr: &Xattr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Removes an extended attribute. No error if it does not exist or the file system has none.
+    fn remove_xattr(&self, _name: &Path, _xattr: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes changes durable.
+pub trait DirSync {
+    /// Makes the names in directory `name` durable (`fsync` of the directory); an empty name is this directory.
+    fn sync(&self, name: &Path) -> io::Result<()>;
+
+    /// Makes everything written to this file system durable (`syncfs`).
+    fn sync_all(&self) -> io::Result<()>;
+}
+
+/// An open directory. Its methods are those of the traits that it is made of.
+pub trait Dir: DirRead + DirChange + DirAttributes + DirSync + Send + Sync + Debug {}
+
+impl<T: DirRead + DirChange + DirAttributes + DirSync + Send + Sync + Debug> Dir for T {}
+
+impl dyn Dir + '_ {
+    /// Opens a file to lock it: for writing if that is allowed, since some file systems (NFS) lock no others.
+    pub fn open_to_lock(&self, name: &Path) -> io::Result<Arc<dyn File>> {
+        match self.open(name, OpenHow::ReadWrite) {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                self.open(name, OpenHow::Read)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens a file for reading and writing in place. A file that has other names (hard links, as from `cp -al`) is
+    /// first replaced by a copy of its first `keep` bytes, so that the other names keep their content. A name that is
+    /// added later shows what is written from then on.
+    ///
+    /// Callers must exclude each other: two that replace one file at a time may fail with `AlreadyExists`.
+    pub fn open_own(&self, name: &Path, keep: u64) -> io::Result<Arc<dyn File>> {
+        let file = self.open(name, OpenHow::ReadWrite)?;
+        let found = file.stat()?;
+        if found.links <= 1 {
+            return Ok(file);
+        }
+        let mut temporary = name.as_os_str().to_owned();
+        temporary.push(".longshore-own");
+        let temporary = Path::new(&temporary);
+        match self.remove_file(temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let own = self.open(temporary, OpenHow::CreateNew)?;
+        let replaced = file
+            .copy_to(&*own, keep.min(found.len))
+            .and_then(|()| own.sync())
+            .and_then(|()| self.set_attributes(temporary, &Attributes::of(&found)))
+            .and_then(|()| self.copy_xattrs(name, temporary))
+            .and_then(|()| self.rename(temporary, name))
+            .and_then(|()| self.sync(name.parent().unwrap_or(Path::new(""))));
+        if replaced.is_err() {
+            // If this cannot be removed now, the next try removes it.
+            let _left = self.remove_file(temporary);
+        }
+        replaced.map(|()| own)
+    }
+
+    /// Copies the extended attributes of `from` to `to`, as far as both file systems and this user's rights allow. If
+    /// an access control list cannot be copied, `to` grants rights to its owner only.
+    pub fn copy_xattrs(&self, from: &Path, to: &Path) -> io::Result<()> {
+        for xattr in self.xattrs(from)?.read {
+            if self.set_xattr(to, &xattr).is_err() && xattr.name == ACL_ACCESS {
+                let mode = self.stat(to)?.mode & !0o077;
+                let own = Attributes {
+                    mode: Some(mode),
+                    ..Attributes::default()
+                };
+                self.set_attributes(to, &own)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a file, and says what it is.
+pub trait FileRead {
+    /// Reads up to `buf.len()` bytes at `offset`. Short at the end of the file, 0 after it.
+    fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize>;
+
+    fn stat(&self) -> io::Result<Stat>;
+
+    /// A lasting identifier of a block device, independent of its present name; `None` for a file, and if the system
+    /// knows none.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether every page of the range is in the page cache, so that reading it needs no I/O. `false` if the system
+    /// cannot tell.
+    fn is_cached(&self, range: Range<u64>) -> bool;
+
+    /// The first range at or after `offset` that may hold data (`SEEK_DATA`, `SEEK_HOLE`); `None` if only a hole
+    /// follows. If the system cannot tell, everything is data.
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>>;
+
+    /// A copy of the present file that shares its blocks and has no name, so only this handle reaches it (`FICLONE`).
+    /// Takes the same short time for any length. `None` if the file system cannot share blocks or this user may not
+    /// write in the file's directory.
+    fn reflink(&self) -> Option<Arc<dyn File>> {
+        None
+    }
+}
+
+/// Writes a file.
+pub trait FileWrite {
+    /// Writes at `offset` and returns the number of bytes written; may be short, but at least 1 unless `buf` is empty.
+    fn write_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<usize>;
+
+    /// Truncates or extends (with zeros) to `len` bytes.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Reserves space for a range without changing the length or the contents. Direct writes into reserved space
+    /// within the length do not wait for each other. Best effort: a file system that cannot reserve is not an error, a
+    /// full one is.
+    fn allocate(&self, range: Range<u64>) -> io::Result<()>;
+
+    /// Gives back space that was reserved and never written; contents do not change. Best effort, like
+    /// [`FileWrite::allocate`].
+    fn free_unwritten(&self) -> io::Result<()>;
+
+    /// Makes a range within the length read as zeros and gives its space back; `false`, with nothing changed, if the
+    /// file system cannot.
+    fn punch(&self, _range: Range<u64>) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Makes bytes and length durable (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+
+    /// Makes bytes, length and times durable (`fsync`), so that a power cut cannot revert the times.
+    fn sync_with_times(&self) -> io::Result<()> {
+        self.sync()
+    }
+}
+
+/// Locks of a file, which end with its handle.
+pub trait FileLock {
+    /// Takes an exclusive advisory lock (`flock`) that ends with this handle; `false` if another handle holds it.
+    /// Never blocks.
+    ///
+    /// Errors: `PermissionDenied` if the file system (NFS) locks only files open for writing, and this one is not.
+    fn try_lock(&self) -> io::Result<bool>;
+
+    /// Takes a record lock on a range that ends with this handle and conflicts with all other locks, POSIX locks of
+    /// this process included; `false` if there is a conflicting lock. Never blocks. `exclusive` needs a handle for
+    /// writing. The bytes need not exist.
+    fn try_lock_range(&self, _range: Range<u64>, _exclusive: bool) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Releases such a lock.
+    fn unlock_range(&self, _range: Range<u64>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether this machine has another handle of this file. Fails if the system cannot tell: the file belongs to
+    /// another user or lies on another machine.
+    fn is_open_elsewhere(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// An open regular file, or a block device ([`Storage::disk`]), whose length is its size. All methods may be called
+/// from several threads at once.
+pub trait File: FileRead + FileWrite + FileLock + Send + Sync + Debug {}
+
+impl<T: FileRead + FileWrite + FileLock + Send + Sync + Debug> File for T {}
+
+impl dyn File + '_ {
+    /// Fills `buf` unless the file ends first; returns the number of bytes read.
+    pub fn read_full_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.read_at(&mut buf[done..], offset + done as u64, via) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Fills `buf`; `UnexpectedEof` if the file ends first.
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<()> {
+        match self.read_full_at(buf, offset, via)? {
+            n if n == buf.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Copies the first `len` bytes to the start of `to`; `UnexpectedEof` if the file ends first.
+    pub fn copy_to(&self, to: &dyn File, len: u64) -> io::Result<()> {
+        let mut buf = vec![0; COPY_BYTES.min(usize::try_from(len).unwrap_or(COPY_BYTES))];
+        let mut at = 0;
+        while at < len {
+            let n = buf
+                .len()
+                .min(usize::try_from(len - at).unwrap_or(buf.len()));
+            self.read_exact_at(&mut buf[..n], at, Via::DontCache)?;
+            to.write_all_at(&buf[..n], at, Via::DontCache)?;
+            at += n as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes all of `buf`, repeating short writes.
+    pub fn write_all_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.write_at(&buf[done..], offset + done as u64, via) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}

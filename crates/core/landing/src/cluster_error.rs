@@ -1,0 +1,126 @@
+//! Why a PostgreSQL cluster cannot be restored as requested.
+
+use std::path::PathBuf;
+
+use longshore_pg::Lsn;
+use longshore_pg::wal::MadeTablespace;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    #[error("a server may be running in {}: its postmaster.pid names process {process}", path.display())]
+    Running { path: PathBuf, process: String },
+
+    #[error("the set has tablespaces outside the data directory: {list}")]
+    TablespacesNotPlaced { list: String },
+
+    #[error("the set has no tablespace {name}")]
+    NoSuchTablespace { name: String },
+
+    #[error("tablespace {oid} cannot be at {}: {what}", path.display())]
+    TablespacePath {
+        oid: u32,
+        path: PathBuf,
+        what: &'static str,
+    },
+
+    #[error("a cluster's tablespaces can only be moved if the media can be read twice")]
+    TablespacesFromPipe,
+
+    #[error("the tablespace_map of the set is not understood")]
+    TablespaceMap,
+
+    #[error("the set has no global/pg_control")]
+    NoControlFile,
+
+    #[error("the set was not made from a PostgreSQL cluster")]
+    NotACluster,
+
+    #[error("{} is not a data directory of the set's cluster: {what}", path.display())]
+    Foreign { path: PathBuf, what: String },
+
+    #[error("the set is consistent from {reached} on, and the target {target} is before that")]
+    TargetTooEarly { target: String, reached: String },
+
+    #[error("no set on the media is consistent before the target {target}")]
+    NoSetBefore { target: String },
+
+    #[error("{what} needs media that can be read twice")]
+    NeedsIndex { what: &'static str },
+
+    #[error("{} of the set is a hard link, and clusters have none", path.display())]
+    HardLink { path: PathBuf },
+
+    /// The file got another name while the restore wrote to it.
+    #[error("{} got another name (a hard link) while it was restored", path.display())]
+    Shared { path: PathBuf },
+
+    #[error("{} is not a restored cluster in NORECOVERY state: {what}", path.display())]
+    NotHeld { path: PathBuf, what: String },
+
+    #[error("the WAL that was restored to {} no longer exists", path.display())]
+    RestoredLogLost { path: PathBuf },
+
+    #[error(
+        "the restored WAL creates the tablespace {} in {}, where a server has files: a server that replays it here would \
+         write into them",
+        made.oid,
+        made.place.display()
+    )]
+    TablespaceTaken { made: MadeTablespace },
+
+    #[error("the set ends at {last} and does not hold its WAL")]
+    LogNotIncluded { last: Lsn },
+}
+
+impl ClusterError {
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            ClusterError::Running { .. } => {
+                "stop the server; remove postmaster.pid only if you are sure that no server runs"
+            }
+            ClusterError::TablespacesNotPlaced { .. } => {
+                "give each a directory with --tablespace-map OID=DIR, or accept these with --tablespaces-as-stored"
+            }
+            ClusterError::NoSuchTablespace { .. } => {
+                "name a tablespace by its OID or its stored directory; `longshore list --files` shows them"
+            }
+            ClusterError::TablespacePath { .. } => {
+                "choose an absolute path of its own, outside the data directory, with --tablespace-map"
+            }
+            ClusterError::TablespacesFromPipe | ClusterError::NeedsIndex { .. } => {
+                "save the stream to a file and restore that"
+            }
+            ClusterError::TablespaceMap => {
+                "restore an older set; this one was not made by PostgreSQL"
+            }
+            ClusterError::HardLink { .. } => "restore without --delta",
+            ClusterError::Shared { .. } => {
+                "stop the program that copies the directory with hard links, then run the same command again"
+            }
+            ClusterError::NoControlFile => {
+                "choose another set; `longshore list --files` shows the content of a set"
+            }
+            ClusterError::NotACluster => {
+                "leave out the options for recovery, tablespaces and delta, or choose another set"
+            }
+            ClusterError::Foreign { .. } => {
+                "check --to and --tablespace; restore elsewhere, or use --replace instead of --delta"
+            }
+            ClusterError::TargetTooEarly { .. } => {
+                "leave out --position, so that the restore chooses the set, or choose an older one"
+            }
+            ClusterError::NoSetBefore { .. } => "choose a later target, or older media",
+            ClusterError::NotHeld { .. } | ClusterError::RestoredLogLost { .. } => {
+                "restore it again WITH NORECOVERY, from its full backup on"
+            }
+            ClusterError::TablespaceTaken { .. } => {
+                "if no server uses the directory, move it away and recover the database again; otherwise restore on \
+                 another machine"
+            }
+            ClusterError::LogNotIncluded { .. } => {
+                "name the WAL archive with --wal-archive, or give a --restore-command; or make backups with --with-wal"
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Why a restore's target cannot be written.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::cluster_error::ClusterError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Refused even with `--replace`.
+    #[error("{} is, or is in, {what}, which a restore never replaces", path.display())]
+    TargetKept { path: PathBuf, what: &'static str },
+
+    /// The operating system returned an error at the restore target.
+    #[error("cannot {action} {}", plain(path))]
+    Target {
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+
+    #[error("{} already exists", path.display())]
+    TargetExists { path: PathBuf },
+
+    /// An existing name that no restore replaces: a tablespace's directory, or one of the restore's own names.
+    #[error("{} already exists, and a restore never replaces it", path.display())]
+    TargetTaken { path: PathBuf },
+
+    #[error("another restore into {} is running", path.display())]
+    TargetBusy { path: PathBuf },
+
+    /// Commits of the programs that use it would be lost.
+    #[error("the database {} is in use: {how}", path.display())]
+    DatabaseInUse { path: PathBuf, how: &'static str },
+
+    /// Locks and open files of other machines and mounts are not visible.
+    #[error("on the file system of the database {} (network, FUSE) it is unknown whether a program uses it", path.display())]
+    DatabaseUseUnknown { path: PathBuf },
+
+    #[error("{} has {free} bytes free, the restore needs {needed}", path.display())]
+    TargetFull {
+        path: PathBuf,
+        free: u64,
+        needed: u64,
+    },
+
+    #[error("cannot move {} to {}: {what}", from.display(), to.display())]
+    BadMove {
+        from: PathBuf,
+        to: PathBuf,
+        what: &'static str,
+    },
+
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+
+    /// The media that describe the files to write cannot be read.
+    #[error(transparent)]
+    Media(#[from] longshore_media::Error),
+}
+
+impl Error {
+    /// SQL Server's message number for this error.
+    pub fn number(&self) -> Option<u32> {
+        match self {
+            Error::TargetExists { .. } | Error::TargetTaken { .. } => Some(3142),
+            Error::TargetBusy { .. }
+            | Error::DatabaseInUse { .. }
+            | Error::DatabaseUseUnknown { .. } => Some(3101),
+            Error::TargetFull { .. } => Some(3257),
+            Error::BadMove { .. } | Error::TargetKept { .. } => Some(3156),
+            Error::Media(e) => e.number(),
+            Error::Cluster(_) | Error::Target { .. } => None,
+        }
+    }
+
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::TargetKept { .. } => {
+                "restore to another directory, and move what you need from there"
+            }
+            Error::Target { source, .. } => target_hint(source.kind()),
+            Error::TargetExists { .. } => "restore elsewhere, or use --replace to overwrite it",
+            Error::TargetTaken { .. } => {
+                "move it away, or restore elsewhere; a tablespace goes to an empty directory (--tablespace-map)"
+            }
+            Error::TargetBusy { .. } => {
+                "wait until it ends (one that died on another machine or mount counts as running for 15 minutes), or restore elsewhere"
+            }
+            Error::DatabaseInUse { .. } => {
+                "stop the programs that use it (fuser FILE names them), restore elsewhere, or give up their commits with --replace-in-use"
+            }
+            Error::DatabaseUseUnknown { .. } => {
+                "stop the programs that use it, then add --replace-in-use or move the old file away first; or restore elsewhere"
+            }
+            Error::TargetFull { .. } => "free space there, or restore elsewhere",
+            Error::BadMove { .. } => {
+                "name both sides relative to the target, each once; `longshore list --files` shows the names in the set"
+            }
+            Error::Cluster(e) => e.hint(),
+            Error::Media(e) => e.hint(),
+        }
+    }
+}
+
+/// The error for a system call that failed at `path`.
+pub fn at(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error + use<> {
+    let path = path.to_owned();
+    move |source| Error::Target {
+        action,
+        path: path.clone(),
+        source,
+    }
+}
+
+/// The hint for an error of the system at a restore's target.
+fn target_hint(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotADirectory => {
+            "a file is in the way: name a directory, or a path that does not exist"
+        }
+        ErrorKind::PermissionDenied => {
+            "run as a user who can write there, or restore to another directory"
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            "its file system is mounted read-only: mount it read-write, or restore elsewhere"
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            "free space there, or restore elsewhere"
+        }
+        _ => "check the target directory, its free space and its permissions",
+    }
+}
+
+/// The path without a slash at its end.
+fn plain(path: &Path) -> String {
+    path.components().collect::<PathBuf>().display().to_string()
+}

@@ -1,0 +1,255 @@
+//! Gives a restored name its mode, owner, times and extended attributes.
+//!
+//! Invariant: at no moment does a name grant more rights than it had, even if its access control list cannot be
+//! restored. If there is a list, a mode's group bits are the list's mask: without the list they would widen the rights
+//! of the owning group. And a user whom the list names may have had fewer rights than all others.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use longshore_io::{ACL_ACCESS, ACL_DEFAULT, Attributes, Dir, LABEL, USER, Xattr};
+use longshore_media::{Entry, EntryKind};
+use parking_lot::Mutex;
+
+/// Extended attributes that could not be restored.
+#[derive(Debug, Default)]
+pub struct LostAttributes(Mutex<PresentAttributes>);
+
+#[derive(Debug, Default)]
+struct PresentAttributes {
+    count: u64,
+    lists: Losses,
+    others: Losses,
+}
+
+/// How many were lost, and the first of them.
+#[derive(Debug, Default)]
+struct Losses {
+    count: u64,
+    first: Option<(PathBuf, String)>,
+}
+
+impl Losses {
+    fn add(&mut self, path: &Path, xattr: &[u8], error: &io::Error) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| {
+            let what = format!("{}: {error}", String::from_utf8_lossy(xattr));
+            (path.to_owned(), what)
+        });
+    }
+
+    fn warning(&self, what: &str) -> Option<String> {
+        let (path, why) = self.first.as_ref()?;
+        Some(format!(
+            "{} {what}: first {}, {why}",
+            self.count,
+            path.display()
+        ))
+    }
+}
+
+impl LostAttributes {
+    /// Warnings for the operator.
+    pub fn warnings(&self) -> Vec<String> {
+        let found = self.0.lock();
+        let lists = found.lists.warning(
+            "access control lists could not be restored; the modes of these files give nobody more rights than before",
+        );
+        let others = found
+            .others
+            .warning("extended attributes could not be restored");
+        lists.into_iter().chain(others).collect()
+    }
+
+    /// How many losses affect a file's users or their rights; labels do not count, because they belong to the machine.
+    pub fn count(&self) -> u64 {
+        self.0.lock().count
+    }
+
+    fn note(&self, path: &Path, xattr: &[u8], error: &io::Error) {
+        let mut found = self.0.lock();
+        found.count += u64::from(xattr != LABEL);
+        match xattr == ACL_ACCESS || xattr == ACL_DEFAULT {
+            true => found.lists.add(path, xattr, error),
+            false => found.others.add(path, xattr, error),
+        }
+    }
+}
+
+/// Everything that a name must have in addition to its bytes.
+#[derive(Debug, Clone)]
+pub struct WantedAttributes {
+    /// The path in the set, for messages.
+    pub path: PathBuf,
+    pub plain: Attributes,
+    pub xattrs: Vec<Xattr>,
+}
+
+impl WantedAttributes {
+    pub fn of(entry: &Entry) -> WantedAttributes {
+        WantedAttributes {
+            path: entry.path.clone(),
+            plain: Attributes {
+                mode: (!matches!(entry.kind, EntryKind::Symlink { .. })).then_some(entry.mode),
+                owner: Some((entry.uid, entry.gid)),
+                mtime_ns: Some(entry.mtime_ns),
+            },
+            xattrs: entry.xattrs.clone(),
+        }
+    }
+
+    /// Applies everything to `name`. Extended attributes that are refused are recorded. Returns the mode that the name
+    /// may have: a narrower one if its access control list was refused.
+    pub fn give(
+        &self,
+        dir: &dyn Dir,
+        name: &Path,
+        lost: &LostAttributes,
+    ) -> io::Result<Option<u32>> {
+        let list = self.xattrs.iter().find(|x| x.name == ACL_ACCESS);
+        let Some(mode) = self.plain.mode.filter(|_| !self.xattrs.is_empty()) else {
+            dir.set_attributes(name, &self.plain)?;
+            self.set(dir, name, lost, |_| true);
+            return Ok(self.plain.mode);
+        };
+        // User attributes require the right to write, which the mode may take from us.
+        self.set(dir, name, lost, |xattr| xattr.name.starts_with(USER));
+        let narrow = list.map_or(mode, |list| narrowed(mode, &list.value));
+        let plain = Attributes {
+            mode: Some(narrow),
+            ..self.plain
+        };
+        dir.set_attributes(name, &plain)?;
+        // The list determines the group bits; every change of the owner removes a capability.
+        let refused = self.set(dir, name, lost, |xattr| !xattr.name.starts_with(USER));
+        Ok(Some(if refused { narrow } else { mode }))
+    }
+
+    /// Whether the access control list was refused.
+    fn set(
+        &self,
+        dir: &dyn Dir,
+        name: &Path,
+        lost: &LostAttributes,
+        which: impl Fn(&Xattr) -> bool,
+    ) -> bool {
+        let mut refused = false;
+        for xattr in self.xattrs.iter().filter(|xattr| which(xattr)) {
+            if let Err(error) = dir.set_xattr(name, xattr) {
+                // The system may already have set the same label.
+                let has_it = |dir: &dyn Dir| dir.xattrs(name).is_ok_and(|x| x.read.contains(xattr));
+                if xattr.name == LABEL && has_it(dir) {
+                    continue;
+                }
+                refused |= xattr.name == ACL_ACCESS;
+                lost.note(&self.path, &xattr.name, &error);
+            }
+        }
+        refused
+    }
+
+    /// Removes attributes from an existing `name` that it must not have.
+    pub fn take_others(&self, dir: &dyn Dir, name: &Path) -> io::Result<()> {
+        // Without `/proc` the attributes cannot be read.
+        let found = dir.xattrs(name).unwrap_or_default();
+        for found in found.read {
+            let is_wanted = self.xattrs.iter().any(|xattr| xattr.name == found.name);
+            if !is_wanted && found.name != LABEL {
+                dir.remove_xattr(name, &found.name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Version of the kernel's format of access control lists.
+const LIST_VERSION: u32 = 2;
+const USER_NAMED: u16 = 0x02;
+const GROUP_OWNING: u16 = 0x04;
+const GROUP_NAMED: u16 = 0x08;
+const MASK: u16 = 0x10;
+
+/// The widest mode that grants nobody more than `mode` with this access control list (`system.posix_acl_access`).
+/// Without the list, a user whom it names counts as the owning group or as other.
+fn narrowed(mode: u32, list: &[u8]) -> u32 {
+    let own = mode & !0o077;
+    let Some((version, entries)) = list.split_first_chunk::<4>() else {
+        return own;
+    };
+    if u32::from_le_bytes(*version) != LIST_VERSION || !entries.len().is_multiple_of(8) {
+        return own;
+    }
+    let entry = |bytes: &[u8]| {
+        let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        (number(0), u32::from(number(2)) & 7)
+    };
+    let entries: Vec<(u16, u32)> = entries.chunks(8).map(entry).collect();
+    let mask = entries.iter().find(|(tag, _)| *tag == MASK);
+    let mask = mask.map_or(7, |(_, rights)| *rights);
+    let (mut group, mut others) = ((mode >> 3) & 7 & mask, mode & 7);
+    for (tag, rights) in entries {
+        match tag {
+            USER_NAMED => {
+                group &= rights & mask;
+                others &= rights & mask;
+            }
+            GROUP_OWNING => group &= rights,
+            GROUP_NAMED => others &= rights & mask,
+            _ => {}
+        }
+    }
+    own | group << 3 | others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[(u16, u16)]) -> Vec<u8> {
+        let mut bytes = LIST_VERSION.to_le_bytes().to_vec();
+        for (tag, rights) in entries {
+            bytes.extend_from_slice(&tag.to_le_bytes());
+            bytes.extend_from_slice(&rights.to_le_bytes());
+            bytes.extend_from_slice(&7u32.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_name_without_its_access_list_gives_nobody_more_rights() {
+        // The owning group may read, a named user may write: the mode shows the mask.
+        let writer = list(&[
+            (1, 7),
+            (USER_NAMED, 6),
+            (GROUP_OWNING, 4),
+            (MASK, 6),
+            (0x20, 0),
+        ]);
+        assert_eq!(narrowed(0o760, &writer), 0o740);
+        // A user excluded from what all others may read.
+        let outsider = list(&[
+            (1, 6),
+            (USER_NAMED, 0),
+            (GROUP_OWNING, 4),
+            (MASK, 4),
+            (0x20, 4),
+        ]);
+        assert_eq!(narrowed(0o644, &outsider), 0o600);
+        // A group excluded in the same way.
+        let outsiders = list(&[
+            (1, 6),
+            (GROUP_OWNING, 4),
+            (GROUP_NAMED, 0),
+            (MASK, 4),
+            (0x20, 4),
+        ]);
+        assert_eq!(narrowed(0o4644, &outsiders), 0o4640);
+        // A list equivalent to the mode.
+        let plain = list(&[(1, 6), (GROUP_OWNING, 4), (0x20, 4)]);
+        assert_eq!(narrowed(0o644, &plain), 0o644);
+        // A list that cannot be parsed grants nobody anything.
+        for odd in [&b""[..], b"\x03\0\0\0", b"\x02\0\0\0\x01"] {
+            assert_eq!(narrowed(0o777, odd), 0o700);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Files that neither a backup nor a restore may overwrite: WAL archives, sets at targets, and the media and files
+//! that the run itself needs.
+//!
+//! An archive is recognised by its identity file and a set by its directory's label, wherever they are and whoever
+//! uses them. Single files are recognised by device and inode, so another name of a file makes no difference.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use longshore_io::{Dir, FileKind, Stat, Storage};
+use longshore_repository::Label;
+use longshore_wal::IDENTITY_NAME;
+
+use crate::error::{Error, at};
+
+const ARCHIVE: &str = "a WAL archive";
+/// The description that [`directory`] returns for a backup.
+pub const SET: &str = "a backup at a target";
+const MEDIUM: &str = "media that are being read";
+const OWN: &str = "a file that this program needs";
+
+/// The description of a directory that must be kept; `None` for others.
+pub fn directory(storage: &dyn Storage, path: &Path) -> Option<&'static str> {
+    let is_archive = storage
+        .stat(&path.join(IDENTITY_NAME))
+        .is_ok_and(|stat| stat.kind == FileKind::File);
+    if is_archive {
+        return Some(ARCHIVE);
+    }
+    let is_set = path.file_name().is_some_and(is_label)
+        && storage.dir(path).is_ok_and(|dir| holds_stripe(&*dir));
+    is_set.then_some(SET)
+}
+
+/// Whether the directory holds stripes of a set: a restored directory may have a set's label as its name, too.
+fn holds_stripe(dir: &dyn Dir) -> bool {
+    let is_stripe = |name: std::io::Result<std::ffi::OsString>| {
+        name.is_ok_and(|name| {
+            let name = name.to_string_lossy();
+            name.starts_with("family-") && name.ends_with(".bak")
+        })
+    };
+    dir.list().is_ok_and(|mut names| names.any(is_stripe))
+}
+
+fn is_label(name: &std::ffi::OsStr) -> bool {
+    name.to_str()
+        .is_some_and(|name| name.parse::<Label>().is_ok())
+}
+
+/// `path` without symbolic links, as far as it exists.
+pub fn real(storage: &dyn Storage, path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    for known in path.ancestors() {
+        if let (Ok(base), Ok(rest)) = (storage.canonical(known), path.strip_prefix(known)) {
+            // Joining nothing would add a slash.
+            return match rest.as_os_str().is_empty() {
+                true => base,
+                false => base.join(rest),
+            };
+        }
+    }
+    path
+}
+
+/// Device and inode.
+type Id = (u64, u64);
+
+/// A name in a directory, which may not exist yet.
+struct Name {
+    dir: PathBuf,
+    id: Option<Id>,
+    name: OsString,
+}
+
+/// Files that stay.
+pub struct KnownFiles {
+    files: Vec<(Id, &'static str)>,
+    /// Names in directories, whether or not something has them now, and whether or not there is a history yet: SQLite takes
+    /// what has them for the history's log, or removes it when the history is made.
+    names: Vec<Name>,
+}
+
+impl KnownFiles {
+    fn of<'a>(
+        storage: &dyn Storage,
+        paths: impl Iterator<Item = &'a PathBuf>,
+        what: &'static str,
+    ) -> KnownFiles {
+        let id = |path: &PathBuf| {
+            let stat = storage.stat(path).ok()?;
+            Some(((stat.dev, stat.ino), what))
+        };
+        KnownFiles {
+            files: paths.filter_map(id).collect(),
+            names: Vec::new(),
+        }
+    }
+
+    /// Files that this program itself needs, including those that SQLite keeps for its history.
+    pub fn own(storage: &dyn Storage, own: &[PathBuf], catalog: Option<&Path>) -> KnownFiles {
+        let beside = |catalog: &Path| {
+            ["", "-wal", "-shm", "-journal"].map(|suffix| {
+                let mut path = catalog.as_os_str().to_owned();
+                path.push(suffix);
+                PathBuf::from(path)
+            })
+        };
+        let catalog = catalog.map(|catalog| real(storage, catalog));
+        let all: Vec<PathBuf> = catalog.iter().flat_map(|path| beside(path)).collect();
+        let name = |path: &PathBuf| {
+            let dir = path.parent()?;
+            Some(Name {
+                id: storage.stat(dir).ok().map(|stat| (stat.dev, stat.ino)),
+                dir: dir.to_owned(),
+                name: path.file_name()?.to_owned(),
+            })
+        };
+        KnownFiles {
+            names: all.iter().skip(1).filter_map(name).collect(),
+            ..KnownFiles::of(storage, own.iter().chain(&all), OWN)
+        }
+    }
+
+    /// What `name` in this directory is, if this program needs it, whether or not it is there. The directory may not
+    /// exist yet; then its absolute path counts.
+    pub fn find_name(&self, path: &Path, dir: Option<&Stat>, name: &OsStr) -> Option<&'static str> {
+        let id = dir.map(|stat| (stat.dev, stat.ino));
+        let is_own = |own: &Name| {
+            let is_there = (own.id.is_some() && own.id == id) || own.dir == path;
+            is_there && own.name == name
+        };
+        self.names.iter().any(is_own).then_some(OWN)
+    }
+
+    /// The description of a file, if it is one of them.
+    pub fn find(&self, stat: &Stat) -> Option<&'static str> {
+        let id = (stat.dev, stat.ino);
+        self.files
+            .iter()
+            .find(|(known, _)| *known == id)
+            .map(|f| f.1)
+    }
+}
+
+/// Everything that a restore must not replace.
+pub struct ProtectedFiles {
+    files: KnownFiles,
+    /// The description of the directory that is or contains the target.
+    around: Option<&'static str>,
+}
+
+impl ProtectedFiles {
+    /// For a restore to `target` from these media, and the files that this program needs.
+    pub fn of(
+        storage: &dyn Storage,
+        media: &[PathBuf],
+        own: KnownFiles,
+        target: &Path,
+    ) -> ProtectedFiles {
+        let mut files = KnownFiles::of(storage, media.iter(), MEDIUM);
+        files.files.extend(own.files);
+        files.names = own.names;
+        let target = real(storage, target);
+        let around = target.ancestors().filter_map(|dir| directory(storage, dir));
+        ProtectedFiles {
+            files,
+            around: around.last(),
+        }
+    }
+
+    /// Refuses a target in an archive or in a set. Errors: [`Error::TargetKept`].
+    pub fn check_target(&self, target: &Path) -> Result<(), Error> {
+        match self.around {
+            Some(what) => Err(refused(target, what)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a name in `dir`, which is at `path`, that this program needs, whether or not something has it now. Errors:
+    /// [`Error::TargetKept`].
+    pub fn check_name(&self, dir: &dyn Dir, path: &Path, name: &OsStr) -> Result<(), Error> {
+        // A restore asks for each name at its target's top.
+        if !self.files.names.iter().any(|own| own.name == name) {
+            return Ok(());
+        }
+        let stat = dir.stat(Path::new("")).map_err(at("look at", path))?;
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        match self.files.find_name(&absolute, Some(&stat), name) {
+            Some(what) => Err(refused(&path.join(name), what)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to replace `top`, a name in `dir` (which is at `path`), if it is or contains something to keep. Errors:
+    /// [`Error::TargetKept`].
+    pub fn check_replaced(&self, dir: &dyn Dir, path: &Path, top: &Path) -> Result<(), Error> {
+        let cannot = |name: &Path| {
+            let path = path.join(name);
+            move |source| Error::Target {
+                action: "look at",
+                path,
+                source,
+            }
+        };
+        // A stack instead of recursion: the tree decides its depth.
+        let mut stack = vec![top.to_path_buf()];
+        while let Some(name) = stack.pop() {
+            let stat = match dir.stat(&name) {
+                Ok(stat) => stat,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(cannot(&name)(e)),
+            };
+            let what = match stat.kind {
+                FileKind::Dir => {
+                    let is_set = name.file_name().is_some_and(is_label)
+                        && dir.dir(&name).is_ok_and(|dir| holds_stripe(&*dir));
+                    is_set.then_some(SET)
+                }
+                FileKind::File if name.file_name().is_some_and(|n| n == IDENTITY_NAME) => {
+                    Some(ARCHIVE)
+                }
+                FileKind::File => self.files.find(&stat),
+                FileKind::Symlink | FileKind::Other => None,
+            };
+            if let Some(what) = what {
+                return Err(refused(&path.join(name), what));
+            }
+            if stat.kind == FileKind::Dir {
+                let listed = dir
+                    .dir(&name)
+                    .and_then(|dir| dir.list())
+                    .map_err(cannot(&name))?;
+                for child in listed {
+                    stack.push(name.join(child.map_err(cannot(&name))?));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(path: &Path, what: &'static str) -> Error {
+    Error::TargetKept {
+        path: path.to_owned(),
+        what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_io::SimDisk;
+
+    use super::*;
+
+    /// Goal: nothing is put where SQLite would take it for the log of the history that stands there.
+    #[test]
+    fn names_of_the_historys_side_files_are_kept_even_if_missing() {
+        let disk = SimDisk::new(1);
+        for path in ["/state/history.db", "/other/history.db"] {
+            disk.write_file(path, b"history").unwrap();
+        }
+        let history = Path::new("/state/history.db");
+        let own = KnownFiles::own(&disk, &[], Some(history));
+        let kept = ProtectedFiles::of(&disk, &[], own, Path::new("/state"));
+        for (parent, name, is_kept) in [
+            ("/state", "history.db-wal", true),
+            ("/state", "history.db-shm", true),
+            ("/state", "history.db-journal", true),
+            ("/state", "other.db-wal", false),
+            ("/other", "history.db-wal", false),
+        ] {
+            let parent = Path::new(parent);
+            let dir = disk.dir(parent).unwrap();
+            let checked = kept.check_name(&*dir, parent, OsStr::new(name));
+            let refused = matches!(checked, Err(Error::TargetKept { .. }));
+            assert_eq!(refused, is_kept, "{} {name}", parent.display());
+        }
+        // SQLite removes such a file when it makes the history, and the run would have reported it as written.
+        for absent in ["/state/none.db", "/nowhere/yet/none.db"] {
+            let absent = Path::new(absent);
+            let none = KnownFiles::own(&disk, &[], Some(absent));
+            let dir = absent.parent().unwrap();
+            let stat = disk.stat(dir).ok();
+            let found = |name| none.find_name(dir, stat.as_ref(), OsStr::new(name));
+            assert!(found("none.db-wal").is_some());
+            assert!(found("none.db").is_none());
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Backup devices: where stripes are stored.
+//!
+//! A stripe is written once, from start to end, and appears under its device's name only when complete. It is read by
+//! ranges, or sequentially if the device is a pipe. The traits also suit object stores: they require neither rename
+//! nor append, and completing a stripe is the device's task.
+
+mod bucket;
+mod file;
+mod nul;
+mod pipe;
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use longshore_bucket::Address;
+use longshore_io::{Buffer, Pool, Storage, Via};
+
+use crate::Error;
+pub use bucket::BucketDevice;
+
+/// A device as a user specifies it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceSpec {
+    File(PathBuf),
+    /// Discards everything: measures how fast a backup could be.
+    Nul,
+    /// Standard output for a backup, standard input for a restore.
+    Pipe,
+    /// An object in an object store.
+    Bucket(Address),
+}
+
+impl DeviceSpec {
+    /// Accepts `nul:` or `NUL`, `-`, `file:PATH`, `s3://BUCKET/KEY`, or a path.
+    pub fn parse(text: &str) -> DeviceSpec {
+        if text.eq_ignore_ascii_case("nul:") || text.eq_ignore_ascii_case("nul") {
+            DeviceSpec::Nul
+        } else if text == "-" {
+            DeviceSpec::Pipe
+        } else if let Some(address) = Address::of(text) {
+            DeviceSpec::Bucket(address)
+        } else {
+            DeviceSpec::File(text.strip_prefix("file:").unwrap_or(text).into())
+        }
+    }
+
+    /// Opens the device. If the other end of a pipe is silent, reading blocks for ever.
+    pub fn open(&self, storage: &Arc<dyn Storage>) -> Arc<dyn BackupDevice> {
+        self.open_until(storage, &Arc::default())
+    }
+
+    /// Opens the device. Waits for the other end of a pipe, or for an object store, fail once `cancel` is set.
+    pub fn open_until(
+        &self,
+        storage: &Arc<dyn Storage>,
+        cancel: &Arc<AtomicBool>,
+    ) -> Arc<dyn BackupDevice> {
+        match self {
+            DeviceSpec::File(path) => {
+                Arc::new(file::FileDevice::new(storage.clone(), path.clone()))
+            }
+            DeviceSpec::Nul => Arc::new(nul::NulDevice),
+            DeviceSpec::Pipe => Arc::new(pipe::PipeDevice::new(cancel.clone())),
+            DeviceSpec::Bucket(address) => Arc::new(bucket::BucketDevice::new(
+                storage.clone(),
+                address.clone(),
+                cancel.clone(),
+            )),
+        }
+    }
+}
+
+/// The class of a device; all devices of one media set have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceClass {
+    File,
+    Nul,
+    Pipe,
+    Bucket,
+}
+
+/// What a device may want to know of a stripe before it begins.
+#[derive(Debug, Clone)]
+pub struct Stripe {
+    /// Only a preference.
+    pub via: Via,
+    /// Tells this stripe from all others, also from earlier ones of its name.
+    pub label: String,
+    /// About how long it will be, if that is known.
+    pub expected_bytes: Option<u64>,
+}
+
+/// A stripe that waits to be completed under the name of its device.
+pub trait PendingStripe {
+    /// Opens a stripe that waits to be completed, if there is one. Whether it is finished only its bytes tell: it may be
+    /// one that is being written.
+    fn open_pending(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error>;
+
+    /// Completes that stripe, durably: it replaces what stands under the name.
+    /// Errors: [`Error::Busy`] where there is none, or another backup writes it.
+    fn complete_pending(&self) -> Result<(), Error>;
+}
+
+/// The place of one media family. What these traits say is checked of each device by `tests/contract.rs`.
+///
+/// What a device cannot do is [`Error::Unsupported`] and changes nothing: only files are appended to and completed later.
+pub trait BackupDevice: PendingStripe + Send + Sync + Debug {
+    /// The name as the user wrote it, for messages and history.
+    fn name(&self) -> String;
+
+    fn class(&self) -> DeviceClass;
+
+    /// Opens the stripe under the device's name; `None` if there is none.
+    fn open(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error>;
+
+    /// Starts a stripe that appears at completion and then replaces an existing one. `via` is only a preference.
+    /// Errors: [`Error::Busy`] while another backup writes to the device.
+    fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error>;
+
+    /// [`BackupDevice::create`], for a device that uses what is known of the stripe.
+    fn create_stripe(&self, stripe: &Stripe) -> Result<Box<dyn FamilyWrite>, Error> {
+        self.create(stripe.via)
+    }
+
+    /// The memory that a stripe of about `stripe_bytes` needs while it is written, if that is more than a file's.
+    fn writing_bytes(&self, _stripe_bytes: Option<u64>) -> u64 {
+        0
+    }
+
+    /// Continues the stripe at `offset`; the first write cuts off what stands behind it. Keeps other
+    /// writers away from now on, so the caller can still make sure that `offset` is the right place.
+    /// Errors: [`Error::Missing`] where nothing stands; [`Error::Busy`] while another backup writes to the device.
+    fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error>;
+}
+
+/// A stripe open for reading.
+pub trait FamilyRead: Send + Sync + Debug {
+    /// Length of the stripe in bytes; `None` if only reading can tell.
+    fn len_bytes(&self) -> Result<Option<u64>, Error>;
+
+    /// Fills `buf` unless the stripe ends first; returns the number of bytes read. A pipe accepts only the offset at
+    /// which the last read ended.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error>;
+
+    /// The memory that reading needs, if that is more than a file's.
+    fn reading_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Whether the range can be read without waiting for a device, or need not be read ahead by the caller.
+    fn is_at_hand(&self, _range: Range<u64>) -> bool {
+        true
+    }
+}
+
+/// A stripe being written. Dropping it before `keep` or `complete` leaves the device as it was found, but for what stood
+/// behind the place that is appended at.
+pub trait FamilyWrite: Send {
+    /// The stripe offset of the next byte.
+    fn offset(&self) -> u64;
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error>;
+
+    /// How many more bytes the stripe may have.
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Makes all bytes so far durable, and visible to [`PendingStripe::open_pending`].
+    fn sync(&mut self) -> Result<(), Error>;
+
+    /// Records that the whole set is durable: from now on, dropping leaves the stripe to be completed later.
+    fn keep(&mut self);
+
+    /// Makes the stripe appear under the device's name, durably. The caller must first call `sync` and `keep` on all
+    /// stripes of the set.
+    fn complete(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// One aligned buffer.
+pub(crate) fn buffer(device: &str, len: usize) -> Result<Buffer, Error> {
+    let mut buffers = buffers(device, 1, len)?;
+    Ok(buffers.remove(0))
+}
+
+/// `count` aligned buffers in one allocation: devices prefer large pages, which small buffers then share.
+pub(crate) fn buffers(device: &str, count: usize, len: usize) -> Result<Vec<Buffer>, Error> {
+    let io = |source| Error::Io {
+        action: "get memory for",
+        device: device.to_owned(),
+        offset: 0,
+        source,
+    };
+    let pool = Pool::new(count, len).map_err(io)?;
+    let taken = std::iter::from_fn(|| pool.try_take()).collect::<Vec<_>>();
+    debug_assert_eq!(taken.len(), count);
+    Ok(taken)
+}

@@ -1,0 +1,482 @@
+//! A stripe in an object store: one object, which appears when its upload is completed.
+//!
+//! A stripe is sent in parts of one size, of which the last may be shorter: some stores take no others. `sync` sends
+//! what the last part has so far, and when more follows, that part is sent again and replaces it. So a stripe is durable
+//! when `sync` returns, and only `complete` is left to be done when all stripes of a set are.
+//!
+//! An upload that is not completed has no name. So nothing waits to be completed by somebody else, and a set whose
+//! completion is interrupted lacks families, which its reader names. Writers do not exclude each other: each looks,
+//! right before the completion, whether the object is still what it was when the writer began.
+//!
+//! A reader holds the object's ETag from its first look on, so an object that is replaced is never read as a mix. What
+//! is read in order is requested ahead, in windows that grow; other ranges are requested as they are.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use longshore_bucket::{Address, Bucket, Bytes, Head, Key, PARTS_MAX, Ticket, Upload, UploadPart};
+use longshore_io::{Buffer, Clock, HostClock, Pool, Storage, Via};
+
+use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, PendingStripe, Stripe};
+use crate::Error;
+
+/// Parts of one stripe that are under way while another is filled.
+const IN_FLIGHT: usize = 4;
+/// One request of a reader that reads in order, at first and at most.
+const WINDOW_MIN: u64 = 1 << 20;
+const WINDOW_MAX: u64 = 8 << 20;
+/// Windows under way, beside the one that is used.
+const AHEAD: usize = 4;
+/// A reader that goes back by less than this still reads in order: fetches begin at multiples of the alignment.
+const BACK: u64 = 64 << 10;
+
+pub struct BucketDevice {
+    storage: Arc<dyn Storage>,
+    address: Address,
+    cancel: Arc<AtomicBool>,
+    place: OnceLock<(Bucket, Key)>,
+    /// The size of a part, where it is not the usual one.
+    part_bytes: Option<u64>,
+}
+
+impl std::fmt::Debug for BucketDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "BucketDevice({})", self.address)
+    }
+}
+
+impl BucketDevice {
+    pub fn new(storage: Arc<dyn Storage>, address: Address, cancel: Arc<AtomicBool>) -> Self {
+        BucketDevice {
+            storage,
+            address,
+            cancel,
+            place: OnceLock::new(),
+            part_bytes: None,
+        }
+    }
+
+    /// The device in a bucket that is open already, with parts of `part_bytes`.
+    pub fn of(
+        bucket: Bucket,
+        storage: Arc<dyn Storage>,
+        address: Address,
+        part_bytes: u64,
+    ) -> Result<Self, Error> {
+        let key = address.parts()?.1;
+        let device = BucketDevice::new(storage, address, Arc::default());
+        Ok(BucketDevice {
+            place: (bucket, key).into(),
+            part_bytes: Some(part_bytes),
+            ..device
+        })
+    }
+
+    fn part(&self, stripe_bytes: Option<u64>) -> u64 {
+        let usual = || longshore_bucket::part_bytes(stripe_bytes);
+        self.part_bytes.unwrap_or_else(usual)
+    }
+
+    fn place(&self) -> Result<&(Bucket, Key), Error> {
+        if let Some(place) = self.place.get() {
+            return Ok(place);
+        }
+        let (name, key) = self.address.parts()?;
+        let bucket = Bucket::open(name, &*self.storage)?;
+        Ok(self.place.get_or_init(|| (bucket, key)))
+    }
+
+    fn unsupported(&self, action: &'static str) -> Error {
+        Error::Unsupported {
+            device: self.name(),
+            action,
+        }
+    }
+}
+
+impl PendingStripe for BucketDevice {
+    fn open_pending(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        Ok(None)
+    }
+
+    fn complete_pending(&self) -> Result<(), Error> {
+        Err(self.unsupported("complete a stripe"))
+    }
+}
+
+impl BackupDevice for BucketDevice {
+    fn name(&self) -> String {
+        self.address.to_string()
+    }
+
+    fn class(&self) -> DeviceClass {
+        DeviceClass::Bucket
+    }
+
+    fn open(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        let (bucket, key) = self.place()?;
+        let head = bucket.head(key, &self.cancel)?;
+        Ok(head.map(|head| {
+            Arc::new(BucketRead {
+                bucket: bucket.clone(),
+                key: key.clone(),
+                head,
+                cancel: self.cancel.clone(),
+                ahead: Mutex::default(),
+            }) as Arc<dyn FamilyRead>
+        }))
+    }
+
+    fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        self.create_stripe(&Stripe {
+            via,
+            label: uuid::Uuid::new_v4().to_string(),
+            expected_bytes: None,
+        })
+    }
+
+    fn create_stripe(&self, stripe: &Stripe) -> Result<Box<dyn FamilyWrite>, Error> {
+        let (bucket, key) = self.place()?;
+        let part = self.part(stripe.expected_bytes);
+        let memory = |source| Error::Io {
+            action: "get memory for",
+            device: self.name(),
+            offset: 0,
+            source,
+        };
+        let part =
+            usize::try_from(part).map_err(|_| memory(std::io::ErrorKind::OutOfMemory.into()))?;
+        let pool = Pool::new(IN_FLIGHT + 1, part).map_err(memory)?;
+        let found = bucket.head(key, &self.cancel)?;
+        let upload = bucket.begin(key, stripe.label.clone(), &self.cancel)?;
+        Ok(Box::new(BucketWrite {
+            device: self.name(),
+            bucket: bucket.clone(),
+            key: key.clone(),
+            found,
+            cancel: self.cancel.clone(),
+            part,
+            pool,
+            staging: None,
+            staged: 0,
+            sent: Vec::new(),
+            under_way: VecDeque::new(),
+            tail_is_sent: false,
+            upload: Some(upload),
+        }))
+    }
+
+    fn writing_bytes(&self, stripe_bytes: Option<u64>) -> u64 {
+        self.part(stripe_bytes).saturating_mul(IN_FLIGHT as u64 + 1)
+    }
+
+    fn append(&self, _offset: u64, _via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        Err(self.unsupported("be appended to: an object is written once"))
+    }
+}
+
+struct BucketWrite {
+    device: String,
+    bucket: Bucket,
+    key: Key,
+    /// The object that this one replaces.
+    found: Option<Head>,
+    cancel: Arc<AtomicBool>,
+    part: usize,
+    pool: Pool,
+    /// The part that is filled; `None` while it is empty.
+    staging: Option<Buffer>,
+    staged: usize,
+    /// The parts that the store has, in order, without gaps.
+    sent: Vec<UploadPart>,
+    under_way: VecDeque<(usize, Ticket<UploadPart>)>,
+    /// Whether the store has the part that is filled, as far as it is filled.
+    tail_is_sent: bool,
+    /// `None` once it was completed.
+    upload: Option<Upload>,
+}
+
+impl BucketWrite {
+    /// Parts before the one that is filled.
+    fn full_parts(&self) -> usize {
+        let waiting = self.under_way.iter().map(|(index, _)| index + 1).max();
+        let sent = self.sent.len() - usize::from(self.tail_is_sent);
+        waiting.unwrap_or(0).max(sent)
+    }
+
+    fn wait_for_one(&mut self) -> Result<(), Error> {
+        let Some((index, ticket)) = self.under_way.pop_front() else {
+            return Ok(());
+        };
+        let part = ticket.wait(&self.cancel)?;
+        // Parts are waited for in the order in which they were sent.
+        self.sent.truncate(index);
+        self.sent.push(part);
+        Ok(())
+    }
+
+    fn wait_for_all(&mut self) -> Result<(), Error> {
+        while !self.under_way.is_empty() {
+            self.wait_for_one()?;
+        }
+        Ok(())
+    }
+
+    /// A free buffer. A request that ended may hold its buffer for some moments more.
+    fn buffer(&mut self) -> Result<Buffer, Error> {
+        loop {
+            if let Some(buffer) = self.pool.try_take() {
+                return Ok(buffer);
+            }
+            match self.under_way.is_empty() {
+                false => self.wait_for_one()?,
+                true if self.cancel.load(Ordering::Relaxed) => {
+                    return Err(Error::Cancelled {
+                        device: self.device.clone(),
+                    });
+                }
+                true => HostClock.sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    fn send(&mut self, index: usize, buffer: Buffer, len: usize) -> Result<(), Error> {
+        if index as u64 >= PARTS_MAX {
+            return Err(Error::Full {
+                device: self.device.clone(),
+                bytes: self.offset(),
+            });
+        }
+        let Some(upload) = &self.upload else {
+            return Ok(());
+        };
+        let bytes = Bytes::from_owner(Owned(buffer)).slice(..len);
+        let ticket = upload.part(index, bytes)?;
+        self.under_way.push_back((index, ticket));
+        Ok(())
+    }
+
+    /// Errors: [`Error::Busy`] if the object is not what it was when this writer began.
+    fn check_unchanged(&self) -> Result<(), Error> {
+        match self.bucket.head(&self.key, &self.cancel)? == self.found {
+            true => Ok(()),
+            false => Err(Error::Busy {
+                device: self.device.clone(),
+            }),
+        }
+    }
+}
+
+/// A buffer as the owner of its bytes.
+struct Owned(Buffer);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FamilyWrite for BucketWrite {
+    fn offset(&self) -> u64 {
+        self.full_parts() as u64 * self.part as u64 + self.staged as u64
+    }
+
+    fn room(&self) -> u64 {
+        (PARTS_MAX * self.part as u64).saturating_sub(self.offset())
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let index = self.full_parts();
+            if std::mem::take(&mut self.tail_is_sent) {
+                // It is sent again, with what follows.
+                self.sent.truncate(index);
+            }
+            let mut buffer = match self.staging.take() {
+                Some(buffer) => buffer,
+                None => self.buffer()?,
+            };
+            let n = bytes.len().min(self.part - self.staged);
+            buffer[self.staged..self.staged + n].copy_from_slice(&bytes[..n]);
+            self.staged += n;
+            bytes = &bytes[n..];
+            if self.staged == self.part {
+                self.send(index, buffer, self.part)?;
+                self.staged = 0;
+            } else {
+                self.staging = Some(buffer);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.wait_for_all()?;
+        let index = self.full_parts();
+        if self.staged > 0 && !self.tail_is_sent {
+            let mut copy = self.buffer()?;
+            if let Some(staging) = &self.staging {
+                copy[..self.staged].copy_from_slice(&staging[..self.staged]);
+            }
+            self.send(index, copy, self.staged)?;
+            self.wait_for_all()?;
+            self.tail_is_sent = true;
+        }
+        self.check_unchanged()
+    }
+
+    fn keep(&mut self) {}
+
+    fn complete(mut self: Box<Self>) -> Result<(), Error> {
+        let len = self.offset();
+        let parts = std::mem::take(&mut self.sent);
+        if let Some(upload) = self.upload.take() {
+            // From here on the other stripes are completed too: an interruption would only leave some of them.
+            upload.complete(parts, len, &AtomicBool::new(false))?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the object that were requested: those at `start` and after.
+#[derive(Debug)]
+struct Span {
+    start: u64,
+    len: u64,
+    state: Fetched,
+}
+
+#[derive(Debug)]
+enum Fetched {
+    UnderWay(Ticket<Vec<Bytes>>),
+    Here(Vec<Bytes>),
+}
+
+impl Span {
+    fn end(&self) -> u64 {
+        self.start + self.len
+    }
+}
+
+/// What is known of a reader that reads in order.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// In order, without gaps.
+    spans: VecDeque<Span>,
+    /// Where the last read ended, and how many bytes were read in order before.
+    last_end: u64,
+    run: u64,
+}
+
+#[derive(Debug)]
+struct BucketRead {
+    bucket: Bucket,
+    key: Key,
+    head: Head,
+    cancel: Arc<AtomicBool>,
+    ahead: Mutex<Ahead>,
+}
+
+impl BucketRead {
+    fn fetch(&self, start: u64, len: u64) -> Result<Span, Error> {
+        let tag = self.head.tag.clone();
+        let ticket = self.bucket.fetch(&self.key, start..start + len, tag)?;
+        Ok(Span {
+            start,
+            len,
+            state: Fetched::UnderWay(ticket),
+        })
+    }
+
+    /// Requests the windows after the last one.
+    fn top_up(&self, ahead: &mut Ahead, offset: u64) -> Result<(), Error> {
+        let window = ahead.run.clamp(WINDOW_MIN, WINDOW_MAX);
+        while ahead.spans.iter().filter(|s| s.start > offset).count() < AHEAD {
+            let start = ahead.spans.back().map_or(offset, Span::end);
+            let len = window.min(self.head.len - start);
+            if len == 0 {
+                break;
+            }
+            let span = self.fetch(start, len)?;
+            ahead.spans.push_back(span);
+        }
+        Ok(())
+    }
+
+    /// Copies what the windows have at `offset`; 0 if there is no window.
+    fn copy(&self, ahead: &mut Ahead, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let holds = |span: &Span| (span.start..span.end()).contains(&offset);
+        let Some(index) = ahead.spans.iter().position(holds) else {
+            return Ok(0);
+        };
+        let Some(mut span) = ahead.spans.remove(index) else {
+            return Ok(0);
+        };
+        let pieces = match span.state {
+            Fetched::Here(pieces) => pieces,
+            Fetched::UnderWay(ticket) => ticket.wait(&self.cancel)?,
+        };
+        let mut skip = (offset - span.start) as usize;
+        let mut done = 0;
+        for piece in &pieces {
+            let here = piece.get(skip..).unwrap_or_default();
+            skip -= skip.min(piece.len());
+            let n = here.len().min(buf.len() - done);
+            buf[done..done + n].copy_from_slice(&here[..n]);
+            done += n;
+        }
+        span.state = Fetched::Here(pieces);
+        ahead.spans.insert(index, span);
+        Ok(done)
+    }
+
+    fn read(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_order =
+            (ahead.last_end.saturating_sub(BACK)..=ahead.last_end + BACK).contains(&offset);
+        if !in_order {
+            ahead.run = 0;
+            ahead.spans.clear();
+        }
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            if ahead.run >= WINDOW_MIN {
+                ahead.spans.retain(|span| span.end() + BACK > at);
+                self.top_up(&mut ahead, at)?;
+            }
+            let n = self.copy(&mut ahead, &mut buf[done..], at)?;
+            if n == 0 {
+                let tag = self.head.tag.clone();
+                self.bucket
+                    .read(&self.key, at, tag, &mut buf[done..], &self.cancel)?;
+                done = buf.len();
+            }
+            done += n;
+        }
+        let end = offset + buf.len() as u64;
+        ahead.run += end.saturating_sub(ahead.last_end.max(offset));
+        ahead.last_end = end;
+        Ok(())
+    }
+}
+
+impl FamilyRead for BucketRead {
+    fn len_bytes(&self) -> Result<Option<u64>, Error> {
+        Ok(Some(self.head.len))
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let len = self.head.len.saturating_sub(offset).min(buf.len() as u64) as usize;
+        if len > 0 {
+            self.read(&mut buf[..len], offset)?;
+        }
+        Ok(len)
+    }
+
+    fn reading_bytes(&self) -> u64 {
+        WINDOW_MAX * (AHEAD as u64 + 2)
+    }
+}

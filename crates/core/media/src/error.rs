@@ -1,0 +1,333 @@
+//! Errors in reading or writing a media set.
+
+use std::io;
+
+use uuid::Uuid;
+
+use crate::record::RecordError;
+
+/// Every variant names the device that an operator must look at. `number` is SQL Server's message number for the same
+/// condition, if it has one.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused. The cause is in `source()` and is not repeated in the text.
+    #[error("cannot {action} backup device {device}{}", place(action, *offset))]
+    Io {
+        action: &'static str,
+        device: String,
+        offset: u64,
+        source: io::Error,
+    },
+
+    #[error("cannot open backup device {device}: it does not exist")]
+    Missing { device: String },
+
+    /// An object store refused or did not answer. The text names the object.
+    #[error(transparent)]
+    Bucket(Box<longshore_bucket::Error>),
+
+    #[error(
+        "all stripes are full: {device} has {bytes} bytes in as many parts as an object may have"
+    )]
+    Full { device: String, bytes: u64 },
+
+    #[error("the volume on device {device} is empty")]
+    Empty { device: String },
+
+    /// Not a stripe, or the stripe's first records are damaged.
+    #[error("the media family on device {device} is incorrectly formed: at byte {offset}, {what}")]
+    NotMedia {
+        device: String,
+        offset: u64,
+        what: RecordError,
+    },
+
+    #[error("device {device} was written by a newer version: it needs feature bits {bits:#x}")]
+    Newer { device: String, bits: u64 },
+
+    /// Bytes between the first and the last record have changed.
+    #[error("{device}: damaged at byte {offset}: {what}")]
+    Damaged {
+        device: String,
+        offset: u64,
+        what: RecordError,
+    },
+
+    /// A payload does not match the checksum written with it, or does not decode to its plain bytes.
+    #[error("{device}: block {sequence} at byte {offset} is damaged: {what}")]
+    BlockDamaged {
+        device: String,
+        offset: u64,
+        sequence: u64,
+        what: String,
+    },
+
+    /// All records are well formed, but blocks are missing, repeated or from elsewhere.
+    #[error("{device}: backup set {position} is damaged: {what}")]
+    SetDamaged {
+        device: String,
+        position: u32,
+        what: String,
+    },
+
+    #[error(
+        "the media set has {count} media families but only {given} are provided; missing: {}",
+        list(missing)
+    )]
+    FamilyMissing {
+        media_set: Uuid,
+        count: u16,
+        given: usize,
+        missing: Vec<u16>,
+    },
+
+    #[error("devices {first} and {second} both hold media family {family}")]
+    FamilyTwice {
+        first: String,
+        second: String,
+        family: u16,
+    },
+
+    #[error("device {device} belongs to media set {found}, not to {expected} like {other}")]
+    Foreign {
+        device: String,
+        other: String,
+        found: String,
+        expected: String,
+    },
+
+    #[error("device {device} is formatted for {found} media families, but {expected} are given")]
+    FamilyCount {
+        device: String,
+        found: u16,
+        expected: usize,
+    },
+
+    #[error(
+        "backup set {position} on device {device} was terminated while it was being created and is incomplete"
+    )]
+    Incomplete { device: String, position: u32 },
+
+    /// Only when appending: a reader treats such a set as incomplete.
+    #[error(
+        "device {device}: the trailer of backup set {position} at byte {offset} is damaged; appending would cut the set off"
+    )]
+    TrailerDamaged {
+        device: String,
+        offset: u64,
+        position: u32,
+    },
+
+    #[error("device {device} has no backup set at position {position}; it holds {count}")]
+    NoSuchSet {
+        device: String,
+        position: u32,
+        count: u32,
+    },
+
+    /// By name, the algorithms whose sets are allowed on one media set.
+    #[error("the media set is formatted for {is}; a set of {asked} cannot be appended")]
+    ContainerMix {
+        is: &'static str,
+        asked: &'static str,
+    },
+
+    #[error("device {device} is in use by another backup")]
+    Busy { device: String },
+
+    #[error("device {device} is named twice")]
+    DeviceTwice { device: String, family: u16 },
+
+    /// A new media set was requested, but the device has content.
+    #[error("device {device} already holds {}", if *is_media { "a media set" } else { "data that is not a media set" })]
+    Exists { device: String, is_media: bool },
+
+    #[error("backup set {position} on device {device} does not expire before {until}")]
+    NotExpired {
+        device: String,
+        position: u32,
+        until: String,
+    },
+
+    #[error("the media name on device {device} is {found:?}, not {expected:?}")]
+    MediaName {
+        device: String,
+        found: String,
+        expected: String,
+    },
+
+    #[error("{given} backup devices are given; 1 to 64 are allowed")]
+    DeviceCount { given: usize },
+
+    #[error(
+        "all backup devices must be of one class (files, objects, NUL, or one pipe): {device} is not"
+    )]
+    DeviceClass { device: String },
+
+    /// Only for waits on a pipe or an object store.
+    #[error("the wait for device {device} was cancelled")]
+    Cancelled { device: String },
+
+    #[error("device {device} cannot {action}")]
+    Unsupported {
+        device: String,
+        action: &'static str,
+    },
+}
+
+fn list(families: &[u16]) -> String {
+    families
+        .iter()
+        .map(|f| format!("family {f}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+impl From<longshore_bucket::Error> for Error {
+    fn from(error: longshore_bucket::Error) -> Error {
+        match error {
+            longshore_bucket::Error::Cancelled { at: device, .. } => Error::Cancelled { device },
+            error => Error::Bucket(Box::new(error)),
+        }
+    }
+}
+
+/// The offset, if bytes were being transferred.
+fn place(action: &str, offset: u64) -> String {
+    match action {
+        "read" | "write" => format!(" at byte {offset}"),
+        _ => String::new(),
+    }
+}
+
+/// The hint for an error of the operating system on a device.
+fn io_hint(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => {
+            "create the directory, or correct the path; then run the command again"
+        }
+        io::ErrorKind::IsADirectory => "name a file in it, such as DIRECTORY/NAME.bak",
+        io::ErrorKind::ResourceBusy => "name another device",
+        io::ErrorKind::PermissionDenied => {
+            "run as a user who can use the device and its directory, or name another one"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "its file system is mounted read-only: mount it read-write, or name another device"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "free space there, or name another device; then run the command again"
+        }
+        io::ErrorKind::OutOfMemory => {
+            "lower --buffer-count or --max-transfer-size, or raise the limit on memory"
+        }
+        _ => "check the device, its free space and its permissions, then run the command again",
+    }
+}
+
+impl Error {
+    /// SQL Server's message number for this error.
+    pub fn number(&self) -> Option<u32> {
+        Some(match self {
+            Error::Io {
+                action: "write" | "sync" | "complete",
+                ..
+            } => 3202,
+            Error::Io { action: "read", .. } => 3203,
+            Error::Io { .. } | Error::Missing { .. } => 3201,
+            Error::Empty { .. } => 3254,
+            Error::NotMedia { .. } => 3241,
+            Error::Newer { .. } => 3169,
+            Error::Damaged { .. }
+            | Error::BlockDamaged { .. }
+            | Error::SetDamaged { .. }
+            | Error::TrailerDamaged { .. } => 3189,
+            Error::FamilyMissing { .. } => 3132,
+            Error::FamilyTwice { .. } | Error::DeviceTwice { .. } => 3227,
+            Error::Foreign { .. } => 3258,
+            Error::FamilyCount { .. } => 3231,
+            Error::Incomplete { .. } => 3256,
+            Error::NoSuchSet { .. } => 3287,
+            Error::ContainerMix { .. } => 3098,
+            Error::Busy { .. } => 3023,
+            Error::NotExpired { .. } => 4030,
+            Error::MediaName { .. } => 4037,
+            Error::DeviceCount { .. } => 3205,
+            Error::DeviceClass { .. } => 3011,
+            Error::Unsupported { .. } => 3032,
+            Error::Cancelled { .. } => 3204,
+            Error::Full { .. } => 3202,
+            Error::Bucket(_) | Error::Exists { .. } => return None,
+        })
+    }
+
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Io { source, .. } => io_hint(source.kind()),
+            Error::Bucket(error) => error.hint(),
+            Error::Full { .. } => {
+                "back up to more stripes (more --to), or set LONGSHORE_PART_MIB to twice what it was (32 where the source's size is not known)"
+            }
+            Error::Missing { .. } => "check the path; a restore needs every stripe of the backup",
+            Error::Empty { .. } => "the file is empty; use the file that the backup reported",
+            Error::NotMedia { .. } => {
+                "this is not a Longshore stripe, or its header is damaged; use another copy"
+            }
+            Error::Newer { .. } => "restore with the version that wrote it, or a later one",
+            Error::Damaged { .. } | Error::BlockDamaged { .. } | Error::SetDamaged { .. } => {
+                "use another copy of this stripe or another backup set; `longshore verify` lists all damage"
+            }
+            Error::FamilyMissing { .. } => {
+                "name every stripe of the media set; `longshore list --label-only STRIPE` shows a stripe's media set"
+            }
+            Error::FamilyTwice { .. } => "name each stripe once; one of these is a copy",
+            Error::Foreign { .. } => {
+                "name only stripes of one media set; `longshore list` shows a stripe's media set"
+            }
+            Error::FamilyCount { .. } => {
+                "name as many devices as the media set has, or use --format for a new media set"
+            }
+            Error::Incomplete { .. } => {
+                "restore an earlier set with --position, or run the backup again"
+            }
+            Error::TrailerDamaged { .. } => {
+                "keep these stripes, since their data may be undamaged, and back up to a new media set"
+            }
+            Error::NoSuchSet { .. } => "`longshore list` shows the positions there are",
+            Error::ContainerMix { .. } => {
+                "append with the algorithm of the media set, or start a new one with --format"
+            }
+            Error::Busy { .. } => {
+                "wait until the other backup ends (one that died on another machine or mount counts as running for 15 minutes), or choose other devices"
+            }
+            Error::DeviceTwice { .. } => "name each device once: every stripe is a file of its own",
+            Error::Exists {
+                is_media: false, ..
+            } => "name another file; only --format overwrites a file that is not a backup",
+            Error::Exists { is_media: true, .. } => {
+                "use --append to add a set, --init to replace its sets, or --format for a new media set"
+            }
+            Error::NotExpired { .. } => {
+                "wait, choose another device, or overwrite it anyway with --skip"
+            }
+            Error::MediaName { .. } => {
+                "check that these are the right media, or use --format for a new media set"
+            }
+            Error::DeviceCount { .. } => "name between 1 and 64 devices",
+            Error::DeviceClass { .. } => "do not mix files, objects, nul: and - in one media set",
+            Error::Unsupported { .. } => "write the backup to files",
+            Error::Cancelled { .. } => "nothing was left behind; run the command again",
+        }
+    }
+
+    /// Whether the set is only unfinished, as after a crash.
+    pub fn is_incomplete(&self) -> bool {
+        matches!(
+            self,
+            Error::Incomplete { .. }
+                | Error::Missing { .. }
+                | Error::Empty { .. }
+                | Error::NoSuchSet { .. }
+        )
+    }
+}

@@ -1,0 +1,177 @@
+//! The index: a redundant, compressed copy of all manifests, for listing a set or reading one file
+//! without scanning its stripes.
+//!
+//! While a family is written, its index grows in chunks of about [`CHUNK_RAW`] bytes. A full chunk is compressed and
+//! written to the stripe at once, so memory does not grow with the backup. Each chunk points to the chunk before it;
+//! the trailer points to the last one. A chunk is one run of `Index` records. A restore of the whole set does not need
+//! the index.
+
+use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
+
+use crate::record::{
+    BODY_MAX, Container, Fields, HEAD_LEN, PREFIX_MAX, RecordError, RecordKind, SUFFIX_MAX,
+};
+
+/// Raw bytes at which a chunk is closed.
+pub const CHUNK_RAW: usize = 256 << 10;
+/// The longest chunk: the last block added may bring a whole manifest.
+pub const CHUNK_RAW_MAX: usize = CHUNK_RAW + crate::header::MANIFEST_MAX + BLOCK_ROW_LEN;
+/// Bytes of a block's row before its manifest.
+pub const BLOCK_ROW_LEN: usize = 28;
+/// Bytes of an index record's body before its part of the compressed chunk.
+pub const PART_HEAD_LEN: usize = 24;
+/// The most index records in one chunk. Deflate adds less than an eighth to incompressible input.
+pub const PARTS_MAX: usize = (CHUNK_RAW_MAX + CHUNK_RAW_MAX / 8).div_ceil(BODY_MAX - PART_HEAD_LEN);
+/// The longest chunk in a stripe.
+pub const CHUNK_FRAMED_MAX: usize = PARTS_MAX * (BODY_MAX + HEAD_LEN + PREFIX_MAX + SUFFIX_MAX);
+
+/// The position of one block of this family, and its manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub sequence: u64,
+    /// Offset of the block's first record in the stripe.
+    pub offset: u64,
+    /// Bytes from `offset` to the end of the payload.
+    pub len: u32,
+    pub plain_len: u32,
+    pub manifest: Vec<u8>,
+}
+
+/// Collects rows until a chunk is full.
+#[derive(Debug, Default)]
+pub struct Builder {
+    raw: Vec<u8>,
+    /// Offset and length of the previous chunk; 0 if there is none.
+    previous: (u64, u32),
+}
+
+impl Builder {
+    pub fn add(&mut self, sequence: u64, offset: u64, len: u32, plain_len: u32, manifest: &[u8]) {
+        self.raw.extend_from_slice(&sequence.to_le_bytes());
+        self.raw.extend_from_slice(&offset.to_le_bytes());
+        self.raw.extend_from_slice(&len.to_le_bytes());
+        self.raw.extend_from_slice(&plain_len.to_le_bytes());
+        self.raw
+            .extend_from_slice(&(manifest.len() as u32).to_le_bytes());
+        self.raw.extend_from_slice(manifest);
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.raw.len() >= CHUNK_RAW
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// Ends the chunk and returns its framed records, to be written at `offset` of the stripe.
+    pub fn flush(&mut self, container: Container, offset: u64) -> Vec<u8> {
+        let packed = compress_to_vec(&self.raw, level(&self.raw));
+        let mut out = Vec::with_capacity(packed.len() + packed.len() / 64 + 256);
+        let parts = packed.chunks(BODY_MAX - PART_HEAD_LEN);
+        let count = parts.len() as u16;
+        for (part, bytes) in parts.enumerate() {
+            let mut body = Vec::with_capacity(PART_HEAD_LEN + bytes.len());
+            body.extend_from_slice(&self.previous.0.to_le_bytes());
+            body.extend_from_slice(&self.previous.1.to_le_bytes());
+            body.extend_from_slice(&(self.raw.len() as u32).to_le_bytes());
+            body.extend_from_slice(&(part as u16).to_le_bytes());
+            body.extend_from_slice(&count.to_le_bytes());
+            body.extend_from_slice(&[0; 4]);
+            body.extend_from_slice(bytes);
+            container.append(RecordKind::Index, &body, &mut out);
+        }
+        self.previous = (offset, out.len() as u32);
+        self.raw.clear();
+        out
+    }
+
+    /// Offset and length of the last flushed chunk; zeros if there is none.
+    pub fn last(&self) -> (u64, u32) {
+        self.previous
+    }
+}
+
+/// The compression level of a chunk. Names shrink to a fifth. Page sums do not shrink at all, and compressing them
+/// hard costs more than computing them.
+fn level(raw: &[u8]) -> u8 {
+    let start = &raw[..raw.len().min(8 << 10)];
+    match compress_to_vec(start, 1).len() * 4 > start.len() * 3 {
+        true => 1,
+        false => 5,
+    }
+}
+
+/// A decoded chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Offset and length of the previous chunk; zeros in the first.
+    pub previous: (u64, u32),
+    pub rows: Vec<Row>,
+}
+
+/// Reads a chunk from its framed records.
+pub fn decode_chunk(container: Container, mut framed: &[u8]) -> Result<Chunk, RecordError> {
+    let mut packed = Vec::new();
+    let (mut first, mut next) = (None, 0);
+    let (previous, raw_len) = loop {
+        let len = container.framed_len_at(framed)?;
+        let record = framed.get(..len).ok_or(RecordError::Length)?;
+        let (kind, body) = container.parse(record)?;
+        if kind != RecordKind::Index {
+            return Err(RecordError::Field);
+        }
+        framed = &framed[len..];
+        let mut f = Fields(body);
+        let previous = (f.u64()?, f.u32()?);
+        let raw_len = f.u32()? as usize;
+        let (part, count) = (f.u16()?, f.u16()?);
+        f.zeros(4)?;
+        let head = (previous, raw_len, count);
+        if part != next
+            || part >= count
+            || usize::from(count) > PARTS_MAX
+            || *first.get_or_insert(head) != head
+        {
+            return Err(RecordError::Field);
+        }
+        packed.extend_from_slice(f.0);
+        next += 1;
+        if next == count {
+            break (previous, raw_len);
+        }
+    };
+    if !framed.is_empty() || raw_len > CHUNK_RAW_MAX {
+        return Err(RecordError::Length);
+    }
+    let raw = decompress_to_vec_with_limit(&packed, raw_len).map_err(|_| RecordError::Field)?;
+    if raw.len() != raw_len {
+        return Err(RecordError::Length);
+    }
+    let mut f = Fields(&raw);
+    let mut rows = Vec::new();
+    while !f.0.is_empty() {
+        let (sequence, offset) = (f.u64()?, f.u64()?);
+        let (len, plain_len) = (f.u32()?, f.u32()?);
+        let manifest_len = f.u32()? as usize;
+        rows.push(Row {
+            sequence,
+            offset,
+            len,
+            plain_len,
+            manifest: f.bytes(manifest_len)?.to_vec(),
+        });
+    }
+    Ok(Chunk { previous, rows })
+}
+
+/// The number of records in a chunk, from the body of its first record.
+pub fn part_count(body: &[u8]) -> Result<u16, RecordError> {
+    let mut f = Fields(body);
+    f.bytes(18)?;
+    match f.u16()? {
+        n if (1..=PARTS_MAX).contains(&usize::from(n)) => Ok(n),
+        _ => Err(RecordError::Field),
+    }
+}

@@ -1,0 +1,41 @@
+//! The media format: the layout of a stripe, byte by byte, and the devices that hold stripes.
+//!
+//! `docs/format.md` is the specification; a test compares its tables with the constants here. Encoding and decoding
+//! ([`record`], [`header`], [`manifest`], [`index`]) are pure: bytes in, values out, no I/O. [`BackupDevice`] is the
+//! interface to storage; [`SetWriter`] writes a set, [`MediaSet`] reads sets.
+//!
+//! Invariants
+//! - A backup set is valid if and only if every family ends it with a trailer that was written after all of the set's
+//!   data was durable.
+//! - Every byte of a stripe is protected: records and payloads carry CRC-32C, and container framing is compared with
+//!   constants.
+//! - Decoders accept any bytes without panic; lengths are checked before memory is allocated.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod ahead;
+pub mod block;
+pub mod device;
+mod error;
+pub mod header;
+pub mod index;
+pub mod manifest;
+mod member;
+pub mod record;
+mod set_reader;
+mod set_writer;
+mod stream;
+mod window;
+
+pub use device::{BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, PendingStripe};
+pub use error::Error;
+pub use header::{
+    BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer, SourceIdentity,
+};
+pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
+pub use record::Container;
+pub use set_reader::{MediaSet, SetSummary};
+pub use set_writer::{
+    BlockOut, Disposition, FamilyWriter, SetPlan, SetWriter, Totals, stripe_bytes,
+};
+pub use stream::{Block, BlockStream};

@@ -1,0 +1,485 @@
+//! One stripe of a media set: its label and the backup sets on it.
+//!
+//! If the stripe ends with a trailer, the sets are found along the chain of trailers. Otherwise the records are read
+//! one after another. After a record that cannot be read, the set's own trailer is searched for, so that one bad byte
+//! does not hide later sets, and damage is distinguished from an unfinished end.
+//!
+//! Invariants
+//! - The n-th part has position n: a header or trailer with another position is not accepted.
+//! - Bytes after the last sealed part are one more part, unsealed.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use crate::Error;
+use crate::device::{BackupDevice, DeviceClass, FamilyRead};
+use crate::header::{BlockHeader, MediaHeader, SETS_MAX, SetHeader, SetTrailer, TRAILER_LEN};
+use crate::index::{self, Chunk};
+use crate::record::{Container, HEAD_LEN, MAGIC, PREFIX_MAX, RecordError, RecordKind};
+use crate::window::{WINDOW_BYTES, Window};
+
+/// One stripe of an opened media set.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub device: String,
+    pub read: Arc<dyn FamilyRead>,
+    pub header: MediaHeader,
+    /// Offset of the first set header.
+    pub sets_offset: u64,
+    /// Index into the devices in the caller's order.
+    pub device_index: usize,
+    /// Whether this stripe has not been renamed yet.
+    pub pending: bool,
+    /// A pipe's read position: a pipe cannot be opened twice.
+    pub window: Mutex<Option<Window>>,
+    /// Found once: an opened media set stays as it was at the first query.
+    parts: OnceLock<Vec<Part>>,
+}
+
+/// One family's part of a set, as found on the stripe.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    /// Offset of the set header, or where it should be.
+    pub offset: u64,
+    pub header: Result<SetHeader, RecordError>,
+    pub seal: Option<Seal>,
+}
+
+/// A trailer and its offset.
+#[derive(Debug, Clone)]
+pub(crate) struct Seal {
+    pub trailer: SetTrailer,
+    pub offset: u64,
+    /// Offset after the trailer.
+    pub end: u64,
+}
+
+impl Part {
+    /// Whether this trailer ends this part, and its previous trailer is at `previous`.
+    fn fits(&self, trailer: &SetTrailer, position: u32, previous: u64) -> bool {
+        trailer.set_offset == self.offset
+            && trailer.previous_trailer == previous
+            && trailer.position == position
+            && self.header.as_ref().map_or(true, |h| h.set == trailer.set)
+    }
+}
+
+/// How many fixed bytes may differ for a record still to be taken for the trailer, damaged.
+const TRAILER_DAMAGE_MAX: usize = 8;
+/// Disk sector size: a power cut leaves whole sectors of a write. Larger sectors start at multiples of this too.
+const SECTOR: u64 = 512;
+
+/// A record's kind and body, and the offset after it.
+type Record = (RecordKind, Vec<u8>, u64);
+
+impl Member {
+    pub fn open(
+        device: &dyn BackupDevice,
+        device_index: usize,
+        read: Arc<dyn FamilyRead>,
+        pending: bool,
+    ) -> Result<Member, Error> {
+        let name = device.name();
+        if read.len_bytes()? == Some(0) {
+            return Err(Error::Empty { device: name });
+        }
+        let mut window = Window::new(name.clone(), read.clone(), 0)?;
+        let not_media = |offset, what| match what {
+            RecordError::Feature(bits) => Error::Newer {
+                device: name.clone(),
+                bits,
+            },
+            what => Error::NotMedia {
+                device: name.clone(),
+                offset,
+                what,
+            },
+        };
+        let mut start = [0; PREFIX_MAX];
+        let got = window.peek(&mut start)?;
+        let container =
+            Container::detect(&start[..got]).ok_or_else(|| not_media(0, RecordError::Framing))?;
+        let preamble = container.preamble().len();
+        window.read(&mut start[..preamble])?;
+        let mut framed = Vec::new();
+        let header = match window.record(container, &mut framed) {
+            Ok(Some((RecordKind::Media, body))) => MediaHeader::decode(body),
+            Ok(Some((kind, _))) => Err(RecordError::Kind(kind as u8)),
+            Ok(None) => Err(RecordError::Length),
+            Err(Error::Damaged { what, .. }) => Err(what),
+            Err(e) => return Err(e),
+        };
+        let header = header.map_err(|e| not_media(preamble as u64, e))?;
+        if header.container != container {
+            return Err(not_media(preamble as u64, RecordError::Field));
+        }
+        let sets_offset = window.offset();
+        // Only a pipe must continue where the label ended.
+        let kept = (device.class() == DeviceClass::Pipe).then_some(window);
+        Ok(Member {
+            device: name,
+            read,
+            header,
+            sets_offset,
+            device_index,
+            pending,
+            window: Mutex::new(kept),
+            parts: OnceLock::new(),
+        })
+    }
+
+    pub fn damaged(&self, offset: u64, what: RecordError) -> Error {
+        match what {
+            RecordError::Feature(bits) => Error::Newer {
+                device: self.device.clone(),
+                bits,
+            },
+            what => Error::Damaged {
+                device: self.device.clone(),
+                offset,
+                what,
+            },
+        }
+    }
+
+    /// The record at `offset`, and the offset after it.
+    fn record_at(&self, offset: u64) -> Result<Result<Record, RecordError>, Error> {
+        let container = self.header.container;
+        let mut framed = vec![0; 4096];
+        let got = self.read.read_at(&mut framed, offset)?;
+        let len = match container.framed_len_at(&framed[..got]) {
+            Ok(len) => len,
+            Err(what) => return Ok(Err(what)),
+        };
+        if len > got {
+            framed.resize(len, 0);
+            if self.read.read_at(&mut framed, offset)? < len {
+                return Ok(Err(RecordError::Length));
+            }
+        }
+        Ok(container
+            .parse(&framed[..len])
+            .map(|(kind, body)| (kind, body.to_vec(), offset + len as u64)))
+    }
+
+    fn set_header_at(&self, offset: u64) -> Result<Result<(SetHeader, u64), RecordError>, Error> {
+        Ok(self.record_at(offset)?.and_then(|(kind, body, end)| {
+            if kind != RecordKind::Set {
+                return Err(RecordError::Kind(kind as u8));
+            }
+            Ok((SetHeader::decode(&body)?, end))
+        }))
+    }
+
+    /// All sets on this stripe in order of position; only the last can be unsealed.
+    pub fn parts(&self) -> Result<&[Part], Error> {
+        if let Some(parts) = self.parts.get() {
+            return Ok(parts);
+        }
+        let Some(len) = self.read.len_bytes()? else {
+            return Err(Error::Unsupported {
+                device: self.device.clone(),
+                action: "list its sets",
+            });
+        };
+        let parts = match self.parts_backward(len)? {
+            Some(parts) => parts,
+            None => self.parts_forward(len)?,
+        };
+        Ok(self.parts.get_or_init(|| parts))
+    }
+
+    /// This stripe's part of the set at a 1-based position.
+    pub fn part(&self, position: u32) -> Result<&Part, Error> {
+        let parts = self.parts()?;
+        let index = (position as usize).checked_sub(1);
+        index
+            .and_then(|i| parts.get(i))
+            .ok_or_else(|| Error::NoSuchSet {
+                device: self.device.clone(),
+                position,
+                count: parts.len() as u32,
+            })
+    }
+
+    /// The parts along the chain of trailers; `None` if they do not account for every byte.
+    fn parts_backward(&self, len: u64) -> Result<Option<Vec<Part>>, Error> {
+        let trailer_len = self.header.container.framed_len(TRAILER_LEN) as u64;
+        let mut parts = Vec::new();
+        let mut end = len;
+        while end > self.sets_offset && parts.len() < SETS_MAX as usize {
+            let at = end.saturating_sub(trailer_len);
+            if at <= self.sets_offset {
+                return Ok(None);
+            }
+            let trailer = match self.record_at(at)? {
+                Ok((RecordKind::Trailer, body, behind)) if behind == end => {
+                    SetTrailer::decode(&body)
+                }
+                _ => return Ok(None),
+            };
+            let Ok(trailer) = trailer else {
+                return Ok(None);
+            };
+            let offset = trailer.set_offset;
+            // Each step must go back, or a hostile chain would never end.
+            if offset >= at || offset < self.sets_offset {
+                return Ok(None);
+            }
+            parts.push(Part {
+                offset,
+                header: self.header_of_part(offset)?,
+                seal: Some(Seal {
+                    trailer,
+                    offset: at,
+                    end,
+                }),
+            });
+            end = offset;
+        }
+        parts.reverse();
+        let mut previous = 0;
+        for (i, part) in parts.iter().enumerate() {
+            let Some(seal) = &part.seal else {
+                return Ok(None);
+            };
+            if !part.fits(&seal.trailer, i as u32 + 1, previous) || !part.is_at(i as u32 + 1) {
+                return Ok(None);
+            }
+            previous = seal.offset;
+        }
+        Ok((end == self.sets_offset).then_some(parts))
+    }
+
+    fn header_of_part(&self, offset: u64) -> Result<Result<SetHeader, RecordError>, Error> {
+        Ok(self.set_header_at(offset)?.map(|(header, _)| header))
+    }
+
+    fn parts_forward(&self, len: u64) -> Result<Vec<Part>, Error> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut at = self.sets_offset;
+        let mut previous = 0;
+        while at < len && parts.len() < SETS_MAX as usize {
+            let position = parts.len() as u32 + 1;
+            let part = self.part_forward(at, len, position, previous)?;
+            let seal = part.seal.as_ref().map(|s| (s.offset, s.end));
+            parts.push(part);
+            match seal {
+                Some((trailer, end)) => (previous, at) = (trailer, end),
+                None => break,
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The part that begins at `start`: reads its records one by one, or finds its trailer after damage.
+    fn part_forward(
+        &self,
+        start: u64,
+        len: u64,
+        position: u32,
+        previous: u64,
+    ) -> Result<Part, Error> {
+        let mut part = Part {
+            offset: start,
+            header: Err(RecordError::Length),
+            seal: None,
+        };
+        let mut at = start;
+        match self.set_header_at(start)? {
+            Ok((header, end)) if header.position == position => {
+                part.header = Ok(header);
+                at = end;
+            }
+            Ok(_) => part.header = Err(RecordError::Field),
+            Err(what) => part.header = Err(what),
+        }
+        while part.header.is_ok() && at < len {
+            let Ok((kind, body, end)) = self.record_at(at)? else {
+                break;
+            };
+            at = match kind {
+                RecordKind::Manifest | RecordKind::Index => end,
+                RecordKind::Block => match BlockHeader::decode(&body) {
+                    Ok((block, _)) => end + u64::from(block.stored_len),
+                    Err(_) => break,
+                },
+                RecordKind::Trailer => {
+                    let trailer = SetTrailer::decode(&body).ok();
+                    part.seal =
+                        trailer
+                            .filter(|t| part.fits(t, position, previous))
+                            .map(|trailer| Seal {
+                                trailer,
+                                offset: at,
+                                end,
+                            });
+                    break;
+                }
+                RecordKind::Media | RecordKind::Set | RecordKind::Wal | RecordKind::WalEnd => break,
+            };
+        }
+        if part.seal.is_none() && at < len {
+            part.seal = self.find_trailer(&part, at..len, position, previous)?;
+        }
+        Ok(part)
+    }
+
+    /// Searches `place`, which ends with the stripe, for this part's own trailer.
+    fn find_trailer(
+        &self,
+        part: &Part,
+        place: Range<u64>,
+        position: u32,
+        previous: u64,
+    ) -> Result<Option<Seal>, Error> {
+        let container = self.header.container;
+        let prefix = container.prefix_len();
+        let mut head = MAGIC.to_vec();
+        head.extend_from_slice(&[RecordKind::Trailer as u8, 0, 0, 0]);
+        head.extend_from_slice(&(TRAILER_LEN as u32).to_le_bytes());
+        // One byte more than there is, so that the read at the end of the stripe is short.
+        let left = (place.end - place.start).saturating_add(1);
+        let mut window = vec![0; left.min(WINDOW_BYTES as u64) as usize];
+        let mut start = place.start;
+        loop {
+            let got = self.read.read_at(&mut window, start)?;
+            let mut at = 0;
+            while let Some(found) = find(&window[at..got], &head) {
+                let offset = (start + (at + found) as u64).checked_sub(prefix as u64);
+                at += found + 1;
+                let Some(offset) = offset.filter(|o| *o >= place.start) else {
+                    continue;
+                };
+                if let Ok((RecordKind::Trailer, body, end)) = self.record_at(offset)?
+                    && let Ok(trailer) = SetTrailer::decode(&body)
+                    && part.fits(&trailer, position, previous)
+                {
+                    return Ok(Some(Seal {
+                        trailer,
+                        offset,
+                        end,
+                    }));
+                }
+            }
+            if got < window.len() {
+                return Ok(None);
+            }
+            // A record head may span two reads.
+            start += (got - HEAD_LEN) as u64;
+        }
+    }
+
+    /// The offset of this part's trailer at the end of the stripe, if a few of the trailer's bytes were damaged after
+    /// it was written. A crash leaves a different pattern: an incomplete trailer lacks its checksums, and a trailer
+    /// whose first sector was not written begins with zeros up to the next sector.
+    pub fn damaged_trailer(
+        &self,
+        part: &Part,
+        position: u32,
+        previous: u64,
+    ) -> Result<Option<u64>, Error> {
+        let (Some(len), Ok(header)) = (self.read.len_bytes()?, &part.header) else {
+            return Ok(None);
+        };
+        let container = self.header.container;
+        let mut found = vec![0; container.framed_len(TRAILER_LEN)];
+        let Some(offset) = len.checked_sub(found.len() as u64) else {
+            return Ok(None);
+        };
+        if offset < part.offset || self.read.read_at(&mut found, offset)? < found.len() {
+            return Ok(None);
+        }
+        let known = SetTrailer {
+            set: header.set,
+            position,
+            set_offset: part.offset,
+            previous_trailer: previous,
+            ..SetTrailer::default()
+        };
+        let mut expected = Vec::with_capacity(found.len());
+        container.append(RecordKind::Trailer, &known.encode(), &mut expected);
+        let body = container.prefix_len() + HEAD_LEN;
+        // The bytes that do not depend on the set's content: framing and head without the checksum, then set and
+        // position, then the two offsets.
+        let fixed = [0..body - 4, body..body + 20, body + 32..body + 48];
+        let differing = fixed
+            .into_iter()
+            .flatten()
+            .filter(|i| found[*i] != expected[*i])
+            .count();
+        let in_first = ((SECTOR - offset % SECTOR) as usize).min(found.len());
+        let whole = found[..in_first].iter().any(|byte| *byte != 0)
+            && found[body - 4..body] != [0; 4]
+            && found[body + 108..body + 112] != [0; 4];
+        Ok((whole && differing <= TRAILER_DAMAGE_MAX).then_some(offset))
+    }
+
+    fn chunk(&self, (offset, len): (u64, u32)) -> Result<Chunk, Error> {
+        if len as usize > index::CHUNK_FRAMED_MAX {
+            return Err(self.damaged(offset, RecordError::Length));
+        }
+        let mut framed = vec![0; len as usize];
+        if self.read.read_at(&mut framed, offset)? < framed.len() {
+            return Err(self.damaged(offset, RecordError::Length));
+        }
+        index::decode_chunk(self.header.container, &framed).map_err(|e| self.damaged(offset, e))
+    }
+
+    /// Calls `each` with a set's index chunks, first to last, and their offsets. Together the chunks must list as many
+    /// blocks as the trailer counts.
+    pub fn chunks(
+        &self,
+        part: &Part,
+        seal: &Seal,
+        mut each: impl FnMut(u64, Chunk) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut places = Vec::new();
+        let mut at = (seal.trailer.index_offset, seal.trailer.index_len);
+        let mut limit = seal.offset;
+        while at != (0, 0) {
+            let end = at.0.checked_add(u64::from(at.1));
+            // Chunks lie inside their set, each before the next, so no chain is endless.
+            if at.1 == 0 || at.0 <= part.offset || end.is_none_or(|end| end > limit) {
+                return Err(self.damaged(limit, RecordError::Field));
+            }
+            places.push(at);
+            limit = at.0;
+            at = self.chunk(at)?.previous;
+        }
+        let mut blocks = 0;
+        for place in places.into_iter().rev() {
+            let chunk = self.chunk(place)?;
+            blocks += chunk.rows.len() as u64;
+            each(place.0, chunk)?;
+        }
+        match blocks == seal.trailer.blocks_here {
+            true => Ok(()),
+            false => Err(Error::SetDamaged {
+                device: self.device.clone(),
+                position: seal.trailer.position,
+                what: "its index does not list all of its blocks".into(),
+            }),
+        }
+    }
+}
+
+impl Part {
+    fn is_at(&self, position: u32) -> bool {
+        self.header
+            .as_ref()
+            .map_or(true, |h| h.position == position)
+    }
+}
+
+/// The first offset of `what` in `bytes`.
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += bytes[at..].iter().position(|b| *b == what[0])?;
+        match bytes[at..].starts_with(what) {
+            true => return Some(at),
+            false => at += 1,
+        }
+    }
+}

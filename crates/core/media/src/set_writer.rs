@@ -1,0 +1,492 @@
+//! Writes one backup set over all families, from set header to trailers.
+//!
+//! Steps, in this order on every family: media header (new media) · set header · blocks and index chunks · data synced
+//! · trailer · synced · complete. [`SetWriter::seal`] writes the first trailer only when the data of *all* families is
+//! durable, so a trailer never promises data that a crash could lose.
+
+use std::io;
+use std::sync::Arc;
+
+use longshore_io::{Via, crc32c_append};
+use uuid::Uuid;
+
+use crate::device::{BackupDevice, DeviceClass, FamilyWrite, Stripe};
+use crate::header::{FAMILIES_MAX, LogEnd, MediaHeader, SETS_MAX, SetHeader, SetTrailer};
+use crate::index;
+use crate::record::{Container, RecordKind};
+use crate::{Error, MediaSet};
+
+/// Room for a block of the largest size, a chunk of the index and a trailer, several times over.
+const ROOM_MIN: u64 = 16 << 20;
+
+/// What to do with media that exist on the devices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Disposition {
+    /// Start a new media set; fail if anything exists.
+    #[default]
+    New,
+    /// Add a set after the last one (NOINIT). Starts a new media set if none exists.
+    Append,
+    /// Replace all sets of the media (INIT); fail for unexpired ones unless `skip`.
+    Init { skip: bool },
+    /// Start a new media set over existing content, readable or not.
+    Format,
+}
+
+/// The caller's decisions about a set; the rest follows from the media.
+#[derive(Debug, Clone)]
+pub struct SetPlan {
+    pub disposition: Disposition,
+    pub media_name: String,
+    pub media_description: String,
+    /// [`SetWriter::begin`] fills in `position`.
+    pub header: SetHeader,
+    pub via: Via,
+    /// About how many bytes the set will have, if that is known.
+    pub expected_bytes: Option<u64>,
+}
+
+/// Totals known only at the end of a backup.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub damaged: bool,
+    pub log: LogEnd,
+    pub finish_us: i64,
+    pub plain_bytes: u64,
+    pub entries: u64,
+    pub files: u64,
+}
+
+/// A set being written. [`SetWriter::families`] are given to the writer threads and returned to be sealed.
+pub struct SetWriter {
+    pub media_set: Uuid,
+    pub header: SetHeader,
+    pub container: Container,
+    pub families: Vec<FamilyWriter>,
+}
+
+/// One family's part of a set being written.
+pub struct FamilyWriter {
+    write: Box<dyn FamilyWrite>,
+    device: String,
+    container: Container,
+    family: u16,
+    set_offset: u64,
+    previous_trailer: u64,
+    blocks: u64,
+    chain_crc: u32,
+    index: index::Builder,
+}
+
+/// A finished block to be written to a stripe.
+pub struct BlockOut<'a> {
+    /// Header and payload, as they will be in the stripe.
+    pub bytes: &'a [u8],
+    pub sequence: u64,
+    pub plain_len: u32,
+    pub stored_crc: u32,
+    pub manifest: &'a [u8],
+}
+
+impl SetWriter {
+    /// Opens the devices, finishes an interrupted completion, applies the disposition's rules and writes the headers.
+    /// `now_us` is the creation time of new media.
+    pub fn begin(
+        devices: &[Arc<dyn BackupDevice>],
+        plan: SetPlan,
+        now_us: i64,
+    ) -> Result<SetWriter, Error> {
+        check_devices(devices)?;
+        let container = Container::of(plan.header.algorithm);
+        let compressed = plan.header.algorithm != longshore_codec::Algorithm::None;
+        let existing = existing_media(devices, &plan, now_us)?;
+        if let (Some(media), Disposition::Append) = (&existing, plan.disposition) {
+            media.check_kind(container, compressed)?;
+            return SetWriter::append(devices, media, plan, container);
+        }
+        // INIT keeps the media's identity and only drops its sets; the media's container may change.
+        let keep = existing.filter(|_| matches!(plan.disposition, Disposition::Init { .. }));
+        let fingerprint = |m: &Option<MediaSet>| m.as_ref().map(MediaSet::fingerprint).transpose();
+        let seen = fingerprint(&keep)?;
+        let media_set = keep
+            .as_ref()
+            .map_or_else(Uuid::new_v4, |m| m.header(0).media_set);
+        let uuids: Vec<_> = devices.iter().map(|_| Uuid::new_v4()).collect();
+        let stripe_bytes = stripe_bytes(plan.expected_bytes, devices.len());
+        let create = |((device, uuid), family): ((&Arc<dyn BackupDevice>, &Uuid), usize)| {
+            device.create_stripe(&Stripe {
+                via: plan.via,
+                label: format!("{media_set}/{family}/{uuid}"),
+                expected_bytes: stripe_bytes,
+            })
+        };
+        let writes = devices.iter().zip(&uuids).zip(1..).map(create);
+        let writes = writes.collect::<Result<Vec<_>, _>>()?;
+        // No other writer is possible from here on. Another backup may have finished between the first look and the
+        // lock, so the media must still be what they were.
+        if plan.disposition != Disposition::Format
+            && fingerprint(&existing_media(devices, &plan, now_us)?)? != seen
+        {
+            return Err(Error::Busy {
+                device: devices[0].name(),
+            });
+        }
+        let mut families = Vec::with_capacity(devices.len());
+        for (i, (device, mut write)) in devices.iter().zip(writes).enumerate() {
+            let old = keep.as_ref().map(|m| m.header(i));
+            let header = MediaHeader {
+                media_set,
+                family_uuid: uuids[i],
+                family: i as u16 + 1,
+                family_count: devices.len() as u16,
+                parity_count: 0,
+                container,
+                compressed,
+                created_us: now_us,
+                generation: old.map_or(0, |h| h.generation.wrapping_add(1)),
+                name: old.map_or_else(|| plan.media_name.clone(), |h| h.name.clone()),
+                description: old
+                    .map_or_else(|| plan.media_description.clone(), |h| h.description.clone()),
+                software: concat!("Longshore ", env!("CARGO_PKG_VERSION")).into(),
+            };
+            let mut start = container.preamble().to_vec();
+            container.append(RecordKind::Media, &header.encode(), &mut start);
+            write.write(&start)?;
+            families.push(FamilyWriter::new(
+                write,
+                device.name(),
+                container,
+                i as u16 + 1,
+                0,
+            ));
+        }
+        SetWriter::start(
+            media_set,
+            container,
+            SetHeader {
+                position: 1,
+                ..plan.header
+            },
+            families,
+        )
+    }
+
+    fn append(
+        devices: &[Arc<dyn BackupDevice>],
+        media: &MediaSet,
+        plan: SetPlan,
+        container: Container,
+    ) -> Result<SetWriter, Error> {
+        // Devices may be given in any order: the media tell which family each one is.
+        let tails = media.tails()?;
+        if tails.sets >= SETS_MAX {
+            return Err(Error::Unsupported {
+                device: devices[0].name(),
+                action: "hold more than 65,536 backup sets",
+            });
+        }
+        let mut families = Vec::with_capacity(devices.len());
+        for (i, tail) in tails.ends.iter().enumerate() {
+            let device = &devices[media.device_index(i)];
+            let write = device.append(tail.end, plan.via)?;
+            families.push(FamilyWriter::new(
+                write,
+                device.name(),
+                container,
+                i as u16 + 1,
+                tail.last_trailer,
+            ));
+        }
+        // As above: the append position was found before the locks were held.
+        let again = MediaSet::open(devices)?;
+        if again.header(0) != media.header(0) || again.tails()? != tails {
+            return Err(Error::Busy {
+                device: devices[0].name(),
+            });
+        }
+        let header = SetHeader {
+            position: tails.sets + 1,
+            ..plan.header
+        };
+        SetWriter::start(media.header(0).media_set, container, header, families)
+    }
+
+    fn start(
+        media_set: Uuid,
+        container: Container,
+        header: SetHeader,
+        mut families: Vec<FamilyWriter>,
+    ) -> Result<SetWriter, Error> {
+        let mut record = Vec::new();
+        container.append(RecordKind::Set, &header.encode(), &mut record);
+        for family in &mut families {
+            family.write.write(&record)?;
+        }
+        Ok(SetWriter {
+            media_set,
+            header,
+            container,
+            families,
+        })
+    }
+
+    /// Finishes the set. The caller must first have called [`FamilyWriter::finish_data`] with success on every family.
+    /// Returns the stored bytes of the set over all families.
+    pub fn seal(self, totals: &Totals) -> Result<u64, Error> {
+        let mut families = self.families;
+        let blocks_total = families.iter().map(|f| f.blocks).sum();
+        let stored = families.iter().map(|f| f.stored_bytes()).sum();
+        for family in &mut families {
+            let (index_offset, index_len) = family.index.last();
+            let trailer = SetTrailer {
+                set: self.header.set,
+                position: self.header.position,
+                damaged: totals.damaged,
+                log: totals.log,
+                finish_us: totals.finish_us,
+                set_offset: family.set_offset,
+                previous_trailer: family.previous_trailer,
+                blocks_here: family.blocks,
+                blocks_total,
+                plain_bytes_total: totals.plain_bytes,
+                stored_bytes_total: stored,
+                entries_total: totals.entries,
+                files_total: totals.files,
+                index_offset,
+                index_len,
+                chain_crc: family.chain_crc,
+            };
+            let mut record = Vec::new();
+            family
+                .container
+                .append(RecordKind::Trailer, &trailer.encode(), &mut record);
+            family.write.write(&record)?;
+        }
+        for family in &mut families {
+            family.write.sync()?;
+        }
+        for family in &mut families {
+            family.write.keep();
+        }
+        for family in families {
+            family.write.complete()?;
+        }
+        Ok(stored)
+    }
+}
+
+impl FamilyWriter {
+    fn new(
+        write: Box<dyn FamilyWrite>,
+        device: String,
+        container: Container,
+        family: u16,
+        previous_trailer: u64,
+    ) -> FamilyWriter {
+        FamilyWriter {
+            set_offset: write.offset(),
+            write,
+            device,
+            container,
+            family,
+            previous_trailer,
+            blocks: 0,
+            chain_crc: 0,
+            index: index::Builder::default(),
+        }
+    }
+
+    /// 1-based number of this family.
+    pub fn family(&self) -> u16 {
+        self.family
+    }
+
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Bytes of the set in this stripe so far, without its trailer.
+    pub fn stored_bytes(&self) -> u64 {
+        self.write.offset() - self.set_offset
+    }
+
+    /// Whether the stripe may not have room for another block, its index and its trailer.
+    pub fn is_full(&self) -> bool {
+        self.write.room() < ROOM_MIN
+    }
+
+    /// The error of a set whose stripes are all full.
+    pub fn full(&self) -> Error {
+        Error::Full {
+            device: self.device.clone(),
+            bytes: self.write.offset(),
+        }
+    }
+
+    pub fn put_block(&mut self, block: &BlockOut) -> Result<(), Error> {
+        let offset = self.write.offset();
+        self.write.write(block.bytes)?;
+        self.blocks += 1;
+        let mut link = [0; 12];
+        link[..8].copy_from_slice(&block.sequence.to_le_bytes());
+        link[8..].copy_from_slice(&block.stored_crc.to_le_bytes());
+        self.chain_crc = crc32c_append(self.chain_crc, &link);
+        self.index.add(
+            block.sequence,
+            offset,
+            block.bytes.len() as u32,
+            block.plain_len,
+            block.manifest,
+        );
+        if self.index.is_full() {
+            self.flush_index()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn flush_index(&mut self) -> Result<(), Error> {
+        let chunk = self.index.flush(self.container, self.write.offset());
+        self.write.write(&chunk)
+    }
+
+    /// Writes the rest of the index and makes everything durable; after this the trailer may be written.
+    pub fn finish_data(&mut self) -> Result<(), Error> {
+        if !self.index.is_empty() {
+            self.flush_index()?;
+        }
+        self.write.sync()
+    }
+}
+
+/// About how many bytes one of `stripes` stripes will have: its share, and a fiftieth for what compression may add.
+pub fn stripe_bytes(expected_bytes: Option<u64>, stripes: usize) -> Option<u64> {
+    let bytes = expected_bytes?;
+    Some((bytes + bytes / 50) / stripes.max(1) as u64)
+}
+
+fn check_devices(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
+    if devices.is_empty() || devices.len() > FAMILIES_MAX as usize {
+        return Err(Error::DeviceCount {
+            given: devices.len(),
+        });
+    }
+    let class = devices[0].class();
+    let mixed = devices.iter().find(|d| d.class() != class);
+    let second_pipe = devices.get(1).filter(|_| class == DeviceClass::Pipe);
+    match mixed.or(second_pipe) {
+        Some(odd) => Err(Error::DeviceClass { device: odd.name() }),
+        None => Ok(()),
+    }
+}
+
+/// The existing media on the devices, if the disposition allows; `None` if a new media set begins.
+fn existing_media(
+    devices: &[Arc<dyn BackupDevice>],
+    plan: &SetPlan,
+    now_us: i64,
+) -> Result<Option<MediaSet>, Error> {
+    if !matches!(devices[0].class(), DeviceClass::File | DeviceClass::Bucket) {
+        return Ok(None);
+    }
+    if plan.disposition == Disposition::Format {
+        refuse_databases(devices)?;
+        // A backup whose renames a crash prevented is kept until this one replaces it.
+        if let Ok(media) = MediaSet::open(devices) {
+            media.roll_forward(devices)?;
+        }
+        return Ok(None);
+    }
+    let mut here = 0;
+    for device in devices {
+        let read = device.open()?;
+        let empty = match &read {
+            Some(read) => read.len_bytes()? == Some(0),
+            None => true,
+        };
+        if empty {
+            continue;
+        }
+        here += 1;
+        if plan.disposition == Disposition::New {
+            return Err(Error::Exists {
+                device: device.name(),
+                is_media: MediaSet::label(&**device).is_ok(),
+            });
+        }
+    }
+    if here == 0 && plan.disposition == Disposition::New {
+        // Finished stripes whose renames a crash prevented are no obstacle: that backup was never reported as
+        // complete.
+        return Ok(None);
+    }
+    let media = match MediaSet::open(devices) {
+        Err(_) if here == 0 => return Ok(None),
+        Err(e @ (Error::Missing { .. } | Error::Empty { .. } | Error::FamilyMissing { .. })) => {
+            return Err(family_count(devices).unwrap_or(e));
+        }
+        other => other?,
+    };
+    let media = match media.roll_forward(devices)? {
+        false => media,
+        // The renames replaced the stripes under the names.
+        true => MediaSet::open(devices)?,
+    };
+    match plan.disposition {
+        Disposition::Init { skip: true } => {}
+        Disposition::Init { skip: false } => {
+            media.check_name(&plan.media_name)?;
+            media.check_expiry(now_us)?;
+        }
+        _ => media.check_name(&plan.media_name)?,
+    }
+    Ok(Some(media))
+}
+
+/// FORMAT overwrites unreadable content, but never a database, its log or its journal: another program may have it
+/// open, and it may be the source itself.
+fn refuse_databases(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
+    /// SQLite file format, sections 1.3, 4.1 and 3.
+    const MAGICS: [(&[u8], &str); 4] = [
+        (b"SQLite format 3\0", "it is a SQLite database"),
+        (
+            b"\x37\x7f\x06\x82",
+            "it is the write-ahead log of a SQLite database",
+        ),
+        (
+            b"\x37\x7f\x06\x83",
+            "it is the write-ahead log of a SQLite database",
+        ),
+        (
+            b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",
+            "it is the journal of a SQLite database",
+        ),
+    ];
+    for device in devices {
+        let mut head = [0; 16];
+        let read = device.open()?;
+        let Some(read) = read else { continue };
+        let len = read.read_at(&mut head, 0)?;
+        if let Some((_, what)) = MAGICS.iter().find(|(m, _)| head[..len].starts_with(m)) {
+            return Err(Error::Io {
+                action: "open",
+                device: device.name(),
+                offset: 0,
+                source: io::Error::new(io::ErrorKind::ResourceBusy, *what),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The error if the number of devices differs from what the media on one of them were formatted for.
+fn family_count(devices: &[Arc<dyn BackupDevice>]) -> Option<Error> {
+    devices.iter().find_map(|device| {
+        let label = MediaSet::label(&**device).ok()?;
+        (usize::from(label.family_count) != devices.len()).then(|| Error::FamilyCount {
+            device: device.name(),
+            found: label.family_count,
+            expected: devices.len(),
+        })
+    })
+}

@@ -1,0 +1,249 @@
+//! Recovery settings of a restored server: how far to replay, where to find WAL, what to do then.
+//!
+//! The settings are appended to `postgresql.auto.conf`, where the last value of each setting counts. Recovery targets
+//! in the stored file are removed: the server accepts at most one, and an empty value does not unset another.
+//! Source: PostgreSQL 18 manual, "Archive Recovery" and "Recovery Target".
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::{Lsn, Timeline};
+
+/// The point at which replay ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecoveryTarget {
+    /// As soon as the cluster is consistent.
+    Immediate,
+    /// Microseconds since the Unix epoch.
+    Time(i64),
+    Lsn(Lsn),
+    /// A transaction number.
+    Xid(u64),
+    /// A restore point made by `pg_create_restore_point`.
+    Name(String),
+}
+
+/// Which timeline is followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TimelineChoice {
+    #[default]
+    Latest,
+    /// The timeline of the backup.
+    Current,
+    Number(Timeline),
+}
+
+/// What the server does at the target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TargetAction {
+    /// Pause, open for queries, until an operator decides.
+    #[default]
+    Pause,
+    /// Open for writing, on a new timeline.
+    Promote,
+    Shutdown,
+}
+
+/// How a restored server recovers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The point at which replay ends; `None`: at the end of the WAL.
+    pub target: Option<RecoveryTarget>,
+    /// Whether replay stops before the target itself.
+    pub exclusive: bool,
+    pub timeline: TimelineChoice,
+    pub action: TargetAction,
+    /// Whether the server stays a standby.
+    pub standby: bool,
+    /// The command that fetches WAL from an archive.
+    pub restore_command: Option<String>,
+    /// The command that the server runs once, after recovery.
+    pub end_command: Option<String>,
+    /// Whether the server requests only the WAL that it replays next. PostgreSQL 15 and later prefetch, and a
+    /// restore_command that must not return WAL after the target would end recovery before the target is reached.
+    pub not_ahead: bool,
+}
+
+/// The first major version that reads WAL ahead of replay.
+pub const READS_AHEAD: u32 = 15;
+
+/// Settings that keep a restored server from archiving: the archive belongs to the original server while that runs.
+pub const NO_ARCHIVING: &str = "\n# By longshore restore\narchive_mode = 'off'\n";
+
+/// Settings that keep a restored server's subscriptions from running: their slots belong to the original server while
+/// that runs.
+pub const NO_SUBSCRIPTIONS: &str =
+    "\n# By longshore restore\nmax_logical_replication_workers = '0'\n";
+
+/// The effective line of [`NO_ARCHIVING`], in the same form in which the server itself would write it.
+pub const ARCHIVING_OFF: &str = "archive_mode = 'off'";
+
+/// A restore_command that never finds a file: the server uses the WAL in `pg_wal`.
+pub const NO_ARCHIVE: &str = "false";
+
+/// The prefix of every setting that names a target.
+const TARGET: &[u8] = b"recovery_target";
+
+impl Recovery {
+    /// Replays to the end of the WAL in `pg_wal`, and then opens on a new timeline.
+    ///
+    /// Without recovery settings a server would replay the same WAL and stay on its timeline. The WAL it then writes
+    /// would have the same LSNs as another future of the cluster: in archives, and as the base of differential
+    /// backups, the two could not be distinguished.
+    pub fn of_own_log() -> Recovery {
+        Recovery {
+            restore_command: Some(NO_ARCHIVE.to_owned()),
+            ..Recovery::default()
+        }
+    }
+
+    /// The empty file that requests recovery. A server without such a file replays the WAL in `pg_wal` and stays on
+    /// its timeline.
+    pub fn signal_file(&self) -> &'static str {
+        if self.standby {
+            "standby.signal"
+        } else {
+            "recovery.signal"
+        }
+    }
+
+    /// The stored `postgresql.auto.conf` with these settings, for a server of this major version.
+    pub fn edit(&self, stored: &[u8], major: u32) -> Vec<u8> {
+        let is_target = |line: &[u8]| {
+            let name = line.trim_ascii_start().get(..TARGET.len());
+            name.is_some_and(|name| name.eq_ignore_ascii_case(TARGET))
+        };
+        let lines = stored.split_inclusive(|byte| *byte == b'\n');
+        let mut text: Vec<u8> = lines
+            .filter(|line| !is_target(line))
+            .flatten()
+            .copied()
+            .collect();
+        text.extend_from_slice(self.settings(major).as_bytes());
+        text
+    }
+
+    fn settings(&self, major: u32) -> String {
+        let mut lines = String::from("\n# By longshore restore\n");
+        let mut set = |name: &str, value: &str| {
+            let _ = writeln!(lines, "{name} = '{}'", quoted(value));
+        };
+        if let Some(command) = &self.restore_command {
+            set("restore_command", command);
+        }
+        if let Some(command) = &self.end_command {
+            set("recovery_end_command", command);
+        }
+        match &self.target {
+            None => {}
+            Some(RecoveryTarget::Immediate) => set("recovery_target", "immediate"),
+            Some(RecoveryTarget::Time(us)) => set("recovery_target_time", &time(*us)),
+            Some(RecoveryTarget::Lsn(lsn)) => set("recovery_target_lsn", &lsn.to_string()),
+            Some(RecoveryTarget::Xid(xid)) => set("recovery_target_xid", &xid.to_string()),
+            Some(RecoveryTarget::Name(name)) => set("recovery_target_name", name),
+        }
+        set(
+            "recovery_target_inclusive",
+            if self.exclusive { "off" } else { "on" },
+        );
+        let timeline = match self.timeline {
+            TimelineChoice::Latest => "latest".to_owned(),
+            TimelineChoice::Current => "current".to_owned(),
+            TimelineChoice::Number(number) => number.to_string(),
+        };
+        set("recovery_target_timeline", &timeline);
+        let action = match self.action {
+            TargetAction::Pause => "pause",
+            TargetAction::Promote => "promote",
+            TargetAction::Shutdown => "shutdown",
+        };
+        set("recovery_target_action", action);
+        // An older server does not start with a setting that it does not know.
+        if self.not_ahead && major >= READS_AHEAD {
+            set("recovery_prefetch", "off");
+        }
+        lines
+    }
+}
+
+/// The time in the server's format, with its zone.
+pub fn time(us: i64) -> String {
+    Timestamp::from_microsecond(us)
+        .unwrap_or(Timestamp::UNIX_EPOCH)
+        .to_zoned(TimeZone::UTC)
+        .strftime("%Y-%m-%d %H:%M:%S%.6f+00")
+        .to_string()
+}
+
+/// A setting's value in quotes: a single line, whatever it contains.
+fn quoted(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('\'', "''")
+        .replace('\n', "\\n")
+        .replace('\r', "\\r")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_replaces_what_was_stored() {
+        let recovery = Recovery {
+            target: Some(RecoveryTarget::Time(1_795_253_650_250_000)),
+            exclusive: true,
+            restore_command: Some("get '%f' \"%p\" \\".to_owned()),
+            ..Recovery::default()
+        };
+        let stored =
+            b"# mine\nwork_mem = '4MB'\n Recovery_target_xid='7'\nrecovery_target_name 'x'";
+        let text = String::from_utf8(recovery.edit(stored, 18)).unwrap();
+        assert!(
+            text.starts_with("# mine\nwork_mem = '4MB'\n\n# By"),
+            "{text}"
+        );
+        let line = "\nrecovery_target_time = '2026-11-21 09:34:10.250000+00'\n";
+        assert!(text.contains(line), "{text}");
+        assert!(
+            !text.contains("xid") && !text.contains("target_name"),
+            "{text}"
+        );
+        assert!(text.contains("recovery_target_inclusive = 'off'"), "{text}");
+        assert!(
+            text.contains("restore_command = 'get ''%f'' \"%p\" \\\\'\n"),
+            "{text}"
+        );
+        assert_eq!(recovery.signal_file(), "recovery.signal");
+        assert!(!text.contains("prefetch"), "{text}");
+    }
+
+    #[test]
+    fn only_a_server_that_prefetches_gets_recovery_prefetch_off() {
+        let recovery = Recovery {
+            not_ahead: true,
+            ..Recovery::default()
+        };
+        let told = |major| {
+            recovery
+                .settings(major)
+                .contains("\nrecovery_prefetch = 'off'\n")
+        };
+        assert_eq!((told(14), told(15)), (false, true));
+    }
+
+    #[test]
+    fn a_name_cannot_end_its_line() {
+        let recovery = Recovery {
+            target: Some(RecoveryTarget::Name("a'\nfsync = off".to_owned())),
+            ..Recovery::default()
+        };
+        assert!(
+            recovery
+                .settings(18)
+                .contains("recovery_target_name = 'a''\\nfsync = off'\n")
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! WAL files: their names, the headers of their pages, and the histories that say how timelines descend from one
+//! another.
+
+mod history;
+mod made;
+mod name;
+mod page;
+mod records;
+pub mod summary;
+mod transactions;
+
+pub use history::{Fork, HISTORY_LEN_MAX, History, NotHistory, is_same_history, restored_from};
+pub(crate) use history::{fork_of, restored};
+pub use made::MadeTablespace;
+pub use name::WalName;
+pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at, page_timeline};
+pub use records::{NotRecords, Records, WalRecord, segments, segments_in};
+pub use transactions::{EPOCH_US, end_of_transaction, latest_end};

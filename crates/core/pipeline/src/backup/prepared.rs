@@ -1,0 +1,293 @@
+//! A backup before its first byte moves: source and devices are open; sizes and set header are decided.
+
+use std::sync::Arc;
+
+use longshore_codec::{Algorithm, Compressor};
+use longshore_facts as facts;
+use longshore_io::{SumKey, Via};
+use longshore_media::device::DeviceClass;
+use longshore_media::{BackupDevice, BackupType, LogStart, SetHeader, SetPlan, stripe_bytes};
+use longshore_pg::Lineage;
+use longshore_source::{Description, Source, SourceKind, SourceOptions, SourceSpec};
+use uuid::Uuid;
+
+use super::refusals::{refuse_inside, refuse_own_files, refuse_twice};
+use crate::archived::{Sample, check_archive};
+use crate::base;
+use crate::choice::EngineChoice;
+use crate::context::RunContext;
+use crate::error::Error;
+use crate::log::LogSource;
+use crate::page_sums::PageSums;
+use crate::plan::{Demand, Plan, Sizes};
+use crate::request::BackupRequest;
+use crate::room::Room;
+use crate::{devices, history};
+
+/// The decisions. The source is kept separately, because reading consumes it.
+pub struct Decisions<'a> {
+    pub context: &'a RunContext,
+    pub request: &'a BackupRequest,
+    pub devices: Vec<Arc<dyn BackupDevice>>,
+    pub about: Description,
+    /// A sample of the segment in which the needed WAL begins, as the server had it.
+    pub first: Option<Sample>,
+    /// The software that compresses blocks that no accelerator compresses.
+    pub engine: &'static str,
+    pub sizes: Sizes,
+    pub choice: EngineChoice,
+    /// The set that this one is compared with.
+    pub parent: Option<Uuid>,
+    pub base_sums: Option<Arc<PageSums>>,
+    pub sum_key: Option<SumKey>,
+    pub start_us: i64,
+}
+
+/// A backup that is ready to begin.
+pub struct PreparedBackup<'a> {
+    pub decided: Decisions<'a>,
+    pub source: Box<dyn Source>,
+    pub plan: Plan,
+    pub set_plan: SetPlan,
+}
+
+impl<'a> PreparedBackup<'a> {
+    pub fn of(
+        context: &'a RunContext,
+        request: &'a BackupRequest,
+    ) -> Result<PreparedBackup<'a>, Error> {
+        refuse_twice(&request.devices)?;
+        devices::check(context, &request.devices, request.disposition, &request.own)?;
+        let engine = Compressor::new(request.algorithm, request.level)?.engine();
+        let devices = context.devices(&request.devices);
+        let mut options = source_options(request);
+        let base = find_base(context, request, &devices)?;
+        let (mut parent, mut base_sums) = (None, None);
+        if let Some(found) = base {
+            parent = Some(found.header.set);
+            options.postgres.base = Some(found.base);
+            base_sums = Some(found.sums);
+        }
+        refuse_own_files(context, request)?;
+        let (source, begun_us) = open_source(context, request, &options)?;
+        let about = source.description().clone();
+        refuse_inside(context, &request.devices, &about.trees)?;
+        let first = match (&request.wal_proof, &about.log) {
+            (Some(proof), Some(start)) => {
+                check_archive(context, proof, start, about.own_log.as_ref())?
+            }
+            _ => None,
+        };
+        let choice = EngineChoice::of(context, &request.offload, request.algorithm);
+        let sizes = sizes(request, &devices, &about, &choice)?;
+        let mut plan = plan(request, &choice.engine(engine), &devices, &about, &sizes);
+        plan.memory_bytes += devices_bytes(&devices, &about);
+        plan.memory_bytes += choice.memory_bytes(&sizes);
+        plan.memory_bytes += base_sums.as_ref().map_or(0, |sums| sums.memory_bytes());
+        plan.notices.extend(choice.notices.iter().cloned());
+        let start_us = begun_us.unwrap_or_else(|| context.now_us());
+        let sum_key = match &base_sums {
+            // One key for a chain, so that each page is summed once.
+            Some(sums) => Some(*sums.sum_key()),
+            None => sum_key(request, &about)?,
+        };
+        let set_plan = set_plan(request, &about, &sizes, (start_us, parent, sum_key));
+        Ok(PreparedBackup {
+            decided: Decisions {
+                context,
+                request,
+                devices,
+                about,
+                first,
+                engine,
+                sizes,
+                choice,
+                parent,
+                base_sums,
+                sum_key,
+                start_us,
+            },
+            source,
+            plan,
+            set_plan,
+        })
+    }
+}
+
+fn source_options(request: &BackupRequest) -> SourceOptions {
+    SourceOptions {
+        database: request.database.clone(),
+        volume_map: request.volume_map.clone(),
+        wal_growth_limit_bytes: request.wal_growth_limit_bytes,
+        trust_locks: request.trust_locks,
+        postgres: (*request.postgres).clone(),
+        ..SourceOptions::default()
+    }
+}
+
+/// The base of a differential backup.
+fn find_base(
+    context: &RunContext,
+    request: &BackupRequest,
+    devices: &[Arc<dyn BackupDevice>],
+) -> Result<Option<base::BaseSet>, Error> {
+    let Some(wanted) = &request.base else {
+        return Ok(None);
+    };
+    if !matches!(request.source, SourceSpec::Postgres(_)) {
+        return Err(Error::NotDifferential);
+    }
+    let found = base::find(context, wanted, request.database.as_deref())?;
+    base::check_kept(&found, request.disposition, devices)?;
+    Ok(Some(found))
+}
+
+/// The source; for a WAL-only backup, also the time at which it began.
+fn open_source(
+    context: &RunContext,
+    request: &BackupRequest,
+    options: &SourceOptions,
+) -> Result<(Box<dyn Source>, Option<i64>), Error> {
+    match (&request.log, &request.source) {
+        (None, _) => {
+            let storage = context.storage.clone();
+            let source = longshore_source::open(storage, &request.source, options)?;
+            Ok((source, None))
+        }
+        (Some(log), SourceSpec::Postgres(server)) => {
+            let database = request.database.clone();
+            let database = database.unwrap_or_else(|| "postgres".into());
+            let source = LogSource::open(context, server, log, database)?;
+            let begun_us = source.begun_us;
+            Ok((Box::new(source), Some(begun_us)))
+        }
+        (Some(_), SourceSpec::Sqlite(_) | SourceSpec::Files(_)) => Err(Error::NoLog),
+    }
+}
+
+fn sizes(
+    request: &BackupRequest,
+    devices: &[Arc<dyn BackupDevice>],
+    about: &Description,
+    choice: &EngineChoice,
+) -> Result<Sizes, Error> {
+    let files = devices.iter().filter(|d| d.class() == DeviceClass::File);
+    let demand = Demand {
+        tuning: &request.tuning,
+        limits: &request.limits,
+        devices: devices.len(),
+        volumes: about.volumes.len(),
+        buffer_bytes_of_media: None,
+        streams: files.count(),
+    };
+    let others = about.memory_bytes + devices_bytes(devices, about);
+    let sizes = Room::now().fit(&demand, others)?;
+    Ok(sizes.with_staging(choice.buffers_wanted(&sizes), &request.tuning))
+}
+
+/// The memory that the devices hold themselves.
+fn devices_bytes(devices: &[Arc<dyn BackupDevice>], about: &Description) -> u64 {
+    let stripe = stripe_bytes(about.expected_bytes, devices.len());
+    devices.iter().map(|d| d.writing_bytes(stripe)).sum()
+}
+
+fn plan(
+    request: &BackupRequest,
+    engine: &str,
+    devices: &[Arc<dyn BackupDevice>],
+    about: &Description,
+    sizes: &Sizes,
+) -> Plan {
+    Plan {
+        action: "backup",
+        database: about.database.clone(),
+        devices: devices.iter().map(|d| d.name()).collect(),
+        volumes: about
+            .volumes
+            .iter()
+            .map(|v| v.path.display().to_string())
+            .collect(),
+        algorithm: request.algorithm.to_string(),
+        level: request.level.to_string(),
+        engine: engine.to_owned(),
+        buffer_count: sizes.buffer_count,
+        buffer_bytes: sizes.buffer_bytes,
+        workers: sizes.workers,
+        cpus: sizes.cpus,
+        cpu_ceiling: sizes.cpu_ceiling,
+        rate_bytes_per_s: request.limits.rate_bytes_per_s,
+        memory_bytes: sizes.memory_bytes + about.memory_bytes,
+        expected_bytes: about.expected_bytes,
+        notices: about.notices.clone(),
+        without_effect: Vec::new(),
+    }
+}
+
+/// A new key, if later sets can be compared with this one.
+fn sum_key(request: &BackupRequest, about: &Description) -> Result<Option<SumKey>, Error> {
+    if about.kind != SourceKind::Postgres || request.log.is_some() {
+        return Ok(None);
+    }
+    let key = SumKey::random().map_err(|source| Error::Random { source })?;
+    Ok(Some(key))
+}
+
+fn set_plan(
+    request: &BackupRequest,
+    about: &Description,
+    sizes: &Sizes,
+    (start_us, parent, sum_key): (i64, Option<Uuid>, Option<SumKey>),
+) -> SetPlan {
+    let header = SetHeader {
+        set: Uuid::new_v4(),
+        position: 0,
+        start_us,
+        source_kind: about.kind as u8,
+        backup_type: match (&request.log, parent) {
+            (Some(_), _) => BackupType::Log,
+            (None, Some(_)) => BackupType::Differential,
+            (None, None) => BackupType::Database,
+        },
+        algorithm: request.algorithm,
+        level: request.level,
+        buffer_bytes: sizes.buffer_bytes as u32,
+        page_bytes: about.page_bytes,
+        copy_only: request.copy_only,
+        attributes: request.log.is_none(),
+        parent,
+        log: about.log.map_or(LogStart::default(), |start| LogStart {
+            system: start.system,
+            timeline: start.timeline.number(),
+            first_lsn: start.first.0,
+        }),
+        expires_us: request.expires_us,
+        time_zone: history::time_zone_quarters(start_us),
+        database: about.database.clone(),
+        name: request.name.clone(),
+        description: request.description.clone(),
+        machine: facts::host_name(),
+        user: facts::user_name(),
+        origin: history::origin(&request.source),
+        lineage: about
+            .lineage
+            .as_ref()
+            .map(Lineage::encode)
+            .unwrap_or_default(),
+        identity: request.identity.clone(),
+        sum_key,
+        server_started_us: sum_key.and(about.server_started_us),
+    };
+    SetPlan {
+        disposition: request.disposition,
+        media_name: request.media_name.clone(),
+        media_description: request.media_description.clone(),
+        header,
+        // Staging uncompressed data gains nothing: the page cache's own write-behind is faster.
+        via: if request.algorithm == Algorithm::None {
+            Via::DontCache
+        } else {
+            Via::Direct
+        },
+        expected_bytes: about.expected_bytes,
+    }
+}

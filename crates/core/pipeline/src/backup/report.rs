@@ -1,0 +1,91 @@
+//! Reports a finished backup: to its caller, to the observer and to the history.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use longshore_source::Change;
+
+use super::prepared::Decisions;
+use super::store::SealedSet;
+use crate::history::{self, FinishedBackup};
+use crate::load::mark_kind;
+use crate::measure::Work;
+use crate::observer::Observer;
+use crate::report::{
+    BackupReport, CHANGED_MAX, ChangedFile, DifferentialReport, FileTotals, Run, mark_text,
+};
+use crate::share::EngineShare;
+
+pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> BackupReport {
+    let counters = &sealed.counters;
+    let blocks = counters.blocks.load(Ordering::Relaxed);
+    let plain_bytes = sealed.totals.plain_bytes;
+    let engines = EngineShare::all(decided.engine, (blocks, plain_bytes), &sealed.used);
+    let mut warnings = sealed.warnings;
+    warnings.extend(sealed.used.into_iter().flat_map(|used| used.alarms));
+    if !sealed.marks.is_empty() {
+        warnings.push(format!(
+            "{} files changed while they were read; the set is marked",
+            sealed.marks.len()
+        ));
+    }
+    let recorded = history::record_backup(
+        decided.context,
+        &FinishedBackup {
+            request: decided.request,
+            devices: &decided.devices,
+            media_set: sealed.media_set,
+            header: &sealed.header,
+            totals: sealed.totals,
+            stored_bytes: sealed.stored_bytes,
+            engines: &engines,
+        },
+    );
+    let history_failed = recorded.is_err();
+    warnings.extend(recorded.err());
+    for warning in &warnings {
+        observer.warning(warning);
+    }
+    let method = decided.about.differing;
+    let differential = decided.parent.map(|parent| DifferentialReport {
+        parent,
+        method: method.unwrap_or_default(),
+        based_files: sealed.based_files,
+        read_bytes: counters.scanned_bytes.load(Ordering::Relaxed),
+        changed_bytes: counters.changed_bytes.load(Ordering::Relaxed),
+    });
+    let changed = sealed.marks.iter().take(CHANGED_MAX).map(changed_file);
+    BackupReport {
+        set: sealed.header.set,
+        media_set: sealed.media_set,
+        database: decided.about.database,
+        position: sealed.header.position,
+        plain_bytes,
+        stored_bytes: sealed.stored_bytes,
+        totals: FileTotals {
+            entries: sealed.totals.entries,
+            files: sealed.totals.files,
+        },
+        differential,
+        damaged: sealed.totals.damaged,
+        changed: changed.collect(),
+        run: Run {
+            elapsed_s: sealed.elapsed.as_secs_f64(),
+            cpu_s: sealed.cpu.as_secs_f64(),
+            limit: counters.limit(sealed.elapsed, &decided.sizes, Work::Backup),
+            waits: counters.waits(),
+            samples: sealed.samples,
+            engines,
+            warnings,
+            history_failed,
+            plan: sealed.plan,
+        },
+    }
+}
+
+fn changed_file((path, change): &(PathBuf, Change)) -> ChangedFile {
+    ChangedFile {
+        path: path.display().to_string(),
+        what: mark_text(mark_kind(*change)),
+    }
+}

@@ -1,0 +1,185 @@
+//! Moves a backup's blocks to its stripes, proves that its WAL exists, and seals the set.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longshore_accel::dispatch::EngineUse;
+use longshore_io::{Gate, Pool};
+use longshore_media::device::DeviceClass;
+use longshore_media::{FamilyWriter, LogEnd, SetHeader, SetWriter, Totals};
+use longshore_source::{Change, SourceSummary};
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use super::prepared::{Decisions, PreparedBackup};
+use crate::archived::{ServerFacts, wait_for_log};
+use crate::crew::Crew;
+use crate::error::Error;
+use crate::handoff::Handoff;
+use crate::load::{LoadResult, LoadShared, Offload, move_bytes};
+use crate::measure::{Counters, Sample, process_cpu};
+use crate::observer::Observer;
+use crate::plan::Plan;
+use crate::request::OnChange;
+
+/// A complete and valid set.
+pub struct SealedSet {
+    pub header: SetHeader,
+    pub media_set: Uuid,
+    pub totals: Totals,
+    pub stored_bytes: u64,
+    /// Files of which only the differences from the base were stored.
+    pub based_files: u64,
+    /// Files that changed while they were read.
+    pub marks: Vec<(PathBuf, Change)>,
+    pub warnings: Vec<String>,
+    pub counters: Counters,
+    /// The accelerators' part.
+    pub used: Vec<EngineUse>,
+    pub samples: Vec<Sample>,
+    pub elapsed: Duration,
+    pub cpu: Duration,
+    pub plan: Plan,
+}
+
+pub fn store<'a>(
+    prepared: PreparedBackup<'a>,
+    observer: &dyn Observer,
+) -> Result<(Decisions<'a>, SealedSet), Error> {
+    let PreparedBackup {
+        mut decided,
+        source,
+        plan,
+        set_plan,
+    } = prepared;
+    let clock = decided.context.clock.clone();
+    let (started, cpu_before) = (clock.now(), process_cpu());
+    let mut writer = SetWriter::begin(&decided.devices, set_plan, decided.start_us)?;
+    let mut families = std::mem::take(&mut writer.families);
+    let shared = share(&mut decided, &writer, &mut families)?;
+    let moved = move_bytes(&shared, source, families, decided.sizes.workers, observer);
+    shared.crew.verdict()?;
+    let mut moved = moved?;
+    writer.families = std::mem::take(&mut moved.families);
+    if let (OnChange::Fail, Some(path)) = (decided.request.on_change, &moved.summary.left_out) {
+        return Err(Error::LeftOut { path: path.clone() });
+    }
+    let uses = |offloading: &Offload| offloading.uses();
+    let used = shared.offloading.as_ref().map(uses).unwrap_or_default();
+    let direct = shared.direct.into_iter().map(Mutex::into_inner);
+    writer.families.extend(direct);
+    let marks = shared.marks.into_inner();
+    prove(&decided, &moved.summary)?;
+    let plain_bytes = shared.counters.plain_bytes.load(Ordering::Relaxed);
+    let totals = totals(&decided, &moved, plain_bytes, !marks.is_empty());
+    decided.context.check_cancel()?;
+    let (header, media_set) = (writer.header.clone(), writer.media_set);
+    let stored_bytes = writer.seal(&totals)?;
+    let sealed = SealedSet {
+        header,
+        media_set,
+        totals,
+        stored_bytes,
+        based_files: moved.based_files,
+        marks,
+        warnings: moved.summary.warnings,
+        counters: shared.counters,
+        used,
+        samples: moved.samples,
+        elapsed: clock.now() - started,
+        cpu: process_cpu().saturating_sub(cpu_before),
+        plan,
+    };
+    Ok((decided, sealed))
+}
+
+/// The state shared by all threads. Workers write to the families of a NUL device themselves.
+fn share<'a>(
+    decided: &mut Decisions<'a>,
+    writer: &SetWriter,
+    families: &mut Vec<FamilyWriter>,
+) -> Result<LoadShared<'a>, Error> {
+    let (context, request, sizes) = (decided.context, decided.request, &decided.sizes);
+    let pool = |count: usize, bytes: usize| {
+        Pool::new(count, bytes).map_err(|source| Error::Memory {
+            bytes: count.saturating_mul(bytes) as u64,
+            source,
+        })
+    };
+    let inputs = pool(sizes.buffer_count, sizes.buffer_bytes)?;
+    let outputs = pool(sizes.output_count, sizes.output_bytes)?;
+    let is_nul = decided.devices[0].class() == DeviceClass::Nul;
+    let in_sequence = families.len() == 1 && !is_nul;
+    let choice = &decided.choice;
+    let offloading = choice.start(context, sizes, sizes.output_bytes, in_sequence)?;
+    let offloading =
+        offloading.map(|started| Offload::new(context, started, choice.mode, in_sequence));
+    let shared = LoadShared {
+        context,
+        request,
+        crew: Crew::new(
+            vec![inputs.clone(), outputs.clone()],
+            Gate::new(context.clock.clone(), sizes.cpus, sizes.cpu_ceiling),
+            request.limits.throttle(&context.clock, sizes.buffer_bytes),
+        ),
+        cpus: sizes.cpus,
+        inputs,
+        outputs,
+        offloading,
+        counters: Counters::default(),
+        handoff: Handoff::new(families.len() == 1),
+        stripes: families.len(),
+        full: AtomicUsize::new(0),
+        direct: match is_nul {
+            true => families.drain(..).map(Mutex::new).collect(),
+            false => Vec::new(),
+        },
+        container: writer.container,
+        set: writer.header.set,
+        marks: Mutex::new(Vec::new()),
+        sum_key: decided.sum_key,
+        base: decided.base_sums.take(),
+    };
+    let expected = decided.about.expected_bytes.unwrap_or(0);
+    let counter = &shared.counters.expected_bytes;
+    counter.store(expected, Ordering::Relaxed);
+    Ok(shared)
+}
+
+/// Proves that the WAL that makes the backup consistent is in the set or in the archive.
+fn prove(decided: &Decisions, summary: &SourceSummary) -> Result<(), Error> {
+    let about = &decided.about;
+    let (Some(start), Some(end)) = (&about.log, &summary.log) else {
+        return Ok(());
+    };
+    match &decided.request.wal_proof {
+        Some(proof) => {
+            let known = ServerFacts {
+                own: about.own_log.as_ref(),
+                first: decided.first,
+                history: about.history.as_deref(),
+            };
+            wait_for_log(decided.context, proof, (start, end), known)
+        }
+        None if end.included => Ok(()),
+        None => Err(Error::LogUnproved),
+    }
+}
+
+fn totals(decided: &Decisions, moved: &LoadResult, plain_bytes: u64, marked: bool) -> Totals {
+    let (summary, now_us) = (&moved.summary, decided.context.now_us());
+    Totals {
+        damaged: summary.damaged || marked,
+        log: summary.log.map_or(LogEnd::default(), |end| LogEnd {
+            timeline: end.timeline.number(),
+            last_lsn: end.last.0,
+            included: end.included,
+        }),
+        // Recovery target times are compared with this, and the server's clock dates commits.
+        finish_us: summary.complete_us.map_or(now_us, |us| us.max(now_us)),
+        plain_bytes,
+        entries: moved.totals.entries,
+        files: moved.totals.files,
+    }
+}

@@ -1,0 +1,139 @@
+//! The base of a differential backup: which set it is, and what the source must know about it.
+
+use std::sync::Arc;
+
+use longshore_media::{
+    BackupDevice, BackupType, Disposition, MediaSet, SetHeader, SetSummary, SetTrailer,
+};
+use longshore_pg::{Lsn, Timeline};
+use longshore_repository::branch::earlier;
+use longshore_source::{Base, LogStart, SourceKind};
+use uuid::Uuid;
+
+use crate::page_sums::PageSums;
+use crate::request::{Against, BaseRequest};
+use crate::{Error, RunContext};
+
+/// The set that a backup will be compared with.
+pub struct BaseSet {
+    pub media_set: Uuid,
+    pub header: SetHeader,
+    pub base: Base,
+    pub sums: Arc<PageSums>,
+}
+
+/// Chooses the set and reads its index.
+///
+/// Errors: [`Error::NoBase`] if none of the sets on the media can be a base; those of [`MediaSet`].
+pub fn find(
+    context: &RunContext,
+    request: &BaseRequest,
+    database: Option<&str>,
+) -> Result<BaseSet, Error> {
+    let devices = context.devices(&request.devices);
+    let media = MediaSet::open(&devices)?;
+    let (header, trailer) = choose(&media.sets()?, request.against, database)?;
+    let base = read(&media, &header, &trailer)?;
+    let sums = PageSums::read(&*context.storage, &media, &header)?;
+    Ok(BaseSet {
+        media_set: media.header(0).media_set,
+        header,
+        base,
+        sums: Arc::new(sums),
+    })
+}
+
+/// Refuses to overwrite the media that hold the base. `devices` are those of the backup.
+pub fn check_kept(
+    found: &BaseSet,
+    disposition: Disposition,
+    devices: &[Arc<dyn BackupDevice>],
+) -> Result<(), Error> {
+    let overwrites = match disposition {
+        Disposition::New | Disposition::Append => false,
+        Disposition::Init { .. } | Disposition::Format => true,
+    };
+    let is_base = |device: &Arc<dyn BackupDevice>| {
+        MediaSet::label(&**device).is_ok_and(|label| label.media_set == found.media_set)
+    };
+    match devices.iter().find(|device| overwrites && is_base(device)) {
+        Some(device) => Err(Error::BaseOverwritten {
+            device: device.name(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The newest set that can be the base.
+fn choose(
+    sets: &[SetSummary],
+    against: Against,
+    database: Option<&str>,
+) -> Result<(SetHeader, SetTrailer), Error> {
+    let mut reasons = Vec::new();
+    for set in sets.iter().rev() {
+        match unfit(set, against, database) {
+            Ok(trailer) => return Ok((set.header.clone(), trailer.clone())),
+            Err(what) => reasons.push(format!("set {} {what}", set.header.position)),
+        }
+    }
+    let reasons = match reasons.is_empty() {
+        true => "they hold no set".to_owned(),
+        false => reasons.join("; "),
+    };
+    Err(Error::NoBase { reasons })
+}
+
+fn unfit<'a>(
+    set: &'a SetSummary,
+    against: Against,
+    database: Option<&str>,
+) -> Result<&'a SetTrailer, &'static str> {
+    let header = &set.header;
+    let trailer = set.trailer.as_ref().ok_or("is incomplete")?;
+    if header.source_kind != SourceKind::Postgres as u8 {
+        return Err("is not of a PostgreSQL cluster");
+    }
+    if database.is_some_and(|name| name != header.database) {
+        return Err("is of another database");
+    }
+    if header.copy_only {
+        return Err("is copy-only");
+    }
+    if trailer.damaged {
+        return Err("is marked as damaged");
+    }
+    if header.backup_type == BackupType::Log {
+        return Err("holds only log");
+    }
+    if header.sum_key.is_none() {
+        return Err("holds no page checksums, since an earlier version made it");
+    }
+    if against == Against::LastFull && header.backup_type != BackupType::Database {
+        return Err("is differential itself");
+    }
+    Ok(trailer)
+}
+
+fn read(media: &MediaSet, header: &SetHeader, trailer: &SetTrailer) -> Result<Base, Error> {
+    let position = header.position;
+    let timeline = |number| {
+        Timeline::new(number).ok_or_else(|| {
+            Error::Media(longshore_media::Error::SetDamaged {
+                device: media.device(0).to_owned(),
+                position,
+                what: "it has no timeline".to_owned(),
+            })
+        })
+    };
+    Ok(Base {
+        start: LogStart {
+            system: header.log.system,
+            timeline: timeline(header.log.timeline)?,
+            first: Lsn(header.log.first_lsn),
+        },
+        end: (timeline(trailer.log.timeline)?, Lsn(trailer.log.last_lsn)),
+        server_started_us: header.server_started_us,
+        identity: earlier(header, trailer),
+    })
+}

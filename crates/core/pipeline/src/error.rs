@@ -1,0 +1,271 @@
+//! Errors of a run.
+
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Source(#[from] longshore_source::Error),
+
+    #[error(transparent)]
+    Media(longshore_media::Error),
+
+    /// The WAL archive cannot be used.
+    #[error(transparent)]
+    Archive(#[from] longshore_wal::Error),
+
+    /// The target cannot record what its backups need from the archive.
+    #[error(transparent)]
+    Reliance(#[from] longshore_repository::Error),
+
+    /// The WAL that makes a backup consistent has not reached the archive.
+    #[error("the WAL segment {segment} ({count} in all) was not in {} after {waited_s} seconds: the backup is not valid",
+        archive.display())]
+    LogMissing {
+        archive: PathBuf,
+        segment: String,
+        count: u64,
+        waited_s: u64,
+    },
+
+    /// A WAL-only backup continues none of the possible predecessors.
+    #[error(
+        "the server's WAL on timeline {timeline}, which ends at {end}, does not continue any of its backups"
+    )]
+    LogBroken {
+        timeline: u32,
+        end: longshore_pg::Lsn,
+    },
+
+    #[error("the backup would not hold its WAL, and no archive is named that has the WAL")]
+    LogUnproved,
+
+    #[error(transparent)]
+    Codec(#[from] longshore_codec::Error),
+
+    /// The destination of a restore returned an error.
+    #[error(transparent)]
+    Landing(longshore_landing::Error),
+
+    #[error("no backup set on the media can be the base of a differential: {reasons}")]
+    NoBase { reasons: String },
+
+    /// A stripe inside the source would be part of every later backup, and lost together with the source.
+    #[error("device {} is in {}, which is the source of this backup", device.display(), tree.display())]
+    DeviceInside { device: PathBuf, tree: PathBuf },
+
+    /// Refused whatever the disposition.
+    #[error("device {device} is, or is in, {what}")]
+    DeviceKept { device: String, what: &'static str },
+
+    /// INIT or FORMAT of the media set that holds the base.
+    #[error("the media on device {device} hold the base of this backup and would be overwritten")]
+    BaseOverwritten { device: String },
+
+    /// Other sources have no differential backups.
+    #[error("only backups of PostgreSQL clusters can be differential")]
+    NotDifferential,
+
+    /// Other sources have no WAL that could be stored separately.
+    #[error("only PostgreSQL clusters have a log that can be backed up")]
+    NoLog,
+
+    #[error("the value {value} is not within range for the {name} parameter")]
+    OutOfRange { name: &'static str, value: u64 },
+
+    #[error("cannot get {bytes} bytes of memory for buffers")]
+    Memory { bytes: u64, source: std::io::Error },
+
+    /// A limit on processes or on memory.
+    #[error("cannot start a thread")]
+    Thread { source: std::io::Error },
+
+    #[error("the system provides no random bytes for the key of the page checksums")]
+    Random { source: std::io::Error },
+
+    /// The base's page sums do not fit into memory, and storing them in a file failed.
+    #[error("cannot {action} a file for page checksums in {}", path.display())]
+    Spool {
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+
+    #[error("the backup or restore was aborted")]
+    Cancelled,
+
+    /// Otherwise the run would be killed, or fail in the middle.
+    #[error("this run needs {needed} {what}, and {allowed} are allowed")]
+    Room {
+        what: &'static str,
+        needed: u64,
+        allowed: u64,
+    },
+
+    #[error("{} {what} while it was read", path.display())]
+    Changed { path: PathBuf, what: &'static str },
+
+    /// Such a path can be created step by step, but not named in one call.
+    #[error("the path that begins with {1} has {0} bytes: {bytes_max} is the limit",
+        path.as_os_str().len(), shortened(path))]
+    PathTooLong { path: PathBuf, bytes_max: usize },
+
+    /// No shorter path than that of the whole tree contains it.
+    #[error("{} cannot be in a backup: its path is too long or too deep", path.display())]
+    LeftOut { path: PathBuf },
+
+    /// A source gave a name that every reader would refuse.
+    #[error("the source has an entry {path:?}, which a backup set cannot hold")]
+    EntryName { path: PathBuf },
+
+    #[error("the backup set has no entry {}", path.display())]
+    NotInSet { path: PathBuf },
+
+    /// A differential set lacks something that it needs.
+    #[error(transparent)]
+    Chain(#[from] crate::ChainError),
+
+    #[error("backup sets made from source kind {kind} cannot be restored by this version")]
+    SourceKind { kind: u8 },
+
+    /// A bug ended a thread; the run's result is worthless and was removed.
+    #[error("internal error: a {thread} thread panicked")]
+    Panicked { thread: &'static str },
+}
+
+impl From<longshore_media::Error> for Error {
+    fn from(error: longshore_media::Error) -> Error {
+        match error {
+            // All layers report a cancelled run as the same error.
+            longshore_media::Error::Cancelled { .. } => Error::Cancelled,
+            error => Error::Media(error),
+        }
+    }
+}
+
+impl From<longshore_landing::Error> for Error {
+    fn from(error: longshore_landing::Error) -> Error {
+        match error {
+            // So that callers find the media's errors in one place only.
+            longshore_landing::Error::Media(error) => error.into(),
+            error => Error::Landing(error),
+        }
+    }
+}
+
+impl From<longshore_landing::ClusterError> for Error {
+    fn from(error: longshore_landing::ClusterError) -> Error {
+        Error::Landing(error.into())
+    }
+}
+
+impl Error {
+    /// SQL Server's message number for this error.
+    pub fn number(&self) -> Option<u32> {
+        match self {
+            Error::Media(e) => e.number(),
+            Error::OutOfRange { .. } => Some(3250),
+            Error::Cancelled => Some(3204),
+            Error::Landing(e) => e.number(),
+            Error::NotInSet { .. } => Some(3234),
+            Error::DeviceKept { .. } => Some(3201),
+            Error::SourceKind { .. } => Some(3169),
+            Error::NoBase { .. } | Error::Source(longshore_source::Error::Base { .. }) => {
+                Some(3035)
+            }
+            Error::Chain(e) => Some(e.number()),
+            Error::LogBroken { .. } => Some(4214),
+            Error::Source(_)
+            | Error::Archive(_)
+            | Error::Reliance(_)
+            | Error::LogMissing { .. }
+            | Error::LogUnproved
+            | Error::NotDifferential
+            | Error::NoLog
+            | Error::BaseOverwritten { .. }
+            | Error::DeviceInside { .. }
+            | Error::Codec(_)
+            | Error::Memory { .. }
+            | Error::Room { .. }
+            | Error::Spool { .. }
+            | Error::Random { .. }
+            | Error::Thread { .. }
+            | Error::Changed { .. }
+            | Error::PathTooLong { .. }
+            | Error::LeftOut { .. }
+            | Error::EntryName { .. }
+            | Error::Panicked { .. } => None,
+        }
+    }
+
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Source(e) => e.hint(),
+            Error::Media(e) => e.hint(),
+            Error::Codec(e) => e.hint(),
+            Error::Landing(e) => e.hint(),
+            Error::Archive(e) => e.hint(),
+            Error::Reliance(e) => e.hint(),
+            Error::LogMissing { .. } => {
+                "does archive_command succeed? After a standby's backup run pg_switch_wal() on the primary; or use --with-wal"
+            }
+            Error::LogUnproved => "use --with-wal, or name the archive with --wal-archive",
+            Error::NoBase { .. } => {
+                "make a full backup as a base for later ones; --or-full does that automatically"
+            }
+            Error::DeviceInside { .. } => {
+                "choose a directory outside of it, best on another disk: a device inside is lost with the source, and is part of every later backup"
+            }
+            Error::DeviceKept { .. } => {
+                "name a device elsewhere; `longshore backup --target NAME` writes to a target"
+            }
+            Error::BaseOverwritten { .. } => "use --append, or write to other devices",
+            Error::LogBroken { .. } => "make a full backup to begin a log chain",
+            Error::NoLog => "back up the database as a whole",
+            Error::NotDifferential => "leave out --differential and --incremental",
+            Error::OutOfRange {
+                name: "MAXTRANSFERSIZE",
+                ..
+            } => "use a multiple of 65536 up to 4194304",
+            Error::OutOfRange { .. } => "`longshore backup --help` gives the ranges",
+            Error::Room { .. } => {
+                "raise the limit (ulimit -n, LimitNOFILE=; MemoryMax=; ulimit -v), or lower --buffer-count or --max-transfer-size"
+            }
+            Error::Memory { .. } => "lower --buffer-count or --max-transfer-size",
+            Error::Random { .. } => "allow the system call getrandom to this program",
+            Error::Spool { .. } => {
+                "set TMPDIR to a directory with 1/1000 of the cluster's size free, or make a full backup"
+            }
+            Error::Thread { .. } => {
+                "raise the limit on threads (ulimit -u, TasksMax=, a container's pids limit) or on memory (ulimit -v)"
+            }
+            Error::Cancelled => "nothing was left behind; run the command again",
+            Error::Changed { .. } => {
+                "stop the program that writes to it, or drop --on-change fail to mark the set instead"
+            }
+            Error::LeftOut { .. } => {
+                "name a directory further down as its own source, or drop --on-change fail to leave the file out and mark the set"
+            }
+            Error::PathTooLong { .. } => {
+                "name a directory further down as its own source, or leave the tree out"
+            }
+            Error::EntryName { .. } => {
+                "report this with the source's kind, and leave the entry out until it is fixed"
+            }
+            Error::NotInSet { .. } => "`longshore list --files` shows the names in the set",
+            Error::Chain(e) => e.hint(),
+            Error::SourceKind { .. } => "use the version that made the backup, or a later one",
+            Error::Panicked { .. } => "report this bug with the lines above",
+        }
+    }
+}
+
+/// The first components of a path, enough to find it.
+fn shortened(path: &Path) -> String {
+    path.iter()
+        .take(4)
+        .collect::<PathBuf>()
+        .display()
+        .to_string()
+}

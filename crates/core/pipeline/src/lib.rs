@@ -1,0 +1,80 @@
+//! Backup, restore and verify: request → plan → threads → report.
+//!
+//! [`run`] is the only door: the command line, T-SQL and the lab pass a [`Request`] and get a [`Report`]. Planning
+//! makes all decisions that are possible beforehand (sizes, threads, memory); the threads then move bytes with few
+//! branches; the report says what happened and names the bottleneck.
+//!
+//! Invariants
+//! - Memory for data is allocated once, before the first byte moves, and its bound is in the plan.
+//! - A worker takes its buffers first and its next extent afterwards. In the opposite order, late extents could hold
+//!   all buffers while the writer waits for an early one.
+//! - On any failure, the first error is reported, every thread ends, and the devices are left as found.
+//! - A missing or locked catalog never fails a backup: it is a warning.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod archived;
+mod backup;
+mod base;
+mod chain;
+mod choice;
+mod context;
+mod crew;
+mod devices;
+mod error;
+mod feed;
+mod gather;
+mod handoff;
+mod history;
+mod load;
+mod log;
+mod measure;
+mod observer;
+mod page_sums;
+mod plan;
+mod report;
+mod request;
+mod restore;
+mod room;
+mod settings;
+mod share;
+mod unload;
+mod verify;
+
+pub use archived::WalProof;
+pub use chain::ChainError;
+pub use context::RunContext;
+pub use error::Error;
+pub use history::origin;
+pub use longshore_accel::dispatch::Verify as VerifyEngine;
+pub use longshore_accelerators::OffloadMode;
+pub use longshore_landing::{ClusterError, ClusterOptions, Error as LandingError, SpaceOptions};
+pub use longshore_media::{DeviceSpec, Disposition};
+pub use longshore_pg::{Lsn, Recovery, RecoveryTarget, TargetAction, Timeline, TimelineChoice};
+pub use longshore_source::{Error as SourceError, SourceSpec};
+pub use measure::{Limit, Sample, Waits};
+pub use observer::{NullObserver, Observer, Progress};
+pub use plan::Plan;
+pub use report::{
+    BackupReport, ChangedFile, DifferentialReport, FileTotals, Finding, Report, RestoreReport, Run,
+    VerifiedSet, VerifyReport, closing_line, mb_per_s, pages, ratio,
+};
+pub use request::{
+    Against, BackupRequest, BaseRequest, Limits, LogPlace, LogRequest, Objective, Offload,
+    OnChange, Request, RestoreNote, RestoreRequest, Tuning, VerifyRequest,
+};
+pub use settings::ServerSettings;
+pub use share::EngineShare;
+
+/// Runs the request and reports the result.
+pub fn run(
+    context: &RunContext,
+    request: &Request,
+    observer: &dyn Observer,
+) -> Result<Report, Error> {
+    match request {
+        Request::Backup(r) => backup::run(context, r, observer).map(Report::Backup),
+        Request::Restore(r) => restore::run(context, r, observer).map(Report::Restore),
+        Request::Verify(r) => verify::run(context, r, observer).map(Report::Verify),
+    }
+}

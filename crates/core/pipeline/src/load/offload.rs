@@ -1,0 +1,223 @@
+//! Backups with an accelerator: between the worker that has read a block and the writer that needs it, the block may
+//! pass through `codec`'s dispatcher.
+//!
+//! A worker that has read a block offers it. If the block is accepted, the worker continues reading; *finishers*,
+//! threads that compute under the same gate as workers, check the accelerator's result or compress the block again in
+//! software. If the block is refused, the worker compresses it while it is in the core's cache, as in a backup without
+//! accelerators, which this file does not affect.
+//!
+//! Invariants
+//! - A block is counted and written once, whoever compressed it.
+//! - The pools have the buffers of a software backup plus an allowance for accelerators: buffers that hung calls keep
+//!   never come out of the former.
+//! - One block can always be finished: the block that the writer waits for has separate output buffers (`spare`), in
+//!   case later blocks hold all others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_accel::Task;
+use longshore_accel::dispatch::{
+    Admission, Before, Dispatcher, EngineUse, Finish, Finisher, Mode, Offer,
+};
+use longshore_accelerators::StatusFile;
+use longshore_codec::Level;
+use longshore_io::{Buffer, Pool, Turn, crc32c};
+
+use super::{BlockPosition, LoadShared};
+use crate::choice::{NAP, WORTH_BYTES};
+use crate::context::RunContext;
+use crate::error::Error;
+use crate::feed::Job;
+use crate::measure::lap;
+
+/// A run's accelerators at work.
+pub struct Offload {
+    pub dispatcher: Dispatcher<PendingBlock>,
+    spare: Pool,
+    /// With one stripe, blocks are written in sequence.
+    in_sequence: bool,
+    /// Counters for queries from other processes.
+    published: Option<StatusFile>,
+}
+
+/// What a block still needs when it comes back.
+pub struct PendingBlock {
+    job: Job,
+    place: BlockPosition,
+    plain_crc: u32,
+}
+
+/// A block that a worker has read, with its buffers.
+pub struct Read {
+    pub job: Job,
+    pub place: BlockPosition,
+    pub input: Buffer,
+    pub output: Buffer,
+    /// Core time spent reading it; zero if it came from a disk.
+    pub took: Duration,
+}
+
+impl Offload {
+    pub fn new(
+        context: &RunContext,
+        (dispatcher, spare): (Dispatcher<PendingBlock>, Pool),
+        mode: Mode,
+        in_sequence: bool,
+    ) -> Offload {
+        Offload {
+            dispatcher,
+            spare,
+            in_sequence,
+            published: StatusFile::begin(&context.machine(), context.catalog.as_deref(), mode),
+        }
+    }
+
+    /// Passes a block to an accelerator, or returns it for the caller to compress. Releases the turn while it waits
+    /// for room.
+    pub fn offer<'a>(
+        &self,
+        shared: &'a LoadShared,
+        read: Read,
+        level: Level,
+        turn: &mut Option<Turn<'a>>,
+    ) -> Option<Read> {
+        let clock = &*shared.context.clock;
+        let len = read.job.plain_len;
+        if len < WORTH_BYTES {
+            return Some(read);
+        }
+        let remaining = shared.counters.remaining();
+        let admitted = loop {
+            match self.dispatcher.admit(len, remaining) {
+                Admission::Yes(admitted) => break admitted,
+                Admission::No => return Some(read),
+                Admission::Full if shared.crew.has_failed() => return Some(read),
+                Admission::Full => {
+                    *turn = None;
+                    let at = clock.now();
+                    self.dispatcher.wait_for_room();
+                    lap(clock, at, &shared.counters.device_wait_us);
+                }
+            }
+        };
+        if turn.is_none() {
+            *turn = Some(shared.crew.gate.enter());
+        }
+        let at = clock.now();
+        let Read {
+            mut job,
+            place,
+            input,
+            output,
+            took,
+        } = read;
+        // Blocks that wait must not keep files open.
+        job.pieces.clear();
+        let plain = &input[..len];
+        let (before, plain_crc) = (Before::of(plain), crc32c(plain));
+        let output_range = place.payload..output.len();
+        let offer = Offer {
+            sequence: job.sequence,
+            task: Task::Compress { level },
+            input: Arc::new(input),
+            input_range: 0..len,
+            output,
+            output_range,
+            before,
+            tag: PendingBlock {
+                job,
+                place,
+                plain_crc,
+            },
+        };
+        self.dispatcher.put(admitted, offer);
+        let ended = lap(clock, at, &shared.counters.compute_us);
+        self.dispatcher.fed(len, took + (ended - at));
+        None
+    }
+
+    /// One finisher: checks results and compresses the rest, until all blocks are finished.
+    pub fn finish_all(&self, shared: &LoadShared) -> Result<(), Error> {
+        let mut finisher = Finisher::new(shared.request.algorithm, shared.request.level)?;
+        while let Some(finish) = self.dispatcher.next() {
+            let turn = shared.crew.gate.enter();
+            if !self.finish(shared, &mut finisher, finish)? {
+                drop(turn);
+                shared.context.clock.sleep(NAP);
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker that has its turn finishes available results, so that it does not take the turn from finishers.
+    pub fn finish_some(&self, shared: &LoadShared, finisher: &mut Finisher) -> Result<(), Error> {
+        while let Some(finish) = self.dispatcher.try_next() {
+            if !self.finish(shared, finisher, finish)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// False if there is no buffer for it now.
+    fn finish(
+        &self,
+        shared: &LoadShared,
+        finisher: &mut Finisher,
+        finish: Finish<PendingBlock>,
+    ) -> Result<bool, Error> {
+        let clock = &*shared.context.clock;
+        let at = clock.now();
+        let sequence = finish.sequence();
+        let fresh = || self.fresh_output(shared, sequence);
+        let Some(settled) = finisher.settle(&self.dispatcher, finish, fresh) else {
+            return Ok(false);
+        };
+        // Compression cannot fail; only a payload can be damaged.
+        if let Ok(len) = settled.result {
+            let PendingBlock {
+                job,
+                place,
+                plain_crc,
+            } = settled.tag;
+            let ready = shared.seal_block(job, place, settled.output, plain_crc, len);
+            if !settled.recomputed {
+                self.dispatcher.fed(0, clock.now() - at);
+            }
+            drop(settled.input);
+            shared.put(ready)?;
+        }
+        lap(clock, at, &shared.counters.compute_us);
+        Ok(true)
+    }
+
+    /// Replaces a buffer that a device still holds. The spare buffers are for the block that the writer waits for: any
+    /// other block would keep one until that block is written.
+    fn fresh_output(&self, shared: &LoadShared, sequence: u64) -> Option<Buffer> {
+        let is_next = || !self.in_sequence || shared.handoff.next() == sequence;
+        shared
+            .outputs
+            .try_take()
+            .or_else(|| is_next().then(|| self.spare.try_take()).flatten())
+    }
+
+    /// Must be called about ten times a second.
+    pub fn tick(&self, shared: &LoadShared) {
+        if shared.crew.has_failed() {
+            self.dispatcher.abort();
+        }
+        let head = self
+            .in_sequence
+            .then(|| shared.handoff.blocked_at())
+            .flatten();
+        self.dispatcher.tick(head);
+        if let Some(published) = &self.published {
+            published.update(|| self.dispatcher.uses());
+        }
+    }
+
+    pub fn uses(&self) -> Vec<EngineUse> {
+        self.dispatcher.uses()
+    }
+}

@@ -1,0 +1,310 @@
+//! Sizes and threads: everything decided before the first byte moves.
+//!
+//! Defaults follow SQL Server's rules (5 buffers per device and 2 per volume, 1 MiB each) and rise to the number that
+//! this machine's workers need to stay busy. An explicit BUFFERCOUNT is kept; if it is too small for all workers,
+//! fewer run. Why 1 MiB: it fits one core's L2 cache; measured throughput is flat from 256 KiB to 2 MiB and lower at 4
+//! MiB.
+
+use longshore_io::HUGE_BYTES;
+use longshore_media::block::head_len_max;
+use longshore_media::header::stored_max;
+use longshore_media::{MediaSet, SetHeader};
+use serde::Serialize;
+
+use crate::request::{Limits, Tuning};
+
+/// Buffer alignment, as direct I/O requires.
+pub const ALIGN: usize = 4096;
+const DEFAULT_BUFFER_BYTES: usize = 1 << 20;
+/// Memory of one worker's codec: the largest is an ISA-L or zstd context with its tables.
+pub const WORKER_SCRATCH_BYTES: usize = 2 << 20;
+/// The program itself, its thread stacks and SQLite's caches.
+const BASE_BYTES: usize = 24 << 20;
+
+/// Finished blocks that may wait for an earlier one still being read, in addition to one for each buffer. One stripe
+/// takes blocks in order, so an uncached read delays cached ones: measured with 30 % of a database not cached
+/// (docs/benchmarks-postgres.md), backups take 9 to 18 % less time than with none.
+const FINISHED_MAX: usize = 22;
+
+/// The fewest workers that wait for devices.
+const WAITING_MIN: usize = 6;
+/// Reads in flight over all stripes, if there are few stripes.
+const READS: usize = 4;
+const READ_AHEAD_MAX: usize = 2;
+
+/// The plan of a run. Shown by `--verbose`, and in every report.
+#[derive(Debug, Clone, Serialize)]
+pub struct Plan {
+    pub action: &'static str,
+    pub database: String,
+    pub devices: Vec<String>,
+    pub volumes: Vec<String>,
+    pub algorithm: String,
+    pub level: String,
+    /// The library that compresses or decompresses.
+    pub engine: String,
+    pub buffer_count: usize,
+    pub buffer_bytes: usize,
+    /// Threads that read and compress, or decode and write.
+    pub workers: usize,
+    /// How many of them may compute at a time.
+    pub cpus: usize,
+    /// CPUs that they may keep busy together, if limited.
+    pub cpu_ceiling: Option<f64>,
+    pub rate_bytes_per_s: Option<u64>,
+    /// Resident memory stays below this many bytes.
+    pub memory_bytes: u64,
+    pub expected_bytes: Option<u64>,
+    /// Notices for the operator before the run starts.
+    pub notices: Vec<String>,
+    /// Options that were given and have no effect in this run.
+    pub without_effect: Vec<String>,
+}
+
+impl Plan {
+    /// The plan of a restore or a verification.
+    pub(crate) fn for_reading(
+        action: &'static str,
+        media: &MediaSet,
+        header: &SetHeader,
+        sizes: &Sizes,
+        limits: &Limits,
+        tuning: &Tuning,
+    ) -> Plan {
+        let others = tuning
+            .buffer_bytes
+            .filter(|bytes| *bytes != sizes.buffer_bytes);
+        let without_effect = others.map(|_| {
+            format!(
+                "MAXTRANSFERSIZE has no effect here: the set has blocks of {} bytes, and each block is read whole",
+                sizes.buffer_bytes
+            )
+        });
+        Plan {
+            action,
+            database: header.database.clone(),
+            devices: (0..media.family_count())
+                .map(|i| media.device(i).to_owned())
+                .collect(),
+            volumes: Vec::new(),
+            algorithm: header.algorithm.to_string(),
+            level: header.level.to_string(),
+            engine: "software".to_owned(),
+            buffer_count: sizes.buffer_count,
+            buffer_bytes: sizes.buffer_bytes,
+            workers: sizes.workers,
+            cpus: sizes.cpus,
+            cpu_ceiling: sizes.cpu_ceiling,
+            rate_bytes_per_s: limits.rate_bytes_per_s,
+            memory_bytes: sizes.memory_bytes,
+            expected_bytes: None,
+            notices: Vec::new(),
+            without_effect: without_effect.into_iter().collect(),
+        }
+    }
+}
+
+/// The numbers of a plan.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    pub buffer_count: usize,
+    /// How many of them accelerators may hold.
+    pub lent: usize,
+    pub buffer_bytes: usize,
+    /// The most compressed blocks waiting to be written.
+    pub output_count: usize,
+    pub output_bytes: usize,
+    /// Decoded blocks of a restore that may wait for a writer.
+    waiting: usize,
+    pub workers: usize,
+    pub cpus: usize,
+    pub cpu_ceiling: Option<f64>,
+    /// Reads of 1 MiB that each stripe may have in flight ahead of its reader.
+    pub read_ahead: usize,
+    pub memory_bytes: u64,
+}
+
+/// The inputs of the decision.
+#[derive(Debug, Clone, Copy)]
+pub struct Demand<'a> {
+    pub tuning: &'a Tuning,
+    pub limits: &'a Limits,
+    pub devices: usize,
+    /// Volumes of the source; 1 for a restore.
+    pub volumes: usize,
+    /// The buffer size that the media require (restore, verification), or `None`.
+    pub buffer_bytes_of_media: Option<usize>,
+    /// Each stream has 2 MiB of its own when written; when read, 1 MiB and one more for each read ahead.
+    pub streams: usize,
+}
+
+impl Sizes {
+    pub fn decide(demand: &Demand) -> Sizes {
+        let Demand {
+            tuning,
+            limits,
+            devices,
+            volumes,
+            buffer_bytes_of_media,
+            streams,
+        } = *demand;
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let cpu_ceiling = limits.cpu_percent.map(|p| cores as f64 * p / 100.0);
+        let cpus = cpu_ceiling.map_or(cores, |c| (c.ceil() as usize).clamp(1, cores));
+        // At least as many workers as compute wait for slow reads or writes at the same time. With few CPUs there are
+        // more: measured with two, cold backups and restores are a tenth faster with six waiting workers than with
+        // two.
+        let wanted = cpus + cpus.max(WAITING_MIN).max(2 * volumes);
+        let default_count = (5 * devices + 2 * volumes).max(wanted + 2 * devices);
+        let buffer_count = tuning.buffer_count.unwrap_or(default_count);
+        let workers = wanted.min(buffer_count);
+        let buffer_bytes = buffer_bytes_of_media
+            .or(tuning.buffer_bytes)
+            .unwrap_or(DEFAULT_BUFFER_BYTES);
+        // One more alignment unit, so that NONE can place its payload on a boundary.
+        let output_bytes =
+            (head_len_max() + stored_max(buffer_bytes) + ALIGN).next_multiple_of(ALIGN);
+        // One for each writer: with only as many buffers as threads, decoders wait whenever all writers do.
+        let waiting = match (buffer_bytes_of_media, tuning.buffer_count) {
+            (Some(_), None) => workers - workers.min(cpus),
+            _ => 0,
+        };
+        let finished = match (buffer_bytes_of_media, tuning.buffer_count, devices) {
+            (None, None, 1) => FINISHED_MAX,
+            _ => 0,
+        };
+        let output_count = buffer_count + finished;
+        let pool = |count: usize, bytes: usize| {
+            let bytes = count.saturating_mul(bytes);
+            bytes.checked_next_multiple_of(HUGE_BYTES).unwrap_or(bytes)
+        };
+        let plain_count = buffer_count.max(workers + waiting);
+        let pools =
+            pool(plain_count, buffer_bytes).saturating_add(pool(output_count, output_bytes));
+        // Several stripes already cause several reads.
+        let read_ahead = match (buffer_bytes_of_media, streams) {
+            (Some(_), 1..=READS) => (READS / streams).min(READ_AHEAD_MAX),
+            _ => 0,
+        };
+        // Buffers in which workers decode, which no device reads.
+        let hots = buffer_bytes_of_media.map_or(0, |bytes| pool(workers.min(cpus), bytes));
+        let own = streams * pool(1 + read_ahead, 1 << 20)
+            + workers * WORKER_SCRATCH_BYTES
+            + hots
+            + BASE_BYTES;
+        let memory = pools.saturating_add(own);
+        Sizes {
+            buffer_count,
+            lent: 0,
+            buffer_bytes,
+            output_count,
+            output_bytes,
+            waiting,
+            workers,
+            cpus,
+            cpu_ceiling,
+            read_ahead,
+            memory_bytes: memory as u64,
+        }
+    }
+
+    /// The workers of a restore that decode: no more than can compute, so that none waits for its turn.
+    pub fn decoders(&self) -> usize {
+        self.workers.min(self.cpus)
+    }
+
+    /// Buffers for decoded blocks: being decoded, waiting, being written, or lent.
+    pub fn plains(&self) -> usize {
+        self.workers + self.waiting + self.lent
+    }
+
+    /// The workers that wait for devices.
+    pub fn writers(&self) -> usize {
+        (self.workers - self.decoders()).max(1)
+    }
+
+    /// The same sizes with `wanted` more buffers, for accelerators to hold. An explicit BUFFERCOUNT is kept and
+    /// shared: at most half of it is lent.
+    pub fn with_staging(mut self, wanted: usize, tuning: &Tuning) -> Sizes {
+        match tuning.buffer_count {
+            Some(count) => self.lent = wanted.min(count / 2),
+            None => {
+                let more = wanted.saturating_mul(self.buffer_bytes + self.output_bytes);
+                self.lent = wanted;
+                self.buffer_count += wanted;
+                self.output_count += wanted;
+                self.memory_bytes = self.memory_bytes.saturating_add(more as u64);
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decide(
+        tuning: &Tuning,
+        devices: usize,
+        volumes: usize,
+        buffer_bytes_of_media: Option<usize>,
+        streams: usize,
+    ) -> Sizes {
+        Sizes::decide(&Demand {
+            tuning,
+            limits: &Limits::default(),
+            devices,
+            volumes,
+            buffer_bytes_of_media,
+            streams,
+        })
+    }
+
+    fn backup_to(devices: usize, buffer_count: Option<usize>) -> Sizes {
+        let tuning = Tuning {
+            buffer_count,
+            buffer_bytes: None,
+        };
+        decide(&tuning, devices, 1, None, devices)
+    }
+
+    fn restore(buffer_count: Option<usize>) -> Sizes {
+        let tuning = Tuning {
+            buffer_count,
+            buffer_bytes: None,
+        };
+        decide(&tuning, 1, 0, Some(1 << 20), 1)
+    }
+
+    #[test]
+    fn each_writer_of_a_restore_has_a_block_in_hand_and_one_that_waits() {
+        let free = restore(None);
+        assert_eq!(free.plains(), free.decoders() + 2 * free.writers());
+        let asked = restore(Some(free.buffer_count));
+        assert_eq!(asked.plains(), asked.workers);
+        let more = free.plains().saturating_sub(free.buffer_count) << 20;
+        let found = (free.memory_bytes - asked.memory_bytes) as usize;
+        assert!(
+            found.abs_diff(more) <= HUGE_BYTES,
+            "{found} bytes, not {more}"
+        );
+    }
+
+    #[test]
+    fn finished_blocks_may_wait_for_one_stripe_unless_a_count_was_asked_for() {
+        let free = backup_to(1, None);
+        let asked = backup_to(1, Some(free.buffer_count));
+        assert_eq!(asked.output_count, asked.buffer_count);
+        assert_eq!(free.output_count, free.buffer_count + FINISHED_MAX);
+        let more = (FINISHED_MAX * free.output_bytes) as u64;
+        // Both pools are rounded up to huge pages.
+        let found = free.memory_bytes - asked.memory_bytes;
+        assert!(
+            found.abs_diff(more) <= HUGE_BYTES as u64,
+            "{found} bytes, not {more}"
+        );
+        let two = backup_to(2, None);
+        assert_eq!(two.output_count, two.buffer_count);
+    }
+}

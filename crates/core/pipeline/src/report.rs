@@ -1,0 +1,214 @@
+//! The result of a run: the same facts for people, `--json` and history.
+
+use longshore_media::manifest::MarkKind;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::measure::{Limit, Sample, Waits};
+use crate::plan::Plan;
+use crate::share::EngineShare;
+
+/// SQL Server counts every database in pages of this size.
+const PAGE_BYTES: u64 = 8192;
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum Report {
+    Backup(BackupReport),
+    Restore(RestoreReport),
+    Verify(VerifyReport),
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct FileTotals {
+    /// Names of every kind.
+    pub entries: u64,
+    pub files: u64,
+}
+
+/// Time, work and the bottleneck; common to all actions.
+#[derive(Debug, Clone, Serialize)]
+pub struct Run {
+    pub plan: Plan,
+    pub elapsed_s: f64,
+    /// CPU seconds of this process, user and system, during the run.
+    pub cpu_s: f64,
+    pub limit: Limit,
+    pub waits: Waits,
+    pub samples: Vec<Sample>,
+    /// How much each engine compressed or decompressed.
+    pub engines: Vec<EngineShare>,
+    pub warnings: Vec<String>,
+    /// A history is kept, but this run is not in it; `warnings` says why.
+    pub history_failed: bool,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ChangedFile {
+    pub path: String,
+    pub what: &'static str,
+}
+
+/// The differential part of a backup.
+#[derive(Debug, Clone, Serialize)]
+pub struct DifferentialReport {
+    /// The set that it is compared with.
+    pub parent: Uuid,
+    /// How changed pages were found.
+    pub method: &'static str,
+    /// Files of which only the differences were stored.
+    pub based_files: u64,
+    /// Bytes read of them to find the differences.
+    pub read_bytes: u64,
+    /// Bytes stored of them.
+    pub changed_bytes: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct BackupReport {
+    pub set: Uuid,
+    pub media_set: Uuid,
+    pub database: String,
+    pub position: u32,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    pub totals: FileTotals,
+    /// `None` for a full backup.
+    pub differential: Option<DifferentialReport>,
+    /// Whether the set holds files that changed while they were read.
+    pub damaged: bool,
+    /// The first of those files.
+    pub changed: Vec<ChangedFile>,
+    pub run: Run,
+}
+
+/// One of several sets that were restored together.
+#[derive(Debug, Clone, Serialize)]
+pub struct RestoredSet {
+    pub set: Uuid,
+    pub position: u32,
+    pub differential: bool,
+    pub devices: Vec<String>,
+    /// Plain bytes read and decoded from it.
+    pub plain_bytes: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct RestoreReport {
+    pub set: Uuid,
+    pub database: String,
+    pub position: u32,
+    pub target: String,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    pub totals: FileTotals,
+    /// A differential set and the sets it needed, newest first; empty if one set was enough.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<RestoredSet>,
+    /// In a delta restore: bytes that were written because they differed.
+    pub rewritten_bytes: Option<u64>,
+    /// Extended attributes that the target or this user's rights did not allow, except SELinux labels.
+    pub attributes_lost: u64,
+    pub damaged: bool,
+    /// For a cluster: tablespaces that its server would create in another server's files.
+    pub tablespaces_taken: u64,
+    /// For a cluster: enabled subscriptions, which run when its server opens unless that was prevented.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subscriptions: Vec<String>,
+    pub run: Run,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct VerifiedSet {
+    pub set: Uuid,
+    pub database: String,
+    pub position: u32,
+    /// The first of its stripes.
+    pub device: String,
+    pub valid: bool,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    /// Whether the set was made from files that changed meanwhile; the set itself may be valid.
+    pub made_damaged: bool,
+    /// Whether it holds only WAL.
+    pub is_log: bool,
+    /// The set that it is compared with.
+    pub parent: Option<Uuid>,
+    /// The number of sets in a differential set's chain, if all of them are valid and fit together; `None` if they
+    /// were not checked.
+    pub chain_sets: Option<usize>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    pub number: Option<u32>,
+    pub text: String,
+    pub hint: &'static str,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct VerifyReport {
+    pub sets: Vec<VerifiedSet>,
+    /// Everything found wrong, at most [`VerifyReport::FINDINGS_MAX`].
+    pub findings: Vec<Finding>,
+    pub run: Run,
+}
+
+impl VerifyReport {
+    pub const FINDINGS_MAX: usize = 100;
+
+    pub fn is_valid(&self) -> bool {
+        self.findings.is_empty() && self.sets.iter().all(|s| s.valid)
+    }
+}
+
+/// Changed files named in a report; all of them are marked in the set.
+pub(crate) const CHANGED_MAX: usize = 100;
+
+pub(crate) fn mark_text(kind: MarkKind) -> &'static str {
+    match kind {
+        MarkKind::Modified => "changed",
+        MarkKind::Shrunk => "became shorter",
+        MarkKind::Vanished => "vanished",
+    }
+}
+
+/// The number of 8 KiB pages for this many bytes.
+pub fn pages(plain_bytes: u64) -> u64 {
+    plain_bytes.div_ceil(PAGE_BYTES)
+}
+
+/// MB/s as SQL Server prints it: pages of 8 KiB in units of 2^20 bytes, uncompressed.
+pub fn mb_per_s(plain_bytes: u64, elapsed_s: f64) -> f64 {
+    (pages(plain_bytes) * PAGE_BYTES) as f64 / f64::from(1 << 20) / elapsed_s.max(0.001)
+}
+
+/// Plain bytes divided by stored bytes; 1 if nothing was stored.
+pub fn ratio(plain_bytes: u64, stored_bytes: u64) -> f64 {
+    if stored_bytes == 0 {
+        1.0
+    } else {
+        plain_bytes as f64 / stored_bytes as f64
+    }
+}
+
+/// SQL Server's closing message (3014), which truncates the rate to three decimals.
+pub fn closing_line(action: &str, plain_bytes: u64, elapsed_s: f64) -> String {
+    format!(
+        "{action} successfully processed {} pages in {elapsed_s:.3} seconds ({:.3} MB/sec).",
+        pages(plain_bytes),
+        (mb_per_s(plain_bytes, elapsed_s) * 1000.0).floor() / 1000.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_is_that_of_a_published_run() {
+        let line = closing_line("BACKUP DATABASE", 2_136_466 * PAGE_BYTES, 39.266);
+        let expected = "BACKUP DATABASE successfully processed 2136466 pages in 39.266 seconds (425.078 MB/sec).";
+        assert_eq!(line, expected);
+    }
+}

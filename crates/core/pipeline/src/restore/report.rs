@@ -1,0 +1,148 @@
+//! Reports a finished restore: to its caller, to the observer and to the history.
+
+use std::sync::atomic::Ordering;
+
+use longshore_landing as landing;
+use longshore_media::SetTrailer;
+use longshore_source::SourceKind;
+
+use super::prepared::{MoveResult, PreparedRestore};
+use crate::Observer;
+use crate::chain::Link;
+use crate::history;
+use crate::measure::Work;
+use crate::report::{RestoreReport, RestoredSet, Run, mark_text};
+use crate::share::EngineShare;
+use crate::unload::UnloadedSet;
+
+/// Tablespaces that a recovery would create in a server's files, and subscriptions that would run.
+#[derive(Default)]
+struct Dangers {
+    tablespaces_taken: u64,
+    subscriptions: Vec<String>,
+}
+
+fn dangers(prepared: &PreparedRestore, moved: &MoveResult, warnings: &mut Vec<String>) -> Dangers {
+    if prepared.kind != SourceKind::Postgres {
+        return Dangers::default();
+    }
+    let (request, storage) = (prepared.request, &*prepared.context.storage);
+    let taken = landing::taken_tablespaces(storage, &request.target);
+    warnings.extend(taken.iter().map(landing::told_of_taken));
+    let subscriptions = landing::enabled_subscriptions(storage, &request.target);
+    let run_on = !subscriptions.is_empty() && !request.cluster.no_subscriptions;
+    warnings.extend(run_on.then(|| landing::told_of_subscriptions(&subscriptions)));
+    let recovery = moved.options.recovery.as_ref();
+    if recovery.is_some_and(|recovery| recovery.not_ahead) {
+        warnings.extend(landing::told_of_not_ahead(storage, &request.target));
+    }
+    Dangers {
+        tablespaces_taken: taken.len() as u64,
+        subscriptions,
+    }
+}
+
+/// Whether the set was made from files that changed meanwhile; if so, adds warnings that name them.
+fn is_damaged(moved: &MoveResult, warnings: &mut Vec<String>) -> bool {
+    let damaged = trailers(moved).any(|trailer| trailer.damaged);
+    if damaged {
+        warnings.push(
+            "the backup set was made from files that changed during the backup (3188)".into(),
+        );
+        warnings.extend(moved.finished.marks.iter().map(|mark| {
+            let what = mark_text(mark.kind);
+            format!("{} {what} while it was backed up", mark.path.display())
+        }));
+    }
+    damaged
+}
+
+fn trailers(moved: &MoveResult) -> impl Iterator<Item = &SetTrailer> {
+    let sets = moved.unloaded.sets.iter();
+    sets.filter_map(|set| set.trailer.as_ref())
+}
+
+/// Records the restore in the history, if there is a set to record; false if that failed.
+fn record(
+    prepared: &PreparedRestore,
+    moved: &MoveResult,
+    bytes: u64,
+    warnings: &mut Vec<String>,
+) -> bool {
+    let Some(trailer) = trailers(moved).next() else {
+        return true;
+    };
+    let opened = prepared.opened;
+    let recorded = history::record_restore(
+        prepared.context,
+        &opened.media,
+        &opened.devices,
+        &prepared.header,
+        trailer,
+        prepared.request,
+        (moved.start_us, bytes),
+    );
+    let is_there = recorded.is_ok();
+    warnings.extend(recorded.err());
+    is_there
+}
+
+fn restored_set((link, set): (&Link, &UnloadedSet)) -> RestoredSet {
+    let devices = 0..link.media.family_count();
+    RestoredSet {
+        set: link.header.set,
+        position: link.header.position,
+        differential: link.header.parent.is_some(),
+        devices: devices.map(|i| link.media.device(i).to_owned()).collect(),
+        plain_bytes: set.plain_bytes,
+    }
+}
+
+pub fn of(
+    prepared: PreparedRestore,
+    mut moved: MoveResult,
+    observer: &dyn Observer,
+) -> RestoreReport {
+    let counters = &prepared.counters;
+    let mut warnings = std::mem::take(&mut moved.finished.warnings);
+    let blocks = counters.blocks.load(Ordering::Relaxed);
+    let plain_bytes = moved.unloaded.sets.iter().map(|set| set.plain_bytes).sum();
+    let used = &moved.unloaded.used;
+    let engines = EngineShare::all("software", (blocks, plain_bytes), used);
+    warnings.extend(used.iter().flat_map(|used| used.alarms.clone()));
+    let dangers = dangers(&prepared, &moved, &mut warnings);
+    let damaged = is_damaged(&moved, &mut warnings);
+    let recorded = record(&prepared, &moved, plain_bytes, &mut warnings);
+    for warning in &warnings {
+        observer.warning(warning);
+    }
+    let links = prepared.reading.links().iter();
+    let chain = links.zip(&moved.unloaded.sets).map(restored_set).collect();
+    let limit = counters.limit(moved.elapsed, &prepared.sizes, Work::Restore);
+    RestoreReport {
+        chain,
+        set: prepared.header.set,
+        database: prepared.header.database.clone(),
+        position: prepared.opened.position,
+        target: prepared.request.target.display().to_string(),
+        plain_bytes,
+        stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
+        totals: moved.finished.totals,
+        rewritten_bytes: moved.finished.rewritten_bytes,
+        attributes_lost: moved.finished.attributes_lost,
+        damaged,
+        tablespaces_taken: dangers.tablespaces_taken,
+        subscriptions: dangers.subscriptions,
+        run: Run {
+            elapsed_s: moved.elapsed.as_secs_f64(),
+            cpu_s: moved.cpu.as_secs_f64(),
+            limit,
+            waits: counters.waits(),
+            samples: moved.unloaded.samples,
+            engines,
+            warnings,
+            history_failed: !recorded,
+            plan: prepared.plan,
+        },
+    }
+}

@@ -1,0 +1,303 @@
+//! The sink of a restore: writes the wanted parts of each block to the destination.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use longshore_landing::{Destination, Error as LandingError, FilePiece};
+use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
+use parking_lot::Mutex;
+
+use crate::chain::{FileRow, Merge};
+use crate::measure::{Counters, lap};
+use crate::report::{CHANGED_MAX, FileTotals};
+use crate::request::RestoreRequest;
+use crate::unload::Sink;
+use crate::{ChainError, Error, RunContext};
+
+/// The result of a restore.
+pub struct RestoreResult {
+    pub totals: FileTotals,
+    /// The first marks of the set.
+    pub marks: Vec<Mark>,
+    /// Bytes that differed from the existing files, if only those were written.
+    pub rewritten_bytes: Option<u64>,
+    /// Extended attributes that could not be restored.
+    pub attributes_lost: u64,
+    pub warnings: Vec<String>,
+}
+
+/// Writes the wanted parts of each block.
+pub struct Writer<'a> {
+    context: &'a RunContext,
+    target: Box<dyn Destination>,
+    /// Which parts of which set count; `None` if there is one set.
+    merge: Option<&'a Merge>,
+    only: &'a [PathBuf],
+    /// Which of `only` were found.
+    found: Vec<AtomicBool>,
+    moves: &'a [(PathBuf, PathBuf)],
+    /// Which of `moves` were found.
+    moved: Vec<AtomicBool>,
+    counters: &'a Counters,
+    entries: AtomicU64,
+    files: AtomicU64,
+    /// The first marks, for the report.
+    marks: Mutex<Vec<Mark>>,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(
+        context: &'a RunContext,
+        target: Box<dyn Destination>,
+        merge: Option<&'a Merge>,
+        request: &'a RestoreRequest,
+        counters: &'a Counters,
+    ) -> Writer<'a> {
+        let (only, moves) = (&*request.only, &*request.moves);
+        let unseen = |count| {
+            std::iter::repeat_with(AtomicBool::default)
+                .take(count)
+                .collect()
+        };
+        Writer {
+            context,
+            target,
+            merge,
+            only,
+            found: unseen(only.len()),
+            moves,
+            moved: unseen(moves.len()),
+            counters,
+            entries: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+            marks: Mutex::default(),
+        }
+    }
+
+    /// Whether a path was requested.
+    fn is_wanted(&self, path: &Path) -> bool {
+        if self.only.is_empty() {
+            return true;
+        }
+        let mut wanted = false;
+        for (i, only) in self.only.iter().enumerate() {
+            if path.starts_with(only) {
+                self.found[i].store(true, Ordering::Relaxed);
+                wanted = true;
+            }
+        }
+        wanted
+    }
+
+    fn put(&self, set: usize, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        if set > 0 {
+            return self.put_pieces(set, entry, parts);
+        }
+        if !self.is_wanted(&entry.path) {
+            return Ok(());
+        }
+        for ((from, _), moved) in self.moves.iter().zip(&self.moved) {
+            if entry.path.starts_with(from) {
+                moved.store(true, Ordering::Relaxed);
+            }
+        }
+        if entry.first {
+            self.entries.fetch_add(1, Ordering::Relaxed);
+            self.files
+                .fetch_add(u64::from(entry.kind == EntryKind::File), Ordering::Relaxed);
+        }
+        if entry.based {
+            // Only the index lists a file's parts in other sets, and the index did not list this file as based.
+            if self.merged(&entry.path).is_none() {
+                return Err(ChainError::Contradiction {
+                    set: "the set".into(),
+                    path: entry.path.clone(),
+                }
+                .into());
+            }
+            self.put_pieces(set, entry, parts)
+        } else if !parts.is_empty() {
+            Ok(self.target.put_data(entry, parts)?)
+        } else if entry.first {
+            Ok(self.target.put_name(entry)?)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes the parts that count of the bytes that one set of a chain has of a file.
+    fn put_pieces(
+        &self,
+        set: usize,
+        entry: &Entry,
+        parts: &[(Extent, &[u8])],
+    ) -> Result<(), Error> {
+        if entry.kind != EntryKind::File || parts.is_empty() {
+            return Ok(());
+        }
+        let Some((merge, file)) = self.merged(&entry.path) else {
+            return Ok(());
+        };
+        let mut pieces = Vec::with_capacity(parts.len());
+        for (extent, bytes) in parts {
+            merge.pieces(set, file, *extent, &mut |piece| {
+                let at = (piece.start - extent.offset) as usize;
+                let len = (piece.end - piece.start) as usize;
+                let extent = Extent {
+                    offset: piece.start,
+                    len: len as u32,
+                };
+                pieces.push((extent, &bytes[at..at + len]));
+            });
+        }
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        merge.note(file, &pieces);
+        Ok(self.target.put_piece(&FilePiece {
+            path: &entry.path,
+            len: merge.len(file),
+            parts: &pieces,
+        })?)
+    }
+
+    fn merged(&self, path: &Path) -> Option<(&Merge, FileRow)> {
+        let merge = self.merge?;
+        Some((merge, merge.file(path)?))
+    }
+
+    /// Fails if a path that was wanted, or to be moved, is not in the set.
+    pub fn check_found(&self) -> Result<(), Error> {
+        let missing = |found: &[AtomicBool]| found.iter().position(|f| !f.load(Ordering::Relaxed));
+        if let Some(i) = missing(&self.found) {
+            let path = self.only[i].clone();
+            return Err(Error::NotInSet { path });
+        }
+        if let Some(i) = missing(&self.moved) {
+            let (from, to) = self.moves[i].clone();
+            let what = "the restore has nothing with that name";
+            return Err(LandingError::BadMove { from, to, what }.into());
+        }
+        Ok(())
+    }
+
+    /// Called when everything was put.
+    pub fn finish(self) -> Result<RestoreResult, Error> {
+        let totals = FileTotals {
+            entries: self.entries.into_inner(),
+            files: self.files.into_inner(),
+        };
+        let lost = self.target.lost();
+        let rewritten_bytes = self.target.finish()?;
+        Ok(RestoreResult {
+            totals,
+            marks: self.marks.into_inner(),
+            rewritten_bytes,
+            attributes_lost: lost.iter().map(|lost| lost.count()).sum(),
+            warnings: lost.iter().flat_map(|lost| lost.warnings()).collect(),
+        })
+    }
+
+    /// Completes every file of several sets with the attributes in its newest set. Called when all blocks were put.
+    pub fn complete(&self, media: &MediaSet, position: u32) -> Result<(), Error> {
+        let mut verdict = Ok(());
+        media.items(position, |item| {
+            if let Item::Entry(entry) = item
+                && entry.first
+                && verdict.is_ok()
+                && let Some((merge, file)) = self.merged(&entry.path)
+            {
+                let complete = || Ok(self.target.complete(&entry, merge.sum(file))?);
+                verdict = self.context.check_cancel().and_then(|()| complete());
+            }
+        })?;
+        verdict
+    }
+}
+
+impl Sink for Writer<'_> {
+    fn wants(&self, set: usize, items: &[Item]) -> bool {
+        match self.merge {
+            Some(merge) if set > 0 => merge.wants(set, items),
+            _ => wants(items, |path| self.is_wanted(path)),
+        }
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn block(&self, set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
+        let clock = &*self.context.clock;
+        let at = clock.now();
+        let mut rest = plain;
+        let mut current: Option<Entry> = None;
+        let mut parts = Vec::new();
+        for item in items {
+            match item {
+                Item::Entry(entry) => {
+                    if let Some(before) = current.replace(entry) {
+                        self.put(set, &before, &parts)?;
+                    }
+                    parts.clear();
+                }
+                Item::Extent(extent) => {
+                    // The manifest was checked: its extents add up to the plain bytes.
+                    let (bytes, later) = rest.split_at(extent.len as usize);
+                    rest = later;
+                    parts.push((extent, bytes));
+                }
+                Item::Mark(mark) => {
+                    let mut marks = self.marks.lock();
+                    if marks.len() < CHANGED_MAX && self.is_wanted(&mark.path) {
+                        marks.push(mark);
+                    }
+                }
+                Item::Sums(_) => {}
+            }
+        }
+        if let Some(last) = current {
+            self.put(set, &last, &parts)?;
+        }
+        lap(clock, at, &self.counters.write_us);
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn damage(&self, error: MediaError) -> Result<(), Error> {
+        Err(error.into())
+    }
+}
+
+/// The sets of a chain from one on, which are read together.
+pub struct Wave<'a> {
+    pub writer: &'a Writer<'a>,
+    pub first: usize,
+}
+
+impl Sink for Wave<'_> {
+    fn wants(&self, set: usize, items: &[Item]) -> bool {
+        self.writer.wants(self.first + set, items)
+    }
+
+    fn writes(&self) -> bool {
+        self.writer.writes()
+    }
+
+    fn block(&self, set: usize, items: Vec<Item>, plain: &[u8]) -> Result<(), Error> {
+        self.writer.block(self.first + set, items, plain)
+    }
+
+    fn damage(&self, error: MediaError) -> Result<(), Error> {
+        self.writer.damage(error)
+    }
+}
+
+/// Whether a block contains anything wanted.
+pub fn wants(items: &[Item], is_wanted: impl Fn(&Path) -> bool) -> bool {
+    items.iter().any(|item| match item {
+        Item::Entry(entry) => is_wanted(&entry.path),
+        Item::Mark(mark) => is_wanted(&mark.path),
+        Item::Extent(_) | Item::Sums(_) => false,
+    })
+}

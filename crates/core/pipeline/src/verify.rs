@@ -1,0 +1,352 @@
+//! Verify: decodes everything, checks every checksum, writes nothing.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longshore_media::{BackupType, BlockStream, Error as MediaError, Item, MediaSet};
+use parking_lot::Mutex;
+
+use crate::chain::{self, Chain, Link, Merge};
+use crate::choice::EngineChoice;
+use crate::measure::{Counters, Sample, Work, process_cpu};
+use crate::plan::{Demand, Plan, Sizes};
+use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
+use crate::request::Offload;
+use crate::request::VerifyRequest;
+use crate::room::Room;
+use crate::unload::{Sink, UnloadJob, UnloadedSet, unload};
+use crate::{ChainError, Error, Observer, RunContext};
+
+/// Collects damage and continues.
+struct Inspector {
+    findings: Mutex<Vec<Finding>>,
+}
+
+impl Inspector {
+    fn note(&self, error: &MediaError) {
+        self.put(error.number(), error.to_string(), error.hint());
+    }
+
+    /// Notes why a chain is broken; other errors are returned to the caller.
+    fn note_chain(&self, error: Error) -> Result<(), Error> {
+        match &error {
+            Error::Chain(chain) => {
+                let cause = std::error::Error::source(chain).map(|cause| format!(": {cause}"));
+                let text = chain.to_string() + &cause.unwrap_or_default();
+                self.put(error.number(), text, chain.hint());
+                Ok(())
+            }
+            Error::Media(media) => {
+                self.note(media);
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn put(&self, number: Option<u32>, text: String, hint: &'static str) {
+        let mut findings = self.findings.lock();
+        if findings.len() < VerifyReport::FINDINGS_MAX {
+            findings.push(Finding { number, text, hint });
+        }
+    }
+}
+
+impl Sink for Inspector {
+    fn wants(&self, _set: usize, _items: &[Item]) -> bool {
+        true
+    }
+    fn writes(&self) -> bool {
+        false
+    }
+
+    fn block(&self, _set: usize, _items: Vec<Item>, _plain: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+    fn damage(&self, error: MediaError) -> Result<(), Error> {
+        self.note(&error);
+        Ok(())
+    }
+}
+
+/// A set on its media.
+type SetAt<'a> = (&'a MediaSet, u32);
+
+/// A verification in progress.
+struct Verification<'a> {
+    context: &'a RunContext,
+    request: &'a VerifyRequest,
+    observer: &'a dyn Observer,
+    inspector: Inspector,
+    counters: Counters,
+    /// The first reason why there is nothing to verify, if any.
+    refused: Option<MediaError>,
+    sets: Vec<VerifiedSet>,
+    samples: Vec<Sample>,
+    /// For the set that was read last.
+    shown: Option<(Plan, Sizes)>,
+}
+
+pub fn run(
+    context: &RunContext,
+    request: &VerifyRequest,
+    observer: &dyn Observer,
+) -> Result<VerifyReport, Error> {
+    request.tuning.check()?;
+    request.limits.check()?;
+    let _priority = request.limits.lower_io_priority();
+    let media = MediaSet::open(&context.devices(&request.devices))?;
+    let mut verifying = Verification {
+        context,
+        request,
+        observer,
+        inspector: Inspector {
+            findings: Mutex::new(Vec::new()),
+        },
+        counters: Counters::default(),
+        refused: None,
+        sets: Vec::new(),
+        samples: Vec::new(),
+        shown: None,
+    };
+    let positions = verifying.positions(&media)?;
+    let (started, cpu_before) = (context.clock.now(), process_cpu());
+    let bases = chain::open_bases(context, &request.bases)?;
+    let chains = match media.stored_bytes()? {
+        Some(_) => verifying.chains(&media, &positions, &bases)?,
+        None => Vec::new(),
+    };
+    let work = work(&media, &positions, &chains);
+    verifying.expect(&media, &work)?;
+    for set in work {
+        verifying.read(set)?;
+    }
+    verifying.judge_chains(&chains);
+    let elapsed = context.clock.now() - started;
+    let cpu = process_cpu().saturating_sub(cpu_before);
+    verifying.report(&media, elapsed, cpu)
+}
+
+/// The requested sets, and those that they need.
+fn work<'a>(media: &'a MediaSet, positions: &[u32], chains: &[Chain<'a>]) -> Vec<SetAt<'a>> {
+    let mut work: Vec<SetAt> = positions.iter().map(|p| (media, *p)).collect();
+    for link in chains.iter().flat_map(|chain| &chain.links) {
+        let known = |(media, position): &SetAt| {
+            std::ptr::eq(*media, link.media) && *position == link.header.position
+        };
+        if !work.iter().any(known) {
+            work.push((link.media, link.header.position));
+        }
+    }
+    work
+}
+
+impl Verification<'_> {
+    fn findings(&self) -> usize {
+        self.inspector.findings.lock().len()
+    }
+
+    /// The sets to verify. A set that is incomplete on the media is a finding.
+    fn positions(&mut self, media: &MediaSet) -> Result<Vec<u32>, Error> {
+        let positions = match (self.request.position, media.stored_bytes()?) {
+            (Some(position), _) => vec![position.max(1)],
+            (None, None) => vec![1],
+            (None, Some(_)) => {
+                for error in media.unreadable()? {
+                    self.inspector.note(&error);
+                    self.refused.get_or_insert(error);
+                }
+                let sets = media.sets()?;
+                for set in sets.iter().filter(|s| s.trailer.is_none()) {
+                    // The set's own error names the stripe that lacks its end.
+                    if let Err(error) = media.set(set.header.position) {
+                        self.inspector.note(&error);
+                    }
+                }
+                sets.iter().map(|s| s.header.position).collect()
+            }
+        };
+        if positions.is_empty() {
+            let none = || MediaError::NoSuchSet {
+                device: media.device(0).to_owned(),
+                position: 1,
+                count: 0,
+            };
+            return Err(self.refused.take().unwrap_or_else(none).into());
+        }
+        Ok(positions)
+    }
+
+    /// Notes how many bytes will be read; unknown for a pipe.
+    fn expect(&self, media: &MediaSet, work: &[SetAt]) -> Result<(), Error> {
+        let Some(stored) = media.stored_bytes()? else {
+            return Ok(());
+        };
+        let plain = |(media, position): &SetAt| {
+            let trailer = media.set(*position).ok()?.trailer?;
+            Some(trailer.plain_bytes_total)
+        };
+        let sum = work.iter().filter_map(plain).fold(0, u64::saturating_add);
+        let expected = if sum > 0 { sum } else { stored };
+        let counter = &self.counters.expected_bytes;
+        counter.store(expected, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The set's streams; `None` if missing parts were noted and the other sets are to be checked.
+    fn streams(&mut self, (media, position): SetAt) -> Result<Option<Vec<BlockStream>>, Error> {
+        let families = 0..media.family_count();
+        let streams: Result<Vec<_>, _> = families.map(|i| media.stream(i, position)).collect();
+        match streams {
+            Ok(streams) => Ok(Some(streams)),
+            // The set is not on every stripe: noted above, or requested and missing.
+            Err(e) if self.request.position.is_some() => Err(e.into()),
+            Err(e) => {
+                self.context.check_cancel()?;
+                self.inspector.note(&e);
+                self.refused.get_or_insert(e);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads one whole set.
+    fn read(&mut self, set: SetAt) -> Result<(), Error> {
+        let Some(streams) = self.streams(set)? else {
+            return Ok(());
+        };
+        let (media, position) = set;
+        let header = streams[0].header().clone();
+        let (limits, tuning) = (&self.request.limits, &self.request.tuning);
+        let demand = Demand {
+            tuning,
+            limits,
+            devices: media.family_count(),
+            volumes: 1,
+            buffer_bytes_of_media: Some(header.buffer_bytes as usize),
+            streams: media.family_count(),
+        };
+        let devices = media.reading_bytes();
+        let sizes = Room::now().fit(&demand, devices)?;
+        let mut plan = Plan::for_reading("verify", media, &header, &sizes, limits, tuning);
+        plan.memory_bytes += devices;
+        self.observer.planned(&plan);
+        self.shown = Some((plan, sizes));
+        let before = self.findings();
+        // Verification checks the work of accelerators, so it uses none of them.
+        let choice = EngineChoice::of(self.context, &Offload::default(), header.algorithm);
+        let unloading = UnloadJob {
+            context: self.context,
+            sizes: &sizes,
+            limits,
+            choice: &choice,
+            counters: &self.counters,
+            observer: self.observer,
+        };
+        let unloaded = unload(&unloading, vec![streams], &self.inspector)?;
+        self.samples.extend(unloaded.samples);
+        // A restore queries the set before it reads it: an error there counts here, too.
+        if self.findings() == before
+            && media.stored_bytes()?.is_some()
+            && let Err(error) = media.set(position)
+        {
+            self.inspector.note(&error);
+        }
+        let undamaged = self.findings() == before;
+        let verified = |read| verified(read, set, undamaged);
+        self.sets.extend(unloaded.sets.into_iter().map(verified));
+        Ok(())
+    }
+
+    /// A chain is sound if each of its sets is.
+    fn judge_chains(&mut self, chains: &[Chain]) {
+        for chain in chains {
+            let sets = &self.sets;
+            let is_valid = |link: &Link| sets.iter().any(|s| s.set == link.header.set && s.valid);
+            if chain.links.iter().all(is_valid) {
+                let newest = chain.links[0].header.set;
+                let of_it = self.sets.iter_mut().filter(|set| set.set == newest);
+                of_it.for_each(|set| set.chain_sets = Some(chain.links.len()));
+            }
+        }
+    }
+
+    fn report(
+        self,
+        media: &MediaSet,
+        elapsed: Duration,
+        cpu: Duration,
+    ) -> Result<VerifyReport, Error> {
+        let Some((plan, sizes)) = self.shown else {
+            let incomplete = || MediaError::Incomplete {
+                device: media.device(0).to_owned(),
+                position: self.request.position.unwrap_or(1),
+            };
+            return Err(self.refused.unwrap_or_else(incomplete).into());
+        };
+        Ok(VerifyReport {
+            sets: self.sets,
+            findings: self.inspector.findings.into_inner(),
+            run: Run {
+                elapsed_s: elapsed.as_secs_f64(),
+                cpu_s: cpu.as_secs_f64(),
+                limit: self.counters.limit(elapsed, &sizes, Work::Verify),
+                waits: self.counters.waits(),
+                samples: self.samples,
+                engines: Vec::new(),
+                warnings: Vec::new(),
+                history_failed: false,
+                plan,
+            },
+        })
+    }
+
+    /// The chains of the differential sets among `positions`, if their sets are available. If no other media were
+    /// given, a missing set is not a finding.
+    fn chains<'a>(
+        &self,
+        media: &'a MediaSet,
+        positions: &[u32],
+        bases: &'a [MediaSet],
+    ) -> Result<Vec<Chain<'a>>, Error> {
+        let mut chains = Vec::new();
+        for set in media.sets()? {
+            let (header, complete) = (&set.header, set.trailer.is_some());
+            if header.parent.is_none() || !complete || !positions.contains(&header.position) {
+                continue;
+            }
+            let chain = match Chain::collect(self.context, media, set, bases) {
+                Ok(chain) => chain,
+                Err(Error::Chain(ChainError::Missing { .. })) if self.request.bases.is_empty() => {
+                    continue;
+                }
+                Err(error) => {
+                    self.inspector.note_chain(error)?;
+                    continue;
+                }
+            };
+            match Merge::read(&chain, &|_| true, false) {
+                Ok(_) => chains.push(chain),
+                Err(error) => self.inspector.note_chain(error)?,
+            }
+        }
+        Ok(chains)
+    }
+}
+
+fn verified(read: UnloadedSet, (media, position): SetAt, undamaged: bool) -> VerifiedSet {
+    let trailer = read.trailer.as_ref();
+    VerifiedSet {
+        set: read.header.set,
+        position,
+        device: media.device(0).to_owned(),
+        is_log: read.header.backup_type == BackupType::Log,
+        parent: read.header.parent,
+        chain_sets: None,
+        valid: undamaged && trailer.is_some(),
+        plain_bytes: read.plain_bytes,
+        stored_bytes: trailer.map_or(0, |t| t.stored_bytes_total),
+        made_damaged: trailer.is_some_and(|t| t.damaged),
+        database: read.header.database,
+    }
+}

@@ -1,0 +1,178 @@
+//! Shared by the pipeline's tests: houses, trees and comparisons.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub mod forge;
+pub mod hostile;
+pub mod pieces;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use longshore_codec::Algorithm;
+use longshore_io::{Host, HostClock, Storage};
+use longshore_kit::Random;
+use longshore_media::DeviceSpec;
+use longshore_pipeline::{
+    BackupReport, BackupRequest, Error, Limits, NullObserver, Report, Request, RestoreReport,
+    RestoreRequest, RunContext, SourceSpec, Tuning, VerifyReport, VerifyRequest, run,
+};
+
+pub fn context() -> RunContext {
+    context_on(Arc::new(Host::new()))
+}
+
+pub fn context_on(storage: Arc<dyn Storage>) -> RunContext {
+    RunContext {
+        storage,
+        clock: Arc::new(HostClock),
+        catalog: None,
+        accelerators: Vec::new(),
+        cancel: Arc::new(AtomicBool::new(false)),
+    }
+}
+
+pub fn stripes(dir: &Path, count: usize) -> Vec<DeviceSpec> {
+    (0..count)
+        .map(|i| DeviceSpec::File(dir.join(format!("s{i}.bak"))))
+        .collect()
+}
+
+pub fn backup_request(
+    source: SourceSpec,
+    devices: Vec<DeviceSpec>,
+    algorithm: Algorithm,
+) -> BackupRequest {
+    BackupRequest {
+        algorithm,
+        ..BackupRequest::new(source, devices)
+    }
+}
+
+pub fn restore_request(devices: Vec<DeviceSpec>, target: &Path) -> RestoreRequest {
+    RestoreRequest::new(devices, target.into())
+}
+
+pub fn backup(context: &RunContext, request: BackupRequest) -> Result<BackupReport, Error> {
+    match run(context, &Request::Backup(request), &NullObserver)? {
+        Report::Backup(report) => Ok(report),
+        other => panic!("a backup reported {other:?}"),
+    }
+}
+
+pub fn restore(context: &RunContext, request: RestoreRequest) -> Result<RestoreReport, Error> {
+    match run(context, &Request::Restore(request), &NullObserver)? {
+        Report::Restore(report) => Ok(report),
+        other => panic!("a restore reported {other:?}"),
+    }
+}
+
+pub fn verify(context: &RunContext, devices: Vec<DeviceSpec>) -> Result<VerifyReport, Error> {
+    verify_with(context, devices, Vec::new())
+}
+
+pub fn verify_with(
+    context: &RunContext,
+    devices: Vec<DeviceSpec>,
+    bases: Vec<DeviceSpec>,
+) -> Result<VerifyReport, Error> {
+    let (tuning, limits) = (Tuning::default(), Limits::default());
+    match run(
+        context,
+        &Request::Verify(VerifyRequest {
+            devices,
+            bases,
+            position: None,
+            tuning,
+            limits,
+        }),
+        &NullObserver,
+    )? {
+        Report::Verify(report) => Ok(report),
+        other => panic!("a verification reported {other:?}"),
+    }
+}
+
+/// Bytes that compress about threefold; the same seed gives the same bytes.
+pub fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut out = Vec::with_capacity(len + 64);
+    while out.len() < len {
+        let n = random.next();
+        out.extend_from_slice(format!("row {:08x} name-{} ", n as u32, n % 97).as_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// A tree with every kind of entry that a backup must restore.
+pub fn odd_tree(root: &Path) {
+    let write = |name: &Path, bytes: &[u8]| {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    write(Path::new("big.dat"), &content(1, 5 * 1024 * 1024 + 12_345));
+    write(Path::new("exact.dat"), &content(2, 2 << 20));
+    write(Path::new("zeros.dat"), &vec![0; 3 << 20]);
+    write(Path::new("empty"), b"");
+    for i in 0..300 {
+        write(
+            Path::new(&format!("many/d{}/f{i}", i % 7)),
+            &content(i, (i * 37) as usize),
+        );
+    }
+    write(
+        Path::new(OsStr::from_bytes(b"odd/sp ace\nnew line \xff\xfe")),
+        b"odd name",
+    );
+    write(Path::new("odd/\u{1f6a2} ship"), b"unicode");
+    std::fs::create_dir_all(root.join("empty dir/inner")).unwrap();
+    symlink("../big.dat", root.join("odd/link")).unwrap();
+    symlink("/nowhere/at all", root.join("odd/dangling")).unwrap();
+    std::fs::hard_link(root.join("exact.dat"), root.join("odd/hard")).unwrap();
+    let sparse = std::fs::File::create(root.join("sparse.dat")).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    sparse.write_all_at(b"island", 33 << 20).unwrap();
+    std::fs::set_permissions(root.join("empty"), std::fs::Permissions::from_mode(0o4640)).unwrap();
+    std::fs::set_permissions(
+        root.join("empty dir"),
+        std::fs::Permissions::from_mode(0o500),
+    )
+    .unwrap();
+}
+
+/// All observable properties of a tree, for comparison.
+pub fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
+    let mut all = BTreeMap::new();
+    let mut stack = vec![root.to_path_buf()];
+    while let Some(path) = stack.pop() {
+        let meta = std::fs::symlink_metadata(&path).unwrap();
+        let name = path.strip_prefix(root).unwrap().to_path_buf();
+        let what = if meta.is_symlink() {
+            format!("-> {:?}", std::fs::read_link(&path).unwrap())
+        } else if meta.is_dir() {
+            stack.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+            format!("dir {:o} {}", meta.mode(), meta.mtime())
+        } else {
+            let hash = longshore_io::crc32c(&std::fs::read(&path).unwrap());
+            format!(
+                "{:o} {} {}.{} {hash:08x} x{}",
+                meta.mode(),
+                meta.len(),
+                meta.mtime(),
+                meta.mtime_nsec(),
+                meta.nlink()
+            )
+        };
+        // The root's own times are not restored.
+        if !name.as_os_str().is_empty() {
+            all.insert(name, what);
+        }
+    }
+    all
+}

@@ -1,0 +1,179 @@
+//! Errors of a target.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::chain::BrokenChain;
+use crate::recover::SkippedBackup;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A directory of the target does not exist. It is never created: that would fill an unmounted disk's mount point.
+    #[error("target {target}: cannot open the directory {}", path.display())]
+    Unreachable {
+        target: String,
+        path: PathBuf,
+        source: io::Error,
+    },
+
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+
+    /// Files written through a link would be where no reader of the target looks, and where the link's owner wants
+    /// them.
+    #[error("target {target}: {} is a symbolic link or not a directory", path.display())]
+    NotADirectory { target: String, path: PathBuf },
+
+    #[error("{name:?} cannot be a directory below target {target}: {what}")]
+    Name {
+        target: String,
+        name: String,
+        what: &'static str,
+    },
+
+    #[error("target {target} holds no backup of {database} that could be restored")]
+    Nothing { target: String, database: String },
+
+    #[error("target {target} holds no backup {label} of {database}")]
+    NoSuchLabel {
+        target: String,
+        database: String,
+        label: String,
+    },
+
+    #[error(
+        "target {target} holds no backup of {database} that can be the base of a differential: {reasons}"
+    )]
+    NoBase {
+        target: String,
+        database: String,
+        reasons: String,
+    },
+
+    #[error("backup {label} of {database} cannot be restored: {what}")]
+    NotWhole {
+        database: String,
+        label: String,
+        what: String,
+        number: Option<u32>,
+    },
+
+    /// There are backups of several branches, and it is unknown which one is meant.
+    #[error(
+        "target {target} holds backups of {database} from {} branches or clusters, and it is unknown which one is meant: {}",
+        branches.len(),
+        branches.join("; ")
+    )]
+    Branches {
+        target: String,
+        database: String,
+        /// The newest label of each, with known facts.
+        branches: Vec<String>,
+    },
+
+    /// None of the backups leads to the recovery target.
+    #[error("no backup of {database} at target {target} can be recovered to {wish}{}", passed(passed_over, *later))]
+    NoneBefore {
+        target: String,
+        database: String,
+        wish: String,
+        passed_over: Vec<SkippedBackup>,
+        later: usize,
+    },
+
+    /// A recovery needs WAL, and there is no archive.
+    #[error("recovering the backup of {database} to {wish} needs WAL, and there is no archive {}", path.display())]
+    NoLog {
+        database: String,
+        wish: String,
+        path: PathBuf,
+    },
+
+    #[error("the backup's chain is broken")]
+    Chain(#[from] BrokenChain),
+
+    #[error(transparent)]
+    Wal(#[from] longshore_wal::Error),
+
+    /// Another expire is running, or a program that an expire must not disturb.
+    #[error("{} is in use: {holder}", path.display())]
+    Busy { path: PathBuf, holder: String },
+}
+
+impl Error {
+    /// SQL Server's message number for the same error.
+    pub fn number(&self) -> Option<u32> {
+        match self {
+            Error::Unreachable { .. } | Error::Nothing { .. } | Error::NoSuchLabel { .. } => {
+                Some(3201)
+            }
+            Error::NotWhole { number, .. } => *number,
+            // STOPAT is too early.
+            Error::NoneBefore { later: 1.., .. } => Some(4335),
+            Error::Chain(_) => Some(3136),
+            Error::NoBase { .. } => Some(3035),
+            Error::Busy { .. } => Some(3023),
+            Error::NoneBefore { .. }
+            | Error::Branches { .. }
+            | Error::Io { .. }
+            | Error::NotADirectory { .. }
+            | Error::Name { .. }
+            | Error::NoLog { .. }
+            | Error::Wal(_) => None,
+        }
+    }
+
+    /// What the operator can do now, in one sentence.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Unreachable { .. } => {
+                "check that the disk is mounted: a target's directories must exist"
+            }
+            Error::Io { .. } => "check the directory, its free space and its permissions",
+            Error::NotADirectory { .. } => {
+                "replace the link by the directory, or define the link's destination as a target of its own"
+            }
+            Error::Name { .. } => "give another name with --database",
+            Error::NoBase { .. } => {
+                "make a full backup as a base for later ones; --or-full does that automatically"
+            }
+            Error::Branches { .. } => {
+                "name the backup with --label LABEL; `longshore info` shows each backup's branch. If a copy of the server writes to this \
+                 target, give the copy another target"
+            }
+            Error::Nothing { .. } => "`longshore info` shows what the target holds",
+            Error::NoSuchLabel { .. } => "`longshore list --target` shows the labels",
+            Error::NotWhole { .. } | Error::Chain(_) => {
+                "choose another backup with --label; `longshore info` shows the state of each"
+            }
+            Error::NoneBefore { later: 0, .. } => {
+                "`longshore info` shows the state of each backup; --target-timeline chooses another timeline"
+            }
+            Error::NoneBefore { .. } => {
+                "choose a later target; `longshore info` shows when each backup was complete"
+            }
+            Error::NoLog { .. } => {
+                "check that the archive's file system is mounted; name another archive with --wal-archive, or leave the recovery target out"
+            }
+            Error::Wal(e) => e.hint(),
+            Error::Busy { .. } => "wait until the other run has ended",
+        }
+    }
+}
+
+/// Why each newer backup was not used.
+fn passed(passed_over: &[SkippedBackup], later: usize) -> String {
+    let mut text = match later {
+        0 => String::new(),
+        1 => "; one was completed later".to_owned(),
+        n => format!("; {n} were completed later"),
+    };
+    for SkippedBackup { label, why } in passed_over {
+        text += &format!("; {label} is skipped: {why}");
+    }
+    text
+}

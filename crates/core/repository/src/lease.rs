@@ -1,0 +1,405 @@
+//! Leases: which program uses a directory of a target, and whether it is still alive.
+//!
+//! A lease is a small file in the directory that is used, `.longshore-lease-USE.BOOT.PID.ID.DEV`. Its name has
+//! everything needed to judge it; its content is only the host, for people. Its holder keeps an exclusive `flock` on
+//! it, touches it once a minute, and removes it at an orderly end. Other programs judge it by these rules:
+//!
+//! - Locked: the holder is alive.
+//! - Not locked, and written through this same file system of the running kernel: the holder is dead. BOOT identifies
+//!   the kernel's run, and DEV is the directory's device number. A device number is not reused while a file is open
+//!   there, so both together prove that the holder's lock would be visible. BOOT alone does not: two mounts of one
+//!   FUSE file system, or two containers with a mount each, share no locks.
+//! - The lock cannot be tested, because the file belongs to another user or cannot be locked: alive if it was touched
+//!   within [`STALE`].
+//! - Not locked, and written elsewhere, through another mount, or without a DEV by an earlier version: alive if it was
+//!   touched within [`STALE`], by the file system's own clock. Where locks reach other hosts (NFS version 4, most
+//!   cluster file systems) this errs on the safe side only; where they do not, it is the only protection.
+//!
+//! Not detected: a holder on another host or mount, on a file system whose locks are local, that is stopped or cut off
+//! for longer than [`STALE`] and then continues; and directories that two hosts reach through file systems that show
+//! each other's new names later than that.
+//!
+//! [`STALE`]: longshore_io::STALE
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longshore_facts as facts;
+use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Via, boot_id, is_stale};
+use uuid::Uuid;
+
+/// How often a holder touches its lease.
+const TOUCH: Duration = Duration::from_secs(60);
+
+pub(crate) const PREFIX: &str = ".longshore-lease-";
+
+/// Longest content of a lease that is read, in bytes.
+const LEN_MAX: usize = 1024;
+
+/// The purpose of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// The directory's backup is being written.
+    Backup,
+    /// The backup is being read: a restore, a verification, the parent of a differential.
+    Read,
+    /// Backups of the database are being removed.
+    Expire,
+}
+
+impl Use {
+    pub fn text(self) -> &'static str {
+        match self {
+            Use::Backup => "backup",
+            Use::Read => "read",
+            Use::Expire => "expire",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Use> {
+        [Use::Backup, Use::Read, Use::Expire]
+            .into_iter()
+            .find(|u| u.text() == text)
+    }
+}
+
+/// The holder of a lease, according to the lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// `None` if the lease's name is not one of ours.
+    pub what: Option<Use>,
+    pub host: String,
+    pub pid: u32,
+    boot: String,
+    /// The directory's device number, as seen by the holder.
+    dev: Option<u64>,
+}
+
+impl Holder {
+    /// For messages: `backup by process 4711 on host db1`.
+    pub fn text(&self) -> String {
+        let what = self.what.map_or("something", Use::text);
+        match self.host.as_str() {
+            "" => format!("{what} by process {} on an unknown host", self.pid),
+            host => format!("{what} by process {} on host {host}", self.pid),
+        }
+    }
+
+    fn us(what: Use, dir: &dyn Dir) -> io::Result<Holder> {
+        Ok(Holder {
+            what: Some(what),
+            host: facts::host_name(),
+            pid: std::process::id(),
+            boot: boot_id().unwrap_or_default(),
+            dev: Some(device(dir)?),
+        })
+    }
+
+    /// The name of a new lease.
+    fn name(&self) -> PathBuf {
+        let (what, id) = (self.what.map_or("", Use::text), Uuid::new_v4().simple());
+        let dev = self.dev.map_or(String::new(), |dev| format!(".{dev:x}"));
+        format!("{PREFIX}{what}.{}.{}.{id}{dev}", self.boot, self.pid).into()
+    }
+
+    /// Parses a lease's name and content, as far as possible.
+    fn read(name: &str, content: &str) -> Holder {
+        let rest = name.strip_prefix(PREFIX).unwrap_or("");
+        let mut parts = rest.split('.');
+        let mut part = || parts.next().unwrap_or("");
+        Holder {
+            what: Use::parse(part()),
+            boot: part().to_owned(),
+            pid: part().parse().unwrap_or(0),
+            dev: {
+                let _id = part();
+                u64::from_str_radix(part(), 16).ok()
+            },
+            host: content
+                .lines()
+                .find_map(|l| l.strip_prefix("host "))
+                .unwrap_or("")
+                .to_owned(),
+        }
+    }
+}
+
+/// A lease that this process holds; dropping it releases the directory.
+#[derive(Debug)]
+pub struct Lease {
+    dir: Arc<dyn Dir>,
+    name: PathBuf,
+    file: Arc<dyn File>,
+    toucher: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Lease {
+    /// Takes a lease on a directory. Blocks for a moment if another program is inspecting the new file.
+    pub fn take(dir: Arc<dyn Dir>, what: Use, clock: &dyn Clock) -> io::Result<Lease> {
+        let us = Holder::us(what, &*dir)?;
+        let name = us.name();
+        let file = dir.open(&name, OpenHow::CreateNew)?;
+        let mut lease = Lease {
+            dir,
+            name,
+            file,
+            toucher: None,
+        };
+        let mut tries = 0;
+        while !lease.file.try_lock()? {
+            tries += 1;
+            if tries > 100 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            clock.sleep(Duration::from_millis(10));
+        }
+        let text = format!("host {}\n", us.host);
+        lease.file.write_all_at(text.as_bytes(), 0, Via::Cache)?;
+        lease.file.sync()?;
+        lease.toucher = Some(toucher(lease.file.clone(), text)?);
+        Ok(lease)
+    }
+
+    /// Touches the lease and returns the time of that by the file system's clock, in nanoseconds since the Unix epoch.
+    pub(crate) fn touch(&self) -> io::Result<i64> {
+        self.file.write_all_at(b"host", 0, Via::Cache)?;
+        self.file.sync()?;
+        Ok(self.file.stat()?.mtime_ns)
+    }
+
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.toucher.take() {
+            drop(stop);
+            if thread.join().is_err() {
+                tracing::warn!("the thread that kept a lease alive panicked");
+            }
+        }
+        // An expire may have removed the whole directory; otherwise the lease ends with its lock.
+        match self.dir.remove_file(&self.name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(name = %self.name.display(), %error, "a lease could not be removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn toucher(file: Arc<dyn File>, text: String) -> io::Result<(Sender<()>, JoinHandle<()>)> {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let work = move || {
+        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TOUCH) {
+            let touched = file.write_all_at(text.as_bytes(), 0, Via::Cache);
+            if let Err(error) = touched.and_then(|()| file.sync()) {
+                tracing::warn!(%error, "a lease could not be kept alive");
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("lease".into())
+        .spawn(work)?;
+    Ok((stop, thread))
+}
+
+/// All live holders of leases in `dir`, except of the lease named `own`. `now_ns` is the file system's time.
+pub fn holders(dir: &dyn Dir, own: Option<&Path>, now_ns: i64) -> io::Result<Vec<Holder>> {
+    let mut holders = Vec::new();
+    for name in dir.list()? {
+        let name = PathBuf::from(name?);
+        let is_lease = name.to_str().is_some_and(|n| n.starts_with(PREFIX));
+        if !is_lease || own == Some(name.as_path()) {
+            continue;
+        }
+        // A lease is a regular file. A directory, link or pipe with such a name has no holder and never becomes stale.
+        match dir.stat(&name) {
+            Ok(stat) if stat.kind != FileKind::File => continue,
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(e),
+        }
+        match living(dir, &name, now_ns) {
+            Ok(holder) => holders.extend(holder),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(holders)
+}
+
+fn living(dir: &dyn Dir, name: &Path, now_ns: i64) -> io::Result<Option<Holder>> {
+    let file = match dir.open_to_lock(name) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => None,
+        opened => Some(opened?),
+    };
+    let mut bytes = vec![0; LEN_MAX];
+    let len = match &file {
+        Some(file) => file.read_full_at(&mut bytes, 0, Via::Cache)?,
+        None => 0,
+    };
+    let content = String::from_utf8_lossy(&bytes[..len]);
+    let holder = Holder::read(&name.to_string_lossy(), &content);
+    // Whether the lock shows who is alive.
+    let asked = match file.map(|file| file.try_lock()) {
+        Some(Ok(true)) => true,
+        Some(Ok(false)) => return Ok(Some(holder)),
+        Some(Err(e)) if e.kind() != io::ErrorKind::PermissionDenied => return Err(e),
+        Some(Err(_)) | None => false,
+    };
+    let here =
+        boot_id().is_some_and(|boot| boot == holder.boot) && holder.dev == Some(device(dir)?);
+    let dead = (asked && here) || is_stale(dir.stat(name)?.mtime_ns, now_ns);
+    Ok((!dead).then_some(holder))
+}
+
+fn device(dir: &dyn Dir) -> io::Result<u64> {
+    Ok(dir.stat(Path::new(""))?.dev)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_io::{Fault, Host, HostClock, Op, STALE, SimDisk, Storage};
+
+    fn now_ns(dir: &Path) -> i64 {
+        let lease = Lease::take(Host::new().dir(dir).unwrap(), Use::Read, &HostClock).unwrap();
+        lease.touch().unwrap()
+    }
+
+    #[test]
+    fn a_lease_is_seen_while_it_is_held_and_not_by_its_holder() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Host::new().dir(temp.path()).unwrap();
+        let lease = Lease::take(dir.clone(), Use::Backup, &HostClock).unwrap();
+        let now = lease.touch().unwrap();
+        let seen = holders(&*dir, None, now).unwrap();
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].what, Some(Use::Backup));
+        assert_eq!(seen[0].pid, std::process::id());
+        assert!(holders(&*dir, Some(lease.name()), now).unwrap().is_empty());
+        drop(lease);
+        assert!(holders(&*dir, None, now).unwrap().is_empty());
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_dead_holder_on_this_machine_holds_nothing_and_one_elsewhere_only_while_it_is_touched() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Host::new().dir(temp.path()).unwrap();
+        let now = now_ns(temp.path());
+        let write = |holder: &Holder| {
+            let path = temp.path().join(holder.name());
+            std::fs::write(path, format!("host {}\n", holder.host)).unwrap();
+        };
+        write(&Holder::us(Use::Read, &*dir).unwrap());
+        assert!(holders(&*dir, None, now).unwrap().is_empty());
+        let us = Holder::us(Use::Read, &*dir).unwrap();
+        let mut elsewhere = us.clone();
+        elsewhere.boot = "another-boot".into();
+        elsewhere.host = "db2".into();
+        write(&elsewhere);
+        let seen = holders(&*dir, None, now).unwrap();
+        assert_eq!(seen, [elsewhere.clone()]);
+        assert!(seen[0].text().contains("host db2"));
+        let late = now + STALE.as_nanos() as i64 + 60_000_000_000;
+        assert!(holders(&*dir, None, late).unwrap().is_empty());
+        // A clock that is ahead elsewhere does no harm.
+        assert_eq!(holders(&*dir, None, now - 10_i64.pow(15)).unwrap().len(), 1);
+    }
+
+    /// Goal: two mounts of one machine may share no locks, as with FUSE. So a lock that can be taken through one mount
+    /// proves nothing about a holder that uses the other, or about one whose version did not record its mount.
+    #[test]
+    fn a_lease_that_came_by_another_mount_of_this_machine_is_judged_by_its_age() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Host::new().dir(temp.path()).unwrap();
+        let now = now_ns(temp.path());
+        let us = Holder::us(Use::Backup, &*dir).unwrap();
+        let late = now + STALE.as_nanos() as i64 + 60_000_000_000;
+        for dev in [us.dev.map(|dev| dev + 1), None] {
+            let holder = Holder { dev, ..us.clone() };
+            let path = temp.path().join(holder.name());
+            std::fs::write(&path, format!("host {}\n", holder.host)).unwrap();
+            assert_eq!(holders(&*dir, None, now).unwrap(), [holder]);
+            assert!(holders(&*dir, None, late).unwrap().is_empty());
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_lease_that_cannot_be_read_is_somebodys_until_it_is_old() {
+        let disk = SimDisk::new(1);
+        let name = format!("/d/{PREFIX}x");
+        disk.write_file(&name, b"\xff\x00garbage").unwrap();
+        let dir = disk.dir(Path::new("/d")).unwrap();
+        let now = dir.stat(Path::new(&name[3..])).unwrap().mtime_ns;
+        let seen = holders(&*dir, None, now).unwrap();
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].what, None);
+        let late = now + STALE.as_nanos() as i64 + 1;
+        assert!(holders(&*dir, None, late).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_name_like_a_lease_that_is_not_a_file_has_no_holder() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Host::new().dir(temp.path()).unwrap();
+        let name = |what: &str| temp.path().join(format!("{PREFIX}{what}"));
+        std::fs::create_dir(name("read.boot.1.dir")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", name("backup.boot.1.link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", name("backup.boot.1.nowhere")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(name("expire.boot.1.s")).unwrap();
+        assert!(
+            holders(&*dir, None, now_ns(temp.path()))
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn leases_show_live_holders_if_only_files_open_for_writing_can_be_locked() {
+        let disk = SimDisk::new(1).set_locks_need_writing(true);
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        let dir = disk.dir(Path::new("/d")).unwrap();
+        let lease = Lease::take(dir.clone(), Use::Backup, &HostClock).unwrap();
+        let now = lease.touch().unwrap();
+        let late = now + STALE.as_nanos() as i64 + 1;
+        assert_eq!(holders(&*dir, None, late).unwrap().len(), 1);
+        drop(lease);
+        let name = Holder::us(Use::Read, &*dir).unwrap().name();
+        disk.write_file(Path::new("/d").join(&name), b"host db1")
+            .unwrap();
+        assert!(holders(&*dir, None, now).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_lease_of_another_user_is_judged_by_its_age_alone() {
+        let disk = SimDisk::new(1);
+        // From this machine: a program that could open it would know.
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        let dir = disk.dir(Path::new("/d")).unwrap();
+        let name = Holder::us(Use::Read, &*dir).unwrap().name();
+        disk.write_file(Path::new("/d").join(&name), b"host db1")
+            .unwrap();
+        let now = dir.stat(&name).unwrap().mtime_ns;
+        const EACCES: i32 = 13;
+        disk.inject(
+            Fault::errno(EACCES)
+                .on(Op::Open)
+                .below(Path::new("/d").join(&name)),
+        );
+        let seen = holders(&*dir, None, now).unwrap();
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].what, Some(Use::Read));
+        let late = now + STALE.as_nanos() as i64 + 1;
+        assert!(holders(&*dir, None, late).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,28 @@
+//! Where backups live together: targets, chains, leases, retention, and the log that their recovery needs.
+//!
+//! A *target* is a named list of directories. Each backup to it is a new media set, one family for each
+//! directory, below the database's name and a label. WAL lies next to them, in an archive of `longshore_wal`.
+//! `docs/repository.md` defines all names.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod base;
+pub mod branch;
+pub mod chain;
+mod error;
+mod expire;
+pub mod identity;
+mod label;
+pub mod lease;
+pub mod recover;
+mod reliance;
+pub mod retention;
+mod shelf;
+pub mod target;
+
+pub use error::Error;
+pub use expire::{ExpireReport, Fate, LogFate};
+pub use label::{BackupKind, Label};
+pub use reliance::Reliance;
+pub use shelf::{BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, Shelf};
+pub use target::Target;

@@ -1,0 +1,169 @@
+//! Targets, and the names below them. `docs/repository.md` defines all of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Dir, Storage};
+
+use crate::Error;
+
+/// The most directories of a target: each gets one family.
+pub const DIRECTORIES_MAX: usize = longshore_media::header::FAMILIES_MAX as usize;
+
+/// The prefix of a shelf's mark.
+pub(crate) const MARK: &str = ".longshore-relies-";
+
+/// The directory of a database's WAL, next to its backups, in the target's first directory.
+pub const WAL: &str = "wal";
+
+/// The suffix of a family that is being written, as in the media's file device.
+pub(crate) const PENDING: &str = ".longshore-new";
+
+/// The suffix of the reservation of a family that is being written where locks may not reach all programs.
+const WRITING: &str = ".longshore-writing";
+
+/// The suffix of a backup whose removal has begun.
+pub(crate) const REMOVING: &str = ".removing";
+
+/// A named list of directories, 1 to [`DIRECTORIES_MAX`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub name: String,
+    pub directories: Vec<PathBuf>,
+}
+
+impl Target {
+    /// The names of all databases with files at this target, sorted.
+    pub fn databases(&self, storage: &dyn Storage) -> Result<Vec<String>, Error> {
+        let mut names = std::collections::BTreeSet::new();
+        for path in &self.directories {
+            let dir = self.directory(storage, path)?;
+            let cannot = |source| Error::Io {
+                action: "list",
+                path: path.clone(),
+                source,
+            };
+            for name in dir.list().map_err(cannot)? {
+                let name = name.map_err(cannot)?;
+                let is_dir = dir.dir(Path::new(&name)).is_ok();
+                let name = name.to_str().filter(|n| is_dir && bad_name(n).is_none());
+                // Names that a file system or its owner uses for itself begin with a dot.
+                names.extend(name.filter(|n| !n.starts_with('.')).map(str::to_owned));
+            }
+        }
+        names.remove("lost+found");
+        Ok(names.into_iter().collect())
+    }
+
+    /// Opens a directory of the target, which must exist.
+    pub(crate) fn directory(
+        &self,
+        storage: &dyn Storage,
+        path: &Path,
+    ) -> Result<Arc<dyn Dir>, Error> {
+        storage.dir(path).map_err(|source| Error::Unreachable {
+            target: self.name.clone(),
+            path: path.to_owned(),
+            source,
+        })
+    }
+}
+
+/// The file of a family, numbered from 1.
+pub fn family_name(number: u16) -> String {
+    format!("family-{number}.bak")
+}
+
+/// Parses the name of a family's file, finished or being written: its number and whether it is finished.
+pub(crate) fn family_of(name: &str) -> Option<(u16, bool)> {
+    let (name, done) = match name.strip_suffix(PENDING) {
+        Some(name) => (name, false),
+        None => (name, true),
+    };
+    let number: u16 = name
+        .strip_prefix("family-")?
+        .strip_suffix(".bak")?
+        .parse()
+        .ok()?;
+    (number > 0 && family_name(number) == name).then_some((number, done))
+}
+
+/// Whether the name reserves a family's file for its writer.
+pub(crate) fn is_reservation(name: &str) -> bool {
+    name.strip_suffix(WRITING).and_then(family_of).is_some()
+}
+
+/// Why a name cannot be that of a database's directory at a target.
+pub fn bad_name(name: &str) -> Option<&'static str> {
+    match name {
+        "" | "." | ".." => Some("this is not a name for a directory"),
+        _ if name.contains(['/', '\0']) => Some("a name with `/` cannot be a directory"),
+        _ if name.len() > 255 => Some("the name is too long for a directory"),
+        _ if name.starts_with('.') => Some("names that begin with a dot are reserved"),
+        _ => None,
+    }
+}
+
+/// Why a new database cannot have this name. An existing directory with such a name stays readable: there only
+/// [`bad_name`] is checked.
+pub fn unfit_name(name: &str) -> Option<&'static str> {
+    // Characters that end a line, move a terminal's cursor or reverse its text: in a log or a list such a name looks
+    // like something else.
+    let turns = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    bad_name(name).or_else(|| {
+        name.contains(turns)
+            .then_some("a name cannot hold line breaks, escapes or other control characters")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn family_names_are_read_back_and_others_are_not() {
+        for n in [1, 9, 64] {
+            assert_eq!(family_of(&family_name(n)), Some((n, true)));
+            let pending = format!("{}{PENDING}", family_name(n));
+            assert_eq!(family_of(&pending), Some((n, false)));
+            let reservation = format!("{}{WRITING}", family_name(n));
+            assert!(is_reservation(&reservation) && family_of(&reservation).is_none());
+        }
+        for name in [
+            "family-0.bak",
+            "family-01.bak",
+            "family-1",
+            "x",
+            "family-.bak",
+            "family-+1.bak",
+        ] {
+            assert_eq!(family_of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_lead_out_or_hide_are_refused() {
+        for name in ["", ".", "..", "a/b", "a\0", ".x", "a".repeat(256).as_str()] {
+            assert!(bad_name(name).is_some(), "{name}");
+        }
+        assert_eq!(bad_name("sales"), None);
+        for name in [
+            "a\nb",
+            "a\r",
+            "\u{1b}[2J",
+            "a\u{7f}",
+            "a\u{85}b",
+            "x\u{202e}y",
+            "a\u{2028}",
+        ] {
+            assert!(unfit_name(name).is_some(), "{name:?}");
+            assert_eq!(bad_name(name), None, "{name:?} stays readable");
+        }
+        for name in ["sales", "Große Daten", "a'b\"c", "日本"] {
+            assert_eq!(unfit_name(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Shared by the tests of shelves: backups made by the shipped pipeline, on any storage.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use longshore_codec::Algorithm;
+use longshore_io::{Host, HostClock, Storage};
+use longshore_media::DeviceSpec;
+use longshore_pipeline::{
+    BackupRequest, Error, NullObserver, Request, RestoreRequest, RunContext, SourceSpec, Tuning,
+    run,
+};
+use longshore_repository::{BackupKind, Label, Shelf, Target};
+
+pub fn target(directories: &[&Path]) -> Target {
+    Target {
+        name: "t".into(),
+        directories: directories.iter().map(|d| d.to_path_buf()).collect(),
+    }
+}
+
+pub fn shelf(storage: &Arc<dyn Storage>, directories: &[&Path]) -> Shelf {
+    let clock = Arc::new(HostClock);
+    Shelf::new(storage.clone(), clock, &target(directories), "db").unwrap()
+}
+
+pub fn host() -> Arc<dyn Storage> {
+    Arc::new(Host::new())
+}
+
+fn context(storage: &Arc<dyn Storage>) -> RunContext {
+    RunContext {
+        storage: storage.clone(),
+        clock: Arc::new(HostClock),
+        catalog: None,
+        accelerators: Vec::new(),
+        cancel: Arc::new(AtomicBool::new(false)),
+    }
+}
+
+/// Backs a tree up to devices.
+pub fn back_up(
+    storage: &Arc<dyn Storage>,
+    source: &Path,
+    devices: &[DeviceSpec],
+    database: &str,
+) -> Result<(), Error> {
+    let mut request = BackupRequest::new(SourceSpec::Files(vec![source.into()]), devices.to_vec());
+    request.algorithm = Algorithm::Lz4;
+    request.database = Some(database.into());
+    request.tuning = Tuning {
+        buffer_count: None,
+        buffer_bytes: Some(64 << 10),
+    };
+    run(&context(storage), &Request::Backup(request), &NullObserver).map(drop)
+}
+
+/// A new backup on the shelf, dated to a day.
+pub fn shelve(shelf: &Shelf, source: &Path, day: i64) -> Label {
+    let berth = shelf.begin(BackupKind::Full, day * 86_400_000_000).unwrap();
+    back_up(&shelf.storage(), source, &berth.devices, "db").unwrap();
+    berth.label.clone()
+}
+
+pub fn restore(storage: &Arc<dyn Storage>, devices: &[DeviceSpec], to: &Path) -> Result<(), Error> {
+    let request = RestoreRequest {
+        replace: true,
+        ..RestoreRequest::new(devices.to_vec(), to.into())
+    };
+    run(&context(storage), &Request::Restore(request), &NullObserver).map(drop)
+}
+
+pub fn words(shelf: &Shelf) -> Vec<&'static str> {
+    let listing = shelf.list().unwrap();
+    listing.sets.iter().map(|s| s.state.word()).collect()
+}
+
+pub fn paths(below: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    let mut todo = vec![below.to_path_buf()];
+    while let Some(path) = todo.pop() {
+        for entry in std::fs::read_dir(&path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                todo.push(path.clone());
+            }
+            all.push(path.strip_prefix(below).unwrap().to_path_buf());
+        }
+    }
+    all.sort();
+    all
+}

@@ -1,0 +1,616 @@
+//! Expiry of WAL: sets made by hand with LSNs, and segments with headers as PostgreSQL writes them.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use common::*;
+use longshore_codec::{Algorithm, Level};
+use longshore_io::{Clock, HostClock, OpenHow, Via};
+use longshore_media::{
+    BackupDevice, BackupType, Disposition, LogEnd, LogStart, SetHeader, SetPlan, SetWriter, Totals,
+};
+use longshore_pg::wal::WalName;
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
+use longshore_repository::lease::{Lease, Use};
+use longshore_repository::retention::Policy;
+use longshore_repository::{BackupKind, ExpireReport, LogFate, Reliance, Shelf};
+use longshore_wal::{Error, Need, Outgoing, StorageForm, WalArchive};
+use std::sync::Arc;
+use uuid::Uuid;
+
+const MIB: u64 = 1 << 20;
+
+/// A sealed set without content, of this cluster, that needs the WAL from `first` to `last` (in MiB).
+fn shelve_logged(shelf: &Shelf, day: i64, system: u64, first: u64, last: u64) -> Uuid {
+    let berth = shelf.begin(BackupKind::Full, day * 86_400_000_000).unwrap();
+    let storage = shelf.storage();
+    let devices: Vec<Arc<dyn BackupDevice>> =
+        berth.devices.iter().map(|d| d.open(&storage)).collect();
+    let set = Uuid::new_v4();
+    let header = SetHeader {
+        set,
+        position: 0,
+        start_us: day * 86_400_000_000,
+        source_kind: 3,
+        backup_type: BackupType::Database,
+        algorithm: Algorithm::Lz4,
+        level: Level::Low,
+        buffer_bytes: 65_536,
+        page_bytes: 8192,
+        copy_only: false,
+        attributes: false,
+        parent: None,
+        log: LogStart {
+            system,
+            timeline: 1,
+            first_lsn: first * MIB,
+        },
+        expires_us: None,
+        time_zone: 0,
+        database: "db".into(),
+        name: String::new(),
+        description: String::new(),
+        machine: String::new(),
+        user: String::new(),
+        origin: String::new(),
+        lineage: Vec::new(),
+        identity: longshore_media::SourceIdentity::default(),
+        sum_key: None,
+        server_started_us: None,
+    };
+    let plan = SetPlan {
+        disposition: Disposition::New,
+        media_name: String::new(),
+        media_description: String::new(),
+        header,
+        via: Via::Cache,
+        expected_bytes: None,
+    };
+    let mut writer = SetWriter::begin(&devices, plan, 0).unwrap();
+    for family in &mut writer.families {
+        family.finish_data().unwrap();
+    }
+    let log = LogEnd {
+        timeline: 1,
+        last_lsn: last * MIB,
+        included: false,
+    };
+    writer
+        .seal(&Totals {
+            log,
+            ..Totals::default()
+        })
+        .unwrap();
+    set
+}
+
+/// Archives a segment of 1 MiB that begins at this MiB of the WAL.
+fn archive(shelf: &Shelf, system: u64, timeline: u32, at: u64) {
+    let size = SegmentSize::new(MIB).unwrap();
+    let timeline = Timeline::new(timeline).unwrap();
+    let name = SegmentName::holding(timeline, Lsn(at * MIB), size);
+    let mut bytes = vec![0; MIB as usize];
+    bytes[..2].copy_from_slice(&0xD110u16.to_le_bytes());
+    bytes[2..4].copy_from_slice(&2u16.to_le_bytes());
+    bytes[4..8].copy_from_slice(&timeline.number().to_le_bytes());
+    bytes[8..16].copy_from_slice(&(at * MIB).to_le_bytes());
+    bytes[24..32].copy_from_slice(&system.to_le_bytes());
+    bytes[32..36].copy_from_slice(&(MIB as u32).to_le_bytes());
+    bytes[36..40].copy_from_slice(&8192u32.to_le_bytes());
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join(name.to_string());
+    fs::write(&path, bytes).unwrap();
+    let storage = shelf.storage();
+    let path = shelf.wal_path();
+    let (above, last) = (path.parent().unwrap(), path.file_name().unwrap());
+    fs::create_dir_all(above).unwrap();
+    let wal = WalArchive::create(&*storage, above, Path::new(last), &HostClock).unwrap();
+    let file = storage
+        .dir(temp.path())
+        .unwrap()
+        .open(Path::new(&name.to_string()), OpenHow::Read)
+        .unwrap();
+    let out = Outgoing {
+        name: WalName::Segment(name),
+        path,
+        file,
+        system: Some(system),
+        history: None,
+        beside: None,
+    };
+    let form = StorageForm {
+        algorithm: Algorithm::Lz4,
+        level: Level::Low,
+        verify: false,
+    };
+    wal.push(&out, &form, &HostClock).unwrap();
+}
+
+fn expire(shelf: &Shelf, policy: Policy, dry: bool) -> ExpireReport {
+    let never = AtomicBool::new(false);
+    shelf.expire(&policy, i64::MAX / 2, dry, &never).unwrap()
+}
+
+fn keep(full: u32, wal: Option<u32>) -> Policy {
+    Policy {
+        keep_full: Some(full),
+        keep_days: None,
+        keep_wal: wal,
+    }
+}
+
+/// The MiB at which each archived segment begins.
+fn segments(shelf: &Shelf) -> BTreeSet<u64> {
+    let size = SegmentSize::new(MIB).unwrap();
+    paths(&shelf.wal_path())
+        .iter()
+        .filter_map(|p: &PathBuf| p.file_stem()?.to_str()?.parse::<SegmentName>().ok())
+        .map(|n| n.start(size).0 / MIB)
+        .collect()
+}
+
+fn stage(archived: std::ops::Range<u64>) -> (tempfile::TempDir, Shelf) {
+    let temp = tempfile::tempdir().unwrap();
+    let shelf = shelf(&host(), &[temp.path()]);
+    for at in archived {
+        archive(&shelf, 7, 1, at);
+    }
+    (temp, shelf)
+}
+
+#[test]
+fn wal_before_the_oldest_kept_backup_is_removed_with_the_backups_that_needed_it() {
+    let (_temp, shelf) = stage(1..12);
+    for (day, first, last) in [(1, 2, 3), (2, 5, 6), (3, 8, 9)] {
+        shelve_logged(&shelf, day, 7, first, last);
+    }
+    let removed = |e: &ExpireReport| match e.log {
+        LogFate::Removed { files, .. } => files,
+        ref other => panic!("{other:?}"),
+    };
+    let dry = expire(&shelf, keep(2, None), true);
+    assert_eq!(removed(&dry), 4);
+    assert_eq!(segments(&shelf), (1..12).collect());
+    let done = expire(&shelf, keep(2, None), false);
+    assert_eq!(removed(&done), 4);
+    assert_eq!(segments(&shelf), (5..12).collect());
+    // Only the WAL that makes the older one consistent, and everything since the newest.
+    expire(&shelf, keep(2, Some(1)), false);
+    assert_eq!(segments(&shelf), BTreeSet::from([5, 6, 8, 9, 10, 11]));
+}
+
+#[test]
+fn log_of_another_cluster_or_of_one_without_backups_stays() {
+    let (_temp, shelf) = stage(1..4);
+    shelve_logged(&shelf, 1, 8, 2, 3);
+    shelve_logged(&shelf, 2, 8, 5, 6);
+    let done = expire(&shelf, keep(1, None), false);
+    assert_eq!(done.log, LogFate::OtherCluster { system: 7 });
+    assert_eq!(segments(&shelf), (1..4).collect());
+    assert_eq!(shelf.list().unwrap().sets.len(), 1);
+}
+
+#[test]
+fn no_wal_is_removed_while_a_backup_is_being_written_or_a_spared_one_needs_it() {
+    let (_temp, shelf) = stage(1..8);
+    shelve_logged(&shelf, 1, 7, 2, 3);
+    shelve_logged(&shelf, 2, 7, 5, 6);
+    let berth = shelf.begin(BackupKind::Full, 3 * 86_400_000_000).unwrap();
+    assert_eq!(expire(&shelf, keep(1, None), false).log, LogFate::Unsure);
+    assert_eq!(segments(&shelf), (1..8).collect());
+    drop(berth);
+    shelve_logged(&shelf, 4, 7, 7, 7);
+    let listing = shelf.list().unwrap();
+    let loan = shelf.lease(Some(listing.sets[0].label.as_str())).unwrap();
+    expire(&shelf, keep(1, None), false);
+    assert_eq!(segments(&shelf), (5..8).collect());
+    drop(loan);
+    expire(&shelf, keep(1, None), false);
+    assert_eq!(segments(&shelf), BTreeSet::from([7]));
+}
+
+#[test]
+fn a_shelf_without_backups_keeps_its_log() {
+    let (_temp, shelf) = stage(1..4);
+    let done = expire(&shelf, keep(1, None), false);
+    assert_eq!(done.log, LogFate::OtherCluster { system: 7 });
+    assert_eq!(segments(&shelf), (1..4).collect());
+}
+
+/// The shelves of `count` targets whose backups rely on one archive with these segments.
+fn sharing(count: usize, archived: std::ops::Range<u64>) -> (tempfile::TempDir, Vec<Shelf>) {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("wal");
+    let shelves = (0..count).map(|n| {
+        let directory = temp.path().join(format!("target-{n}"));
+        fs::create_dir(&directory).unwrap();
+        let mut shelf = shelf(&host(), &[&directory]);
+        shelf.archive = Some(path.clone());
+        shelf
+    });
+    let shelves: Vec<Shelf> = shelves.collect();
+    for at in archived {
+        archive(&shelves[0], 7, 1, at);
+    }
+    (temp, shelves)
+}
+
+/// A backup as the program makes it: the archive gets its record before the WAL is proved.
+fn rely(shelf: &Shelf, day: i64, first: u64, last: u64) {
+    let berth = shelf
+        .begin(BackupKind::Full, day * 86_400_000_000 + 1)
+        .unwrap();
+    let reliance = Reliance::new(shelf, &berth.label);
+    let archive = shelf.wal().unwrap().unwrap();
+    reliance.announce(&archive, 7, Lsn(first * MIB)).unwrap();
+    reliance
+        .settle(&archive, 7, Lsn(first * MIB), Duration::ZERO)
+        .unwrap();
+    drop(berth);
+    shelve_logged(shelf, day, 7, first, last);
+}
+
+fn removed(expired: &ExpireReport) -> (u64, &[Need]) {
+    match &expired.log {
+        LogFate::Removed {
+            files, kept_for, ..
+        } => (*files, kept_for),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn undecided(expired: &ExpireReport) -> &str {
+    match &expired.log {
+        LogFate::Undecided(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn needs(shelf: &Shelf) -> Vec<Need> {
+    shelf.wal().unwrap().unwrap().needs().unwrap()
+}
+
+/// Goal: an expire at one target keeps the WAL that another target's backups need, names that target, and reduces its
+/// own record in the archive.
+#[test]
+fn an_expire_keeps_what_the_backups_at_another_target_need() {
+    let (_temp, shelves) = sharing(2, 1..12);
+    let [one, other] = &shelves[..] else { panic!() };
+    rely(one, 1, 5, 6);
+    rely(other, 1, 2, 3);
+    rely(one, 2, 9, 10);
+    let dry = expire(one, keep(1, None), true);
+    assert_eq!(removed(&dry).0, 1);
+    let done = expire(one, keep(1, None), false);
+    let (files, kept_for) = removed(&done);
+    assert_eq!((files, segments(one)), (1, (2..12).collect()));
+    assert_eq!(kept_for.len(), 1);
+    assert_eq!(kept_for[0].from(), Some(Lsn(2 * MIB)));
+    assert!(kept_for[0].directory.ends_with("target-1/db"));
+    // The other target removes its old backup.
+    rely(other, 3, 7, 8);
+    assert_eq!(removed(&expire(other, keep(1, None), false)).0, 5);
+    assert_eq!(segments(one), (7..12).collect());
+    // The other target is gone: an operator says so.
+    let id = kept_for[0].id;
+    assert_eq!(needs(one).len(), 2);
+    let archive = one.wal().unwrap().unwrap();
+    assert_eq!(archive.forget_need(id).unwrap(), 1);
+    assert_eq!(removed(&expire(one, keep(1, None), false)), (2, &[][..]));
+    assert_eq!(segments(one), (9..12).collect());
+    // A copy of it that is still used writes a new record with all its needs.
+    rely(other, 4, 11, 11);
+    assert_eq!(
+        needs(one).iter().filter_map(Need::from).min(),
+        Some(Lsn(7 * MIB))
+    );
+}
+
+/// Goal: a copy of a target, a target with the same names elsewhere, and a renamed target are distinguished by
+/// content.
+#[test]
+fn a_copy_of_a_target_gets_a_record_of_its_own_and_a_renamed_target_keeps_its() {
+    let (temp, shelves) = sharing(1, 1..12);
+    let one = &shelves[0];
+    rely(one, 1, 2, 3);
+    rely(one, 2, 5, 6);
+    let copy = temp.path().join("copy");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(temp.path().join("target-0"))
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
+    let mut copy = shelf(&host(), &[&copy]);
+    copy.archive = one.archive.clone();
+    let done = expire(&copy, keep(1, None), false);
+    assert_eq!(removed(&done).1.len(), 1, "the original's");
+    assert_eq!(segments(one), (2..12).collect());
+    assert_eq!(needs(one).len(), 2);
+    expire(&copy, keep(1, None), false);
+    assert_eq!(needs(one).len(), 2, "each its own, again and again");
+
+    let renamed = temp.path().join("renamed");
+    fs::rename(temp.path().join("target-0"), &renamed).unwrap();
+    let mut renamed = shelf(&host(), &[&renamed]);
+    renamed.archive = one.archive.clone();
+    assert_eq!(
+        removed(&expire(&renamed, keep(1, None), false)),
+        (3, &[][..])
+    );
+    assert_eq!(needs(&renamed).len(), 2);
+    // The mark of a target is neither a backup nor a stray.
+    assert!(renamed.list().unwrap().strays.is_empty());
+}
+
+/// Goal: WAL is removed only if all who rely on the archive are known, and no other program removes WAL there.
+#[test]
+fn an_expire_that_cannot_know_who_relies_on_the_archive_removes_no_log() {
+    let (_temp, shelves) = sharing(2, 1..8);
+    let [one, other] = &shelves[..] else { panic!() };
+    rely(one, 1, 5, 6);
+    rely(other, 1, 2, 3);
+    let archive = one.wal_path();
+    let try_it = || expire(one, keep(1, None), false);
+
+    // A record that cannot be read.
+    let id = needs(one)
+        .iter()
+        .find(|n| n.from() == Some(Lsn(2 * MIB)))
+        .unwrap()
+        .id;
+    let records = paths(&archive.join("needs"));
+    let is_its = |p: &&PathBuf| p.to_string_lossy().starts_with(&id.simple().to_string());
+    let record = archive
+        .join("needs")
+        .join(records.iter().find(is_its).unwrap());
+    let whole = fs::read(&record).unwrap();
+    for bad in [&whole[..whole.len() - 1], b"", &[0; 300]] {
+        fs::write(&record, bad).unwrap();
+        assert!(undecided(&try_it()).contains("cannot read the record"));
+    }
+    fs::write(archive.join("needs").join(format!("{id}.x")), &whole).unwrap();
+    assert!(
+        undecided(&try_it()).contains("cannot read the record"),
+        "another's name"
+    );
+    fs::remove_file(archive.join("needs").join(format!("{id}.x"))).unwrap();
+    fs::write(&record, &whole).unwrap();
+
+    // An archive of a version that wrote no records.
+    let known = archive.join("needs/known");
+    fs::remove_file(&known).unwrap();
+    assert!(undecided(&try_it()).contains("wal needs --archive"));
+    // Creating it again does not make it new.
+    WalArchive::create(
+        &*one.storage(),
+        archive.parent().unwrap(),
+        Path::new("wal"),
+        &HostClock,
+    )
+    .unwrap();
+    fs::remove_file(archive.join("longshore-wal")).unwrap();
+    WalArchive::create(
+        &*one.storage(),
+        archive.parent().unwrap(),
+        Path::new("wal"),
+        &HostClock,
+    )
+    .unwrap();
+    assert!(!known.exists());
+    archive_again(one);
+    assert!(undecided(&try_it()).contains("wal needs --archive"));
+    one.wal().unwrap().unwrap().know_all().unwrap();
+
+    // Another expire at work.
+    let dir = one.storage().dir(&archive).unwrap();
+    let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
+    assert!(undecided(&try_it()).contains("another expire"));
+    assert_eq!(segments(one), (1..8).collect());
+    drop(lease);
+    assert_eq!(removed(&try_it()).0, 1);
+}
+
+/// The archive's identity comes back with its next segment.
+fn archive_again(shelf: &Shelf) {
+    archive(shelf, 7, 1, 7);
+}
+
+/// Goal: a backup whose record came after an expire had read the records proves its WAL only after that expire has
+/// ended.
+#[test]
+fn a_backup_waits_for_an_expire_that_may_not_have_seen_its_record() {
+    let (_temp, shelves) = sharing(1, 1..8);
+    let one = &shelves[0];
+    let berth = one.begin(BackupKind::Full, 86_400_000_000).unwrap();
+    let archive = one.wal().unwrap().unwrap();
+    let dir = one.storage().dir(archive.path()).unwrap();
+    let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
+    let reliance = Reliance::new(one, &berth.label);
+    reliance.announce(&archive, 7, Lsn(2 * MIB)).unwrap();
+    let settle = || reliance.settle(&archive, 7, Lsn(2 * MIB), Duration::ZERO);
+    let refused = settle();
+    let expired = |e: &_| {
+        matches!(
+            e,
+            longshore_repository::Error::Wal(Error::BeingExpired { .. })
+        )
+    };
+    assert!(refused.as_ref().is_err_and(expired), "{refused:?}");
+    drop(lease);
+    settle().unwrap();
+    // Its own start, and the needs of the target's other backups; then nothing has to be written.
+    assert_eq!(needs(one).len(), 1);
+    reliance.announce(&archive, 7, Lsn(3 * MIB)).unwrap();
+    assert_eq!(needs(one).len(), 1);
+    // A backup of a lagging standby begins before all others.
+    reliance.announce(&archive, 7, Lsn(MIB)).unwrap();
+    assert_eq!(needs(one).len(), 2);
+    assert!(
+        paths(archive.path())
+            .iter()
+            .all(|p| !p.to_string_lossy().ends_with(".tmp"))
+    );
+}
+
+/// A clock that runs an action at its first sleep.
+struct Meanwhile(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+impl Clock for Meanwhile {
+    fn now(&self) -> Duration {
+        HostClock.now()
+    }
+
+    fn wall_ns(&self) -> i64 {
+        HostClock.wall_ns()
+    }
+
+    fn thread_cpu(&self) -> Duration {
+        HostClock.thread_cpu()
+    }
+
+    fn sleep(&self, how_long: Duration) {
+        match self.0.lock().unwrap().take() {
+            Some(act) => act(),
+            None => HostClock.sleep(how_long),
+        }
+    }
+}
+
+/// Goal: while a backup waits, an expire of the same target that listed before the backup existed may replace the
+/// record that covers it. The backup writes another record before its WAL is proved.
+#[test]
+fn a_backup_whose_record_an_expire_of_its_own_target_replaced_leaves_another() {
+    let (temp, shelves) = sharing(2, 1..12);
+    let [one, other] = &shelves[..] else { panic!() };
+    rely(one, 1, 2, 3);
+    rely(one, 2, 9, 10);
+    rely(other, 1, 2, 3);
+    let berth = one.begin(BackupKind::Full, 3 * 86_400_000_000).unwrap();
+    let archive = one.wal().unwrap().unwrap();
+    let dir = one.storage().dir(archive.path()).unwrap();
+    let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
+    let label = berth.label.as_str();
+    let place = temp.path().join("target-0/db").join(label);
+    let away = temp.path().join(label);
+    let expiring = one.clone();
+    // An expire that does not see the berth ends during the wait.
+    let act = move || {
+        drop(lease);
+        fs::rename(&place, &away).unwrap();
+        removed(&expire(&expiring, keep(1, None), false));
+        fs::rename(&away, &place).unwrap();
+        let from: Vec<_> = needs(&expiring).iter().filter_map(Need::from).collect();
+        assert!(from.contains(&Lsn(9 * MIB)), "{from:?}");
+    };
+    let clock = Arc::new(Meanwhile(Mutex::new(Some(Box::new(act)))));
+    let at = target(&[&temp.path().join("target-0")]);
+    let mut waiting = Shelf::new(host(), clock.clone(), &at, "db").unwrap();
+    waiting.archive = one.archive.clone();
+    let reliance = Reliance::new(&waiting, &berth.label);
+    // A backup of a lagging standby: its WAL begins before that of the newest backup.
+    reliance.announce(&archive, 7, Lsn(5 * MIB)).unwrap();
+    assert_eq!(needs(one).len(), 2, "the old record covers it");
+    reliance
+        .settle(&archive, 7, Lsn(5 * MIB), Duration::from_secs(60))
+        .unwrap();
+    assert!(clock.0.lock().unwrap().is_none(), "it waited");
+    drop(berth);
+    shelve_logged(one, 3, 7, 5, 6);
+    // The other target's record no longer keeps the WAL.
+    rely(other, 2, 11, 11);
+    assert_eq!(removed(&expire(other, keep(1, None), false)).0, 3);
+    assert_eq!(segments(one), (5..12).collect());
+}
+
+/// Goal: a record that an expire writes while a directory of its target is not mounted holds until the directory is
+/// back, not for ever.
+#[test]
+fn an_expire_without_the_first_directory_leaves_no_record_for_ever() {
+    let temp = tempfile::tempdir().unwrap();
+    let directories = ["first", "second"].map(|name| temp.path().join(name));
+    directories.iter().for_each(|d| fs::create_dir(d).unwrap());
+    let mut one = shelf(&host(), &[&directories[0], &directories[1]]);
+    one.archive = Some(temp.path().join("wal"));
+    for at in 1..8 {
+        archive(&one, 7, 1, at);
+    }
+    rely(&one, 1, 2, 3);
+    rely(&one, 2, 5, 6);
+    assert_eq!(needs(&one).len(), 1);
+    let (place, away) = (directories[0].join("db"), temp.path().join("away"));
+    fs::rename(&place, &away).unwrap();
+    assert_eq!(expire(&one, keep(1, None), false).log, LogFate::Unsure);
+    fs::rename(&away, &place).unwrap();
+    assert_eq!(needs(&one).len(), 2);
+    assert_eq!(removed(&expire(&one, keep(1, None), false)), (4, &[][..]));
+    let left = needs(&one);
+    assert_eq!(left.len(), 1);
+    assert!(left[0].directory.ends_with("first/db"));
+}
+
+/// Goal: a copy made of hard links has the mark and its time; it must not remove the original's record.
+#[test]
+fn a_copy_by_hard_links_shares_no_record_with_its_original() {
+    let (temp, shelves) = sharing(1, 1..12);
+    let one = &shelves[0];
+    rely(one, 1, 2, 3);
+    rely(one, 2, 5, 6);
+    // A mark without a record, as after a change of the archive.
+    let wal = one.wal().unwrap().unwrap();
+    wal.forget_need(needs(one)[0].id).unwrap();
+    let copy = temp.path().join("copy");
+    let copied = std::process::Command::new("cp")
+        .arg("-al")
+        .arg(temp.path().join("target-0"))
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
+    let mut copy = shelf(&host(), &[&copy]);
+    copy.archive = one.archive.clone();
+    assert_eq!(removed(&expire(one, keep(2, None), false)).0, 1);
+    assert_eq!(removed(&expire(&copy, keep(1, None), false)).1.len(), 1);
+    assert_eq!(segments(one), (2..12).collect());
+    assert_eq!(needs(one).len(), 2);
+}
+
+#[test]
+fn gaps_between_a_backup_and_the_end_of_the_log_are_found() {
+    use longshore_wal::LogRange;
+    let (_temp, shelf) = stage(2..5);
+    for at in [7, 8] {
+        archive(&shelf, 7, 1, at);
+    }
+    let range = |first: u64, last: u64| LogRange {
+        system: 7,
+        first_timeline: 1,
+        first_lsn: first * MIB,
+        last_timeline: 1,
+        last_lsn: last * MIB,
+    };
+    let wal = shelf.wal().unwrap().unwrap();
+    let replay = wal.replay(&range(2, 4), false).unwrap().unwrap();
+    assert!(replay.missing_to_consistency.is_empty());
+    assert_eq!(replay.end, Lsn(9 * MIB));
+    assert_eq!(replay.missing_to_end.len(), 1);
+    assert_eq!(replay.missing_to_end[0].segments, 2);
+    let replay = wal.replay(&range(4, 6), false).unwrap().unwrap();
+    assert_eq!(replay.missing_to_consistency[0].segments, 1);
+    // Its own WAL reaches to 6, and 7 exists.
+    let replay = wal.replay(&range(4, 7), true).unwrap().unwrap();
+    assert!(replay.missing_to_consistency.is_empty() && replay.missing_to_end.is_empty());
+    let replay = wal.replay(&range(7, 8), false).unwrap().unwrap();
+    assert!(replay.missing_to_end.is_empty());
+}

@@ -1,0 +1,137 @@
+//! Plain files and directory trees.
+//!
+//! Each volume is walked separately, depth first, when a caller asks for its next entry; nothing runs ahead.
+//! Everything is reached through an open directory, so no symbolic link below a root is followed, even if the tree
+//! changes.
+//!
+//! Paths in the backup: a single directory gives its contents, relative to itself (its own attributes are not kept); a
+//! single file gives its name; of several roots, each appears under its own last component, as given. A directory on
+//! which another volume begins starts that volume's stream, so its parent may come later, on the parent's own stream.
+//!
+//! Invariants
+//! - Descriptors: two per level of the deepest path being walked, and one or two per file being read.
+//! - Memory: a path per level, and up to 32 MiB per volume for files with several names. Beyond that, such files are
+//!   backed up once per name.
+//! - A file has exactly the length it was listed with. Its content reports whether it changed; directories that vanish
+//!   and special files are reported at the end.
+//!
+//! Left to others: consistency between files. The files of another program's database are consistent only if that
+//! program does not write during the backup.
+
+mod content;
+mod roots;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use longshore_io::Storage;
+use parking_lot::Mutex;
+
+use crate::tally::Tally;
+use crate::{Description, Entry, Error, Source, SourceKind, SourceOptions, SourceSummary};
+use walk::{Notes, Walk};
+
+pub(crate) struct Files {
+    description: Description,
+    walks: Vec<Mutex<Walk>>,
+}
+
+impl Files {
+    pub(crate) fn open(
+        storage: &dyn Storage,
+        paths: &[PathBuf],
+        options: &SourceOptions,
+    ) -> Result<Self, Error> {
+        let plan = roots::plan(storage, paths, &options.volume_map)?;
+        let description = Description {
+            kind: SourceKind::Files,
+            database: options.database.clone().unwrap_or(plan.name),
+            log: None,
+            history: None,
+            lineage: None,
+            own_log: None,
+            page_bytes: 0,
+            expected_bytes: plan.len,
+            memory_bytes: 0,
+            differing: None,
+            server_started_us: None,
+            trees: plan.trees,
+            volumes: plan.volumes,
+            notices: Vec::new(),
+        };
+        let walks = plan
+            .starts
+            .into_iter()
+            .map(|starts| Mutex::new(Walk::new(starts)))
+            .collect();
+        Ok(Self { description, walks })
+    }
+}
+
+impl Source for Files {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn next(&self, volume: usize) -> Result<Option<Entry>, Error> {
+        match self.walks.get(volume) {
+            Some(walk) => walk.lock().next(),
+            None => Ok(None),
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Result<SourceSummary, Error> {
+        let (mut all, mut databases) = (Notes::default(), Tally::default());
+        for walk in self.walks {
+            let walk = walk.into_inner();
+            databases.merge(std::mem::take(&mut *walk.databases.lock()));
+            let notes = walk.notes;
+            all.special.merge(notes.special);
+            all.vanished.merge(notes.vanished);
+            all.unlinked.merge(notes.unlinked);
+            all.logs.merge(notes.logs);
+            all.servers.merge(notes.servers);
+            all.attributes.merge(notes.attributes);
+            all.deep.merge(notes.deep);
+            all.long.merge(notes.long);
+        }
+        let left_out = all.deep.first().or(all.long.first()).map(PathBuf::from);
+        let warnings = [
+            all.deep.warning(
+                "directories are deeper than 256 levels; their content is not in the backup",
+            ),
+            all.long.warning(
+                "names have paths of more than 4095 bytes and are not in the backup",
+            ),
+            all.special
+                .warning("sockets, FIFOs or devices were left out"),
+            all.vanished
+                .warning("directories vanished before they were read"),
+            all.unlinked
+                .warning("names of hard-linked files were backed up as separate files"),
+            databases.warning(
+                "SQLite databases were copied as plain files, with their logs: each is consistent only if no program \
+                 wrote to it during the backup; sqlite:FILE backs up a database in use",
+            ),
+            all.logs.warning(
+                "SQLite logs show databases in use; only sqlite:FILE makes a consistent backup of them",
+            ),
+            all.servers.warning(
+                "PostgreSQL servers run there or were killed; only postgres://... backs up a running server",
+            ),
+        ];
+        Ok(SourceSummary {
+            warnings: warnings
+                .into_iter()
+                .flatten()
+                .chain(all.attributes.warnings())
+                .collect(),
+            damaged: left_out.is_some(),
+            left_out,
+            ..SourceSummary::default()
+        })
+    }
+}

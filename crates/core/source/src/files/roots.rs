@@ -1,0 +1,278 @@
+//! Turns the paths that a person gave into the starting points of each volume's walk.
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Dir, FileKind, Stat, Storage};
+
+use crate::spec::has_magic;
+use crate::volumes::Volumes;
+use crate::{Error, Volume};
+
+/// A directory through which everything below it is reached.
+pub(super) struct Root {
+    pub(super) dir: Arc<dyn Dir>,
+    /// The directory's canonical path, for messages.
+    at: PathBuf,
+    /// The prefix of its entries' paths in the backup; empty for a single root.
+    pub(super) prefix: PathBuf,
+    /// Directories below it, relative to it, where another walk begins.
+    pub(super) elsewhere: HashSet<PathBuf>,
+}
+
+impl Root {
+    /// The full path, for messages, of `path`, which is relative to this root.
+    pub(super) fn host_path(&self, path: &Path) -> PathBuf {
+        below(&self.at, path)
+    }
+
+    /// The path of `path` in the set.
+    pub(super) fn entry(&self, path: &Path) -> PathBuf {
+        below(&self.prefix, path)
+    }
+}
+
+/// `join` with an empty path would add a slash, which no path of a set may end in.
+fn below(place: &Path, path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() {
+        place.to_owned()
+    } else {
+        place.join(path)
+    }
+}
+
+/// The starting point of one volume's walk.
+pub(super) enum Start {
+    /// A directory, relative to its root; empty for the root itself.
+    Dir { root: Arc<Root>, path: PathBuf },
+    /// A single file: its name in the root's directory, and its path in the backup.
+    File {
+        root: Arc<Root>,
+        name: PathBuf,
+        entry: PathBuf,
+        /// Whether the file was not requested, but belongs to a SQLite database that was.
+        companion: bool,
+    },
+}
+
+/// The volumes of all roots, and the starting points of each.
+pub(super) struct RootPlan {
+    pub(super) volumes: Vec<Volume>,
+    pub(super) starts: Vec<Vec<Start>>,
+    /// The canonical paths of roots that are directories.
+    pub(super) trees: Vec<PathBuf>,
+    /// The first root's name for people.
+    pub(super) name: String,
+    /// The length of the file, if a single file is the only root.
+    pub(super) len: Option<u64>,
+}
+
+struct RequestedRoot {
+    /// The path as given, for messages.
+    path: PathBuf,
+    canonical: PathBuf,
+    stat: Stat,
+    /// The last component of the path as given; empty for `/`.
+    name: PathBuf,
+}
+
+/// Checks every path and divides the trees among volumes.
+pub(super) fn plan(
+    storage: &dyn Storage,
+    paths: &[PathBuf],
+    map: &[(PathBuf, String)],
+) -> Result<RootPlan, Error> {
+    let given: Vec<_> = paths
+        .iter()
+        .map(|path| look(storage, path))
+        .collect::<Result<_, _>>()?;
+    refuse_collisions(&given)?;
+    let mut volumes = Volumes::new(storage, map)?;
+    let mut starts: Vec<Vec<Start>> = Vec::new();
+    let mut begin = |volume: usize, start| {
+        if starts.len() <= volume {
+            starts.resize_with(volume + 1, Vec::new);
+        }
+        starts[volume].push(start);
+    };
+    for root in &given {
+        let volume = volumes.of(&root.canonical, root.stat.dev);
+        if root.stat.kind == FileKind::File {
+            let start = file_start(storage, root)?;
+            for companion in companions(storage, root, &given, &start) {
+                begin(volume, companion);
+            }
+            begin(volume, start);
+            continue;
+        }
+        let below: Vec<_> = volumes
+            .beginnings(storage, &root.canonical)
+            .into_iter()
+            .filter_map(|(at, dev)| {
+                let path = at.strip_prefix(&root.canonical).ok()?.to_path_buf();
+                Some((path, volumes.of(&at, dev)))
+            })
+            .collect();
+        let prefix = if given.len() == 1 {
+            PathBuf::new()
+        } else {
+            root.name.clone()
+        };
+        let tree = Arc::new(Root {
+            dir: open_dir(storage, &root.canonical)?,
+            at: root.canonical.clone(),
+            prefix,
+            elsewhere: below.iter().map(|(path, _)| path.clone()).collect(),
+        });
+        begin(
+            volume,
+            Start::Dir {
+                root: tree.clone(),
+                path: PathBuf::new(),
+            },
+        );
+        for (path, volume) in below {
+            begin(
+                volume,
+                Start::Dir {
+                    root: tree.clone(),
+                    path,
+                },
+            );
+        }
+    }
+    let volumes = volumes.into_vec();
+    starts.resize_with(volumes.len(), Vec::new);
+    let name = given
+        .first()
+        .map(|root| root.name.to_string_lossy().into_owned());
+    let len = match given.as_slice() {
+        [only] if only.stat.kind == FileKind::File => Some(only.stat.len),
+        _ => None,
+    };
+    let trees = given.iter().filter(|root| root.stat.kind == FileKind::Dir);
+    Ok(RootPlan {
+        volumes,
+        starts,
+        trees: trees.map(|root| root.canonical.clone()).collect(),
+        name: name.unwrap_or_default(),
+        len,
+    })
+}
+
+fn look(storage: &dyn Storage, path: &Path) -> Result<RequestedRoot, Error> {
+    let io = |source| Error::Io {
+        action: "find",
+        path: path.into(),
+        source,
+    };
+    let canonical = storage.canonical(path).map_err(io)?;
+    let stat = storage.stat(&canonical).map_err(io)?;
+    if !matches!(stat.kind, FileKind::File | FileKind::Dir) {
+        return Err(Error::NotAFile { path: path.into() });
+    }
+    // A link keeps the name in the given path; `.` and `..` have no name.
+    let name = match path.components().next_back() {
+        Some(Component::Normal(name)) => name.into(),
+        _ => canonical.file_name().unwrap_or_default().into(),
+    };
+    Ok(RequestedRoot {
+        path: path.into(),
+        canonical,
+        stat,
+        name,
+    })
+}
+
+fn refuse_collisions(given: &[RequestedRoot]) -> Result<(), Error> {
+    let [_, _, ..] = given else {
+        return match given {
+            [] => Err(Error::Spec {
+                text: "files:".into(),
+                reason: "no path is given",
+            }),
+            _ => Ok(()),
+        };
+    };
+    let mut names: std::collections::HashMap<&Path, &RequestedRoot> = Default::default();
+    for root in given {
+        if root.name.as_os_str().is_empty() {
+            return Err(Error::Spec {
+                text: root.path.display().to_string(),
+                reason: "it has no name to keep it apart from the other paths",
+            });
+        }
+        if let Some(first) = names.insert(&root.name, root) {
+            return Err(Error::RootsCollide {
+                name: root.name.clone(),
+                first: first.path.clone(),
+                second: root.path.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn file_start(storage: &dyn Storage, file: &RequestedRoot) -> Result<Start, Error> {
+    let (Some(parent), Some(name)) = (file.canonical.parent(), file.canonical.file_name()) else {
+        return Err(Error::NotAFile {
+            path: file.path.clone(),
+        });
+    };
+    let root = Arc::new(Root {
+        dir: open_dir(storage, parent)?,
+        at: parent.into(),
+        prefix: PathBuf::new(),
+        elsewhere: HashSet::new(),
+    });
+    Ok(Start::File {
+        root,
+        name: name.into(),
+        entry: file.name.clone(),
+        companion: false,
+    })
+}
+
+/// The files of a SQLite database next to it: without them, the copy may be a state that never existed.
+fn companions(
+    storage: &dyn Storage,
+    file: &RequestedRoot,
+    given: &[RequestedRoot],
+    start: &Start,
+) -> Vec<Start> {
+    let Start::File {
+        root, name, entry, ..
+    } = start
+    else {
+        return Vec::new();
+    };
+    // If another backup in this process holds the file, the later read reports that.
+    if !has_magic(storage, &file.canonical).unwrap_or(false) {
+        return Vec::new();
+    }
+    let beside = |path: &Path, suffix: &str| {
+        let mut path = path.as_os_str().to_owned();
+        path.push(suffix);
+        PathBuf::from(path)
+    };
+    let is_given = |path: PathBuf| given.iter().any(|other| other.canonical == path);
+    let found = ["-wal", "-shm", "-journal"].into_iter();
+    found
+        .filter(|suffix| !is_given(beside(&file.canonical, suffix)))
+        .map(|suffix| Start::File {
+            root: root.clone(),
+            name: beside(name, suffix),
+            entry: beside(entry, suffix),
+            companion: true,
+        })
+        .collect()
+}
+
+fn open_dir(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn Dir>, Error> {
+    storage.dir(path).map_err(|source| Error::Io {
+        action: "open directory",
+        path: path.into(),
+        source,
+    })
+}

@@ -1,0 +1,414 @@
+//! One volume's walk: depth first, one open directory per level, names streamed.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::mem::size_of;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Dir, FileKind, Stat, Xattr};
+use longshore_pg::PID_FILE;
+use parking_lot::Mutex;
+
+use super::content::FileContent;
+use super::roots::{Root, Start};
+use crate::attributes::Attributes;
+use crate::reading::is_missing;
+use crate::tally::Tally;
+use crate::{Content, Entry, EntryKind, Error};
+
+/// Each level holds two descriptors; the usual limit of a process is 1024.
+const LEVELS_MAX: usize = 256;
+
+/// Longest path in a backup, in bytes; also the system's limit.
+const PATH_BYTES_MAX: usize = 4095;
+/// How many bytes of such a path a warning shows.
+const SHOWN_BYTES: usize = 200;
+
+/// Memory for hard links in the walk of one volume, whatever the tree contains.
+const LINKS_BYTES_MAX: usize = 32 << 20;
+
+pub(super) struct Walk {
+    /// Starting points to come, in reverse order.
+    starts: Vec<Start>,
+    root: Option<Arc<Root>>,
+    levels: Vec<Level>,
+    links: Links,
+    /// SQLite databases among the files; the files' contents add them.
+    pub(super) databases: Arc<Mutex<Tally>>,
+    pub(super) notes: Notes,
+}
+
+/// A directory being listed.
+struct Level {
+    dir: Arc<dyn Dir>,
+    /// Path relative to the root.
+    path: PathBuf,
+    names: Box<dyn Iterator<Item = io::Result<OsString>> + Send>,
+}
+
+/// Observations reported at the end.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) special: Tally,
+    pub(super) vanished: Tally,
+    pub(super) unlinked: Tally,
+    pub(super) logs: Tally,
+    pub(super) attributes: Attributes,
+    /// Directories whose contents were left out because they are too deep.
+    pub(super) deep: Tally,
+    /// Names left out because they are too long.
+    pub(super) long: Tally,
+    /// Data directories of PostgreSQL servers, recognised by a file that exists only while the server runs.
+    pub(super) servers: Tally,
+}
+
+impl Walk {
+    pub(super) fn new(mut starts: Vec<Start>) -> Self {
+        starts.reverse();
+        Self {
+            starts,
+            root: None,
+            levels: Vec::new(),
+            links: Links::default(),
+            databases: Arc::default(),
+            notes: Notes::default(),
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Entry>, Error> {
+        loop {
+            let found = match self.levels.last_mut() {
+                None => match self.starts.pop() {
+                    None => return Ok(None),
+                    Some(start) => self.begin(start)?,
+                },
+                Some(level) => match level.names.next() {
+                    None => {
+                        self.levels.pop();
+                        None
+                    }
+                    Some(Ok(name)) => {
+                        let (dir, path) = (level.dir.clone(), level.path.join(&name));
+                        self.visit(&*dir, Path::new(&name), path)?
+                    }
+                    Some(Err(e)) => {
+                        let path = level.path.clone();
+                        self.missing_dir(path, "list", e)?;
+                        self.levels.pop();
+                        None
+                    }
+                },
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn begin(&mut self, start: Start) -> Result<Option<Entry>, Error> {
+        match start {
+            Start::File {
+                root,
+                name,
+                entry,
+                companion,
+            } => {
+                self.root = Some(root.clone());
+                match root.dir.stat(&name) {
+                    Ok(stat) if stat.kind == FileKind::File => {
+                        let at = (&*root.dir, &*name.clone());
+                        Ok(Some(self.file(&root, at, (name, entry), &stat)))
+                    }
+                    // The database's users made or removed the file meanwhile.
+                    Err(e) if companion && is_missing(&e) => Ok(None),
+                    Ok(_) if companion => Ok(None),
+                    Ok(_) => Err(Error::Replaced {
+                        path: root.host_path(&name),
+                    }),
+                    Err(source) => Err(Error::Io {
+                        action: "look at",
+                        path: root.host_path(&name),
+                        source,
+                    }),
+                }
+            }
+            Start::Dir { root, path } => {
+                self.root = Some(root.clone());
+                let stat = match root.dir.stat(&path) {
+                    Ok(stat) => stat,
+                    Err(e) => return self.missing_dir(path, "look at", e).map(|()| None),
+                };
+                let entry = root.entry(&path);
+                if !self.enter(&*root.dir, &path, path.clone())? || entry.as_os_str().is_empty() {
+                    return Ok(None);
+                }
+                let xattrs = self.xattrs(&*root.dir, &path, &path);
+                Ok(Some(Entry {
+                    xattrs,
+                    ..Entry::named(entry, EntryKind::Dir, &stat)
+                }))
+            }
+        }
+    }
+
+    /// The entry for `name` in `dir`; `path` is its path below the root.
+    fn visit(&mut self, dir: &dyn Dir, name: &Path, path: PathBuf) -> Result<Option<Entry>, Error> {
+        let Some(root) = self.root.clone() else {
+            return Ok(None);
+        };
+        let io = |action, source| Error::Io {
+            action,
+            path: root.host_path(&path),
+            source,
+        };
+        let stat = match dir.stat(name) {
+            Ok(stat) => stat,
+            // Removed after it was listed: the same as if the walk had come a moment later.
+            Err(e) if is_missing(&e) => return Ok(None),
+            Err(e) => return Err(io("look at", e)),
+        };
+        let entry = root.entry(&path);
+        // Any user who can write to the tree can create a longer path or a deeper directory. Neither may prevent the
+        // backup of the rest.
+        if entry.as_os_str().len() > PATH_BYTES_MAX {
+            self.notes.long.add(&beginning(&root.host_path(&path)));
+            return Ok(None);
+        }
+        match stat.kind {
+            FileKind::File => Ok(Some(self.file(&root, (dir, name), (path, entry), &stat))),
+            FileKind::Dir if root.elsewhere.contains(&path) => Ok(None),
+            FileKind::Dir => {
+                let xattrs = self.xattrs(dir, name, &path);
+                let entered = self.enter(dir, name, path)?;
+                Ok(entered.then(|| Entry {
+                    xattrs,
+                    ..Entry::named(entry, EntryKind::Dir, &stat)
+                }))
+            }
+            FileKind::Symlink => match dir.read_link(name) {
+                Ok(target) => Ok(Some(Entry {
+                    xattrs: self.xattrs(dir, name, &path),
+                    ..Entry::named(entry, EntryKind::Symlink { target }, &stat)
+                })),
+                Err(e) if is_missing(&e) => Ok(None),
+                // Replaced by a file that is not a link: the same as if the walk had come before it was made.
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(None),
+                Err(e) => Err(io("read the link", e)),
+            },
+            FileKind::Other => {
+                self.notes.special.add(&root.host_path(&path));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The attributes of `name` in `dir`; `path` is its path below the root.
+    fn xattrs(&mut self, dir: &dyn Dir, name: &Path, path: &Path) -> Vec<Xattr> {
+        let host_path = self.host_path(path);
+        self.notes.attributes.read(dir, name, &host_path)
+    }
+
+    /// The entry of a file `name` in `dir`, with its `path` below the root and `entry` in the backup.
+    fn file(
+        &mut self,
+        root: &Arc<Root>,
+        (dir, name): (&dyn Dir, &Path),
+        (path, entry): (PathBuf, PathBuf),
+        stat: &Stat,
+    ) -> Entry {
+        if stat.len > 0 && is_database_log(&path) {
+            self.notes.logs.add(&root.host_path(&path));
+        }
+        if path.file_name().is_some_and(|name| name == PID_FILE) {
+            self.notes.servers.add(&root.host_path(&path));
+        }
+        if stat.links > 1 {
+            match self.links.meet(stat, &entry) {
+                Met::First => {}
+                Met::Again(target) => {
+                    return Entry::named(entry, EntryKind::HardLink { target }, stat);
+                }
+                Met::Full => self.notes.unlinked.add(&root.host_path(&path)),
+            }
+        }
+        let xattrs = self.xattrs(dir, name, &path);
+        let content = (stat.len > 0).then(|| {
+            let databases = self.databases.clone();
+            Arc::new(FileContent::new(root.clone(), path, stat, databases)) as Arc<dyn Content>
+        });
+        Entry {
+            len: stat.len,
+            xattrs,
+            content,
+            ..Entry::named(entry, EntryKind::File, stat)
+        }
+    }
+
+    /// Opens a directory and continues inside it; `false` if it no longer exists. A directory that is too deep stays
+    /// empty.
+    fn enter(&mut self, dir: &dyn Dir, name: &Path, path: PathBuf) -> Result<bool, Error> {
+        if self.levels.len() == LEVELS_MAX {
+            let path = self.host_path(&path);
+            self.notes.deep.add(&beginning(&path));
+            return Ok(true);
+        }
+        match dir.dir(name).and_then(|dir| Ok((dir.list()?, dir))) {
+            Ok((names, dir)) => {
+                self.levels.push(Level { dir, path, names });
+                Ok(true)
+            }
+            Err(e) => self.missing_dir(path, "open directory", e).map(|()| false),
+        }
+    }
+
+    /// Notes a directory that vanished for the final warnings; any other failure is an error.
+    fn missing_dir(
+        &mut self,
+        path: PathBuf,
+        action: &'static str,
+        e: io::Error,
+    ) -> Result<(), Error> {
+        let path = self.host_path(&path);
+        if !is_missing(&e) {
+            return Err(Error::Io {
+                action,
+                path,
+                source: e,
+            });
+        }
+        self.notes.vanished.add(&path);
+        Ok(())
+    }
+
+    fn host_path(&self, path: &Path) -> PathBuf {
+        self.root
+            .as_ref()
+            .map_or_else(|| path.into(), |root| root.host_path(path))
+    }
+}
+
+/// The part of a path that a warning shows.
+fn beginning(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes.get(..SHOWN_BYTES) {
+        None => path.to_owned(),
+        Some(begin) => OsStr::from_bytes(&[begin, b"..."].concat()).into(),
+    }
+}
+
+/// Whether the path is one of SQLite's names for a write-ahead log or journal.
+fn is_database_log(path: &Path) -> bool {
+    let name = path.as_os_str().as_bytes();
+    name.ends_with(b"-wal") || name.ends_with(b"-journal")
+}
+
+/// The first names of files that have several, until all their names have been seen.
+///
+/// When the table is full, a file that is not in it is backed up once per name, which is reported at the end.
+#[derive(Default)]
+struct Links {
+    files: HashMap<(u64, u64), KnownLink>,
+    bytes: usize,
+}
+
+struct KnownLink {
+    first: PathBuf,
+    /// Names not seen yet. Names created during the walk become separate files.
+    left: u64,
+}
+
+enum Met {
+    First,
+    Again(PathBuf),
+    Full,
+}
+
+impl Links {
+    fn meet(&mut self, stat: &Stat, entry: &Path) -> Met {
+        let id = (stat.dev, stat.ino);
+        if let Some(file) = self.files.get_mut(&id) {
+            file.left -= 1;
+            let first = match file.left {
+                0 => {
+                    self.bytes -= cost(&file.first);
+                    self.files.remove(&id).map(|file| file.first)
+                }
+                _ => Some(file.first.clone()),
+            };
+            return first.map_or(Met::First, Met::Again);
+        }
+        if self.bytes + cost(entry) > LINKS_BYTES_MAX {
+            return Met::Full;
+        }
+        self.bytes += cost(entry);
+        self.files.insert(
+            id,
+            KnownLink {
+                first: entry.into(),
+                left: stat.links - 1,
+            },
+        );
+        Met::First
+    }
+}
+
+/// A map is at least half full, so an entry costs at most twice its size.
+fn cost(first: &Path) -> usize {
+    first.as_os_str().len() + 2 * size_of::<((u64, u64), KnownLink)>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(ino: u64, links: u64) -> Stat {
+        Stat {
+            kind: FileKind::File,
+            len: 1,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            mtime_ns: 0,
+            ctime_ns: 0,
+            dev: 1,
+            ino,
+            links,
+        }
+    }
+
+    #[test]
+    fn links_are_forgotten_when_all_names_were_met() {
+        let mut links = Links::default();
+        assert!(matches!(
+            links.meet(&stat(1, 3), Path::new("a")),
+            Met::First
+        ));
+        for name in ["b", "c"] {
+            let met = links.meet(&stat(1, 3), Path::new(name));
+            assert!(matches!(met, Met::Again(first) if first == Path::new("a")));
+        }
+        assert_eq!((links.files.len(), links.bytes), (0, 0));
+    }
+
+    #[test]
+    fn the_table_of_links_stops_at_its_bound_and_continues_when_it_has_room() {
+        let mut links = Links::default();
+        let name = "n".repeat(4000);
+        let full =
+            (1..).find(|&ino| matches!(links.meet(&stat(ino, 2), Path::new(&name)), Met::Full));
+        let full = full.unwrap();
+        assert!((6_000..8_400).contains(&full), "{full}");
+        assert!(links.bytes <= LINKS_BYTES_MAX);
+        assert!(matches!(
+            links.meet(&stat(1, 2), Path::new("b")),
+            Met::Again(_)
+        ));
+        assert!(matches!(
+            links.meet(&stat(full, 2), Path::new(&name)),
+            Met::First
+        ));
+    }
+}

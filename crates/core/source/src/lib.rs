@@ -1,0 +1,52 @@
+//! The database adaptors: what to read, in which order, and how safely.
+//!
+//! A [`Source`] holds its snapshot or its walk from `open` to `finish`. It provides [`Entry`]s, one stream per volume;
+//! several workers can read an entry's [`Content`] at once. A source never writes: a database is left exactly as it
+//! was found.
+//!
+//! Invariants
+//! - An entry's path is relative, has only normal components and is unique in its source.
+//! - A directory precedes its contents (on the same volume's stream).
+//! - Memory does not grow with the number of entries.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod attributes;
+mod door;
+mod error;
+mod files;
+mod majors;
+mod options;
+mod postgres;
+mod reading;
+mod spec;
+mod sqlite;
+mod tally;
+mod volumes;
+
+use std::sync::Arc;
+
+use longshore_io::Storage;
+
+pub use door::{
+    Change, Content, Description, Entry, EntryKind, LogEnd, LogStart, Source, SourceKind,
+    SourceSummary, Volume,
+};
+pub use error::{BaseRefusal, Error};
+pub use options::{PostgresOptions, SourceOptions};
+pub use postgres::{Base, ClosedLog, OwnLog, ServerBranch, close_log, home, identify};
+pub use spec::SourceSpec;
+
+/// Opens a source: takes the snapshot of a database, or checks the roots of a tree. Blocks up to
+/// [`SourceOptions::lock_wait`] for a database that writers keep locked.
+pub fn open(
+    storage: Arc<dyn Storage>,
+    spec: &SourceSpec,
+    options: &SourceOptions,
+) -> Result<Box<dyn Source>, Error> {
+    match spec {
+        SourceSpec::Files(paths) => Ok(Box::new(files::Files::open(&*storage, paths, options)?)),
+        SourceSpec::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::open(&*storage, path, options)?)),
+        SourceSpec::Postgres(server) => postgres::open(storage, server, options),
+    }
+}

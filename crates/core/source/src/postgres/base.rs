@@ -1,0 +1,74 @@
+//! The base of a differential backup as a source sees it, and the names of relation files.
+
+use std::path::Path;
+
+use longshore_pg::{Earlier, Fork, Lsn, Timeline};
+
+use super::rules;
+use crate::LogStart;
+
+/// The set that a backup is compared with.
+#[derive(Debug, Clone)]
+pub struct Base {
+    /// The start of its replay.
+    pub start: LogStart,
+    /// The point at which its files are consistent.
+    pub end: (Timeline, Lsn),
+    /// When its server was started, in microseconds since the Unix epoch; `None` if unknown.
+    pub server_started_us: Option<i64>,
+    /// Identifies its branch; `None` if the branch is not checked.
+    pub identity: Option<Earlier>,
+}
+
+/// One segment of a relation's main fork, independent of its directory's path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Segment {
+    /// The tablespace's OID.
+    pub(super) space: u32,
+    /// The database's OID; 0 for shared relations.
+    pub(super) database: u32,
+    pub(super) filenode: u32,
+    pub(super) number: u32,
+}
+
+impl Segment {
+    /// The relation file at `path` of a backup, and the fork it belongs to. `None` for other files.
+    pub(super) fn of(path: &Path) -> Option<(Segment, Fork)> {
+        let (space, database) = rules::place(path.parent()?)?;
+        let file = rules::relation(path.file_name()?.as_ref())?;
+        let segment = Segment {
+            space,
+            database,
+            filenode: file.filenode,
+            number: file.segment,
+        };
+        (!file.is_temporary).then_some((segment, file.fork))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_relations_have_segments() {
+        let of = |path: &str| Segment::of(Path::new(path));
+        let segment = |space, database, number| Segment {
+            space,
+            database,
+            filenode: 16384,
+            number,
+        };
+        let main = |segment| Some((segment, Fork::Main));
+        assert_eq!(of("base/5/16384"), main(segment(1663, 5, 0)));
+        assert_eq!(of("base/5/16384.1"), main(segment(1663, 5, 1)));
+        assert_eq!(of("global/16384"), main(segment(1664, 0, 0)));
+        let far = "pg_tblspc/77/PG_15_202209061/5/16384";
+        assert_eq!(of(far), main(segment(77, 5, 0)));
+        let map = Some((segment(1663, 5, 0), Fork::VisibilityMap));
+        assert_eq!(of("base/5/16384_vm"), map);
+        for path in ["base/5/t3_16384", "pg_xact/0000", "base/5/PG_VERSION", "x"] {
+            assert_eq!(of(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The server's own copy of its WAL, to compare an archive with: an archive may hold another branch's segment under
+//! the same name.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Dir, OpenHow, Storage, Via};
+use longshore_pg::client::{Connection, Mode, Options};
+use longshore_pg::wal::{Records, WalName, segments_in};
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
+
+use crate::Error;
+use crate::reading::is_gone;
+
+/// How much WAL is followed, in bytes, to find out how far it is written.
+const WRITTEN_MAX: u64 = 1 << 20;
+/// The smallest amount requested from the server, in bytes.
+const PAGE: u64 = 8192;
+/// Bytes read at a time.
+const PART: usize = 1 << 20;
+/// The server has no file of this name.
+const NO_SUCH_FILE: &str = "58P01";
+/// The server's directory of marks for files that wait to be archived.
+const STATUS: &str = "archive_status";
+const READY: &str = ".ready";
+
+/// Where a server's own WAL is read.
+#[derive(Clone)]
+pub struct OwnLog {
+    place: SegmentLocation,
+    size: SegmentSize,
+}
+
+#[derive(Clone)]
+enum SegmentLocation {
+    /// In its `pg_wal`.
+    Files { dir: Arc<dyn Dir>, path: PathBuf },
+    /// From the server, which sends its WAL.
+    Sent {
+        storage: Arc<dyn Storage>,
+        server: Box<Options>,
+    },
+}
+
+impl fmt::Debug for OwnLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            SegmentLocation::Files { path, .. } => write!(f, "OwnLog({})", path.display()),
+            SegmentLocation::Sent { server, .. } => write!(f, "OwnLog({})", server.for_people()),
+        }
+    }
+}
+
+impl OwnLog {
+    pub(super) fn files(dir: Arc<dyn Dir>, path: PathBuf, size: SegmentSize) -> OwnLog {
+        OwnLog {
+            place: SegmentLocation::Files { dir, path },
+            size,
+        }
+    }
+
+    pub(super) fn sent(storage: Arc<dyn Storage>, server: &Options, size: SegmentSize) -> OwnLog {
+        let server = Box::new(server.clone());
+        OwnLog {
+            place: SegmentLocation::Sent { storage, server },
+            size,
+        }
+    }
+
+    pub fn segment_size(&self) -> SegmentSize {
+        self.size
+    }
+
+    /// How many bytes of a segment have certainly been written; a record begins at `from`.
+    pub fn written(&self, name: SegmentName, from: Lsn) -> Result<u64, Error> {
+        let start = name.start(self.size);
+        let end = match &self.place {
+            SegmentLocation::Files { dir, .. } => {
+                let read = segments_in(&**dir, name.timeline, self.size);
+                let mut end = from;
+                if let Ok(records) = Records::new(read, from, start) {
+                    let mut records = records.verifying();
+                    let limit = Lsn(from.0.saturating_add(WRITTEN_MAX));
+                    while let Ok(Some(_)) = records.next(limit, |_, _| false) {
+                        end = records.place();
+                    }
+                }
+                end
+            }
+            SegmentLocation::Sent { storage, server } => {
+                let refused = |e| Error::Server {
+                    action: "ask for the end of the WAL of",
+                    source: Box::new(e),
+                };
+                let mut connection =
+                    Connection::open(&**storage, server, Mode::Replication).map_err(refused)?;
+                let rows = connection.query("IDENTIFY_SYSTEM").map_err(refused)?;
+                rows.value(0, 2).map_err(refused)?
+            }
+        };
+        Ok(end.0.saturating_sub(start.0).min(self.size.bytes()))
+    }
+
+    /// The location of a segment, for messages.
+    pub fn path_of(&self, name: SegmentName) -> PathBuf {
+        match &self.place {
+            SegmentLocation::Files { path, .. } => path.join(name.to_string()),
+            SegmentLocation::Sent { server, .. } => server.for_people().into(),
+        }
+    }
+
+    /// Whether reading costs the server nothing. If it does, callers compare only the first and last segments, which
+    /// show nearly as much as all of them.
+    pub fn is_at_hand(&self) -> bool {
+        matches!(self.place, SegmentLocation::Files { .. })
+    }
+
+    /// The clock of a server that sends its WAL, in microseconds since the Unix epoch; `None` if it cannot be asked.
+    /// The WAL before `end` must be written.
+    pub(super) fn clock_us(&self, timeline: Timeline, end: Lsn) -> Option<i64> {
+        let SegmentLocation::Sent { storage, server } = &self.place else {
+            return None;
+        };
+        let mut connection = Connection::open(&**storage, server, Mode::Replication).ok()?;
+        // A page that is certainly written: a request for unwritten WAL would block.
+        let written = Lsn(end.0.checked_sub(1)? / PAGE * PAGE);
+        connection.clock_us(timeline, written).ok()?
+    }
+
+    /// The segments that wait to be archived, oldest first; empty if they cannot be listed.
+    pub fn waiting(&self) -> Vec<SegmentName> {
+        let SegmentLocation::Files { dir, .. } = &self.place else {
+            return Vec::new();
+        };
+        let names = dir.dir(Path::new(STATUS)).and_then(|dir| dir.list());
+        let mut waiting: Vec<SegmentName> = names
+            .into_iter()
+            .flatten()
+            .filter_map(
+                |name| match name.ok()?.to_str()?.strip_suffix(READY)?.parse() {
+                    Ok(WalName::Segment(name)) => Some(name),
+                    _ => None,
+                },
+            )
+            .collect();
+        waiting.sort_unstable();
+        waiting
+    }
+
+    /// Passes the first `len` bytes of a segment to `sink`, in order, until `sink` has enough. False: the server no
+    /// longer has the segment, and the bytes passed may be another segment's.
+    pub fn read(
+        &self,
+        name: SegmentName,
+        len: u64,
+        sink: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<bool, Error> {
+        let size = self.size;
+        match &self.place {
+            SegmentLocation::Files { dir, path } => {
+                let read = read_file(&**dir, &PathBuf::from(name.to_string()), size, len, sink);
+                match read {
+                    Ok(is_own) => Ok(is_own),
+                    Err(e) if is_gone(&e) => Ok(false),
+                    Err(source) => Err(Error::Read {
+                        path: path.join(name.to_string()),
+                        offset: 0,
+                        source,
+                    }),
+                }
+            }
+            SegmentLocation::Sent { storage, server } => {
+                let refused = |e| Error::Server {
+                    action: "read the WAL of",
+                    source: Box::new(e),
+                };
+                let mut connection =
+                    Connection::open(&**storage, server, Mode::Replication).map_err(refused)?;
+                let from = name.start(size);
+                let to = Lsn(from.0.saturating_add(len));
+                let mut go_on = |bytes: &[u8]| sink(bytes).is_continue();
+                match connection.stream_log(name.timeline, (from, to), &mut go_on) {
+                    Ok(_) => Ok(true),
+                    Err(e) if e.sqlstate() == Some(NO_SUCH_FILE) => Ok(false),
+                    Err(e) => Err(refused(e)),
+                }
+            }
+        }
+    }
+}
+
+fn read_file(
+    dir: &dyn Dir,
+    name: &Path,
+    size: SegmentSize,
+    len: u64,
+    sink: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+) -> std::io::Result<bool> {
+    let file = dir.open(name, OpenHow::Read)?;
+    let stat = file.stat()?;
+    if stat.len != size.bytes() {
+        return Ok(false);
+    }
+    let mut part = vec![0; PART];
+    let mut at = 0;
+    while at < len {
+        let now = (len - at).min(PART as u64) as usize;
+        file.read_exact_at(&mut part[..now], at, Via::Cache)?;
+        at += now as u64;
+        if sink(&part[..now]).is_break() {
+            break;
+        }
+    }
+    // A server renames the file of a segment that it no longer needs, and then writes to it.
+    let named = dir.stat(name)?;
+    Ok((named.dev, named.ino) == (stat.dev, stat.ino))
+}

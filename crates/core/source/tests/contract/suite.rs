@@ -1,0 +1,117 @@
+//! The text of [`Source`] and [`Content`] as a test of any source: it is read as a backup reads it, and more.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use longshore_io::Via;
+use longshore_source::{Change, Content, Entry, EntryKind, Source, SourceSummary};
+
+/// What a source held.
+pub struct Kept {
+    pub kinds: BTreeMap<PathBuf, EntryKind>,
+    pub files: BTreeMap<PathBuf, Vec<u8>>,
+    pub changes: Vec<(PathBuf, Change)>,
+    pub summary: SourceSummary,
+}
+
+/// Reads all of a source and checks on the way whatever its traits promise.
+pub fn keeps_its_contract(source: Box<dyn Source>) -> Kept {
+    let volumes = source.description().volumes.len();
+    assert!(volumes > 0, "a source has a volume");
+    assert!(source.next(volumes).unwrap().is_none(), "no such volume");
+    let summary = SourceSummary::default();
+    let (kinds, files, changes) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    let mut kept = Kept {
+        kinds,
+        files,
+        changes,
+        summary,
+    };
+    for volume in 0..volumes {
+        kept.read(&*source, volume);
+    }
+    if source.epilogue().unwrap() {
+        kept.read(&*source, 0);
+    }
+    kept.summary = source.finish().unwrap();
+    kept
+}
+
+impl Kept {
+    /// All entries of a volume, to its end, which stays its end.
+    fn read(&mut self, source: &dyn Source, volume: usize) {
+        while let Some(entry) = source.next(volume).unwrap() {
+            self.check_entry(&entry);
+            if let Some(content) = &entry.content {
+                let unit = entry.page_bytes.map_or(999, |bytes| bytes as usize);
+                let bytes = check_content(&**content, entry.len, unit);
+                let change = content.settle().unwrap();
+                self.changes.extend(change.map(|c| (entry.path.clone(), c)));
+                self.files.insert(entry.path, bytes);
+            } else if entry.kind == EntryKind::File {
+                self.files.insert(entry.path, Vec::new());
+            }
+        }
+        assert!(source.next(volume).unwrap().is_none(), "an end is an end");
+    }
+
+    fn check_entry(&mut self, entry: &Entry) {
+        let at = entry.path.display();
+        let is_normal = |part: Component| matches!(part, Component::Normal(_));
+        assert!(entry.path.components().all(is_normal), "{at}");
+        assert!(entry.mode <= 0o7777, "{at}: mode {:o}", entry.mode);
+        assert_eq!(entry.content.is_some(), entry.len > 0, "{at}");
+        if let Some(bytes) = entry.page_bytes {
+            let is_whole = entry.len.is_multiple_of(u64::from(bytes));
+            assert!(bytes.is_power_of_two() && is_whole, "{at}");
+        }
+        let names = entry.xattrs.iter().map(|xattr| &xattr.name);
+        assert!(names.is_sorted(), "{at}");
+        if entry.kind != EntryKind::File {
+            assert_eq!((entry.len, entry.page_bytes), (0, None), "{at}");
+        }
+        if let EntryKind::HardLink { target } = &entry.kind {
+            assert_eq!(self.kinds.get(target), Some(&EntryKind::File), "{at}");
+            assert!(entry.xattrs.is_empty(), "{at}");
+        }
+        if let EntryKind::Symlink { target } = &entry.kind {
+            assert_ne!(target, Path::new(""), "{at}");
+        }
+        let before = self.kinds.insert(entry.path.clone(), entry.kind.clone());
+        assert_eq!(before, None, "{at} is listed twice");
+    }
+}
+
+/// Reads a file in multiples of `unit` by every way, from several threads, and looks for its holes.
+fn check_content(content: &dyn Content, len: u64, unit: usize) -> Vec<u8> {
+    let read = |units: usize, via: Via| {
+        // Whatever is in the buffer before.
+        let mut bytes = vec![0xa5; len as usize];
+        for (i, piece) in bytes.chunks_mut(units * unit).enumerate() {
+            let offset = (i * units * unit) as u64;
+            content.read_at(piece, offset, via).unwrap();
+        }
+        bytes
+    };
+    let bytes = read(64, Via::Cache);
+    std::thread::scope(|scope| {
+        for (units, via) in [(1, Via::Cache), (7, Via::Direct), (64, Via::DontCache)] {
+            let (read, bytes) = (&read, &bytes);
+            scope.spawn(move || assert!(read(units, via) == *bytes));
+        }
+    });
+    let _cached = content.is_cached(0..len);
+    let mut at = 0;
+    while at < len {
+        let data = content.next_data(at).unwrap().unwrap_or(len..len);
+        assert!(at <= data.start && data.end <= len, "{data:?} of {len}");
+        assert!(data.start < data.end || data.start == len, "{data:?}");
+        let hole = &bytes[at as usize..data.start as usize];
+        assert!(hole.iter().all(|byte| *byte == 0), "{data:?} after {at}");
+        at = data.end;
+    }
+    assert_eq!(content.next_data(len).unwrap(), None);
+    let doubtful = content.next_doubtful(0).unwrap();
+    assert!(doubtful.is_none_or(|range| range.start < range.end));
+    bytes
+}

@@ -1,0 +1,28 @@
+//! A server's source keeps the contract of all sources, with its log and without it.
+
+use std::sync::Arc;
+
+use longshore_io::{Host, Storage};
+use longshore_source::SourceOptions;
+
+use crate::cluster::{Cluster, connect};
+use crate::suite::keeps_its_contract;
+
+#[test]
+fn a_server_keeps_the_contract_of_all_sources() {
+    let storage: Arc<dyn Storage> = Arc::new(Host::new());
+    for with_wal in [false, true] {
+        let cluster = Cluster::new();
+        let relation = cluster.relation("16384", 0, 3);
+        cluster.write_log();
+        let mut options = SourceOptions::default();
+        options.postgres.with_wal = with_wal;
+        let source = connect(&cluster.double, &storage, &options).unwrap();
+        let kept = keeps_its_contract(source);
+        let stored = kept.files.iter().find(|(path, _)| path.ends_with("16384"));
+        assert!(*stored.unwrap().1 == std::fs::read(relation).unwrap());
+        let log = |path: &&std::path::PathBuf| path.starts_with("pg_wal");
+        assert_eq!(kept.files.keys().any(|path| log(&path)), with_wal);
+        assert!(kept.summary.log.is_some());
+    }
+}

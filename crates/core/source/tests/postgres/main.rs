@@ -1,0 +1,17 @@
+//! What a cluster does while it is read, moment by moment, and what a server may answer.
+//!
+//! Real servers are used in `crates/longshore/tests/postgres_backup`. Events that are too rare for a real server are
+//! simulated here: the server is a script on a socket, its data directory is made by hand, and a hook in the storage
+//! changes files between two system calls.
+
+mod changing;
+mod cluster;
+mod contract;
+mod double;
+mod hooked;
+mod hostile;
+mod log;
+mod pages;
+mod standby;
+#[path = "../contract/suite.rs"]
+mod suite;

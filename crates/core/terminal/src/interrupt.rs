@@ -1,0 +1,78 @@
+//! Ctrl-C: the first asks the run to end, the second ends the program at once.
+//!
+//! SIGTERM and SIGHUP count too, so that a service manager's stop leaves nothing half-valid either.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::failure::Exit;
+
+static CANCEL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Calls only what is allowed in a signal handler: atomic loads and stores, and `_exit`.
+extern "C" fn on_signal(_signal: libc::c_int) {
+    let again = CANCEL
+        .get()
+        .is_none_or(|cancel| cancel.swap(true, Ordering::Relaxed));
+    if again {
+        // SAFETY: `_exit` is async-signal-safe and does not return. Unfinished stripes and staging
+        // directories stay behind, invalid by construction.
+        unsafe { libc::_exit(Exit::Interrupted.code().into()) }
+    }
+}
+
+/// The flag that the signals set. Installs the handlers on first use.
+pub fn cancel_flag() -> Arc<AtomicBool> {
+    CANCEL
+        .get_or_init(|| {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                install(signal);
+            }
+            Arc::new(AtomicBool::new(false))
+        })
+        .clone()
+}
+
+/// A file that reaches its size limit (`ulimit -f`, `LimitFSIZE`) is treated as a full disk: the write fails, and the
+/// run reports it. By default the signal ends the program silently. The signal is handled, not ignored, so that child
+/// processes do not inherit an ignored signal.
+pub fn outlive_file_limits() {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = nothing;
+    handle(libc::SIGXFSZ, handler);
+}
+
+/// Ends the program here if a normal exit could take for ever: vendors' libraries wait for calls that have not
+/// returned, and for their own threads. All data that must last is already on its devices.
+pub fn leave_if_hung(exit: Exit) {
+    if longshore_accel::holds_exit() {
+        let _gone = std::io::stdout().flush();
+        // SAFETY: ends the process; nothing of it is used afterwards.
+        unsafe { libc::_exit(exit.code().into()) }
+    }
+}
+
+fn install(signal: libc::c_int) {
+    handle(signal, on_signal);
+}
+
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
+    // SAFETY: both structures are valid for the calls, all-zero is a valid `sigaction`, and the handler
+    // does only what is allowed there.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        // A signal that is ignored on purpose (nohup, a background job) stays ignored.
+        if libc::sigaction(signal, std::ptr::null(), &mut before) != 0
+            || before.sa_sigaction == libc::SIG_IGN
+        {
+            return;
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        // Reads and writes continue: the flag is checked between buffers.
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigemptyset(&mut action.sa_mask);
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,312 @@
+//! Errors of a WAL archive.
+
+use std::io;
+use std::path::PathBuf;
+
+use longshore_media::record::RecordError;
+use longshore_pg::wal::{NotHistory, NotRecords, NotWal, WalName};
+use longshore_pg::{Lsn, SegmentName, Timeline};
+
+/// Errors of a WAL archive. Every variant names the file that an operator must look at.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system returned an error. The cause is in `source()` and is not repeated in the text.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+
+    /// No archive was created there, or it is not mounted.
+    #[error("{} is not a WAL archive (file {} not found)", path.display(), super::IDENTITY_NAME)]
+    NotAnArchive { path: PathBuf },
+
+    /// A user who can change the link decides where the WAL goes, and who can read it.
+    #[error("{} is a symbolic link below a target", path.display())]
+    LinkBelow { path: PathBuf },
+
+    /// An archive that was created and not used yet.
+    #[error("the WAL archive {} is still empty", path.display())]
+    NothingYet { path: PathBuf },
+
+    /// The identity file was changed.
+    #[error("{} is damaged", path.display())]
+    IdentityDamaged { path: PathBuf },
+
+    /// A file of another cluster.
+    #[error("{} belongs to system {found}, the archive {} to system {expected}", path.display(), archive.display())]
+    OtherCluster {
+        path: PathBuf,
+        archive: PathBuf,
+        expected: u64,
+        found: u64,
+    },
+
+    /// A cluster that was initialised with another segment size.
+    #[error("{} has segments of {found} bytes, the archive {} of {expected}", path.display(), archive.display())]
+    OtherSegmentSize {
+        path: PathBuf,
+        archive: PathBuf,
+        expected: u64,
+        found: u64,
+    },
+
+    /// PostgreSQL archives no file of this name.
+    #[error("{name:?} is not the name of a WAL file")]
+    BadName { name: String },
+
+    /// A file named like a segment does not begin like one.
+    #[error("{} is not the segment that its name says", path.display())]
+    NotWal { path: PathBuf, source: NotWal },
+
+    /// The header is that of another segment, or the length is not a segment's.
+    #[error("{} is not the segment that its name says: its {what} is another", path.display())]
+    OtherSegment { path: PathBuf, what: &'static str },
+
+    /// A file named like a history does not begin like one.
+    #[error("{} is not a timeline history file", path.display())]
+    NotHistory { path: PathBuf, source: NotHistory },
+
+    /// The archive has other bytes under this name. They are kept.
+    #[error("the archive already has {name}, with other bytes than {}", path.display())]
+    OtherContent { name: WalName, path: PathBuf },
+
+    /// Two writers that do not see each other's locks stored it at the same time. It is unknown which one must be
+    /// kept.
+    #[error("the archive has {name} twice, with different bytes: {} and {}", path.display(), other.display())]
+    TwoContents {
+        name: WalName,
+        path: PathBuf,
+        other: PathBuf,
+    },
+
+    /// The archive's file differs from what the server wrote: another branch of the cluster archives there.
+    #[error("the archive {} holds the WAL of another branch: its {name} has other bytes than {}", archive.display(),
+        path.display())]
+    OtherBranch {
+        archive: PathBuf,
+        name: SegmentName,
+        /// The server's own file.
+        path: PathBuf,
+    },
+
+    /// The archive has another branch's WAL at the LSN of a backup's own checkpoint.
+    #[error("the archive {} holds the WAL of another branch of the cluster instead of the backup's: {name}", archive.display())]
+    NotTheBackups { archive: PathBuf, name: SegmentName },
+
+    /// A segment that is valid in itself, but does not continue the one before.
+    #[error("in the archive {} the segment {name} does not follow {before}: {source}", archive.display())]
+    BrokenLink {
+        archive: PathBuf,
+        before: SegmentName,
+        name: SegmentName,
+        source: NotRecords,
+    },
+
+    /// The server no longer has any WAL that could distinguish its archive from another branch's.
+    #[error("it is unknown whether {name} in the archive {} is this server's: {what}", archive.display())]
+    BranchUnknown {
+        archive: PathBuf,
+        name: SegmentName,
+        what: &'static str,
+    },
+
+    /// Another process was writing this file for the whole time.
+    #[error("another process is archiving {name}, and did not finish within {waited_s} s")]
+    Busy { name: WalName, waited_s: u64 },
+
+    /// A record of a target's needs. As long as it cannot be read, everything counts as needed.
+    #[error("cannot read the record of a target's needs from {}: {what}", path.display())]
+    NeedUnreadable { path: PathBuf, what: String },
+
+    /// Every target that relies on the archive must have a record there.
+    #[error("cannot record in {} that a target relies on the archive", path.display())]
+    NeedUnwritten { path: PathBuf, source: io::Error },
+
+    /// An expire is removing WAL there, and may have begun before it could know about a backup.
+    #[error("WAL is being removed from the archive {}: {holder}; it did not end within {waited_s} s", archive.display())]
+    BeingExpired {
+        archive: PathBuf,
+        holder: String,
+        waited_s: u64,
+    },
+
+    /// The archive does not have it.
+    #[error("{name} is not in the archive {}", archive.display())]
+    Missing { name: WalName, archive: PathBuf },
+
+    /// The archive does not have it, but it has later ones: this is not the end of the WAL.
+    #[error("{name} is missing in the archive {}, which has {next}", archive.display())]
+    Gap {
+        name: WalName,
+        next: WalName,
+        archive: PathBuf,
+    },
+
+    /// Replay would write into another server's files.
+    #[error("{name} creates the tablespace {oid} in {}, where a server has files: this server would write into them",
+        place.display())]
+    TablespaceTaken {
+        name: WalName,
+        oid: u32,
+        place: PathBuf,
+    },
+
+    /// Segments are missing between a backup and the LSN that its recovery reaches.
+    #[error("the archive {} lacks WAL between the backup and the target: {missing}", archive.display())]
+    ReplayGap { archive: PathBuf, missing: String },
+
+    /// Replay would end before its target.
+    #[error("the archive {} ends at {end}, before {target}", archive.display())]
+    EndsBefore {
+        archive: PathBuf,
+        end: Lsn,
+        target: Lsn,
+    },
+
+    /// The timeline that is followed was left before the backup, or never included the backup.
+    #[error("the backup ended on timeline {timeline} at {last}; timeline {followed} of the archive {} does not continue \
+        from there", archive.display())]
+    OtherWay {
+        archive: PathBuf,
+        timeline: Timeline,
+        last: Lsn,
+        followed: Timeline,
+    },
+
+    /// A file of the archive has changed.
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged { path: PathBuf, what: String },
+
+    /// A file of the archive was written by a later version.
+    #[error("{} needs features that this version does not know (bits {bits:#x})", path.display())]
+    Newer { path: PathBuf, bits: u64 },
+
+    /// The level does not fit the algorithm.
+    #[error(transparent)]
+    Codec(#[from] longshore_codec::Error),
+}
+
+impl Error {
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io {
+            action,
+            path,
+            source,
+        }
+    }
+
+    pub(super) fn malformed(path: PathBuf, what: RecordError) -> Error {
+        match what {
+            RecordError::Feature(bits) => Error::Newer { path, bits },
+            what => Error::Damaged {
+                path,
+                what: what.to_string(),
+            },
+        }
+    }
+
+    /// What the operator can do now: one sentence, printed below the error after `hint: `.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Io { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::FileTooLarge => {
+                    "free space in the archive; until then PostgreSQL keeps the segments in pg_wal and retries"
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "archive_command runs as the server's user: give that user the permission to write there"
+                }
+                _ => "check the path and the kernel's messages",
+            },
+            Error::NotAnArchive { .. } => {
+                "check that its file system is mounted; a new archive is made by `longshore wal create`, as the server's user"
+            }
+            Error::LinkBelow { .. } => {
+                "move the directory into the target; or name its path as `archive` in [database.NAME.wal]"
+            }
+            Error::NothingYet { .. } => {
+                "wait until the server's archive_command or `longshore wal receive` has archived the first segment"
+            }
+            Error::IdentityDamaged { .. } => {
+                "compare it with `pg_controldata`; if you remove it, `longshore wal create` and the next push write it again"
+            }
+            Error::OtherCluster { .. } | Error::OtherSegmentSize { .. } => {
+                "use one archive for each cluster, and a new one after pg_upgrade or initdb"
+            }
+            Error::BadName { .. } => "archive_command needs %p, restore_command %f and %p",
+            Error::NotWal { .. } | Error::OtherSegment { .. } | Error::NotHistory { .. } => {
+                "do not remove it by hand: check the server's disk, and which major version wrote the file"
+            }
+            Error::OtherContent {
+                name: WalName::History(_),
+                ..
+            } => {
+                "the archive holds the WAL of another restore or promotion: create an archive for this server with \
+                 `longshore wal create`, and begin there with a full backup"
+            }
+            Error::OtherContent { .. } | Error::OtherBranch { .. } => {
+                "a standby that follows a promotion (archive_mode = always) pushes its timeline's last segment early: that push \
+                 succeeds later, when pg_wal has the new timeline's history, if the archive has all WAL that the standby wrote. \
+                 Otherwise this server was set back, or is a copy of the server that archives there, and both are on one timeline: create an \
+                 archive for it (`longshore wal create --archive NEW`), name NEW in archive_command and in the \
+                 configuration, reload, and make a full backup with that archive"
+            }
+            Error::TwoContents { .. } => {
+                "two servers archive there at the same time: create another archive for one of them (`longshore wal create`). Compare both \
+                 files with the pg_wal of the server that keeps this archive (zstd -dc, gzip -dc), and move the other server's file away"
+            }
+            Error::NotTheBackups { .. } => {
+                "name the archive of the backup's server (--wal-archive); if another server has archived there since, \
+                 choose a backup of that server"
+            }
+            Error::BrokenLink { .. } => {
+                "the archive has WAL of two branches of the cluster: recover to an LSN before that segment (--target-lsn), \
+                 or start from a backup made after it; archive to a new directory (`longshore wal create`), and make a full backup there"
+            }
+            Error::BranchUnknown { .. } => {
+                "store the WAL in the backup (--with-wal); or let the server keep its WAL for longer \
+                 (wal_keep_size) and retry"
+            }
+            Error::Busy { .. } => "find the process that holds it; PostgreSQL will retry",
+            Error::NeedUnreadable { .. } => {
+                "give this user read permission. If the file is damaged, remove it, and run `longshore expire` at each target that relies on \
+                 the archive, which writes a new one"
+            }
+            Error::NeedUnwritten { .. } => {
+                "give this user the permission to write in the archive; or store the WAL in the backup (--with-wal), which \
+                 then needs no archive to be consistent"
+            }
+            Error::BeingExpired { .. } => {
+                "run the backup again after that expire has ended, or wait longer with --wal-wait"
+            }
+            Error::Missing { .. } => "`longshore wal list` shows the archive's segments",
+            Error::Gap { .. } => {
+                "archive the missing segment, for instance from the old server's pg_wal. If the target is before it, \
+                 set recovery_prefetch = off (PostgreSQL 15 and later prefetch); --to-gap ends recovery before it"
+            }
+            Error::TablespaceTaken { .. } => {
+                "recover to a moment before it, with recovery_prefetch = off from PostgreSQL 15 on, or on another machine; if no server uses these files, move them \
+                 away. `wal get --tablespaces-as-logged` in restore_command disables this check"
+            }
+            Error::ReplayGap { .. } => {
+                "choose a target before them, or --target-immediate; or archive the segments, for instance from the old \
+                 server's pg_wal"
+            }
+            Error::EndsBefore { .. } => {
+                "let the server archive its last segment (`select pg_switch_wal()`), or choose an earlier target"
+            }
+            Error::OtherWay { .. } => {
+                "name the timeline to follow with --target-timeline; `current` is the backup's own"
+            }
+            Error::Damaged { .. } => {
+                "take the file from another copy of the archive; a backup that ended later does not need it"
+            }
+            Error::Newer { .. } => "read it with a later version",
+            Error::Codec(error) => error.hint(),
+        }
+    }
+}

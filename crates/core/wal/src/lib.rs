@@ -1,0 +1,54 @@
+//! The WAL archive: one file for each segment, in a standard container, below one directory for each cluster.
+//!
+//! ```text
+//! DIR/longshore-wal                              which cluster's WAL this is
+//! DIR/00000002.history.gz
+//! DIR/0000000100000016/0000000100000016000000B3.gz
+//! DIR/needs/ID.ID                                what the backups at a target need of it
+//! ```
+//!
+//! The archive is its only state: its contents are proved by the files themselves, and there is neither a separate
+//! list nor a spool between PostgreSQL and the archive. `docs/postgres-wal.md` describes the files and the commands.
+//!
+//! Invariants
+//! - A file has its name only when it is complete and durable; success is reported only when the name is durable, too.
+//! - No file is ever replaced. The same bytes again count as success; other bytes are refused.
+//! - Only segments of the cluster in the identity file, with its segment size, under their own names, get in.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod ahead;
+mod archive;
+mod error;
+mod form;
+mod identity;
+mod links;
+mod list;
+pub mod needs;
+mod note;
+pub mod object;
+mod outflow;
+mod press;
+pub mod proof;
+mod range;
+mod read;
+mod receive;
+mod refused;
+mod replay;
+mod staged;
+mod stored;
+mod waiting;
+
+pub use ahead::{PgWal, PrefetchResult, Reach, Turn};
+pub use archive::{Outgoing, PushResult, WalArchive};
+pub use error::Error;
+pub use form::{IDENTITY_NAME, StorageForm};
+pub use identity::Identity;
+pub use links::Comparison;
+pub use list::{RemovalResult, Run, Span};
+pub use needs::Need;
+pub use range::LogRange;
+pub use read::ArchiveReader;
+pub use receive::{Event, Progress, ReceiveError, ReceivePlan, receive};
+pub use refused::RefusedPush;
+pub use replay::Replay;

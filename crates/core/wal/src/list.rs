@@ -1,0 +1,396 @@
+//! What an archive has, what it lacks, and the removal of WAL that no backup needs.
+//!
+//! Memory is bounded by one directory of 2^32 bytes of WAL at a time, and by the number of gaps.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use longshore_pg::wal::{History, WalName};
+use longshore_pg::{Lsn, SegmentName, Timeline};
+
+use super::archive::{ENDINGS, directory};
+use super::{Error, WalArchive, staged};
+
+/// Consecutive segments of one timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub first: SegmentName,
+    pub last: SegmentName,
+    pub segments: u64,
+}
+
+/// `000000010000000000000003 to 000000010000000000000007 (5)`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.segments {
+            1 => self.first.fmt(f),
+            n => write!(f, "{} to {} ({n})", self.first, self.last),
+        }
+    }
+}
+
+/// Consecutive segments in the archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    pub span: Span,
+    pub stored_bytes: u64,
+}
+
+/// The result of [`WalArchive::remove_before`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemovalResult {
+    pub files: u64,
+    pub stored_bytes: u64,
+}
+
+/// A file of the archive.
+struct StoredFile {
+    name: WalName,
+    /// Relative to the archive.
+    file: std::path::PathBuf,
+}
+
+impl WalArchive {
+    /// The existing segments, by timeline and LSN.
+    ///
+    /// Errors: `NothingYet`, `Io`.
+    pub fn runs(&self) -> Result<Vec<Run>, Error> {
+        let size = self.identified()?.segment_size;
+        let mut runs: Vec<Run> = Vec::new();
+        for (timeline, high) in self.directories()? {
+            for stored in self.files(timeline, high)? {
+                let WalName::Segment(name) = stored.name else {
+                    continue;
+                };
+                let stat = self.dir.stat(&stored.file);
+                let bytes = stat.map_err(self.io("look at", &stored.file))?.len;
+                match runs.last_mut() {
+                    Some(run) if run.span.last.next(size) == name => {
+                        run.span.last = name;
+                        run.span.segments += 1;
+                        run.stored_bytes += bytes;
+                    }
+                    Some(run) if run.span.last == name => {}
+                    _ => runs.push(Run {
+                        span: Span {
+                            first: name,
+                            last: name,
+                            segments: 1,
+                        },
+                        stored_bytes: bytes,
+                    }),
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The timelines whose histories exist, ascending.
+    pub fn histories(&self) -> Result<Vec<Timeline>, Error> {
+        let mut found: Vec<_> = self
+            .names(Path::new(""))?
+            .into_iter()
+            .filter_map(|stored| match stored.name {
+                WalName::History(timeline) => Some(timeline),
+                _ => None,
+            })
+            .collect();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// The segments that a replay from `start` to `end` along `history` needs and the archive lacks.
+    ///
+    /// The segment in which a timeline was left counts as present on either timeline, as long as the replay stays on
+    /// it: the later timeline's segment begins with a copy of the earlier one's. `.partial` files do not count: no
+    /// server asks for them.
+    ///
+    /// The time is that of listing the existing files, however far apart `start` and `end` are.
+    ///
+    /// Errors: `NothingYet`, `Io`.
+    pub fn missing(&self, history: &History, start: Lsn, end: Lsn) -> Result<Vec<Span>, Error> {
+        let size = self.identified()?.segment_size;
+        let number = |lsn: Lsn| lsn.0 / size.bytes();
+        let wanted = number(start)..end.0.div_ceil(size.bytes());
+        let mut held = self.held(history, &wanted, end)?;
+        held.push(wanted.end..wanted.end);
+        held.sort_unstable_by_key(|numbers| numbers.start);
+        // Where the timeline in the segments' names changes.
+        let forks = history.forks().iter().filter(|fork| fork.end < end);
+        let turns: Vec<u64> = forks.map(|fork| number(fork.end)).collect();
+        let mut missing = Vec::new();
+        let mut at = wanted.start;
+        for held in held {
+            while at < held.start.min(wanted.end) {
+                let turn = turns.iter().find(|turn| **turn > at);
+                let stop = turn.map_or(held.start, |turn| held.start.min(*turn));
+                let behind = Lsn(stop.saturating_mul(size.bytes())).min(end);
+                let timeline = history.timeline_at(Lsn(behind.0 - 1));
+                let name =
+                    |number: u64| SegmentName::holding(timeline, Lsn(number * size.bytes()), size);
+                missing.push(Span {
+                    first: name(at),
+                    last: name(stop - 1),
+                    segments: stop - at,
+                });
+                at = stop;
+            }
+            at = at.max(held.end);
+        }
+        Ok(missing)
+    }
+
+    /// The segments that a replay from `start` to `end` along `history` uses, in order: if a segment exists on several
+    /// timelines, that of the latest one, as a server does.
+    ///
+    /// Errors: `Missing` for the first that does not exist; `NothingYet`, `Io`.
+    pub fn segments(
+        &self,
+        history: &History,
+        start: Lsn,
+        end: Lsn,
+    ) -> Result<Vec<SegmentName>, Error> {
+        let size = self.identified()?.segment_size;
+        let segment_of = |lsn: Lsn| Lsn(lsn.0 / size.bytes() * size.bytes());
+        let mut have: Option<(u32, HashSet<SegmentName>)> = None;
+        let mut found = Vec::new();
+        let mut at = segment_of(start);
+        while at < end {
+            let high = (at.0 >> 32) as u32;
+            if have.as_ref().is_none_or(|(of, _)| *of != high) {
+                have = Some((high, self.segments_in(history, high)?));
+            }
+            let names = have.as_ref().map(|(_, names)| names);
+            // The bytes needed from this segment end here.
+            let needed = Lsn(at.0.saturating_add(size.bytes())).min(end);
+            let there = ways(history)
+                .filter(|(_, begin, left)| segment_of(*begin) <= at && needed <= *left)
+                .map(|(timeline, ..)| SegmentName::holding(timeline, at, size))
+                .filter(|name| names.is_some_and(|names| names.contains(name)));
+            let Some(name) = there.last() else {
+                let name = SegmentName::holding(history.timeline_at(at), at, size);
+                return Err(Error::Missing {
+                    name: WalName::Segment(name),
+                    archive: self.path().to_owned(),
+                });
+            };
+            found.push(name);
+            match at.0.checked_add(size.bytes()) {
+                Some(next) => at = Lsn(next),
+                None => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// The segments of the history's timelines, in one directory for each.
+    fn segments_in(&self, history: &History, high: u32) -> Result<HashSet<SegmentName>, Error> {
+        let mut names = HashSet::new();
+        for (timeline, ..) in ways(history) {
+            for stored in self.files(timeline, high)? {
+                if let WalName::Segment(name) = stored.name {
+                    names.insert(name);
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Runs of segment numbers, among `wanted`, that serve a replay along `history` up to `end`.
+    fn held(
+        &self,
+        history: &History,
+        wanted: &Range<u64>,
+        end: Lsn,
+    ) -> Result<Vec<Range<u64>>, Error> {
+        let size = self.identified()?.segment_size;
+        let number = |lsn: Lsn| lsn.0 / size.bytes();
+        let high = |number: u64| (number.saturating_mul(size.bytes()) >> 32) as u32;
+        let highs = high(wanted.start)..=high(wanted.end.saturating_sub(1));
+        let ways: HashMap<Timeline, Range<u64>> = ways(history)
+            .map(|(timeline, begin, left)| {
+                // The rest of the segment in which it was left is on the next timeline.
+                let stop = if end <= left { u64::MAX } else { number(left) };
+                (timeline, number(begin)..stop)
+            })
+            .collect();
+        let mut held: Vec<Range<u64>> = Vec::new();
+        for (timeline, high) in self.directories()? {
+            let Some(way) = ways.get(&timeline).filter(|_| highs.contains(&high)) else {
+                continue;
+            };
+            for stored in self.files(timeline, high)? {
+                let WalName::Segment(name) = stored.name else {
+                    continue;
+                };
+                let number = number(name.start(size));
+                match held.last_mut() {
+                    _ if !way.contains(&number) => {}
+                    Some(run) if run.end == number => run.end += 1,
+                    _ => held.push(number..number + 1),
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// The first segment after `name` on its timeline.
+    pub fn later(&self, name: SegmentName) -> Result<Option<SegmentName>, Error> {
+        for (timeline, high) in self.directories()? {
+            if timeline != name.timeline || high < name.high {
+                continue;
+            }
+            for stored in self.files(timeline, high)? {
+                match stored.name {
+                    WalName::Segment(found) if found > name => return Ok(Some(found)),
+                    _ => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes the segments that end at or before `keep`, on every timeline, with their backup marks and partial
+    /// files; oldest first, so that an interruption leaves no gap. Histories stay: they are tiny, and lead to every
+    /// later LSN.
+    ///
+    /// Errors: `NothingYet`, `Io`. Files removed before the error stay removed.
+    pub fn remove_before(&self, keep: Lsn) -> Result<RemovalResult, Error> {
+        self.remove_unneeded(keep, false, |_, _, _| false)
+    }
+
+    /// Like [`WalArchive::remove_before`], except for the segments that `needs` requires by timeline, first LSN and
+    /// the LSN after the last. `dry`: only counts them.
+    pub fn remove_unneeded(
+        &self,
+        keep: Lsn,
+        dry: bool,
+        needs: impl Fn(Timeline, Lsn, Lsn) -> bool,
+    ) -> Result<RemovalResult, Error> {
+        let size = self.identified()?.segment_size;
+        let mut directories = self.directories()?;
+        directories.sort_by_key(|(timeline, high)| (*high, *timeline));
+        let mut removed = RemovalResult::default();
+        for (timeline, high) in directories {
+            if u64::from(high) << 32 >= keep.0 {
+                break;
+            }
+            let place = directory(timeline, high);
+            let place = Path::new(&place);
+            let mut kept = false;
+            for stored in self.files(timeline, high)? {
+                let goes = |name: SegmentName| {
+                    let start = name.start(size);
+                    let end = start.0.checked_add(size.bytes());
+                    end.is_some_and(|end| end <= keep.0 && !needs(timeline, start, Lsn(end)))
+                };
+                if !stored.name.segment().is_some_and(goes) {
+                    kept = true;
+                    continue;
+                }
+                let stat = self.dir.stat(&stored.file);
+                let bytes = stat.map_err(self.io("look at", &stored.file))?.len;
+                removed.files += 1;
+                removed.stored_bytes += bytes;
+                if dry {
+                    continue;
+                }
+                match self.dir.remove_file(&stored.file) {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    done => done.map_err(self.io("remove", &stored.file))?,
+                }
+            }
+            if dry {
+                continue;
+            }
+            let synced = self.dir.sync(place);
+            synced.map_err(self.io("sync", place))?;
+            if !kept {
+                // Not empty: another process writes there, or it holds other files.
+                let _stays = self.dir.remove_dir(place);
+            }
+        }
+        self.dir
+            .sync(Path::new(""))
+            .map_err(self.io("sync", Path::new("")))?;
+        Ok(removed)
+    }
+
+    fn io(&self, action: &'static str, below: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+        Error::io(action, self.path().join(below))
+    }
+
+    /// The directories of segments, ascending by timeline and LSN.
+    pub(super) fn directories(&self) -> Result<Vec<(Timeline, u32)>, Error> {
+        let mut found = Vec::new();
+        let here = || self.io("list", Path::new(""));
+        for name in self.dir.list().map_err(here())? {
+            let name = name.map_err(here())?;
+            let part = |range| {
+                let digits: &str = name.to_str()?.get(range)?;
+                u32::from_str_radix(digits, 16).ok()
+            };
+            if name.len() == 16
+                && let (Some(timeline), Some(high)) =
+                    (part(0..8).and_then(Timeline::new), part(8..16))
+                && name.to_str() == Some(&directory(timeline, high))
+            {
+                found.push((timeline, high));
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// The files of one directory of segments, ascending; empty if there is no such directory.
+    fn files(&self, timeline: Timeline, high: u32) -> Result<Vec<StoredFile>, Error> {
+        let place = directory(timeline, high);
+        let mut files = self.names(Path::new(&place))?;
+        files.retain(|f| {
+            f.name
+                .segment()
+                .is_some_and(|s| (s.timeline, s.high) == (timeline, high))
+        });
+        Ok(files)
+    }
+
+    /// The archived files in a directory; other names are skipped.
+    fn names(&self, place: &Path) -> Result<Vec<StoredFile>, Error> {
+        let dir = match self.dir.dir(place) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(self.io("open", place)(e)),
+        };
+        let mut files = Vec::new();
+        for name in dir.list().map_err(self.io("list", place))? {
+            let name = name.map_err(self.io("list", place))?;
+            let parsed = name
+                .to_str()
+                .filter(|n| !n.ends_with(staged::ENDING))
+                .and_then(|n| n.rsplit_once('.'))
+                .filter(|(_, ending)| ENDINGS.contains(ending))
+                .and_then(|(stem, _)| stem.parse().ok());
+            if let Some(parsed) = parsed {
+                files.push(StoredFile {
+                    name: parsed,
+                    file: place.join(&name),
+                });
+            }
+        }
+        files.sort_by_key(|f| (f.name.segment(), f.name));
+        Ok(files)
+    }
+}
+
+/// The timelines of a history, with where each begins and is left, oldest first.
+fn ways(history: &History) -> impl Iterator<Item = (Timeline, Lsn, Lsn)> {
+    let begins = std::iter::once(Lsn(0)).chain(history.forks().iter().map(|f| f.end));
+    let ends = history.forks().iter().map(|f| (f.timeline, f.end));
+    let last = std::iter::once((history.timeline(), Lsn(u64::MAX)));
+    begins
+        .zip(ends.chain(last))
+        .map(|(begin, (timeline, end))| (timeline, begin, end))
+}

@@ -1,0 +1,569 @@
+//! Which targets rely on an archive, and on which of its WAL: records that targets write in the archive itself.
+//!
+//! Backups at several targets, from several hosts, may rely on one archive, but an expire sees the backups of one
+//! target only. So each target writes a record in the archive's directory `needs` before its first backup there is
+//! reported, and an expire removes no WAL that any record requires. `docs/repository.md` describes the protocol.
+//!
+//! Invariants
+//! - A record is never changed and never replaced. A target's needs are all of its records together: a backup only
+//!   adds one; an expire of that target adds the new one and then removes those that it had read.
+//! - A record that cannot be read requires everything.
+//! - The file `needs/known` says that all targets that rely on the archive have a record. An archive has it from its
+//!   creation, or because an operator confirmed it. Without it, versions that write no records may rely on the
+//!   archive.
+
+use std::cell::Cell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Attributes, Dir, OpenHow, Via, crc32c};
+use longshore_pg::{Lsn, Timeline};
+use uuid::Uuid;
+
+use super::staged::ENDING;
+use super::{Error, WalArchive};
+
+/// The directory of the records, in the archive's own.
+const NEEDS: &str = "needs";
+
+/// In it: the file that says that all who rely on the archive have a record.
+const KNOWN: &str = "known";
+
+const TITLE: &str = "longshore wal need 1";
+
+/// Longest record that is read, in bytes. A longer one is written as a need for everything.
+const LEN_MAX: usize = 1 << 20;
+
+/// How often a listing is restarted because a record was removed meanwhile.
+const LOOKS_MAX: usize = 100;
+
+/// What the backups at one target need from an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// The random mark of the target's directory. Names and paths identify nothing: two hosts may use the same.
+    pub id: Uuid,
+    /// When the mark's file was last changed, in nanoseconds since the Unix epoch: a copy of the directory has the
+    /// mark, but cannot have this time.
+    pub sealed_ns: i64,
+    pub database: String,
+    pub target: String,
+    /// The host that wrote the record.
+    pub host: String,
+    pub directory: PathBuf,
+    /// When the first record of this mark was written, by that host's clock; microseconds since the Unix epoch.
+    pub since_us: i64,
+    pub system: u64,
+    /// `None`: everything.
+    pub log: Option<ClusterNeed>,
+}
+
+/// Which log of one cluster is needed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterNeed {
+    /// Everything that ends behind this place is needed, on every timeline.
+    pub from: u64,
+    pub ranges: Vec<Range>,
+}
+
+/// Log that a kept backup needs to become consistent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    pub timelines: (u32, u32),
+    pub first: u64,
+    pub last: u64,
+}
+
+impl ClusterNeed {
+    pub fn needs(&self, timeline: u32, start: Lsn, end: Lsn) -> bool {
+        let within = |r: &Range| {
+            (r.timelines.0..=r.timelines.1).contains(&timeline)
+                && start.0 <= r.last
+                && r.first < end.0
+        };
+        end.0 > self.from || self.ranges.iter().any(within)
+    }
+}
+
+/// A record, and its file.
+#[derive(Debug)]
+pub struct NeedRecord {
+    pub need: Need,
+    pub file: PathBuf,
+}
+
+/// All records of an archive.
+#[derive(Debug, Default)]
+pub struct Records {
+    pub read: Vec<NeedRecord>,
+    /// Why other records could not be read.
+    pub unread: Vec<Error>,
+}
+
+impl Need {
+    /// Whether WAL from `start` up to, not including, `end` must stay.
+    pub fn needs(&self, system: u64, timeline: Timeline, start: Lsn, end: Lsn) -> bool {
+        let log = self.log.as_ref().filter(|_| self.system == system);
+        log.is_none_or(|log| log.needs(timeline.number(), start, end))
+    }
+
+    /// Whether it requires all WAL of a cluster from an LSN on.
+    pub fn covers(&self, system: u64, from: Lsn) -> bool {
+        let all = self.log.is_none();
+        let above = |log: &ClusterNeed| self.system == system && log.from <= from.0;
+        all || self.log.as_ref().is_some_and(above)
+    }
+
+    /// The LSN from which WAL is kept without gaps; `None`: all of it.
+    pub fn from(&self) -> Option<Lsn> {
+        self.log.as_ref().map(|log| Lsn(log.from))
+    }
+
+    fn encode(&self) -> String {
+        let log = match &self.log {
+            None => "all\n".to_owned(),
+            Some(log) => {
+                let ranges = log.ranges.iter().filter(|range| range.first < log.from);
+                let range = |r: &Range| {
+                    let (first, last) = r.timelines;
+                    format!("range {first} {last} {} {}\n", Lsn(r.first), Lsn(r.last))
+                };
+                let ranges: String = ranges.map(range).collect();
+                format!("from {}\n{ranges}", Lsn(log.from))
+            }
+        };
+        let text = format!(
+            "{TITLE}\nid {}\nseal {}\ndatabase {}\ntarget {}\nhost {}\ndirectory {}\nsince {}\nsystem {}\n",
+            self.id,
+            self.sealed_ns,
+            line(&self.database),
+            line(&self.target),
+            line(&self.host),
+            line(&self.directory.to_string_lossy()),
+            self.since_us,
+            self.system,
+        );
+        let sealed = |text: String| {
+            let crc = crc32c(text.as_bytes());
+            text + &format!("crc32c {crc:08x}\n")
+        };
+        let whole = sealed(format!("{text}{log}"));
+        match whole.len() > LEN_MAX {
+            true => sealed(text + "all\n"),
+            false => whole,
+        }
+    }
+
+    /// `None` for anything except the output of [`Need::encode`].
+    fn decode(bytes: &[u8]) -> Option<Need> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let mut lines = text.lines().skip(1).peekable();
+        let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        let mut need = Need {
+            id: field("id")?.parse().ok()?,
+            sealed_ns: field("seal")?.parse().ok()?,
+            database: field("database")?.to_owned(),
+            target: field("target")?.to_owned(),
+            host: field("host")?.to_owned(),
+            directory: field("directory")?.into(),
+            since_us: field("since")?.parse().ok()?,
+            system: field("system")?.parse().ok()?,
+            log: None,
+        };
+        let log = lines.next()?;
+        if log != "all" {
+            let from: Lsn = log.strip_prefix("from ")?.parse().ok()?;
+            let mut ranges = Vec::new();
+            while let Some(range) = lines.peek().and_then(|l| l.strip_prefix("range ")) {
+                let mut words = range.split(' ');
+                let timelines = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+                let first: Lsn = words.next()?.parse().ok()?;
+                let last: Lsn = words.next()?.parse().ok()?;
+                ranges.push(Range {
+                    timelines,
+                    first: first.0,
+                    last: last.0,
+                });
+                lines.next();
+            }
+            need.log = Some(ClusterNeed {
+                from: from.0,
+                ranges,
+            });
+        }
+        (need.encode() == text).then_some(need)
+    }
+}
+
+/// A name as a line of a record.
+fn line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+impl WalArchive {
+    /// The needs that targets have recorded, sorted by name.
+    ///
+    /// Errors: `NeedUnreadable` if a record cannot be read; `Io`.
+    pub fn needs(&self) -> Result<Vec<Need>, Error> {
+        let mut records = self.need_records()?;
+        match records.unread.pop() {
+            Some(error) => Err(error),
+            None => Ok(records.read.into_iter().map(|r| r.need).collect()),
+        }
+    }
+
+    /// Errors: `Io`.
+    pub fn need_records(&self) -> Result<Records, Error> {
+        for _ in 0..LOOKS_MAX {
+            if let Some(records) = self.look_at_needs()? {
+                return Ok(records);
+            }
+        }
+        let busy = io::Error::from(io::ErrorKind::ResourceBusy);
+        Err(Error::io("list", self.path().join(NEEDS))(busy))
+    }
+
+    /// `None`: a record was removed between the listing and its reading, so its replacement may not have been listed.
+    fn look_at_needs(&self) -> Result<Option<Records>, Error> {
+        let mut records = Records::default();
+        let path = self.path().join(NEEDS);
+        let dir = match self.dir.dir(Path::new(NEEDS)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Some(records)),
+            opened => opened.map_err(Error::io("open", &path))?,
+        };
+        let mut names = Vec::new();
+        for name in dir.list().map_err(Error::io("list", &path))? {
+            names.push(PathBuf::from(name.map_err(Error::io("list", &path))?));
+        }
+        names.sort();
+        for file in names {
+            let text = file.to_str().unwrap_or("");
+            // Names that a file system uses for itself begin with a dot, e.g. those of removed files that are open on
+            // NFS.
+            if text == KNOWN || text.starts_with('.') || text.ends_with(ENDING) {
+                continue;
+            }
+            let unread = |what: String| Error::NeedUnreadable {
+                path: path.join(&file),
+                what,
+            };
+            let mut bytes = vec![0; LEN_MAX + 1];
+            let read = dir
+                .open(&file, OpenHow::Read)
+                .and_then(|opened| opened.read_full_at(&mut bytes, 0, Via::Cache));
+            match read {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(e) => records.unread.push(unread(e.to_string())),
+                Ok(len) => {
+                    let need = Need::decode(&bytes[..len]);
+                    let is_named =
+                        |need: &Need| text.starts_with(&format!("{}.", need.id.simple()));
+                    match need.filter(is_named) {
+                        Some(need) => records.read.push(NeedRecord { need, file }),
+                        None => records.unread.push(unread("it is damaged".to_owned())),
+                    }
+                }
+            }
+        }
+        Ok(Some(records))
+    }
+
+    /// Adds a record, durably; returns its file.
+    pub fn add_need(&self, need: &Need) -> Result<PathBuf, Error> {
+        let name = format!("{}.{}", need.id.simple(), Uuid::new_v4().simple());
+        self.write_need(&name, &need.encode())?;
+        Ok(name.into())
+    }
+
+    /// Whether a record still exists. Opens its file, because an NFS client then asks the server, whatever it has
+    /// cached.
+    ///
+    /// Errors: `Io`.
+    pub fn has_need(&self, file: &Path) -> Result<bool, Error> {
+        let file = Path::new(NEEDS).join(file);
+        match self.dir.open(&file, OpenHow::Read) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(Error::io("open", self.path().join(file))(e)),
+        }
+    }
+
+    /// Removes records; a crash may leave some of them.
+    pub fn remove_needs(&self, records: &[&NeedRecord]) -> Result<(), Error> {
+        let path = self.path().join(NEEDS);
+        for record in records {
+            match self.dir.remove_file(&Path::new(NEEDS).join(&record.file)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                done => done.map_err(Error::io("remove", path.join(&record.file)))?,
+            }
+        }
+        match records.is_empty() {
+            true => Ok(()),
+            false => {
+                let synced = self.dir.sync(Path::new(NEEDS));
+                synced.map_err(Error::io("sync", path))
+            }
+        }
+    }
+
+    /// Removes the records of a target that no longer exists; returns their number.
+    ///
+    /// Errors: `Io`.
+    pub fn forget_need(&self, id: Uuid) -> Result<usize, Error> {
+        let records = self.need_records()?;
+        let of_it = records.read.iter().filter(|r| r.need.id == id);
+        let of_it: Vec<&NeedRecord> = of_it.collect();
+        self.remove_needs(&of_it)?;
+        Ok(of_it.len())
+    }
+
+    /// Whether all who rely on the archive have a record there.
+    ///
+    /// Errors: `Io`.
+    pub fn knows_all(&self) -> Result<bool, Error> {
+        let known = Path::new(NEEDS).join(KNOWN);
+        match self.dir.stat(&known) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(Error::io("look at", self.path().join(known))(e)),
+        }
+    }
+
+    /// Records an operator's confirmation that all who rely on the archive have a record there.
+    ///
+    /// Errors: `Io`.
+    pub fn know_all(&self) -> Result<(), Error> {
+        self.write_need(KNOWN, "all who rely on this archive have a record here\n")
+    }
+
+    /// Writes a file into the directory of the records, which is created if missing. No locks are used: every writer
+    /// has a different name.
+    fn write_need(&self, name: &str, text: &str) -> Result<(), Error> {
+        let place = Path::new(NEEDS);
+        let cannot = |e: io::Error| Error::NeedUnwritten {
+            path: self.path().join(place).join(name),
+            source: e,
+        };
+        let write = || -> io::Result<()> {
+            // Other users of the archive must be able to read and write there, too.
+            let own = self.dir.stat(Path::new(""))?;
+            let like = |mode| Attributes {
+                mode: Some(own.mode & mode),
+                owner: Some((own.uid, own.gid)),
+                mtime_ns: None,
+            };
+            match self.dir.create_dir(place) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => {
+                    made?;
+                    self.dir.set_attributes(place, &like(0o7777))?;
+                }
+            }
+            let dir = self.dir.dir(place)?;
+            let temporary = PathBuf::from(format!("{name}.{}{ENDING}", Uuid::new_v4().simple()));
+            let written = (|| {
+                let file = dir.open(&temporary, OpenHow::CreateNew)?;
+                file.write_all_at(text.as_bytes(), 0, Via::Cache)?;
+                dir.set_attributes(&temporary, &like(0o666))?;
+                file.sync()?;
+                dir.rename(&temporary, Path::new(name))
+            })();
+            if written.is_err() {
+                // If this cannot be removed now, it has no meaning, and no size.
+                let _left = dir.remove_file(&temporary);
+            }
+            written?;
+            dir.sync(Path::new(""))?;
+            self.dir.sync(Path::new(""))
+        };
+        write().map_err(cannot)
+    }
+
+    /// Whether the archive contains no WAL of any cluster.
+    pub(super) fn is_bare(&self) -> Result<bool, Error> {
+        Ok(self.directories()?.is_empty())
+    }
+
+    /// The archive's directory.
+    pub fn dir(&self) -> Arc<dyn Dir> {
+        self.dir.clone()
+    }
+
+    /// The file system's own time, in nanoseconds since the Unix epoch.
+    pub fn now_ns(&self) -> io::Result<i64> {
+        let name = PathBuf::from(format!("{NEEDS}/{}{ENDING}", Uuid::new_v4().simple()));
+        let file = self.dir.open(&name, OpenHow::CreateNew)?;
+        let written = file.write_all_at(b"now\n", 0, Via::Cache);
+        let stat = written
+            .and_then(|()| file.sync())
+            .and_then(|()| file.stat());
+        let _left = self.dir.remove_file(&name);
+        Ok(stat?.mtime_ns)
+    }
+}
+
+/// The records of other targets, and whether each keeps something that would otherwise be removed.
+pub struct Others {
+    needs: Vec<(Need, Cell<bool>)>,
+}
+
+impl Others {
+    pub fn new(needs: Vec<Need>) -> Others {
+        Others {
+            needs: needs.into_iter().map(|n| (n, Cell::new(false))).collect(),
+        }
+    }
+
+    /// Whether any of them needs this.
+    pub fn need(&self, system: u64, timeline: Timeline, start: Lsn, end: Lsn) -> bool {
+        let mut any = false;
+        for (need, keeps) in &self.needs {
+            if need.needs(system, timeline, start, end) {
+                keeps.set(true);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Those that kept something.
+    pub fn keepers(self) -> Vec<Need> {
+        let kept = self.needs.into_iter().filter(|(_, keeps)| keeps.get());
+        kept.map(|(need, _)| need).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_io::{Fault, SimClock, SimDisk};
+
+    use super::*;
+
+    fn need(log: Option<ClusterNeed>) -> Need {
+        Need {
+            id: Uuid::from_u128(7),
+            sealed_ns: -5,
+            database: "two\nlines".into(),
+            target: "Große Daten".into(),
+            host: String::new(),
+            directory: "/mnt/a b".into(),
+            since_us: 1,
+            system: u64::MAX,
+            log,
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
+        let range = |first, last| Range {
+            timelines: (1, 2),
+            first,
+            last,
+        };
+        let some = ClusterNeed {
+            from: 1 << 33,
+            ranges: vec![range(5, 1 << 32), range(9, 10)],
+        };
+        for log in [None, Some(some)] {
+            let text = need(log.clone()).encode();
+            let read = Need::decode(text.as_bytes()).unwrap();
+            assert_eq!(read.log, log);
+            assert_eq!(read.database, "two?lines");
+            for at in 0..text.len() {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] ^= 1;
+                assert_eq!(Need::decode(&bytes), None, "byte {at}");
+                assert_eq!(Need::decode(&text.as_bytes()[..at]), None, "cut at {at}");
+            }
+        }
+        // A need whose record would be too long is written as everything.
+        let many = ClusterNeed {
+            from: u64::MAX,
+            ranges: vec![range(1, 2); 100_000],
+        };
+        let read = Need::decode(need(Some(many)).encode().as_bytes()).unwrap();
+        assert_eq!(read.log, None);
+        // For WAL of a cluster other than the record's, nothing is known.
+        let other = need(Some(ClusterNeed::default()));
+        assert!(other.needs(1, Timeline::new(1).unwrap(), Lsn(1), Lsn(2)));
+    }
+
+    #[test]
+    fn the_example_of_the_page_is_one() {
+        let page = include_str!("../../../../docs/postgres-wal.md");
+        let at = page.find(TITLE).unwrap();
+        let example = page[at..].split("```").next().unwrap();
+        let log = ClusterNeed {
+            from: 0x16_b300_0028,
+            ranges: vec![Range {
+                timelines: (1, 1),
+                first: 0x16_a000_0028,
+                last: 0x16_a100_0100,
+            }],
+        };
+        let example = Need::decode(example.as_bytes()).unwrap();
+        assert_eq!(example.log, Some(log));
+    }
+
+    /// Goal: a target's records never require less than it needs, wherever the power is cut while it writes a record
+    /// or an expire replaces one; and no incomplete record is found.
+    #[test]
+    fn a_power_cut_at_any_step_leaves_a_record_that_asks_for_enough() {
+        let archive = |disk: &SimDisk| {
+            let (base, below) = (Path::new("/base"), Path::new("wal"));
+            WalArchive::create(disk, base, below, &SimClock::new(0))
+        };
+        let prepared = |seed| {
+            let disk = SimDisk::new(seed);
+            disk.write_file("/base/lost+found/.keep", b"").unwrap();
+            archive(&disk).unwrap();
+            disk
+        };
+        let from = |from| {
+            need(Some(ClusterNeed {
+                from,
+                ranges: Vec::new(),
+            }))
+        };
+        // Returns how much was reported.
+        let run = |disk: &SimDisk| -> Result<(), usize> {
+            let archive = archive(disk).map_err(|_| 0_usize)?;
+            archive.add_need(&from(5)).map_err(|_| 0_usize)?;
+            let records = archive.need_records().map_err(|_| 1_usize)?.read;
+            archive.add_need(&from(9)).map_err(|_| 1_usize)?;
+            let old: Vec<&NeedRecord> = records.iter().collect();
+            archive.remove_needs(&old).map_err(|_| 1_usize)
+        };
+        let whole = prepared(1);
+        let before = whole.steps();
+        run(&whole).unwrap();
+        let steps = whole.steps();
+        assert!(steps > 10, "{steps}");
+        let lost = |forgotten: Option<&Fault>| {
+            (before..=steps).find_map(|step| {
+                let disk = prepared(step).cut_power_at(step);
+                forgotten.map(|fault| disk.inject(fault.clone()));
+                let reported = run(&disk).map_or_else(|reported| reported, |()| 2);
+                disk.images(12).iter().find_map(|image| {
+                    let records = archive(image).unwrap().need_records().unwrap();
+                    let mut read = records.read.iter();
+                    let covers = read.any(|r| r.need.covers(u64::MAX, Lsn(9)));
+                    let is_kept = records.unread.is_empty() && (covers || reported == 0);
+                    (!is_kept).then(|| format!("step {step}: {records:?}"))
+                })
+            })
+        };
+        assert_eq!(lost(None), None);
+        // The records' directory is synced before the old record goes; nobody is told that this went.
+        let record = |(path, _): &&(PathBuf, Fault)| path.components().count() > 3;
+        let syncs = whole.forgetting(before);
+        let found: Vec<bool> = syncs
+            .iter()
+            .filter(record)
+            .map(|(_, fault)| lost(Some(fault)).is_some())
+            .collect();
+        assert_eq!(found, [true, true, false]);
+    }
+}

@@ -1,0 +1,398 @@
+//! Whether the log from a backup to where its recovery gets is in the archive, and is one log.
+//!
+//! Whether the log goes on beyond a moment is told by the last transaction in it; as clocks may be set back that is
+//! a warning's reason, not a refusal's.
+
+use std::io;
+
+use longshore_pg::lineage::WitnessResult;
+use longshore_pg::wal::{History, Records, WalName, latest_end};
+use longshore_pg::{
+    Lsn, Recovery, RecoveryTarget, SegmentName, Timeline, TimelineChoice, Witness, recovery,
+};
+
+use super::{Error, LogRange, Span, WalArchive};
+
+/// The parts of the log that a recovery needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Replay gets here whatever comes; [`Lsn`] of the highest value: to the archive's end.
+    pub certain: Lsn,
+    /// It goes no further than this.
+    pub possible: Lsn,
+}
+
+impl Reach {
+    /// What is known without other backups than the one that begins, which is consistent at `last`.
+    pub fn of(target: Option<&RecoveryTarget>, last: Lsn) -> Reach {
+        let to_end = Lsn(u64::MAX);
+        match target {
+            None => Reach {
+                certain: to_end,
+                possible: to_end,
+            },
+            Some(RecoveryTarget::Immediate) => Reach {
+                certain: last,
+                possible: last,
+            },
+            // Replay ends at the first record that begins there or later.
+            Some(RecoveryTarget::Lsn(lsn)) => Reach {
+                certain: Lsn(lsn.0.saturating_add(1)),
+                possible: Lsn(lsn.0.saturating_add(1)),
+            },
+            Some(RecoveryTarget::Time(_) | RecoveryTarget::Xid(_) | RecoveryTarget::Name(_)) => {
+                Reach {
+                    certain: last,
+                    possible: to_end,
+                }
+            }
+        }
+    }
+}
+
+impl WalArchive {
+    /// Reads WAL of a timeline, for comparisons.
+    pub fn wal_reader(&self) -> impl FnMut(Timeline, Lsn, &mut [u8]) -> io::Result<()> + use<'_> {
+        move |timeline, at, buf| {
+            let Some(identity) = self.identity() else {
+                return Err(io::ErrorKind::NotFound.into());
+            };
+            let size = identity.segment_size;
+            let mut done = 0;
+            while done < buf.len() {
+                let place = Lsn(at.0 + done as u64);
+                let within = place.0 % size.bytes();
+                let len = (size.bytes() - within).min((buf.len() - done) as u64) as usize;
+                let name = SegmentName::holding(timeline, place, size);
+                let file = self.open_file(WalName::Segment(name));
+                let file = file.map_err(|e| match e {
+                    Error::Missing { .. } => io::ErrorKind::NotFound.into(),
+                    e => io::Error::other(e),
+                })?;
+                file.read_at(&mut buf[done..done + len], within)
+                    .map_err(io::Error::other)?;
+                done += len;
+            }
+            Ok(())
+        }
+    }
+
+    /// Refuses an archive that holds another branch's log at the place of a backup's witness. One that holds nothing there is
+    /// judged by what a recovery needs.
+    ///
+    /// Errors: `NotTheBackups`.
+    pub fn check_witness(&self, witness: Option<&Witness>) -> Result<(), Error> {
+        let (Some(witness), Some(identity)) = (witness, self.identity()) else {
+            return Ok(());
+        };
+        match witness.check(self.wal_reader()) {
+            WitnessResult::Same | WitnessResult::Gone | WitnessResult::Unreadable(_) => Ok(()),
+            WitnessResult::Other => Err(Error::NotTheBackups {
+                archive: self.path().to_owned(),
+                name: SegmentName::holding(witness.timeline, witness.start, identity.segment_size),
+            }),
+        }
+    }
+
+    /// Proves that the log from a backup to where its recovery certainly gets is there. Returns what is missing beyond,
+    /// where the target may or may not lie.
+    ///
+    /// `included`: the backup holds the log up to its last place itself. A primary's holds all of the segment that this lies
+    /// in; a standby's does not, and a replay that goes on takes that one from the archive. Nobody knows here whose
+    /// it is.
+    ///
+    /// What is there must also be one log: each segment follows the one before, from the first that the archive has of
+    /// the backup's own on, for a server takes those from the archive, too.
+    ///
+    /// Errors: `ReplayGap`, `EndsBefore`, `OtherWay`, `OtherCluster`, `BrokenLink`, and as [`WalArchive::runs`] and
+    /// [`WalArchive::history`].
+    pub fn prove(
+        &self,
+        log: &LogRange,
+        included: bool,
+        recovery: &Recovery,
+        reach: Reach,
+    ) -> Result<ProvenLog, Error> {
+        let identity = self.identified()?;
+        if identity.system != log.system {
+            return Err(Error::OtherCluster {
+                path: "the backup".into(),
+                archive: self.path().to_owned(),
+                expected: identity.system,
+                found: log.system,
+            });
+        }
+        let (timeline, last) = log.last();
+        let history = self.way(recovery.timeline, timeline)?;
+        if !history.passes(timeline, last) {
+            return Err(Error::OtherWay {
+                archive: self.path().to_owned(),
+                timeline,
+                last,
+                followed: history.timeline(),
+            });
+        }
+        let size = identity.segment_size.bytes();
+        let behind = Lsn(last.0.div_ceil(size).saturating_mul(size));
+        let from = match included {
+            true => behind,
+            false => Lsn(log.first_lsn),
+        };
+        let end = self.end(&history)?.max(last);
+        // A standby waits for what is not there yet, or streams it.
+        let certain = match recovery.standby {
+            true => last,
+            false => reach.certain,
+        };
+        if certain > end && certain != Lsn(u64::MAX) {
+            return Err(Error::EndsBefore {
+                archive: self.path().to_owned(),
+                end,
+                target: certain,
+            });
+        }
+        let known = certain.min(end);
+        let missing = self.missing(&history, from, known)?;
+        if !missing.is_empty() {
+            return Err(Error::ReplayGap {
+                archive: self.path().to_owned(),
+                missing: texts(&missing),
+            });
+        }
+        self.check_links(&history, from, known)?;
+        if included {
+            self.check_own(&history, Lsn(log.first_lsn), behind, known)?;
+        }
+        let possible = reach.possible.min(end);
+        let doubtful = self.missing(&history, known.max(from), possible)?;
+        let broken = match doubtful.is_empty() {
+            true => match self.check_links(&history, known.max(from).min(possible), possible) {
+                Err(broken @ Error::BrokenLink { .. }) => Some(broken.to_string()),
+                Err(Error::Missing { .. }) | Ok(()) => None,
+                Err(e) => return Err(e),
+            },
+            false => None,
+        };
+        let in_part = match included && known.max(possible) > last {
+            true => self.missing(&history, last, behind)?,
+            false => Vec::new(),
+        };
+        let (mut not_reached, mut instead) = (None, None);
+        if let (Some(RecoveryTarget::Time(us)), false) = (&recovery.target, recovery.standby) {
+            let reaches = |last_end: &LastEnd| last_end.reaches(*us, recovery.exclusive);
+            let last_end = self.last_end(&history, known, end);
+            not_reached = last_end.filter(|last_end| !reaches(last_end));
+            if not_reached.is_some() && history.timeline() != timeline {
+                let own = self.way(TimelineChoice::Current, timeline)?;
+                let last_end = self.last_end(&own, last, self.end(&own)?);
+                instead = last_end.filter(reaches).map(|_| timeline);
+            }
+        }
+        let read_ahead = recovery.target.is_some() && !recovery.standby;
+        let not_ahead = read_ahead
+            && (!doubtful.is_empty()
+                || broken.is_some()
+                || !self.answers_ahead(&history, known.max(from), end)?);
+        Ok(ProvenLog {
+            timeline: history.timeline(),
+            end,
+            not_ahead,
+            doubtful: texts(&doubtful),
+            broken,
+            in_part: texts(&in_part),
+            not_reached,
+            instead,
+        })
+    }
+
+    /// Whether a server that reads ahead of this place gets all it asks for, or the archive's end. What is missing counts as
+    /// far as the archive goes, for nobody knows how far ahead is read; what cannot be replayed, in the next segment.
+    ///
+    /// Errors: `NothingYet`, `Io`.
+    fn answers_ahead(&self, history: &History, from: Lsn, end: Lsn) -> Result<bool, Error> {
+        let size = self.identified()?.segment_size.bytes();
+        if !self.missing(history, from, end)?.is_empty() {
+            return Ok(false);
+        }
+        let last = Lsn(from.0.saturating_sub(1));
+        let next = Lsn(from.0.div_ceil(size).saturating_mul(size));
+        let to = Lsn(next.0.saturating_add(size)).min(end);
+        if to <= next {
+            return Ok(true);
+        }
+        let follows = match self.check_links(history, last, to) {
+            // The last one is the backup's own.
+            Ok(()) | Err(Error::Missing { .. }) => true,
+            Err(_) => false,
+        };
+        let mut names = self.segments(history, next, to)?.into_iter();
+        Ok(follows && names.all(|name| self.crc_of(name, size).is_ok()))
+    }
+
+    /// What the archive has of the log that a backup holds itself must lead to what comes behind: a server replays it
+    /// instead of the backup's.
+    fn check_own(
+        &self,
+        history: &History,
+        first: Lsn,
+        behind: Lsn,
+        known: Lsn,
+    ) -> Result<(), Error> {
+        let size = self.identified()?.segment_size.bytes();
+        let missing = self.missing(history, first, behind)?;
+        // Behind the last one that is missing.
+        let from = missing.iter().map(|span| {
+            let last = span.last.start(self.identified()?.segment_size);
+            Ok(Lsn(last.0.saturating_add(size)))
+        });
+        let from = from.collect::<Result<Vec<Lsn>, Error>>()?;
+        let from = from.into_iter().max().unwrap_or(first);
+        // One more segment, where it is there: the border behind the backup's own.
+        let to = Lsn(behind.0.saturating_add(size)).min(known.max(behind));
+        match from < to {
+            true => self.check_links(history, from, to),
+            false => Ok(()),
+        }
+    }
+
+    /// When the last transaction of the log from `start` to `end` ended, on the way of `history`. `None` where too much of
+    /// it would have to be read to know, or it cannot be.
+    fn last_end(&self, history: &History, start: Lsn, end: Lsn) -> Option<LastEnd> {
+        let size = self.identified().ok()?.segment_size;
+        let last = Lsn(end.0.checked_sub(1)? / size.bytes() * size.bytes());
+        let places = (0..LOOK_MAX).map_while(|n| last.0.checked_sub(n * size.bytes()));
+        for at in places.map(Lsn) {
+            if at.0.saturating_add(size.bytes()) <= start.0 {
+                return Some(LastEnd::None);
+            }
+            let behind = Lsn(at.0.saturating_add(size.bytes())).min(end);
+            let name = *self.segments(history, at, behind).ok()?.first()?;
+            let file = self.open_file(WalName::Segment(name)).ok()?;
+            let read = |lsn: Lsn, buf: &mut [u8]| match lsn.0.checked_sub(at.0) {
+                Some(offset) if offset + buf.len() as u64 <= size.bytes() => {
+                    file.read_at(buf, offset).map_err(io::Error::other)
+                }
+                _ => Err(io::ErrorKind::UnexpectedEof.into()),
+            };
+            if let Some(moment) = latest_end(Records::of_segment(read, at).ok()?) {
+                return Some(LastEnd::At(moment));
+            }
+        }
+        None
+    }
+}
+
+/// The most segments at the end of the log that are read for the last transaction.
+const LOOK_MAX: u64 = 16;
+
+/// When the last transaction of some log ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastEnd {
+    /// Microseconds since 1970.
+    At(i64),
+    /// None did.
+    None,
+}
+
+impl LastEnd {
+    /// Whether it ends a recovery to this moment: replay stops before the first transaction that ended behind the moment,
+    /// or at it where the moment itself is excluded.
+    fn reaches(self, us: i64, exclusive: bool) -> bool {
+        match self {
+            LastEnd::None => false,
+            LastEnd::At(moment) => moment > us || (exclusive && moment == us),
+        }
+    }
+}
+
+fn texts(spans: &[Span]) -> String {
+    let texts: Vec<String> = spans.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
+
+/// What the archive has for a recovery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProvenLog {
+    /// The one that is followed.
+    pub timeline: Timeline,
+    /// Where the archive ends on the way there.
+    pub end: Lsn,
+    /// Whether a server that reads ahead may ask, before its target, for what the archive must refuse behind it.
+    pub not_ahead: bool,
+    /// Segments that are missing where the target may lie; empty: none.
+    pub doubtful: String,
+    /// Where the archive's log does not go on, before the target may be reached.
+    pub broken: Option<String>,
+    /// The segment in which a backup that holds its log ends, where that may go on beyond it and the archive lacks it.
+    pub in_part: String,
+    /// How the archive ends, where it ends before the moment that is the target.
+    pub not_reached: Option<LastEnd>,
+    /// The backup's own timeline, where that moment lies on it, and another one is followed.
+    pub instead: Option<Timeline>,
+}
+
+impl ProvenLog {
+    /// What the operator should know before the server is started.
+    pub fn warning(&self) -> Option<String> {
+        let mut texts = Vec::new();
+        if !self.in_part.is_empty() {
+            texts.push(format!(
+                "the archive lacks {}, in which the backup ends: recovery crosses it if the backup was made from a primary, whose backups \
+                 have the whole segment, and does not start if it was made from a standby",
+                self.in_part
+            ));
+        }
+        if !self.doubtful.is_empty() {
+            texts.push(format!(
+                "the archive lacks {}: recovery to a later target stops there",
+                self.doubtful
+            ));
+        }
+        if let Some(broken) = &self.broken {
+            texts.push(format!("{broken}: recovery to a later target stops there"));
+        }
+        if let Some(last_end) = self.not_reached {
+            let ends = match last_end {
+                LastEnd::At(moment) => {
+                    format!("with a transaction of {}", recovery::time(moment))
+                }
+                LastEnd::None => "without a transaction after the backup".to_owned(),
+            };
+            let advice = match self.instead {
+                Some(own) => format!(
+                    "Recovery follows the latest timeline, {}, perhaps a restored copy's; if the target is on the backup's own timeline, use \
+                     --target-timeline {own}",
+                    self.timeline
+                ),
+                None => "If the original still runs, let it archive the rest (select pg_switch_wal()); otherwise recover \
+                         to the end, without a target"
+                    .to_owned(),
+            };
+            texts.push(format!(
+                "the archive ends {ends}, before the target: a server that does not reach its target ends recovery with an error. \
+                 {advice}"
+            ));
+        }
+        (!texts.is_empty()).then(|| texts.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_at_the_very_moment_ends_only_a_recovery_that_excludes_it() {
+        for (moment, included, excluded) in
+            [(99, false, false), (100, false, true), (101, true, true)]
+        {
+            let end = LastEnd::At(moment);
+            assert_eq!(
+                (end.reaches(100, false), end.reaches(100, true)),
+                (included, excluded),
+                "{moment}"
+            );
+        }
+        assert!(!LastEnd::None.reaches(i64::MIN, true));
+    }
+}

@@ -1,0 +1,103 @@
+//! How far the archive allows a backup to be replayed.
+
+use longshore_pg::wal::History;
+use longshore_pg::{Lsn, SegmentSize, Timeline, TimelineChoice};
+
+use super::{Error, LogRange, Run, Span, WalArchive};
+
+/// What the archive has for a backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// The timeline that is followed: the latest that descends from the backup.
+    pub timeline: Timeline,
+    /// The end of the archive along that timeline's history.
+    pub end: Lsn,
+    /// Segments missing between the backup's first and last LSN: without them it is worthless, unless it holds them
+    /// itself.
+    pub missing_to_consistency: Vec<Span>,
+    /// Segments missing between the first LSN and the end: replay stops before the first of these.
+    pub missing_to_end: Vec<Span>,
+}
+
+impl WalArchive {
+    /// How far a backup that needs this WAL can be replayed. A backup that holds its own WAL (`included`) needs the
+    /// archive only from the segment after its last LSN on.
+    ///
+    /// Errors: those of [`WalArchive::runs`] and [`WalArchive::history`].
+    pub fn replay(&self, log: &LogRange, included: bool) -> Result<Option<Replay>, Error> {
+        let (Some(identity), Some(first)) = (self.identity(), Timeline::new(log.first_timeline))
+        else {
+            return Ok(None);
+        };
+        let history = self.followed(first, Lsn(log.first_lsn.max(log.last_lsn)))?;
+        let end = self.end(&history)?;
+        let last = Lsn(log.last_lsn);
+        let size = identity.segment_size.bytes();
+        let from = match included {
+            true => Lsn(last.0.div_ceil(size).saturating_mul(size)),
+            false => Lsn(log.first_lsn),
+        };
+        Ok(Some(Replay {
+            timeline: history.timeline(),
+            end,
+            missing_to_consistency: self.missing(&history, from, last)?,
+            missing_to_end: self.missing(&history, from, end.max(last))?,
+        }))
+    }
+
+    /// The end of the archive along `history`; 0 if it has nothing of it.
+    ///
+    /// Errors: those of [`WalArchive::runs`].
+    pub(crate) fn end(&self, history: &History) -> Result<Lsn, Error> {
+        let size = self.identified()?.segment_size;
+        Ok(end_of(&self.runs()?, history, size))
+    }
+
+    /// The history that a server follows from this timeline. It finds the latest timeline as PostgreSQL does: the next
+    /// history file, and the next, until there is none, whether or not they descend from the present timeline.
+    ///
+    /// Errors: those of [`WalArchive::history`].
+    pub fn way(&self, choice: TimelineChoice, from: Timeline) -> Result<History, Error> {
+        let latest = || -> Result<Timeline, Error> {
+            let known = self.histories()?;
+            let next = |at: &Timeline| Timeline::new(at.number().checked_add(1)?);
+            let numbers = std::iter::successors(Some(from), next);
+            let after = numbers.skip(1).take_while(|next| known.contains(next));
+            Ok(after.last().unwrap_or(from))
+        };
+        self.history(match choice {
+            TimelineChoice::Latest => latest()?,
+            TimelineChoice::Current => from,
+            TimelineChoice::Number(number) => number,
+        })
+    }
+
+    /// The history of the latest timeline that descends from this LSN.
+    fn followed(&self, timeline: Timeline, from: Lsn) -> Result<History, Error> {
+        for later in self.histories()?.into_iter().rev() {
+            if later <= timeline {
+                break;
+            }
+            let history = self.history(later)?;
+            if history.passes(timeline, from) {
+                return Ok(history);
+            }
+        }
+        self.history(timeline)
+    }
+}
+
+fn end_of(runs: &[Run], history: &History, size: SegmentSize) -> Lsn {
+    let on_the_way = |run: &&Run| {
+        let timeline = run.span.last.timeline;
+        timeline == history.timeline() || history.end_of(timeline).is_some()
+    };
+    let end = |run: &Run| {
+        let end = run.span.last.start(size).0.saturating_add(size.bytes());
+        match history.end_of(run.span.last.timeline) {
+            Some(left) => end.min(left.0),
+            None => end,
+        }
+    };
+    Lsn(runs.iter().filter(on_the_way).map(end).max().unwrap_or(0))
+}

@@ -1,0 +1,11 @@
+//! The WAL archive through its door.
+
+mod ahead;
+mod faults;
+mod hostile;
+mod left;
+mod links;
+mod listing;
+mod page;
+mod support;
+mod taking;

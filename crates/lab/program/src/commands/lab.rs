@@ -1,0 +1,366 @@
+//! `lab`: builds samples, runs studies, and writes their reports in the forms asked for.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longshore_accel::dispatch::InService;
+use longshore_accel::nvcomp;
+use longshore_io::child;
+use longshore_pipeline::{Error, RunContext, SourceSpec};
+use longshore_studies::bench::{BenchSpec, bench};
+use longshore_studies::cache_figures::{FiguresSpec, cache_figures};
+use longshore_studies::compare::{CompareSpec, compare};
+use longshore_studies::device_check::{DeviceCheckSpec, device_check};
+use longshore_studies::offload::{OffloadSpec, offload};
+use longshore_studies::report::Report;
+use longshore_studies::sample::{self, SampleKind, SampleReport, SampleSpec, sample};
+use longshore_studies::stock;
+use longshore_studies::sweep::{self, BuffersSpec, StripesSpec};
+use serde::Serialize;
+
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::files::write;
+use longshore_terminal::interrupt;
+use longshore_terminal::output::{bytes, moment};
+use longshore_terminal::program::MEASURED;
+use longshore_terminal::text::command_line;
+
+use super::Context;
+use crate::options::{
+    Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, OutputOptions, Sample,
+    SampleOptions, Study, Sweep,
+};
+
+const SAMPLE_BYTES: u64 = 1 << 30;
+const SAMPLE_BYTES_QUICK: u64 = 24 << 20;
+const STRIPES_QUICK: [usize; 3] = [1, 4, 16];
+const PAUSE: Duration = Duration::from_secs(5);
+/// The published study's MAXTRANSFERSIZE.
+const STUDY_BUFFER_BYTES: usize = 4 << 20;
+const LARGE_BYTES: u64 = 10_000_000_000;
+const LARGE_FILES: usize = 1_000_000;
+const ROUNDS: usize = 3;
+const BENCH_ROUNDS: usize = 5;
+/// The program that a bench measures from outside, and where it is if this one lies in `libexec/longshore`.
+const LONGSHORE: &str = "longshore";
+const PLACES: [&str; 1] = ["../../bin"];
+
+pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
+    match &options.study {
+        Study::Sample(options) => build(options, context),
+        Study::Sweep(options) => run_sweep(options, context),
+        Study::Compare(options) => run_compare(options, context),
+        Study::Bench(options) => run_bench(options, context),
+        Study::DeviceCheck(options) => run_device_check(options, context),
+        Study::Offload(options) => run_offload(options, context),
+        Study::CacheFigures(options) => run_cache_figures(options, context),
+    }
+}
+
+/// Studies keep no history: their backups are gone when they end. From here on Ctrl-C ends a run gently.
+fn run_context(context: &Context) -> RunContext {
+    RunContext {
+        storage: context.storage.clone(),
+        clock: context.clock.clone(),
+        catalog: None,
+        accelerators: Vec::new(),
+        cancel: interrupt::cancel_flag(),
+    }
+}
+
+#[derive(Serialize)]
+struct Built<'a> {
+    action: &'static str,
+    bytes: u64,
+    rows: u64,
+    #[serde(flatten)]
+    report: &'a SampleReport,
+}
+
+fn build(options: &Sample, context: &Context) -> Result<Exit, Failure> {
+    let spec = SampleSpec {
+        kind: options.kind.into(),
+        size_bytes: options.size,
+        seed: options.seed,
+        files: options.files.into(),
+        dirs: options.dir.clone(),
+        path: options.file.clone(),
+        wal: options.wal,
+        replace: options.replace,
+    };
+    let report = sample(&spec, &teller(context)).map_err(failure)?;
+    let output = context.output;
+    for file in &report.files {
+        let (path, size) = (file.path.display(), bytes(file.bytes));
+        output.say(&format!("{path}: {size}, {} rows\n", file.rows));
+    }
+    output.json(
+        Exit::Done,
+        Built {
+            action: "lab_sample",
+            bytes: report.bytes(),
+            rows: report.rows(),
+            report: &report,
+        },
+    );
+    Ok(Exit::Done)
+}
+
+/// Reports the progress of a sample at every tenth.
+fn teller(context: &Context) -> impl Fn(sample::Progress) {
+    let output = context.output;
+    let told = std::cell::Cell::new(0);
+    move |progress| {
+        let tenth = 10 * progress.bytes_done / progress.bytes_total.max(1);
+        if tenth > told.replace(tenth.max(told.get())) {
+            let path = progress.path.display();
+            let done = bytes(progress.bytes_done);
+            output.remark(&format!("{path}: {done} ({})\n", progress.step));
+        }
+    }
+}
+
+fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
+    let quick = options.stocked.quick;
+    let (_, source) = source(&options.stocked, SampleKind::Stae, context)?;
+    let run_context = context_with_accelerators(context);
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = if options.buffers {
+        let mut spec = BuffersSpec::new(source);
+        spec.algorithm = options.algorithm;
+        if quick {
+            (spec.counts, spec.rounds) = (vec![4, 16], 1);
+            spec.bytes = vec![64 << 10, 1 << 20, 4 << 20];
+        }
+        sweep::buffers(&run_context, &spec, &step)
+    } else {
+        let pause = options.pause.map(|s| Duration::from_secs(s.into()));
+        let spec = StripesSpec {
+            source,
+            dirs: options.dir.clone(),
+            stripes: if quick {
+                STRIPES_QUICK.to_vec()
+            } else {
+                sweep::STRIPES.to_vec()
+            },
+            buffer_bytes: STUDY_BUFFER_BYTES,
+            pause: pause.unwrap_or(if quick { Duration::ZERO } else { PAUSE }),
+        };
+        sweep::stripes(&run_context, &spec, &step)
+    };
+    answer(
+        Exit::Done,
+        report.map_err(failure)?,
+        quick,
+        &options.written,
+        context,
+    )
+}
+
+fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
+    let stocked = &options.stocked;
+    let mut databases = vec![source(stocked, SampleKind::Stae, context)?];
+    if stocked.source.is_empty() {
+        databases.insert(0, source(stocked, SampleKind::Tprocc, context)?);
+    }
+    let rounds = options.rounds.map(usize::from);
+    let spec = CompareSpec {
+        databases,
+        dirs: options.dir.clone(),
+        stripes: options.stripes.into(),
+        rounds: rounds.unwrap_or(if stocked.quick { 1 } else { ROUNDS }),
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = compare(&run_context(context), &spec, &step).map_err(failure)?;
+    answer(Exit::Done, report, stocked.quick, &options.written, context)
+}
+
+fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
+    let stocked = &options.stocked;
+    let program = measured(std::env::var_os(MEASURED))?;
+    let (_, source) = source(stocked, SampleKind::Stae, context)?;
+    let large = match options.large {
+        true => large_sources(&stocked.work, context)?,
+        false => Vec::new(),
+    };
+    let rounds = options.rounds.map(usize::from);
+    let spec = BenchSpec {
+        source,
+        dir: options.dir.clone().unwrap_or(stocked.work.clone()),
+        rounds: rounds.unwrap_or(if stocked.quick { 1 } else { BENCH_ROUNDS }),
+        stripes: if stocked.quick {
+            STRIPES_QUICK.to_vec()
+        } else {
+            sweep::STRIPES.to_vec()
+        },
+        large,
+        program,
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = bench(&run_context(context), &spec, &step).map_err(failure)?;
+    answer(Exit::Done, report, stocked.quick, &options.written, context)
+}
+
+/// The program that a bench measures: the one that became this program, else the one that is installed with it.
+fn measured(caller: Option<OsString>) -> Result<PathBuf, Failure> {
+    match caller.filter(|path| !path.is_empty()) {
+        Some(path) => child::named(Path::new(&path)).map_err(|e| {
+            Failure::usage(
+                format!("the program that {MEASURED} names is not measured: {e}"),
+                format!("unset {MEASURED}, or run `longshore lab bench`, which sets it to itself"),
+            )
+        }),
+        None => child::companion(LONGSHORE, &PLACES).map_err(|e| {
+            Failure::usage(
+                format!("the program to be measured is not here: {e}"),
+                "install longshore next to longshore-lab: `make install`",
+            )
+        }),
+    }
+}
+
+fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Failure> {
+    let spec = DeviceCheckSpec {
+        work: options.work.clone(),
+        time: Duration::from_secs(options.seconds.into()),
+        quick: options.quick,
+        stripe: options.stripe.clone(),
+        options: nvcomp::Options::from_environment(),
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let found = device_check(&run_context(context), &spec, &step).map_err(failure)?;
+    let exit = if found.passed { Exit::Done } else { Exit::No };
+    answer(exit, found.report, options.quick, &options.written, context)
+}
+
+fn context_with_accelerators(context: &Context) -> RunContext {
+    RunContext {
+        accelerators: InService::all(),
+        ..run_context(context)
+    }
+}
+
+fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failure> {
+    let (name, source) = source(&options.stocked, SampleKind::Stae, context)?;
+    let rounds = options.rounds.map(usize::from);
+    let spec = OffloadSpec {
+        name,
+        source,
+        dirs: options.dir.clone(),
+        stripes: options.stripes.into(),
+        rounds: rounds.unwrap_or(if options.stocked.quick {
+            1
+        } else {
+            BENCH_ROUNDS
+        }),
+    };
+    let run_context = context_with_accelerators(context);
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = offload(&run_context, &spec, &step).map_err(failure)?;
+    let quick = options.stocked.quick;
+    answer(Exit::Done, report, quick, &options.written, context)
+}
+
+fn run_cache_figures(options: &CacheFigures, context: &Context) -> Result<Exit, Failure> {
+    let spec = FiguresSpec {
+        seed: options.seed,
+        quick: options.quick,
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = cache_figures(&spec, &step).map_err(failure)?;
+    answer(Exit::Done, report, options.quick, &options.written, context)
+}
+
+/// The two sizes that memory must not depend on: much data, and many names.
+fn large_sources(work: &Path, context: &Context) -> Result<Vec<(String, SourceSpec)>, Failure> {
+    let storage = &*context.storage;
+    let database = stock::sample_in(
+        storage,
+        work,
+        SampleKind::Stae,
+        LARGE_BYTES,
+        &teller(context),
+    );
+    let database = SourceSpec::Sqlite(database.map_err(failure)?);
+    let tree = stock::tree_in(storage, work, LARGE_FILES).map_err(failure)?;
+    Ok(vec![
+        ("a database of 10 GB".to_owned(), database),
+        (
+            "a million small files".to_owned(),
+            SourceSpec::Files(vec![tree]),
+        ),
+    ])
+}
+
+/// The source that a study backs up, with a name for it.
+fn source(
+    stocked: &SampleOptions,
+    kind: SampleKind,
+    context: &Context,
+) -> Result<(String, SourceSpec), Failure> {
+    let storage = &*context.storage;
+    if !stocked.source.is_empty() {
+        let spec = SourceSpec::parse(storage, &stocked.source)?;
+        let name = stocked.source[0].to_string_lossy().into_owned();
+        return Ok((name, spec));
+    }
+    let size = stocked.size.unwrap_or(if stocked.quick {
+        SAMPLE_BYTES_QUICK
+    } else {
+        SAMPLE_BYTES
+    });
+    let path = stock::sample_in(storage, &stocked.work, kind, size, &teller(context));
+    Ok((
+        kind.name().to_owned(),
+        SourceSpec::Sqlite(path.map_err(failure)?),
+    ))
+}
+
+/// Shows a report and writes it to the requested files.
+fn answer(
+    exit: Exit,
+    mut report: Report,
+    quick: bool,
+    written: &OutputOptions,
+    context: &Context,
+) -> Result<Exit, Failure> {
+    let now_us = context.clock.wall_ns() / 1000;
+    report.caution(quick);
+    let facts = [
+        ("Command", command_line(std::env::args_os().skip(1))),
+        ("Ended", moment(now_us) + " UTC"),
+    ];
+    report
+        .platform
+        .extend(facts.map(|(name, value)| (name.to_owned(), value)));
+    if let Some(path) = &written.html {
+        write(path, &report.to_html().map_err(failure)?, &*context.storage)?;
+    }
+    if let Some(path) = &written.markdown {
+        write(path, &report.to_markdown(), &*context.storage)?;
+    }
+    context.output.say(&report.to_text());
+    context.output.json(exit, &report);
+    Ok(exit)
+}
+
+/// The pipeline's errors keep their numbers. Of the lab's own errors, an I/O error exits with the target's code; every
+/// other one is a usage error.
+fn failure(error: anyhow::Error) -> Failure {
+    let error = match error.downcast::<Error>() {
+        Ok(error) => return error.into(),
+        Err(error) => error,
+    };
+    let exit = match error.chain().any(|e| e.is::<std::io::Error>()) {
+        true => Exit::Target,
+        false => Exit::Usage,
+    };
+    Failure {
+        exit,
+        number: None,
+        text: error.to_string(),
+        causes: error.chain().skip(1).map(ToString::to_string).collect(),
+        hint: Some("`longshore lab --help` explains the options".to_owned()),
+    }
+}

@@ -1,0 +1,338 @@
+//! `longshore lab`: sample databases and the studies made with them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use longshore_codec::Algorithm;
+use longshore_studies::sample::{FILES_MAX, SampleKind};
+use longshore_terminal::values;
+
+/// Builds sample databases and measures stripes, buffers, algorithms, and the distance to the machine's limit.
+///
+/// Studies run the same code as `longshore backup`, record no history, and remove the files that they write.
+/// Their answer is a table, with --json the whole report, with --html a page with plots that needs no
+/// network.
+#[derive(Debug, Args)]
+pub struct Lab {
+    #[command(subcommand)]
+    pub study: Study,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Study {
+    Sample(Sample),
+    Sweep(Sweep),
+    Compare(Compare),
+    Bench(Bench),
+    DeviceCheck(DeviceCheck),
+    Offload(OffloadStudy),
+    CacheFigures(CacheFigures),
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Kind {
+    /// Order entry as in TPC-C: mostly random strings.
+    Tprocc,
+    /// Stock trading as in TPC-E: names, prices, times.
+    Stae,
+}
+
+impl From<Kind> for SampleKind {
+    fn from(kind: Kind) -> SampleKind {
+        match kind {
+            Kind::Tprocc => SampleKind::Tprocc,
+            Kind::Stae => SampleKind::Stae,
+        }
+    }
+}
+
+const TEACH_SAMPLE: &str = "\
+Examples:
+  longshore lab sample stae --size 800M trades.db
+  longshore lab sample tprocc --size 8G --files 4 --dir /disk1 --dir /disk2
+
+Not for: benchmarks under the names TPC-C or TPC-E; the samples only have similar content.";
+
+/// Builds a SQLite database with realistic content, the same bytes on every run.
+///
+/// Equal options give equal files on any machine with the same version of SQLite.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_SAMPLE,
+    override_usage = "longshore lab sample [OPTIONS] --size <SIZE> <KIND> <FILE|--dir <DIR>>",
+    group = ArgGroup::new("place").required(true).args(["file", "dir"]))]
+pub struct Sample {
+    /// The kind of content.
+    #[arg(value_enum)]
+    pub kind: Kind,
+
+    /// The file to build; with --dir, files are named tprocc-1.db, tprocc-2.db and so on.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Size of all files together, met within 2 %.
+    #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
+    pub size: u64,
+
+    /// Split the sample over this many files, each a database of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "dir",
+        value_parser = clap::value_parser!(u16).range(1..=FILES_MAX as i64))]
+    pub files: u16,
+
+    /// Directories that take the files in turn; created if missing.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Vec<PathBuf>,
+
+    /// Another seed gives other content of the same kind.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Leave the files in WAL mode.
+    #[arg(long)]
+    pub wal: bool,
+
+    /// Replace files that exist.
+    #[arg(long)]
+    pub replace: bool,
+}
+
+/// Further outputs of a study.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Report")]
+pub struct OutputOptions {
+    /// Write the report as one HTML file with plots; it needs no network and is replaced if it exists.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Write the report as Markdown, for a repository; replaced if it exists.
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+}
+
+/// The source of a study.
+#[derive(Debug, Clone, Args)]
+pub struct SampleOptions {
+    /// The source to back up: a database or directory, as for `longshore backup`.
+    ///
+    /// The default is a stock-trading sample of --size bytes, built in --work and kept there for the next
+    /// study.
+    #[arg(long, value_name = "SOURCE", num_args = 1..)]
+    pub source: Vec<OsString>,
+
+    /// Size of the sample if no --source is given [default: 1G, with --quick 24M].
+    #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
+    pub size: Option<u64>,
+
+    /// Directory that keeps samples between studies.
+    #[arg(long, value_name = "DIR", default_value = ".work/bench")]
+    pub work: PathBuf,
+
+    /// A trial run: a small sample, few points, no pauses. The numbers mean little.
+    #[arg(long)]
+    pub quick: bool,
+}
+
+const TEACH_SWEEP: &str = "\
+Examples:
+  longshore lab sweep --dir /disk1 --dir /disk2 --html sweep.html
+  longshore lab sweep --buffers --source trades.db
+
+Not for: a busy machine: its other work would distort the numbers.";
+
+/// Repeats the published study: 37 backups over algorithms and stripes, or a grid of buffers.
+///
+/// One backup to NUL, then NONE, MS_XPRESS and QAT_DEFLATE, each with 1, 2, 4, 6, 8, 10, 12, 14 and 16 stripes
+/// spread over the directories, MAXTRANSFERSIZE 4 MB. Without hardware, QAT_DEFLATE in hardware is reported as
+/// skipped. With --buffers: a grid of BUFFERCOUNT and MAXTRANSFERSIZE to NUL instead.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_SWEEP,
+    group = ArgGroup::new("what").required(true).args(["dir", "buffers"]))]
+pub struct Sweep {
+    /// Directories for the stripes, in turn. Repeatable.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Vec<PathBuf>,
+
+    /// Instead sweep BUFFERCOUNT and MAXTRANSFERSIZE, to NUL.
+    #[arg(long)]
+    pub buffers: bool,
+
+    /// With --buffers: the algorithm.
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm, requires = "buffers",
+        default_value = "QAT_DEFLATE")]
+    pub algorithm: Algorithm,
+
+    /// Seconds between two backups, for cooling down.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16))]
+    pub pause: Option<u16>,
+
+    #[command(flatten)]
+    pub stocked: SampleOptions,
+
+    #[command(flatten)]
+    pub written: OutputOptions,
+}
+
+const TEACH_COMPARE: &str = "\
+Example:
+  longshore lab compare --dir /disk1 --dir /disk2 --size 4G --html compare.html
+
+Not for: your own data, unless you give it as --source.";
+
+/// Compares algorithms and levels: time, CPU, ratio and speed-up over MS_XPRESS.
+///
+/// Uses both sample databases, or --source. Without --dir, backups go to NUL.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_COMPARE)]
+pub struct Compare {
+    /// Directories for the stripes, in turn; without one, backups go to NUL.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Vec<PathBuf>,
+
+    /// Stripes of each backup.
+    #[arg(long, value_name = "N", default_value_t = 8,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub stripes: u8,
+
+    /// Backups of each kind, alternating; the median counts.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: Option<u16>,
+
+    #[command(flatten)]
+    pub stocked: SampleOptions,
+
+    #[command(flatten)]
+    pub written: OutputOptions,
+}
+
+const TEACH_BENCH: &str = "\
+Examples:
+  longshore lab bench --html bench.html --markdown bench.md
+  longshore lab bench --source /var/lib/postgresql/15/main/base
+
+Not for: a busy machine, or a source that changes meanwhile: the single steps and the whole pipeline
+must do the same work.";
+
+/// Measures how close Longshore comes to this machine's limit.
+///
+/// Codec, page-cache read and checksums are timed alone on one core; the limit of all cores is computed from them. The
+/// same interleaved rounds run the whole pipeline: to NUL, to disk, from a cold cache, and a restore. Memory and
+/// the limits of --max-rate and --max-cpu are measured from outside. The source should fit into the page cache.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_BENCH)]
+pub struct Bench {
+    /// Directory for stripes and restored files; twice the source's size must be free [default: --work].
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// Also measure memory with a 10 GB database and a tree of a million files; takes many minutes.
+    ///
+    /// Both are built in --work and kept there; 40 GB must be free.
+    #[arg(long)]
+    pub large: bool,
+
+    /// Interleaved rounds; the medians count [default: 5, with --quick 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: Option<u16>,
+
+    #[command(flatten)]
+    pub stocked: SampleOptions,
+
+    #[command(flatten)]
+    pub written: OutputOptions,
+}
+
+const TEACH_DEVICE_CHECK: &str = "\
+Examples:
+  longshore lab device-check --markdown gpu.md --json > gpu.json
+  LONGSHORE_NVCOMP=/opt/nvcomp/lib/libnvcomp.so.5 longshore lab device-check --quick
+
+Not for: a GPU that other programs use: the check takes nearly all of its memory for a moment.";
+
+/// Checks whether GPU compression works on this machine, and measures it.
+///
+/// One run of limited time covers correctness, faults, copies, compression by algorithm, batch and content, and
+/// software for comparison. Exit code 1 if there is no GPU, if a library is missing (the report names it), or if
+/// any check fails.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_DEVICE_CHECK)]
+pub struct DeviceCheck {
+    /// Directory that keeps the sample between runs.
+    #[arg(long, value_name = "DIR", default_value = ".work/device-check")]
+    pub work: PathBuf,
+
+    /// Leave a backup that the GPU made in this file: one stripe, which stock tools can decompress.
+    #[arg(long, value_name = "FILE")]
+    pub stripe: Option<PathBuf>,
+
+    /// Time for the whole run; measurements that do not fit are left out and shown as a dash.
+    #[arg(long, value_name = "SECONDS", default_value_t = 360,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: u32,
+
+    /// A trial run: little content, few points. The numbers mean little.
+    #[arg(long)]
+    pub quick: bool,
+
+    #[command(flatten)]
+    pub written: OutputOptions,
+}
+
+const TEACH_OFFLOAD: &str = "\
+Examples:
+  longshore lab offload --source /var/lib/shop.db --rounds 7
+  scripts/offload-study.sh
+
+Not for: machines without an accelerator; the second example uses a double of the accelerator's
+library.";
+
+/// Measures software, the accelerator and both together, side by side.
+///
+/// Makes backups in the three modes, alternating; the answer is the gain of hybrid mode over the better of the other
+/// two on this machine, and the CPU time of each mode.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_OFFLOAD)]
+pub struct OffloadStudy {
+    /// Directories for the stripes, in turn; without one, backups go to NUL.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Vec<PathBuf>,
+
+    /// Stripes of each backup; with one stripe, each block waits until the one before is written.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub stripes: u8,
+
+    /// Counted backups of each mode; the medians count [default: 5, with --quick 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: Option<u16>,
+
+    #[command(flatten)]
+    pub stocked: SampleOptions,
+
+    #[command(flatten)]
+    pub written: OutputOptions,
+}
+
+const TEACH_FIGURES: &str = "\
+Example:
+  longshore lab cache-figures --html cache.html
+
+Not for: facts about your own device. Everything is simulated; `longshore cache calibrate` measures
+a device.";
+
+/// Draws the published study of device-aware caching from the model: latencies, queries, policies.
+///
+/// The same figures come out on any machine.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_FIGURES)]
+pub struct CacheFigures {
+    /// The seed of the random numbers; equal seeds give equal reports.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// A trial run: short runs. The numbers mean little.
+    #[arg(long)]
+    pub quick: bool,
+
+    #[command(flatten)]
+    pub written: OutputOptions,
+}

@@ -1,0 +1,106 @@
+//! The table of options: as that of `longshore`, of which these commands are a part.
+
+mod cache;
+mod lab;
+mod project;
+
+use clap::{Parser, Subcommand};
+pub use longshore_terminal::global::Global;
+
+pub use cache::{Cache, CacheAction, CacheGrid, Simulate, WhoShares};
+pub use lab::{
+    Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, OutputOptions, Sample,
+    SampleOptions, Study, Sweep,
+};
+pub use project::{Completions, Man};
+
+/// Builds sample databases, measures, and simulates caches: the studies of `longshore`.
+///
+/// `longshore lab` and the studies of `longshore cache` start this program with their arguments: `longshore lab bench`
+/// runs `longshore-lab lab bench`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "longshore-lab",
+    bin_name = "longshore",
+    version,
+    max_term_width = 100
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Lab(Lab),
+    Cache(Cache),
+    Completions(Completions),
+    Man(Man),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn walk(command: &clap::Command, path: &str, each: &mut impl FnMut(&str, &clap::Command)) {
+        each(path, command);
+        for sub in command.get_subcommands() {
+            walk(sub, &format!("{path} {}", sub.get_name()), each);
+        }
+    }
+
+    #[test]
+    fn the_table_of_options_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_and_argument_has_a_one_line_help_that_ends_like_a_sentence() {
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            for arg in command.get_arguments() {
+                let id = arg.get_id();
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.len() > 10, "{path} {id} has no help");
+                assert!(help.len() <= 100, "{path} {id}: {help}");
+            }
+        });
+    }
+
+    #[test]
+    fn every_command_teaches_with_an_example_and_says_when_not_to_use_it() {
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            if command.has_subcommands() || command.get_name() == "help" {
+                return;
+            }
+            assert!(command.get_about().is_some(), "{path} has no purpose");
+            let text = command
+                .get_after_long_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let is_shown = text.contains("longshore ") || text.contains("longshore-lab ");
+            assert!(
+                text.contains("Example") && is_shown,
+                "{path} has no example"
+            );
+            // What is longer is broken in the middle of its paragraph.
+            let long = text.lines().find(|l| l.chars().count() > 100);
+            assert_eq!(long, None, "{path}");
+            assert!(
+                text.contains("Not for"),
+                "{path} does not say what it is not for"
+            );
+        });
+    }
+
+    #[test]
+    fn short_help_fits_a_screen() {
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            let mut command = command.clone().max_term_width(100);
+            let lines = command.render_help().to_string().lines().count();
+            assert!(lines <= 45, "{path} -h has {lines} lines");
+        });
+    }
+}

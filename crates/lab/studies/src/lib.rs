@@ -1,0 +1,20 @@
+//! Workloads, sweeps and reports: the measurements of Longshore, repeatable by anybody.
+//!
+//! The lab uses the same interfaces as users; only [`bench`] also times codecs, checksums and files by themselves, to
+//! know the limits. [`sample`] builds the databases, [`report`] shows the findings.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod bench;
+pub mod cache_figures;
+pub mod compare;
+pub mod device_check;
+pub mod offload;
+mod platform;
+pub mod report;
+pub mod sample;
+mod scratch;
+mod spread;
+pub mod stock;
+pub mod sweep;
+mod timing;

@@ -1,0 +1,147 @@
+//! A report as one self-contained HTML file.
+//!
+//! Every text from the report is escaped here; the script reads its data from a JSON block, in which `<` is written as
+//! `\u003c` so that no text can end the block. A content security policy in the page forbids loading any other
+//! resource.
+
+use std::borrow::Cow;
+
+use anyhow::Result;
+
+use super::text::is_numeric;
+use super::{Cell, Report, Section, Table};
+
+const STYLE: &str = include_str!("../../assets/report.css");
+const SCRIPT: &str = include_str!("../../assets/report.js");
+/// Chart.js, see `assets/README.md`.
+const LIBRARY: &str = include_str!("../../assets/chart-4.6.1.umd.min.js");
+
+const POLICY: &str =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+
+pub fn render(report: &Report) -> Result<String> {
+    let title = escape(&report.title);
+    let summary = escape(&report.summary);
+    let platform: String = report
+        .platform
+        .iter()
+        .map(|(name, value)| {
+            format!(
+                "<div><dt>{}</dt><dd>{}</dd></div>\n",
+                escape(name),
+                escape(value)
+            )
+        })
+        .collect();
+    let platform = if platform.is_empty() {
+        platform
+    } else {
+        format!("<dl>\n{platform}</dl>\n")
+    };
+    let mut charts = 0;
+    let sections: String = report
+        .sections
+        .iter()
+        .map(|s| section(s, &mut charts))
+        .collect();
+    let data = serde_json::to_string(report)?.replace('<', "\\u003c");
+    Ok(format!(
+        "<!doctype html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">
+<title>{title}</title>
+<style>
+{STYLE}</style>
+</head>
+<body>
+<header>
+<h1>{title}</h1>
+<p class=\"summary\">{summary}</p>
+{platform}</header>
+<main>
+{sections}</main>
+<footer>Made by longshore {version}. The numbers are in this page as JSON, in the element “report”.</footer>
+<script type=\"application/json\" id=\"report\">{data}</script>
+<script>
+{LIBRARY}</script>
+<script>
+{SCRIPT}</script>
+</body>
+</html>
+",
+        version = env!("CARGO_PKG_VERSION"),
+    ))
+}
+
+/// `charts` counts the charts of the page, as the script does.
+fn section(section: &Section, charts: &mut usize) -> String {
+    let mut out = format!("<section>\n<h2>{}</h2>\n", escape(&section.heading));
+    for paragraph in &section.prose {
+        out.push_str(&format!("<p>{}</p>\n", escape(paragraph)));
+    }
+    if !section.charts.is_empty() {
+        out.push_str("<div class=\"charts\">\n");
+        for chart in &section.charts {
+            let title = escape(&chart.title);
+            out.push_str(&format!(
+                "<figure><figcaption>{title}</figcaption><div class=\"plot\">\
+                 <canvas id=\"chart-{charts}\" role=\"img\" aria-label=\"{title}\"></canvas></div></figure>\n"
+            ));
+            *charts += 1;
+        }
+        out.push_str("</div>\n");
+    }
+    if let Some(table) = &section.table {
+        out.push_str(&self::table(table));
+    }
+    out.push_str("</section>\n");
+    out
+}
+
+fn table(table: &Table) -> String {
+    let class: Vec<&str> = (0..table.columns.len())
+        .map(|n| {
+            if is_numeric(table, n) {
+                " class=\"number\""
+            } else {
+                ""
+            }
+        })
+        .collect();
+    let mut out = String::from("<div class=\"table\"><table>\n<thead><tr>");
+    for (column, class) in table.columns.iter().zip(&class) {
+        let (name, unit) = (escape(&column.name), escape(&column.unit));
+        out.push_str(&format!("<th{class}>{name}<small>{unit}</small></th>"));
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for row in &table.rows {
+        out.push_str("<tr>");
+        for ((cell, column), class) in row.iter().zip(&table.columns).zip(&class) {
+            let shown = cell.shown(column);
+            match cell {
+                Cell::Absent => out.push_str(&format!(
+                    "<td{class}><span class=\"absent\" title=\"not measured\">{shown}</span></td>"
+                )),
+                _ => out.push_str(&format!("<td{class}>{}</td>", escape(&shown))),
+            }
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table></div>\n");
+    out
+}
+
+/// Text for element content and for attributes in double quotes.
+fn escape(text: &str) -> Cow<'_, str> {
+    if !text.contains(['&', '<', '>', '"']) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = text
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    Cow::Owned(escaped.replace('"', "&quot;"))
+}

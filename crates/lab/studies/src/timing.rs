@@ -1,0 +1,111 @@
+//! One action through the public interface, timed from outside the pipeline, with figures of the whole machine.
+
+use anyhow::{Result, bail};
+use longshore_facts as facts;
+use longshore_pipeline::{
+    EngineShare, Limit, NullObserver, Report, Request, Run, RunContext, mb_per_s, ratio, run,
+};
+
+/// The time and the results of an action.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    pub wall_s: f64,
+    /// CPU seconds of this process.
+    pub cpu_s: f64,
+    /// CPU use of the whole machine, all programs.
+    pub system_cpu_percent: Option<f64>,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    /// Hottest sensors at the end; `None` if there are none, as in virtual machines.
+    pub cpu_c: Option<f64>,
+    pub drive_c: Option<f64>,
+    /// Source bytes that were not in the page cache.
+    pub cold_bytes: u64,
+    pub limit: Limit,
+    /// How much each engine compressed.
+    pub engines: Vec<EngineShare>,
+}
+
+impl Timing {
+    /// MB/sec as SQL Server counts: units of 2^20 bytes, uncompressed.
+    pub fn mb_per_s(&self) -> f64 {
+        mb_per_s(self.plain_bytes, self.wall_s)
+    }
+
+    /// 10^9 uncompressed bytes per second.
+    pub fn gb_per_s(&self) -> f64 {
+        self.plain_bytes as f64 / 1e9 / self.wall_s.max(1e-9)
+    }
+
+    pub fn cpu_s_per_gb(&self) -> f64 {
+        self.cpu_s / (self.plain_bytes.max(1) as f64 / 1e9)
+    }
+
+    /// The part of the plain bytes that accelerators compressed, 0 to 1.
+    pub fn accelerator_share(&self) -> f64 {
+        let of = |accelerator: bool| -> u64 {
+            let engines = self.engines.iter();
+            let engines = engines.filter(|e| e.accelerator == accelerator);
+            engines.map(|e| e.plain_bytes).sum()
+        };
+        of(true) as f64 / (of(true) + of(false)).max(1) as f64
+    }
+
+    /// The share of the plain bytes that each engine compressed; `None`: nothing was compressed.
+    pub fn compressed_by(&self) -> Option<String> {
+        let all: u64 = self.engines.iter().map(|e| e.plain_bytes).sum();
+        let shares = self.engines.iter().filter(|e| e.plain_bytes > 0);
+        let shares: Vec<String> = shares
+            .map(|e| {
+                let percent = 100.0 * e.plain_bytes as f64 / all.max(1) as f64;
+                format!("{} {percent:.1} %", e.name)
+            })
+            .collect();
+        (!shares.is_empty()).then(|| shares.join(", "))
+    }
+
+    pub fn ratio(&self) -> f64 {
+        ratio(self.plain_bytes, self.stored_bytes)
+    }
+}
+
+/// Runs `request` and measures it.
+pub fn take(context: &RunContext, request: &Request) -> Result<Timing> {
+    let machine = facts::cpu_times().ok();
+    let cpu = facts::process_usage()?.cpu();
+    let start = context.clock.now();
+    let report = run(context, request, &NullObserver)?;
+    let wall_s = (context.clock.now() - start).as_secs_f64();
+    let cpu_s = (facts::process_usage()?.cpu().saturating_sub(cpu)).as_secs_f64();
+    let busy = machine
+        .zip(facts::cpu_times().ok())
+        .map(|(before, after)| 100.0 * after.busy_share_since(&before));
+    let (plain_bytes, stored_bytes, run): (u64, u64, Run) = match report {
+        Report::Backup(r) => (r.plain_bytes, r.stored_bytes, r.run),
+        Report::Restore(r) => (r.plain_bytes, r.stored_bytes, r.run),
+        Report::Verify(_) => bail!("a verification is not measured here"),
+    };
+    Ok(Timing {
+        wall_s,
+        cpu_s,
+        system_cpu_percent: busy,
+        plain_bytes,
+        stored_bytes,
+        cpu_c: facts::cpu_temperature_c(),
+        drive_c: facts::drive_temperature_c(),
+        cold_bytes: run.waits.cold_bytes,
+        limit: run.limit,
+        engines: run.engines,
+    })
+}
+
+/// Waits, but no longer than until the study is cancelled.
+pub fn pause(context: &RunContext, how_long: std::time::Duration) {
+    let end = context.clock.now() + how_long;
+    while context.clock.now() < end && !context.cancel.load(std::sync::atomic::Ordering::Relaxed) {
+        let rest = end.saturating_sub(context.clock.now());
+        context
+            .clock
+            .sleep(rest.min(std::time::Duration::from_millis(100)));
+    }
+}

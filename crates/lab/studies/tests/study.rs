@@ -1,0 +1,164 @@
+//! Studies on a small database: their measurements, the files they leave, and their early end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longshore_io::{Host, HostClock};
+use longshore_pipeline::{RunContext, SourceSpec};
+use longshore_studies::compare::{CompareSpec, compare};
+use longshore_studies::report::{Cell, Report, Table};
+use longshore_studies::sample::SampleKind;
+use longshore_studies::stock::sample_in;
+use longshore_studies::sweep::{self, BuffersSpec, StripesSpec};
+use tempfile::TempDir;
+
+const BYTES: u64 = 3_000_000;
+
+fn context() -> RunContext {
+    RunContext {
+        storage: Arc::new(Host::new()),
+        clock: Arc::new(HostClock),
+        catalog: None,
+        accelerators: Vec::new(),
+        cancel: Arc::new(AtomicBool::new(false)),
+    }
+}
+
+fn source(dir: &Path) -> SourceSpec {
+    let path = sample_in(&Host::new(), dir, SampleKind::Stae, BYTES, &|_| {});
+    SourceSpec::Sqlite(path.unwrap())
+}
+
+fn spec(root: &Path) -> StripesSpec {
+    StripesSpec {
+        source: source(root),
+        dirs: vec![root.join("a"), root.join("b")],
+        stripes: vec![1, 3],
+        buffer_bytes: 4 << 20,
+        pause: Duration::ZERO,
+    }
+}
+
+fn names(dir: PathBuf) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    entries.map(|e| e.unwrap().file_name()).collect()
+}
+
+fn table(report: &Report, section: usize) -> &Table {
+    report.sections[section].table.as_ref().unwrap()
+}
+
+/// The numbers of one column.
+fn column(table: &Table, name: &str) -> Vec<Option<f64>> {
+    let n = table.columns.iter().position(|c| c.name == name).unwrap();
+    let number = |row: &Vec<Cell>| match row[n] {
+        Cell::Number(number) => Some(number),
+        _ => None,
+    };
+    table.rows.iter().map(number).collect()
+}
+
+#[test]
+fn the_sweep_has_a_row_for_every_backup_and_leaves_no_files() {
+    let root = TempDir::new().unwrap();
+    let report = sweep::stripes(&context(), &spec(root.path()), &|_| {}).unwrap();
+    let all = table(&report, 0);
+    // NUL, three algorithms at two stripe counts, and the hardware, which is missing here.
+    assert_eq!(all.rows.len(), 1 + 3 * 2 + 1);
+    assert_eq!(
+        column(all, "Stripes"),
+        [
+            None,
+            Some(1.0),
+            Some(3.0),
+            Some(1.0),
+            Some(3.0),
+            Some(1.0),
+            Some(3.0),
+            None
+        ]
+    );
+    let sizes = column(all, "Size");
+    let (none, deflate) = (sizes[1].unwrap(), sizes[5].unwrap());
+    assert!(none > 2.9 && deflate < none / 2.0, "{none} {deflate}");
+    let share = column(all, "Share of NUL")[0].unwrap();
+    assert!((share - 100.0).abs() < 1e-9, "{share}");
+    assert!(
+        report
+            .to_text()
+            .contains("QAT_DEFLATE hardware was skipped (2 backups)")
+    );
+    let ratios = column(table(&report, 1), "Size");
+    assert_eq!(ratios.len(), 2);
+    assert!(ratios.iter().all(|r| *r > Some(0.5)));
+    for dir in ["a", "b"] {
+        assert_eq!(names(root.path().join(dir)).len(), 0, "{dir}");
+    }
+}
+
+#[test]
+fn a_cancelled_sweep_ends_with_an_error_and_leaves_no_files() {
+    let root = TempDir::new().unwrap();
+    let context = context();
+    let cancel = context.cancel.clone();
+    let steps = std::cell::Cell::new(0);
+    let stop_in_the_middle = |_: &str| {
+        steps.set(steps.get() + 1);
+        cancel.store(steps.get() == 3, Ordering::Relaxed);
+    };
+    let ended = sweep::stripes(&context, &spec(root.path()), &stop_in_the_middle);
+    let error = ended.unwrap_err().downcast::<longshore_pipeline::Error>();
+    assert!(matches!(error, Ok(longshore_pipeline::Error::Cancelled)));
+    assert_eq!(steps.get(), 3);
+    assert_eq!(names(root.path().join("a")).len(), 0);
+}
+
+#[test]
+fn the_sweep_of_buffers_covers_its_grid() {
+    let root = TempDir::new().unwrap();
+    let mut spec = BuffersSpec::new(source(root.path()));
+    (spec.counts, spec.bytes, spec.rounds) = (vec![1, 4], vec![64 << 10, 1 << 20], 2);
+    let report = sweep::buffers(&context(), &spec, &|_| {}).unwrap();
+    let grid = table(&report, 0);
+    assert_eq!(column(grid, "BUFFERCOUNT"), [1.0, 1.0, 4.0, 4.0].map(Some));
+    assert!(column(grid, "Throughput").iter().all(|t| *t > Some(0.0)));
+    assert_eq!(report.sections[0].charts[0].series.len(), 2);
+}
+
+#[test]
+fn the_comparison_measures_every_algorithm_on_every_database() {
+    let root = TempDir::new().unwrap();
+    let database = source(root.path());
+    let spec = CompareSpec {
+        databases: vec![("one".into(), database.clone()), ("two".into(), database)],
+        dirs: vec![root.path().join("a")],
+        stripes: 2,
+        rounds: 1,
+    };
+    let report = compare(&context(), &spec, &|_| {}).unwrap();
+    assert_eq!(report.sections.len(), 2);
+    for section in 0..2 {
+        let ratios = column(table(&report, section), "Ratio");
+        assert_eq!(ratios.len(), 9);
+        assert!(ratios.iter().all(|r| *r > Some(0.99)));
+        // NONE first, then MS_XPRESS, which is the baseline of the others.
+        assert!(ratios[0] < Some(1.001) && ratios[2] > Some(2.0));
+        let base = column(table(&report, section), "Speed-up")[1].unwrap();
+        assert!((base - 1.0).abs() < 1e-9, "{base}");
+    }
+    assert_eq!(names(root.path().join("a")).len(), 0);
+}
+
+#[test]
+fn a_stocked_sample_is_built_once() {
+    let root = TempDir::new().unwrap();
+    let built = std::cell::Cell::new(0);
+    let count = |_: longshore_studies::sample::Progress| built.set(built.get() + 1);
+    let build = || sample_in(&Host::new(), root.path(), SampleKind::Tprocc, BYTES, &count);
+    let first = build().unwrap();
+    let loaded = built.get();
+    assert!(loaded > 0);
+    assert_eq!((build().unwrap(), built.get()), (first, loaded));
+}

@@ -1,0 +1,284 @@
+//! `longshore cache`: a cache in use.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::values;
+
+const SERVE: &str = "\
+Example:
+  longshore cache create /fast/shop.cache --size 20G
+  longshore cache serve /slow/shop.img --cache /fast/shop.cache --socket /run/shop.sock
+  longshore cache serve /slow/shop.img --cache /fast/shop.cache --socket /run/shop.sock \\
+    --fast-model fast.model --slow-model slow.model
+
+Clients (nbdfuse, nbd-client, qemu) connect to nbd+unix:///?socket=/run/shop.sock. It runs until
+SIGTERM or Ctrl-C ends it, and keeps its content for the next start. Needs nbdkit.
+
+Not for: a backend that other programs write to meanwhile: the cache would serve old data.";
+
+const CREATE: &str = "\
+Example:
+  longshore cache create /fast/shop.cache --size 20G
+
+Not for: a device with a file system that you still need. Without --force, a device or file that is
+not empty is refused.";
+
+const STATUS: &str = "\
+Example:
+  longshore cache status /run/shop.sock
+  longshore cache status /run/shop.sock --prometheus
+
+Not for: single requests: `longshore cache why` shows them.";
+
+const WHY: &str = "\
+Example:
+  longshore cache why /run/shop.sock --last 50
+
+Not for: totals over a longer time: `longshore cache status` shows them.";
+
+const TRACE: &str = "\
+Examples:
+  longshore cache trace /run/shop.sock --to shop.trace --seconds 600
+  longshore cache simulate --trace shop.trace --pace closed --resident 20 --policy none,aware
+
+A cache has one recording at a time: a second one replaces the first. Ctrl-C ends a recording early
+and keeps it. Exit code 7 if it ended early.
+
+Not for: where the cache sent the requests: `longshore cache why` shows that.";
+
+const POLICY: &str = "\
+Example:
+  longshore cache policy /run/shop.sock balance
+
+Not for: trying policies out: `longshore cache simulate` does that without risk.";
+
+const ATTACH: &str = "\
+Example:
+  longshore cache attach /run/shop.sock /fast/shop.cache
+
+Not for: a cache with content: it is emptied. `longshore cache serve --cache` keeps the content.";
+
+const DETACH: &str = "\
+Example:
+  longshore cache detach /run/shop.sock
+
+Not for: a pause: the cache's content is not used again.";
+
+const VERIFY: &str = "\
+Example:
+  longshore cache verify /run/shop.sock --repair
+
+Not for: every day: it reads all cached blocks from both devices.";
+
+const RESIZE: &str = "\
+Example:
+  longshore cache resize /run/shop.sock 40G
+
+The cache keeps its content; a smaller cache drops what no longer fits. Clients are not interrupted.
+
+Not for: a backend that has grown. Restart `longshore cache serve` for that.";
+
+const SHADOW: &str = "\
+Examples:
+  longshore cache shadow /run/shop.sock aware+s3-fifo
+  longshore cache shadow /run/shop.sock
+  longshore cache shadow /run/shop.sock --off
+
+The shadow sees the same requests and decides what it would keep and serve; it reads and writes
+nothing. It begins with the cache's content, so ask again after a while. It cannot see how loaded
+the devices would be under it.
+
+Not for: devices that you do not have yet: use `longshore cache simulate`.";
+
+/// Makes an empty cache in a file or on a block device.
+#[derive(Debug, Args)]
+#[command(after_long_help = CREATE)]
+pub struct CreateCache {
+    /// A file (created if missing) or a block device, on the faster device.
+    pub path: PathBuf,
+
+    /// Size of the file to create. A block device is used whole.
+    #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
+    pub size: Option<u64>,
+
+    /// Bytes of a slot: 4K to 64K, a power of two.
+    ///
+    /// Larger slots need less memory (5 to 9 MiB for each GiB of cache with 64K, 48 to 100 MiB with 4K) and waste space
+    /// if only parts of them are used. Within a slot, each line of 4 KiB is cached by itself.
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = values::positive_size)]
+    pub slot: u64,
+
+    /// Overwrite a file or device that is not empty.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Serves a backend through a cache, over NBD, until it is stopped.
+#[derive(Debug, Args)]
+#[command(after_long_help = SERVE)]
+pub struct ServeCache {
+    /// The file or block device to serve.
+    pub backend: PathBuf,
+
+    /// The cache, made by `longshore cache create`. Without it the backend is served without a cache.
+    #[arg(long, value_name = "PATH")]
+    pub cache: Option<PathBuf>,
+
+    /// The socket for clients; the control socket has the same name with `.control` appended.
+    #[arg(long, value_name = "PATH")]
+    pub socket: PathBuf,
+
+    /// Where hits are served: `aware`, `balance`, `none` (a classic cache) or `slow` (no cache).
+    ///
+    /// `+BASE` chooses the replacement policy: lru, clock, 2q, arc, larc, s3-fifo, sieve. Other projects' policies can
+    /// be simulated (`longshore cache simulate`), not served. Default: `aware` if both devices are known, by --pair or
+    /// by models, else `balance`, which needs no knowledge of them.
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+
+    /// The profiles of the cache device and the backend, by name.
+    #[arg(long, value_name = "FAST/SLOW")]
+    pub pair: Option<String>,
+
+    /// A model of the cache device that `longshore cache calibrate` made, instead of the pair's.
+    ///
+    /// Describe both devices or neither: with two models, or with one model and --pair.
+    #[arg(long, value_name = "FILE")]
+    pub fast_model: Option<PathBuf>,
+
+    /// The same for the backend.
+    #[arg(long, value_name = "FILE")]
+    pub slow_model: Option<PathBuf>,
+
+    /// The guard file, which says whether the cache is valid; not on the cache's device.
+    ///
+    /// Default: `BACKEND.longshore-guard`, next to the backend. For a block device give this option.
+    #[arg(long, value_name = "PATH")]
+    pub guard: Option<PathBuf>,
+
+    /// Go through the page cache instead of past it.
+    #[arg(long)]
+    pub buffered: bool,
+
+    /// Requests served at a time, for each connection.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
+
+    /// The plugin for nbdkit, if it is not next to this program or in ../lib/longshore.
+    #[arg(long, value_name = "PATH", env = "LONGSHORE_NBD_PLUGIN")]
+    pub plugin: Option<PathBuf>,
+}
+
+/// Shows the content and the counters of a running cache.
+#[derive(Debug, Args)]
+#[command(after_long_help = STATUS)]
+pub struct CacheStatus {
+    /// The socket that the cache serves.
+    pub socket: PathBuf,
+
+    /// Print metrics in Prometheus' text format.
+    #[arg(long)]
+    pub prometheus: bool,
+}
+
+/// Shows the last requests, which device served each, and why.
+#[derive(Debug, Args)]
+#[command(after_long_help = WHY)]
+pub struct CacheWhy {
+    /// The socket that the cache serves.
+    pub socket: PathBuf,
+
+    /// Number of requests; the cache remembers 4096.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub last: usize,
+}
+
+/// Records the requests to a running cache, for `longshore cache simulate --trace`.
+///
+/// Reads, writes, flushes, trims and zeroes, with their times, offsets, lengths and latencies; no content. Recording
+/// costs a microsecond or two for each request, and nothing while it is off.
+#[derive(Debug, Args)]
+#[command(after_long_help = TRACE)]
+pub struct CacheTrace {
+    /// The socket that the cache serves.
+    pub socket: PathBuf,
+
+    /// The file for the trace; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+
+    /// Seconds to record.
+    #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = values::long_seconds)]
+    pub seconds: f64,
+}
+
+/// Changes the policy of a running cache.
+#[derive(Debug, Args)]
+#[command(after_long_help = POLICY)]
+pub struct CachePolicy {
+    /// The socket that the cache serves.
+    pub socket: PathBuf,
+
+    /// `aware`, `balance`, `none` (classic) or `slow` (no cache), or one of them with `+BASE`.
+    pub name: String,
+}
+
+/// Attaches an empty cache to a backend that is being served.
+#[derive(Debug, Args)]
+#[command(after_long_help = ATTACH)]
+pub struct CacheAttach {
+    /// The socket that the cache serves.
+    pub socket: PathBuf,
+
+    /// The cache, made by `longshore cache create`.
+    pub cache: PathBuf,
+}
+
+/// Detaches the cache and goes on without it. The cache's content is not used again.
+#[derive(Debug, Args)]
+#[command(after_long_help = DETACH)]
+pub struct CacheDetach {
+    /// The socket that the cache serves.
+    pub socket: PathBuf,
+}
+
+/// Grows or shrinks a running cache.
+#[derive(Debug, Args)]
+#[command(after_long_help = RESIZE)]
+pub struct CacheResize {
+    /// The socket that the cache serves.
+    pub socket: PathBuf,
+
+    /// Bytes of the cache's file (with its table), or the part of its block device to use.
+    #[arg(value_name = "SIZE", value_parser = values::positive_size)]
+    pub size: u64,
+}
+
+/// Runs another policy as a shadow, and shows what it would have kept and served.
+#[derive(Debug, Args)]
+#[command(after_long_help = SHADOW)]
+pub struct CacheShadow {
+    /// The socket that the cache serves.
+    pub socket: PathBuf,
+
+    /// The policy to start as shadow; without it, the command shows the running shadow's result.
+    pub name: Option<String>,
+
+    /// Stop the shadow.
+    #[arg(long, conflicts_with = "name")]
+    pub off: bool,
+}
+
+/// Compares the content of a running cache with the backend. Exit code 1 if anything differs.
+#[derive(Debug, Args)]
+#[command(after_long_help = VERIFY)]
+pub struct CacheVerify {
+    /// The socket that the cache serves.
+    pub socket: PathBuf,
+
+    /// Drop the blocks that differ from the cache.
+    #[arg(long)]
+    pub repair: bool,
+}

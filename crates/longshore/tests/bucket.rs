@@ -1,0 +1,389 @@
+//! Goal: the program backs up to object stores and restores from them, over real servers: s3proxy and versitygw, which
+//! `scripts/setup.sh` puts into .work/buckets. Everything here runs against each of them.
+
+mod common;
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Guarded, answer, content, longshore, text, wait, wait_for_handler};
+
+const BUCKET: &str = "nightly";
+const ID: &str = "test-id";
+const SECRET: &str = "test-verysecret";
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server with an empty bucket.
+struct Server {
+    endpoint: String,
+    /// Buckets are directories in it, with each object as a file.
+    root: tempfile::TempDir,
+    _process: Guarded,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    S3proxy,
+    Versitygw,
+}
+
+fn tool(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.work/buckets");
+    let found = std::fs::read_dir(path.join("."))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| {
+            let file = path.file_name().unwrap().to_string_lossy().into_owned();
+            file.starts_with(name)
+        });
+    if found.is_none() {
+        let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+        assert!(!required, "{name} is missing: run scripts/setup.sh");
+        eprintln!("skipped: {name} is missing: run scripts/setup.sh");
+    }
+    found
+}
+
+impl Server {
+    fn start(kind: Kind) -> Option<Server> {
+        let root = tempfile::tempdir().unwrap();
+        let store = root.path().join("store");
+        std::fs::create_dir_all(store.join(BUCKET)).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let mut command = match kind {
+            Kind::S3proxy => {
+                let jar = tool("s3proxy")?;
+                let properties = root.path().join("properties");
+                let lines = format!(
+                    "s3proxy.endpoint=http://127.0.0.1:{port}\ns3proxy.authorization=aws-v2-or-v4\n\
+                     s3proxy.identity={ID}\ns3proxy.credential={SECRET}\njclouds.provider=filesystem-nio2\n\
+                     jclouds.identity=x\njclouds.credential=x\njclouds.filesystem.basedir={}\n",
+                    store.display()
+                );
+                std::fs::write(&properties, lines).unwrap();
+                let mut command = Command::new("java");
+                command
+                    .args(["-Xmx512m", "-jar"])
+                    .arg(jar)
+                    .arg("--properties")
+                    .arg(properties);
+                command
+            }
+            Kind::Versitygw => {
+                let mut command = Command::new(tool("versitygw")?);
+                command
+                    .env("ROOT_ACCESS_KEY", ID)
+                    .env("ROOT_SECRET_KEY", SECRET)
+                    .args(["--port", &format!("127.0.0.1:{port}"), "posix"])
+                    .arg(&store);
+                command
+            }
+        };
+        let log = std::fs::File::create(root.path().join("log")).unwrap();
+        let process = command
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Server {
+            endpoint: format!("http://127.0.0.1:{port}"),
+            root,
+            _process: Guarded(process),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let log = std::fs::read_to_string(server.root.path().join("log")).unwrap();
+            assert!(Instant::now() < deadline, "{kind:?} does not start: {log}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(server)
+    }
+
+    /// The program as an operator has it, with this server's settings.
+    fn program(&self, args: &[&str]) -> Command {
+        let mut command = longshore(args);
+        for name in ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"] {
+            command.env_remove(name);
+        }
+        command
+            .current_dir(self.root.path())
+            .env("HOME", self.root.path())
+            .env("AWS_EC2_METADATA_DISABLED", "true")
+            .env("AWS_ENDPOINT_URL", &self.endpoint)
+            .env("AWS_REGION", "us-east-1")
+            .env("LONGSHORE_ALLOW_HTTP", "1")
+            .env("LONGSHORE_TRY_OBJECT_STORES", "1")
+            .env("AWS_ACCESS_KEY_ID", ID)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET);
+        command
+    }
+
+    fn run(&self, expected: i32, line: &str) -> Output {
+        let args: Vec<_> = line.split_whitespace().collect();
+        ended(expected, &mut self.program(&args))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn object(&self, key: &str) -> PathBuf {
+        self.path("store").join(BUCKET).join(key)
+    }
+}
+
+fn ended(expected: i32, command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(expected),
+        "{command:?}\n{out}{err}"
+    );
+    assert!(!(out + &err).contains(SECRET));
+    output
+}
+
+/// `--to` or nothing before each of three objects.
+fn stripes(name: &str, option: &str) -> String {
+    let one = |i| format!(" {option} s3://{BUCKET}/dir/{name}-{i}.bak");
+    (1..=3).map(one).collect()
+}
+
+fn on_each_server(test: fn(&Server)) {
+    for kind in [Kind::S3proxy, Kind::Versitygw] {
+        if let Some(server) = Server::start(kind) {
+            test(&server);
+        }
+    }
+}
+
+#[test]
+fn a_database_goes_to_three_objects_and_comes_back() {
+    on_each_server(database);
+}
+
+#[test]
+fn a_tree_comes_back_whole_and_in_part() {
+    on_each_server(tree);
+}
+
+#[test]
+fn a_refusal_names_the_object_and_the_next_step() {
+    on_each_server(refusals);
+}
+
+#[test]
+fn a_backup_that_is_interrupted_leaves_nothing() {
+    on_each_server(interruptions);
+}
+
+#[test]
+fn an_object_that_is_replaced_while_it_is_read_is_an_error() {
+    on_each_server(replacement);
+}
+
+fn database(server: &Server) {
+    let database = server.path("app.db");
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    connection
+        .execute_batch("create table t(a, b); begin")
+        .unwrap();
+    for i in 0..2000 {
+        connection
+            .execute(
+                "insert into t values (?, ?)",
+                (i as i64, content(i, 20_000)),
+            )
+            .unwrap();
+    }
+    connection.execute_batch("commit").unwrap();
+    drop(connection);
+    let to = stripes("app", "--to");
+    let from = stripes("app", "");
+    let made = server.run(0, &format!("backup app.db{to} --json --algorithm none"));
+    assert!(answer(&made)["stored_bytes"].as_u64().unwrap() > 40_000_000);
+    for i in 1..=3 {
+        assert!(server.object(&format!("dir/app-{i}.bak")).exists());
+    }
+    let listed = server.run(0, &format!("list{from}"));
+    assert!(text(&listed.stdout).contains("app"));
+    server.run(0, &format!("verify{from}"));
+    server.run(0, &format!("restore{from} --to restored"));
+    assert!(
+        std::fs::read(server.path("restored/app.db")).unwrap() == std::fs::read(&database).unwrap()
+    );
+    // What stands is kept, and two of three stripes are no set.
+    let refused = server.run(4, &format!("backup app.db{to}"));
+    assert!(text(&refused.stderr).contains("already holds a media set"));
+    let two = from.rsplit_once(' ').unwrap().0;
+    let refused = server.run(4, &format!("verify {two}"));
+    assert!(text(&refused.stderr).contains("family"));
+    let refused = server.run(4, &format!("backup app.db{to} --append --algorithm none"));
+    assert!(text(&refused.stderr).contains("cannot be appended to"));
+    server.run(0, &format!("backup app.db{to} --format --verify"));
+    let sets = answer(&server.run(0, &format!("list{from} --json")));
+    assert!(sets.to_string().len() > 100);
+}
+
+fn tree(server: &Server) {
+    let tree = server.path("tree");
+    for i in 0..40u64 {
+        let path = tree.join(format!("d{}", i % 4)).join(format!("f{i}"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content(i, 1_000_000 + i as usize * 1000)).unwrap();
+    }
+    let (to, from) = (stripes("tree", "--to"), stripes("tree", ""));
+    server.run(0, &format!("backup tree{to}"));
+    server.run(0, &format!("restore{from} --to whole"));
+    assert!(common::read(&server.path("whole")) == common::read(&tree));
+    server.run(
+        0,
+        &format!("restore{from} --to part --only d2/f6 --only d3"),
+    );
+    let part = common::read(&server.path("part"));
+    assert_eq!(part.len(), 11);
+    for (name, bytes) in part {
+        assert!(
+            bytes == std::fs::read(tree.join(&name)).unwrap(),
+            "{}",
+            name.display()
+        );
+    }
+}
+
+fn refusals(server: &Server) {
+    std::fs::create_dir(server.path("tree")).unwrap();
+    let line = format!("backup tree --to s3://{BUCKET}/a.bak");
+    let args: Vec<_> = line.split(' ').collect();
+    let refused = |change: &dyn Fn(&mut Command), words: &[&str]| {
+        let mut command = server.program(&args);
+        change(&mut command);
+        let said = text(&ended(4, &mut command).stderr);
+        for word in words {
+            assert!(said.contains(word), "no {word:?} in {said}");
+        }
+    };
+    refused(
+        &|c| {
+            c.env("AWS_SECRET_ACCESS_KEY", "wrong");
+        },
+        &["s3://nightly/a.bak", "HTTP 403"],
+    );
+    refused(
+        &|c| {
+            c.env_remove("AWS_ACCESS_KEY_ID")
+                .env_remove("AWS_SECRET_ACCESS_KEY");
+        },
+        &[
+            "s3://nightly/a.bak",
+            "no usable credentials",
+            "AWS_ACCESS_KEY_ID",
+        ],
+    );
+    refused(
+        &|c| {
+            c.env_remove("LONGSHORE_TRY_OBJECT_STORES");
+        },
+        &["on trial", "LONGSHORE_TRY_OBJECT_STORES=1"],
+    );
+    refused(
+        &|c| {
+            c.env_remove("LONGSHORE_ALLOW_HTTP");
+        },
+        &["plain http", "LONGSHORE_ALLOW_HTTP"],
+    );
+    refused(
+        &|c| {
+            c.env("AWS_PROFILE", "nobody");
+        },
+        &["profile", "nobody"],
+    );
+    let said = server.run(4, "backup tree --to s3://no-such-bucket/a.bak");
+    let said = text(&said.stderr);
+    assert!(said.contains("s3://no-such-bucket/a.bak"), "{said}");
+    assert!(said.contains("404"), "{said}");
+    let said = server.run(4, &format!("verify s3://{BUCKET}/none.bak"));
+    assert!(text(&said.stderr).contains("it does not exist"));
+    let said = server.run(4, "backup tree --to gs://abc/a.bak");
+    assert!(text(&said.stderr).contains("only s3:// addresses"));
+    // Credentials of a program, which a profile names.
+    let script = server.path("give");
+    let json = format!(r#"{{"Version":1,"AccessKeyId":"{ID}","SecretAccessKey":"{SECRET}"}}"#);
+    std::fs::write(&script, format!("#!/bin/sh\necho '{json}'\n")).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(server.path(".aws")).unwrap();
+    let config = format!(
+        "[profile tool]\ncredential_process = {}\n",
+        script.display()
+    );
+    std::fs::write(server.path(".aws/config"), config).unwrap();
+    ended(0, server.program(&args).env("AWS_PROFILE", "tool"));
+}
+
+fn interruptions(server: &Server) {
+    let tree = server.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    for i in 0..6 {
+        std::fs::write(tree.join(i.to_string()), content(i, 10 << 20)).unwrap();
+    }
+    let to = stripes("cut", "--to");
+    let line = format!("backup tree{to} --algorithm none --max-rate 8M");
+    let args: Vec<_> = line.split_whitespace().collect();
+    for (signal, code) in [(libc::SIGINT, Some(130)), (libc::SIGKILL, None)] {
+        let mut command = server.program(&args);
+        command.env("LONGSHORE_PART_MIB", "5");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        if code.is_some() {
+            wait_for_handler(&child, signal);
+        }
+        std::thread::sleep(Duration::from_secs(3));
+        // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+        assert_eq!(wait(&mut child, PATIENCE, &line).code(), code);
+        for i in 1..=3 {
+            assert!(!server.object(&format!("dir/cut-{i}.bak")).exists());
+        }
+        let said = server.run(4, &format!("verify{}", stripes("cut", "")));
+        assert!(text(&said.stderr).contains("it does not exist"));
+    }
+    // An interrupted one is no obstacle.
+    server.run(0, &format!("backup tree{to}"));
+    server.run(0, &format!("verify{}", stripes("cut", "")));
+}
+
+fn replacement(server: &Server) {
+    let tree = server.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    for i in 0..12 {
+        std::fs::write(tree.join(i.to_string()), content(i, 10 << 20)).unwrap();
+    }
+    let line = format!("backup tree --to s3://{BUCKET}/r.bak --algorithm none --format");
+    server.run(0, &line);
+    let verify = format!("verify s3://{BUCKET}/r.bak --max-rate 4M");
+    let args: Vec<_> = verify.split(' ').collect();
+    let mut command = server.program(&args);
+    let child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    server.run(0, &line);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    // Some of the set was verified, so it is a finding.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("was replaced while it was in use"), "{said}");
+}

@@ -1,6 +1,0 @@
-//! The versions of PostgreSQL that can be backed up: those that were tried on real servers.
-
-/// The oldest supported major version.
-pub(crate) const MAJOR_MIN: u32 = 14;
-/// The newest supported major version.
-pub(crate) const MAJOR_MAX: u32 = 18;

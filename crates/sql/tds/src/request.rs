@@ -1,0 +1,102 @@
+//! SQL batches and requests about transactions (MS-TDS 2.2.6.7, 2.2.6.9).
+
+use crate::cursor::Cursor;
+use crate::error::Error;
+use crate::text::from_utf16;
+
+/// Skips ALL_HEADERS: notifications, transactions and traces change no answer here.
+pub fn skip_headers(cursor: &mut Cursor) -> Result<(), Error> {
+    let len = cursor.len32()?;
+    let rest = len.checked_sub(4).ok_or(cursor.malformed())?;
+    cursor.take(rest).map(drop)
+}
+
+/// The text of a batch.
+pub fn batch_text(body: &[u8]) -> Result<String, Error> {
+    let mut cursor = Cursor::new(body, "a batch");
+    skip_headers(&mut cursor)?;
+    match cursor.rest().len() % 2 {
+        0 => Ok(from_utf16(cursor.rest())),
+        _ => Err(cursor.malformed()),
+    }
+}
+
+/// A client's request about a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transaction {
+    Begin,
+    /// `begins`: the next transaction begins at once, as drivers without autocommit ask.
+    Commit {
+        begins: bool,
+    },
+    Rollback {
+        begins: bool,
+    },
+    /// Savepoints and distributed transactions.
+    Other,
+}
+
+impl Transaction {
+    pub fn parse(body: &[u8]) -> Result<Transaction, Error> {
+        let mut cursor = Cursor::new(body, "a transaction's request");
+        skip_headers(&mut cursor)?;
+        Ok(match cursor.u16()? {
+            5 => Transaction::Begin,
+            7 => Transaction::Commit {
+                begins: begins(&mut cursor)?,
+            },
+            8 => Transaction::Rollback {
+                begins: begins(&mut cursor)?,
+            },
+            _ => Transaction::Other,
+        })
+    }
+}
+
+/// The flags after the name of the ending transaction; with only one transaction the name means nothing.
+fn begins(cursor: &mut Cursor) -> Result<bool, Error> {
+    const BEGIN: u8 = 1;
+    // Some clients send neither.
+    if cursor.is_empty() {
+        return Ok(false);
+    }
+    let len = cursor.u8()?;
+    cursor.take(len.into())?;
+    Ok(!cursor.is_empty() && cursor.u8()? & BEGIN != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(headers: &[u8], rest: &[u8]) -> Vec<u8> {
+        [headers, rest].concat()
+    }
+
+    #[test]
+    fn texts_follow_headers_of_any_length() {
+        let text = [b'G', 0, b'O', 0];
+        assert_eq!(batch_text(&body(&[4, 0, 0, 0], &text)).unwrap(), "GO");
+        assert_eq!(batch_text(&body(&[6, 0, 0, 0, 9, 9], &text)).unwrap(), "GO");
+        assert!(batch_text(&body(&[3, 0, 0, 0], &text)).is_err());
+        assert!(batch_text(&body(&[99, 0, 0, 0], &text)).is_err());
+        assert!(batch_text(&body(&[4, 0, 0, 0], &text[..3])).is_err());
+        assert!(batch_text(&[]).is_err());
+        let begin = Transaction::parse(&[4, 0, 0, 0, 5, 0, 0, 0]);
+        assert_eq!(begin, Ok(Transaction::Begin));
+    }
+
+    #[test]
+    fn the_end_of_a_transaction_may_begin_the_next_one() {
+        let parse = |rest: &[u8]| Transaction::parse(&body(&[4, 0, 0, 0], rest));
+        let commit = |begins| Ok(Transaction::Commit { begins });
+        assert_eq!(parse(&[7, 0]), commit(false));
+        assert_eq!(parse(&[7, 0, 0]), commit(false));
+        assert_eq!(parse(&[7, 0, 0, 0]), commit(false));
+        assert_eq!(parse(&[7, 0, 0, 1, 0, 0]), commit(true));
+        assert_eq!(parse(&[7, 0, 2, b'a', 0, 1, 0, 0]), commit(true));
+        let rollback = Ok(Transaction::Rollback { begins: true });
+        assert_eq!(parse(&[8, 0, 0, 1, 0, 0]), rollback);
+        assert!(parse(&[8, 0, 9, b'a']).is_err());
+    }
+}

@@ -1,0 +1,172 @@
+//! The inputs and results of statements: variables, outcomes, and how a batch ends.
+
+use crate::message::{self, Message};
+use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
+use crate::value::{Type, Value};
+
+/// The user of the session; shown in views and histories.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Login {
+    pub user: String,
+    pub host: String,
+    pub program: String,
+}
+
+/// The outcome of a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The highest severity of the messages sent.
+    pub severity_max: u8,
+    /// The return status of the last procedure called: 0 if it succeeded. On failure, for `sp_executesql` the number
+    /// of the last error of its batch, for every other procedure 1.
+    pub status: u32,
+}
+
+impl Outcome {
+    pub fn failed(self) -> bool {
+        self.severity_max > message::SEVERITY_INFO_MAX
+    }
+}
+
+/// A variable's type and value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variable {
+    pub kind: Type,
+    pub value: Value,
+}
+
+/// An argument passed to a procedure from outside a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Argument {
+    /// With its @; `None`: by position.
+    pub name: Option<String>,
+    pub variable: Variable,
+    /// Use the procedure's default instead.
+    pub default: bool,
+    /// The procedure may change its value.
+    pub output: bool,
+}
+
+/// Why a statement did not end normally.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Closed(ReceiverGone),
+    /// The statement failed; these messages are not sent yet.
+    Failed(Vec<Message>),
+    /// The batch ends here, and so do all outer batches; all messages were sent.
+    EndBatch,
+    /// The batch ends here, and the outer one continues; all messages were sent.
+    EndOwnBatch,
+    /// RETURN: the batch ends, but not the outer one.
+    Return,
+    Break,
+    Continue,
+}
+
+impl Stop {
+    /// The last message of the failure; for callers without a sink.
+    pub fn message(self) -> Message {
+        match self {
+            Stop::Failed(mut messages) => {
+                messages.pop().unwrap_or_else(|| message::ABORTED.plain())
+            }
+            Stop::Closed(_)
+            | Stop::EndBatch
+            | Stop::EndOwnBatch
+            | Stop::Return
+            | Stop::Break
+            | Stop::Continue => message::ABORTED.plain(),
+        }
+    }
+}
+
+impl From<ReceiverGone> for Stop {
+    fn from(closed: ReceiverGone) -> Stop {
+        Stop::Closed(closed)
+    }
+}
+
+impl From<Message> for Stop {
+    fn from(message: Message) -> Stop {
+        Stop::Failed(vec![message])
+    }
+}
+
+impl From<Vec<Message>> for Stop {
+    fn from(messages: Vec<Message>) -> Stop {
+        Stop::Failed(messages)
+    }
+}
+
+pub(crate) type Flow = Result<(), Stop>;
+
+/// The destination of a statement's results.
+pub(crate) struct Out<'a> {
+    pub sink: &'a mut dyn Sink,
+    /// The line of the statement.
+    pub line: u32,
+    /// Rows are not counted (`SET NOCOUNT ON`).
+    pub(crate) nocount: bool,
+    pub(crate) outcome: Outcome,
+    /// The last error sent since the running procedure was called.
+    pub(crate) last_error: u32,
+}
+
+impl Out<'_> {
+    /// Counts a message that is sent.
+    pub(crate) fn count(&mut self, message: &Message) {
+        self.outcome.severity_max = self.outcome.severity_max.max(message.severity);
+        if message.is_error() {
+            self.last_error = message.number;
+        }
+    }
+
+    pub fn say(&mut self, message: Message) -> Result<(), ReceiverGone> {
+        self.count(&message);
+        self.sink.message(&message.at_line(self.line))
+    }
+
+    /// Runs a procedure and keeps its return status. `is_batch`: the status is an error's number.
+    pub fn procedure(&mut self, is_batch: bool, run: impl FnOnce(&mut Self) -> Flow) -> Flow {
+        let before = std::mem::take(&mut self.last_error);
+        let flow = run(self);
+        let unsaid = match &flow {
+            Err(Stop::Failed(messages)) => messages.iter().rev().find(|m| m.is_error()),
+            _ => None,
+        };
+        let error = unsaid.map_or(self.last_error, |m| m.number);
+        self.outcome.status = match is_batch {
+            true => error,
+            false => (error != 0).into(),
+        };
+        if self.last_error == 0 {
+            self.last_error = before;
+        }
+        flow
+    }
+
+    /// The return status of the procedure that ran last.
+    pub fn status(&self) -> u32 {
+        self.outcome.status
+    }
+
+    pub fn done(&mut self, command: Command, rows: Option<u64>) -> Result<(), ReceiverGone> {
+        self.sink.done(DoneEvent {
+            command,
+            rows: rows.filter(|_| !self.nocount),
+            error: false,
+        })
+    }
+
+    /// A message with its own `done`, as BACKUP and RESTORE send them.
+    pub fn say_done(&mut self, message: Message, command: Command) -> Result<(), ReceiverGone> {
+        self.say(message)?;
+        self.done(command, None)
+    }
+}
+
+/// The database of a session that has not chosen one.
+pub const FIRST_DATABASE: &str = "master";
+
+/// SQL Server's own databases, which sessions may use; they contain nothing to back up.
+pub(crate) const SYSTEM_DATABASES: [&str; 4] = ["master", "tempdb", "model", "msdb"];

@@ -1,0 +1,117 @@
+//! Messages: number, severity, state, text, line; and the table of all messages of this server.
+//!
+//! Numbers, severities and patterns are SQL Server's if it has one for the fact (`sys.messages`, SQL Server 2022).
+//! Facts without a number there use [`OWN`]; extensions of ours have 50001 and up, where users' messages begin.
+
+mod table;
+
+use std::fmt::{self, Display};
+
+pub use table::*;
+
+/// Severities up to this are information, higher ones are errors.
+pub const SEVERITY_INFO_MAX: u8 = 10;
+
+/// A message as a client receives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub number: u32,
+    /// 0 to 25. Information has 10 here, as `sys.messages` lists it; on the wire it has class 0.
+    pub severity: u8,
+    pub state: u8,
+    pub text: String,
+    /// The line of the statement in its batch, from 1.
+    pub line: u32,
+}
+
+impl Message {
+    pub fn is_error(&self) -> bool {
+        self.severity > SEVERITY_INFO_MAX
+    }
+
+    /// The class of its INFO or ERROR token.
+    pub fn class(&self) -> u8 {
+        match self.is_error() {
+            true => self.severity,
+            false => 0,
+        }
+    }
+
+    pub fn at_line(mut self, line: u32) -> Message {
+        self.line = line;
+        self
+    }
+}
+
+impl Display for Message {
+    /// In sqlcmd's format, without the server's name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_error() {
+            let Message {
+                number,
+                severity,
+                state,
+                line,
+                ..
+            } = self;
+            writeln!(
+                f,
+                "Msg {number}, Level {severity}, State {state}, Line {line}"
+            )?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+/// A message's fixed parts; `{}` stands for a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageTemplate {
+    pub number: u32,
+    pub severity: u8,
+    pub state: u8,
+    pub pattern: &'static str,
+}
+
+impl MessageTemplate {
+    /// The message with its values, in the pattern's order.
+    pub fn with(&self, values: &[&dyn Display]) -> Message {
+        let mut pieces = self.pattern.split("{}");
+        let mut text = pieces.next().unwrap_or_default().to_owned();
+        debug_assert_eq!(self.pattern.matches("{}").count(), values.len());
+        for (piece, value) in pieces.zip(values) {
+            text += &value.to_string();
+            text += piece;
+        }
+        Message {
+            number: self.number,
+            severity: self.severity,
+            state: self.state,
+            text,
+            line: 1,
+        }
+    }
+
+    /// The message of a pattern without values.
+    pub fn plain(&self) -> Message {
+        self.with(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_replace_the_placeholders_of_the_pattern() {
+        let message = DATABASE_MISSING.with(&[&"{}"]);
+        assert_eq!((message.number, message.state), (911, 11));
+        assert!(message.text.starts_with("Database '{}' does not exist."));
+    }
+
+    #[test]
+    fn numbers_ascend_and_severities_are_severities() {
+        assert!(ALL.is_sorted_by_key(|known| known.number));
+        assert!(ALL.iter().all(|known| known.severity <= 25));
+        assert!(ALL.len() > 60);
+    }
+}

@@ -1,0 +1,141 @@
+//! Runs the pipeline and passes its news to the sink.
+//!
+//! The pipeline works in its own thread and reports from others; the sink belongs to the caller's thread alone. So
+//! news passes through a bounded channel: progress is dropped if the channel is full (the next report says more), and
+//! a client that is gone ends the run as a cancel does.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use longshore_pipeline::{Error, Observer, Plan, Progress, Report, Request, RunContext, run};
+
+use crate::sink::ReceiverGone;
+
+/// A report during a run.
+#[derive(Debug)]
+pub enum News {
+    Planned(Box<Plan>),
+    /// 1 to 100, each step once, ascending.
+    Percent(u8),
+}
+
+const QUEUE: usize = 128;
+
+struct Reporter {
+    news: SyncSender<News>,
+    last: AtomicU8,
+}
+
+impl Observer for Reporter {
+    fn planned(&self, plan: &Plan) {
+        // The receiver is gone only if the run is being ended anyway.
+        let _closed = self.news.send(News::Planned(Box::new(plan.clone())));
+    }
+
+    fn progress(&self, progress: &Progress) {
+        let Some(total) = progress.expected_bytes.filter(|t| *t > 0) else {
+            return;
+        };
+        let percent = (progress.plain_bytes.saturating_mul(100) / total).min(100) as u8;
+        if percent > self.last.fetch_max(percent, Ordering::Relaxed) {
+            let _full = self.news.try_send(News::Percent(percent));
+        }
+    }
+
+    /// The reports contain the warnings.
+    fn warning(&self, _text: &str) {}
+}
+
+/// Runs to the end; `hear` is called on this thread. If it reports that the client is gone, the run is cancelled, and
+/// its end awaited.
+pub fn watched(
+    context: &RunContext,
+    request: &Request,
+    mut hear: impl FnMut(News) -> Result<(), ReceiverGone>,
+) -> Result<Result<Report, Error>, ReceiverGone> {
+    let (sender, receiver) = sync_channel(QUEUE);
+    thread::scope(|scope| {
+        let runner = thread::Builder::new()
+            .name("statement".into())
+            .spawn_scoped(scope, move || {
+                let reporter = Reporter {
+                    news: sender,
+                    last: AtomicU8::new(0),
+                };
+                run(context, request, &reporter)
+            });
+        let runner = match runner {
+            Ok(runner) => runner,
+            Err(source) => return Ok(Err(Error::Thread { source })),
+        };
+        let mut closed = None;
+        for news in receiver {
+            if closed.is_none()
+                && let Err(gone) = hear(news)
+            {
+                context.cancel.store(true, Ordering::Relaxed);
+                closed = Some(gone);
+            }
+        }
+        let result = runner.join().unwrap_or(Err(Error::Panicked {
+            thread: "statement",
+        }));
+        match closed {
+            Some(gone) => Err(gone),
+            None => Ok(result),
+        }
+    })
+}
+
+/// The percents that STATS = `step` shows, in order.
+#[derive(Debug)]
+pub struct Steps {
+    step: u8,
+    shown: u8,
+}
+
+impl Steps {
+    /// `step`: 1 to 100.
+    pub fn of(step: u8) -> Steps {
+        Steps {
+            step: step.clamp(1, 100),
+            shown: 0,
+        }
+    }
+
+    /// Whether this percent is shown: the first at or above each step. The last is 100.
+    pub fn shows(&mut self, percent: u8) -> bool {
+        let due =
+            percent / self.step > self.shown / self.step || (percent == 100 && self.shown < 100);
+        if due {
+            self.shown = percent;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(step: u8, percents: &[u8]) -> Vec<u8> {
+        let mut steps = Steps::of(step);
+        percents
+            .iter()
+            .copied()
+            .filter(|p| steps.shows(*p))
+            .collect()
+    }
+
+    #[test]
+    fn steps_are_shown_once_and_the_end_always() {
+        assert_eq!(
+            shown(10, &[3, 9, 10, 11, 43, 45, 50, 100, 100]),
+            [10, 43, 50, 100]
+        );
+        assert_eq!(shown(30, &[29, 31, 59, 61, 95, 100]), [31, 61, 95, 100]);
+        assert_eq!(shown(100, &[99, 100]), [100]);
+        assert_eq!(shown(1, &[1, 2, 2, 100]), [1, 2, 100]);
+    }
+}

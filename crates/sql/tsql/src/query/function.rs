@@ -1,0 +1,851 @@
+//! T-SQL's functions that SQLite lacks, or has with another meaning, as functions of SQLite.
+//!
+//! A refusal's message is stored for the engine, since SQLite passes on only a text.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::ValueRef;
+
+use super::engine::{Steps, check_whole, kept, plain};
+use super::like::like;
+use super::moment::{self, Part};
+use crate::convert::{
+    convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest, type_of,
+};
+use crate::message::{self, Message};
+use crate::value::{DateTime, Decimal, SCALE_MAX, Temporal, Type, Value};
+use crate::variables::{Sum, VALUE_MAX, bytes, too_much};
+
+type Result<T> = std::result::Result<T, Message>;
+type Run = fn(&[Value]) -> Result<Value>;
+
+/// The longest text that a function makes, in characters.
+const TEXT_MAX: usize = 8000;
+
+/// Name, number of arguments (-1: any), implementation. All but the first few return NULL for NULL.
+const FUNCTIONS: &[(&str, i32, Run)] = &[
+    ("ts_cast", 3, cast),
+    ("ts_try_cast", 3, try_cast),
+    ("ts_convert", 4, cast_with_style),
+    ("ts_try_convert", 4, try_cast_with_style),
+    ("ts_concat", -1, concat),
+    ("ts_divide", 2, divide),
+    ("ts_divide_whole", 2, divide_whole),
+    ("ts_modulo", 2, modulo),
+    ("ts_like", 4, like_pattern),
+    ("ts_dateadd", 4, date_add),
+    ("ts_adddays", 3, add_days),
+    ("ts_datediff", 3, date_difference),
+    ("ts_datepart", 2, date_part),
+    ("ts_datename", 2, date_name),
+    ("ts_eomonth", 1, end_of_month),
+    ("ts_len", 1, len),
+    ("ts_datalength", 2, data_length),
+    ("ts_upper", 1, upper),
+    ("ts_lower", 1, lower),
+    ("ts_fit", 2, fit),
+    ("ts_left", 2, left),
+    ("ts_right", 2, right),
+    ("ts_substring", 3, substring),
+    ("ts_charindex", -1, char_index),
+    ("ts_replicate", 3, replicate),
+    ("ts_reverse", 1, reverse),
+    ("ts_replace", 3, replace),
+    ("ts_stuff", 4, stuff),
+    ("ts_str", -1, number_text),
+    ("ts_quotename", -1, quote_name),
+    ("ts_char", 1, character),
+    ("ts_nchar", 1, national_character),
+    ("ts_ascii", 1, ascii),
+    ("ts_round", 2, round),
+    ("ts_floor", 1, floor),
+    ("ts_ceiling", 1, ceiling),
+    ("ts_power", 3, power),
+    ("ts_sqrt", 1, square_root),
+    ("ts_isnumeric", 1, is_numeric),
+    ("ts_isdate", 1, is_date),
+];
+
+/// The longest pattern of LIKE, in bytes, as in SQL Server.
+const PATTERN_MAX: usize = 8000;
+
+/// Registers all of them with a connection. Each call checks the cancel flag: during a long call SQLite itself does
+/// not.
+pub fn register(
+    db: &Connection,
+    refusal: &Arc<Mutex<Option<Message>>>,
+    cancel: &Arc<AtomicBool>,
+    steps: &Steps,
+) -> rusqlite::Result<()> {
+    let add = |name: &str, count: i32, flags, run: Box<Step>| {
+        let (refusal, cancel) = (refusal.clone(), cancel.clone());
+        let flags = FunctionFlags::SQLITE_UTF8 | flags;
+        db.create_scalar_function(name, count, flags, move |context| {
+            let values = match cancel.load(Ordering::Relaxed) {
+                true => Err(message::ABORTED.plain()),
+                false => arguments(context),
+            };
+            let value = values.and_then(|values| run(&values));
+            value.and_then(kept).map_err(|message| {
+                let text = message.text.clone();
+                *refusal.lock() = Some(message);
+                rusqlite::Error::UserFunctionError(text.into())
+            })
+        })
+    };
+    for (name, count, run) in FUNCTIONS {
+        let always = FunctionFlags::SQLITE_DETERMINISTIC;
+        add(name, *count, always, Box::new(*run))?;
+    }
+    // These have another value in each row.
+    let (read, written) = (steps.clone(), steps.clone());
+    let never = FunctionFlags::empty();
+    let variable = move |values: &[Value]| Ok(read.lock()[slot(&values[0])].value.clone());
+    add("ts_variable", 1, never, Box::new(variable))?;
+    let assign = move |values: &[Value]| {
+        let from = kind(&values[2]);
+        let value = as_kind(&values[1], from)?;
+        let mut all = written.lock();
+        let i = slot(&values[0]);
+        all[i].value = convert_from(&value, from, all[i].kind)?;
+        if bytes(&all[i].value) > VALUE_MAX {
+            return Err(too_much());
+        }
+        let mut sum = Sum::default();
+        all.iter().try_for_each(|v| sum.add(&v.value))?;
+        Ok(Value::Null)
+    };
+    add("ts_assign", 3, never, Box::new(assign))
+}
+
+type Step = dyn Fn(&[Value]) -> Result<Value> + Send;
+
+/// The number of a variable that a query sets.
+fn slot(value: &Value) -> usize {
+    match value {
+        Value::Int(n) => *n as usize,
+        _ => usize::MAX,
+    }
+}
+
+/// Errors: the arguments are too large in total.
+fn arguments(context: &Context) -> Result<Vec<Value>> {
+    let mut sum = Sum::default();
+    let cells = (0..context.len()).map(|i| context.get_raw(i));
+    let one = |cell: ValueRef| {
+        match cell {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => sum.add_bytes(bytes.len())?,
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => {}
+        }
+        Ok(plain(cell))
+    };
+    cells.map(one).collect()
+}
+
+/// A type by its name as printed by [`Type`].
+fn kind(value: &Value) -> Type {
+    let text = match value {
+        Value::Text(text) => text.as_str(),
+        _ => "",
+    };
+    let (name, sizes) = text.split_once('(').unwrap_or((text, ""));
+    let sizes: Vec<Option<u32>> = sizes
+        .trim_end_matches(')')
+        .split(',')
+        .filter(|s| !s.is_empty())
+        .map(|s| s.parse().ok())
+        .collect();
+    type_of(name, &sizes).unwrap_or(Type::NVarChar(None))
+}
+
+/// A cell in its T-SQL type.
+fn as_kind(value: &Value, of: Type) -> Result<Value> {
+    match (value, of) {
+        (Value::Text(_), of) if of.is_moment() || of == Type::UniqueIdentifier => {
+            convert(value, of)
+        }
+        (Value::Int(_) | Value::Float(_), of) if of.is_number() => {
+            if let Value::Float(n) = value {
+                check_whole(*n, of)?;
+            }
+            convert(value, of)
+        }
+        _ => Ok(value.clone()),
+    }
+}
+
+/// Rounds a computed value to its type, or refuses it. Arguments: value, its type.
+fn fit(arguments: &[Value]) -> Result<Value> {
+    as_kind(&arguments[0], kind(&arguments[1]))
+}
+
+/// value, its type, the new type
+fn cast(arguments: &[Value]) -> Result<Value> {
+    let (from, to) = (kind(&arguments[1]), kind(&arguments[2]));
+    convert_from(&as_kind(&arguments[0], from)?, from, to)
+}
+
+fn try_cast(arguments: &[Value]) -> Result<Value> {
+    Ok(cast(arguments).unwrap_or(Value::Null))
+}
+
+/// value, its type, the new type, the style
+fn cast_with_style(arguments: &[Value]) -> Result<Value> {
+    let (from, to) = (kind(&arguments[1]), kind(&arguments[2]));
+    let value = as_kind(&arguments[0], from)?;
+    if value.is_null() || arguments[3].is_null() {
+        return Ok(Value::Null);
+    }
+    let style = whole(&arguments[3])?;
+    convert_styled(&value, from, to, style)
+}
+
+fn try_cast_with_style(arguments: &[Value]) -> Result<Value> {
+    Ok(cast_with_style(arguments).unwrap_or(Value::Null))
+}
+
+fn whole(value: &Value) -> Result<i64> {
+    match convert(value, Type::BigInt)? {
+        Value::Int(n) => Ok(n),
+        _ => Ok(0),
+    }
+}
+
+fn real(value: &Value) -> Result<f64> {
+    match convert(value, Type::Float)? {
+        Value::Float(n) => Ok(n),
+        _ => Ok(0.0),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        value => value.to_string(),
+    }
+}
+
+fn any_null(arguments: &[Value]) -> bool {
+    arguments.iter().any(Value::is_null)
+}
+
+/// A count of characters; `None` if negative.
+fn count(value: &Value) -> Result<Option<usize>> {
+    let n = whole(value)?;
+    Ok((n >= 0).then(|| usize::try_from(n).unwrap_or(usize::MAX)))
+}
+
+/// Runs a function for which NULL gives NULL.
+fn strict(arguments: &[Value], run: impl FnOnce(&[Value]) -> Result<Value>) -> Result<Value> {
+    match any_null(arguments) {
+        true => Ok(Value::Null),
+        false => run(arguments),
+    }
+}
+
+fn concat(arguments: &[Value]) -> Result<Value> {
+    Ok(Value::Text(arguments.iter().map(text).collect()))
+}
+
+fn divide(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| match real(&a[1])? {
+        0.0 => Err(message::DIVIDED_BY_ZERO.plain()),
+        by => Ok(Value::Float(real(&a[0])? / by)),
+    })
+}
+
+fn divide_whole(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let (n, by) = (whole(&a[0])?, whole(&a[1])?);
+        if by == 0 {
+            return Err(message::DIVIDED_BY_ZERO.plain());
+        }
+        let overflow = || message::OVERFLOW.with(&[&"bigint"]);
+        Ok(Value::Int(n.checked_div(by).ok_or_else(overflow)?))
+    })
+}
+
+fn modulo(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| match (&a[0], &a[1]) {
+        (Value::Int(_), Value::Int(0)) => Err(message::DIVIDED_BY_ZERO.plain()),
+        (Value::Int(n), Value::Int(by)) => Ok(Value::Int(n.checked_rem(*by).unwrap_or(0))),
+        _ => {
+            let (n, by) = (real(&a[0])?, real(&a[1])?);
+            check_whole(n, Type::BigInt)?;
+            check_whole(by, Type::BigInt)?;
+            match by {
+                0.0 => Err(message::DIVIDED_BY_ZERO.plain()),
+                by => Ok(Value::Float(n % by)),
+            }
+        }
+    })
+}
+
+fn like_pattern(arguments: &[Value]) -> Result<Value> {
+    strict(&arguments[..2], |a| {
+        let escape = text(&arguments[2]).chars().next();
+        let folds = arguments[3] == Value::Int(1);
+        let pattern = text(&a[1]);
+        if pattern.len() > PATTERN_MAX {
+            return Err(message::TRUNCATED.plain());
+        }
+        let fits = like(&text(&a[0]), &pattern, escape, folds);
+        Ok(Value::bit(fits.ok_or_else(|| message::NO_PLAN.plain())?))
+    })
+}
+
+/// The wall time of any kind of moment, with all its digits.
+fn moment_of(value: &Value) -> Result<DateTime> {
+    match value {
+        Value::DateTime(at) => Ok(*at),
+        Value::Temporal(at) => Ok(at.wall()),
+        Value::Text(text) => match parse_moment(text) {
+            Some((at, _)) => Ok(at),
+            None => Err(message::NOT_A_DATE.plain()),
+        },
+        value => match convert(value, Type::DateTime)? {
+            Value::DateTime(at) => Ok(at),
+            _ => Err(message::NOT_A_DATE.plain()),
+        },
+    }
+}
+
+/// The same in UTC, if it has an offset.
+fn utc_of(value: &Value) -> Result<DateTime> {
+    match value {
+        Value::Text(text) => match parse_moment(text) {
+            Some((at, minutes)) => {
+                Ok(Temporal::DateTimeOffset(at, minutes.unwrap_or(0), SCALE_MAX).utc())
+            }
+            None => Err(message::NOT_A_DATE.plain()),
+        },
+        value => moment_of(value),
+    }
+}
+
+fn part_of(value: &Value) -> Result<Part> {
+    let word = text(value);
+    Part::of(&word).ok_or_else(|| message::OPTION_UNKNOWN.with(&[&word, &"datepart"]))
+}
+
+fn date_add(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let of = kind(&a[3]);
+        let (part, n) = (part_of(&a[0])?, whole(&a[1])?);
+        let overflow = || message::DATE_OVERFLOW.with(&[&of]);
+        let add = |at| moment::add(part, n, at).ok_or_else(overflow);
+        let not_in = |is_not: bool| match is_not {
+            true => Err(message::PART_UNKNOWN.with(&[&text(&a[0]), &"dateadd", &of])),
+            false => Ok(()),
+        };
+        let value = match as_kind(&a[2], of)? {
+            Value::Temporal(at) => at,
+            value => return Ok(Value::DateTime(add(moment_of(&value)?)?)),
+        };
+        Ok(match value {
+            Temporal::Date(date) => {
+                not_in(part.is_of_time())?;
+                Value::Temporal(Temporal::Date(add(date.at(0, 0, 0, 0))?.date()))
+            }
+            Temporal::Time(time, scale) => {
+                not_in(!part.is_of_time())?;
+                // Wraps around the clock.
+                let day = jiff::civil::date(5000, 1, 1).to_datetime(time);
+                Value::Temporal(Temporal::Time(add(day)?.time(), scale))
+            }
+            Temporal::DateTimeOffset(at, minutes, scale) => {
+                Value::Temporal(Temporal::DateTimeOffset(add(at)?, minutes, scale))
+            }
+            other => convert(
+                &Value::Temporal(Temporal::DateTime2(add(other.wall())?, SCALE_MAX)),
+                of,
+            )?,
+        })
+    })
+}
+
+/// Adds days and fractions of a day to a `datetime`: how many, the moment, its type.
+fn add_days(arguments: &[Value]) -> Result<Value> {
+    const DAY_MS: f64 = 86_400_000.0;
+    strict(arguments, |a| {
+        let of = kind(&a[2]);
+        let (part, n) = match &a[0] {
+            Value::Float(days) => (
+                Part::Millisecond,
+                whole(&Value::Float((days * DAY_MS).round()))?,
+            ),
+            days => (Part::Day, whole(days)?),
+        };
+        let at = moment_of(&as_kind(&a[1], of)?)?;
+        let at = moment::add(part, n, at);
+        let at = at.ok_or_else(|| message::DATE_OVERFLOW.with(&[&of]))?;
+        convert(&Value::DateTime(at), of)
+    })
+}
+
+fn date_difference(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let (from, to) = (utc_of(&a[1])?, utc_of(&a[2])?);
+        Ok(Value::Int(moment::difference(part_of(&a[0])?, from, to)))
+    })
+}
+
+fn date_part(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        Ok(Value::Int(moment::part(part_of(&a[0])?, moment_of(&a[1])?)))
+    })
+}
+
+fn date_name(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        Ok(Value::Text(moment::name(
+            part_of(&a[0])?,
+            moment_of(&a[1])?,
+        )))
+    })
+}
+
+fn end_of_month(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let last = moment_of(&a[0])?.date().last_of_month();
+        Ok(Value::Temporal(Temporal::Date(last)))
+    })
+}
+
+/// Trailing blanks do not count.
+fn len(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let text = text(&a[0]);
+        Ok(Value::Int(text.trim_end_matches(' ').chars().count() as i64))
+    })
+}
+
+/// Bytes of the value in SQL Server. Arguments: value, its type.
+fn data_length(arguments: &[Value]) -> Result<Value> {
+    let kind = kind(&arguments[1]);
+    let of_seconds = |scale: u8| 3 + i64::from(scale > 2) + i64::from(scale > 4);
+    strict(arguments, |a| {
+        Ok(Value::Int(match kind {
+            Type::Bit | Type::TinyInt => 1,
+            Type::SmallInt => 2,
+            Type::Int | Type::SmallMoney | Type::SmallDateTime | Type::SqlVariant => 4,
+            Type::BigInt | Type::Money | Type::Float | Type::DateTime => 8,
+            Type::Numeric { precision, .. } => match precision {
+                0..=9 => 5,
+                10..=19 => 9,
+                20..=28 => 13,
+                _ => 17,
+            },
+            Type::Date => 3,
+            Type::Time(scale) => of_seconds(scale),
+            Type::DateTime2(scale) => of_seconds(scale) + 3,
+            Type::DateTimeOffset(scale) => of_seconds(scale) + 5,
+            Type::UniqueIdentifier => 16,
+            Type::Char(_) | Type::VarChar(_) => text(&a[0]).chars().count() as i64,
+            Type::NChar(_) | Type::NVarChar(_) => 2 * text(&a[0]).encode_utf16().count() as i64,
+            Type::Binary(_) | Type::VarBinary(_) => bytes(&a[0]) as i64,
+        }))
+    })
+}
+
+/// A length that is not negative.
+fn length(value: &Value, negative: impl FnOnce() -> Message) -> Result<usize> {
+    match whole(value)? {
+        n if n < 0 => Err(negative()),
+        n => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
+    }
+}
+
+/// Errors: 537.
+fn left(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let length = length(&a[1], || message::LENGTH_INVALID_LEFT.plain())?;
+        Ok(Value::Text(text(&a[0]).chars().take(length).collect()))
+    })
+}
+
+/// Errors: 536.
+fn right(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let length = length(&a[1], || message::LENGTH_INVALID.with(&[&"RIGHT"]))?;
+        let all: Vec<char> = text(&a[0]).chars().collect();
+        let from = all.len().saturating_sub(length);
+        Ok(Value::Text(all[from..].iter().collect()))
+    })
+}
+
+/// Positions begin at 1; positions before the text count as empty. Errors: 537.
+fn substring(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let (start, length) = (whole(&a[1])?, whole(&a[2])?);
+        if length < 0 {
+            return Err(message::LENGTH_INVALID_LEFT.plain());
+        }
+        let end = start.saturating_add(length).max(1);
+        let from = start.max(1);
+        let skip = usize::try_from(from - 1).unwrap_or(usize::MAX);
+        let take = usize::try_from((end - from).max(0)).unwrap_or(usize::MAX);
+        Ok(match &a[0] {
+            Value::Binary(bytes) => {
+                Value::Binary(bytes.iter().skip(skip).take(take).copied().collect())
+            }
+            value => Value::Text(text(value).chars().skip(skip).take(take).collect()),
+        })
+    })
+}
+
+/// The text in one case, with the number of characters unchanged.
+fn mapped<I: Iterator<Item = char>>(text: &str, to: impl Fn(char) -> I) -> String {
+    let one = |c: char| {
+        let mut all = to(c);
+        match (all.next(), all.next()) {
+            (Some(one), None) => one,
+            _ => c,
+        }
+    };
+    text.chars().map(one).collect()
+}
+
+/// Folded as SQL Server's default collations compare.
+fn folded(text: &str) -> String {
+    mapped(text, char::to_lowercase)
+}
+
+fn upper(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        Ok(Value::Text(mapped(&text(&a[0]), char::to_uppercase)))
+    })
+}
+
+fn lower(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| Ok(Value::Text(folded(&text(&a[0])))))
+}
+
+fn char_index(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let (what, within) = (folded(&text(&a[0])), folded(&text(&a[1])));
+        let skip = match a.get(2) {
+            Some(start) => count(start)?.unwrap_or(0).saturating_sub(1),
+            None => 0,
+        };
+        let rest: String = within.chars().skip(skip).collect();
+        Ok(Value::Int(match rest.find(&what) {
+            Some(at) if !what.is_empty() => (rest[..at].chars().count() + skip + 1) as i64,
+            _ => 0,
+        }))
+    })
+}
+
+/// Arguments: text, count, maximum number of characters (0: the maximum of a value).
+fn replicate(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let one = text(&a[0]);
+        let Some(times) = count(&a[1])? else {
+            return Ok(Value::Null);
+        };
+        let all = one.chars().count().saturating_mul(times);
+        let Some(most) = count(&a[2])?.filter(|most| *most > 0) else {
+            return match one.len().saturating_mul(times) > VALUE_MAX {
+                true => Err(too_much()),
+                false => Ok(Value::Text(one.repeat(times))),
+            };
+        };
+        let most = most.min(TEXT_MAX);
+        Ok(Value::Text(
+            one.chars().cycle().take(all.min(most)).collect(),
+        ))
+    })
+}
+
+fn reverse(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        Ok(Value::Text(text(&a[0]).chars().rev().collect()))
+    })
+}
+
+/// Ignores case, as SQL Server's default collations do.
+fn replace(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let (within, what, with) = (text(&a[0]), text(&a[1]), text(&a[2]));
+        if what.is_empty() {
+            return Ok(Value::Text(within));
+        }
+        let mut made = String::new();
+        // The rest of the text, and the position up to which its lower-case form was searched.
+        let (mut rest, mut seen) = (within.as_str(), 0);
+        let (lower, wanted) = (folded(&within), folded(&what));
+        let length = wanted.chars().count();
+        for (at, _) in lower.match_indices(&wanted) {
+            let (before, found) = split(rest, lower[seen..at].chars().count());
+            made += before;
+            made += &with;
+            rest = split(found, length).1;
+            seen = at + wanted.len();
+            if made.len() > VALUE_MAX {
+                return Err(too_much());
+            }
+        }
+        made += rest;
+        match made.len() > VALUE_MAX {
+            true => Err(too_much()),
+            false => Ok(Value::Text(made)),
+        }
+    })
+}
+
+/// Splits after that many characters.
+fn split(text: &str, characters: usize) -> (&str, &str) {
+    let at = text.char_indices().nth(characters);
+    text.split_at(at.map_or(text.len(), |(at, _)| at))
+}
+
+fn stuff(arguments: &[Value]) -> Result<Value> {
+    strict(&arguments[..3], |a| {
+        let all: Vec<char> = text(&a[0]).chars().collect();
+        let from = whole(&a[1])?.checked_sub(1);
+        let from = from.and_then(|n| usize::try_from(n).ok());
+        let (Some(from), Some(length)) = (from.filter(|f| *f < all.len()), count(&a[2])?) else {
+            return Ok(Value::Null);
+        };
+        let to = from.saturating_add(length).min(all.len());
+        let head: String = all[..from].iter().collect();
+        let tail: String = all[to..].iter().collect();
+        Ok(Value::Text(head + &text(&arguments[3]) + &tail))
+    })
+}
+
+/// STR: right-aligned in 10 characters, without a fraction. Digits after the point that do not fit are left out.
+fn number_text(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let width = a.get(1).map_or(Ok(Some(10)), count)?;
+        let digits = a.get(2).map_or(Ok(Some(0)), count)?;
+        let (Some(width), Some(digits)) = (width.map(|w| w.min(TEXT_MAX)), digits) else {
+            return Ok(Value::Null);
+        };
+        let shortest = shortest(real(&a[0])?);
+        let in_digits = |scale: u8| {
+            let unscaled = parse_decimal(&shortest, scale)??;
+            let made = Decimal { unscaled, scale }.to_string();
+            (made.len() <= width).then(|| format!("{made:>width$}"))
+        };
+        let made = (0..=digits.min(16) as u8).rev().find_map(in_digits);
+        Ok(Value::Text(made.unwrap_or_else(|| "*".repeat(width))))
+    })
+}
+
+fn quote_name(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let name = text(&a[0]);
+        Ok(match a.get(1).map(text).as_deref() {
+            None | Some("[" | "]") => Value::Text(format!("[{}]", name.replace(']', "]]"))),
+            Some("'") => Value::Text(format!("'{}'", name.replace('\'', "''"))),
+            Some("\"") => Value::Text(format!("\"{}\"", name.replace('"', "\"\""))),
+            Some(_) => Value::Null,
+        })
+    })
+}
+
+/// The character of a byte; NULL for other numbers.
+fn character(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let byte = u8::try_from(whole(&a[0])?).ok();
+        let text = byte.map(|b| convert(&Value::Binary(vec![b]), Type::VarChar(None)));
+        text.unwrap_or(Ok(Value::Null))
+    })
+}
+
+fn national_character(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let code = u32::try_from(whole(&a[0])?).ok().and_then(char::from_u32);
+        Ok(code.map_or(Value::Null, Value::text))
+    })
+}
+
+fn ascii(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let first = text(&a[0]).chars().next();
+        let byte = |c| narrow(c).unwrap_or(b'?');
+        Ok(first.map_or(Value::Null, |c| Value::Int(byte(c).into())))
+    })
+}
+
+fn round(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let digits = whole(&a[1])?.clamp(-30, 30) as i32;
+        let shift = 10f64.powi(digits.abs());
+        let n = real(&a[0])?;
+        let rounded = match digits < 0 {
+            true => (n / shift).round() * shift,
+            // By the shortest decimal, so that 1.005 is rounded as it is written.
+            false => format!("{:.*}", digits as usize, n + n.signum() * n.abs() * 1e-15)
+                .parse()
+                .unwrap_or(n),
+        };
+        Ok(match &a[0] {
+            Value::Int(n) if digits >= 0 => Value::Int(*n),
+            _ => Value::Float(rounded),
+        })
+    })
+}
+
+fn floor(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| match &a[0] {
+        Value::Int(n) => Ok(Value::Int(*n)),
+        value => finite(real(value)?.floor()),
+    })
+}
+
+fn ceiling(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| match &a[0] {
+        Value::Int(n) => Ok(Value::Int(*n)),
+        value => finite(real(value)?.ceil()),
+    })
+}
+
+/// Arguments: base, exponent, the type of both. Errors: 232.
+fn power(arguments: &[Value]) -> Result<Value> {
+    let kind = kind(&arguments[2]);
+    strict(&arguments[..2], |a| {
+        let (base, exponent) = (real(&a[0])?, real(&a[1])?);
+        let times = exponent as u32;
+        let exact = match &a[0] {
+            Value::Int(n) if f64::from(times) == exponent => n.checked_pow(times),
+            _ => None,
+        };
+        let made = exact.map_or(base.powf(exponent), |n| n as f64);
+        let overflow = |_| message::TYPE_OVERFLOW.with(&[&kind, &format!("{made:.6}")]);
+        match exact {
+            _ if kind == Type::Float => finite(made),
+            Some(n) => convert(&Value::Int(n), kind).map_err(overflow),
+            None => convert(&finite(made)?, kind).map_err(overflow),
+        }
+    })
+}
+
+fn square_root(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| finite(real(&a[0])?.sqrt()))
+}
+
+fn finite(n: f64) -> Result<Value> {
+    match n.is_finite() {
+        true => Ok(Value::Float(n)),
+        false => Err(message::OVERFLOW.with(&[&"float"])),
+    }
+}
+
+fn is_numeric(arguments: &[Value]) -> Result<Value> {
+    Ok(Value::bit(match &arguments[0] {
+        Value::Int(_) | Value::Float(_) => true,
+        Value::Text(text) => text.trim().parse::<f64>().is_ok_and(f64::is_finite),
+        _ => false,
+    }))
+}
+
+fn is_date(arguments: &[Value]) -> Result<Value> {
+    Ok(Value::bit(match &arguments[0] {
+        Value::Text(text) => !text.trim().is_empty() && parse_moment(text).is_some(),
+        _ => false,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str, arguments: &[Value]) -> Value {
+        let found = FUNCTIONS.iter().find(|(n, _, _)| *n == name);
+        found.unwrap().2(arguments).unwrap()
+    }
+
+    #[test]
+    fn texts_are_cut_and_put_together_as_t_sql_does() {
+        let t = |s: &str| Value::text(s);
+        let n = Value::Int;
+        assert_eq!(run("ts_substring", &[t("backup"), n(0), n(3)]), t("ba"));
+        assert_eq!(run("ts_substring", &[t("backup"), n(2), n(3)]), t("ack"));
+        assert_eq!(run("ts_right", &[t("backup"), n(2)]), t("up"));
+        assert_eq!(
+            run("ts_stuff", &[t("abcdef"), n(2), n(3), t("x")]),
+            t("axef")
+        );
+        assert_eq!(run("ts_charindex", &[t("UP"), t("backup")]), n(5));
+        assert_eq!(run("ts_charindex", &[t("x"), t("backup")]), n(0));
+        assert_eq!(run("ts_len", &[t("ab  ")]), n(2));
+        assert_eq!(run("ts_replace", &[t("a-B-c"), t("b"), t("é")]), t("a-é-c"));
+        assert_eq!(run("ts_quotename", &[t("a]b")]), t("[a]]b]"));
+        assert_eq!(
+            run("ts_str", &[Value::Float(3.75), n(6), n(1)]),
+            t("   3.8")
+        );
+        assert_eq!(run("ts_concat", &[t("a"), Value::Null, n(1)]), t("a1"));
+        assert_eq!(run("ts_left", &[Value::Null, n(1)]), Value::Null);
+    }
+
+    #[test]
+    fn replace_makes_the_whole_text_or_refuses() {
+        let t = |s: &str| Value::text(s);
+        let long = "a;".repeat(100_000);
+        let made = run("ts_replace", &[t(&long), t(";"), t("é-")]);
+        assert_eq!(made, t(&"aé-".repeat(100_000)));
+        let word = "x".repeat(1 << 12);
+        let arguments = [t(&word), t("X"), t(&word)];
+        assert!(replace(&arguments).is_err());
+        // A pattern that almost matches everywhere takes no long time.
+        let (text, nearly) = ("a".repeat(4 << 20), "a".repeat(2 << 20) + "b");
+        assert_eq!(run("ts_replace", &[t(&text), t(&nearly), t("")]), t(&text));
+    }
+
+    #[test]
+    fn like_takes_patterns_and_steps_up_to_a_bound() {
+        let (text, pattern) = ("a".repeat(1 << 20), format!("%{}b", "a".repeat(7000)));
+        let of = |pattern: &str| {
+            let (text, pattern) = (Value::text(text.as_str()), Value::text(pattern));
+            like_pattern(&[text, pattern, Value::Null, Value::Int(1)])
+        };
+        assert_eq!(of(&pattern).unwrap_err().number, 8623);
+        assert_eq!(of(&"a".repeat(8001)).unwrap_err().number, 8152);
+        assert_eq!(of("%b%").unwrap(), Value::bit(false));
+    }
+
+    #[test]
+    fn division_by_zero_is_a_refusal() {
+        for name in ["ts_divide", "ts_divide_whole", "ts_modulo"] {
+            let found = FUNCTIONS.iter().find(|(n, _, _)| *n == name).unwrap();
+            let refused = found.2(&[Value::Int(1), Value::Int(0)]).unwrap_err();
+            assert_eq!(refused.number, 8134, "{name}");
+        }
+        let least = [Value::Int(i64::MIN), Value::Int(-1)];
+        assert_eq!(divide_whole(&least).unwrap_err().number, 8115);
+    }
+
+    #[test]
+    fn no_function_panics_on_any_kind_of_argument() {
+        let values = [
+            Value::Null,
+            Value::Int(i64::MIN),
+            Value::Int(i64::MAX),
+            Value::Int(0),
+            Value::Float(f64::MAX),
+            Value::Float(-0.5),
+            Value::text(""),
+            Value::text("é[%-"),
+            Value::text("2027-01-31"),
+            Value::text("day"),
+            Value::Binary(vec![255]),
+        ];
+        for (_, count, run) in FUNCTIONS {
+            let count = if *count < 0 { 3 } else { *count } as usize;
+            for i in 0..values.len() * values.len() {
+                let pick =
+                    |k: usize| values[(i + k * (i / values.len() + 1)) % values.len()].clone();
+                let arguments: Vec<_> = (0..count).map(pick).collect();
+                // A refusal is an answer, too.
+                let _answer = run(&arguments);
+            }
+        }
+    }
+}

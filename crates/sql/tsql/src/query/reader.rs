@@ -1,0 +1,126 @@
+//! Queries and expressions as they were read, by their text or their form.
+//!
+//! To read one takes longer than to run it, and most run many times: in loops, because a batch says the same again, or
+//! because it says the same of other literals. A [`ExpressionForm`] serves them all.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sqlparser::ast::Query;
+
+use super::{LEN_MAX, parse};
+use crate::message::Message;
+use crate::syntax::{ExpressionForm, Fragment, Literal, form};
+
+/// Bytes of text whose trees are kept, at most. A tree takes some hundred times as much.
+const KEPT_LEN_MAX: usize = 8 << 10;
+
+/// A query by its text, or what is to be made one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum QuerySource<'a> {
+    Query(&'a Fragment),
+    Expression(&'a Fragment),
+    /// Whether it is true; unknown is not.
+    Condition(&'a Fragment),
+}
+
+impl<'a> QuerySource<'a> {
+    /// The text, and what stands before and after it in the query. In parentheses, so that nothing behind it is taken for
+    /// a name.
+    fn parts(self) -> (&'static str, &'a str, &'static str) {
+        match self {
+            QuerySource::Query(query) => ("", &query.text, ""),
+            QuerySource::Expression(value) => ("SELECT ( ", &value.text, " )"),
+            QuerySource::Condition(condition) => (
+                "SELECT CASE WHEN ( ",
+                &condition.text,
+                " ) THEN 1 ELSE 0 END",
+            ),
+        }
+    }
+
+    /// As the client wrote it.
+    pub fn written(self) -> &'a str {
+        self.parts().1
+    }
+
+    pub fn text(self) -> Cow<'a, str> {
+        match self.parts() {
+            ("", text, "") => Cow::Borrowed(text),
+            (before, text, after) => Cow::Owned(format!("{before}{text}{after}")),
+        }
+    }
+
+    /// Queries have none: there a literal may be a name, or a column's place.
+    fn form(self) -> Option<ExpressionForm> {
+        let (before, text, after) = self.parts();
+        let fits = before.len() + text.len() + after.len() <= LEN_MAX;
+        match self {
+            QuerySource::Query(_) => None,
+            QuerySource::Expression(_) | QuerySource::Condition(_) if !fits => None,
+            QuerySource::Expression(_) | QuerySource::Condition(_) => form(before, text, after),
+        }
+    }
+}
+
+/// What is kept has a bound; where it is reached all begins anew.
+#[derive(Default)]
+pub(crate) struct Reader {
+    /// `None`: a form that cannot be read. No text is a form: texts have no marks.
+    kept: RefCell<HashMap<String, Option<Arc<Query>>>>,
+    len: Cell<usize>,
+}
+
+impl Reader {
+    /// Errors: what cannot be read.
+    pub fn check(&self, asked: QuerySource) -> Result<(), Message> {
+        match self.by_form(asked) {
+            Some(_) => Ok(()),
+            None => self.by_text(asked).map(drop),
+        }
+    }
+
+    /// The tree of a text's form, with marks, and the literals that they stand for. `None`: only the text can be read.
+    pub fn by_form(&self, asked: QuerySource) -> Option<(Arc<Query>, Vec<Literal>)> {
+        let ExpressionForm { text, literals } = asked.form()?;
+        let known = self.kept.borrow().get(&text).cloned();
+        let tree = match known {
+            Some(known) => known,
+            None => {
+                let made = parse(&text).ok().map(Arc::new);
+                self.keep(&text, made.clone());
+                made
+            }
+        };
+        Some((tree?, literals))
+    }
+
+    /// The tree of the whole text. Errors: what the parser did not expect, as 102.
+    pub fn by_text(&self, asked: QuerySource) -> Result<Arc<Query>, Message> {
+        let text = asked.text();
+        if let Some(Some(known)) = self.kept.borrow().get(text.as_ref()) {
+            return Ok(known.clone());
+        }
+        let tree = Arc::new(parse(&text)?);
+        self.keep(&text, Some(tree.clone()));
+        Ok(tree)
+    }
+
+    fn keep(&self, text: &str, tree: Option<Arc<Query>>) {
+        let mut kept = self.kept.borrow_mut();
+        if self.len.get() + text.len() > KEPT_LEN_MAX {
+            kept.clear();
+            self.len.set(0);
+        }
+        if text.len() <= KEPT_LEN_MAX {
+            self.len.set(self.len.get() + text.len());
+            kept.insert(text.to_owned(), tree);
+        }
+    }
+
+    pub fn forget(&mut self) {
+        *self = Reader::default();
+    }
+}

@@ -1,0 +1,589 @@
+//! The views: their documented columns, and the source of their rows.
+
+use longshore_accelerators::{AcceleratorStatus, configured, status};
+use longshore_pipeline::SourceSpec;
+
+use crate::convert::type_of;
+use crate::flow::{FIRST_DATABASE, SYSTEM_DATABASES};
+use crate::message::{self, Message};
+use crate::session::Session;
+use crate::settings::settings;
+use crate::value::{Column, Type, Value};
+
+/// The source of a view's rows.
+#[derive(Clone, Copy)]
+pub enum Rows {
+    /// The catalog's table of the same name.
+    Catalog,
+    /// Computed when a query needs them.
+    Made(fn(&Session) -> Result<Vec<Vec<Value>>, Message>),
+}
+
+/// A view that queries can name.
+pub struct View {
+    /// The only database that has it; `None`: every database does.
+    pub database: Option<&'static str>,
+    pub schema: &'static str,
+    pub name: &'static str,
+    /// `name type, …`, as documentation writes it.
+    declared: &'static str,
+    pub(super) rows: Rows,
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.schema, self.name)
+    }
+}
+
+impl View {
+    pub fn columns(&self) -> Vec<Column> {
+        let mut all = Vec::new();
+        let mut rest = self.declared;
+        while let Some((name, after)) = rest.trim_start().split_once(' ') {
+            // A comma inside parentheses belongs to a type.
+            let mut open = 0;
+            let end = after.find(|c: char| {
+                open += i32::from(c == '(') - i32::from(c == ')');
+                c == ',' && open == 0
+            });
+            let (kind, later) = match end {
+                Some(end) => (&after[..end], &after[end + 1..]),
+                None => (after, ""),
+            };
+            let (kind_name, sizes) = kind.trim().split_once('(').unwrap_or((kind.trim(), ""));
+            let sizes: Vec<Option<u32>> = sizes
+                .trim_end_matches(')')
+                .split(',')
+                .filter(|s| !s.is_empty())
+                .map(|s| s.trim().parse().ok())
+                .collect();
+            let kind = type_of(kind_name, &sizes).unwrap_or(Type::NVarChar(None));
+            all.push(Column::new(name, kind));
+            rest = later;
+        }
+        all
+    }
+
+    /// The view of these name parts: `[[database.]schema.]name`; omitted parts are empty.
+    pub fn find(parts: &[String], database: &str) -> Option<&'static View> {
+        let (name, before) = parts.split_last()?;
+        let mut before = before.iter().rev().map(String::as_str);
+        let schema = before.next().unwrap_or("");
+        let place = before.next().filter(|d| !d.is_empty()).unwrap_or(database);
+        if before.next().is_some() {
+            return None;
+        }
+        let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
+        VIEWS.iter().find(|view| {
+            let here = view.database.is_none_or(|d| same(d, place));
+            // A name without a schema means `dbo`.
+            let in_schema =
+                same(schema, view.schema) || (schema.is_empty() && view.schema == "dbo");
+            here && in_schema && same(name, view.name)
+        })
+    }
+}
+
+/// Columns that an index of the catalog begins with, and that are compared as the catalog keeps them: numbers.
+const INDEXED: &[&str] = &["media_set_id", "backup_set_id", "restore_history_id"];
+
+/// Whether the catalog finds a view's rows by a column.
+pub(super) fn has_index(view: &View, column: &str) -> bool {
+    matches!(view.rows, Rows::Catalog) && INDEXED.contains(&column)
+}
+
+macro_rules! msdb {
+    ($name:literal, $declared:literal) => {
+        View {
+            database: Some("msdb"),
+            schema: "dbo",
+            name: $name,
+            declared: $declared,
+            rows: Rows::Catalog,
+        }
+    };
+}
+
+macro_rules! sys {
+    ($name:literal, $rows:expr, $declared:literal) => {
+        View {
+            database: None,
+            schema: "sys",
+            name: $name,
+            declared: $declared,
+            rows: Rows::Made($rows),
+        }
+    };
+}
+
+/// Every view.
+pub static VIEWS: &[View] = &[
+    msdb!(
+        "backupmediaset",
+        "media_set_id int, media_uuid uniqueidentifier, media_family_count tinyint, name nvarchar(128), \
+         description nvarchar(255), software_name nvarchar(128), software_vendor_id int, MTF_major_version tinyint, \
+         mirror_count tinyint, is_password_protected bit, is_compressed bit, is_encrypted bit"
+    ),
+    msdb!(
+        "backupmediafamily",
+        "media_set_id int, family_sequence_number tinyint, media_family_id uniqueidentifier, media_count int, \
+         logical_device_name nvarchar(128), physical_device_name nvarchar(260), device_type tinyint, \
+         physical_block_size int, mirror tinyint"
+    ),
+    msdb!(
+        "backupset",
+        "backup_set_id int, backup_set_uuid uniqueidentifier, media_set_id int, first_family_number tinyint, \
+         first_media_number smallint, last_family_number tinyint, last_media_number smallint, \
+         catalog_family_number tinyint, catalog_media_number smallint, position int, expiration_date datetime, \
+         software_vendor_id int, name nvarchar(128), description nvarchar(255), user_name nvarchar(128), \
+         software_major_version tinyint, software_minor_version tinyint, software_build_version smallint, \
+         time_zone smallint, mtf_minor_version tinyint, first_lsn numeric(25,0), last_lsn numeric(25,0), \
+         checkpoint_lsn numeric(25,0), database_backup_lsn numeric(25,0), database_creation_date datetime, \
+         backup_start_date datetime, backup_finish_date datetime, type char(1), sort_order smallint, \
+         code_page smallint, compatibility_level tinyint, database_version int, backup_size numeric(20,0), \
+         database_name nvarchar(128), server_name nvarchar(128), machine_name nvarchar(128), flags int, \
+         unicode_locale int, unicode_compare_style int, collation_name nvarchar(128), is_password_protected bit, \
+         recovery_model nvarchar(60), has_bulk_logged_data bit, is_snapshot bit, is_readonly bit, \
+         is_single_user bit, has_backup_checksums bit, is_damaged bit, begins_log_chain bit, \
+         has_incomplete_metadata bit, is_force_offline bit, is_copy_only bit, \
+         first_recovery_fork_guid uniqueidentifier, last_recovery_fork_guid uniqueidentifier, \
+         fork_point_lsn numeric(25,0), database_guid uniqueidentifier, family_guid uniqueidentifier, \
+         differential_base_lsn numeric(25,0), differential_base_guid uniqueidentifier, \
+         compressed_backup_size numeric(20,0), key_algorithm nvarchar(32), encryptor_thumbprint varbinary(20), \
+         encryptor_type nvarchar(32), last_valid_restore_time datetime, compression_algorithm nvarchar(32)"
+    ),
+    msdb!(
+        "backupfile",
+        "backup_set_id int, first_family_number tinyint, first_media_number smallint, filegroup_name nvarchar(128), \
+         page_size int, file_number numeric(10,0), backed_up_page_count numeric(10,0), file_type char(1), \
+         source_file_block_size numeric(10,0), file_size numeric(20,0), logical_name nvarchar(128), \
+         physical_drive nvarchar(260), physical_name nvarchar(260), state tinyint, state_desc nvarchar(64), \
+         create_lsn numeric(25,0), drop_lsn numeric(25,0), file_guid uniqueidentifier, \
+         read_only_lsn numeric(25,0), read_write_lsn numeric(25,0), differential_base_lsn numeric(25,0), \
+         differential_base_guid uniqueidentifier, backup_size numeric(20,0), filegroup_guid uniqueidentifier, \
+         is_readonly bit, is_present bit"
+    ),
+    msdb!(
+        "restorehistory",
+        "restore_history_id int, restore_date datetime, destination_database_name nvarchar(128), \
+         user_name nvarchar(128), backup_set_id int, restore_type char(1), replace bit, recovery bit, restart bit, \
+         stop_at datetime, device_count tinyint, stop_at_mark_name nvarchar(128), stop_before bit"
+    ),
+    msdb!(
+        "restorefile",
+        "restore_history_id int, file_number numeric(10,0), destination_phys_drive nvarchar(260), \
+         destination_phys_name nvarchar(260)"
+    ),
+    sys!(
+        "configurations",
+        configurations,
+        "configuration_id int, name nvarchar(35), value sql_variant, minimum sql_variant, maximum sql_variant, \
+         value_in_use sql_variant, description nvarchar(255), is_dynamic bit, is_advanced bit"
+    ),
+    sys!(
+        "dm_server_accelerator_status",
+        accelerators,
+        "accelerator nvarchar(60), accelerator_desc nvarchar(60), mode_desc nvarchar(60), \
+         mode_reason_desc nvarchar(60), accelerator_hardware_detected tinyint, \
+         accelerator_library_version nvarchar(60), accelerator_driver_version nvarchar(60)"
+    ),
+    sys!(
+        "databases",
+        databases,
+        "name nvarchar(128), database_id int, source_database_id int, owner_sid varbinary(85), create_date datetime, \
+         compatibility_level tinyint, collation_name nvarchar(128), user_access tinyint, \
+         user_access_desc nvarchar(60), is_read_only bit, is_auto_close_on bit, is_auto_shrink_on bit, \
+         state tinyint, state_desc nvarchar(60), is_in_standby bit, is_cleanly_shutdown bit, \
+         is_supplemental_logging_enabled bit, snapshot_isolation_state tinyint, \
+         snapshot_isolation_state_desc nvarchar(60), is_read_committed_snapshot_on bit, recovery_model tinyint, \
+         recovery_model_desc nvarchar(60), page_verify_option tinyint, page_verify_option_desc nvarchar(60), \
+         is_auto_create_stats_on bit, is_auto_create_stats_incremental_on bit, is_auto_update_stats_on bit, \
+         is_auto_update_stats_async_on bit, is_ansi_null_default_on bit, is_ansi_nulls_on bit, is_ansi_padding_on bit, \
+         is_ansi_warnings_on bit, is_arithabort_on bit, is_concat_null_yields_null_on bit, \
+         is_numeric_roundabort_on bit, is_quoted_identifier_on bit, is_recursive_triggers_on bit, \
+         is_cursor_close_on_commit_on bit, is_local_cursor_default bit, is_fulltext_enabled bit, is_trustworthy_on bit, \
+         is_db_chaining_on bit, is_parameterization_forced bit, is_master_key_encrypted_by_server bit, \
+         is_query_store_on bit, is_published bit, is_subscribed bit, is_merge_published bit, is_distributor bit, \
+         is_sync_with_backup bit, service_broker_guid uniqueidentifier, is_broker_enabled bit, \
+         log_reuse_wait tinyint, log_reuse_wait_desc nvarchar(60), is_date_correlation_on bit, is_cdc_enabled bit, \
+         is_encrypted bit, is_honor_broker_priority_on bit, replica_id uniqueidentifier, \
+         group_database_id uniqueidentifier, resource_pool_id int, default_language_lcid smallint, \
+         default_language_name nvarchar(128), default_fulltext_language_lcid int, \
+         default_fulltext_language_name nvarchar(128), is_nested_triggers_on bit, is_transform_noise_words_on bit, \
+         two_digit_year_cutoff smallint, containment tinyint, containment_desc nvarchar(60), \
+         target_recovery_time_in_seconds int, delayed_durability int, delayed_durability_desc nvarchar(60), \
+         is_memory_optimized_elevate_to_snapshot_on bit, is_federation_member bit, is_remote_data_archive_enabled bit, \
+         is_mixed_page_allocation_on bit, is_temporal_history_retention_enabled bit, catalog_collation_type int, \
+         catalog_collation_type_desc nvarchar(60), physical_database_name nvarchar(128), \
+         is_result_set_caching_on bit, is_accelerated_database_recovery_on bit, is_tempdb_spill_to_remote_store bit, \
+         is_stale_page_detection_on bit, is_memory_optimized_enabled bit, is_data_retention_enabled bit, \
+         is_ledger_on bit, is_change_feed_enabled bit"
+    ),
+    sys!(
+        "master_files",
+        master_files,
+        "database_id int, file_id int, file_guid uniqueidentifier, type tinyint, type_desc nvarchar(60), \
+         data_space_id int, name nvarchar(128), physical_name nvarchar(260), state tinyint, state_desc nvarchar(60), \
+         size int, max_size int, growth int, is_media_read_only bit, is_read_only bit, is_sparse bit, \
+         is_percent_growth bit, is_name_reserved bit, is_persistent_log_buffer bit, create_lsn numeric(25,0), \
+         drop_lsn numeric(25,0), read_only_lsn numeric(25,0), read_write_lsn numeric(25,0), \
+         differential_base_lsn numeric(25,0), differential_base_guid uniqueidentifier, \
+         differential_base_time datetime, redo_start_lsn numeric(25,0), redo_start_fork_guid uniqueidentifier, \
+         redo_target_lsn numeric(25,0), redo_target_fork_guid uniqueidentifier, backup_lsn numeric(25,0), \
+         credential_id int"
+    ),
+    sys!(
+        "dm_exec_requests",
+        requests,
+        "session_id smallint, request_id int, start_time datetime, status nvarchar(30), command nvarchar(32), \
+         sql_handle varbinary(64), statement_start_offset int, statement_end_offset int, plan_handle varbinary(64), \
+         database_id smallint, user_id int, connection_id uniqueidentifier, blocking_session_id smallint, \
+         wait_type nvarchar(60), wait_time int, last_wait_type nvarchar(60), wait_resource nvarchar(256), \
+         open_transaction_count int, open_resultset_count int, transaction_id bigint, context_info varbinary(128), \
+         percent_complete real, estimated_completion_time bigint, cpu_time int, total_elapsed_time int, \
+         scheduler_id int, task_address varbinary(8), reads bigint, writes bigint, logical_reads bigint, \
+         text_size int, language nvarchar(128), date_format nvarchar(3), date_first smallint, quoted_identifier bit, \
+         arithabort bit, ansi_null_dflt_on bit, ansi_defaults bit, ansi_warnings bit, ansi_padding bit, \
+         ansi_nulls bit, concat_null_yields_null bit, transaction_isolation_level smallint, lock_timeout int, \
+         deadlock_priority int, row_count bigint, prev_error int, nest_level int, granted_query_memory int, \
+         executing_managed_code bit, group_id int, query_hash binary(8), query_plan_hash binary(8), \
+         statement_sql_handle varbinary(64), statement_context_id bigint, dop int, parallel_worker_count int, \
+         external_script_request_id uniqueidentifier, is_resumable bit, page_resource binary(8), \
+         page_server_reads bigint, dist_statement_id uniqueidentifier"
+    ),
+    sys!(
+        "backup_devices",
+        backup_devices,
+        "name nvarchar(128), type tinyint, type_desc nvarchar(60), physical_name nvarchar(260)"
+    ),
+    sys!(
+        "messages",
+        messages,
+        "message_id int, language_id smallint, severity tinyint, is_event_logged bit, text nvarchar(2048)"
+    ),
+];
+
+/// Numbers and descriptions of settings in `sys.configurations`.
+const CONFIGURATIONS: &[(&str, i64, &str)] = &[
+    (
+        "backup checksum default",
+        1584,
+        "Enable checksum of backups by default",
+    ),
+    (
+        "backup compression algorithm",
+        1593,
+        "Configure default backup compression algorithm",
+    ),
+    (
+        "backup compression default",
+        1579,
+        "Enable compression of backups by default",
+    ),
+    (
+        "hardware offload enabled",
+        1592,
+        "Enable hardware offloading on the server",
+    ),
+    ("media retention", 112, "Media retention period in days"),
+    ("show advanced options", 518, "show advanced options"),
+];
+
+fn configurations(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let rows = settings(session)?;
+    let row = |(name, id, description): &(&str, i64, &str)| {
+        let row = rows.iter().find(|r| r.name == *name)?;
+        Some(vec![
+            Value::Int(*id),
+            Value::text(row.name),
+            Value::Int(row.value),
+            Value::Int(row.minimum),
+            Value::Int(row.maximum),
+            Value::Int(row.value_in_use),
+            Value::text(*description),
+            Value::bit(row.is_dynamic),
+            Value::bit(row.is_advanced),
+        ])
+    };
+    Ok(CONFIGURATIONS.iter().filter_map(row).collect())
+}
+
+fn accelerators(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let context = &session.server.setup.context;
+    let configured = configured(&*context.storage, context.catalog.as_deref())
+        .map_err(|e| message::OWN.with(&[&e]))?;
+    let probes = (session.server.setup.prober)(configured);
+    let optional = |text: Option<String>| text.map_or(Value::Null, Value::Text);
+    let row = |status: AcceleratorStatus| {
+        vec![
+            Value::Text(status.accelerator),
+            Value::Text(status.accelerator_desc),
+            Value::text(status.mode_desc),
+            Value::Text(status.mode_reason_desc),
+            Value::Int(status.accelerator_hardware_detected.into()),
+            optional(status.accelerator_library_version),
+            optional(status.accelerator_driver_version),
+        ]
+    };
+    Ok(status(configured, &probes).into_iter().map(row).collect())
+}
+
+/// The first number of a user's database; lower ones are SQL Server's own.
+const DATABASE_FIRST: i64 = 5;
+
+/// `DB_ID`.
+pub(super) fn database_id(session: &Session, name: &str) -> Option<i64> {
+    let same = |n: &str| n.eq_ignore_ascii_case(name);
+    if let Some(i) = SYSTEM_DATABASES.iter().position(|n| same(n)) {
+        return Some(i as i64 + 1);
+    }
+    let names = session.server.database_names();
+    let found = names.iter().position(|n| same(n))?;
+    Some(found as i64 + DATABASE_FIRST)
+}
+
+/// `DB_NAME`.
+pub(super) fn database_name(session: &Session, id: i64) -> Option<String> {
+    let system = usize::try_from(id - 1)
+        .ok()
+        .and_then(|i| SYSTEM_DATABASES.get(i));
+    if let Some(name) = system {
+        return Some((*name).to_owned());
+    }
+    let i = usize::try_from(id - DATABASE_FIRST).ok()?;
+    session.server.database_names().get(i).cloned()
+}
+
+/// A row of a view that has a value for some of its columns and NULL for all others.
+fn filled(view: &str, values: Vec<(&str, Value)>) -> Vec<Value> {
+    let columns = VIEWS.iter().find(|v| v.name == view).map(View::columns);
+    let mut columns = columns.unwrap_or_default().into_iter();
+    let mut row: Vec<(String, Value)> = columns.by_ref().map(|c| (c.name, Value::Null)).collect();
+    for (name, value) in values {
+        let place = row.iter_mut().find(|(column, _)| column == name);
+        debug_assert!(place.is_some(), "{view} has no column {name}");
+        if let Some((_, place)) = place {
+            *place = value;
+        }
+    }
+    row.into_iter().map(|(_, value)| value).collect()
+}
+
+/// Only databases that statements can back up; SQL Server's own are not listed.
+fn databases(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let row = |(i, name): (usize, String)| {
+        let restoring = session.server.sequence(&name).is_some();
+        let (state, state_desc) = match session.server.database(&name) {
+            _ if restoring => (1, "RESTORING"),
+            Ok(Some(_)) => (0, "ONLINE"),
+            Ok(None) | Err(_) => (6, "OFFLINE"),
+        };
+        let (model, model_desc) = match session.server.is_logged(&name) {
+            true => (1, "FULL"),
+            false => (3, "SIMPLE"),
+        };
+        let (off, on) = (Value::bit(false), Value::bit(true));
+        filled(
+            "databases",
+            vec![
+                ("physical_database_name", Value::text(name.as_str())),
+                ("name", Value::Text(name)),
+                ("database_id", Value::Int(i as i64 + DATABASE_FIRST)),
+                ("create_date", Value::DateTime(session.server.started)),
+                ("compatibility_level", Value::Int(160)),
+                ("user_access", Value::Int(0)),
+                ("user_access_desc", Value::text("MULTI_USER")),
+                ("is_read_only", off.clone()),
+                ("is_auto_close_on", off.clone()),
+                ("is_auto_shrink_on", off.clone()),
+                ("state", Value::Int(state)),
+                ("state_desc", Value::text(state_desc)),
+                ("is_in_standby", off.clone()),
+                ("is_cleanly_shutdown", off.clone()),
+                ("recovery_model", Value::Int(model)),
+                ("recovery_model_desc", Value::text(model_desc)),
+                ("page_verify_option", Value::Int(2)),
+                ("page_verify_option_desc", Value::text("CHECKSUM")),
+                ("is_ansi_nulls_on", on),
+                ("is_published", off.clone()),
+                ("is_subscribed", off.clone()),
+                ("is_merge_published", off.clone()),
+                ("is_distributor", off.clone()),
+                ("is_broker_enabled", off.clone()),
+                ("is_cdc_enabled", off.clone()),
+                ("is_encrypted", off.clone()),
+                ("containment", Value::Int(0)),
+                ("containment_desc", Value::text("NONE")),
+                ("is_ledger_on", off),
+            ],
+        )
+    };
+    let names = session.server.database_names();
+    Ok(names.into_iter().enumerate().map(row).collect())
+}
+
+/// One row for each database whose data is one file or directory; sizes in pages of 8 KiB.
+fn master_files(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    const PAGE_BYTES: u64 = 8192;
+    let storage = &session.server.setup.context.storage;
+    let mut rows = Vec::new();
+    for (i, name) in session.server.database_names().into_iter().enumerate() {
+        let Ok(Some(database)) = session.server.database(&name) else {
+            continue;
+        };
+        let path = match &database.source {
+            SourceSpec::Sqlite(path) => path,
+            SourceSpec::Files(paths) => match paths.first() {
+                Some(path) => path,
+                None => continue,
+            },
+            SourceSpec::Postgres(_) => continue,
+        };
+        let pages = storage.stat(path).map_or(0, |s| s.len.div_ceil(PAGE_BYTES));
+        let logical = path.file_name().unwrap_or(path.as_os_str());
+        let (off, n) = (Value::bit(false), Value::Int);
+        rows.push(filled(
+            "master_files",
+            vec![
+                ("database_id", n(i as i64 + DATABASE_FIRST)),
+                ("file_id", n(1)),
+                ("type", n(0)),
+                ("type_desc", Value::text("ROWS")),
+                ("data_space_id", n(1)),
+                ("name", Value::text(logical.to_string_lossy())),
+                ("physical_name", Value::text(path.display().to_string())),
+                ("state", n(0)),
+                ("state_desc", Value::text("ONLINE")),
+                ("size", n(i64::try_from(pages).unwrap_or(i64::MAX))),
+                ("max_size", n(-1)),
+                ("growth", n(0)),
+                ("is_media_read_only", off.clone()),
+                ("is_read_only", off.clone()),
+                ("is_sparse", off.clone()),
+                ("is_percent_growth", off.clone()),
+                ("is_name_reserved", off),
+            ],
+        ));
+    }
+    Ok(rows)
+}
+
+fn requests(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let now = session.server.now();
+    let activities = session.server.activities.lock().clone();
+    let row = |(id, activity): (u32, crate::server::Activity)| {
+        let part = super::moment::Part::Millisecond;
+        let elapsed = super::moment::difference(part, activity.start, now).max(0);
+        let percent = i64::from(activity.percent.unwrap_or(0));
+        let left = match percent {
+            0 => 0,
+            percent => elapsed * (100 - percent) / percent,
+        };
+        let database = database_id(session, &activity.database);
+        let database = database.or_else(|| database_id(session, FIRST_DATABASE));
+        filled(
+            "dm_exec_requests",
+            vec![
+                ("session_id", Value::Int(id.into())),
+                ("request_id", Value::Int(0)),
+                ("start_time", Value::DateTime(activity.start)),
+                ("status", Value::text("running")),
+                ("command", Value::text(activity.command)),
+                ("database_id", database.map_or(Value::Null, Value::Int)),
+                ("blocking_session_id", Value::Int(0)),
+                ("percent_complete", Value::Float(percent as f64)),
+                ("estimated_completion_time", Value::Int(left)),
+                (
+                    "total_elapsed_time",
+                    Value::Int(elapsed.min(i64::from(i32::MAX))),
+                ),
+            ],
+        )
+    };
+    Ok(activities.into_iter().map(row).collect())
+}
+
+fn backup_devices(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    let row = |(name, path): (String, std::path::PathBuf)| {
+        vec![
+            Value::Text(name),
+            Value::Int(2),
+            Value::text("DISK"),
+            Value::text(path.display().to_string()),
+        ]
+    };
+    let devices = session.server.devices();
+    Ok(devices.into_iter().map(row).collect())
+}
+
+fn messages(_session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+    const US_ENGLISH: i64 = 1033;
+    let row = |known: &message::MessageTemplate| {
+        vec![
+            Value::Int(known.number.into()),
+            Value::Int(US_ENGLISH),
+            Value::Int(known.severity.into()),
+            Value::bit(false),
+            Value::text(known.pattern.replace("{}", "%ls")),
+        ]
+    };
+    Ok(message::ALL.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_are_read_whole() {
+        for view in VIEWS {
+            let columns = view.columns();
+            let commas = view.declared.matches(", ").count();
+            assert_eq!(columns.len(), commas + 1, "{view:?}");
+            for column in &columns {
+                assert_ne!(
+                    column.kind,
+                    Type::NVarChar(None),
+                    "{view:?} {}",
+                    column.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_catalog_has_an_index_of_each_column_that_is_said_to_have_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("catalog.db");
+        drop(longshore_catalog::Catalog::open(&path).unwrap());
+        let db = rusqlite::Connection::open(&path).unwrap();
+        for view in VIEWS.iter().filter(|v| matches!(v.rows, Rows::Catalog)) {
+            for column in view.columns().iter().filter(|c| has_index(view, &c.name)) {
+                let sql = format!(
+                    "EXPLAIN QUERY PLAN SELECT 1 FROM {} WHERE {} = 1",
+                    view.name, column.name
+                );
+                let plan: String = db.query_row(&sql, [], |row| row.get(3)).unwrap();
+                assert!(plan.starts_with("SEARCH"), "{view:?}: {plan}");
+                assert_eq!(column.kind, Type::Int, "{view:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_find_their_views_from_where_they_are_seen() {
+        let find = |name: &str, database: &str| {
+            let parts: Vec<_> = name.split('.').map(str::to_owned).collect();
+            View::find(&parts, database).map(|v| v.name)
+        };
+        assert_eq!(find("msdb.dbo.backupset", "shop"), Some("backupset"));
+        assert_eq!(find("MSDB..BackupSet", "shop"), Some("backupset"));
+        assert_eq!(find("backupset", "msdb"), Some("backupset"));
+        assert_eq!(find("backupset", "master"), None);
+        assert_eq!(find("sys.databases", "shop"), Some("databases"));
+        assert_eq!(find("master.sys.databases", "shop"), Some("databases"));
+        assert_eq!(find("databases", "shop"), None);
+        assert_eq!(find("a.b.c.d", "shop"), None);
+    }
+}

@@ -1,0 +1,931 @@
+//! Translates sqlparser's tree to SQLite's SQL, with a T-SQL type for every expression.
+//!
+//! Invariants
+//! - Only constructs that are matched here are passed on; all others are refused by name (50002).
+//! - Texts and numbers of the query are bound, never written into the SQL.
+//! - Tables get our own aliases (`t0`, `t1`, …), so no name of the query has a meaning for SQLite.
+
+mod call;
+mod expression;
+mod grouped;
+mod tables;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sqlparser::ast::{
+    Distinct, Expr, GroupByExpr, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, Top, TopQuantity,
+    Value as Literal,
+};
+
+use super::QueryPlan;
+use super::collation::Collation;
+use super::number::wider;
+use super::schema::View;
+use crate::message::{self, Message};
+use crate::session::Session;
+use crate::syntax;
+use crate::value::{Column, Type, Value};
+use crate::variables::Sum;
+use grouped::{Condition, Reach, Shape};
+
+/// An expression of a select list under its name.
+type Item = (String, TypedSql);
+
+/// SQL of an expression, and its type; `None` for a bare NULL.
+#[derive(Debug, Clone)]
+struct TypedSql {
+    sql: String,
+    kind: Option<Type>,
+    /// The collation of its comparisons, if the query names one.
+    collate: Option<Collation>,
+    /// It may have more digits than its type, or another scale.
+    is_computed: bool,
+}
+
+impl TypedSql {
+    fn of(sql: impl Into<String>, kind: Type) -> TypedSql {
+        TypedSql::new(sql, Some(kind))
+    }
+
+    fn new(sql: impl Into<String>, kind: Option<Type>) -> TypedSql {
+        TypedSql {
+            sql: sql.into(),
+            kind,
+            collate: None,
+            is_computed: false,
+        }
+    }
+
+    /// The collation clause for SQLite when it is compared.
+    fn collation(&self) -> &'static str {
+        match (self.kind().is_text(), self.collate.unwrap_or_default()) {
+            (false, _) => "",
+            (true, collation) => collation.clause(),
+        }
+    }
+
+    /// NULL counts as an int, as in SQL Server.
+    fn kind(&self) -> Type {
+        self.kind.unwrap_or(Type::Int)
+    }
+}
+
+/// A table that a FROM clause names.
+#[derive(Debug, Clone)]
+struct Table {
+    /// Its name in the query.
+    name: String,
+    /// The prefix of its columns in our SQL: `t0.`
+    prefix: String,
+    columns: Vec<Column>,
+    /// The view that it is.
+    view: Option<&'static View>,
+}
+
+/// A WITH clause's query.
+#[derive(Debug, Clone)]
+struct Common {
+    name: String,
+    alias: String,
+    columns: Vec<Column>,
+}
+
+struct Translator<'a> {
+    session: &'a Session,
+    /// Those of the text that the query's marks stand for.
+    literals: &'a [syntax::Literal],
+    values: Vec<Value>,
+    /// The bytes of the bound values.
+    sum: Sum,
+    /// The number of each variable among them: it is bound once, however often it occurs.
+    variables: BTreeMap<String, usize>,
+    views: Vec<&'static View>,
+    /// Tables that can be named; those of the innermost SELECT are last.
+    scopes: Vec<Vec<Table>>,
+    commons: Vec<Common>,
+    aliases: usize,
+    depth: usize,
+    steps: usize,
+    /// Nested queries, including the outermost.
+    queries: usize,
+    seen: SelectFindings,
+    /// The scopes of the columns that were named since somebody began to look.
+    reach: Reach,
+    stepwise: Option<Stepwise>,
+}
+
+/// Findings in a select list.
+#[derive(Debug, Default)]
+struct SelectFindings {
+    /// Variables that it reads, in lower case.
+    variables: BTreeSet<String>,
+    aggregate: bool,
+    window: bool,
+}
+
+/// A select list that sets variables and reads them: each row must see the values set by the row before it, and by the
+/// items to the left.
+#[derive(Debug)]
+struct Stepwise {
+    /// The variables that are set, in lower case, each with whether it was set before the present expression, in this
+    /// row or an earlier one.
+    variables: Vec<(String, bool)>,
+    /// The present construct, if such a variable would have one value for all rows in it.
+    within: Option<&'static str>,
+}
+
+/// A SELECT's columns and SQL.
+struct SelectedColumns {
+    sql: String,
+    columns: Vec<Column>,
+    assigns: Vec<String>,
+    /// The variables that it sets row by row.
+    steps: Vec<String>,
+    /// The entries that its WITH clause needs.
+    with: Vec<String>,
+}
+
+/// What a SELECT is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SelectPurpose {
+    Values,
+    /// Only whether it has rows.
+    Existence,
+}
+
+impl SelectedColumns {
+    fn new(sql: String, columns: Vec<Column>) -> SelectedColumns {
+        SelectedColumns {
+            sql,
+            columns,
+            assigns: Vec::new(),
+            steps: Vec::new(),
+            with: Vec::new(),
+        }
+    }
+}
+
+/// The most nested expressions: well below the limit of a thread's stack.
+const DEPTH_MAX: usize = 200;
+
+/// The most expressions and queries that are translated for one statement, and the longest SQL. A part that occurs
+/// once in a query may be needed several times in SQLite's, which multiplies with every level.
+const STEPS_MAX: usize = 100_000;
+const SQL_LEN_MAX: usize = 1 << 20;
+
+fn not_here(what: &str) -> Message {
+    message::NOT_HERE.with(&[&what])
+}
+
+/// Finds the meaning of a query, in which marks stand for the literals. Errors: names that are not there, constructs that this server does not know.
+pub(super) fn query(
+    session: &Session,
+    query: &Query,
+    literals: &[syntax::Literal],
+) -> Result<QueryPlan, Message> {
+    let mut translator = Translator {
+        session,
+        literals,
+        values: Vec::new(),
+        sum: Sum::default(),
+        variables: BTreeMap::new(),
+        views: Vec::new(),
+        scopes: Vec::new(),
+        commons: Vec::new(),
+        aliases: 0,
+        depth: 0,
+        steps: 0,
+        queries: 0,
+        seen: SelectFindings::default(),
+        reach: Reach::default(),
+        stepwise: None,
+    };
+    let selected = translator.query(query)?;
+    Ok(QueryPlan {
+        sql: selected.sql,
+        columns: selected.columns,
+        assigns: selected.assigns,
+        steps: selected.steps,
+        values: translator.values,
+        views: translator.views,
+    })
+}
+
+/// A name, quoted for SQLite.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The alias of a result column in SQLite: names may be empty, or equal.
+fn column_alias(i: usize) -> String {
+    format!("c{i}")
+}
+
+impl Translator<'_> {
+    fn bind(&mut self, value: Value) -> String {
+        self.values.push(value);
+        format!("?{}", self.values.len())
+    }
+
+    /// Errors: more variables than a query can have.
+    fn bind_variable(&mut self, name: &str) -> Result<TypedSql, Message> {
+        let variable = self.session.variable(name)?;
+        let name = name.to_lowercase();
+        if let Some(stepwise) = &self.stepwise
+            && let Some(i) = stepwise
+                .variables
+                .iter()
+                .position(|(v, set)| *v == name && *set)
+        {
+            return match stepwise.within {
+                None => Ok(TypedSql::of(format!("ts_variable({i})"), variable.kind)),
+                Some(within) => Err(not_here(&format!(
+                    "{within} that reads a variable which the same SELECT sets ({name})"
+                ))),
+            };
+        }
+        self.seen.variables.insert(name.clone());
+        if let Some(number) = self.variables.get(&name) {
+            return Ok(TypedSql::of(format!("?{number}"), variable.kind));
+        }
+        let bound = self.bind_long(variable.value.clone())?;
+        self.variables.insert(name, self.values.len());
+        Ok(TypedSql::of(bound, variable.kind))
+    }
+
+    /// The same as [`Translator::bind`], for values that the query's length does not bound.
+    fn bind_long(&mut self, value: Value) -> Result<String, Message> {
+        self.sum.add(&value)?;
+        Ok(self.bind(value))
+    }
+
+    fn new_alias(&mut self) -> String {
+        self.aliases += 1;
+        format!("t{}", self.aliases - 1)
+    }
+
+    fn descend<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Message>,
+    ) -> Result<T, Message> {
+        if self.depth >= DEPTH_MAX {
+            return Err(message::NESTED_TOO_DEEPLY.plain());
+        }
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            return Err(message::NO_PLAN.plain());
+        }
+        if self.session.is_cancelled() {
+            return Err(message::ABORTED.plain());
+        }
+        self.depth += 1;
+        let result = work(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn query(&mut self, query: &Query) -> Result<SelectedColumns, Message> {
+        self.query_for(query, SelectPurpose::Values)
+    }
+
+    fn query_for(
+        &mut self,
+        query: &Query,
+        wanted: SelectPurpose,
+    ) -> Result<SelectedColumns, Message> {
+        self.inside("a subquery", |t| {
+            t.queries += 1;
+            let selected = t.descend(|t| t.query_of(query, wanted));
+            t.queries -= 1;
+            selected
+        })
+    }
+
+    /// Translates a part that has one value for all rows.
+    fn inside<T>(
+        &mut self,
+        what: &'static str,
+        work: impl FnOnce(&mut Self) -> Result<T, Message>,
+    ) -> Result<T, Message> {
+        let within = |t: &mut Self, what| match &mut t.stepwise {
+            Some(stepwise) => std::mem::replace(&mut stepwise.within, what),
+            None => None,
+        };
+        let outer = within(self, Some(what));
+        let result = work(self);
+        within(self, outer);
+        result
+    }
+
+    fn query_of(
+        &mut self,
+        query: &Query,
+        wanted: SelectPurpose,
+    ) -> Result<SelectedColumns, Message> {
+        if query.for_clause.is_some() {
+            return Err(not_here("FOR XML or FOR JSON"));
+        }
+        let before = self.commons.len();
+        let mut parts = Vec::new();
+        if let Some(with) = &query.with {
+            for cte in &with.cte_tables {
+                let selected = self.query(&cte.query)?;
+                let columns = renamed(selected.columns, &cte.alias.columns)?;
+                let alias = self.new_alias();
+                let names: Vec<_> = (0..columns.len()).map(column_alias).collect();
+                parts.push(format!(
+                    "{alias}({}) AS ({})",
+                    names.join(", "),
+                    selected.sql
+                ));
+                let name = cte.alias.name.value.clone();
+                self.commons.push(Common {
+                    name,
+                    alias,
+                    columns,
+                });
+            }
+        }
+        let mut selected = match query.body.as_ref() {
+            SetExpr::Select(select) => self.select(select, query, wanted)?,
+            body => {
+                let mut selected = self.set(body)?;
+                self.order_of_set(query, &mut selected)?;
+                selected
+            }
+        };
+        self.commons.truncate(before);
+        parts.append(&mut selected.with);
+        if !parts.is_empty() {
+            selected.sql = format!("WITH {} {}", parts.join(", "), selected.sql);
+        }
+        Ok(selected)
+    }
+
+    /// A SELECT, or several combined by UNION and similar operators.
+    fn set(&mut self, body: &SetExpr) -> Result<SelectedColumns, Message> {
+        self.queries += 1;
+        let selected = self.descend(|t| match body {
+            SetExpr::Select(select) => {
+                let mut selected = t.plain_select(select)?;
+                // SQLite allows no LIMIT inside.
+                selected.sql = format!("SELECT * FROM ({})", selected.sql);
+                Ok(selected)
+            }
+            SetExpr::Query(query) => {
+                let mut selected = t.query(query)?;
+                selected.sql = format!("SELECT * FROM ({})", selected.sql);
+                Ok(selected)
+            }
+            SetExpr::SetOperation {
+                op,
+                set_quantifier,
+                left,
+                right,
+            } => {
+                let (left, right) = (t.set(left)?, t.set(right)?);
+                if left.columns.len() != right.columns.len() {
+                    return Err(message::UNION_COLUMNS.plain());
+                }
+                let word = match (op, set_quantifier) {
+                    (SetOperator::Union, SetQuantifier::All) => "UNION ALL",
+                    (SetOperator::Union, _) => "UNION",
+                    (SetOperator::Except, _) => "EXCEPT",
+                    (SetOperator::Intersect, _) => "INTERSECT",
+                    (SetOperator::Minus, _) => return Err(not_here("MINUS")),
+                };
+                let columns: Vec<_> = left
+                    .columns
+                    .iter()
+                    .zip(&right.columns)
+                    .map(|(a, b)| Column::new(a.name.clone(), wider(a.kind, b.kind)))
+                    .collect();
+                let (left, right) = (t.side(left, &columns), t.side(right, &columns));
+                Ok(SelectedColumns::new(
+                    format!("{left} {word} {right}"),
+                    columns,
+                ))
+            }
+            _ => Err(not_here("this kind of query")),
+        });
+        self.queries -= 1;
+        selected
+    }
+
+    /// One of two queries whose rows are compared: its columns in the common types, texts with the usual collation.
+    fn side(&mut self, selected: SelectedColumns, columns: &[Column]) -> String {
+        let sides = selected.columns.iter().zip(columns).enumerate();
+        let list: Vec<_> = sides
+            .map(|(i, (own, column))| {
+                let name = column_alias(i);
+                let value = self.widened(TypedSql::of(&name, own.kind), Some(column.kind));
+                let value = TypedSql::of(value, column.kind);
+                format!("{} AS {name}", folded(&value))
+            })
+            .collect();
+        format!("SELECT {} FROM ({})", list.join(", "), selected.sql)
+    }
+
+    /// ORDER BY after a UNION names columns or their positions.
+    fn order_of_set(
+        &mut self,
+        query: &Query,
+        selected: &mut SelectedColumns,
+    ) -> Result<(), Message> {
+        let mut words = Vec::new();
+        for order in orders(query)? {
+            let at = match &order.expr {
+                Expr::Value(value) => match &value.value {
+                    Literal::Number(n, _) => n.parse::<usize>().ok().filter(|n| *n > 0),
+                    _ => None,
+                },
+                Expr::Identifier(name) => position(&selected.columns, &name.value).map(|i| i + 1),
+                _ => None,
+            };
+            let at = at.filter(|n| *n <= selected.columns.len());
+            let at = at.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
+            words.push(format!("{at}{}", direction(order)));
+        }
+        if !words.is_empty() {
+            selected.sql += &format!(" ORDER BY {}", words.join(", "));
+        }
+        selected.sql += &self.limit(query, None)?;
+        Ok(())
+    }
+
+    fn plain_select(&mut self, select: &Select) -> Result<SelectedColumns, Message> {
+        self.select_of(select, &[], None, |_| Ok(String::new()))
+    }
+
+    fn select(
+        &mut self,
+        select: &Select,
+        query: &Query,
+        wanted: SelectPurpose,
+    ) -> Result<SelectedColumns, Message> {
+        let orders: Vec<&OrderByExpr> = orders(query)?;
+        let is_whole = query.fetch.is_none() && query.limit_clause.is_none();
+        let wanted = Some(wanted).filter(|_| is_whole);
+        self.select_of(select, &orders, wanted, |t| {
+            t.limit(query, select.top.as_ref())
+        })
+    }
+
+    /// `wanted`: what for, where its rows may be grouped.
+    fn select_of(
+        &mut self,
+        select: &Select,
+        orders: &[&OrderByExpr],
+        wanted: Option<SelectPurpose>,
+        limit: impl FnOnce(&mut Self) -> Result<String, Message>,
+    ) -> Result<SelectedColumns, Message> {
+        if select.into.is_some() {
+            return Err(not_here("SELECT INTO"));
+        }
+        let (from, reach) = self.watched(|t| t.from(&select.from))?;
+        let wanted = wanted.filter(|_| !reach.is_outside(self.scopes.len() - 1));
+        let done = self.select_within(select, orders, &from, wanted, limit);
+        self.scopes.pop();
+        done
+    }
+
+    /// The words of ORDER BY, and where they reach.
+    fn words(
+        &mut self,
+        orders: &[&OrderByExpr],
+        items: &[Item],
+    ) -> Result<(Vec<String>, Reach), Message> {
+        let mut all = Reach::default();
+        let mut words = Vec::new();
+        for order in orders {
+            let (word, reach) = self.watched(|t| t.order(order, items))?;
+            all = all.with(reach);
+            words.push(word);
+        }
+        Ok((words, all))
+    }
+
+    /// Goes back to what was seen outside of the clauses after the select list. Whether these compute over rows: an
+    /// aggregate in WHERE is of the query outside, and one in ORDER BY makes one row of all.
+    fn leave_clauses(&mut self, outer: SelectFindings) -> bool {
+        let clauses = std::mem::replace(&mut self.seen, outer);
+        self.seen.aggregate |= clauses.aggregate;
+        self.seen.window |= clauses.window;
+        self.seen.variables.extend(clauses.variables);
+        clauses.aggregate || clauses.window
+    }
+
+    fn select_within(
+        &mut self,
+        select: &Select,
+        orders: &[&OrderByExpr],
+        from: &str,
+        wanted: Option<SelectPurpose>,
+        limit: impl FnOnce(&mut Self) -> Result<String, Message>,
+    ) -> Result<SelectedColumns, Message> {
+        let (values, variables) = (self.values.len(), self.variables.clone());
+        let outer = std::mem::take(&mut self.seen);
+        let ((items, assigns), item_reach) = self.watched(|t| t.projection(select))?;
+        let seen = std::mem::replace(&mut self.seen, outer);
+        if assigns
+            .iter()
+            .any(|a| seen.variables.contains(&a.to_lowercase()))
+        {
+            self.values.truncate(values);
+            self.variables = variables;
+            return self.select_stepwise(select, orders, from, limit, assigns, &seen);
+        }
+        self.seen.variables.extend(seen.variables);
+        let distinct = match &select.distinct {
+            None | Some(Distinct::All) => "",
+            Some(Distinct::Distinct) => "DISTINCT ",
+            Some(Distinct::On(_)) => return Err(not_here("DISTINCT ON")),
+        };
+        let list: Vec<_> = items
+            .iter()
+            .enumerate()
+            .map(|(i, (_, item))| {
+                let folded = if distinct.is_empty() {
+                    item.sql.clone()
+                } else {
+                    folded(item)
+                };
+                format!("{folded} AS {}", column_alias(i))
+            })
+            .collect();
+        let mut sql = format!("SELECT {distinct}{}{from}", list.join(", "));
+        let outer = std::mem::take(&mut self.seen);
+        let mut conditions = Vec::new();
+        if let Some(selection) = &select.selection {
+            self.conditions(selection, &mut conditions)?;
+            let all: Vec<_> = conditions.iter().map(Condition::sql).collect();
+            sql += &format!(" WHERE {}", all.join(" AND "));
+        }
+        let mut is_grouped = !distinct.is_empty() || select.having.is_some();
+        match &select.group_by {
+            GroupByExpr::Expressions(by, modifiers) if modifiers.is_empty() => {
+                let by: Result<Vec<_>, _> = by
+                    .iter()
+                    .map(|e| Ok(folded(&self.expression(e)?)))
+                    .collect();
+                let by = by?;
+                if !by.is_empty() {
+                    is_grouped = true;
+                    sql += &format!(" GROUP BY {}", by.join(", "));
+                }
+            }
+            _ => return Err(not_here("GROUP BY with ROLLUP, CUBE or ALL")),
+        }
+        if let Some(having) = &select.having {
+            sql += &format!(" HAVING {}", self.expression(having)?.sql);
+        }
+        let (words, order_reach) = self.words(orders, &items)?;
+        let computes_over_rows = self.leave_clauses(outer);
+        if !words.is_empty() {
+            sql += &format!(" ORDER BY {}", words.join(", "));
+        }
+        let is_set = orders.is_empty();
+        let end = limit(self)?;
+        sql += &end;
+        if is_set && end.is_empty() {
+            sql += &self.top(select.top.as_ref())?;
+        }
+        let grouped = match wanted {
+            Some(wanted) if !is_grouped && !computes_over_rows && assigns.is_empty() => self
+                .grouped(&Shape {
+                    wanted,
+                    select,
+                    items: &items,
+                    item_reach,
+                    from,
+                    conditions: &conditions,
+                    orders: &words,
+                    order_reach,
+                    has_aggregate: seen.aggregate,
+                    has_window: seen.window,
+                }),
+            _ => None,
+        };
+        let columns = items
+            .into_iter()
+            .map(|(name, item)| Column::new(name, item.kind()))
+            .collect();
+        let (sql, with) = match grouped {
+            Some((with, sql)) => (sql, vec![with]),
+            None => (sql, Vec::new()),
+        };
+        Ok(SelectedColumns {
+            assigns,
+            with,
+            ..SelectedColumns::new(sql, columns)
+        })
+    }
+
+    /// A SELECT whose items set variables and read them. Its rows are made first, in their order; then each is
+    /// evaluated with the variables as the row before left them (`ts_variable`, `ts_assign`).
+    fn select_stepwise(
+        &mut self,
+        select: &Select,
+        orders: &[&OrderByExpr],
+        from: &str,
+        limit: impl FnOnce(&mut Self) -> Result<String, Message>,
+        assigns: Vec<String>,
+        seen: &SelectFindings,
+    ) -> Result<SelectedColumns, Message> {
+        let grouped = match &select.group_by {
+            GroupByExpr::Expressions(by, modifiers) => !by.is_empty() || !modifiers.is_empty(),
+            GroupByExpr::All(_) => true,
+        };
+        let distinct = !matches!(&select.distinct, None | Some(Distinct::All));
+        if grouped || distinct || select.having.is_some() || seen.window {
+            return Err(not_here(
+                "DISTINCT, GROUP BY, HAVING or OVER in a SELECT that sets a variable and reads it",
+            ));
+        }
+        let mut rows = from.to_owned();
+        if let Some(selection) = &select.selection {
+            rows += &format!(" WHERE {}", self.expression(selection)?.sql);
+        }
+        // An aggregate has one row, and so has a SELECT without a table: no order is needed.
+        let is_single = seen.aggregate || from.is_empty();
+        let mut words = Vec::new();
+        for order in orders.iter().filter(|_| !is_single) {
+            if matches!(&order.expr, Expr::Value(_)) {
+                return Err(not_here("ORDER BY a place in a SELECT that sets variables"));
+            }
+            words.push(self.order(order, &[])?);
+        }
+        if !words.is_empty() {
+            rows += &format!(" ORDER BY {}", words.join(", "));
+        }
+        let mut end = limit(self)?;
+        if orders.is_empty() && end.is_empty() {
+            end = self.top(select.top.as_ref())?;
+        }
+        let mut with = Vec::new();
+        if !is_single {
+            let alias = self.new_alias();
+            let mut columns = Vec::new();
+            for table in self.scopes.last_mut().into_iter().flatten() {
+                let own = table.prefix.replace('.', "_");
+                for i in 0..table.columns.len() {
+                    let column = column_alias(i);
+                    columns.push(format!("{}{column} AS {own}{column}", table.prefix));
+                }
+                table.prefix = format!("{alias}.{own}");
+            }
+            // The limit keeps the order: without a limit SQLite might drop the order as useless.
+            let end = if end.is_empty() { " LIMIT -1" } else { &end };
+            let list = columns.join(", ");
+            with.push(format!(
+                "{alias} AS MATERIALIZED (SELECT {list}{rows}{end})"
+            ));
+            rows = format!(" FROM {alias}");
+        } else {
+            rows += &end;
+        }
+        let mut steps: Vec<String> = Vec::new();
+        for name in assigns.iter().map(|a| a.to_lowercase()) {
+            self.session.variable(&name)?;
+            if !steps.contains(&name) {
+                steps.push(name);
+            }
+        }
+        let variables = steps.iter().map(|s| (s.clone(), !is_single)).collect();
+        self.stepwise = Some(Stepwise {
+            variables,
+            within: None,
+        });
+        let projected = self.projection(select);
+        self.stepwise = None;
+        let (items, _) = projected?;
+        let mut list = Vec::new();
+        for ((_, item), name) in items.into_iter().zip(&assigns) {
+            let name = name.to_lowercase();
+            let slot = steps.iter().position(|s| *s == name).unwrap_or_default();
+            let kind = self.bind_type(item.kind());
+            list.push(format!("ts_assign({slot}, {}, {kind})", item.sql));
+        }
+        Ok(SelectedColumns {
+            assigns,
+            steps,
+            with,
+            ..SelectedColumns::new(format!("SELECT {}{rows}", list.join(", ")), Vec::new())
+        })
+    }
+
+    /// ORDER BY names a result column, its position, or any expression.
+    fn order(
+        &mut self,
+        order: &OrderByExpr,
+        items: &[(String, TypedSql)],
+    ) -> Result<String, Message> {
+        let at = match &order.expr {
+            Expr::Value(value) => match &value.value {
+                Literal::Number(n, _) => n.parse::<usize>().ok().and_then(|n| n.checked_sub(1)),
+                _ => None,
+            },
+            Expr::Identifier(name) => items
+                .iter()
+                .position(|(n, _)| n.eq_ignore_ascii_case(&name.value)),
+            _ => None,
+        };
+        let sql = match at {
+            Some(i) => {
+                let (_, item) = items
+                    .get(i)
+                    .ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
+                format!("{}{}", column_alias(i), item.collation())
+            }
+            None => folded(&self.expression(&order.expr)?),
+        };
+        Ok(sql + direction(order))
+    }
+
+    fn top(&mut self, top: Option<&Top>) -> Result<String, Message> {
+        let Some(top) = top else {
+            return Ok(String::new());
+        };
+        if top.percent || top.with_ties {
+            return Err(not_here("TOP with PERCENT or TIES"));
+        }
+        let count = match &top.quantity {
+            Some(TopQuantity::Constant(n)) => {
+                let n = i64::try_from(*n).unwrap_or(i64::MAX);
+                self.bind(Value::Int(n))
+            }
+            Some(TopQuantity::Expr(e)) => self.expression(e)?.sql,
+            None => return Err(not_here("TOP without a number")),
+        };
+        Ok(format!(" LIMIT max(0, {count})"))
+    }
+
+    fn limit(&mut self, query: &Query, top: Option<&Top>) -> Result<String, Message> {
+        let mut limit = self.top(top)?;
+        if let Some(fetch) = &query.fetch {
+            if fetch.percent || fetch.with_ties {
+                return Err(not_here("FETCH with PERCENT or TIES"));
+            }
+            let count = match &fetch.quantity {
+                Some(quantity) => self.expression(quantity)?.sql,
+                None => "1".to_owned(),
+            };
+            limit = format!(" LIMIT {count}");
+        }
+        match &query.limit_clause {
+            None => Ok(limit),
+            Some(LimitClause::LimitOffset {
+                limit: None,
+                offset: Some(offset),
+                limit_by,
+            }) if limit_by.is_empty() => {
+                let skip = self.expression(&offset.value)?.sql;
+                match limit.is_empty() {
+                    true => Ok(format!(" LIMIT -1 OFFSET {skip}")),
+                    false => Ok(format!("{limit} OFFSET {skip}")),
+                }
+            }
+            Some(_) => Err(not_here("LIMIT")),
+        }
+    }
+
+    /// An expression of a select list. The engine checks those of the outermost query against their types.
+    fn item(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
+        match self.queries {
+            1 => self.unheld(expr),
+            _ => self.expression(expr),
+        }
+    }
+
+    /// Items to the right of this one read the value that it sets.
+    fn is_set(&mut self, name: &str) {
+        let name = name.to_lowercase();
+        let all = self.stepwise.iter_mut().flat_map(|s| &mut s.variables);
+        all.for_each(|(variable, set)| *set |= *variable == name);
+    }
+
+    /// The items of a SELECT with their names, and the variables that they set.
+    fn projection(&mut self, select: &Select) -> Result<(Vec<Item>, Vec<String>), Message> {
+        let mut items = Vec::new();
+        let mut assigns = Vec::new();
+        for item in &select.projection {
+            match item {
+                SelectItem::UnnamedExpr(Expr::BinaryOp {
+                    left,
+                    op: sqlparser::ast::BinaryOperator::Eq,
+                    right,
+                }) if variable(left).is_some() => {
+                    items.push((String::new(), self.unheld(right)?));
+                    if let Some(name) = variable(left) {
+                        self.is_set(name);
+                        assigns.push(name.to_owned());
+                    }
+                }
+                SelectItem::UnnamedExpr(expr) => {
+                    let name = match expr {
+                        Expr::Identifier(name) if !name.value.starts_with('@') => {
+                            name.value.clone()
+                        }
+                        Expr::CompoundIdentifier(names) => {
+                            names.last().map_or(String::new(), |n| n.value.clone())
+                        }
+                        _ => String::new(),
+                    };
+                    items.push((name, self.item(expr)?));
+                }
+                SelectItem::ExprWithAlias { expr, alias } if alias.value.starts_with('@') => {
+                    items.push((String::new(), self.unheld(expr)?));
+                    self.is_set(&alias.value);
+                    assigns.push(alias.value.clone());
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    items.push((alias.value.clone(), self.item(expr)?));
+                }
+                SelectItem::Wildcard(_) => {
+                    let tables = self.scopes.last().cloned().unwrap_or_default();
+                    if tables.is_empty() {
+                        return Err(message::STAR_WITHOUT_TABLE.plain());
+                    }
+                    tables.iter().for_each(|t| items.extend(all_of(t)));
+                }
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    _,
+                ) => {
+                    let last = tables::parts(name).pop().unwrap_or_default();
+                    let tables = self.scopes.last().cloned().unwrap_or_default();
+                    let table = tables.iter().find(|t| t.name.eq_ignore_ascii_case(&last));
+                    let table = table.ok_or_else(|| message::PREFIX_UNKNOWN.with(&[&last]))?;
+                    items.extend(all_of(table));
+                }
+                SelectItem::QualifiedWildcard(..) | SelectItem::ExprWithAliases { .. } => {
+                    return Err(not_here("this kind of column"));
+                }
+            }
+        }
+        let is_outermost = self.queries == 1;
+        match assigns.is_empty() || (is_outermost && assigns.len() == items.len()) {
+            true => Ok((items, assigns)),
+            false => Err(message::ASSIGNS_AND_ROWS.plain()),
+        }
+    }
+}
+
+fn variable(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Identifier(name) if name.value.starts_with('@') => Some(&name.value),
+        _ => None,
+    }
+}
+
+fn all_of(table: &Table) -> Vec<Item> {
+    let columns = table.columns.iter().enumerate();
+    columns
+        .map(|(i, column)| {
+            let sql = format!("{}{}", table.prefix, column_alias(i));
+            (column.name.clone(), TypedSql::of(sql, column.kind))
+        })
+        .collect()
+}
+
+fn position(columns: &[Column], name: &str) -> Option<usize> {
+    columns
+        .iter()
+        .position(|c| c.name.eq_ignore_ascii_case(name))
+}
+
+fn renamed(
+    mut columns: Vec<Column>,
+    names: &[sqlparser::ast::TableAliasColumnDef],
+) -> Result<Vec<Column>, Message> {
+    if names.is_empty() {
+        return Ok(columns);
+    }
+    if names.len() != columns.len() {
+        return Err(message::UNION_COLUMNS.plain());
+    }
+    for (column, name) in columns.iter_mut().zip(names) {
+        column.name = name.name.value.clone();
+    }
+    Ok(columns)
+}
+
+fn folded(item: &TypedSql) -> String {
+    format!("{}{}", item.sql, item.collation())
+}
+
+fn orders(query: &Query) -> Result<Vec<&OrderByExpr>, Message> {
+    match query.order_by.as_ref().map(|o| &o.kind) {
+        None => Ok(Vec::new()),
+        Some(OrderByKind::Expressions(all)) => Ok(all.iter().collect()),
+        Some(OrderByKind::All(_)) => Err(not_here("ORDER BY ALL")),
+    }
+}
+
+fn direction(order: &OrderByExpr) -> &'static str {
+    match order.options.sort {
+        Some(sqlparser::ast::OrderBySort::Desc) => " DESC",
+        _ => "",
+    }
+}

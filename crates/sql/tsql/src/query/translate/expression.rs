@@ -1,0 +1,688 @@
+//! Expressions: operators, comparisons, CASE, CAST, subqueries.
+
+use sqlparser::ast::{
+    BinaryOperator, CaseWhen, CastKind, DataType, Expr, Ident, Query, UnaryOperator,
+    Value as Literal,
+};
+
+use super::grouped::Side;
+use super::{
+    Collation, SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
+};
+use crate::convert::type_of;
+use crate::message::{self, Message};
+use crate::query::number::{result, wider};
+use crate::query::{global, literal, text_kind};
+use crate::syntax::{Literal as Given, marked};
+use crate::value::{LENGTH_MAX, Type, Value};
+
+fn condition(sql: String) -> TypedSql {
+    TypedSql::of(sql, Type::Int)
+}
+
+fn not(negated: bool) -> &'static str {
+    if negated { "NOT " } else { "" }
+}
+
+impl Translator<'_> {
+    pub(super) fn expression(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
+        let typed = self.unheld(expr)?;
+        Ok(match typed.is_computed {
+            true => {
+                let kind = self.bind_type(typed.kind());
+                TypedSql {
+                    sql: format!("ts_fit({}, {kind})", typed.sql),
+                    is_computed: false,
+                    ..typed
+                }
+            }
+            false => typed,
+        })
+    }
+
+    /// The same, for callers that check the value against its type themselves.
+    pub(super) fn unheld(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
+        let typed = self.descend(|t| t.expression_of(expr))?;
+        match typed.sql.len() > SQL_LEN_MAX {
+            true => Err(message::NO_PLAN.plain()),
+            false => Ok(typed),
+        }
+    }
+
+    fn expression_of(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
+        match expr {
+            Expr::Identifier(name) => self.identifier(name),
+            Expr::CompoundIdentifier(names) => self.column(names),
+            Expr::Value(value) => self.literal(&value.value),
+            Expr::Prefixed { prefix, value } if prefix.value.eq_ignore_ascii_case("N") => {
+                self.expression(value)
+            }
+            Expr::Nested(inner) => {
+                let inner = self.unheld(inner)?;
+                Ok(TypedSql {
+                    sql: format!("({})", inner.sql),
+                    ..inner
+                })
+            }
+            Expr::UnaryOp { op, expr } => self.unary(*op, expr),
+            Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
+            Expr::Subquery(query) => {
+                let (sql, kind) = self.subquery(query)?;
+                Ok(TypedSql::of(format!("({sql})"), kind))
+            }
+            Expr::Case {
+                operand,
+                conditions,
+                else_result,
+                ..
+            } => self.case(operand.as_deref(), conditions, else_result.as_deref()),
+            Expr::Cast {
+                kind,
+                expr,
+                data_type,
+                format: None,
+            } => self.cast_as(kind, expr, data_type),
+            Expr::Convert {
+                is_try,
+                expr,
+                data_type: Some(data_type),
+                styles,
+                ..
+            } => self.convert(*is_try, expr, data_type, styles),
+            Expr::Collate { expr, collation } => {
+                let name = super::tables::parts(collation).join(".");
+                let collate = Some(Collation::named(&name)?);
+                let inner = self.expression(expr)?;
+                Ok(TypedSql { collate, ..inner })
+            }
+            Expr::Function(function) => self.call(function),
+            Expr::Substring {
+                expr,
+                substring_from: Some(from),
+                substring_for: Some(length),
+                ..
+            } => self.simple("SUBSTRING", &[expr, from, length]),
+            Expr::Trim {
+                trim_where: None,
+                trim_what: None,
+                expr,
+                trim_characters: None,
+            } => self.simple("TRIM", &[expr]),
+            Expr::Floor { expr, .. } => self.whole("ts_floor", expr),
+            Expr::Ceil { expr, .. } => self.whole("ts_ceiling", expr),
+            other => self.predicate(other),
+        }
+    }
+
+    /// What has no value but is true or not.
+    fn predicate(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
+        match expr {
+            Expr::IsNull(inner) => {
+                let inner = self.expression(inner)?.sql;
+                Ok(condition(format!("({inner} IS NULL)")))
+            }
+            Expr::IsNotNull(inner) => {
+                let inner = self.expression(inner)?.sql;
+                Ok(condition(format!("({inner} IS NOT NULL)")))
+            }
+            Expr::Between {
+                expr,
+                negated,
+                low,
+                high,
+            } => {
+                let at_least = self.compare(expr, ">=", low)?;
+                let at_most = self.compare(expr, "<=", high)?;
+                let not = not(*negated);
+                Ok(condition(format!("({not}({at_least} AND {at_most}))")))
+            }
+            Expr::InList {
+                expr,
+                list,
+                negated,
+            } => self.in_list(expr, list, *negated),
+            Expr::InSubquery {
+                expr,
+                subquery,
+                negated,
+            } => {
+                let left = folded(&self.expression(expr)?);
+                let (sql, _) = self.subquery(subquery)?;
+                let not = not(*negated);
+                Ok(condition(format!("({left} {not}IN ({sql}))")))
+            }
+            Expr::Exists { subquery, negated } => {
+                let selected = self.query_for(subquery, SelectPurpose::Existence)?.sql;
+                let not = not(*negated);
+                Ok(condition(format!("({not}EXISTS ({selected}))")))
+            }
+            Expr::Like {
+                negated,
+                any: false,
+                expr,
+                pattern,
+                escape_char,
+            } => self.like(expr, pattern, escape_char.as_deref(), *negated),
+            other => Err(not_here(&shown(other))),
+        }
+    }
+
+    fn like(
+        &mut self,
+        expr: &Expr,
+        pattern: &Expr,
+        escape: Option<&Expr>,
+        negated: bool,
+    ) -> Result<TypedSql, Message> {
+        let (text, left) = self.as_collated_text(expr)?;
+        let (pattern, right) = self.as_collated_text(pattern)?;
+        let escape = match escape {
+            Some(escape) => self.as_text(escape)?,
+            None => "NULL".to_owned(),
+        };
+        let collation = Collation::of_both(left, right, "like")?;
+        let folds = i32::from(collation == Collation::CaseInsensitive);
+        let not = not(negated);
+        Ok(condition(format!(
+            "({not}ts_like({text}, {pattern}, {escape}, {folds}))"
+        )))
+    }
+
+    fn cast_as(
+        &mut self,
+        kind: &CastKind,
+        expr: &Expr,
+        to: &DataType,
+    ) -> Result<TypedSql, Message> {
+        let function = match kind {
+            CastKind::TryCast | CastKind::SafeCast => "ts_try_cast",
+            CastKind::Cast => "ts_cast",
+            CastKind::DoubleColon => return Err(not_here("::")),
+        };
+        // A conversion holds it against its type.
+        let inner = self.unheld(expr)?;
+        Ok(self.cast(function, inner, type_named(to)?))
+    }
+
+    fn convert(
+        &mut self,
+        is_try: bool,
+        expr: &Expr,
+        to: &DataType,
+        styles: &[Expr],
+    ) -> Result<TypedSql, Message> {
+        let inner = self.unheld(expr)?;
+        let to = type_named(to)?;
+        let ([style], Some(from)) = (styles, inner.kind) else {
+            let function = if is_try { "ts_try_cast" } else { "ts_cast" };
+            return Ok(self.cast(function, inner, to));
+        };
+        let function = match is_try {
+            true => "ts_try_convert",
+            false => "ts_convert",
+        };
+        let style = self.expression(style)?.sql;
+        let (from, name) = (self.bind_type(from), self.bind_type(to));
+        let sql = format!("{function}({}, {from}, {name}, {style})", inner.sql);
+        Ok(TypedSql::of(sql, to))
+    }
+
+    /// FLOOR and CEILING.
+    pub(super) fn whole(&mut self, function: &str, expr: &Expr) -> Result<TypedSql, Message> {
+        let inner = self.expression(expr)?;
+        let kind = match inner.kind() {
+            Type::Numeric { precision, .. } => Type::numeric(precision, 0),
+            kind if kind.is_integer() => kind,
+            _ => Type::Float,
+        };
+        Ok(TypedSql::of(format!("{function}({})", inner.sql), kind))
+    }
+
+    fn identifier(&mut self, name: &Ident) -> Result<TypedSql, Message> {
+        let word = &name.value;
+        if word.starts_with("@@") {
+            let (kind, value) = global(self.session, word)?;
+            return Ok(TypedSql::of(self.bind(value), kind));
+        }
+        if word.starts_with('@') {
+            return self.bind_variable(word);
+        }
+        if name.quote_style.is_none() && word.eq_ignore_ascii_case("CURRENT_TIMESTAMP") {
+            let now = Value::DateTime(self.session.server.now());
+            return Ok(TypedSql::of(self.bind(now), Type::DateTime));
+        }
+        if name.quote_style.is_none()
+            && ["SYSTEM_USER", "CURRENT_USER", "SESSION_USER"]
+                .iter()
+                .any(|w| word.eq_ignore_ascii_case(w))
+        {
+            let user = Value::text(self.session.login.user.as_str());
+            return Ok(TypedSql::of(self.bind(user), Type::nvarchar(128)));
+        }
+        self.column(std::slice::from_ref(name))
+    }
+
+    /// A column by this name, from the innermost scope that has one.
+    fn column(&mut self, names: &[Ident]) -> Result<TypedSql, Message> {
+        let spelled = || {
+            let names: Vec<_> = names.iter().map(|n| n.value.as_str()).collect();
+            names.join(".")
+        };
+        let Some((column, before)) = names.split_last() else {
+            return Err(message::COLUMN_UNKNOWN.with(&[&""]));
+        };
+        let table_name = before.last().map(|t| t.value.as_str());
+        let mut known_table = false;
+        for (at, scope) in self.scopes.iter().enumerate().rev() {
+            let mut found = None;
+            for table in scope {
+                if table_name.is_some_and(|n| !table.name.eq_ignore_ascii_case(n)) {
+                    continue;
+                }
+                known_table = true;
+                let Some(i) = super::position(&table.columns, &column.value) else {
+                    continue;
+                };
+                if found.is_some() {
+                    return Err(message::COLUMN_AMBIGUOUS.with(&[&column.value]));
+                }
+                let sql = format!("{}{}", table.prefix, column_alias(i));
+                found = Some(TypedSql::of(sql, table.columns[i].kind));
+            }
+            if let Some(found) = found {
+                self.reach.add(at);
+                return Ok(found);
+            }
+        }
+        Err(match known_table || table_name.is_none() {
+            true => message::COLUMN_UNKNOWN.with(&[&column.value]),
+            false => message::IDENTIFIER_UNBOUND.with(&[&spelled()]),
+        })
+    }
+
+    fn literal(&mut self, value: &Literal) -> Result<TypedSql, Message> {
+        if let Some(given) = given(value, self.literals) {
+            return Ok(match given {
+                Given::Text { value, is_national } => self.text(value, *is_national),
+                Given::Number(text) => self.number(text),
+            });
+        }
+        match value {
+            Literal::Number(text, _) => Ok(self.number(text)),
+            Literal::SingleQuotedString(text) => Ok(self.text(text, false)),
+            Literal::NationalStringLiteral(text) => Ok(self.text(text, true)),
+            Literal::HexStringLiteral(digits) => {
+                let padded = format!("{}{digits}", if digits.len() % 2 == 1 { "0" } else { "" });
+                let byte = |i: usize| {
+                    let pair = padded.get(i..i + 2)?;
+                    u8::from_str_radix(pair, 16).ok()
+                };
+                let bytes: Option<Vec<u8>> = (0..padded.len()).step_by(2).map(byte).collect();
+                let bytes = bytes.ok_or_else(|| message::SYNTAX.with(&[digits]))?;
+                let kind = Type::VarBinary(u16::try_from(bytes.len().max(1)).ok());
+                Ok(TypedSql::of(self.bind(Value::Binary(bytes)), kind))
+            }
+            Literal::Null => Ok(TypedSql::new("NULL", None)),
+            Literal::Placeholder(name) if name.starts_with('@') => {
+                self.identifier(&Ident::new(name.as_str()))
+            }
+            other => Err(not_here(&other.to_string())),
+        }
+    }
+
+    fn text(&mut self, text: &str, is_national: bool) -> TypedSql {
+        let bound = self.bind(Value::text(text));
+        TypedSql::of(bound, text_kind(text, is_national))
+    }
+
+    fn number(&mut self, text: &str) -> TypedSql {
+        let value = literal(text);
+        let kind = match &value {
+            Value::Int(n) if i32::try_from(*n).is_ok() => Type::Int,
+            Value::Int(n) => Type::numeric(n.unsigned_abs().to_string().len() as u8, 0),
+            Value::Decimal(d) => {
+                let digits = d.unscaled.unsigned_abs().to_string().len();
+                let precision = digits.max(d.scale.into()).clamp(1, 38) as u8;
+                Type::numeric(precision, d.scale.min(precision))
+            }
+            _ => Type::Float,
+        };
+        TypedSql::of(self.bind(value), kind)
+    }
+
+    fn unary(&mut self, op: UnaryOperator, expr: &Expr) -> Result<TypedSql, Message> {
+        // The smallest bigint has no opposite.
+        if let (UnaryOperator::Minus, Expr::Value(value)) = (op, expr) {
+            match (&value.value, given(&value.value, self.literals)) {
+                (_, Some(Given::Number(text))) | (Literal::Number(text, _), None) => {
+                    return Ok(self.number(&format!("-{text}")));
+                }
+                _ => {}
+            }
+        }
+        let inner = self.expression(expr)?;
+        match op {
+            UnaryOperator::Minus => Ok(TypedSql::of(format!("(- {})", inner.sql), inner.kind())),
+            UnaryOperator::Plus => Ok(inner),
+            UnaryOperator::Not => Ok(TypedSql::of(format!("(NOT {})", inner.sql), Type::Int)),
+            UnaryOperator::BitwiseNot => {
+                Ok(TypedSql::of(format!("(~ {})", inner.sql), inner.kind()))
+            }
+            _ => Err(not_here("this operator")),
+        }
+    }
+
+    fn binary(
+        &mut self,
+        left: &Expr,
+        op: &BinaryOperator,
+        right: &Expr,
+    ) -> Result<TypedSql, Message> {
+        let condition = |sql: String| Ok(TypedSql::of(sql, Type::Int));
+        if let Some(word) = comparison(op) {
+            return condition(self.compare(left, word, right)?);
+        }
+        let word = match op {
+            BinaryOperator::And => "AND",
+            BinaryOperator::Or => "OR",
+            _ => return self.arithmetic(left, op, right),
+        };
+        let (left, right) = (self.expression(left)?, self.expression(right)?);
+        condition(format!("({} {word} {})", left.sql, right.sql))
+    }
+
+    /// Compares both sides in the wider of their types.
+    fn compare(&mut self, left: &Expr, word: &str, right: &Expr) -> Result<String, Message> {
+        let (left, right, clause) = self.sides(left, right)?;
+        Ok(format!("({} {word} {}{clause})", left.sql, right.sql))
+    }
+
+    /// The two sides of a comparison in the wider of their types, and how they are compared.
+    pub(super) fn sides(
+        &mut self,
+        left: &Expr,
+        right: &Expr,
+    ) -> Result<(Side, Side, &'static str), Message> {
+        let (left, left_reach) = self.watched(|t| t.expression(left))?;
+        let (right, right_reach) = self.watched(|t| t.expression(right))?;
+        let collate = Collation::of_both(left.collate, right.collate, "comparison")?;
+        let (left, right) = self.alike(left, right);
+        let kind = left.kind();
+        // Moments with offsets are stored in UTC followed by the offset, which does not count.
+        let compared = |sql: String| match kind {
+            Type::DateTimeOffset(_) => format!("substr({sql}, 1, 27)"),
+            _ => sql,
+        };
+        let side = |side: TypedSql, reach| Side {
+            sql: compared(side.sql),
+            reach,
+        };
+        let clause = if kind.is_text() { collate.clause() } else { "" };
+        Ok((side(left, left_reach), side(right, right_reach), clause))
+    }
+
+    /// Converts the side of the narrower type, if SQLite would otherwise compare them differently.
+    fn alike(&mut self, left: TypedSql, right: TypedSql) -> (TypedSql, TypedSql) {
+        let (Some(a), Some(b)) = (left.kind, right.kind) else {
+            return (left, right);
+        };
+        let common = wider(a, b);
+        let mut one = |side: TypedSql| match side.kind {
+            Some(kind) if needs_cast(kind, common) => self.cast("ts_cast", side, common),
+            _ => side,
+        };
+        (one(left), one(right))
+    }
+
+    pub(super) fn bind_type(&mut self, kind: Type) -> String {
+        self.bind(Value::text(kind.to_string()))
+    }
+
+    pub(super) fn cast(&mut self, function: &str, from: TypedSql, to: Type) -> TypedSql {
+        let Some(kind) = from.kind else {
+            return TypedSql::of("NULL", to);
+        };
+        let (kind, name) = (self.bind_type(kind), self.bind_type(to));
+        TypedSql::of(format!("{function}({}, {kind}, {name})", from.sql), to)
+    }
+
+    /// The expression as a text.
+    pub(super) fn as_text(&mut self, expr: &Expr) -> Result<String, Message> {
+        Ok(self.as_collated_text(expr)?.0)
+    }
+
+    fn as_collated_text(&mut self, expr: &Expr) -> Result<(String, Option<Collation>), Message> {
+        let inner = self.expression(expr)?;
+        let collate = inner.collate;
+        Ok((self.text_of(inner), collate))
+    }
+
+    /// The same for a translated expression.
+    pub(super) fn text_of(&mut self, inner: TypedSql) -> String {
+        match inner.kind {
+            Some(kind) if !kind.is_text() => {
+                self.cast("ts_cast", inner, Type::VarChar(Some(LENGTH_MAX)))
+                    .sql
+            }
+            _ => inner.sql,
+        }
+    }
+
+    fn in_list(&mut self, expr: &Expr, list: &[Expr], negated: bool) -> Result<TypedSql, Message> {
+        let mut words = Vec::with_capacity(list.len());
+        for item in list {
+            words.push(self.compare(expr, "=", item)?);
+        }
+        let not = not(negated);
+        Ok(TypedSql::of(
+            format!("({not}({}))", words.join(" OR ")),
+            Type::Int,
+        ))
+    }
+
+    /// A query with one column.
+    fn subquery(&mut self, query: &Query) -> Result<(String, Type), Message> {
+        let selected = self.query(query)?;
+        match selected.columns.as_slice() {
+            [column] => Ok((selected.sql, column.kind)),
+            _ => Err(message::SUBQUERY_COLUMNS.plain()),
+        }
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&Expr>,
+        conditions: &[CaseWhen],
+        otherwise: Option<&Expr>,
+    ) -> Result<TypedSql, Message> {
+        let mut branches = Vec::new();
+        for when in conditions {
+            let condition = match operand {
+                Some(operand) => self.compare(operand, "=", &when.condition)?,
+                None => self.expression(&when.condition)?.sql,
+            };
+            branches.push((condition, self.expression(&when.result)?));
+        }
+        let otherwise = otherwise.map(|e| self.expression(e)).transpose()?;
+        let kinds = branches.iter().map(|(_, t)| t).chain(&otherwise);
+        let kind = kinds.filter_map(|t| t.kind).reduce(wider);
+        let mut sql = String::from("CASE");
+        for (condition, value) in branches {
+            let value = self.widened(value, kind);
+            sql += &format!(" WHEN {condition} THEN {value}");
+        }
+        if let Some(value) = otherwise {
+            sql += &format!(" ELSE {}", self.widened(value, kind));
+        }
+        sql += " END";
+        Ok(TypedSql::new(sql, kind))
+    }
+
+    pub(super) fn widened(&mut self, value: TypedSql, kind: Option<Type>) -> String {
+        match (value.kind, kind) {
+            (Some(own), Some(kind)) if needs_cast(own, kind) => {
+                self.cast("ts_cast", value, kind).sql
+            }
+            _ => value.sql,
+        }
+    }
+
+    fn arithmetic(
+        &mut self,
+        left: &Expr,
+        op: &BinaryOperator,
+        right: &Expr,
+    ) -> Result<TypedSql, Message> {
+        let (mut left, mut right) = (self.expression(left)?, self.expression(right)?);
+        // A bare NULL takes the type of the other side.
+        left.kind = left.kind.or(right.kind);
+        right.kind = right.kind.or(left.kind);
+        let (a, b) = (left.kind(), right.kind());
+        let symbol = match op {
+            BinaryOperator::Plus => '+',
+            BinaryOperator::Minus => '-',
+            BinaryOperator::Multiply => '*',
+            BinaryOperator::Divide => '/',
+            BinaryOperator::Modulo => '%',
+            BinaryOperator::BitwiseAnd => '&',
+            BinaryOperator::BitwiseOr => '|',
+            BinaryOperator::BitwiseXor => '^',
+            _ => return Err(not_here(&op.to_string())),
+        };
+        if symbol == '+' && a.is_text() && b.is_text() {
+            let both = a.display_width().zip(b.display_width());
+            let both = |max: u16| both.map(|(x, y)| (x + y).min(max.into()) as u16);
+            let kind = match a.is_national() || b.is_national() {
+                true => Type::NVarChar(both(LENGTH_MAX / 2)),
+                false => Type::VarChar(both(LENGTH_MAX)),
+            };
+            return Ok(TypedSql::of(
+                format!("({} || {})", left.sql, right.sql),
+                kind,
+            ));
+        }
+        // Days are added to and subtracted from moments.
+        if matches!(symbol, '+' | '-')
+            && matches!(a, Type::DateTime | Type::SmallDateTime)
+            && b.is_number()
+        {
+            let kind = self.bind_type(a);
+            let sign = if symbol == '-' { "-" } else { "" };
+            let (left, right) = (left.sql, right.sql);
+            let sql = format!("ts_adddays({sign}({right}), {left}, {kind})");
+            return Ok(TypedSql::of(sql, a));
+        }
+        // A text combined with a number is converted to a number.
+        let kind = wider(a, b);
+        let mut one = |side: TypedSql| match side.kind {
+            Some(own) if own.is_text() && kind.is_number() => self.cast("ts_cast", side, kind),
+            _ => side,
+        };
+        let (left, right) = (one(left), one(right));
+        let (a, b) = (left.kind(), right.kind());
+        if !a.is_number() || !b.is_number() {
+            return Err(message::OPERANDS.with(&[&a, &b, &symbol_name(symbol)]));
+        }
+        let kind = result(symbol, a, b);
+        let (left, right) = (left.sql, right.sql);
+        let sql = match symbol {
+            '/' if kind.is_integer() => format!("ts_divide_whole({left}, {right})"),
+            '/' => format!("ts_divide({left}, {right})"),
+            '%' => format!("ts_modulo({left}, {right})"),
+            '^' => format!("(({left} | {right}) - ({left} & {right}))"),
+            symbol => format!("({left} {symbol} {right})"),
+        };
+        Ok(TypedSql {
+            is_computed: kind.is_exact(),
+            ..TypedSql::of(sql, kind)
+        })
+    }
+}
+
+/// The literal that a mark stands for.
+fn given<'a>(value: &Literal, literals: &'a [Given]) -> Option<&'a Given> {
+    match value {
+        Literal::Placeholder(mark) => marked(mark, literals),
+        _ => None,
+    }
+}
+
+/// How SQLite spells a comparison.
+pub(super) fn comparison(op: &BinaryOperator) -> Option<&'static str> {
+    Some(match op {
+        BinaryOperator::Eq => "=",
+        BinaryOperator::NotEq => "<>",
+        BinaryOperator::Gt => ">",
+        BinaryOperator::Lt => "<",
+        BinaryOperator::GtEq => ">=",
+        BinaryOperator::LtEq => "<=",
+        _ => return None,
+    })
+}
+
+fn symbol_name(symbol: char) -> &'static str {
+    match symbol {
+        '+' => "add",
+        '-' => "subtract",
+        '*' => "multiply",
+        '/' => "divide",
+        '%' => "modulo",
+        _ => "bitwise",
+    }
+}
+
+/// Whether SQLite stores values of the two types so differently that they cannot be mixed.
+fn needs_cast(from: Type, to: Type) -> bool {
+    let class = |kind: Type| match kind {
+        kind if kind.is_number() || kind == Type::SqlVariant => 0,
+        kind if kind.is_text() => 1,
+        Type::DateTime => 2,
+        Type::UniqueIdentifier => 3,
+        Type::Date => 5,
+        Type::Time(_) => 6,
+        Type::SmallDateTime => 7,
+        Type::DateTime2(_) => 8,
+        Type::DateTimeOffset(_) => 9,
+        _ => 4,
+    };
+    class(from) != class(to)
+}
+
+/// The type of a name in the query.
+pub(super) fn type_named(data_type: &DataType) -> Result<Type, Message> {
+    let text = data_type.to_string();
+    let (name, sizes) = text.split_once('(').unwrap_or((&text, ""));
+    let sizes: Vec<Option<u32>> = sizes
+        .trim_end_matches(')')
+        .split(',')
+        .map(str::trim)
+        .filter(|s| !s.is_empty())
+        .map(|s| s.parse().ok())
+        .collect();
+    let name = name.trim().trim_start_matches('[').trim_end_matches(']');
+    // A conversion without a length has thirty characters.
+    let usual = match sizes.is_empty() && is_sized(name) {
+        true => vec![Some(30)],
+        false => sizes,
+    };
+    type_of(name, &usual).ok_or_else(|| message::TYPE_UNKNOWN.with(&[&text]))
+}
+
+fn is_sized(name: &str) -> bool {
+    [
+        "CHAR",
+        "NCHAR",
+        "VARCHAR",
+        "NVARCHAR",
+        "VARBINARY",
+        "BINARY",
+    ]
+    .iter()
+    .any(|n| name.eq_ignore_ascii_case(n))
+}
+
+/// The beginning of an expression, for a message.
+fn shown(expr: &Expr) -> String {
+    let text = expr.to_string();
+    text.chars().take(60).collect()
+}

@@ -1,0 +1,487 @@
+//! Runs batches: statement by statement, through blocks, loops and texts.
+//!
+//! A batch is parsed whole before any of it runs. A statement that fails reports it, and the next one runs, as in SQL
+//! Server; a few mistakes end the batch ([`ends_own_batch`]).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use crate::check::check;
+use crate::convert::convert_from;
+use crate::flow::{Argument, Flow, Out, Outcome, SYSTEM_DATABASES, Stop, Variable};
+use crate::message::{self, Message};
+use crate::query;
+use crate::session::Session;
+use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
+use crate::statement;
+use crate::syntax::{
+    Declaration, Fragment, LocatedStatement, Operand, Statement, Transaction, parse, unheard_of,
+};
+use crate::value::{Type, Value};
+use crate::variables::Variables;
+
+/// The most nested batches (`EXEC ('…')`).
+const NESTING_MAX: usize = 32;
+
+/// Options under which SQL Server runs nothing. The output that the last ones would produce instead is not produced
+/// here.
+const HOLDING: [&str; 6] = [
+    PARSE_ONLY,
+    "NOEXEC",
+    "FMTONLY",
+    "SHOWPLAN_ALL",
+    "SHOWPLAN_TEXT",
+    "SHOWPLAN_XML",
+];
+/// It applies to the whole batch that contains it.
+const PARSE_ONLY: &str = "PARSEONLY";
+
+impl Session {
+    /// Runs one batch: the text between two GOs. Blocks until it has ended.
+    ///
+    /// Errors of the batch are messages to the sink; the only error here is a client that is gone.
+    pub fn run(&mut self, batch: &str, sink: &mut dyn Sink) -> Result<Outcome, ReceiverGone> {
+        self.run_with(batch, BTreeMap::new(), sink)
+    }
+
+    /// The same, with variables that are already declared: a protocol's parameters. Names begin with @ and are in
+    /// lower case.
+    pub fn run_with(
+        &mut self,
+        batch: &str,
+        variables: BTreeMap<String, Variable>,
+        sink: &mut dyn Sink,
+    ) -> Result<Outcome, ReceiverGone> {
+        self.outermost(variables, sink, |session, out| session.batch(batch, out))
+    }
+
+    /// Calls a procedure by name, for a protocol; otherwise the same as EXEC in a batch. Output values are returned in
+    /// the arguments, the return status in the outcome.
+    pub fn call(
+        &mut self,
+        procedure: &str,
+        arguments: &mut [Argument],
+        sink: &mut dyn Sink,
+    ) -> Result<Outcome, ReceiverGone> {
+        let place = |i: usize| format!("@{i}");
+        let variables = arguments.iter().enumerate();
+        let variables = variables.map(|(i, a)| (place(i), a.variable.clone()));
+        let outcome = self.outermost(variables.collect(), sink, |session, out| {
+            statement::call(session, procedure, arguments, place, out)
+        })?;
+        let (mut after, claim) = std::mem::take(&mut self.variables).into_all();
+        self.given = claim;
+        for (i, argument) in arguments.iter_mut().enumerate() {
+            if let Some(variable) = after.remove(&place(i)) {
+                argument.variable = variable;
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn outermost(
+        &mut self,
+        variables: BTreeMap<String, Variable>,
+        sink: &mut dyn Sink,
+        run: impl FnOnce(&mut Session, &mut Out) -> Flow,
+    ) -> Result<Outcome, ReceiverGone> {
+        let mut out = Out {
+            sink,
+            line: 1,
+            nocount: self.nocount,
+            outcome: Outcome::default(),
+            last_error: 0,
+        };
+        self.tries = 0;
+        self.rest();
+        self.server.refresh();
+        let claimed = self.server.setup.memory.claim(0);
+        let variables = claimed.and_then(|claim| Variables::new(variables, 0, claim));
+        let flow = match variables {
+            Ok(variables) => {
+                self.variables = variables;
+                run(self, &mut out)
+            }
+            Err(message) => Err(message.into()),
+        };
+        self.leave();
+        // A session that waits for its client keeps no engine.
+        self.engine.drop_it();
+        self.reader.forget();
+        let flow = match flow {
+            Err(Stop::Failed(messages)) => self.fail(messages, &mut out),
+            other => other,
+        };
+        match flow {
+            Err(Stop::Closed(closed)) => Err(closed),
+            _ => Ok(out.outcome),
+        }
+    }
+
+    fn batch(&mut self, text: &str, out: &mut Out) -> Flow {
+        let _claim = self.claim_for(text)?;
+        let batch = parse(text)?;
+        check(&batch, self.variables.names(), &self.reader)?;
+        for located in &batch.statements {
+            if let Statement::SetOption(words) = &located.statement
+                && words.iter().any(|w| w == PARSE_ONLY)
+            {
+                self.hold(words);
+            }
+        }
+        self.statements(&batch.statements, out)
+    }
+
+    /// A nested batch: a text in a variable.
+    pub(crate) fn nested(
+        &mut self,
+        text: &str,
+        variables: BTreeMap<String, Variable>,
+        out: &mut Out,
+    ) -> Result<BTreeMap<String, Variable>, Stop> {
+        if self.nesting >= NESTING_MAX {
+            return Err(message::NESTED_TOO_DEEPLY.plain().into());
+        }
+        let claim = self.server.setup.memory.claim(0)?;
+        let outside = self.variables.bytes() + text.len();
+        let variables = Variables::new(variables, outside, claim)?;
+        let outer = std::mem::replace(&mut self.variables, variables);
+        let line = out.line;
+        self.nesting += 1;
+        // The state after its last statement is the state after the calling statement.
+        self.error = 0;
+        let flow = self.batch(text, out);
+        self.nesting -= 1;
+        out.line = line;
+        let inner = std::mem::replace(&mut self.variables, outer);
+        match flow {
+            Ok(()) | Err(Stop::Return | Stop::EndOwnBatch) => Ok(inner.into_all().0),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    pub(crate) fn statements(&mut self, all: &[LocatedStatement], out: &mut Out) -> Flow {
+        all.iter()
+            .try_for_each(|located| self.statement(located, out))
+    }
+
+    /// Runs one statement; in a TRY block its failure goes to the block, otherwise it is sent.
+    fn statement(&mut self, located: &LocatedStatement, out: &mut Out) -> Flow {
+        if self.cancel.load(Ordering::Relaxed) {
+            return self
+                .fail(vec![message::ABORTED.plain()], out)
+                .and(Err(Stop::EndBatch));
+        }
+        if !self.held.is_empty() && !matches!(located.statement, Statement::SetOption(_)) {
+            return Ok(());
+        }
+        out.line = located.line;
+        let is_call = matches!(
+            located.statement,
+            Statement::Execute(_) | Statement::ExecuteText(_)
+        );
+        let flow = self.execute(&located.statement, out);
+        match flow {
+            Err(Stop::Failed(messages)) => {
+                let line = out.line;
+                let said: Vec<_> = messages.into_iter().map(|m| m.at_line(line)).collect();
+                let last = said.iter().rev().find(|m| m.is_error());
+                self.error = last.map_or(0, |m| m.number);
+                match self.tries {
+                    // A nested batch that does not parse does not end the outer one.
+                    0 if is_call => match self.fail(said, out) {
+                        Err(Stop::EndOwnBatch) => Ok(()),
+                        other => other,
+                    },
+                    0 => self.fail(said, out),
+                    // CATCH handles errors; informational messages are sent at once.
+                    _ => {
+                        let (errors, rest): (Vec<_>, Vec<_>) =
+                            said.into_iter().partition(Message::is_error);
+                        for message in rest {
+                            out.sink.message(&message)?;
+                        }
+                        Err(Stop::Failed(errors))
+                    }
+                }
+            }
+            Ok(()) => {
+                if !keeps_error(&located.statement) {
+                    self.error = 0;
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Sends the messages, and decides whether the batch continues.
+    fn fail(&mut self, messages: Vec<Message>, out: &mut Out) -> Flow {
+        let aborts = self.aborts && messages.iter().any(Message::is_error);
+        let ends_all = aborts || messages.iter().any(ends_all_batches);
+        let ends_own = messages.iter().any(ends_own_batch);
+        for message in messages {
+            out.count(&message);
+            out.sink.message(&message)?;
+        }
+        out.sink.done(DoneEvent {
+            command: Command::Other,
+            rows: None,
+            error: true,
+        })?;
+        match (ends_all || self.is_cancelled(), ends_own) {
+            (true, _) => Err(Stop::EndBatch),
+            (false, true) => Err(Stop::EndOwnBatch),
+            (false, false) => Ok(()),
+        }
+    }
+
+    fn execute(&mut self, statement: &Statement, out: &mut Out) -> Flow {
+        match statement {
+            Statement::Backup(backup) => statement::backup(self, backup, out),
+            Statement::Restore(restore) => statement::restore(self, restore, out),
+            Statement::HardwareOffload(offload) => statement::hardware_offload(self, offload, out),
+            Statement::Reconfigure { .. } => statement::reconfigure(self, out),
+            Statement::Use(name) => self.use_database(name, out),
+            Statement::AlterAccess { database, .. } => self.alter_access(database, out),
+            Statement::DropDatabase { .. } if self.transactions > 0 => {
+                Err(message::NOT_IN_TRANSACTION.with(&[&"DROP DATABASE"]).into())
+            }
+            Statement::DropDatabase { if_exists, names } => {
+                statement::drop_databases(self, names, *if_exists, out)
+            }
+            Statement::Declare(all) => all.iter().try_for_each(|d| self.declare(d)),
+            Statement::Assign {
+                variable,
+                operator,
+                value,
+            } => self.assign(variable, operator, value),
+            Statement::SetOption(words) => {
+                self.set_option(words)?;
+                out.nocount = self.nocount;
+                Ok(out.done(Command::Other, None)?)
+            }
+            Statement::Print(value) => {
+                let Variable { kind, value } = query::scalar(self, value)?;
+                let text = match convert_from(&value, kind, Type::NVarChar(Some(4000)))? {
+                    Value::Null => String::new(),
+                    value => value.to_string(),
+                };
+                Ok(out.say(message::PRINTED.with(&[&text]))?)
+            }
+            Statement::Execute(execute) => statement::execute(self, execute, out),
+            Statement::ExecuteText(text) => {
+                let text = match query::scalar(self, text)?.value {
+                    Value::Null => String::new(),
+                    value => value.to_string(),
+                };
+                self.nested(&text, BTreeMap::new(), out)?;
+                Ok(())
+            }
+            Statement::Dbcc(dbcc) => statement::dbcc(self, dbcc, out),
+            Statement::Query(query) => query::select(self, query, out),
+            Statement::If {
+                condition,
+                then,
+                otherwise,
+            } => {
+                let branch = match query::holds(self, condition)? {
+                    true => Some(then),
+                    false => otherwise.as_ref(),
+                };
+                branch.map_or(Ok(()), |branch| self.statement(branch, out))
+            }
+            Statement::While { condition, body } => self.repeat(condition, body, out),
+            Statement::Block(all) => self.statements(all, out),
+            Statement::Try { body, catch } => self.try_catch(body, catch, out),
+            Statement::Transaction(what) => {
+                self.transaction(*what)?;
+                Ok(out.done(Command::Other, None)?)
+            }
+            Statement::Break => Err(Stop::Break),
+            Statement::Continue => Err(Stop::Continue),
+            Statement::Return => Err(Stop::Return),
+        }
+    }
+
+    fn repeat(&mut self, condition: &Fragment, body: &LocatedStatement, out: &mut Out) -> Flow {
+        let line = out.line;
+        while query::holds(self, condition)? {
+            match self.statement(body, out) {
+                Ok(()) | Err(Stop::Continue) => {}
+                Err(Stop::Break) => break,
+                other => return other,
+            }
+            out.line = line;
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(message::ABORTED.plain().into());
+            }
+        }
+        Ok(())
+    }
+
+    fn try_catch(
+        &mut self,
+        body: &[LocatedStatement],
+        catch: &[LocatedStatement],
+        out: &mut Out,
+    ) -> Flow {
+        self.tries += 1;
+        let flow = self.statements(body, out);
+        self.tries -= 1;
+        let Err(Stop::Failed(messages)) = flow else {
+            return flow;
+        };
+        let last = messages.into_iter().rev().find(Message::is_error);
+        let outer = std::mem::replace(&mut self.caught, last);
+        let flow = self.statements(catch, out);
+        self.caught = outer;
+        flow
+    }
+
+    fn use_database(&mut self, name: &str, out: &mut Out) -> Flow {
+        let system = SYSTEM_DATABASES
+            .iter()
+            .find(|s| s.eq_ignore_ascii_case(name));
+        let known = match system {
+            Some(system) => (*system).to_owned(),
+            None => {
+                let names = self.server.database_names();
+                let found = names.into_iter().find(|n| n.eq_ignore_ascii_case(name));
+                found.ok_or_else(|| message::DATABASE_MISSING.with(&[&name]))?
+            }
+        };
+        let from = std::mem::replace(&mut self.database, known.clone());
+        out.sink.database_changed(&from, &known)?;
+        out.say(message::DATABASE_CHANGED.with(&[&known]))?;
+        Ok(out.done(Command::Other, None)?)
+    }
+
+    /// Locks nobody out: sessions here hold no database, and other programs use the database's own server. A restore
+    /// checks itself whether it may continue. Errors: 5011, 5069.
+    fn alter_access(&self, name: &str, out: &mut Out) -> Flow {
+        let mut known = self.server.database_names().into_iter();
+        let is_current = name.eq_ignore_ascii_case("CURRENT");
+        if !is_current && !known.any(|known| known.eq_ignore_ascii_case(name)) {
+            let missing = message::ALTER_MISSING.with(&[&name]);
+            return Err(vec![missing, message::ALTER_FAILED.plain()].into());
+        }
+        let text = "only the database's own server controls who may use it: nothing was changed";
+        out.say(message::DETAIL.with(&[&text]))?;
+        Ok(out.done(Command::Other, None)?)
+    }
+
+    fn declare(&mut self, declaration: &Declaration) -> Flow {
+        let kind = statement::type_of(&declaration.kind)?;
+        let value = match &declaration.value {
+            Some(value) => self.value_as(value, kind)?,
+            None => Value::Null,
+        };
+        let variable = Variable { kind, value };
+        Ok(self.variables.declare(&declaration.variable, variable)?)
+    }
+
+    fn assign(&mut self, variable: &str, operator: &str, value: &Fragment) -> Flow {
+        let kind = self.variable(variable)?.kind;
+        let value = match operator {
+            "" => value.clone(),
+            operator => Fragment {
+                text: format!("{variable} {operator} ( {value} )"),
+            },
+        };
+        let value = self.value_as(&value, kind)?;
+        Ok(self.set_variable(variable, value)?)
+    }
+
+    /// The value of an expression in another type.
+    fn value_as(&self, expression: &Fragment, to: Type) -> Result<Value, Message> {
+        let found = query::scalar(self, expression)?;
+        convert_from(&found.value, found.kind, to)
+    }
+
+    /// Errors: 3902, 3903.
+    fn transaction(&mut self, what: Transaction) -> Result<(), Message> {
+        self.transactions = match (what, self.transactions) {
+            (Transaction::Begin, open) => open.saturating_add(1),
+            (Transaction::Commit, 0) => return Err(message::NOTHING_TO_COMMIT.plain()),
+            (Transaction::Rollback, 0) => return Err(message::NOTHING_TO_ROLL_BACK.plain()),
+            (Transaction::Commit, open) => open - 1,
+            (Transaction::Rollback, _) => 0,
+        };
+        Ok(())
+    }
+
+    /// Options under which nothing runs: ON or OFF.
+    fn hold(&mut self, words: &[String]) {
+        let on = words.last().is_some_and(|w| w == "ON");
+        for option in HOLDING.iter().filter(|o| words.iter().any(|w| w == *o)) {
+            match on {
+                true => self.held.insert(option),
+                false => self.held.remove(option),
+            };
+        }
+    }
+
+    /// Options that clients set for a session: row counts, implicit transactions, whether an error ends its batch, and
+    /// which statements run at all. Errors: 50002 for options that would change answers, but do not here.
+    fn set_option(&mut self, words: &[String]) -> Flow {
+        let on = words.last().is_some_and(|w| w == "ON");
+        self.hold(words);
+        let shows = |w: &&String| *w == "FMTONLY" || w.starts_with("SHOWPLAN_");
+        if let Some(word) = words.iter().find(shows).filter(|_| on) {
+            let what = format!("SET {word} ON (nothing runs until it is OFF)");
+            return Err(message::NOT_HERE.with(&[&what]).into());
+        }
+        if let Some(what) = unheard_of(words) {
+            return Err(message::NOT_HERE.with(&[&what]).into());
+        }
+        if words.iter().any(|w| w == "XACT_ABORT") {
+            self.aborts = on;
+        }
+        if words.iter().any(|w| w == "NOCOUNT") {
+            self.nocount = on;
+        }
+        if words.iter().any(|w| w == "IMPLICIT_TRANSACTIONS") {
+            self.implicit = on;
+        }
+        Ok(())
+    }
+
+    /// The value of an option or an argument.
+    pub(crate) fn value_of(&self, operand: &Operand) -> Result<Value, Message> {
+        Ok(match operand {
+            Operand::Integer(n) => Value::Int(*n),
+            Operand::Number(text) => query::literal(text),
+            Operand::Text(text) => Value::text(text.as_str()),
+            Operand::Variable(name) if name.starts_with("@@") => query::global(self, name)?.1,
+            Operand::Variable(name) => self.variable(name)?.value.clone(),
+            Operand::Null => Value::Null,
+        })
+    }
+}
+
+/// Statements that leave `@@ERROR` unchanged: IF, loops, blocks and calls keep the value of the last statement inside,
+/// and a declaration without a value does nothing.
+/// and a declaration without a value does nothing.
+fn keeps_error(statement: &Statement) -> bool {
+    match statement {
+        Statement::If { .. }
+        | Statement::While { .. }
+        | Statement::Block(_)
+        | Statement::Try { .. }
+        | Statement::Execute(_)
+        | Statement::ExecuteText(_) => true,
+        Statement::Declare(all) => all.iter().all(|d| d.value.is_none()),
+        _ => false,
+    }
+}
+
+/// Mistakes of grammar and of names, found when a statement is compiled: SQL Server ends the batch that contains them.
+fn ends_own_batch(message: &Message) -> bool {
+    message.severity == 15 || matches!(message.number, 207..=209)
+}
+
+/// Failed conversions: SQL Server ends every batch.
+fn ends_all_batches(message: &Message) -> bool {
+    matches!(message.number, 241 | 245 | 8114)
+}

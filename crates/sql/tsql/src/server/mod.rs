@@ -1,0 +1,408 @@
+//! The state that all sessions share: the databases, the catalog's settings, logical backup devices, the log.
+//!
+//! The crate knows neither configuration files nor the command line: the caller that starts a [`Server`] lists the
+//! databases and the base of relative device names in a [`Setup`].
+//!
+//! A start is SQL Server's restart: settings that wait for a restart take effect.
+
+mod persistent;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use longshore_accelerators::{AcceleratorSettings, Probe};
+use longshore_catalog::Catalog;
+use longshore_codec::{Algorithm, Level};
+use longshore_pipeline::{Limits, RunContext, SourceSpec, Tuning};
+use parking_lot::Mutex;
+
+use self::persistent::PersistentState;
+use crate::convert::parse_moment;
+use crate::errorlog::ErrorLog;
+use crate::memory::Memory;
+use crate::message::{self, Message, NO_CATALOG};
+use crate::value::DateTime;
+
+/// A database that statements can name.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pub name: String,
+    pub source: SourceSpec,
+    /// For compressed backups that name no algorithm.
+    pub algorithm: Option<Algorithm>,
+    pub level: Option<Level>,
+    /// The WAL archive of a PostgreSQL cluster: with it the recovery model is FULL.
+    pub wal: Option<PathBuf>,
+    /// Whether to rely on the locks of a SQLite database on any file system: only the configuration can allow it, no
+    /// statement can.
+    pub trust_locks: bool,
+}
+
+impl Database {
+    /// Whether it is a cluster whose WAL is archived.
+    pub(crate) fn recovery_is_full(&self) -> bool {
+        matches!(self.source, SourceSpec::Postgres(_)) && self.wal.is_some()
+    }
+}
+
+/// Why a configured database cannot be used now: a missing password, a missing path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Unusable {
+    pub text: String,
+    /// The next step for the operator; empty if it is obvious.
+    pub hint: String,
+    /// The location of its files, if known.
+    pub place: Option<PathBuf>,
+}
+
+/// The configured databases.
+pub trait Databases: Send + Sync {
+    /// In the order in which `sys.databases` shows them.
+    fn names(&self) -> Vec<String>;
+
+    /// The database of exactly this name; `None` if there is none.
+    fn find(&self, name: &str) -> Result<Option<Database>, Unusable>;
+}
+
+/// The configuration's values for whatever statements leave open.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Defaults {
+    pub tuning: Tuning,
+    pub limits: Limits,
+    /// Applies before the setting `media retention`.
+    pub retain_days: Option<u32>,
+    /// The algorithm of compressed backups if neither the database nor a setting chooses one.
+    pub algorithm: Option<Algorithm>,
+    pub level: Option<Level>,
+}
+
+/// Tests accelerators; the configured mode decides how thoroughly.
+pub type Prober = dyn Fn(AcceleratorSettings) -> Vec<Probe> + Send + Sync;
+
+/// The parts of a server.
+#[derive(Clone)]
+pub struct Setup {
+    /// `@@SERVERNAME`.
+    pub name: String,
+    /// Each session replaces its cancel flag by its own.
+    pub context: RunContext,
+    pub databases: Arc<dyn Databases>,
+    pub defaults: Defaults,
+    /// Absolute; the base of relative device names.
+    pub backup_directory: PathBuf,
+    /// The directories (with everything below) that statements may name; `None`: everything. A configured database is
+    /// always read and restored at its own location.
+    pub directories: Option<Vec<PathBuf>>,
+    /// Files and directories that no statement may overwrite, in addition to the catalog and the databases' own.
+    pub reserved: Vec<PathBuf>,
+    pub prober: Arc<Prober>,
+    /// The memory bound for all sessions together.
+    pub memory: Memory,
+}
+
+/// A session's present activity: a row of `sys.dm_exec_requests`.
+#[derive(Debug, Clone)]
+pub(crate) struct Activity {
+    pub command: &'static str,
+    pub database: String,
+    pub start: DateTime,
+    pub percent: Option<u8>,
+}
+
+/// Shared by all sessions; give it to them in an [`Arc`].
+pub struct Server {
+    pub(crate) setup: Setup,
+    pub(crate) started: DateTime,
+    pub(crate) kept: Mutex<PersistentState>,
+    pub(crate) activities: Mutex<BTreeMap<u32, Activity>>,
+    /// Trace flags of all sessions (`DBCC TRACEON (…, -1)`).
+    pub(crate) trace_flags: Mutex<BTreeSet<i64>>,
+    pub(crate) log: ErrorLog,
+    /// Databases that a session is restoring now, in lower case.
+    restoring: Mutex<BTreeSet<String>>,
+    sessions: Mutex<Sessions>,
+}
+
+/// Lower numbers are the system's own sessions; higher ones than the last do not fit `@@SPID`'s smallint.
+const SESSION_FIRST: u32 = 51;
+const SESSION_LAST: u32 = 32_767;
+
+/// The numbers of sessions.
+struct Sessions {
+    next: u32,
+    live: BTreeSet<u32>,
+}
+
+impl Sessions {
+    /// The next free number; after the last one they start again.
+    fn take(&mut self) -> u32 {
+        let free = (self.next..=SESSION_LAST)
+            .chain(SESSION_FIRST..self.next)
+            .find(|n| !self.live.contains(n));
+        // If there are as many sessions as numbers, two share one: only views show the difference.
+        let number = free.unwrap_or(SESSION_FIRST);
+        self.live.insert(number);
+        self.next = match number {
+            SESSION_LAST => SESSION_FIRST,
+            number => number + 1,
+        };
+        number
+    }
+}
+
+/// A session's number; free again when it is dropped.
+pub(crate) struct SessionNumber {
+    server: Arc<Server>,
+    number: u32,
+}
+
+impl SessionNumber {
+    pub fn take(server: &Arc<Server>) -> SessionNumber {
+        SessionNumber {
+            number: server.sessions.lock().take(),
+            server: server.clone(),
+        }
+    }
+
+    pub fn get(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for SessionNumber {
+    fn drop(&mut self) {
+        self.server.sessions.lock().live.remove(&self.number);
+    }
+}
+
+/// A database that only one session restores until this is dropped: each step of a restore reads the state left by
+/// earlier steps when it begins, and writes it back when it ends.
+pub(crate) struct RestoreLock {
+    server: Arc<Server>,
+    name: String,
+}
+
+impl RestoreLock {
+    /// Errors: 3101.
+    pub fn with(server: &Arc<Server>, name: &str) -> Result<RestoreLock, Message> {
+        let name = name.to_lowercase();
+        match server.restoring.lock().insert(name.clone()) {
+            true => Ok(RestoreLock {
+                server: server.clone(),
+                name,
+            }),
+            false => Err(message::EXCLUSIVE_ACCESS.plain()),
+        }
+    }
+}
+
+impl Drop for RestoreLock {
+    fn drop(&mut self) {
+        self.server.restoring.lock().remove(&self.name);
+    }
+}
+
+impl Server {
+    /// Settings that waited for a restart take effect. A catalog that cannot be read is logged, and the server starts
+    /// without it: backups must not depend on it.
+    pub fn start(setup: Setup) -> Arc<Server> {
+        let context = &setup.context;
+        let log = ErrorLog::beside(context.storage.clone(), context.catalog.as_deref());
+        let server = Server {
+            started: local(context.clock.wall_ns() / 1000),
+            log,
+            setup,
+            kept: Mutex::default(),
+            activities: Mutex::default(),
+            trace_flags: Mutex::default(),
+            restoring: Mutex::default(),
+            sessions: Mutex::new(Sessions {
+                next: SESSION_FIRST,
+                live: BTreeSet::new(),
+            }),
+        };
+        if let Some(path) = server.known_catalog() {
+            let restarted = Catalog::open(path).and_then(|catalog| catalog.restart());
+            if let Err(error) = restarted {
+                server.write_log("Server", &format!("Server settings were not read: {error}"));
+            }
+        }
+        server.refresh();
+        Arc::new(server)
+    }
+
+    /// The catalog's path, if it exists: a query does not create it.
+    pub(crate) fn known_catalog(&self) -> Option<&Path> {
+        let context = &self.setup.context;
+        let path = context.catalog.as_deref();
+        path.filter(|p| context.storage.stat(p).is_ok())
+    }
+
+    /// The catalog; created if it is missing.
+    pub(crate) fn catalog(&self) -> Result<Catalog, Message> {
+        let path = self.setup.context.catalog.as_deref();
+        let path = path.ok_or_else(|| NO_CATALOG.plain())?;
+        Catalog::open(path).map_err(|error| {
+            tracing::warn!(%error, "the catalog cannot be opened");
+            NO_CATALOG.plain()
+        })
+    }
+
+    /// Local time, to the millisecond.
+    pub(crate) fn now(&self) -> DateTime {
+        local(self.setup.context.clock.wall_ns() / 1000)
+    }
+
+    /// Writes a line to the log that `sp_readerrorlog` shows. `source`: the component that writes.
+    pub fn write_log(&self, source: &str, text: &str) {
+        self.log.append(self.now(), source, text);
+    }
+
+    /// The database of this name, ignoring case if only one matches. `Ok(None)`: there is none.
+    pub(crate) fn database(&self, name: &str) -> Result<Option<Database>, Unusable> {
+        let names = self.database_names();
+        let found = names.iter().find(|n| *n == name).or_else(|| {
+            let mut alike = names.iter().filter(|n| n.eq_ignore_ascii_case(name));
+            alike.next().filter(|_| alike.next().is_none())
+        });
+        let Some(name) = found else {
+            return Ok(None);
+        };
+        if self.is_configured(name) {
+            return self.setup.databases.find(name);
+        }
+        let kept = self.kept.lock();
+        match kept.sequences.contains_key(name) {
+            true => Err(Unusable {
+                text: message::IN_RESTORE.with(&[&name]).text,
+                hint: "end it with RESTORE DATABASE … WITH RECOVERY".into(),
+                place: kept.sequences.get(name).map(|s| s.target.clone()),
+            }),
+            false => Ok(kept.restored.get(name).cloned()),
+        }
+    }
+
+    /// Whether a database's WAL is archived, so that its recovery model is FULL.
+    pub(crate) fn is_logged(&self, name: &str) -> bool {
+        match self.database(name) {
+            Ok(Some(database)) => database.recovery_is_full(),
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    /// A configured database keeps its configured location, wherever a backup of it is restored.
+    pub(crate) fn is_configured(&self, name: &str) -> bool {
+        self.setup.databases.names().iter().any(|n| n == name)
+    }
+
+    /// Configured ones first.
+    pub(crate) fn database_names(&self) -> Vec<String> {
+        let mut names = self.setup.databases.names();
+        let kept = self.kept.lock();
+        let known = kept.restored.keys().chain(kept.sequences.keys());
+        let new: BTreeSet<_> = known.filter(|n| !names.contains(n)).cloned().collect();
+        names.extend(new);
+        names
+    }
+}
+
+/// Local wall time of a moment, in microseconds since 1970, to the millisecond.
+pub(crate) fn local(unix_us: i64) -> DateTime {
+    let at = jiff::Timestamp::from_millisecond(unix_us.div_euclid(1000)).unwrap_or_default();
+    at.to_zoned(jiff::tz::TimeZone::system()).datetime()
+}
+
+/// The moment that a script names, in microseconds since 1970: local wall time, or a time with its own offset from
+/// UTC.
+///
+/// Errors: a text that explains why it is ambiguous or invalid; `None` if it is not a moment at all.
+pub(crate) fn moment_us(text: &str) -> Result<i64, Option<String>> {
+    moment_in(text, &TimeZone::system())
+}
+
+fn moment_in(text: &str, here: &TimeZone) -> Result<i64, Option<String>> {
+    let (at, offset_min) = parse_moment(text).ok_or(None)?;
+    let offset = match offset_min {
+        Some(minutes) => Offset::from_seconds(i32::from(minutes) * 60).map_err(|_| None)?,
+        None => match here.to_ambiguous_zoned(at).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset,
+            AmbiguousOffset::Gap { .. } => {
+                return Err(Some(format!(
+                    "{at} does not exist here: the clock is put forward over it"
+                )));
+            }
+            AmbiguousOffset::Fold { before, after } => {
+                let (before, after) = (offset_text(before), offset_text(after));
+                return Err(Some(format!(
+                    "{at} occurs twice here: write '{at}{before}' or '{at}{after}'"
+                )));
+            }
+        },
+    };
+    match offset.to_timestamp(at) {
+        Ok(found) => Ok(found.as_microsecond()),
+        // The last possible days, `99991231`, mean never.
+        Err(_) if at.year() == 9999 => Ok(jiff::Timestamp::MAX.as_microsecond()),
+        Err(_) => Err(None),
+    }
+}
+
+/// In the form of scripts: `+02:00`.
+fn offset_text(offset: Offset) -> String {
+    let minutes = offset.seconds() / 60;
+    let sign = if minutes < 0 { '-' } else { '+' };
+    format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a moment is never another one than was written: its own zone applies, and a wall time that occurs twice
+    /// or never is refused with the form to write instead.
+    #[test]
+    fn a_moment_is_the_one_that_its_zone_says_and_no_other() {
+        let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let at = |text| moment_in(text, &berlin);
+        let us = |text: &str| Ok(text.parse::<jiff::Timestamp>().unwrap().as_microsecond());
+        for (text, expected) in [
+            ("2027-01-31T06:00:00", "2027-01-31T05:00:00Z"),
+            ("2027-07-31 06:00", "2027-07-31T04:00:00Z"),
+            ("2027-01-31T06:00:00Z", "2027-01-31T06:00:00Z"),
+            ("2027-01-31T06:00:00-00:01", "2027-01-31T06:01:00Z"),
+            ("2027-01-31 06:00:00 +02:00", "2027-01-31T04:00:00Z"),
+            ("2026-10-25T02:30:00+01:00", "2026-10-25T01:30:00Z"),
+        ] {
+            assert_eq!(at(text), us(expected), "{text}");
+        }
+        let twice = at("2026-10-25T02:30:00").unwrap_err().unwrap();
+        for text in ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00"] {
+            assert!(twice.contains(&format!("'{text}'")), "{twice}");
+        }
+        let never = at("2027-03-28T02:30:00").unwrap_err().unwrap();
+        assert!(never.contains("does not exist here"), "{never}");
+        for text in [
+            "2027-01-31T06:00:00[Europe/Berlin]",
+            "2027-01-31T06:00:00+2",
+            "soon",
+        ] {
+            assert_eq!(at(text), Err(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_sessions_begin_again_and_skip_those_in_use() {
+        let mut sessions = Sessions {
+            next: SESSION_FIRST,
+            live: BTreeSet::new(),
+        };
+        assert_eq!((sessions.take(), sessions.take()), (51, 52));
+        sessions.live.remove(&52);
+        sessions.next = SESSION_LAST;
+        assert_eq!(sessions.take(), SESSION_LAST);
+        assert_eq!(sessions.take(), 52, "51 is still in use");
+    }
+}

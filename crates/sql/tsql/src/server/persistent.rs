@@ -1,0 +1,211 @@
+//! State that outlives the program: logical devices, restored databases, restores that wait for more.
+//!
+//! The catalog stores it, for every server that uses the catalog; this is a copy. It is read again when the catalog's
+//! files have changed, at most once for each batch. Without a catalog it lasts as long as the program.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use longshore_catalog::{Catalog, Error, RestoreSequence, RestoredDatabase};
+use longshore_pipeline::SourceSpec;
+
+use crate::message::{self, Message};
+use crate::server::{Database, Server};
+
+const SQLITE: u8 = 2;
+const POSTGRES: u8 = 3;
+
+#[derive(Default)]
+pub struct PersistentState {
+    /// Logical devices (`sp_addumpdevice`): name to path.
+    pub devices: BTreeMap<String, PathBuf>,
+    /// Databases that a restore has made and that are not in the configuration.
+    pub restored: BTreeMap<String, Database>,
+    /// The ones of these that are data directories of PostgreSQL clusters.
+    pub clusters: BTreeMap<String, PathBuf>,
+    pub sequences: BTreeMap<String, RestoreSequence>,
+    /// Lengths and times of the catalog's files when they were read.
+    stamp: [Option<(u64, i64)>; 2],
+}
+
+impl PersistentState {
+    fn read(&mut self, catalog: &Catalog) -> Result<(), Error> {
+        self.devices = catalog.devices()?.into_iter().collect();
+        let restored = catalog.restored_databases()?;
+        self.clusters = restored
+            .iter()
+            .filter(|d| d.source_kind == POSTGRES)
+            .map(|d| (d.name.clone(), d.path.clone()))
+            .collect();
+        self.restored = restored
+            .iter()
+            .map(|d| (d.name.clone(), database(d)))
+            .collect();
+        let sequences = catalog.sequences()?;
+        self.sequences = sequences
+            .into_iter()
+            .map(|s| (s.database.clone(), s))
+            .collect();
+        Ok(())
+    }
+
+    fn put(&mut self, restored: &RestoredDatabase) {
+        let name = restored.name.clone();
+        self.clusters.remove(&name);
+        if restored.source_kind == POSTGRES {
+            self.clusters.insert(name.clone(), restored.path.clone());
+        }
+        self.restored.insert(name, database(restored));
+    }
+}
+
+fn database(restored: &RestoredDatabase) -> Database {
+    let path = restored.path.clone();
+    Database {
+        name: restored.name.clone(),
+        source: match restored.source_kind {
+            SQLITE => SourceSpec::Sqlite(path),
+            _ => SourceSpec::Files(vec![path]),
+        },
+        algorithm: None,
+        level: None,
+        wal: None,
+        trust_locks: false,
+    }
+}
+
+impl Server {
+    /// Checks whether another program has changed the stored state.
+    pub(crate) fn refresh(&self) {
+        let Some(path) = self.known_catalog() else {
+            return;
+        };
+        let storage = &self.setup.context.storage;
+        let look = |path: &Path| storage.stat(path).ok().map(|s| (s.len, s.mtime_ns));
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        let stamp = [look(path), look(Path::new(&log))];
+        let mut kept = self.kept.lock();
+        if kept.stamp == stamp {
+            return;
+        }
+        match Catalog::open(path).and_then(|catalog| kept.read(&catalog)) {
+            Ok(()) => kept.stamp = stamp,
+            // Backups must not depend on this state.
+            Err(error) => tracing::warn!(%error, "logical devices and restores were not read"),
+        }
+    }
+
+    /// Changes the catalog, if one is configured.
+    fn change<T>(
+        &self,
+        usual: T,
+        change: impl FnOnce(&Catalog) -> Result<T, Error>,
+    ) -> Result<T, Message> {
+        if self.setup.context.catalog.is_none() {
+            return Ok(usual);
+        }
+        change(&self.catalog()?).map_err(|e| message::OWN.with(&[&e]))
+    }
+
+    /// The path of a logical device, by its name in any case.
+    pub(crate) fn device(&self, name: &str) -> Option<PathBuf> {
+        let kept = self.kept.lock();
+        let mut devices = kept.devices.iter();
+        let found = devices.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, path)| path.clone())
+    }
+
+    pub(crate) fn devices(&self) -> Vec<(String, PathBuf)> {
+        let kept = self.kept.lock();
+        let pair = |(name, path): (&String, &PathBuf)| (name.clone(), path.clone());
+        kept.devices.iter().map(pair).collect()
+    }
+
+    /// Errors: 15026.
+    pub(crate) fn add_device(&self, name: &str, path: PathBuf) -> Result<(), Message> {
+        let text = path.display().to_string();
+        let is_new = self.device(name).is_none()
+            && self.change(true, |catalog| catalog.add_device(name, &text))?;
+        if !is_new {
+            return Err(message::DEVICE_EXISTS.with(&[&name]));
+        }
+        self.kept.lock().devices.insert(name.to_owned(), path);
+        Ok(())
+    }
+
+    /// Errors: 15015.
+    pub(crate) fn drop_device(&self, name: &str) -> Result<(), Message> {
+        let is_known = self.device(name).is_some();
+        if !self.change(is_known, |catalog| catalog.drop_device(name))? {
+            return Err(message::DEVICE_NOT_THERE.with(&[&name]));
+        }
+        let mut kept = self.kept.lock();
+        kept.devices
+            .retain(|known, _| !known.eq_ignore_ascii_case(name));
+        Ok(())
+    }
+
+    /// Stores the present location of a database that is not in the configuration.
+    pub(crate) fn keep_database(&self, restored: &RestoredDatabase) -> Result<(), Message> {
+        self.change((), |catalog| catalog.keep_database(restored))?;
+        self.kept.lock().put(restored);
+        Ok(())
+    }
+
+    /// The restore of this name that waits for more; ignoring case if only one matches.
+    pub(crate) fn sequence(&self, name: &str) -> Option<RestoreSequence> {
+        let kept = self.kept.lock();
+        if let Some(found) = kept.sequences.get(name) {
+            return Some(found.clone());
+        }
+        let same = |s: &&RestoreSequence| s.database.eq_ignore_ascii_case(name);
+        let mut alike = kept.sequences.values().filter(same);
+        let found = alike.next();
+        found.filter(|_| alike.next().is_none()).cloned()
+    }
+
+    pub(crate) fn sequences(&self) -> Vec<RestoreSequence> {
+        self.kept.lock().sequences.values().cloned().collect()
+    }
+
+    pub(crate) fn keep_sequence(&self, sequence: &RestoreSequence) -> Result<(), Message> {
+        self.change((), |catalog| catalog.keep_sequence(sequence))?;
+        let mut kept = self.kept.lock();
+        kept.sequences
+            .insert(sequence.database.clone(), sequence.clone());
+        Ok(())
+    }
+
+    /// `restored`: the location of the database from now on.
+    pub(crate) fn end_sequence(
+        &self,
+        database: &str,
+        restored: Option<&RestoredDatabase>,
+    ) -> Result<(), Message> {
+        self.change((), |catalog| catalog.end_sequence(database, restored))?;
+        let mut kept = self.kept.lock();
+        kept.sequences.remove(database);
+        if let Some(restored) = restored {
+            kept.put(restored);
+        }
+        Ok(())
+    }
+
+    /// Forgets a database that is not in the configuration, by its exact name; returns its location.
+    pub(crate) fn forget_database(&self, name: &str) -> Result<Option<PathBuf>, Message> {
+        self.change((), |catalog| catalog.forget_database(name))?;
+        let mut kept = self.kept.lock();
+        kept.clusters.remove(name);
+        Ok(kept.restored.remove(name).and_then(|d| match d.source {
+            SourceSpec::Sqlite(path) => Some(path),
+            SourceSpec::Files(paths) => paths.into_iter().next(),
+            SourceSpec::Postgres(_) => None,
+        }))
+    }
+
+    /// The data directory of a restored cluster.
+    pub(crate) fn cluster(&self, name: &str) -> Option<PathBuf> {
+        self.kept.lock().clusters.get(name).cloned()
+    }
+}

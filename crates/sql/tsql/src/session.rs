@@ -1,0 +1,222 @@
+//! A session: the state that lasts between its batches.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longshore_pipeline::RunContext;
+
+use crate::flow::{FIRST_DATABASE, Login, Variable};
+use crate::memory::Claim;
+use crate::message::{self, Message};
+use crate::query;
+use crate::server::{Activity, Server, SessionNumber};
+use crate::syntax::Name;
+use crate::value::Value;
+use crate::variables::Variables;
+
+/// The most bytes that parsed statements take, for each byte of their text: the shortest statements are the worst
+/// (`tests/memory.rs` measures it).
+const READ_FACTOR: usize = 128;
+
+/// One client's connection. Not shared between threads; its [`Session::cancel_flag`] is.
+pub struct Session {
+    pub(crate) server: Arc<Server>,
+    number: SessionNumber,
+    pub(crate) login: Login,
+    pub(crate) database: String,
+    /// The database to which a reset returns: its login's.
+    home: String,
+    pub(crate) trace_flags: BTreeSet<i64>,
+    /// The variables of the running batch.
+    pub(crate) variables: Variables,
+    /// `@@ERROR`
+    pub(crate) error: u32,
+    /// `@@ROWCOUNT`
+    pub(crate) row_count: u64,
+    /// The message that a CATCH block handles.
+    pub(crate) caught: Option<Message>,
+    /// `@@TRANCOUNT`
+    pub(crate) transactions: u32,
+    /// `SET IMPLICIT_TRANSACTIONS ON`, as drivers without autocommit send it.
+    pub(crate) implicit: bool,
+    /// `SET XACT_ABORT ON`: an error ends its batch.
+    pub(crate) aborts: bool,
+    /// `SET NOCOUNT ON`: clients show no row counts.
+    pub(crate) nocount: bool,
+    /// The options of `HOLDING` in `run.rs` that are ON: only SET runs.
+    pub(crate) held: BTreeSet<&'static str>,
+    pub(crate) cancel: Arc<AtomicBool>,
+    /// For the values that a call has returned to its caller, until the next call.
+    pub(crate) given: Claim,
+    pub(crate) nesting: usize,
+    pub(crate) tries: usize,
+    /// Kept while a batch runs.
+    pub(crate) engine: query::EngineCache,
+    /// Kept while a batch runs.
+    pub(crate) reader: query::Reader,
+}
+
+impl Session {
+    pub fn new(server: Arc<Server>, login: Login) -> Session {
+        Session {
+            number: SessionNumber::take(&server),
+            server,
+            login,
+            database: FIRST_DATABASE.to_owned(),
+            home: FIRST_DATABASE.to_owned(),
+            trace_flags: BTreeSet::new(),
+            variables: Variables::default(),
+            error: 0,
+            row_count: 0,
+            caught: None,
+            transactions: 0,
+            implicit: false,
+            aborts: false,
+            nocount: false,
+            held: BTreeSet::new(),
+            cancel: Arc::new(AtomicBool::new(false)),
+            given: Claim::default(),
+            nesting: 0,
+            tries: 0,
+            engine: query::EngineCache::default(),
+            reader: query::Reader::default(),
+        }
+    }
+
+    /// The same, ended by a flag of another owner, such as Ctrl-C's.
+    pub fn with_cancel(server: Arc<Server>, login: Login, cancel: Arc<AtomicBool>) -> Session {
+        Session {
+            cancel,
+            ..Session::new(server, login)
+        }
+    }
+
+    /// Makes the database in use the login's, to which [`Session::reset`] returns.
+    pub fn settle(&mut self) {
+        self.home = self.database.clone();
+    }
+
+    /// Resets the session to its initial state; `@@SPID` stays, and open transactions if requested. For pools that
+    /// hand a connection on.
+    pub fn reset(&mut self, keep_transactions: bool) {
+        self.database = self.home.clone();
+        self.trace_flags.clear();
+        self.variables = Variables::default();
+        self.error = 0;
+        self.row_count = 0;
+        if !keep_transactions {
+            self.transactions = 0;
+        }
+        self.implicit = false;
+        self.aborts = false;
+        self.nocount = false;
+        self.held.clear();
+    }
+
+    /// Setting it from any thread ends the running statement: a backup leaves nothing behind and reports 3204, and the
+    /// batch ends. The flag stays set until its owner clears it, before the next batch.
+    pub fn cancel_flag(&self) -> Arc<AtomicBool> {
+        self.cancel.clone()
+    }
+
+    /// `@@SPID`
+    pub fn id(&self) -> u32 {
+        self.number.get()
+    }
+
+    /// The database in use.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// Declares that the values returned by the last call were sent: their memory is released.
+    pub fn rest(&mut self) {
+        self.engine.drop_it();
+        self.variables = Variables::default();
+        self.given = Claim::default();
+    }
+
+    /// Claims memory for parsing a text of statements. Errors: 701.
+    pub fn claim_for(&self, text: &str) -> Result<Claim, Message> {
+        let bytes = text.len().saturating_mul(READ_FACTOR);
+        self.server.setup.memory.claim(bytes)
+    }
+
+    /// Errors: 3021.
+    pub(crate) fn check_no_transaction(&self) -> Result<(), Message> {
+        match self.transactions {
+            0 => Ok(()),
+            _ => Err(message::IN_TRANSACTION.plain()),
+        }
+    }
+
+    /// A query that reads tables begins a transaction if the client's driver asked for that.
+    pub(crate) fn begin_implicitly(&mut self) {
+        if self.implicit && self.transactions == 0 {
+            self.transactions = 1;
+        }
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Result<&Variable, Message> {
+        let found = self.variables.get(name);
+        found.ok_or_else(|| message::NOT_DECLARED.with(&[&name]))
+    }
+
+    /// Sets a declared variable; undeclared ones were refused before. Errors: more bytes than a session can hold.
+    pub(crate) fn set_variable(&mut self, name: &str, value: Value) -> Result<(), Message> {
+        self.variables.set(name, value)
+    }
+
+    pub(crate) fn name_of(&self, name: &Name) -> Result<String, Message> {
+        match name {
+            Name::Literal(name) => Ok(name.clone()),
+            Name::Variable(name) => Ok(match &self.variable(name)?.value {
+                Value::Null => String::new(),
+                value => value.to_string(),
+            }),
+        }
+    }
+
+    /// The context with this session's cancel flag.
+    pub(crate) fn context(&self) -> RunContext {
+        RunContext {
+            cancel: self.cancel.clone(),
+            ..self.server.setup.context.clone()
+        }
+    }
+
+    /// Whether a TRY block surrounds the running statement.
+    pub(crate) fn tries(&self) -> bool {
+        self.tries > 0
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn traces(&self, flag: i64) -> bool {
+        self.trace_flags.contains(&flag) || self.server.trace_flags.lock().contains(&flag)
+    }
+
+    /// Shows the session's present activity in `sys.dm_exec_requests`.
+    pub(crate) fn enter(&self, command: &'static str, database: &str) {
+        let activity = Activity {
+            command,
+            database: database.to_owned(),
+            start: self.server.now(),
+            percent: None,
+        };
+        self.server.activities.lock().insert(self.id(), activity);
+    }
+
+    pub(crate) fn progress(&self, percent: u8) {
+        if let Some(activity) = self.server.activities.lock().get_mut(&self.id()) {
+            activity.percent = Some(percent);
+        }
+    }
+
+    pub(crate) fn leave(&self) {
+        self.server.activities.lock().remove(&self.id());
+    }
+}

@@ -1,0 +1,502 @@
+//! BACKUP DATABASE and BACKUP LOG.
+
+use std::path::Path;
+use std::time::Duration;
+
+use longshore_catalog::{ChainPlace, HistoryRow};
+use longshore_codec::{Algorithm, Level};
+use longshore_media::device::DeviceClass;
+use longshore_media::{Container, DeviceSpec, Disposition, MediaSet};
+use longshore_pipeline::{
+    Against, BackupReport, BackupRequest, BaseRequest, LogPlace, LogRequest, OnChange, Report,
+    Request, ServerSettings, SourceSpec, pages,
+};
+
+use super::device::{DEVICES_MAX, devices, reach};
+use super::options::{CompressionChoice, Options};
+use super::{FILES_SHOWN_MAX, LOG_FILE, ground, hear, media, processed};
+use crate::flow::{Flow, Out, Stop};
+use crate::message::{self, Message};
+use crate::moving::{Steps, watched};
+use crate::refusal;
+use crate::server::Database;
+use crate::session::Session;
+use crate::sink::Command;
+use crate::syntax::{Applies, Backup, BackupWhat, Name};
+
+const DAY_US: i64 = 86_400_000_000;
+
+pub(crate) fn backup(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
+    let statement = match &backup.what {
+        BackupWhat::Log { .. } => "BACKUP LOG",
+        _ => "BACKUP DATABASE",
+    };
+    let done = one(session, backup, out);
+    session.leave();
+    done.map_err(|stop| match stop {
+        Stop::Failed(mut messages) => {
+            // Any device that a backup cannot open is reported as one that it cannot create.
+            let unopened = messages.iter_mut();
+            for message in unopened.filter(|m| m.number == message::CANNOT_OPEN.number) {
+                message.state = 1;
+            }
+            // Mistakes of grammar do not end with this message.
+            messages.push(message::TERMINATING.with(&[&statement]));
+            let text = message::BACKUP_FAILED.with(&[&command_words(backup)]);
+            session.server.write_log("Backup", &text.text);
+            for message in messages.iter().filter(|m| m.is_error()) {
+                session.server.write_log("Backup", &message.text);
+            }
+            Stop::Failed(messages)
+        }
+        other => other,
+    })
+}
+
+/// The command in the words of message 3041.
+fn command_words(backup: &Backup) -> String {
+    let name = |name: &Name| match name {
+        Name::Literal(name) | Name::Variable(name) => name.clone(),
+    };
+    match &backup.what {
+        BackupWhat::Database { name: n, .. } => format!("BACKUP DATABASE {}", name(n)),
+        BackupWhat::Log { name: n } => format!("BACKUP LOG {}", name(n)),
+        BackupWhat::Group(_) => "BACKUP GROUP".into(),
+        BackupWhat::Server => "BACKUP SERVER".into(),
+    }
+}
+
+fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
+    session.check_no_transaction()?;
+    let (name, parts, statement) = match &backup.what {
+        BackupWhat::Database { name, parts } => (name, parts.as_slice(), Applies::BACKUP_DATABASE),
+        BackupWhat::Log { name } => (name, [].as_slice(), Applies::BACKUP_LOG),
+        BackupWhat::Group(_) | BackupWhat::Server => {
+            let text = "this version has no snapshot backups of several databases";
+            return Err(message::OWN.with(&[&text]).into());
+        }
+    };
+    let database = existing(session, &session.name_of(name)?)?;
+    let is_log = statement == Applies::BACKUP_LOG;
+    if is_log && !database.recovery_is_full() {
+        return Err(message::SIMPLE_RECOVERY.with(&[&"BACKUP LOG"]).into());
+    }
+    if !parts.is_empty() {
+        let text = "files and filegroups";
+        return Err(message::OPTION_UNSUPPORTED.with(&[&text]).into());
+    }
+    let devices = devices(session, &backup.to)?;
+    check_ground(session, &devices)?;
+    check_mirrors(backup)?;
+    let options = Options::of(session, &backup.options, statement)?;
+    let settings = server_settings(session);
+    let mut request = lower(session, &database, devices, &options, &settings)?;
+    if is_log {
+        request.log = Some(log(session, &database)?);
+    }
+    let report = run(session, &database, &request, &options, out)?;
+    say_end(session, &database, &request, &options, &report, out)
+}
+
+/// The database of this name. Errors: 911, 3147.
+fn existing(session: &Session, name: &str) -> Result<Database, Message> {
+    if name.eq_ignore_ascii_case("tempdb") {
+        return Err(message::TEMPDB.plain());
+    }
+    if let Some(waiting) = session.server.sequence(name)
+        && !session.server.is_configured(&waiting.database)
+    {
+        return Err(message::IN_RESTORE.with(&[&waiting.database]));
+    }
+    let found = session.server.database(name);
+    let database = found
+        .map_err(|e| refusal::unusable(&e))?
+        .ok_or_else(|| message::DATABASE_MISSING.with(&[&name]))?;
+    // A restore may have placed its files anywhere.
+    if !session.server.is_configured(&database.name) {
+        let paths = match &database.source {
+            SourceSpec::Sqlite(path) => std::slice::from_ref(path),
+            SourceSpec::Files(paths) => paths,
+            SourceSpec::Postgres(_) => &[],
+        };
+        for path in paths {
+            reach(session, path, &path.display())?;
+        }
+    }
+    Ok(database)
+}
+
+fn check_mirrors(backup: &Backup) -> Result<(), Message> {
+    let all: usize = backup.mirrors.iter().map(Vec::len).sum();
+    if backup.to.len() + all > DEVICES_MAX {
+        return Err(message::TOO_MANY_DEVICES.with(&[&DEVICES_MAX]));
+    }
+    if backup.mirrors.iter().any(|m| m.len() != backup.to.len()) {
+        return Err(message::MIRROR_UNEVEN.plain());
+    }
+    match backup.mirrors.is_empty() {
+        true => Ok(()),
+        false => Err(message::MIRROR_EDITION.plain()),
+    }
+}
+
+/// Refuses a backup onto, into or over the files of a database, the catalog or a PostgreSQL data directory: 3201.
+fn check_ground(session: &Session, devices: &[DeviceSpec]) -> Result<(), Message> {
+    let storage = &*session.server.setup.context.storage;
+    let plots = ground::plots(&session.server, None);
+    for device in devices {
+        let DeviceSpec::File(path) = device else {
+            continue;
+        };
+        let real = ground::real(storage, path);
+        let meets =
+            |plot: &ground::Plot| real.starts_with(&plot.path) || plot.path.starts_with(&real);
+        if plots.iter().any(meets) || ground::cluster(storage, &real, false).is_some() {
+            return Err(message::CANNOT_OPEN.with(&[&path.display(), &refusal::IN_USE]));
+        }
+    }
+    Ok(())
+}
+
+/// A catalog that cannot be read never fails a statement that moves bytes.
+pub(super) fn server_settings(session: &Session) -> ServerSettings {
+    let context = &session.server.setup.context;
+    ServerSettings::read(&*context.storage, context.catalog.as_deref()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "server settings were not read");
+        ServerSettings::default()
+    })
+}
+
+/// Translates the statement to the pipeline's request.
+fn lower(
+    session: &Session,
+    database: &Database,
+    devices: Vec<DeviceSpec>,
+    options: &Options,
+    settings: &ServerSettings,
+) -> Result<BackupRequest, Message> {
+    let server = &session.server.setup;
+    let defaults = &server.defaults;
+    let disposition = match (options.format, options.init) {
+        (true, _) => Disposition::Format,
+        (false, true) => Disposition::Init { skip: options.skip },
+        (false, false) => Disposition::Append,
+    };
+    // The set before it decides the options that the statement leaves open.
+    let before = match disposition {
+        Disposition::Append => standing(session, &devices),
+        _ => None,
+    };
+    let (algorithm, level) = codec(database, options, settings, defaults, before.as_ref());
+    let mut request = BackupRequest::new(database.source.clone(), devices);
+    if options.differential {
+        request.base = Some(base(session, database)?);
+    }
+    request.database = Some(database.name.clone());
+    request.trust_locks = database.trust_locks;
+    request.disposition = disposition;
+    request.algorithm = algorithm;
+    request.level = level;
+    request.name = options.name.clone().unwrap_or_default();
+    request.description = options.description.clone().unwrap_or_default();
+    request.media_name = options.media_name.clone().unwrap_or_default();
+    request.media_description = options.media_description.clone().unwrap_or_default();
+    request.copy_only = options.copy_only;
+    request.expires_us = expires_us(session, options, settings);
+    // STOP_ON_ERROR is the default.
+    request.on_change = match options.continue_after_error {
+        true => OnChange::Mark,
+        false => OnChange::Fail,
+    };
+    request.postgres.fail_on_bad_page = !options.continue_after_error;
+    if let Some(mode) = settings.offload {
+        request.offload.mode = mode;
+    }
+    request.tuning = options.tuning(&defaults.tuning);
+    request.limits = options.limits(&defaults.limits);
+    Ok(request)
+}
+
+/// The last full backup in the history that is not COPY_ONLY: differential statements name none. A backup to NUL
+/// cannot be compared with. Errors: 3035.
+fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> {
+    let missing = || message::NO_DIFFERENTIAL_BASE.with(&[&database.name]);
+    if session.server.known_catalog().is_none() {
+        return Err(missing());
+    }
+    let is_kept = |row: &HistoryRow| row.devices.iter().all(|d| Path::new(d).is_absolute());
+    let newest = session
+        .server
+        .catalog()?
+        .newest_full(&database.name, is_kept);
+    let newest = newest.map_err(|e| message::OWN.with(&[&e]))?;
+    let newest = newest.ok_or_else(missing)?;
+    Ok(BaseRequest {
+        against: Against::LastFull,
+        devices: newest
+            .devices
+            .iter()
+            .map(|d| DeviceSpec::File(d.into()))
+            .collect(),
+    })
+}
+
+/// How long a server may take to archive its last segment.
+const LOG_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where the log chain continues, by the history: after the last log backup; before the first log backup, with the
+/// first full one, so that the chain continues every full backup since. WAL that is missing in the archive moves the
+/// start to a later full backup. Errors: 4214.
+fn log(session: &Session, database: &Database) -> Result<LogRequest, Message> {
+    let missing = || message::NO_CURRENT_BACKUP.plain();
+    let archive = database.wal.clone().ok_or_else(missing)?;
+    if session.server.known_catalog().is_none() {
+        return Err(missing());
+    }
+    let chain = session.server.catalog()?.log_chain(&database.name);
+    let chain = chain.map_err(|e| message::OWN.with(&[&e]))?;
+    let system = chain.fulls.last().ok_or_else(missing)?.system;
+    // After a restore the server may write its own WAL at those LSNs again, so the old log backups do not count.
+    let logs = chain.logs.into_iter().filter(|_| !chain.is_set_back);
+    // A log chain belongs to the cluster of the last full backup.
+    let places = logs.chain(chain.fulls);
+    let place = |at: ChainPlace| LogPlace {
+        system: at.system,
+        timeline: at.timeline,
+        lsn: at.lsn,
+        lineage: at.lineage,
+    };
+    Ok(LogRequest {
+        archive,
+        since: places
+            .filter(|place| place.system == system)
+            .map(place)
+            .collect(),
+        is_set_back: chain.is_set_back,
+        patience: LOG_PATIENCE,
+    })
+}
+
+/// The existing media on the devices, if they can be read: the pipeline refuses the others.
+fn standing(session: &Session, devices: &[DeviceSpec]) -> Option<MediaSet> {
+    let storage = &session.server.setup.context.storage;
+    let opened: Vec<_> = devices.iter().map(|d| d.open(storage)).collect();
+    let files = opened.iter().all(|d| d.class() == DeviceClass::File);
+    files.then(|| MediaSet::open(&opened).ok()).flatten()
+}
+
+/// Algorithm and level: the statement's, otherwise the media's, otherwise those of settings and configuration.
+fn codec(
+    database: &Database,
+    options: &Options,
+    settings: &ServerSettings,
+    defaults: &crate::server::Defaults,
+    before: Option<&MediaSet>,
+) -> (Algorithm, Level) {
+    let compress = match options.compression {
+        Some(CompressionChoice::Named { algorithm, level }) => {
+            return (algorithm, level.unwrap_or_default());
+        }
+        Some(CompressionChoice::On) => true,
+        Some(CompressionChoice::Off) => false,
+        None => before.map_or(settings.compress, |media| media.header(0).compressed),
+    };
+    if !compress {
+        return (Algorithm::None, Level::default());
+    }
+    let chosen = settings
+        .algorithm
+        .or(database.algorithm)
+        .or(defaults.algorithm);
+    let chosen = chosen.filter(|a| *a != Algorithm::None);
+    let usual = chosen.unwrap_or(Algorithm::MsXpress);
+    let level = database.level.or(defaults.level).unwrap_or_default();
+    let Some(media) = before.filter(|m| m.header(0).compressed) else {
+        return (usual, level);
+    };
+    if Container::of(usual) == media.container() {
+        return (usual, level);
+    }
+    // Another container cannot be appended: the last set's algorithm is used again.
+    let last = media.sets().ok().and_then(|mut sets| sets.pop());
+    match last {
+        Some(set) => (set.header.algorithm, set.header.level),
+        None => (usual, level),
+    }
+}
+
+/// RETAINDAYS overrides EXPIREDATE; without either, the configuration's days apply, then the setting `media
+/// retention`.
+fn expires_us(session: &Session, options: &Options, settings: &ServerSettings) -> Option<i64> {
+    let now_us = session.server.setup.context.clock.wall_ns() / 1000;
+    let after = |days: u32| now_us.saturating_add(i64::from(days) * DAY_US);
+    if let Some(days) = options.retain_days {
+        return (days > 0).then(|| after(days));
+    }
+    if options.expires.is_some() {
+        return options.expires;
+    }
+    let days = session.server.setup.defaults.retain_days;
+    let days = days.or(settings.retain_days).filter(|d| *d > 0);
+    days.map(after)
+}
+
+fn run(
+    session: &mut Session,
+    database: &Database,
+    request: &BackupRequest,
+    options: &Options,
+    out: &mut Out,
+) -> Result<BackupReport, Stop> {
+    let (words, command) = kind(request);
+    session.enter(words, &database.name);
+    let context = session.context().equipped(&request.offload);
+    let mut steps = options.stats.map(Steps::of);
+    let asked = Request::Backup(request.clone());
+    let result = watched(&context, &asked, |news| {
+        hear(session, news, &mut steps, command, out)
+    })?;
+    let report = match result.map_err(|e| refusal::of(&e))? {
+        Report::Backup(report) => report,
+        Report::Restore(_) | Report::Verify(_) => {
+            return Err(message::OWN
+                .with(&[&"internal error: another answer"])
+                .into());
+        }
+    };
+    if steps.as_mut().is_some_and(|s| s.shows(100)) {
+        let end = message::PERCENT_PROCESSED.with(&[&100]);
+        out.say_done(end, command)?;
+    }
+    Ok(report)
+}
+
+fn say_end(
+    session: &Session,
+    database: &Database,
+    request: &BackupRequest,
+    options: &Options,
+    report: &BackupReport,
+    out: &mut Out,
+) -> Flow {
+    let (words, command) = kind(request);
+    for warning in report.run.warnings.iter().chain(&report.run.plan.notices) {
+        session.server.write_log("Backup", warning);
+    }
+    for changed in &report.changed {
+        let text = format!("{} {}", changed.path, changed.what);
+        out.say(message::WARNING.with(&[&text]))?;
+    }
+    for (file, bytes) in files(session, database, request, report) {
+        let line = message::FILE_PROCESSED;
+        let line = line.with(&[&pages(bytes), &database.name, &file, &report.position]);
+        out.say_done(line, command)?;
+    }
+    if report.damaged && options.continue_after_error {
+        out.say(message::BACKUP_DAMAGED.plain())?;
+    }
+    if report.run.history_failed {
+        out.say(message::HISTORY_FAILED.plain())?;
+    }
+    log_success(session, database, request, report);
+    let statement = match request.base {
+        Some(_) => "BACKUP DATABASE WITH DIFFERENTIAL",
+        None => words,
+    };
+    let end = processed(statement, report.plain_bytes, report.run.elapsed_s);
+    Ok(out.say_done(end, command)?)
+}
+
+/// The statement's name in messages, and its command.
+fn kind(request: &BackupRequest) -> (&'static str, Command) {
+    match request.log {
+        Some(_) => ("BACKUP LOG", Command::BackupLog),
+        None => ("BACKUP DATABASE", Command::BackupDatabase),
+    }
+}
+
+/// The pages of each file, for message 4035.
+fn files(
+    session: &Session,
+    database: &Database,
+    request: &BackupRequest,
+    report: &BackupReport,
+) -> Vec<(String, u64)> {
+    let one = |name: String| vec![(name, report.plain_bytes)];
+    if let SourceSpec::Sqlite(path) = &database.source {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        return one(name.to_string_lossy().into_owned());
+    }
+    if request.log.is_some() {
+        return one(LOG_FILE.into());
+    }
+    let listed = match report.totals.files as usize <= FILES_SHOWN_MAX {
+        true => media::files(session, &request.devices, report.position),
+        false => None,
+    };
+    listed.unwrap_or_else(|| one(database.name.clone()))
+}
+
+/// Logs 18264, unless trace flag 3226 suppresses it.
+fn log_success(
+    session: &Session,
+    database: &Database,
+    request: &BackupRequest,
+    report: &BackupReport,
+) {
+    const SILENT: i64 = 3226;
+    if session.traces(SILENT) {
+        return;
+    }
+    let about = media::summary(session, &request.devices, report.position);
+    let (first, last) = about.map_or((0, 0), |set| {
+        let last = set.trailer.map_or(0, |t| t.log.last_lsn);
+        (set.header.log.first_lsn, last)
+    });
+    let devices: Vec<_> = request.devices.iter().map(device_words).collect();
+    if request.log.is_some() {
+        let text = message::LOG_LOG_BACKED_UP.with(&[
+            &database.name,
+            &"unknown",
+            &first,
+            &last,
+            &devices.len(),
+            &devices.join(", "),
+        ]);
+        session.server.write_log("Backup", &text.text);
+        return;
+    }
+    if request.base.is_some() {
+        let text = message::LOG_DIFFERENTIAL.with(&[
+            &database.name,
+            &"unknown",
+            &pages(report.plain_bytes),
+            &first,
+            &last,
+            &request.devices.len(),
+            &devices.join(", "),
+        ]);
+        session.server.write_log("Backup", &text.text);
+        return;
+    }
+    let text = message::LOG_DATABASE_BACKED_UP.with(&[
+        &database.name,
+        &"unknown",
+        &pages(report.plain_bytes),
+        &first,
+        &last,
+        &devices.len(),
+        &devices.join(", "),
+    ]);
+    session.server.write_log("Backup", &text.text);
+}
+
+fn device_words(device: &DeviceSpec) -> String {
+    let (kind, name) = match device {
+        DeviceSpec::File(path) => ("DISK", path.display().to_string()),
+        DeviceSpec::Nul => ("DISK", "NUL".to_owned()),
+        DeviceSpec::Pipe => ("VIRTUAL_DEVICE", "-".to_owned()),
+        DeviceSpec::Bucket(address) => ("URL", address.to_string()),
+    };
+    format!("FILE=1, TYPE={kind}: {{'{name}'}}")
+}

@@ -1,0 +1,83 @@
+//! DBCC TRACEON, TRACEOFF and TRACESTATUS.
+//!
+//! Any number is accepted, as in SQL Server. The ones with an effect: 3213 shows the buffers of backups (`trace.rs`),
+//! 3604 sends such lines to the client, 3605 to the log, 3226 keeps successful backups out of the log.
+
+use crate::convert::convert;
+use crate::flow::{Flow, Out};
+use crate::message::{self, Message};
+use crate::session::Session;
+use crate::sink::Command;
+use crate::syntax::Dbcc;
+use crate::value::{Column, Type, Value};
+
+/// Among the flags it means: for all sessions.
+const EVERYWHERE: i64 = -1;
+
+pub(crate) fn dbcc(session: &mut Session, dbcc: &Dbcc, out: &mut Out) -> Flow {
+    let flags = dbcc
+        .arguments
+        .iter()
+        .map(
+            |operand| match convert(&session.value_of(operand)?, Type::Int)? {
+                Value::Int(n) => Ok(n),
+                _ => Err(message::DBCC_UNKNOWN.plain()),
+            },
+        )
+        .collect::<Result<Vec<_>, Message>>();
+    match dbcc.command.as_str() {
+        "TRACEON" => change(session, &flags?, true),
+        "TRACEOFF" => change(session, &flags?, false),
+        "TRACESTATUS" => show(session, &flags?, out)?,
+        _ => return Err(message::DBCC_UNKNOWN.plain().into()),
+    }
+    if !dbcc.options.iter().any(|o| o == "NO_INFOMSGS") {
+        out.say(message::DBCC_DONE.plain())?;
+    }
+    Ok(out.done(Command::Other, None)?)
+}
+
+fn change(session: &mut Session, flags: &[i64], on: bool) {
+    let everywhere = flags.contains(&EVERYWHERE);
+    for flag in flags.iter().filter(|f| **f != EVERYWHERE) {
+        let mut shared = session.server.trace_flags.lock();
+        let set = match everywhere {
+            true => &mut *shared,
+            false => &mut session.trace_flags,
+        };
+        match on {
+            true => set.insert(*flag),
+            false => set.remove(flag),
+        };
+    }
+}
+
+fn show(session: &Session, asked: &[i64], out: &mut Out) -> Flow {
+    let shared = session.server.trace_flags.lock().clone();
+    let own = &session.trace_flags;
+    let named: Vec<_> = asked
+        .iter()
+        .filter(|f| **f != EVERYWHERE)
+        .copied()
+        .collect();
+    let flags: Vec<i64> = match named.is_empty() {
+        true => own.union(&shared).copied().collect(),
+        false => named,
+    };
+    let columns = ["TraceFlag", "Status", "Global", "Session"];
+    let columns: Vec<_> = columns
+        .iter()
+        .map(|c| Column::new(*c, Type::SmallInt))
+        .collect();
+    out.sink.columns(&columns)?;
+    for flag in &flags {
+        let (here, everywhere) = (own.contains(flag), shared.contains(flag));
+        out.sink.row(&[
+            Value::Int(*flag),
+            Value::bit(here || everywhere),
+            Value::bit(everywhere),
+            Value::bit(here),
+        ])?;
+    }
+    Ok(out.done(Command::Other, Some(flags.len() as u64))?)
+}

@@ -1,0 +1,158 @@
+//! Translates a statement's devices to those of the media.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use longshore_media::DeviceSpec;
+
+use super::ground;
+use super::options::operand_text;
+use crate::message::{self, Message};
+use crate::session::Session;
+use crate::syntax::{Device, DeviceKind};
+
+/// SQL Server's limit on devices and their mirrors.
+pub const DEVICES_MAX: usize = 64;
+
+/// The devices, in order. Errors: an unknown logical device (3206), too many (3205), unsupported kinds.
+pub fn devices(session: &Session, named: &[Device]) -> Result<Vec<DeviceSpec>, Message> {
+    if named.len() > DEVICES_MAX {
+        return Err(message::TOO_MANY_DEVICES.with(&[&DEVICES_MAX]));
+    }
+    let kind = |device: &Device| match device {
+        Device::Physical { kind, .. } => *kind,
+        Device::Logical(_) => DeviceKind::Disk,
+    };
+    if named
+        .windows(2)
+        .any(|pair| kind(&pair[0]) != kind(&pair[1]))
+    {
+        return Err(message::DEVICE_CLASSES.plain());
+    }
+    named.iter().map(|device| one(session, device)).collect()
+}
+
+fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
+    match device {
+        Device::Logical(name) => {
+            let name = session.name_of(name)?;
+            match session.server.device(&name) {
+                // Another program may have added it, or before the allowed directories were changed.
+                Some(path) => match spec(&path) {
+                    DeviceSpec::File(path) => {
+                        reach(session, &path, &path.display())?;
+                        Ok(DeviceSpec::File(path))
+                    }
+                    other => Ok(other),
+                },
+                None => Err(message::DEVICE_UNKNOWN.with(&[&name])),
+            }
+        }
+        Device::Physical { kind, name } => {
+            let name = operand_text(session, name)?;
+            let missing = match kind {
+                DeviceKind::Disk => {
+                    return Ok(spec(&device_path(session, &name)?));
+                }
+                DeviceKind::Tape => "TAPE",
+                DeviceKind::Url => "URL",
+                DeviceKind::Virtual => "VIRTUAL_DEVICE",
+            };
+            Err(message::OWN.with(&[&format!(
+                "this version has no {missing} devices; write to DISK"
+            )]))
+        }
+    }
+}
+
+const BAD_NAME: &str = "123(The filename, directory name, or volume label syntax is incorrect.)";
+
+/// The name of the device that discards everything.
+const NUL: &str = "NUL";
+
+fn spec(path: &Path) -> DeviceSpec {
+    match path == Path::new(NUL) {
+        true => DeviceSpec::Nul,
+        false => DeviceSpec::File(path.to_path_buf()),
+    }
+}
+
+/// The path of a device that a statement names; `NUL` is in no directory. Errors: those of [`named_path`].
+pub fn device_path(session: &Session, name: &str) -> Result<PathBuf, Message> {
+    let path = disk_path(&session.server.setup.backup_directory, name)?;
+    if path != Path::new(NUL) {
+        reach(session, &path, &name)?;
+    }
+    Ok(path)
+}
+
+/// The path of a file or directory that a statement names. Errors: 3201 for a path that no statement of this server
+/// may reach, whether or not it exists, and for `NUL`, which is a device and not a file.
+pub fn named_path(session: &Session, name: &str) -> Result<PathBuf, Message> {
+    let path = disk_path(&session.server.setup.backup_directory, name)?;
+    if path == Path::new(NUL) {
+        return Err(message::CANNOT_OPEN.with(&[&name, &BAD_NAME]));
+    }
+    reach(session, &path, &name)?;
+    Ok(path)
+}
+
+/// Refuses paths that no statement of this server may reach (3201), from a statement, the catalog or a set. `shown`:
+/// the path's name in the message.
+pub fn reach(session: &Session, path: &Path, shown: &dyn Display) -> Result<(), Message> {
+    let setup = &session.server.setup;
+    let Some(directories) = &setup.directories else {
+        return Ok(());
+    };
+    let storage = &*setup.context.storage;
+    let real = ground::real(storage, path);
+    let is_below = |directory: &PathBuf| real.starts_with(ground::real(storage, directory));
+    match directories.iter().any(is_below) {
+        true => Ok(()),
+        false => Err(message::CANNOT_OPEN.with(&[&shown, &"5(Access is denied.)"])),
+    }
+}
+
+/// The path of a DISK device. `NUL` in any case stays that word. As in SQL Server on Linux, backslashes separate names
+/// and drive C: is the root; other drives do not exist.
+pub fn disk_path(directory: &Path, name: &str) -> Result<PathBuf, Message> {
+    if name.trim_end_matches(':').eq_ignore_ascii_case(NUL) {
+        return Ok(NUL.into());
+    }
+    let refused = |error: &str| message::CANNOT_OPEN.with(&[&name, &error]);
+    if name.is_empty() || name.contains('\0') {
+        return Err(refused(BAD_NAME));
+    }
+    let bytes = name.as_bytes();
+    if bytes.len() > 1 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' {
+        let below = name[2..].replace('\\', "/");
+        return match (bytes[0], below.starts_with('/')) {
+            (b'C' | b'c', true) => Ok(below.into()),
+            _ => Err(refused("3(The system cannot find the path specified.)")),
+        };
+    }
+    let path = match name.contains('/') {
+        true => PathBuf::from(name),
+        false => PathBuf::from(name.replace('\\', "/")),
+    };
+    Ok(directory.join(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_windows_and_of_linux_are_understood() {
+        let path = |name| disk_path(Path::new("/backup"), name).map(|p| p.display().to_string());
+        assert_eq!(path("a.bak").unwrap(), "/backup/a.bak");
+        assert_eq!(path("/mnt/a.bak").unwrap(), "/mnt/a.bak");
+        assert_eq!(path(r"C:\srv\a.bak").unwrap(), "/srv/a.bak");
+        assert_eq!(path(r"full\a.bak").unwrap(), "/backup/full/a.bak");
+        assert_eq!(path("nul").unwrap(), "NUL");
+        assert_eq!(path("NUL:").unwrap(), "NUL");
+        assert_eq!(path(r"D:\a.bak").unwrap_err().number, 3201);
+        assert_eq!(path("").unwrap_err().number, 3201);
+        assert_eq!(path("é:").unwrap(), "/backup/é:");
+    }
+}

@@ -1,0 +1,495 @@
+//! HEADERONLY, FILELISTONLY and LABELONLY: the descriptions on the media, in SQL Server's columns.
+//!
+//! Names and types are those that SQL Server 2022 sends. Values that a source does not have (log sequence numbers of a
+//! SQLite database, a collation) are NULL.
+
+use std::sync::Arc;
+
+use longshore_catalog::{FileList, flags, fork_guid, recovery_model};
+use longshore_media::{
+    BackupDevice, BackupType, DeviceSpec, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary,
+};
+use uuid::Uuid;
+
+use super::options::Options;
+use crate::flow::{Flow, Out};
+use crate::message::{self, Message};
+use crate::refusal;
+use crate::session::Session;
+use crate::sink::Command;
+use crate::value::{Column, Type, Value};
+
+const LSN: Type = Type::numeric(25, 0);
+const NAME: Type = Type::nvarchar(128);
+
+const HEADER: &[(&str, Type)] = &[
+    ("BackupName", NAME),
+    ("BackupDescription", Type::nvarchar(255)),
+    ("BackupType", Type::TinyInt),
+    ("ExpirationDate", Type::DateTime),
+    ("Compressed", Type::TinyInt),
+    ("Position", Type::SmallInt),
+    ("DeviceType", Type::TinyInt),
+    ("UserName", NAME),
+    ("ServerName", NAME),
+    ("DatabaseName", NAME),
+    ("DatabaseVersion", Type::Int),
+    ("DatabaseCreationDate", Type::DateTime),
+    ("BackupSize", Type::BigInt),
+    ("FirstLSN", LSN),
+    ("LastLSN", LSN),
+    ("CheckpointLSN", LSN),
+    ("DatabaseBackupLSN", LSN),
+    ("BackupStartDate", Type::DateTime),
+    ("BackupFinishDate", Type::DateTime),
+    ("SortOrder", Type::SmallInt),
+    ("CodePage", Type::SmallInt),
+    ("UnicodeLocaleId", Type::Int),
+    ("UnicodeComparisonStyle", Type::Int),
+    ("CompatibilityLevel", Type::TinyInt),
+    ("SoftwareVendorId", Type::Int),
+    ("SoftwareVersionMajor", Type::Int),
+    ("SoftwareVersionMinor", Type::Int),
+    ("SoftwareVersionBuild", Type::Int),
+    ("MachineName", NAME),
+    ("Flags", Type::Int),
+    ("BindingID", Type::UniqueIdentifier),
+    ("RecoveryForkID", Type::UniqueIdentifier),
+    ("Collation", NAME),
+    ("FamilyGUID", Type::UniqueIdentifier),
+    ("HasBulkLoggedData", Type::Bit),
+    ("IsSnapshot", Type::Bit),
+    ("IsReadOnly", Type::Bit),
+    ("IsSingleUser", Type::Bit),
+    ("HasBackupChecksums", Type::Bit),
+    ("IsDamaged", Type::Bit),
+    ("BeginsLogChain", Type::Bit),
+    ("HasIncompleteMetaData", Type::Bit),
+    ("IsForceOffline", Type::Bit),
+    ("IsCopyOnly", Type::Bit),
+    ("FirstRecoveryForkID", Type::UniqueIdentifier),
+    ("ForkPointLSN", LSN),
+    ("RecoveryModel", Type::nvarchar(60)),
+    ("DifferentialBaseLSN", LSN),
+    ("DifferentialBaseGUID", Type::UniqueIdentifier),
+    ("BackupTypeDescription", NAME),
+    ("BackupSetGUID", Type::UniqueIdentifier),
+    ("CompressedBackupSize", Type::BigInt),
+    ("Containment", Type::TinyInt),
+    ("KeyAlgorithm", Type::nvarchar(32)),
+    ("EncryptorThumbprint", Type::VarBinary(Some(20))),
+    ("EncryptorType", Type::nvarchar(32)),
+    ("LastValidRestoreTime", Type::DateTime),
+    ("TimeZone", Type::SmallInt),
+    ("CompressionAlgorithm", Type::nvarchar(32)),
+];
+
+const FILE_LIST: &[(&str, Type)] = &[
+    ("LogicalName", NAME),
+    ("PhysicalName", Type::nvarchar(260)),
+    ("Type", Type::NChar(1)),
+    ("FileGroupName", NAME),
+    ("Size", Type::BigInt),
+    ("MaxSize", Type::BigInt),
+    ("FileId", Type::BigInt),
+    ("CreateLSN", LSN),
+    ("DropLSN", LSN),
+    ("UniqueId", Type::UniqueIdentifier),
+    ("ReadOnlyLSN", LSN),
+    ("ReadWriteLSN", LSN),
+    ("BackupSizeInBytes", Type::BigInt),
+    ("SourceBlockSize", Type::Int),
+    ("FileGroupId", Type::Int),
+    ("LogGroupGUID", Type::UniqueIdentifier),
+    ("DifferentialBaseLSN", LSN),
+    ("DifferentialBaseGUID", Type::UniqueIdentifier),
+    ("IsReadOnly", Type::Bit),
+    ("IsPresent", Type::Bit),
+    ("TDEThumbprint", Type::VarBinary(Some(20))),
+    ("SnapshotUrl", Type::nvarchar(336)),
+];
+
+const LABEL: &[(&str, Type)] = &[
+    ("MediaName", NAME),
+    ("MediaSetId", Type::UniqueIdentifier),
+    ("FamilyCount", Type::Int),
+    ("FamilySequenceNumber", Type::Int),
+    ("MediaFamilyId", Type::UniqueIdentifier),
+    ("MediaSequenceNumber", Type::Int),
+    ("MediaLabelPresent", Type::TinyInt),
+    ("MediaDescription", Type::nvarchar(255)),
+    ("SoftwareName", NAME),
+    ("SoftwareVendorId", Type::Int),
+    ("MediaDate", Type::DateTime),
+    ("Mirror_Count", Type::Int),
+    ("IsCompressed", Type::Bit),
+];
+
+/// MaxSize of a data file without a limit, as in SQL Server.
+const MAX_SIZE: i64 = 35_184_372_080_640;
+/// The name of an incomplete set.
+const INCOMPLETE: &str = "*** INCOMPLETE ***";
+const DEVICE_DISK: i64 = 2;
+/// SQL Server's mark for an unknown zone.
+const ZONE_UNKNOWN: i16 = 127;
+
+fn columns(of: &[(&str, Type)]) -> Vec<Column> {
+    of.iter()
+        .map(|(name, kind)| Column::new(*name, *kind))
+        .collect()
+}
+
+type OpenedMedia = Vec<Arc<dyn BackupDevice>>;
+
+pub(super) fn open(session: &Session, devices: &[DeviceSpec]) -> OpenedMedia {
+    let storage = &session.server.setup.context.storage;
+    devices.iter().map(|d| d.open(storage)).collect()
+}
+
+/// The media on these devices, which must have the given name, if any. NUL cannot be read.
+pub(super) fn media(
+    session: &Session,
+    devices: &[DeviceSpec],
+    options: &Options,
+) -> Result<MediaSet, Vec<Message>> {
+    if devices.contains(&DeviceSpec::Nul) {
+        let missing = "2(The system cannot find the file specified.)";
+        return Err(vec![message::CANNOT_OPEN.with(&[&"NUL", &missing])]);
+    }
+    let opened = open(session, devices);
+    let media = MediaSet::open(&opened).map_err(|e| refusal::media(&e))?;
+    check_name(media.header(0), media.device(0), options)?;
+    Ok(media)
+}
+
+fn check_name(header: &MediaHeader, device: &str, options: &Options) -> Result<(), Vec<Message>> {
+    match &options.media_name {
+        Some(name) if *name != header.name => Err(vec![message::MEDIA_NAME.with(&[
+            name,
+            &header.name,
+            &device,
+        ])]),
+        _ => Ok(()),
+    }
+}
+
+/// The summary of a set that was just written; `None` if it cannot be read back.
+pub(super) fn summary(
+    session: &Session,
+    devices: &[DeviceSpec],
+    position: u32,
+) -> Option<SetSummary> {
+    let media = MediaSet::open(&open(session, devices)).ok()?;
+    media.set(position).ok()
+}
+
+/// The files of a set and their bytes in it; `None` where they cannot be listed.
+pub(super) fn files(
+    session: &Session,
+    devices: &[DeviceSpec],
+    position: u32,
+) -> Option<Vec<(String, u64)>> {
+    let media = MediaSet::open(&open(session, devices)).ok()?;
+    let list = file_list(&media, position).ok()?;
+    let name = |path: &std::path::Path| path.display().to_string();
+    let all: Vec<_> = list.iter().map(|(p, f)| (name(p), f.data_bytes)).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+fn file_list(media: &MediaSet, position: u32) -> Result<FileList, longshore_media::Error> {
+    let mut list = FileList::default();
+    media.items(position, |item| list.item(&item))?;
+    Ok(list)
+}
+
+/// A moment in the local time of the machine that made the backup.
+fn moment(unix_us: i64, zone: i16) -> Value {
+    let quarters = if zone == ZONE_UNKNOWN { 0 } else { zone };
+    let seconds = i32::from(quarters) * 900;
+    let offset = jiff::tz::Offset::from_seconds(seconds).unwrap_or(jiff::tz::Offset::UTC);
+    match jiff::Timestamp::from_millisecond(unix_us.div_euclid(1000)) {
+        Ok(at) => Value::DateTime(offset.to_datetime(at)),
+        Err(_) => Value::Null,
+    }
+}
+
+fn lsn(n: u64) -> Value {
+    match n {
+        0 => Value::Null,
+        n => Value::decimal(n),
+    }
+}
+
+fn whole(n: u64) -> Value {
+    Value::Int(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// Major, minor and build of the program that formatted the media.
+fn version(software: &str) -> [Value; 3] {
+    let last = software.rsplit(' ').next().unwrap_or_default();
+    let mut parts = last.split('.').map(|part| match part.parse() {
+        Ok(n) => Value::Int(n),
+        Err(_) => Value::Null,
+    });
+    std::array::from_fn(|_| parts.next().unwrap_or(Value::Null))
+}
+
+pub(super) fn header_only(
+    session: &Session,
+    devices: &[DeviceSpec],
+    options: &Options,
+    out: &mut Out,
+) -> Flow {
+    let media = media(session, devices, options)?;
+    let sets = media.sets().map_err(|e| refusal::media(&e))?;
+    if let Some(position) = options.position
+        && sets.iter().all(|s| s.header.position != position)
+    {
+        media.set(position).map_err(|e| refusal::media(&e))?;
+    }
+    out.sink.columns(&columns(HEADER))?;
+    let wanted = |s: &&SetSummary| options.position.is_none_or(|p| p == s.header.position);
+    let mut rows = 0;
+    for set in sets.iter().filter(wanted) {
+        out.sink.row(&header_row(media.header(0), set))?;
+        rows += 1;
+    }
+    out.done(Command::MediaRows, Some(rows))?;
+    Ok(out.done(Command::RestoreHeaderOnly, None)?)
+}
+
+fn header_row(media: &MediaHeader, set: &SetSummary) -> Vec<Value> {
+    let (header, trailer) = (&set.header, set.trailer.as_ref());
+    let (kind, kind_text) = match header.backup_type {
+        BackupType::Database => (1, "Database"),
+        BackupType::Log => (2, "Transaction Log"),
+        BackupType::Differential => (5, "Database Differential"),
+    };
+    let system = header.log.system;
+    let guid = |n: u128| match system {
+        0 => Value::Null,
+        _ => Value::Guid(Uuid::from_u128(n)),
+    };
+    // A cluster's timeline corresponds to SQL Server's recovery fork.
+    let fork = |timeline: u32| guid(fork_guid(system, timeline));
+    let zone = header.time_zone;
+    let damaged = trailer.is_some_and(|t| t.damaged);
+    let name = match trailer {
+        Some(_) => Value::text_or_null(&header.name),
+        None => Value::text(INCOMPLETE),
+    };
+    let plain = trailer.map_or(Value::Null, |t| whole(t.plain_bytes_total));
+    let stored = match media.compressed {
+        true => trailer.map_or(Value::Null, |t| whole(t.stored_bytes_total)),
+        false => plain.clone(),
+    };
+    let [major, minor, build] = version(&media.software);
+    let text = Value::text_or_null;
+    let bit = Value::bit;
+    vec![
+        name,
+        text(&header.description),
+        Value::Int(kind),
+        header.expires_us.map_or(Value::Null, |us| moment(us, zone)),
+        bit(media.compressed),
+        Value::Int(header.position.into()),
+        Value::Int(DEVICE_DISK),
+        text(&header.user),
+        text(&header.machine),
+        text(&header.database),
+        Value::Null,
+        Value::Null,
+        plain,
+        lsn(header.log.first_lsn),
+        trailer.map_or(Value::Null, |t| lsn(t.log.last_lsn)),
+        lsn(header.log.first_lsn),
+        Value::Null,
+        moment(header.start_us, zone),
+        trailer.map_or(Value::Null, |t| moment(t.finish_us, zone)),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        major,
+        minor,
+        build,
+        text(&header.machine),
+        Value::Int(flags(header, damaged)),
+        guid(system.into()),
+        trailer.map_or(Value::Null, |t| fork(t.log.timeline)),
+        Value::Null,
+        guid(system.into()),
+        bit(false),
+        bit(false),
+        bit(false),
+        bit(false),
+        bit(true),
+        bit(damaged),
+        bit(false),
+        bit(false),
+        bit(false),
+        bit(header.copy_only),
+        fork(header.log.timeline),
+        Value::Null,
+        recovery_model(header).map_or(Value::Null, Value::text),
+        Value::Null,
+        header.parent.map_or(Value::Null, Value::Guid),
+        Value::text(kind_text),
+        Value::Guid(header.set),
+        stored,
+        Value::Int(0),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Int(zone.into()),
+        match media.compressed {
+            true => Value::text(header.algorithm.name()),
+            false => Value::Null,
+        },
+    ]
+}
+
+pub(super) fn file_list_only(
+    session: &Session,
+    devices: &[DeviceSpec],
+    options: &Options,
+    out: &mut Out,
+) -> Flow {
+    let media = media(session, devices, options)?;
+    let position = options.position.unwrap_or(1);
+    let set = media.set(position).map_err(|e| refusal::media(&e))?;
+    let list = file_list(&media, position).map_err(|e| refusal::media(&e))?;
+    out.sink.columns(&columns(FILE_LIST))?;
+    let mut rows = 0;
+    for (path, file) in list.iter() {
+        rows += 1;
+        let sizes = (file.len_bytes, file.data_bytes);
+        let row = file_row(&set, &path.display().to_string(), sizes, rows);
+        out.sink.row(&row)?;
+    }
+    if rows == 0 {
+        // Too many to keep in memory: in the index's order, without their bytes in the set.
+        let mut closed = Ok(());
+        let each = |item: Item| {
+            let Some(entry) = first_file(&item).filter(|_| closed.is_ok()) else {
+                return;
+            };
+            rows += 1;
+            let name = entry.path.display().to_string();
+            closed = out
+                .sink
+                .row(&file_row(&set, &name, (entry.len, entry.len), rows));
+        };
+        media
+            .items(position, each)
+            .map_err(|e| refusal::media(&e))?;
+        closed?;
+    }
+    out.done(Command::MediaRows, Some(rows))?;
+    Ok(out.done(Command::RestoreFileListOnly, None)?)
+}
+
+fn first_file(item: &Item) -> Option<&Entry> {
+    match item {
+        Item::Entry(entry) if entry.first && entry.kind == EntryKind::File => Some(entry),
+        _ => None,
+    }
+}
+
+/// `sizes`: of the file, and of its part in the set.
+fn file_row(set: &SetSummary, name: &str, sizes: (u64, u64), number: u64) -> Vec<Value> {
+    let header = &set.header;
+    let (kind, group) = match header.backup_type {
+        BackupType::Log => ("L", Value::Null),
+        BackupType::Database | BackupType::Differential => ("D", Value::text("PRIMARY")),
+    };
+    // A database of one file records its path; for others only the root is known.
+    let physical = header.origin.strip_prefix("sqlite:").unwrap_or(name);
+    let id = Uuid::from_u128(header.set.as_u128() ^ u128::from(number));
+    vec![
+        Value::text(name),
+        Value::text(physical),
+        Value::text(kind),
+        group,
+        whole(sizes.0),
+        Value::Int(MAX_SIZE),
+        whole(number),
+        Value::Null,
+        Value::Null,
+        Value::Guid(id),
+        Value::Null,
+        Value::Null,
+        whole(sizes.1),
+        Value::Int(512),
+        Value::Int(1),
+        Value::Null,
+        Value::Null,
+        header.parent.map_or(Value::Null, Value::Guid),
+        Value::bit(false),
+        Value::bit(true),
+        Value::Null,
+        Value::Null,
+    ]
+}
+
+/// Reads only the first device, so it works with one stripe of many.
+pub(super) fn label_only(
+    session: &Session,
+    devices: &[DeviceSpec],
+    options: &Options,
+    out: &mut Out,
+) -> Flow {
+    let opened = open(session, devices);
+    let Some(device) = opened.first() else {
+        return Ok(());
+    };
+    let label = MediaSet::label(&**device).map_err(|e| refusal::media(&e))?;
+    check_name(&label, &device.name(), options)?;
+    out.sink.columns(&columns(LABEL))?;
+    out.sink.row(&[
+        Value::text_or_null(&label.name),
+        Value::Guid(label.media_set),
+        Value::Int(label.family_count.into()),
+        Value::Int(label.family.into()),
+        Value::Guid(label.family_uuid),
+        Value::Int(1),
+        Value::Int(1),
+        Value::text_or_null(&label.description),
+        Value::text_or_null(&label.software),
+        Value::Null,
+        moment(label.created_us, zone_here(label.created_us)),
+        Value::Int(1),
+        Value::bit(label.compressed),
+    ])?;
+    Ok(out.done(Command::MediaRows, Some(1))?)
+}
+
+/// Labels have no zone: this machine's is used. In quarter hours.
+fn zone_here(unix_us: i64) -> i16 {
+    match jiff::Timestamp::from_microsecond(unix_us) {
+        Ok(at) => {
+            let offset = jiff::tz::TimeZone::system().to_offset(at);
+            i16::try_from(offset.seconds() / 900).unwrap_or(ZONE_UNKNOWN)
+        }
+        Err(_) => ZONE_UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_sets_have_the_columns_that_scripts_insert_into() {
+        assert_eq!((HEADER.len(), FILE_LIST.len(), LABEL.len()), (59, 22, 13));
+    }
+
+    #[test]
+    fn versions_are_numbers_or_nothing() {
+        assert_eq!(version("Longshore 0.1.7")[2], Value::Int(7));
+        assert_eq!(version("other"), [Value::Null, Value::Null, Value::Null]);
+    }
+}

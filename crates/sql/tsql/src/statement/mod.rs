@@ -1,0 +1,73 @@
+//! The effects of statements: one file for each family.
+
+mod arguments;
+mod backup;
+mod configure;
+mod dbcc;
+mod device;
+mod drop;
+mod ground;
+mod media;
+mod options;
+mod procedure;
+mod restore;
+mod restoring;
+mod sequence;
+mod trace;
+
+use longshore_pipeline::{mb_per_s, pages};
+
+use crate::convert;
+use crate::flow::Out;
+use crate::message::{Message, OBJECT_UNKNOWN, PERCENT_PROCESSED, PROCESSED};
+use crate::moving::{News, Steps};
+use crate::session::Session;
+use crate::sink::{Command, ReceiverGone};
+use crate::syntax::TypeName;
+use crate::value::Type;
+
+pub(crate) use backup::backup;
+pub(crate) use configure::{hardware_offload, reconfigure};
+pub(crate) use dbcc::dbcc;
+pub(crate) use drop::drop_databases;
+pub(crate) use procedure::{call, execute};
+pub(crate) use restore::restore;
+
+/// Up to this many files each have their own line (4035); a database with more has one line in all.
+const FILES_SHOWN_MAX: usize = 64;
+
+/// The log's name where SQL Server shows its file name.
+const LOG_FILE: &str = "pg_wal";
+
+/// A declared type.
+pub(crate) fn type_of(name: &TypeName) -> Result<Type, Message> {
+    let found = convert::type_of(&name.name, &name.sizes);
+    found.ok_or_else(|| OBJECT_UNKNOWN.with(&[&name]))
+}
+
+/// 3014; the rate is truncated after three decimals, as in SQL Server.
+fn processed(statement: &str, plain_bytes: u64, elapsed_s: f64) -> Message {
+    let rate = (mb_per_s(plain_bytes, elapsed_s) * 1000.0).floor() / 1000.0;
+    let (seconds, rate) = (format!("{elapsed_s:.3}"), format!("{rate:.3}"));
+    PROCESSED.with(&[&statement, &pages(plain_bytes), &seconds, &rate])
+}
+
+/// Handles reports during a run: its plan for the trace, its percents for STATS.
+fn hear(
+    session: &Session,
+    news: News,
+    steps: &mut Option<Steps>,
+    command: Command,
+    out: &mut Out,
+) -> Result<(), ReceiverGone> {
+    match news {
+        News::Planned(plan) => trace::plan(session, &plan, out),
+        News::Percent(percent) => {
+            session.progress(percent);
+            match steps.as_mut().is_some_and(|s| s.shows(percent)) {
+                true => out.say_done(PERCENT_PROCESSED.with(&[&percent]), command),
+                false => Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! EXEC: the known procedures, and their arguments.
+
+use std::collections::BTreeMap;
+
+use longshore_catalog::Forget;
+
+use super::arguments::{ArgumentValue, Arguments};
+use super::device::{device_path, named_path};
+use super::{configure, ground};
+use crate::convert::convert;
+use crate::flow::{Argument, Flow, Out, SYSTEM_DATABASES, Stop, Variable};
+use crate::message::{self, Message};
+use crate::query;
+use crate::refusal;
+use crate::session::Session;
+use crate::sink::Command;
+use crate::syntax::{Execute, Statement, parse};
+use crate::value::{Column, Type, Value};
+use crate::variables::Sum;
+
+type Run = fn(&mut Session, &Arguments, &mut Out) -> Flow;
+
+/// Its name, and what it does.
+type Procedure = (&'static str, Run);
+
+/// The procedure that runs a batch: its return status is the number of the batch's last error.
+const EXECUTE_SQL: &str = "sp_executesql";
+
+/// Procedures of the databases `master` and `msdb`, in the schemas `dbo` and `sys`, which every database sees.
+const PROCEDURES: &[Procedure] = &[
+    ("sp_addumpdevice", sp_addumpdevice),
+    ("sp_configure", configure::sp_configure),
+    ("sp_delete_backuphistory", sp_delete_backuphistory),
+    (
+        "sp_delete_database_backuphistory",
+        sp_delete_database_backuphistory,
+    ),
+    ("sp_dropdevice", sp_dropdevice),
+    (EXECUTE_SQL, sp_executesql),
+    ("sp_readerrorlog", sp_readerrorlog),
+    ("xp_create_subdir", xp_create_subdir),
+    ("xp_readerrorlog", sp_readerrorlog),
+];
+
+/// `place`: the name of the variable that holds an argument.
+pub(crate) fn call(
+    session: &mut Session,
+    procedure: &str,
+    arguments: &[Argument],
+    place: impl Fn(usize) -> String,
+    out: &mut Out,
+) -> Flow {
+    let unknown = || message::PROCEDURE_UNKNOWN.with(&[&procedure]);
+    let parsed = parse(&format!("EXECUTE {procedure}")).map_err(|_| unknown())?;
+    let name = match parsed.statements.as_slice() {
+        [located] => match &located.statement {
+            Statement::Execute(named) if named.arguments.is_empty() && named.code.is_none() => {
+                &named.procedure
+            }
+            _ => return Err(unknown().into()),
+        },
+        _ => return Err(unknown().into()),
+    };
+    let procedure = find(name).ok_or_else(unknown)?;
+    let passed = arguments
+        .iter()
+        .enumerate()
+        .map(|(i, argument)| ArgumentValue {
+            name: argument.name.as_ref().map(|n| n.to_lowercase()),
+            value: (!argument.default).then(|| argument.variable.value.clone()),
+            output: argument.output.then(|| place(i)),
+        });
+    let arguments = Arguments {
+        procedure: name.last().cloned().unwrap_or_default(),
+        passed: passed.collect(),
+    };
+    perform(session, procedure, &arguments, out)
+}
+
+/// Runs a procedure; `@@ERROR` after it is that of its last statement.
+fn perform(
+    session: &mut Session,
+    procedure: &Procedure,
+    arguments: &Arguments,
+    out: &mut Out,
+) -> Flow {
+    let (name, run) = *procedure;
+    session.error = 0;
+    out.procedure(name == EXECUTE_SQL, |out| run(session, arguments, out))
+}
+
+pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -> Flow {
+    let spelled = execute.procedure.join(".");
+    let unknown = || message::PROCEDURE_UNKNOWN.with(&[&spelled]);
+    if let Some(code) = &execute.code {
+        session.variable(code)?;
+    }
+    let Some(procedure) = find(&execute.procedure) else {
+        // SQL Server leaves the variable unchanged, and a script that checks only the variable assumes success.
+        return fail_with(
+            session,
+            execute,
+            message::PROCEDURE_UNKNOWN.number,
+            unknown().into(),
+        );
+    };
+    let mut passed = Vec::with_capacity(execute.arguments.len());
+    let mut sum = Sum::default();
+    for argument in &execute.arguments {
+        let value = argument.value.as_ref();
+        let output = match value {
+            Some(crate::syntax::Operand::Variable(name)) if argument.output => Some(name.clone()),
+            _ => None,
+        };
+        let value = value.map(|v| session.value_of(v)).transpose()?;
+        value.iter().try_for_each(|v| sum.add(v))?;
+        passed.push(ArgumentValue {
+            name: argument.name.as_ref().map(|n| n.to_lowercase()),
+            value,
+            output,
+        });
+    }
+    let arguments = Arguments {
+        procedure: execute.procedure.last().cloned().unwrap_or_default(),
+        passed,
+    };
+    session.variables.reserve(sum.bytes())?;
+    let flow = perform(session, procedure, &arguments, out);
+    session.variables.give_back(sum.bytes());
+    match flow {
+        Ok(()) => set_code(session, execute, out.status()),
+        Err(stop @ Stop::Failed(_)) => fail_with(session, execute, out.status(), stop),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// `EXEC @code = procedure`: the variable gets the return status.
+fn set_code(session: &mut Session, execute: &Execute, status: u32) -> Flow {
+    match &execute.code {
+        Some(code) => {
+            let kind = session.variable(code)?.kind;
+            let status = convert(&Value::Int(status.into()), kind)?;
+            Ok(session.set_variable(code, status)?)
+        }
+        None => Ok(()),
+    }
+}
+
+/// The same for a failed call. In a TRY block the statement ends without a return status.
+fn fail_with(session: &mut Session, execute: &Execute, status: u32, stop: Stop) -> Flow {
+    if !session.tries() {
+        set_code(session, execute, status)?;
+    }
+    Err(stop)
+}
+
+fn find(name: &[String]) -> Option<&'static Procedure> {
+    let (last, before) = name.split_last()?;
+    let mut before = before.iter().rev();
+    let schema = before.next().map_or("", String::as_str);
+    let database = before.next().map_or("", String::as_str);
+    let is = |word: &str, known: &[&str]| {
+        word.is_empty() || known.iter().any(|k| k.eq_ignore_ascii_case(word))
+    };
+    if before.next().is_some() || !is(schema, &["dbo", "sys"]) || !is(database, &SYSTEM_DATABASES) {
+        return None;
+    }
+    PROCEDURES
+        .iter()
+        .find(|(n, _)| n.eq_ignore_ascii_case(last))
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        value => value.to_string(),
+    }
+}
+
+fn sp_addumpdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let parameters = [
+        "@devtype",
+        "@logicalname",
+        "@physicalname",
+        "@cntrltype",
+        "@devstatus",
+    ];
+    let [kind, logical, physical, _, _] = arguments.of(parameters)?;
+    let kind = text(&kind.ok_or_else(|| arguments.missing("@devtype"))?);
+    let logical = text(&logical.ok_or_else(|| arguments.missing("@logicalname"))?);
+    let physical = text(&physical.ok_or_else(|| arguments.missing("@physicalname"))?);
+    if !kind.eq_ignore_ascii_case("disk") {
+        return Err(message::INVALID_PARAMETER
+            .with(&[&"sp_addumpdevice"])
+            .into());
+    }
+    if logical.is_empty() || logical.chars().nth(crate::syntax::NAME_MAX).is_some() {
+        return Err(message::INVALID_PARAMETER
+            .with(&[&"sp_addumpdevice"])
+            .into());
+    }
+    let path = device_path(session, &physical)?;
+    session.server.add_device(&logical, path)?;
+    Ok(out.done(Command::Execute, None)?)
+}
+
+/// Removes the history of sets that ended before a moment.
+fn sp_delete_backuphistory(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [oldest] = arguments.of(["@oldest_date"])?;
+    let oldest = oldest.ok_or_else(|| arguments.missing("@oldest_date"))?;
+    match convert(&oldest, Type::DateTime).map_err(|_| not_a_date(&oldest))? {
+        Value::DateTime(oldest) => {
+            let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string();
+            forget(session, Forget::EndedBefore(&oldest), out)
+        }
+        // Nothing is older than NULL.
+        _ => Ok(out.done(Command::Execute, None)?),
+    }
+}
+
+fn not_a_date(value: &Value) -> Message {
+    let kind = match value {
+        Value::Text(_) => "nvarchar",
+        Value::Int(_) => "int",
+        _ => "sql_variant",
+    };
+    message::CANNOT_CONVERT.with(&[&kind, &"datetime"])
+}
+
+/// Removes a database's history.
+fn sp_delete_database_backuphistory(
+    session: &mut Session,
+    arguments: &Arguments,
+    out: &mut Out,
+) -> Flow {
+    let [name] = arguments.of(["@database_name"])?;
+    let name = name.ok_or_else(|| arguments.missing("@database_name"))?;
+    match name {
+        Value::Null => Ok(out.done(Command::Execute, None)?),
+        name => forget(session, Forget::Database(&text(&name)), out),
+    }
+}
+
+/// It cannot be undone, so it is refused in a transaction, which could end in ROLLBACK.
+fn forget(session: &mut Session, what: Forget<'_>, out: &mut Out) -> Flow {
+    if session.transactions > 0 {
+        let text = "the history cannot be changed inside a transaction: the change could not be rolled back";
+        return Err(message::OWN.with(&[&text]).into());
+    }
+    if session.server.known_catalog().is_some() {
+        let stop = session.cancel_flag();
+        let forgotten = session.server.catalog()?.forget(what, &stop);
+        let forgotten = forgotten.map_err(|e| message::OWN.with(&[&e]))?;
+        if forgotten.interrupted {
+            return Err(message::ABORTED.plain().into());
+        }
+        let kept = forgotten.kept;
+        if kept > 0 {
+            let text = format!(
+                "the history keeps {kept} older sets: later differential or log backups depend on them"
+            );
+            out.say(message::DETAIL.with(&[&text]))?;
+        }
+    }
+    Ok(out.done(Command::Execute, None)?)
+}
+
+fn sp_dropdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [logical, delete] = arguments.of(["@logicalname", "@delfile"])?;
+    let logical = text(&logical.ok_or_else(|| arguments.missing("@logicalname"))?);
+    if delete.is_some_and(|d| !d.is_null()) {
+        let text = "sp_dropdevice does not remove files here; remove the file yourself";
+        return Err(message::OWN.with(&[&text]).into());
+    }
+    session.server.drop_device(&logical)?;
+    Ok(out.done(Command::Execute, None)?)
+}
+
+/// The log (0: current, 1: previous), its kind (1: ours, others are empty), two texts that lines must contain.
+fn sp_readerrorlog(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [number, kind, first, second] = arguments.of(["@p1", "@p2", "@p3", "@p4"])?;
+    let whole = |value: Option<Value>, usual: i64| -> Result<i64, Message> {
+        match convert(&value.unwrap_or(Value::Null), Type::Int)? {
+            Value::Int(n) => Ok(n),
+            _ => Ok(usual),
+        }
+    };
+    let number = whole(number, 0)?;
+    let entries = match whole(kind, 1)? {
+        1 => session.server.log.read(number),
+        _ => Vec::new(),
+    };
+    let wanted: Vec<_> = [first, second]
+        .into_iter()
+        .flatten()
+        .map(|value| text(&value).to_lowercase())
+        .collect();
+    out.sink.columns(&[
+        Column::new("LogDate", Type::DateTime),
+        Column::new("ProcessInfo", Type::nvarchar(50)),
+        Column::new("Text", Type::NVarChar(None)),
+    ])?;
+    let mut rows = 0;
+    for entry in entries {
+        let line = entry.text.to_lowercase();
+        if wanted.iter().all(|w| line.contains(w.as_str())) {
+            let date = convert(&Value::text(entry.date), Type::DateTime).unwrap_or(Value::Null);
+            let row = [date, Value::text(entry.source), Value::text(entry.text)];
+            out.sink.row(&row)?;
+            rows += 1;
+        }
+    }
+    Ok(out.done(Command::Execute, Some(rows))?)
+}
+
+fn xp_create_subdir(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [path] = arguments.of(["@path"])?;
+    let path = text(&path.ok_or_else(|| arguments.missing("@path"))?);
+    let path = named_path(session, &path)?;
+    let storage = &session.server.setup.context.storage;
+    let real = ground::real(&**storage, &path);
+    let inside = |plot: &ground::Plot| real.starts_with(&plot.path);
+    let taken = ground::plots(&session.server, None).iter().any(inside);
+    if taken || ground::cluster(&**storage, &real, false).is_some() {
+        return Err(message::CANNOT_OPEN
+            .with(&[&path.display(), &refusal::IN_USE])
+            .into());
+    }
+    storage.create_dir_all(&path).map_err(|e| {
+        let text = format!("xp_create_subdir: cannot create {}: {e}", path.display());
+        message::OWN.with(&[&text])
+    })?;
+    Ok(out.done(Command::Execute, None)?)
+}
+
+/// A batch with its own variables, some of which are returned.
+fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let mut passed = arguments.passed.iter();
+    let mut take = |name: &str| {
+        let next = passed.clone().next()?;
+        let fits = next.name.as_deref().is_none_or(|n| n == name);
+        fits.then(|| passed.next()).flatten()
+    };
+    let batch = take("@stmt").or_else(|| take("@statement"));
+    let batch = batch.ok_or_else(|| arguments.missing("@statement"))?;
+    let declared = take("@params").map(|p| text(p.value.as_ref().unwrap_or(&Value::Null)));
+    let mut variables = BTreeMap::new();
+    let mut order = Vec::new();
+    if let Some(declared) = declared.filter(|d| !d.trim().is_empty()) {
+        // The marks of outputs follow the types; the arguments repeat them.
+        let plain = query::without_words(&declared, &["OUTPUT", "OUT"])?;
+        let parsed = parse(&format!("DECLARE {plain}"))?;
+        for located in &parsed.statements {
+            let Statement::Declare(all) = &located.statement else {
+                return Err(message::SYNTAX.with(&[&declared]).into());
+            };
+            for declaration in all {
+                let kind = super::type_of(&declaration.kind)?;
+                let name = declaration.variable.to_lowercase();
+                order.push(name.clone());
+                let value = Value::Null;
+                variables.insert(name, Variable { kind, value });
+            }
+        }
+    }
+    let mut back = Vec::new();
+    for (i, argument) in passed.enumerate() {
+        let name = argument.name.clone().or_else(|| order.get(i).cloned());
+        let variable = name.as_ref().and_then(|n| variables.get_mut(n));
+        let (Some(name), Some(variable)) = (name, variable) else {
+            return Err(message::TOO_MANY_ARGUMENTS.with(&[&"sp_executesql"]).into());
+        };
+        let value = argument.value.clone().unwrap_or(Value::Null);
+        variable.value = convert(&value, variable.kind)?;
+        back.extend(argument.output.clone().map(|to| (name, to)));
+    }
+    let batch = text(batch.value.as_ref().unwrap_or(&Value::Null));
+    let after = session.nested(&batch, variables, out)?;
+    for (from, to) in back {
+        if let Some(variable) = after.get(&from) {
+            let kind = session.variable(&to)?.kind;
+            session.set_variable(&to, convert(&variable.value, kind)?)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! The common part of all restoring statements: the request, the run, and the messages at its end.
+
+use std::path::{Path, PathBuf};
+
+use longshore_catalog::HistoryQuery;
+use longshore_landing::{HeldCluster, taken_tablespaces, told_of_taken};
+use longshore_media::{BackupType, DeviceSpec, SetHeader};
+use longshore_pipeline::{
+    Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec, pages,
+};
+
+use super::backup::server_settings;
+use super::options::Options;
+use super::{FILES_SHOWN_MAX, hear, media, processed};
+use crate::flow::{Flow, Out, Stop};
+use crate::message;
+use crate::moving::{Steps, watched};
+use crate::refusal;
+use crate::session::Session;
+use crate::sink::Command;
+
+/// Whether a cluster restored to `target` may archive its WAL as its settings say: only if it provably replaces the
+/// configured server's own directory. A copy next to the original would write a new timeline into the original's
+/// archive, and every later recovery would follow the copy.
+///
+/// The set names its server's directory, and so does the newest set, since the server may have moved in between. If a
+/// server answers at the configured address, it runs in another directory, since a restore over a running server is
+/// refused; then the target is a copy.
+pub(super) fn goes_on_archiving(
+    session: &Session,
+    name: &str,
+    target: &Path,
+    header: &SetHeader,
+) -> bool {
+    let context = &session.server.setup.context;
+    let is_home =
+        |header: &SetHeader| HeldCluster::is_home(&*context.storage, target, &header.lineage);
+    let is_down = || match session.server.database(name) {
+        Ok(Some(database)) => {
+            matches!(&database.source, SourceSpec::Postgres(server) if HeldCluster::is_down(&*context.storage, server))
+        }
+        _ => false,
+    };
+    session.server.is_configured(name)
+        && HeldCluster::may_archive(&*context.storage, target, header.log.system)
+        && is_home(header)
+        && newest(session, name, header).is_some_and(|newest| is_home(&newest))
+        && is_down()
+}
+
+/// The number of newest backups that are read.
+const NEWEST_MAX: u32 = 1000;
+
+/// The newest full or differential set of the database in the history; the restored one if the history has none.
+/// `None` if it cannot be read.
+fn newest(session: &Session, name: &str, restored: &SetHeader) -> Option<SetHeader> {
+    if session.server.known_catalog().is_none() {
+        return Some(restored.clone());
+    }
+    let query = HistoryQuery {
+        database: Some(name.to_owned()),
+        limit: Some(NEWEST_MAX),
+    };
+    let history = session.server.catalog().ok()?.history(&query).ok()?;
+    if history.is_empty() {
+        return Some(restored.clone());
+    }
+    // Log sets do not contain their server's directory.
+    let newest = history.into_iter().filter(|row| row.kind != "L");
+    let newest = newest.max_by_key(|row| row.finish_us)?;
+    if newest.set == restored.set {
+        return Some(restored.clone());
+    }
+    let devices: Vec<_> = newest
+        .devices
+        .iter()
+        .map(|device| DeviceSpec::File(device.into()))
+        .collect();
+    let found = media::summary(session, &devices, newest.position)?.header;
+    (found.set == newest.set).then_some(found)
+}
+
+/// The note about a copy that does not archive.
+pub(super) const ARCHIVES_NOTHING: &str = "it archives nothing (archive_mode = 'off' in its postgresql.auto.conf): \
+     remove the line when it has replaced the original, or has its own archive";
+
+/// The note about a copy of a subscriber.
+pub(super) const RUNS_NO_SUBSCRIPTIONS: &str = "its subscriptions do not run (max_logical_replication_workers = '0' in \
+     its postgresql.auto.conf), because their slots are the original's: remove the line when it has replaced the original";
+
+/// A complete restore request from statement, settings and configuration.
+pub(super) fn request(
+    session: &Session,
+    from: Vec<DeviceSpec>,
+    target: PathBuf,
+    options: &Options,
+) -> RestoreRequest {
+    let defaults = &session.server.setup.defaults;
+    let mut offload = Offload::default();
+    if let Some(mode) = server_settings(session).offload {
+        offload.mode = mode;
+    }
+    RestoreRequest {
+        offload,
+        tuning: options.reading_tuning(&defaults.tuning),
+        limits: options.limits(&defaults.limits),
+        ..RestoreRequest::new(from, target)
+    }
+}
+
+pub(super) fn run(
+    session: &mut Session,
+    (name, words): (&str, &'static str),
+    request: &RestoreRequest,
+    options: &Options,
+    out: &mut Out,
+) -> Result<RestoreReport, Stop> {
+    session.enter(words, name);
+    let context = session.context().equipped(&request.offload);
+    let mut steps = options.stats.map(Steps::of);
+    let asked = Request::Restore(request.clone());
+    let result = watched(&context, &asked, |news| {
+        hear(session, news, &mut steps, Command::Restore, out)
+    })?;
+    let report = match result.map_err(|e| refusal::of(&e))? {
+        Report::Restore(report) => report,
+        Report::Backup(_) | Report::Verify(_) => {
+            return Err(message::OWN
+                .with(&[&"internal error: another answer"])
+                .into());
+        }
+    };
+    if steps.as_mut().is_some_and(|s| s.shows(100)) {
+        out.say_done(message::PERCENT_PROCESSED.with(&[&100]), Command::Restore)?;
+    }
+    for text in &report.run.plan.without_effect {
+        out.say(message::DETAIL.with(&[text]))?;
+    }
+    Ok(report)
+}
+
+/// The messages at the end of a restore.
+pub(super) struct RestoreMessages<'a> {
+    report: &'a RestoreReport,
+    request: &'a RestoreRequest,
+    header: &'a SetHeader,
+    /// The files with a line of their own; `None`: those of the set.
+    pub files: Option<Vec<(String, u64)>>,
+}
+
+impl<'a> RestoreMessages<'a> {
+    pub fn of(
+        report: &'a RestoreReport,
+        request: &'a RestoreRequest,
+        header: &'a SetHeader,
+    ) -> RestoreMessages<'a> {
+        RestoreMessages {
+            report,
+            request,
+            header,
+            files: None,
+        }
+    }
+}
+
+pub(super) fn say_end(
+    session: &Session,
+    name: &str,
+    said: &RestoreMessages,
+    out: &mut Out,
+) -> Flow {
+    let (report, request, header) = (said.report, said.request, said.header);
+    for warning in &report.run.warnings {
+        session.server.write_log("Restore", warning);
+    }
+    let listed = || {
+        let listed = media::files(session, &request.devices, header.position);
+        listed.filter(|all| all.len() <= FILES_SHOWN_MAX)
+    };
+    let files = said.files.clone().or_else(listed);
+    let whole = || vec![(name.to_owned(), report.plain_bytes)];
+    for (file, bytes) in files.unwrap_or_else(whole) {
+        let line = message::FILE_PROCESSED;
+        let line = line.with(&[&pages(bytes), &name, &file, &header.position]);
+        out.say_done(line, Command::Restore)?;
+    }
+    if report.damaged {
+        out.say(message::SET_DAMAGED.plain())?;
+    }
+    if request.cluster.no_subscriptions && !report.subscriptions.is_empty() {
+        let text = format!("{}: {RUNS_NO_SUBSCRIPTIONS}", request.target.display());
+        out.say(message::DETAIL.with(&[&text]))?;
+    }
+    if report.tablespaces_taken > 0 {
+        let storage = &*session.server.setup.context.storage;
+        for made in taken_tablespaces(storage, &request.target) {
+            out.say(message::DETAIL.with(&[&told_of_taken(&made)]))?;
+        }
+    }
+    if report.run.history_failed {
+        out.say(message::HISTORY_FAILED.plain())?;
+    }
+    let (entry, words) = match header.backup_type {
+        BackupType::Database => (message::LOG_DATABASE_RESTORED, "RESTORE DATABASE"),
+        BackupType::Differential => (message::LOG_DIFFERENTIAL_RESTORED, "RESTORE DATABASE"),
+        BackupType::Log => (message::LOG_LOG_RESTORED, "RESTORE LOG"),
+    };
+    let set = media::summary(session, &request.devices, header.position);
+    let last = set.and_then(|s| s.trailer).map_or(0, |t| t.log.last_lsn);
+    let text = entry.with(&[
+        &name,
+        &"unknown",
+        &header.log.first_lsn,
+        &last,
+        &request.devices.len(),
+        &report.target,
+    ]);
+    session.server.write_log("Restore", &text.text);
+    let end = processed(words, report.plain_bytes, report.run.elapsed_s);
+    Ok(out.say_done(end, Command::Restore)?)
+}

@@ -1,0 +1,268 @@
+//! Statements as trees. Names are decoded; options keep their order.
+
+use crate::syntax::option::Key;
+
+/// The text between two GOs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Batch {
+    pub statements: Vec<LocatedStatement>,
+}
+
+/// A statement and the line it begins on.
+#[derive(Debug, Clone)]
+pub struct LocatedStatement {
+    /// From 1.
+    pub line: u32,
+    pub statement: Statement,
+}
+
+impl PartialEq for LocatedStatement {
+    /// Printing moves statements to other lines, so lines are not compared.
+    fn eq(&self, other: &LocatedStatement) -> bool {
+        self.statement == other.statement
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Statement {
+    Backup(Box<Backup>),
+    Restore(Box<Restore>),
+    HardwareOffload(HardwareOffload),
+    Reconfigure {
+        with_override: bool,
+    },
+    Use(String),
+    /// `ALTER DATABASE … SET SINGLE_USER`; the clause about other users is dropped.
+    AlterAccess {
+        database: String,
+        access: String,
+    },
+    DropDatabase {
+        if_exists: bool,
+        names: Vec<String>,
+    },
+    Declare(Vec<Declaration>),
+    /// `SET @variable = expression`, also with `+=` and similar operators.
+    Assign {
+        variable: String,
+        /// Empty, `+`, `-`, `*`, `/` or `%`.
+        operator: String,
+        value: Fragment,
+    },
+    /// `SET NOCOUNT ON`: a session option, as words.
+    SetOption(Vec<String>),
+    Print(Fragment),
+    Execute(Execute),
+    /// `EXEC (text)`
+    ExecuteText(Fragment),
+    Dbcc(Dbcc),
+    Query(Fragment),
+    If {
+        condition: Fragment,
+        then: Box<LocatedStatement>,
+        otherwise: Option<Box<LocatedStatement>>,
+    },
+    While {
+        condition: Fragment,
+        body: Box<LocatedStatement>,
+    },
+    Block(Vec<LocatedStatement>),
+    Try {
+        body: Vec<LocatedStatement>,
+        catch: Vec<LocatedStatement>,
+    },
+    Transaction(Transaction),
+    Break,
+    Continue,
+    Return,
+}
+
+/// Begins or ends a transaction. Nothing can be undone here: transactions are only counted, because clients open them
+/// implicitly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transaction {
+    Begin,
+    Commit,
+    Rollback,
+}
+
+/// A run of tokens separated by single blanks: a query or an expression.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fragment {
+    pub text: String,
+}
+
+/// A name that may come from a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Name {
+    Literal(String),
+    Variable(String),
+}
+
+/// The value of an option or an argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operand {
+    Integer(i64),
+    /// A number with a fraction or an exponent, as written.
+    Number(String),
+    Text(String),
+    Variable(String),
+    Null,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceKind {
+    Disk,
+    Tape,
+    Url,
+    Virtual,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Device {
+    /// Made with `sp_addumpdevice`.
+    Logical(Name),
+    Physical {
+        kind: DeviceKind,
+        name: Operand,
+    },
+}
+
+/// The selected part of a database; empty means all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    File(Vec<Operand>),
+    FileGroup(Vec<Operand>),
+    ReadWriteFileGroups,
+    Page(Operand),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Backup {
+    pub what: BackupWhat,
+    pub to: Vec<Device>,
+    /// Each is a whole copy.
+    pub mirrors: Vec<Vec<Device>>,
+    pub options: Vec<Setting>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackupWhat {
+    Database { name: Name, parts: Vec<Part> },
+    Log { name: Name },
+    Group(Vec<String>),
+    Server,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Restore {
+    pub what: RestoreWhat,
+    /// Empty: bring a restored database online.
+    pub from: Vec<Device>,
+    pub options: Vec<Setting>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RestoreWhat {
+    Database { name: Name, parts: Vec<Part> },
+    Log { name: Name, parts: Vec<Part> },
+    Snapshot { name: Name, snapshot: Operand },
+    HeaderOnly,
+    FileListOnly,
+    LabelOnly,
+    VerifyOnly,
+    RewindOnly,
+}
+
+/// One option after WITH.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    pub key: Key,
+    pub value: SettingValue,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettingValue {
+    None,
+    Operand(Operand),
+    Compression(Compression),
+    Encryption {
+        algorithm: String,
+        /// Otherwise an asymmetric key.
+        certificate: bool,
+        encryptor: String,
+    },
+    Move {
+        from: Operand,
+        to: Operand,
+    },
+    Mark {
+        mark: Operand,
+        after: Option<Operand>,
+    },
+    /// `None`: NULL.
+    DirectoryName(Option<String>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compression {
+    pub algorithm: String,
+    pub level: Option<LevelWord>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LevelWord {
+    Word(String),
+    /// A number of the algorithm's own scale; our extension.
+    Number(i64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HardwareOffload {
+    pub on: bool,
+    pub accelerator: String,
+    /// `MODE = SOFTWARE`, and our extension `MODE = HYBRID`.
+    pub mode: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declaration {
+    /// With its @.
+    pub variable: String,
+    /// As written, without blanks: `nvarchar(128)`.
+    pub kind: TypeName,
+    pub value: Option<Fragment>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeName {
+    pub name: String,
+    /// A size of `max` is `None`.
+    pub sizes: Vec<Option<u32>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Execute {
+    /// `EXEC @code = procedure`
+    pub code: Option<String>,
+    /// The parts of its name; omitted parts are empty.
+    pub procedure: Vec<String>,
+    pub arguments: Vec<Argument>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Argument {
+    /// With its @; `None`: by position.
+    pub name: Option<String>,
+    /// `None`: DEFAULT.
+    pub value: Option<Operand>,
+    pub output: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dbcc {
+    pub command: String,
+    pub arguments: Vec<Operand>,
+    /// `WITH NO_INFOMSGS`
+    pub options: Vec<String>,
+}

@@ -1,0 +1,81 @@
+//! The language: tokens, statements, and the conversion between text and statements in both directions.
+//!
+//! ```text
+//! text ──lexer──▶ tokens ──parser──▶ Batch ──print──▶ text
+//! ```
+//!
+//! Invariants
+//! - A parsed statement is printed as text that parses to the same statement.
+//! - No text makes the parser panic, nest deeper than [`DEPTH_MAX`] or allocate more than a small multiple of its
+//!   length; a text longer than [`LEN_MAX`] is refused.
+//! - Statements and queries are recognised by their tokens only, never by their whole text.
+//!
+//! Queries and expressions are kept as [`Fragment`]s: runs of tokens that [`crate::query`] interprets.
+
+use std::str::FromStr;
+
+use crate::message::Message;
+
+pub mod ast;
+mod form;
+mod lexer;
+mod option;
+mod parser;
+mod print;
+mod set;
+
+pub use ast::*;
+pub(crate) use form::{ExpressionForm, Literal, form, marked};
+pub use option::{Applies, Fate, Key, OPTIONS, Shape, Spec, Verb};
+pub use parser::parse;
+pub(crate) use set::unheard_of;
+pub use set::{SET_OPTIONS, SetFate};
+
+/// The most nested statements, and the most nested parentheses.
+pub const DEPTH_MAX: usize = 64;
+/// The most bytes of a batch.
+pub const LEN_MAX: usize = 64 << 20;
+/// The most characters of a name.
+pub const NAME_MAX: usize = 128;
+
+/// The literal or variable of an expression with a single token; `None` for any other expression.
+pub(crate) fn single(text: &str) -> Option<Operand> {
+    let mut lexer = lexer::Lexer::new(text);
+    let token = lexer.token().ok()?;
+    let operand = match token.kind {
+        lexer::TokenKind::Text => Operand::Text(token.value()),
+        lexer::TokenKind::Variable => Operand::Variable(token.raw.to_owned()),
+        lexer::TokenKind::Number => Operand::Integer(i32::from_str(token.raw).ok()?.into()),
+        _ => return None,
+    };
+    (lexer.token().ok()?.kind == lexer::TokenKind::End).then_some(operand)
+}
+
+/// The variables that a text names, each as often as it does.
+pub(crate) fn variables<'a>(
+    text: &'a str,
+    mut each: impl FnMut(&'a str) -> Result<(), Message>,
+) -> Result<(), Message> {
+    let mut lexer = lexer::Lexer::new(text);
+    loop {
+        let token = lexer.token()?;
+        match token.kind {
+            lexer::TokenKind::End => return Ok(()),
+            lexer::TokenKind::Variable => each(token.raw)?,
+            _ => {}
+        }
+    }
+}
+
+/// The tokens of a text: whether each is an unquoted word, and its text.
+pub(crate) fn tokens(text: &str) -> Result<Vec<(bool, String)>, Message> {
+    let mut lexer = lexer::Lexer::new(text);
+    let mut all = Vec::new();
+    loop {
+        let token = lexer.token()?;
+        match token.kind {
+            lexer::TokenKind::End => return Ok(all),
+            kind => all.push((kind == lexer::TokenKind::Word, token.raw.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Variables, branches, loops and blocks.
+
+use super::{Parser, no_cursors};
+use crate::message::Message;
+use crate::syntax::ast::{Declaration, LocatedStatement, Statement, Transaction, TypeName};
+use crate::syntax::lexer::TokenKind;
+
+impl Parser<'_> {
+    pub(super) fn declare(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        Ok(Statement::Declare(self.list(Self::declaration)?))
+    }
+
+    fn declaration(&mut self) -> Result<Declaration, Message> {
+        let names_cursor = matches!(
+            self.token.kind,
+            TokenKind::Word | TokenKind::Bracketed | TokenKind::Quoted
+        ) && ["CURSOR", "INSENSITIVE", "SCROLL"]
+            .iter()
+            .any(|w| self.next.is_word(w));
+        if names_cursor {
+            return Err(self.wrong(no_cursors("DECLARE CURSOR")));
+        }
+        let variable = self.variable()?;
+        self.take_word("AS")?;
+        if self.is_word("CURSOR") {
+            return Err(self.wrong(no_cursors("DECLARE CURSOR")));
+        }
+        let kind = self.type_name()?;
+        let value = match self.take("=")? {
+            true => Some(self.fragment(true)?),
+            false => None,
+        };
+        Ok(Declaration {
+            variable,
+            kind,
+            value,
+        })
+    }
+
+    fn type_name(&mut self) -> Result<TypeName, Message> {
+        let name = self.identifier()?.to_ascii_lowercase();
+        let mut sizes = Vec::new();
+        if self.take("(")? {
+            sizes = self.list(|p| {
+                if p.take_word("MAX")? {
+                    return Ok(None);
+                }
+                let size = u32::try_from(p.integer()?);
+                size.map(Some).map_err(|_| p.syntax())
+            })?;
+            self.expect(")")?;
+        }
+        Ok(TypeName { name, sizes })
+    }
+
+    pub(super) fn set(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        if self.token.kind != TokenKind::Variable {
+            return self.set_option();
+        }
+        let variable = self.variable()?;
+        let operators = ["=", "+=", "-=", "*=", "/=", "%="];
+        if !operators.iter().any(|o| self.is(o)) {
+            return Err(self.syntax());
+        }
+        let operator = self.advance()?.raw.trim_end_matches('=').to_owned();
+        let value = self.fragment(false)?;
+        Ok(Statement::Assign {
+            variable,
+            operator,
+            value,
+        })
+    }
+
+    /// `SET NOCOUNT, XACT_ABORT ON`, `SET LANGUAGE us_english`, `SET LOCK_TIMEOUT 1000`
+    fn set_option(&mut self) -> Result<Statement, Message> {
+        let mut words = Vec::new();
+        loop {
+            match self.token.kind {
+                TokenKind::Word
+                    if words.len() < 8 && !super::is_any(&self.token, super::STATEMENTS) =>
+                {
+                    words.push(self.advance()?.raw.to_ascii_uppercase());
+                }
+                TokenKind::Symbol
+                    if self.is("-") && self.next.kind == TokenKind::Number && !words.is_empty() =>
+                {
+                    self.advance()?;
+                    words.push(format!("-{}", self.advance()?.raw));
+                    break;
+                }
+                TokenKind::Number if !words.is_empty() => {
+                    words.push(self.advance()?.raw.to_owned());
+                    break;
+                }
+                _ => break,
+            }
+            if self.take(",")? {
+                continue;
+            }
+            if matches!(words.last().map(String::as_str), Some("ON" | "OFF")) {
+                break;
+            }
+        }
+        match words.len() {
+            0 | 1 => Err(self.syntax()),
+            _ => {
+                crate::syntax::set::check(&words)?;
+                Ok(Statement::SetOption(words))
+            }
+        }
+    }
+
+    pub(super) fn begin(&mut self, depth: usize) -> Result<Statement, Message> {
+        if self.next.is_word("TRAN") || self.next.is_word("TRANSACTION") {
+            return self.transaction(Transaction::Begin);
+        }
+        self.advance()?;
+        if !self.take_word("TRY")? {
+            let body = self.block(depth)?;
+            return Ok(Statement::Block(body));
+        }
+        let body = self.block(depth)?;
+        self.expect_word("TRY")?;
+        while self.take(";")? {}
+        self.expect_word("BEGIN")?;
+        self.expect_word("CATCH")?;
+        let catch = self.catch_block(depth)?;
+        self.expect_word("CATCH")?;
+        Ok(Statement::Try { body, catch })
+    }
+
+    /// The verb, TRAN and the transaction's name, which has no meaning with at most one transaction.
+    pub(super) fn transaction(&mut self, what: Transaction) -> Result<Statement, Message> {
+        self.advance()?;
+        let named = self.take_word("TRAN")? || self.take_word("TRANSACTION")?;
+        if !named && what != Transaction::Begin {
+            self.take_word("WORK")?;
+        }
+        let is_name = match self.token.kind {
+            TokenKind::Word => !super::is_any(&self.token, super::STATEMENTS),
+            kind => matches!(
+                kind,
+                TokenKind::Bracketed | TokenKind::Quoted | TokenKind::Variable
+            ),
+        };
+        if named && is_name {
+            self.advance()?;
+        }
+        Ok(Statement::Transaction(what))
+    }
+
+    /// At least one statement, then END.
+    fn block(&mut self, depth: usize) -> Result<Vec<LocatedStatement>, Message> {
+        let all = self.catch_block(depth)?;
+        match all.is_empty() {
+            true => Err(self.syntax()),
+            false => Ok(all),
+        }
+    }
+
+    fn catch_block(&mut self, depth: usize) -> Result<Vec<LocatedStatement>, Message> {
+        let ends = |p: &Self| p.is_word("END") || p.token.kind == TokenKind::End;
+        let all = self.statements(ends, depth + 1)?;
+        self.expect_word("END")?;
+        Ok(all)
+    }
+
+    pub(super) fn if_else(&mut self, depth: usize) -> Result<Statement, Message> {
+        self.advance()?;
+        let condition = self.fragment(false)?;
+        let then = Box::new(self.statement(false, depth + 1)?);
+        // A semicolon ends the branch, and ELSE may still follow.
+        while self.is(";") && (self.next.is(";") || self.next.is_word("ELSE")) {
+            self.advance()?;
+        }
+        let otherwise = match self.take_word("ELSE")? {
+            true => Some(Box::new(self.statement(false, depth + 1)?)),
+            false => None,
+        };
+        Ok(Statement::If {
+            condition,
+            then,
+            otherwise,
+        })
+    }
+
+    pub(super) fn while_loop(&mut self, depth: usize) -> Result<Statement, Message> {
+        self.advance()?;
+        let condition = self.fragment(false)?;
+        let body = Box::new(self.statement(false, depth + 1)?);
+        Ok(Statement::While { condition, body })
+    }
+
+    /// RETURN ends a batch; outside procedures it takes no value.
+    pub(super) fn returning(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        match self.token.kind {
+            TokenKind::Number | TokenKind::Variable | TokenKind::Text => Err(self.syntax()),
+            _ => Ok(Statement::Return),
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! Parses tokens to statements, by recursive descent. The grammar is in `docs/tsql.md`.
+
+mod backup;
+mod control;
+mod option;
+mod procedure;
+mod restore;
+mod server;
+
+use crate::message::{Message, NESTED_TOO_DEEPLY, NOT_HERE, SYNTAX, SYNTAX_KEYWORD, TOO_LONG};
+use crate::syntax::ast::{
+    Batch, Device, DeviceKind, Fragment, LocatedStatement, Name, Operand, Statement, Transaction,
+};
+use crate::syntax::lexer::{Lexer, NEAR_MAX, Token, TokenKind};
+use crate::syntax::{DEPTH_MAX, LEN_MAX, NAME_MAX};
+
+/// Parses one whole batch: with one mistake, none of it is run.
+///
+/// Errors: the message of the first mistake, with its line.
+pub fn parse(text: &str) -> Result<Batch, Message> {
+    if text.len() > LEN_MAX {
+        let shown: String = text.chars().take(NEAR_MAX).collect();
+        return Err(TOO_LONG.with(&[&"batch", &shown, &LEN_MAX]));
+    }
+    let mut parser = Parser::new(text)?;
+    let statements = parser.statements(|p| p.token.kind == TokenKind::End, 0)?;
+    Ok(Batch { statements })
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    text: &'a str,
+    token: Token<'a>,
+    next: Token<'a>,
+    /// The last consumed token, for messages at the end.
+    last: Token<'a>,
+    /// The line of `line_at`: lines are counted only forwards.
+    line: u32,
+    line_at: usize,
+}
+
+/// Words that begin T-SQL statements that are not supported here; T-SQL does not allow them as names either.
+const ELSEWHERE: &[&str] = &[
+    "BULK",
+    "CHECKPOINT",
+    "CLOSE",
+    "CREATE",
+    "DEALLOCATE",
+    "DELETE",
+    "DENY",
+    "FETCH",
+    "GOTO",
+    "GRANT",
+    "INSERT",
+    "KILL",
+    "LINENO",
+    "MERGE",
+    "OPEN",
+    "RAISERROR",
+    "READTEXT",
+    "REVERT",
+    "REVOKE",
+    "SAVE",
+    "SETUSER",
+    "SHUTDOWN",
+    "THROW",
+    "TRUNCATE",
+    "UPDATE",
+    "UPDATETEXT",
+    "WAITFOR",
+    "WRITETEXT",
+];
+
+/// The words of these that belong to cursors.
+const OF_CURSORS: &[&str] = &["CLOSE", "DEALLOCATE", "FETCH", "OPEN"];
+
+/// The refusal of a cursor statement, with the alternative.
+fn no_cursors(statement: &str) -> Message {
+    NOT_HERE.with(&[&format!(
+        "{statement} (take one row at a time in a WHILE instead: SET @name = (SELECT MIN(name) FROM sys.databases WHERE \
+         name > @name))"
+    )])
+}
+
+/// Words that begin a statement and so end an expression before them.
+const STATEMENTS: &[&str] = &[
+    "ALTER",
+    "BACKUP",
+    "BEGIN",
+    "BREAK",
+    "BULK",
+    "CHECKPOINT",
+    "CLOSE",
+    "COMMIT",
+    "CONTINUE",
+    "CREATE",
+    "DBCC",
+    "DEALLOCATE",
+    "DECLARE",
+    "DELETE",
+    "DENY",
+    "DROP",
+    "ELSE",
+    "END",
+    "EXEC",
+    "EXECUTE",
+    "FETCH",
+    "GOTO",
+    "GRANT",
+    "IF",
+    "INSERT",
+    "KILL",
+    "MERGE",
+    "OPEN",
+    "PRINT",
+    "RAISERROR",
+    "RECONFIGURE",
+    "RESTORE",
+    "RETURN",
+    "REVERT",
+    "REVOKE",
+    "ROLLBACK",
+    "SAVE",
+    "SELECT",
+    "SET",
+    "SHUTDOWN",
+    "THROW",
+    "TRUNCATE",
+    "UPDATE",
+    "USE",
+    "WAITFOR",
+    "WHILE",
+];
+
+/// Words that cannot be names, for the message that says so.
+const RESERVED: &[&str] = &[
+    "AND", "AS", "BY", "CASE", "DATABASE", "DEFAULT", "DISK", "FILE", "FROM", "GROUP", "INTO",
+    "NOT", "NULL", "OFF", "ON", "OR", "ORDER", "THEN", "TO", "TOP", "UNION", "VALUES", "WHERE",
+    "WITH",
+];
+
+fn is_any(token: &Token, words: &[&str]) -> bool {
+    token.kind == TokenKind::Word && words.iter().any(|w| token.raw.eq_ignore_ascii_case(w))
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Result<Parser<'a>, Message> {
+        let mut lexer = Lexer::new(text);
+        let first = Token {
+            kind: TokenKind::End,
+            raw: "",
+            at: 0,
+        };
+        let located = |e: Message, at: usize| e.at_line(line_of(text, at));
+        let token = lexer.token().map_err(|e| located(e, lexer.at()))?;
+        let next = lexer.token().map_err(|e| located(e, lexer.at()))?;
+        Ok(Parser {
+            lexer,
+            text,
+            token,
+            next,
+            last: first,
+            line: 1,
+            line_at: 0,
+        })
+    }
+
+    fn advance(&mut self) -> Result<Token<'a>, Message> {
+        let new = match self.next.kind {
+            TokenKind::End => self.next,
+            _ => {
+                let token = self.lexer.token();
+                token.map_err(|e| e.at_line(line_of(self.text, self.lexer.at())))?
+            }
+        };
+        self.last = self.token;
+        self.token = std::mem::replace(&mut self.next, new);
+        Ok(self.last)
+    }
+
+    /// The mistake is the current token, or at the end the one before it.
+    fn syntax(&self) -> Message {
+        let near = match self.token.kind {
+            TokenKind::End => &self.last,
+            _ => &self.token,
+        };
+        let shown = near.value().chars().take(NEAR_MAX).collect::<String>();
+        let keyword = is_any(near, STATEMENTS) || is_any(near, RESERVED);
+        let message = match keyword && self.token.kind != TokenKind::End {
+            true => SYNTAX_KEYWORD.with(&[&shown]),
+            false => SYNTAX.with(&[&shown]),
+        };
+        message.at_line(line_of(self.text, near.at))
+    }
+
+    /// Another message about the current token.
+    fn wrong(&self, message: Message) -> Message {
+        message.at_line(line_of(self.text, self.token.at))
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        self.token.is_word(word)
+    }
+
+    fn is(&self, symbol: &str) -> bool {
+        self.token.is(symbol)
+    }
+
+    fn take_word(&mut self, word: &str) -> Result<bool, Message> {
+        let found = self.is_word(word);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    fn take(&mut self, symbol: &str) -> Result<bool, Message> {
+        let found = self.is(symbol);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    fn expect_word(&mut self, word: &str) -> Result<(), Message> {
+        match self.take_word(word)? {
+            true => Ok(()),
+            false => Err(self.syntax()),
+        }
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), Message> {
+        match self.take(symbol)? {
+            true => Ok(()),
+            false => Err(self.syntax()),
+        }
+    }
+
+    /// `one { "," one }`
+    fn list<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<T, Message>,
+    ) -> Result<Vec<T>, Message> {
+        let mut all = vec![one(self)?];
+        while self.take(",")? {
+            all.push(one(self)?);
+        }
+        Ok(all)
+    }
+
+    fn identifier(&mut self) -> Result<String, Message> {
+        let plain = match self.token.kind {
+            TokenKind::Word => !is_any(&self.token, RESERVED) && !is_any(&self.token, STATEMENTS),
+            kind => matches!(kind, TokenKind::Bracketed | TokenKind::Quoted),
+        };
+        if !plain {
+            return Err(self.syntax());
+        }
+        let name = self.token.value();
+        if name.is_empty() {
+            return Err(self.wrong(crate::message::NAME_EMPTY.plain()));
+        }
+        if name.chars().nth(NAME_MAX).is_some() {
+            let shown: String = name.chars().take(NAME_MAX).collect();
+            return Err(self.wrong(TOO_LONG.with(&[&"identifier", &shown, &NAME_MAX])));
+        }
+        self.advance()?;
+        Ok(name)
+    }
+
+    fn variable(&mut self) -> Result<String, Message> {
+        if self.token.kind != TokenKind::Variable || self.token.raw.len() < 2 {
+            return Err(self.syntax());
+        }
+        if self.token.raw.chars().nth(NAME_MAX).is_some() {
+            let shown: String = self.token.raw.chars().take(NAME_MAX).collect();
+            return Err(self.wrong(TOO_LONG.with(&[&"identifier", &shown, &NAME_MAX])));
+        }
+        Ok(self.advance()?.raw.to_owned())
+    }
+
+    fn name(&mut self) -> Result<Name, Message> {
+        match self.token.kind {
+            TokenKind::Variable => Ok(Name::Variable(self.variable()?)),
+            _ => Ok(Name::Literal(self.identifier()?)),
+        }
+    }
+
+    fn text_operand(&mut self) -> Result<Operand, Message> {
+        match self.token.kind {
+            TokenKind::Text => Ok(Operand::Text(self.advance()?.value())),
+            TokenKind::Variable => Ok(Operand::Variable(self.variable()?)),
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn integer(&mut self) -> Result<i64, Message> {
+        let whole = match self.token.kind {
+            TokenKind::Number => self.token.raw.parse().ok(),
+            _ => None,
+        };
+        let number = whole.ok_or_else(|| self.syntax())?;
+        self.advance()?;
+        Ok(number)
+    }
+
+    fn integer_operand(&mut self) -> Result<Operand, Message> {
+        match self.token.kind {
+            TokenKind::Variable => Ok(Operand::Variable(self.variable()?)),
+            _ => Ok(Operand::Integer(self.integer()?)),
+        }
+    }
+
+    fn devices(&mut self) -> Result<Vec<Device>, Message> {
+        self.list(Self::device)
+    }
+
+    fn device(&mut self) -> Result<Device, Message> {
+        let kind = match self.token.kind == TokenKind::Word && self.next.is("=") {
+            false => return Ok(Device::Logical(self.name()?)),
+            true if self.is_word("DISK") => DeviceKind::Disk,
+            true if self.is_word("TAPE") => DeviceKind::Tape,
+            true if self.is_word("URL") => DeviceKind::Url,
+            true if self.is_word("VIRTUAL_DEVICE") => DeviceKind::Virtual,
+            true => return Err(self.syntax()),
+        };
+        self.advance()?;
+        self.advance()?;
+        let name = self.text_operand()?;
+        Ok(Device::Physical { kind, name })
+    }
+
+    /// The line of the current token.
+    fn line(&mut self) -> u32 {
+        let new = &self.text.as_bytes()[self.line_at..self.token.at];
+        self.line += new.iter().filter(|b| **b == b'\n').count() as u32;
+        self.line_at = self.token.at;
+        self.line
+    }
+
+    fn statements(
+        &mut self,
+        ends: impl Fn(&Self) -> bool,
+        depth: usize,
+    ) -> Result<Vec<LocatedStatement>, Message> {
+        let mut all = Vec::new();
+        loop {
+            while self.take(";")? {}
+            if ends(self) {
+                return Ok(all);
+            }
+            let first = all.is_empty() && depth == 0;
+            all.push(self.statement(first, depth)?);
+        }
+    }
+
+    /// `first`: a name at the beginning of a batch is a procedure's.
+    fn statement(&mut self, first: bool, depth: usize) -> Result<LocatedStatement, Message> {
+        if depth > DEPTH_MAX {
+            return Err(self.wrong(NESTED_TOO_DEEPLY.plain()));
+        }
+        let line = self.line();
+        let statement = self.statement_of(first, depth)?;
+        Ok(LocatedStatement { line, statement })
+    }
+
+    fn statement_of(&mut self, first: bool, depth: usize) -> Result<Statement, Message> {
+        let token = self.token;
+        if self.is("(") || (token.is_word("WITH") && self.begins_name()) {
+            return Ok(Statement::Query(self.fragment(false)?));
+        }
+        if token.kind == TokenKind::Word {
+            let word = token.raw.to_ascii_uppercase();
+            match word.as_str() {
+                "ALTER" => return self.alter(),
+                "BACKUP" => return self.backup(),
+                "BEGIN" => return self.begin(depth),
+                "BREAK" => return self.bare(Statement::Break),
+                "COMMIT" => return self.transaction(Transaction::Commit),
+                "CONTINUE" => return self.bare(Statement::Continue),
+                "DBCC" => return self.dbcc(),
+                "DECLARE" => return self.declare(),
+                "DROP" => return self.drop_database(),
+                "EXEC" | "EXECUTE" => return self.execute(),
+                "IF" => return self.if_else(depth),
+                "PRINT" => {
+                    self.advance()?;
+                    return Ok(Statement::Print(self.fragment(false)?));
+                }
+                "RECONFIGURE" => return self.reconfigure(),
+                "RESTORE" => return self.restore(),
+                "RETURN" => return self.returning(),
+                "ROLLBACK" => return self.transaction(Transaction::Rollback),
+                "SELECT" => return Ok(Statement::Query(self.fragment(false)?)),
+                "SET" => return self.set(),
+                "USE" => {
+                    self.advance()?;
+                    return Ok(Statement::Use(self.identifier()?));
+                }
+                "WHILE" => return self.while_loop(depth),
+                elsewhere if ELSEWHERE.contains(&elsewhere) => {
+                    return Err(self.wrong(match OF_CURSORS.contains(&elsewhere) {
+                        true => no_cursors(elsewhere),
+                        false => NOT_HERE.with(&[&elsewhere]),
+                    }));
+                }
+                _ => {}
+            }
+        }
+        match first {
+            true if is_any(&token, RESERVED) || is_any(&token, STATEMENTS) => Err(self.syntax()),
+            true if matches!(
+                token.kind,
+                TokenKind::Word | TokenKind::Bracketed | TokenKind::Quoted
+            ) =>
+            {
+                self.procedure(None)
+            }
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn bare(&mut self, statement: Statement) -> Result<Statement, Message> {
+        self.advance()?;
+        Ok(statement)
+    }
+
+    /// Tokens up to the end of a query or an expression: a `;`, a statement's first word, an unmatched closing
+    /// parenthesis, or a comma if `commas_end`.
+    fn fragment(&mut self, commas_end: bool) -> Result<Fragment, Message> {
+        let mut text = String::new();
+        let mut open = 0;
+        let mut cases = 0;
+        // The query of a WITH clause follows its parentheses.
+        let mut awaits_select = self.is_word("WITH");
+        loop {
+            let token = self.token;
+            let ends = match token.kind {
+                TokenKind::End => true,
+                TokenKind::Strange => return Err(self.syntax()),
+                TokenKind::Symbol => match token.raw {
+                    "(" => {
+                        open += 1;
+                        if open > DEPTH_MAX {
+                            return Err(self.wrong(NESTED_TOO_DEEPLY.plain()));
+                        }
+                        false
+                    }
+                    ")" if open == 0 => true,
+                    ")" => {
+                        open -= 1;
+                        false
+                    }
+                    ";" if open > 0 => return Err(self.syntax()),
+                    ";" => true,
+                    "," => commas_end && open == 0,
+                    _ => false,
+                },
+                TokenKind::Word if token.is_word("CASE") => {
+                    cases += 1;
+                    if cases > DEPTH_MAX {
+                        return Err(self.wrong(NESTED_TOO_DEEPLY.plain()));
+                    }
+                    false
+                }
+                TokenKind::Word if token.is_word("END") && cases > 0 => {
+                    cases -= 1;
+                    false
+                }
+                TokenKind::Word if token.is_word("ELSE") && cases > 0 => false,
+                TokenKind::Word if open == 0 && token.is_word("SELECT") => {
+                    let continues = text.is_empty() || awaits_select || self.is_combined();
+                    awaits_select = false;
+                    !continues
+                }
+                TokenKind::Word => open == 0 && is_any(&token, STATEMENTS) && !self.is_of_query(),
+                _ => false,
+            };
+            if ends {
+                break;
+            }
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(token.raw);
+            self.advance()?;
+        }
+        match text.is_empty() || open > 0 {
+            true => Err(self.syntax()),
+            false => Ok(Fragment { text }),
+        }
+    }
+
+    /// Whether the next token is a name, as after the WITH of a query.
+    fn begins_name(&self) -> bool {
+        match self.next.kind {
+            TokenKind::Word => !is_any(&self.next, STATEMENTS),
+            kind => matches!(kind, TokenKind::Bracketed | TokenKind::Quoted),
+        }
+    }
+
+    /// Whether the current word continues a query, although it also begins statements: `OFFSET 5 ROWS FETCH …`, `INNER
+    /// MERGE JOIN`.
+    fn is_of_query(&self) -> bool {
+        (self.is_word("FETCH") && is_any(&self.last, &["ROW", "ROWS"]))
+            || (self.is_word("MERGE") && self.next.is_word("JOIN"))
+    }
+
+    /// Whether the current token is combined with a query before it.
+    fn is_combined(&self) -> bool {
+        is_any(&self.last, &["UNION", "ALL", "EXCEPT", "INTERSECT"])
+    }
+}
+
+fn line_of(text: &str, at: usize) -> u32 {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    before.iter().filter(|b| **b == b'\n').count() as u32 + 1
+}

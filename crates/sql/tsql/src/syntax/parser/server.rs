@@ -1,0 +1,127 @@
+//! ALTER SERVER CONFIGURATION, RECONFIGURE and DBCC.
+
+use super::Parser;
+use crate::message::{Message, NOT_HERE};
+use crate::syntax::ast::{Dbcc, HardwareOffload, Operand, Statement};
+use crate::syntax::lexer::{NEAR_MAX, TokenKind};
+
+const ACCESS: [&str; 3] = ["SINGLE_USER", "RESTRICTED_USER", "MULTI_USER"];
+
+impl Parser<'_> {
+    pub(super) fn alter(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        if self.take_word("DATABASE")? {
+            return self.alter_database();
+        }
+        if !self.is_word("SERVER") {
+            let what = self.token.raw.chars().take(NEAR_MAX).collect::<String>();
+            return match self.token.kind {
+                TokenKind::Word => {
+                    Err(self.wrong(NOT_HERE.with(&[&format!("ALTER {}", what.to_uppercase())])))
+                }
+                _ => Err(self.syntax()),
+            };
+        }
+        for word in ["SERVER", "CONFIGURATION", "SET", "HARDWARE_OFFLOAD"] {
+            self.expect_word(word)?;
+        }
+        self.take("=")?;
+        let on = self.take_word("ON")?;
+        if !on {
+            self.expect_word("OFF")?;
+        }
+        self.expect("(")?;
+        self.expect_word("ACCELERATOR")?;
+        self.expect("=")?;
+        let accelerator = self.identifier()?.to_ascii_uppercase();
+        let mut mode = None;
+        if self.take(",")? {
+            self.expect_word("MODE")?;
+            self.expect("=")?;
+            if !["SOFTWARE", "HYBRID"].iter().any(|m| self.is_word(m)) {
+                return Err(self.syntax());
+            }
+            mode = Some(self.identifier()?.to_ascii_uppercase());
+        }
+        self.expect(")")?;
+        Ok(Statement::HardwareOffload(HardwareOffload {
+            on,
+            accelerator,
+            mode,
+        }))
+    }
+
+    /// Access to a database: scripts change it before and after a restore. No other property of a database is altered
+    /// here.
+    fn alter_database(&mut self) -> Result<Statement, Message> {
+        let not_here = self.wrong(NOT_HERE.with(&[&"ALTER DATABASE"]));
+        let database = self.identifier()?;
+        if !self.take_word("SET")? || !ACCESS.iter().any(|word| self.is_word(word)) {
+            return Err(not_here);
+        }
+        let access = self.identifier()?.to_ascii_uppercase();
+        if self.take_word("WITH")? && !self.take_word("NO_WAIT")? {
+            self.expect_word("ROLLBACK")?;
+            if !self.take_word("IMMEDIATE")? {
+                self.expect_word("AFTER")?;
+                self.integer()?;
+                self.take_word("SECONDS")?;
+            }
+        }
+        Ok(Statement::AlterAccess { database, access })
+    }
+
+    pub(super) fn drop_database(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        if !self.is_word("DATABASE") && self.token.kind == TokenKind::Word {
+            let what = self.token.raw.chars().take(NEAR_MAX).collect::<String>();
+            return Err(self.wrong(NOT_HERE.with(&[&format!("DROP {}", what.to_uppercase())])));
+        }
+        self.expect_word("DATABASE")?;
+        let if_exists = self.take_word("IF")?;
+        if if_exists {
+            self.expect_word("EXISTS")?;
+        }
+        let names = self.list(Parser::identifier)?;
+        Ok(Statement::DropDatabase { if_exists, names })
+    }
+
+    pub(super) fn reconfigure(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        let with_override = self.take_word("WITH")?;
+        if with_override {
+            self.expect_word("OVERRIDE")?;
+        }
+        Ok(Statement::Reconfigure { with_override })
+    }
+
+    pub(super) fn dbcc(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        let command = self.identifier()?.to_ascii_uppercase();
+        let mut arguments = Vec::new();
+        if self.take("(")? && !self.take(")")? {
+            arguments = self.list(|p| {
+                if p.take("-")? {
+                    return Ok(Operand::Integer(-p.integer()?));
+                }
+                match p.token.kind {
+                    TokenKind::Text => Ok(Operand::Text(p.advance()?.value())),
+                    TokenKind::Word | TokenKind::Bracketed | TokenKind::Quoted => {
+                        Ok(Operand::Text(p.identifier()?))
+                    }
+                    _ => p.integer_operand(),
+                }
+            })?;
+            self.expect(")")?;
+        }
+        let mut options = Vec::new();
+        if self.take_word("WITH")? {
+            options = self.list(|p| Ok(p.identifier()?.to_ascii_uppercase()))?;
+        }
+        Ok(Statement::Dbcc(Dbcc {
+            command,
+            arguments,
+            options,
+        }))
+    }
+}

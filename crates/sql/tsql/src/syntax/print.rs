@@ -1,0 +1,380 @@
+//! Prints statements as text that parses to the same statements.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use crate::syntax::ast::*;
+use crate::syntax::option::Key;
+
+fn bracketed(name: &str) -> String {
+    format!("[{}]", name.replace(']', "]]"))
+}
+
+fn quoted(text: &str) -> String {
+    format!("N'{}'", text.replace('\'', "''"))
+}
+
+/// Parts with a separator.
+fn joined<T: Display>(f: &mut Formatter<'_>, all: &[T], between: &str) -> fmt::Result {
+    for (i, one) in all.iter().enumerate() {
+        if i > 0 {
+            f.write_str(between)?;
+        }
+        write!(f, "{one}")?;
+    }
+    Ok(())
+}
+
+fn with(f: &mut Formatter<'_>, options: &[Setting]) -> fmt::Result {
+    if !options.is_empty() {
+        f.write_str(" WITH ")?;
+        joined(f, options, ", ")?;
+    }
+    Ok(())
+}
+
+fn statements(f: &mut Formatter<'_>, all: &[LocatedStatement]) -> fmt::Result {
+    all.iter()
+        .try_for_each(|located| writeln!(f, "{};", located.statement))
+}
+
+impl Display for Batch {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        statements(f, &self.statements)
+    }
+}
+
+impl Display for Fragment {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Literal(name) => f.write_str(&bracketed(name)),
+            Name::Variable(name) => f.write_str(name),
+        }
+    }
+}
+
+impl Display for Operand {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Operand::Integer(n) => write!(f, "{n}"),
+            Operand::Number(n) | Operand::Variable(n) => f.write_str(n),
+            Operand::Text(text) => f.write_str(&quoted(text)),
+            Operand::Null => f.write_str("NULL"),
+        }
+    }
+}
+
+impl Display for Device {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Logical(name) => write!(f, "{name}"),
+            Device::Physical { kind, name } => {
+                let kind = match kind {
+                    DeviceKind::Disk => "DISK",
+                    DeviceKind::Tape => "TAPE",
+                    DeviceKind::Url => "URL",
+                    DeviceKind::Virtual => "VIRTUAL_DEVICE",
+                };
+                write!(f, "{kind} = {name}")
+            }
+        }
+    }
+}
+
+impl Display for Part {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (word, texts) = match self {
+            Part::ReadWriteFileGroups => return f.write_str("READ_WRITE_FILEGROUPS"),
+            Part::Page(page) => return write!(f, "PAGE = {page}"),
+            Part::File(texts) => ("FILE", texts),
+            Part::FileGroup(texts) => ("FILEGROUP", texts),
+        };
+        write!(f, "{word} = (")?;
+        joined(f, texts, ", ")?;
+        f.write_str(")")
+    }
+}
+
+fn parts(f: &mut Formatter<'_>, all: &[Part]) -> fmt::Result {
+    if !all.is_empty() {
+        f.write_str(" ")?;
+        joined(f, all, ", ")?;
+    }
+    Ok(())
+}
+
+impl Display for Backup {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            BackupWhat::Database { name, parts: all } => {
+                write!(f, "BACKUP DATABASE {name}")?;
+                parts(f, all)?;
+            }
+            BackupWhat::Log { name } => write!(f, "BACKUP LOG {name}")?,
+            BackupWhat::Group(names) => {
+                let names: Vec<_> = names.iter().map(|n| bracketed(n)).collect();
+                write!(f, "BACKUP GROUP {}", names.join(", "))?;
+            }
+            BackupWhat::Server => f.write_str("BACKUP SERVER")?,
+        }
+        f.write_str(" TO ")?;
+        joined(f, &self.to, ", ")?;
+        for mirror in &self.mirrors {
+            f.write_str(" MIRROR TO ")?;
+            joined(f, mirror, ", ")?;
+        }
+        with(f, &self.options)
+    }
+}
+
+impl Display for Restore {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("RESTORE ")?;
+        match &self.what {
+            RestoreWhat::Database { name, parts: all } => {
+                write!(f, "DATABASE {name}")?;
+                parts(f, all)?;
+            }
+            RestoreWhat::Log { name, parts: all } => {
+                write!(f, "LOG {name}")?;
+                parts(f, all)?;
+            }
+            RestoreWhat::Snapshot { name, snapshot } => {
+                return write!(f, "DATABASE {name} FROM DATABASE_SNAPSHOT = {snapshot}");
+            }
+            RestoreWhat::HeaderOnly => f.write_str("HEADERONLY")?,
+            RestoreWhat::FileListOnly => f.write_str("FILELISTONLY")?,
+            RestoreWhat::LabelOnly => f.write_str("LABELONLY")?,
+            RestoreWhat::VerifyOnly => f.write_str("VERIFYONLY")?,
+            RestoreWhat::RewindOnly => f.write_str("REWINDONLY")?,
+        }
+        if !self.from.is_empty() {
+            f.write_str(" FROM ")?;
+            joined(f, &self.from, ", ")?;
+        }
+        with(f, &self.options)
+    }
+}
+
+impl Display for Key {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl Display for Setting {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let key = self.key;
+        match &self.value {
+            SettingValue::None => write!(f, "{key}"),
+            SettingValue::Operand(value) => write!(f, "{key} = {value}"),
+            SettingValue::Compression(compression) => {
+                write!(f, "{key} (ALGORITHM = {}", compression.algorithm)?;
+                match &compression.level {
+                    Some(LevelWord::Word(word)) => write!(f, ", LEVEL = {word}")?,
+                    Some(LevelWord::Number(n)) => write!(f, ", LEVEL = {n}")?,
+                    None => {}
+                }
+                f.write_str(")")
+            }
+            SettingValue::Encryption {
+                algorithm,
+                certificate,
+                encryptor,
+            } => {
+                let kind = match certificate {
+                    true => "CERTIFICATE",
+                    false => "ASYMMETRIC KEY",
+                };
+                let encryptor = bracketed(encryptor);
+                write!(
+                    f,
+                    "{key} (ALGORITHM = {algorithm}, SERVER {kind} = {encryptor})"
+                )
+            }
+            SettingValue::Move { from, to } => write!(f, "{key} {from} TO {to}"),
+            SettingValue::Mark { mark, after } => {
+                write!(f, "{key} = {mark}")?;
+                match after {
+                    Some(after) => write!(f, " AFTER {after}"),
+                    None => Ok(()),
+                }
+            }
+            SettingValue::DirectoryName(name) => {
+                let name = name.as_deref().map_or("NULL".to_owned(), quoted);
+                write!(f, "{key} (DIRECTORY_NAME = {name})")
+            }
+        }
+    }
+}
+
+impl Display for HardwareOffload {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let state = if self.on { "ON" } else { "OFF" };
+        write!(
+            f,
+            "ALTER SERVER CONFIGURATION SET HARDWARE_OFFLOAD = {state} (ACCELERATOR = {}",
+            bracketed(&self.accelerator)
+        )?;
+        match &self.mode {
+            Some(mode) => write!(f, ", MODE = {mode})"),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+impl Display for TypeName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&bracketed(&self.name))?;
+        if self.sizes.is_empty() {
+            return Ok(());
+        }
+        let size = |size: &Option<u32>| size.map_or("max".to_owned(), |n| n.to_string());
+        let sizes: Vec<_> = self.sizes.iter().map(size).collect();
+        write!(f, "({})", sizes.join(", "))
+    }
+}
+
+impl Display for Declaration {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.variable, self.kind)?;
+        match &self.value {
+            Some(value) => write!(f, " = {value}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Argument {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name} = ")?;
+        }
+        match &self.value {
+            Some(value) => write!(f, "{value}")?,
+            None => f.write_str("DEFAULT")?,
+        }
+        match self.output {
+            true => f.write_str(" OUTPUT"),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Display for Execute {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("EXEC ")?;
+        if let Some(code) = &self.code {
+            write!(f, "{code} = ")?;
+        }
+        let name = |part: &String| match part.is_empty() {
+            true => String::new(),
+            false => bracketed(part),
+        };
+        let names: Vec<_> = self.procedure.iter().map(name).collect();
+        f.write_str(&names.join("."))?;
+        if !self.arguments.is_empty() {
+            f.write_char(' ')?;
+            joined(f, &self.arguments, ", ")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Dbcc {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "DBCC {}", bracketed(&self.command))?;
+        if !self.arguments.is_empty() {
+            f.write_str(" (")?;
+            joined(f, &self.arguments, ", ")?;
+            f.write_str(")")?;
+        }
+        if !self.options.is_empty() {
+            let options: Vec<_> = self.options.iter().map(|o| bracketed(o)).collect();
+            write!(f, " WITH {}", options.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Statement {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Statement::Backup(backup) => write!(f, "{backup}"),
+            Statement::Restore(restore) => write!(f, "{restore}"),
+            Statement::HardwareOffload(offload) => write!(f, "{offload}"),
+            Statement::Reconfigure {
+                with_override: true,
+            } => f.write_str("RECONFIGURE WITH OVERRIDE"),
+            Statement::Reconfigure {
+                with_override: false,
+            } => f.write_str("RECONFIGURE"),
+            Statement::Use(name) => write!(f, "USE {}", bracketed(name)),
+            Statement::AlterAccess { database, access } => {
+                write!(f, "ALTER DATABASE {} SET {access}", bracketed(database))
+            }
+            Statement::DropDatabase { if_exists, names } => {
+                f.write_str("DROP DATABASE ")?;
+                if *if_exists {
+                    f.write_str("IF EXISTS ")?;
+                }
+                let names: Vec<_> = names.iter().map(|name| bracketed(name)).collect();
+                joined(f, &names, ", ")
+            }
+            Statement::Declare(all) => {
+                f.write_str("DECLARE ")?;
+                joined(f, all, ", ")
+            }
+            Statement::Assign {
+                variable,
+                operator,
+                value,
+            } => write!(f, "SET {variable} {operator}= {value}"),
+            Statement::SetOption(words) => write!(f, "SET {}", words.join(" ")),
+            Statement::Print(value) => write!(f, "PRINT {value}"),
+            Statement::Execute(execute) => write!(f, "{execute}"),
+            Statement::ExecuteText(text) => write!(f, "EXEC ({text})"),
+            Statement::Dbcc(dbcc) => write!(f, "{dbcc}"),
+            Statement::Query(query) => write!(f, "{query}"),
+            Statement::If {
+                condition,
+                then,
+                otherwise,
+            } => {
+                // Blocks keep each ELSE with its IF.
+                writeln!(f, "IF {condition}")?;
+                write!(f, "{}", then.statement)?;
+                match otherwise {
+                    Some(otherwise) => write!(f, ";\nELSE {}", otherwise.statement),
+                    None => Ok(()),
+                }
+            }
+            Statement::While { condition, body } => {
+                write!(f, "WHILE {condition}\n{}", body.statement)
+            }
+            Statement::Block(all) => {
+                f.write_str("BEGIN\n")?;
+                statements(f, all)?;
+                f.write_str("END")
+            }
+            Statement::Try { body, catch } => {
+                f.write_str("BEGIN TRY\n")?;
+                statements(f, body)?;
+                f.write_str("END TRY\nBEGIN CATCH\n")?;
+                statements(f, catch)?;
+                f.write_str("END CATCH")
+            }
+            Statement::Transaction(Transaction::Begin) => f.write_str("BEGIN TRANSACTION"),
+            Statement::Transaction(Transaction::Commit) => f.write_str("COMMIT TRANSACTION"),
+            Statement::Transaction(Transaction::Rollback) => f.write_str("ROLLBACK TRANSACTION"),
+            Statement::Break => f.write_str("BREAK"),
+            Statement::Continue => f.write_str("CONTINUE"),
+            Statement::Return => f.write_str("RETURN"),
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! SELECT: T-SQL's values and types over the views.
+
+mod common;
+
+use common::{Stage, numbers, rows, run, said, value};
+use longshore_tsql::{Column, Type, VIEWS};
+use proptest::prelude::*;
+
+/// Type and value of an expression.
+fn typed(expression: &str) -> (Type, String) {
+    let stage = Stage::new();
+    let record = run(&mut stage.session(), &format!("SELECT {expression}"));
+    let values = rows(&record);
+    assert_eq!(values.len(), 1, "{expression}: {:?}", said(&record));
+    (record.columns()[0].kind, values[0][0].clone())
+}
+
+#[test]
+fn expressions_have_t_sqls_types_and_values() {
+    // By hand, after the documentation of data types and precedence.
+    for (expression, kind, expected) in [
+        ("7 / 2", Type::Int, "3"),
+        ("7 % 4", Type::Int, "3"),
+        ("7 / 2.0", Type::numeric(17, 6), "3.500000"),
+        (
+            "CAST(7 AS numeric(20,0)) / CAST(2 AS numeric(20,0))",
+            Type::numeric(38, 18),
+            "3.500000000000000000",
+        ),
+        ("CAST(305 AS float) / 100", Type::Float, "3.05"),
+        ("1 + 2 * 3", Type::Int, "7"),
+        ("'a' + N'b'", Type::nvarchar(2), "ab"),
+        (
+            "CONVERT(NUMERIC(10, 2), 3.14159)",
+            Type::numeric(10, 2),
+            "3.14",
+        ),
+        ("ISNULL(NULL, 'x')", Type::VarChar(Some(1)), "x"),
+        ("COALESCE(NULL, 1, 2)", Type::Int, "1"),
+        (
+            "CASE WHEN 1 = 2 THEN 1 ELSE 2.5 END",
+            Type::numeric(11, 1),
+            "2.5",
+        ),
+        (
+            "CASE 'A' WHEN 'a' THEN 'same' END",
+            Type::VarChar(Some(4)),
+            "same",
+        ),
+        ("DATEDIFF(day, '2026-01-01', '2026-03-01')", Type::Int, "59"),
+        (
+            "DATEADD(hour, 1, '2026-01-01')",
+            Type::DateTime,
+            "2026-01-01 01:00:00.000",
+        ),
+        (
+            "CONVERT(varchar(8), CAST('2026-03-01' AS datetime), 112)",
+            Type::VarChar(Some(8)),
+            "20260301",
+        ),
+        ("LEFT('backup', 4)", Type::VarChar(Some(8000)), "back"),
+        ("LEFT(N'backup', 4)", Type::nvarchar(4000), "back"),
+        ("LEN('ab ')", Type::Int, "2"),
+        ("IIF(1 < 2, 'yes', 'no')", Type::VarChar(Some(3)), "yes"),
+        ("TRY_CAST('x' AS int)", Type::Int, "NULL"),
+        ("'5' + 3", Type::Int, "8"),
+        ("-5", Type::Int, "-5"),
+        ("CAST(1 AS bit)", Type::Bit, "1"),
+        ("0x00ff", Type::VarBinary(Some(2)), "0x00FF"),
+        ("YEAR('2026-03-01')", Type::Int, "2026"),
+        ("NULLIF(1, 1)", Type::Int, "NULL"),
+        ("ROUND(2.345, 2)", Type::numeric(4, 3), "2.350"),
+        ("FLOOR(2.7)", Type::numeric(2, 0), "2"),
+        ("CEILING(2.1)", Type::numeric(2, 0), "3"),
+        ("3000000000", Type::numeric(10, 0), "3000000000"),
+        (
+            "(SELECT MAX(n) FROM (SELECT 1 AS n UNION ALL SELECT 5) AS t)",
+            Type::Int,
+            "5",
+        ),
+        ("DB_NAME()", Type::nvarchar(128), "master"),
+        ("@@SERVERNAME", Type::nvarchar(300), "HARBOUR"),
+        (
+            "SERVERPROPERTY('ProductMajorVersion')",
+            Type::nvarchar(128),
+            "16",
+        ),
+    ] {
+        assert_eq!(
+            typed(expression),
+            (kind, expected.to_owned()),
+            "{expression}"
+        );
+    }
+}
+
+#[test]
+fn functions_give_what_their_types_say() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    // By hand, after the documentation of each function.
+    for (expression, expected) in [
+        ("ISNULL(CAST(NULL AS varchar(2)), 'abcdef')", "ab"),
+        ("ISNULL(CAST(NULL AS int), 1.7)", "1"),
+        ("ISNULL(CAST(NULL AS numeric(5,2)), 1)", "1.00"),
+        ("STR(2.5)", "         3"),
+        ("STR(-2.5, 2)", "-3"),
+        ("STR(1234.5678, 10, 2)", "   1234.57"),
+        ("STR(1234.56, 6, 2)", "1234.6"),
+        ("STR(123, 2)", "**"),
+        ("STR(1, -1)", "NULL"),
+        ("DATALENGTH(CAST(1 AS tinyint))", "1"),
+        ("DATALENGTH(CAST(1 AS bigint))", "8"),
+        ("DATALENGTH(CAST(1 AS numeric(20,2)))", "13"),
+        ("DATALENGTH(CAST('2026-01-31' AS date))", "3"),
+        ("DATALENGTH(CAST('2026-01-31' AS datetime2(3)))", "7"),
+        ("DATALENGTH('abc ')", "4"),
+        ("DATALENGTH('ä€')", "2"),
+        ("DATALENGTH(N'abc')", "6"),
+        ("DATALENGTH(LEFT('abc', 2))", "2"),
+        ("DATALENGTH(LEFT(N'abc', 2))", "4"),
+        ("DATALENGTH('a' + N'b')", "4"),
+        ("DATALENGTH(CAST('a' AS nchar(3)))", "6"),
+        ("DATALENGTH(0x0102)", "2"),
+        ("UPPER('äößéł')", "ÄÖßÉŁ"),
+        ("LOWER('ÄÖÉŁ')", "äöéł"),
+        ("REPLACE('ÄaÄb', 'ä', '-')", "-a-b"),
+        ("CHARINDEX('É', 'café')", "4"),
+        ("POWER(2, 10)", "1024"),
+        ("POWER(2, 0.5)", "1"),
+        ("POWER(2, -1)", "0"),
+        ("POWER(2.0, 3)", "8.0"),
+        ("POWER(CAST(3 AS bigint), 39)", "4052555153018976267"),
+        ("POWER(CAST(2 AS float), 0.5)", "1.4142135623730951"),
+        ("'a' + NULL", "NULL"),
+        ("1 + NULL", "NULL"),
+        ("REPLICATE('ab', 2)", "abab"),
+        ("REPLICATE('ab', -1)", "NULL"),
+        ("LEN(REPLICATE('abc', 5000))", "8000"),
+        ("LEN(REPLICATE(N'abc', 5000))", "4000"),
+        ("LEN(REPLICATE(CAST('x' AS varchar(max)), 9000))", "9000"),
+        ("STUFF('abc', 1, -1, 'x')", "NULL"),
+        ("ASCII(CHAR(228))", "228"),
+        ("CHAR(256)", "NULL"),
+        ("NCHAR(322)", "ł"),
+        ("CONCAT(CAST(1.50 AS numeric(5,2)), 'x')", "1.50x"),
+        ("LEN(CAST(1.50 AS numeric(5,2)))", "4"),
+        // Each step is rounded to its type.
+        ("1 / 3.0 * 3", "0.999999"),
+        ("-9223372036854775808", "-9223372036854775808"),
+        (
+            "FLOOR(CAST(9007199254740993 AS bigint))",
+            "9007199254740993",
+        ),
+        (
+            "CAST(9007199254740993 AS numeric(20,0)) + 1",
+            "9007199254740994",
+        ),
+    ] {
+        let query = format!("SELECT {expression}");
+        assert_eq!(value(&mut session, &query), expected, "{expression}");
+    }
+}
+
+#[test]
+fn binaries_have_the_bytes_of_the_type_they_come_from() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (expression, expected) in [
+        ("CAST(255 AS varbinary(4))", "0x000000FF"),
+        ("CAST(255 AS varbinary(8))", "0x000000FF"),
+        ("CAST(255 AS varbinary(2))", "0x00FF"),
+        ("CAST(255 AS binary(8))", "0x00000000000000FF"),
+        (
+            "CAST(CAST(255 AS bigint) AS varbinary(8))",
+            "0x00000000000000FF",
+        ),
+        ("CAST(CAST(7 AS tinyint) AS varbinary(4))", "0x07"),
+        ("CAST(-1 AS binary(4))", "0xFFFFFFFF"),
+        ("CAST('abc' AS varbinary(9))", "0x616263"),
+        ("CAST('abc' AS binary(4))", "0x61626300"),
+        ("CAST(N'ab' AS varbinary(9))", "0x61006200"),
+        ("CAST(0x01 AS binary(2))", "0x0100"),
+        ("CAST(0x000000FF AS int)", "255"),
+        ("CAST(0xFFFF AS smallint)", "-1"),
+        ("CAST(0x6162E4 AS varchar(9))", "abä"),
+        ("CAST(0x61006200 AS nvarchar(9))", "ab"),
+        ("SUBSTRING(0x01020304, 2, 2)", "0x0203"),
+    ] {
+        let query = format!("SELECT {expression}");
+        assert_eq!(value(&mut session, &query), expected, "{expression}");
+    }
+    let script = "DECLARE @n bigint = 258, @b varbinary(8), @c binary(2) = 258;
+                  SET @b = @n; SELECT CONVERT(varchar(99), @b, 2) + ' ' + CONVERT(varchar(99), @c, 2)";
+    assert_eq!(value(&mut session, script), "0000000000000102 0102");
+}
+
+#[test]
+fn money_is_written_in_its_styles() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (expression, expected) in [
+        ("CONVERT(varchar, $1234567.891)", "1234567.89"),
+        ("CONVERT(varchar, $1234567.891, 0)", "1234567.89"),
+        ("CONVERT(varchar, $1234567.891, 1)", "1,234,567.89"),
+        ("CONVERT(varchar, $1234567.891, 2)", "1234567.8910"),
+        ("CONVERT(varchar, -$123456.785, 1)", "-123,456.79"),
+        ("CONVERT(varchar, CAST(0.5 AS smallmoney), 1)", "0.50"),
+        ("CONCAT($1.5, '')", "1.50"),
+        ("CAST(CAST(1.5 AS numeric(19,4)) AS varchar)", "1.5000"),
+        ("$1.5", "1.5000"),
+        ("$1 / 3 * 3", "0.9999"),
+        ("CAST($1.5 AS int)", "2"),
+        ("CAST('-$1,234.5' AS money)", "-1234.5000"),
+    ] {
+        let query = format!("SELECT {expression}");
+        assert_eq!(value(&mut session, &query), expected, "{expression}");
+    }
+    let script = "DECLARE @m money = 1234.5, @t varchar(20); SET @t = @m; PRINT @m; SELECT @t";
+    let record = run(&mut session, script);
+    assert_eq!(said(&record), ["0 1234.50"]);
+    assert_eq!(rows(&record), [["1234.50"]]);
+}
+
+#[test]
+fn mistakes_have_sql_servers_numbers() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (query, number) in [
+        ("SELECT 1 / 0", 8134),
+        ("SELECT LEFT('a', -1)", 537),
+        ("SELECT SUBSTRING('a', 1, -1)", 537),
+        ("SELECT RIGHT('a', -1)", 536),
+        ("SELECT POWER(2, 31)", 232),
+        ("SELECT CONVERT(varchar, $1, 7)", 281),
+        ("SELECT CONVERT(varchar(3), $1234, 1)", 234),
+        ("SELECT CAST('x' AS money)", 235),
+        ("SELECT CAST(922337203685478 AS money) * 10", 8115),
+        // Values that would otherwise be rounded silently.
+        ("SELECT 12345678901234567890123", 8115),
+        (
+            "IF 12345678901234567890123 = 12345678901234567890124 PRINT 'same'",
+            8115,
+        ),
+        ("DECLARE @n numeric(25,0) = 12345678901234567890123", 8115),
+        (
+            "SELECT CAST(9223372036854775807 AS numeric(20,0)) + 2",
+            8115,
+        ),
+        ("SELECT (2147483647 + 1) - 1", 8115),
+        (
+            "SELECT CAST(9223372036854775807 AS bigint) - (CAST(9223372036854775807 AS bigint) + 1)",
+            8115,
+        ),
+        ("SELECT CAST('x' AS int)", 245),
+        ("SELECT CAST('2026-11-23T09:13:24+02:00' AS datetime)", 241),
+        (
+            "SELECT CAST('2026-11-23 09:13+02:00' AS smalldatetime)",
+            241,
+        ),
+        ("SELECT CAST('2026-11-23T09:13:24+02' AS datetime)", 241),
+        ("SELECT CAST('tomorrow' AS datetime)", 241),
+        ("SELECT * FROM nowhere", 208),
+        ("SELECT nothing FROM sys.databases", 207),
+        ("SELECT d.nothing FROM sys.databases d", 207),
+        ("SELECT x.name FROM sys.databases d", 4104),
+        ("SELECT name FROM sys.databases a, sys.databases b", 209),
+        (
+            "SELECT a.name FROM sys.databases a JOIN sys.databases a ON 1 = 1",
+            1013,
+        ),
+        ("SELECT NOSUCH(1)", 195),
+        ("SELECT LEN()", 174),
+        ("SELECT *", 263),
+        ("SELECT (SELECT 1, 2)", 116),
+        ("SELECT 1 UNION SELECT 1, 2", 205),
+        ("SELECT @@nothing", 137),
+        ("DECLARE @a int; SELECT @a = 1, 2", 141),
+        ("SELECT CONVERT(varchar(10), GETDATE(), 999)", 281),
+        ("SELECT GETDATE() * 2", 402),
+        ("SELECT CAST(1 AS wares)", 243),
+        (
+            "SELECT 1 FROM sys.databases CROSS APPLY sys.messages",
+            50002,
+        ),
+        ("SELECT name INTO #t FROM sys.databases", 50002),
+        ("SELECT FROM", 102),
+        ("PRINT 'a' sp_configure", 102),
+    ] {
+        let record = run(&mut session, query);
+        assert_eq!(numbers(&record), [number], "{query}: {:?}", said(&record));
+    }
+}
+
+#[test]
+fn the_ratio_of_compression_is_what_was_stored() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'a.bak' WITH COMPRESSION (ALGORITHM = ZSTD)",
+    );
+    let record = run(
+        &mut session,
+        "SELECT backup_size / compressed_backup_size AS ratio, backup_size, compressed_backup_size FROM msdb..backupset",
+    );
+    let ratio = Column::new("ratio", Type::numeric(38, 18));
+    assert_eq!(record.columns()[0], ratio);
+    let row = &rows(&record)[0];
+    let number = |i: usize| row[i].parse::<f64>().unwrap();
+    assert!(
+        (number(0) - number(1) / number(2)).abs() < 1e-12 && number(0) > 1.5,
+        "{row:?}"
+    );
+    let whole = value(
+        &mut session,
+        "SELECT CONVERT(NUMERIC(10,2), SUM(backup_size) / NULLIF(SUM(compressed_backup_size), 0)) FROM msdb.dbo.backupset",
+    );
+    assert_eq!(whole, format!("{:.2}", number(0)));
+}
+
+#[test]
+fn every_view_can_be_read_whole_before_and_after_a_backup() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for round in 0..2 {
+        for view in VIEWS {
+            let place = view.database.map_or(String::new(), |d| format!("{d}."));
+            let record = run(
+                &mut session,
+                &format!("SELECT * FROM {place}{}.{}", view.schema, view.name),
+            );
+            assert_eq!(numbers(&record), [0u32; 0], "{view:?}: {:?}", said(&record));
+            assert_eq!(record.columns().len(), view.columns().len(), "{view:?}");
+            for (column, declared) in record.columns().iter().zip(view.columns()) {
+                assert_eq!(*column, declared, "{view:?}");
+            }
+        }
+        if round == 0 {
+            run(
+                &mut session,
+                "BACKUP DATABASE shop TO DISK = 'a.bak'; RESTORE DATABASE shop FROM DISK = 'a.bak'",
+            );
+        }
+    }
+    assert_eq!(
+        value(&mut session, "SELECT COUNT(*) FROM msdb.dbo.restorehistory"),
+        "1"
+    );
+}
+
+#[test]
+fn queries_are_combined_as_their_types_compare() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (query, expected) in [
+        ("SELECT 'shop' UNION SELECT 'SHOP '", "1"),
+        ("SELECT 'shop' UNION ALL SELECT 'SHOP '", "2"),
+        ("SELECT 'shop' EXCEPT SELECT 'Shop'", "0"),
+        ("SELECT 'shop' INTERSECT SELECT N'SHOP '", "1"),
+        ("SELECT 1 UNION SELECT '1'", "1"),
+        (
+            "SELECT CAST('2026-01-31' AS datetime) EXCEPT SELECT '20260131'",
+            "0",
+        ),
+        // INTERSECT binds more tightly than the others.
+        ("SELECT 1 UNION SELECT 2 INTERSECT SELECT 3", "1"),
+    ] {
+        let count = format!("SELECT COUNT(*) FROM ({query}) AS t");
+        assert_eq!(value(&mut session, &count), expected, "{query}");
+    }
+    let ordered = "SELECT 'b' AS n UNION SELECT 'C' UNION SELECT 'A' ORDER BY n";
+    assert_eq!(rows(&run(&mut session, ordered)), [["A"], ["b"], ["C"]]);
+}
+
+#[test]
+fn texts_are_compared_without_regard_to_case() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (condition, holds) in [
+        ("'a' = 'A'", "1"),
+        ("'abc' LIKE 'A%'", "1"),
+        ("'b' BETWEEN 'A' AND 'C'", "1"),
+        ("'X' IN ('y', 'x')", "1"),
+        ("'X' NOT IN ('y', 'x')", "0"),
+        ("NULL = NULL", "0"),
+        ("NOT EXISTS (SELECT 1 WHERE 1 = 0)", "1"),
+        ("5 = '5'", "1"),
+        (
+            "CAST('2026-01-01' AS datetime) < '2026-01-01 00:00:01'",
+            "1",
+        ),
+    ] {
+        let query = format!("SELECT CASE WHEN {condition} THEN 1 ELSE 0 END");
+        assert_eq!(value(&mut session, &query), holds, "{condition}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn no_query_makes_the_server_panic(
+        words in proptest::collection::vec(
+            prop_oneof![
+                Just("SELECT"), Just("*"), Just(","), Just("FROM"), Just("sys.databases"), Just("AS a"), Just("name"),
+                Just("WHERE"), Just("GROUP BY"), Just("ORDER BY"), Just("1"), Just("'x'"), Just("NULL"), Just("("),
+                Just(")"), Just("="), Just("+"), Just("/"), Just("0"), Just("-"), Just("CASE WHEN"), Just("THEN"),
+                Just("END"), Just("UNION"), Just("JOIN"), Just("ON"), Just("COUNT(*)"), Just("MAX(name)"), Just("TOP 1"),
+                Just("CAST(1 AS numeric(38,38))"), Just("GETDATE()"), Just("msdb..backupset"), Just("9e99"), Just("@@SPID"),
+                Just("LIKE"), Just("IN"), Just("DISTINCT"), Just("OVER (ORDER BY 1)"), Just("ROW_NUMBER()"),
+            ],
+            1..14,
+        )
+    ) {
+        let stage = STAGE.get_or_init(Stage::new);
+        let mut session = stage.session();
+        run(&mut session, &format!("SELECT {}", words.join(" ")));
+    }
+}
+
+static STAGE: std::sync::OnceLock<Stage> = std::sync::OnceLock::new();

@@ -1,0 +1,22 @@
+//! What tests of several crates share: each of these exists once.
+//!
+//! - [`program`]: runs the program, waits for it, measures it;
+//! - [`random`]: numbers and content from a seed;
+//! - [`alloc`]: an allocator that counts;
+//! - [`place`]: directories for servers and their backups;
+//! - [`tree`]: directories as values that can be compared;
+//! - [`postgres`]: PostgreSQL servers, and what judges them.
+//!
+//! Tests alone use this crate, and it uses no other crate of the workspace.
+
+pub mod alloc;
+pub mod place;
+pub mod postgres;
+pub mod program;
+pub mod random;
+pub mod tree;
+
+pub use postgres::{
+    Installation, Options, PATIENCE, Server, Stop, User, installations, representatives,
+};
+pub use random::Random;

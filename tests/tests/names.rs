@@ -1,0 +1,107 @@
+//! A type's name means one thing, or a few rooms' own things: more than three rooms do not give one name to types of
+//! their own. Whoever reads `Plan` in a room need not ask which of six it is.
+//!
+//! The code is read as text: definitions that other files can see (`pub`, in any form), without tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The most rooms with types of one name.
+const ROOMS_MAX: usize = 3;
+
+/// Names that may be in every room, with the reason.
+const EVERYWHERE: &[(&str, &str)] = &[(
+    "Error",
+    "each room has its own, and Rust's own libraries name theirs so",
+)];
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The name that a line defines for a type that other files can see.
+fn defined(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("pub")?;
+    let rest = match rest.strip_prefix('(') {
+        Some(inside) => inside.split_once(')')?.1,
+        None => rest,
+    };
+    let (keyword, name) = rest.trim_start().split_once(' ')?;
+    if !["struct", "enum", "trait", "type", "union"].contains(&keyword) {
+        return None;
+    }
+    let end = name.find(|c| !is_word(c)).unwrap_or(name.len());
+    Some(&name[..end])
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let is_test = path.file_stem().is_some_and(|name| name == "tests");
+        if is_test {
+            continue;
+        }
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The rooms that define each name.
+fn rooms_by_name() -> BTreeMap<String, BTreeSet<String>> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let mut files = Vec::new();
+    sources(&crates, &mut files);
+    let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in files {
+        let mut above = file.ancestors();
+        if !above.any(|dir| dir.file_name().is_some_and(|name| name == "src")) {
+            continue;
+        }
+        let room = above.next().unwrap().file_name().unwrap();
+        let room = room.to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&file).unwrap();
+        let shipped = text.lines().take_while(|line| *line != "mod tests {");
+        for name in shipped.filter_map(defined) {
+            rooms
+                .entry(name.to_owned())
+                .or_default()
+                .insert(room.clone());
+        }
+    }
+    rooms
+}
+
+#[test]
+fn no_name_is_given_to_types_of_more_than_three_rooms() {
+    let rooms = rooms_by_name();
+    assert!(rooms.len() > 500, "only {} names were found", rooms.len());
+    let everywhere = |name: &str| EVERYWHERE.iter().any(|(known, _)| *known == name);
+    let wrong: Vec<_> = rooms
+        .iter()
+        .filter(|(name, rooms)| rooms.len() > ROOMS_MAX && !everywhere(name))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "give these types names of their own: {wrong:#?}"
+    );
+    for (name, _) in EVERYWHERE {
+        let needs = rooms
+            .get(*name)
+            .is_some_and(|rooms| rooms.len() > ROOMS_MAX);
+        assert!(needs, "{name} needs no exception any more");
+    }
+}
+
+#[test]
+fn definitions_are_told_from_other_lines() {
+    assert_eq!(defined("pub struct Plan {"), Some("Plan"));
+    assert_eq!(defined("pub(super) enum Kind<'a> {"), Some("Kind"));
+    assert_eq!(defined("pub trait Source: Send {"), Some("Source"));
+    assert_eq!(defined("pub fn plan() {"), None);
+    assert_eq!(defined("struct Plan {"), None);
+    assert_eq!(defined("    pub struct Inner {"), None);
+}
