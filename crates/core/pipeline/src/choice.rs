@@ -21,6 +21,13 @@ pub const NAP: Duration = Duration::from_millis(1);
 /// Output buffers for the block that the writer waits for: one being written, one being filled.
 const SPARE: usize = 2;
 
+/// The accelerators of a run at work.
+pub struct Started<T: Send + 'static> {
+    pub dispatcher: Dispatcher<T>,
+    /// Buffers for blocks that the accelerators leave undone.
+    pub spare: Pool,
+}
+
 /// The dispatcher's mode; `None` if CPUs do all the work.
 fn mode(offload: &Offload) -> Option<Mode> {
     match (offload.mode, offload.objective) {
@@ -136,7 +143,7 @@ impl EngineChoice {
         sizes: &Sizes,
         spare_bytes: usize,
         in_sequence: bool,
-    ) -> Result<Option<(Dispatcher<T>, Pool)>, Error> {
+    ) -> Result<Option<Started<T>>, Error> {
         if self.accelerators.is_empty() || sizes.lent == 0 {
             return Ok(None);
         }
@@ -161,7 +168,7 @@ impl EngineChoice {
             source,
         })?;
         let dispatcher = Dispatcher::start(&self.accelerators, terms, context.clock.clone());
-        Ok(dispatcher.map(|dispatcher| (dispatcher, spare)))
+        Ok(dispatcher.map(|dispatcher| Started { dispatcher, spare }))
     }
 
     /// Memory in addition to the pools: spare buffers, a software encoder and room to decode for each finisher thread,

@@ -142,11 +142,6 @@ pub struct Scan {
 }
 
 impl Scan {
-    pub fn is_cached(&self) -> bool {
-        let range = self.offset..self.offset + self.len as u64;
-        self.look == Look::Carry || self.based.file.content.is_cached(range)
-    }
-
     /// Bytes that must be read for it.
     pub fn read_len(&self) -> usize {
         match self.look {
@@ -175,6 +170,50 @@ pub struct BasedFile {
 pub enum Work {
     Job(Job),
     Scan(Scan),
+}
+
+/// What a feed hands out: any [`Work`], or to a worker that fills a block with differences only a [`Scan`].
+pub trait Handed: Sized {
+    /// Takes the next one; `None` if there is none now.
+    fn next_of(feed: &mut Feed) -> Result<Option<Self>, Error>;
+
+    /// Gives it back, because the worker cannot begin it now; the next worker that can gets it first.
+    fn put_back_to(self, feed: &mut Feed);
+
+    /// Whether its bytes are in the page cache.
+    fn is_cached(&self) -> bool;
+}
+
+impl Handed for Work {
+    fn next_of(feed: &mut Feed) -> Result<Option<Work>, Error> {
+        feed.next()
+    }
+
+    fn put_back_to(self, feed: &mut Feed) {
+        feed.put_back(self);
+    }
+
+    fn is_cached(&self) -> bool {
+        match self {
+            Work::Job(job) => job.is_cached(),
+            Work::Scan(scan) => scan.is_cached(),
+        }
+    }
+}
+
+impl Handed for Scan {
+    fn next_of(feed: &mut Feed) -> Result<Option<Scan>, Error> {
+        feed.next_scan()
+    }
+
+    fn put_back_to(self, feed: &mut Feed) {
+        feed.put_scan_back(self);
+    }
+
+    fn is_cached(&self) -> bool {
+        let range = self.offset..self.offset + self.len as u64;
+        self.look == Look::Carry || self.based.file.content.is_cached(range)
+    }
 }
 
 /// A based file whose runs are being handed out.
@@ -265,7 +304,7 @@ impl<'a> Feed<'a> {
     }
 
     /// The next task; `None` when every volume has ended.
-    pub fn next(&mut self) -> Result<Option<Work>, Error> {
+    fn next(&mut self) -> Result<Option<Work>, Error> {
         if let Some((_, job)) = self.back.pop_first() {
             return Ok(Some(Work::Job(job)));
         }
@@ -286,7 +325,7 @@ impl<'a> Feed<'a> {
     }
 
     /// The next run to compare, from the volume with the fewest in flight; `None` if none waits now.
-    pub fn next_scan(&mut self) -> Result<Option<Scan>, Error> {
+    fn next_scan(&mut self) -> Result<Option<Scan>, Error> {
         if let Some(scan) = self.scans_back.pop() {
             return Ok(Some(scan));
         }
@@ -328,7 +367,7 @@ impl<'a> Feed<'a> {
     }
 
     /// Takes back a task that its worker cannot begin now; the next worker that can gets it first.
-    pub fn put_back(&mut self, work: Work) {
+    fn put_back(&mut self, work: Work) {
         match work {
             Work::Job(job) => drop(self.back.insert(job.sequence, job)),
             Work::Scan(scan) => self.put_scan_back(scan),
@@ -336,7 +375,7 @@ impl<'a> Feed<'a> {
     }
 
     /// Takes back a run that its worker cannot begin now.
-    pub fn put_scan_back(&mut self, scan: Scan) {
+    fn put_scan_back(&mut self, scan: Scan) {
         self.scans_back.push(scan);
     }
 

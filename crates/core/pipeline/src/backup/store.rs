@@ -17,7 +17,7 @@ use crate::archived::{ServerFacts, wait_for_log};
 use crate::crew::Crew;
 use crate::error::Error;
 use crate::handoff::Handoff;
-use crate::load::{LoadResult, LoadShared, Offload, move_bytes};
+use crate::load::{BlockForm, LoadResult, LoadShared, Offload, move_bytes};
 use crate::measure::{Counters, Sample, process_cpu};
 use crate::observer::Observer;
 use crate::plan::Plan;
@@ -135,8 +135,11 @@ fn share<'a>(
             true => families.drain(..).map(Mutex::new).collect(),
             false => Vec::new(),
         },
-        container: writer.container,
-        set: writer.header.set,
+        form: BlockForm {
+            container: writer.container,
+            set: writer.header.set,
+            algorithm: request.algorithm,
+        },
         marks: Mutex::new(Vec::new()),
         sum_key: decided.sum_key,
         base: decided.base_sums.take(),

@@ -14,7 +14,6 @@
 //!   case later blocks hold all others.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use longshore_accel::Task;
 use longshore_accel::dispatch::{
@@ -24,8 +23,10 @@ use longshore_accelerators::StatusFile;
 use longshore_codec::Level;
 use longshore_io::{Buffer, Pool, Turn, crc32c};
 
-use super::{BlockPosition, LoadShared};
-use crate::choice::{NAP, WORTH_BYTES};
+use super::LoadShared;
+use super::block::{BlockPosition, Payload};
+use super::read::Read;
+use crate::choice::{NAP, Started, WORTH_BYTES};
 use crate::context::RunContext;
 use crate::error::Error;
 use crate::feed::Job;
@@ -44,30 +45,20 @@ pub struct Offload {
 /// What a block still needs when it comes back.
 pub struct PendingBlock {
     job: Job,
-    place: BlockPosition,
+    position: BlockPosition,
     plain_crc: u32,
-}
-
-/// A block that a worker has read, with its buffers.
-pub struct Read {
-    pub job: Job,
-    pub place: BlockPosition,
-    pub input: Buffer,
-    pub output: Buffer,
-    /// Core time spent reading it; zero if it came from a disk.
-    pub took: Duration,
 }
 
 impl Offload {
     pub fn new(
         context: &RunContext,
-        (dispatcher, spare): (Dispatcher<PendingBlock>, Pool),
+        started: Started<PendingBlock>,
         mode: Mode,
         in_sequence: bool,
     ) -> Offload {
         Offload {
-            dispatcher,
-            spare,
+            dispatcher: started.dispatcher,
+            spare: started.spare,
             in_sequence,
             published: StatusFile::begin(&context.machine(), context.catalog.as_deref(), mode),
         }
@@ -107,7 +98,7 @@ impl Offload {
         let at = clock.now();
         let Read {
             mut job,
-            place,
+            position,
             input,
             output,
             took,
@@ -116,7 +107,7 @@ impl Offload {
         job.pieces.clear();
         let plain = &input[..len];
         let (before, plain_crc) = (Before::of(plain), crc32c(plain));
-        let output_range = place.payload..output.len();
+        let output_range = position.payload..output.len();
         let offer = Offer {
             sequence: job.sequence,
             task: Task::Compress { level },
@@ -127,7 +118,7 @@ impl Offload {
             before,
             tag: PendingBlock {
                 job,
-                place,
+                position,
                 plain_crc,
             },
         };
@@ -178,10 +169,16 @@ impl Offload {
         if let Ok(len) = settled.result {
             let PendingBlock {
                 job,
-                place,
+                position,
                 plain_crc,
             } = settled.tag;
-            let ready = shared.seal_block(job, place, settled.output, plain_crc, len);
+            let payload = Payload {
+                len,
+                plain_crc,
+                stored_crc: crc32c(&settled.output[position.payload..][..len]),
+            };
+            let form = &shared.form;
+            let ready = form.sealed(job, position, settled.output, &payload);
             if !settled.recomputed {
                 self.dispatcher.fed(0, clock.now() - at);
             }

@@ -17,7 +17,7 @@ use longshore_io::{Buffer, Pool, Turn, crc32c};
 use longshore_media::Item;
 
 use super::{Read, UnloadShared, WantedBlock};
-use crate::choice::{NAP, WORTH_BYTES};
+use crate::choice::{NAP, Started, WORTH_BYTES};
 use crate::error::Error;
 use crate::measure::lap;
 
@@ -37,10 +37,10 @@ pub struct PendingBlock {
 }
 
 impl Offload {
-    pub fn new((dispatcher, spare): (Dispatcher<PendingBlock>, Pool)) -> Offload {
+    pub fn new(started: Started<PendingBlock>) -> Offload {
         Offload {
-            dispatcher,
-            spare,
+            dispatcher: started.dispatcher,
+            spare: started.spare,
             next: AtomicU64::new(0),
         }
     }

@@ -1,0 +1,173 @@
+//! The bytes of a block: where they go in a buffer, and its header.
+//!
+//! Everything here is computed from a job and its bytes. Nothing here waits, reads or writes, and nothing knows which
+//! thread it serves, so workers and finishers of accelerators make the same blocks.
+//!
+//! Invariants
+//! - Header, manifest and payload of a block are one contiguous run of its buffer.
+//! - With [`Algorithm::None`] the plain bytes lie where they are stored, at an aligned offset: they are read straight
+//!   to that position and never copied.
+
+use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
+use longshore_io::{Buffer, crc32c, crc32c_append, crc32c_join};
+use longshore_media::block::{head_len, put_head};
+use longshore_media::{BlockHeader, Container};
+use uuid::Uuid;
+
+use crate::feed::Job;
+use crate::plan::ALIGN;
+
+/// A block that is ready to be written.
+pub struct Ready {
+    pub output: Buffer,
+    /// Offset of the block in `output`.
+    pub start: usize,
+    pub end: usize,
+    pub sequence: u64,
+    pub plain_len: u32,
+    pub stored_crc: u32,
+    pub manifest: Vec<u8>,
+}
+
+impl Ready {
+    pub fn bytes(&self) -> &[u8] {
+        &self.output[self.start..self.end]
+    }
+}
+
+/// Where header and payload of a block go in its output buffer.
+#[derive(Clone, Copy)]
+pub struct BlockPosition {
+    start: usize,
+    /// Offset of the payload in the output buffer.
+    pub payload: usize,
+}
+
+impl BlockPosition {
+    /// Offset of plain bytes that are stored uncompressed.
+    pub fn plain(self) -> usize {
+        self.payload + NoneFrame::PREFIX_LEN
+    }
+}
+
+/// A payload that is in place in its output buffer.
+pub struct Payload {
+    pub len: usize,
+    /// The CRC-32C of the bytes before compression.
+    pub plain_crc: u32,
+    /// The CRC-32C of the payload.
+    pub stored_crc: u32,
+}
+
+/// What all blocks of one set have in common.
+#[derive(Clone, Copy)]
+pub struct BlockForm {
+    pub container: Container,
+    pub set: Uuid,
+    pub algorithm: Algorithm,
+}
+
+impl BlockForm {
+    pub fn position(&self, job: &Job) -> BlockPosition {
+        let head = head_len(self.container, job.manifest.len());
+        // Uncompressed data is read directly to its position; only an aligned position allows reads that bypass the
+        // cache.
+        let start = match self.algorithm {
+            Algorithm::None => {
+                (head + NoneFrame::PREFIX_LEN).next_multiple_of(ALIGN)
+                    - head
+                    - NoneFrame::PREFIX_LEN
+            }
+            _ => 0,
+        };
+        BlockPosition {
+            start,
+            payload: start + head,
+        }
+    }
+
+    /// Compresses a job's plain bytes in `input` into `output`; with [`Algorithm::None`] they are in `output` already.
+    pub fn compressed(
+        &self,
+        job: Job,
+        position: BlockPosition,
+        compressor: &mut Compressor,
+        input: &[u8],
+        mut output: Buffer,
+    ) -> Ready {
+        let n = job.plain_len;
+        let payload = match self.algorithm {
+            _ if n == 0 => Payload {
+                len: 0,
+                plain_crc: crc32c(&[]),
+                stored_crc: crc32c(&[]),
+            },
+            Algorithm::None => framed(&mut output, position, n),
+            _ => {
+                let room = &mut output[position.payload..];
+                let plain_crc = crc32c(&input[..n]);
+                let len = compressor.compress(&input[..n], room).len;
+                Payload {
+                    len,
+                    plain_crc,
+                    stored_crc: crc32c(&room[..len]),
+                }
+            }
+        };
+        self.sealed(job, position, output, &payload)
+    }
+
+    /// Writes the header before a payload that is in place.
+    pub fn sealed(
+        &self,
+        job: Job,
+        position: BlockPosition,
+        mut output: Buffer,
+        payload: &Payload,
+    ) -> Ready {
+        let plain_len = job.plain_len as u32;
+        let header = BlockHeader {
+            set: self.set,
+            sequence: job.sequence,
+            plain_len,
+            stored_len: payload.len as u32,
+            plain_crc: payload.plain_crc,
+            stored_crc: payload.stored_crc,
+            manifest_crc: 0,
+            manifest_len: 0,
+            manifest_parts: 0,
+            algorithm: self.algorithm,
+        };
+        put_head(
+            self.container,
+            header,
+            &job.manifest,
+            &mut output[position.start..],
+        );
+        Ready {
+            output,
+            start: position.start,
+            end: position.payload + payload.len,
+            sequence: job.sequence,
+            plain_len,
+            stored_crc: payload.stored_crc,
+            manifest: job.manifest,
+        }
+    }
+}
+
+/// Puts the frame around `len` plain bytes that are stored uncompressed.
+fn framed(output: &mut Buffer, position: BlockPosition, len: usize) -> Payload {
+    let frame = none_frame(len);
+    let data = position.plain();
+    output[position.payload..data].copy_from_slice(&frame.prefix);
+    output[data + len..][..NoneFrame::SUFFIX_LEN].copy_from_slice(&frame.suffix);
+    // Only the frame was added, so one pass over the data gives both checksums.
+    let plain_crc = crc32c(&output[data..data + len]);
+    let stored_crc = crc32c_join(crc32c(&frame.prefix), plain_crc, len as u64);
+    Payload {
+        len: NoneFrame::PREFIX_LEN + len + NoneFrame::SUFFIX_LEN,
+        plain_crc,
+        stored_crc: crc32c_append(stored_crc, &frame.suffix),
+    }
+}
