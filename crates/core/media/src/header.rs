@@ -369,67 +369,24 @@ impl SetHeader {
 
     pub fn decode(body: &[u8]) -> Result<SetHeader, RecordError> {
         let mut f = Fields(body);
-        let set = Uuid::from_bytes(f.array()?);
-        let position = f.u32()?;
-        let start_us = f.i64()?;
-        let source_kind = f.u8()?;
-        let backup_type = f.u8()?;
-        let algorithm = f.u8()?;
-        let reserved = f.u8()?;
-        let level = f.u16()? as i16;
-        let time_zone = f.u16()? as i16;
-        let buffer_bytes = f.u32()?;
-        let page_bytes = f.u32()?;
-        let flags = f.u32()?;
-        let compatible = f.u64()?;
-        let incompatible = f.u64()?;
-        if incompatible & !SET_INCOMPATIBLE_KNOWN != 0 {
-            return Err(RecordError::Feature(incompatible));
-        }
-        let expires_us = f.i64()?;
-        let parent = Uuid::from_bytes(f.array()?);
-        let system = f.u64()?;
-        let timeline = f.u32()?;
-        f.zeros(4)?;
-        let first_lsn = f.u64()?;
-        let backup_type = match backup_type {
-            1 => BackupType::Database,
-            2 => BackupType::Differential,
-            3 => BackupType::Log,
-            _ => return Err(RecordError::Field),
-        };
-        let differential = backup_type == BackupType::Differential;
-        let attributes = incompatible & INCOMPATIBLE_ATTRIBUTES != 0;
-        let has_sums = incompatible & INCOMPATIBLE_SUMS != 0;
-        let of_type = incompatible & !(INCOMPATIBLE_ATTRIBUTES | INCOMPATIBLE_SUMS);
-        if differential == parent.is_nil() || of_type != backup_type.feature() {
-            return Err(RecordError::Field);
-        }
+        let fixed = SetFields::decode(&mut f)?;
+        let (differential, attributes) = fixed.check()?;
         let mut header = SetHeader {
-            set,
-            position,
-            start_us,
-            source_kind,
-            backup_type,
-            algorithm: Algorithm::from_number(algorithm).ok_or(RecordError::Field)?,
-            level: match level {
-                LEVEL_LOW => Level::Low,
-                LEVEL_MEDIUM => Level::Medium,
-                LEVEL_HIGH => Level::High,
-                n => Level::Number(i32::from(n)),
-            },
-            buffer_bytes,
-            page_bytes,
-            copy_only: flags & FLAG_COPY_ONLY != 0,
+            set: fixed.set,
+            position: fixed.position,
+            start_us: fixed.start_us,
+            source_kind: fixed.source_kind,
+            backup_type: fixed.backup_type,
+            algorithm: fixed.algorithm,
+            level: fixed.level,
+            buffer_bytes: fixed.buffer_bytes,
+            page_bytes: fixed.page_bytes,
+            copy_only: fixed.flags & FLAG_COPY_ONLY != 0,
             attributes,
-            parent: differential.then_some(parent),
-            log: LogStart {
-                system,
-                timeline,
-                first_lsn,
-            },
-            expires_us: (expires_us != 0).then_some(expires_us),
-            time_zone,
+            parent: differential.then_some(fixed.parent),
+            log: fixed.log,
+            expires_us: (fixed.expires_us != 0).then_some(fixed.expires_us),
+            time_zone: fixed.time_zone,
             database: f.text(NAME_MAX)?,
             name: f.text(NAME_MAX)?,
             description: f.text(DESCRIPTION_MAX)?,
@@ -441,29 +398,118 @@ impl SetHeader {
             sum_key: None,
             server_started_us: None,
         };
-        if has_sums {
+        if fixed.incompatible & INCOMPATIBLE_SUMS != 0 {
             header.sum_key = Some(SumKey::from_bytes(f.array()?));
             header.server_started_us = Some(f.i64()?).filter(|us| *us != 0);
         }
-        if compatible & COMPATIBLE_LINEAGE != 0 {
+        if fixed.compatible & COMPATIBLE_LINEAGE != 0 {
             header.lineage = f.run()?.to_vec();
             if !(1..=LINEAGE_MAX).contains(&header.lineage.len()) {
                 return Err(RecordError::Length);
             }
         }
-        if compatible & COMPATIBLE_IDENTITY != 0 {
+        if fixed.compatible & COMPATIBLE_IDENTITY != 0 {
             header.identity = SourceIdentity::decode(f.run()?)?;
         }
-        end(f, compatible & !SET_COMPATIBLE_KNOWN)?;
-        let sizes = 1..=PLAIN_MAX as u32;
-        if !(1..=SETS_MAX).contains(&position)
-            || reserved != 0
-            || flags & !FLAG_COPY_ONLY != 0
-            || !sizes.contains(&buffer_bytes)
-        {
-            return Err(RecordError::Field);
-        }
+        end(f, fixed.compatible & !SET_COMPATIBLE_KNOWN)?;
         Ok(header)
+    }
+}
+
+/// The fields of a set header that every set has and that have a fixed length, in the order of the record.
+struct SetFields {
+    set: Uuid,
+    position: u32,
+    start_us: i64,
+    source_kind: u8,
+    backup_type: BackupType,
+    algorithm: Algorithm,
+    reserved: u8,
+    level: Level,
+    time_zone: i16,
+    buffer_bytes: u32,
+    page_bytes: u32,
+    flags: u32,
+    compatible: u64,
+    incompatible: u64,
+    expires_us: i64,
+    parent: Uuid,
+    log: LogStart,
+}
+
+impl SetFields {
+    fn decode(f: &mut Fields) -> Result<SetFields, RecordError> {
+        let set = Uuid::from_bytes(f.array()?);
+        let position = f.u32()?;
+        let start_us = f.i64()?;
+        let source_kind = f.u8()?;
+        let (backup_type, algorithm, reserved) = (f.u8()?, f.u8()?, f.u8()?);
+        let level = f.u16()? as i16;
+        let time_zone = f.u16()? as i16;
+        let (buffer_bytes, page_bytes, flags) = (f.u32()?, f.u32()?, f.u32()?);
+        let (compatible, incompatible) = (f.u64()?, f.u64()?);
+        // A newer version may have given the other fields another meaning.
+        if incompatible & !SET_INCOMPATIBLE_KNOWN != 0 {
+            return Err(RecordError::Feature(incompatible));
+        }
+        let expires_us = f.i64()?;
+        let parent = Uuid::from_bytes(f.array()?);
+        let (system, timeline) = (f.u64()?, f.u32()?);
+        f.zeros(4)?;
+        let first_lsn = f.u64()?;
+        Ok(SetFields {
+            set,
+            position,
+            start_us,
+            source_kind,
+            backup_type: match backup_type {
+                1 => BackupType::Database,
+                2 => BackupType::Differential,
+                3 => BackupType::Log,
+                _ => return Err(RecordError::Field),
+            },
+            algorithm: Algorithm::from_number(algorithm).ok_or(RecordError::Field)?,
+            reserved,
+            level: match level {
+                LEVEL_LOW => Level::Low,
+                LEVEL_MEDIUM => Level::Medium,
+                LEVEL_HIGH => Level::High,
+                n => Level::Number(i32::from(n)),
+            },
+            time_zone,
+            buffer_bytes,
+            page_bytes,
+            flags,
+            compatible,
+            incompatible,
+            expires_us,
+            parent,
+            log: LogStart {
+                system,
+                timeline,
+                first_lsn,
+            },
+        })
+    }
+
+    /// Whether the set is a differential, and whether its manifests have attributes.
+    ///
+    /// Errors: fields that are out of range or contradict each other.
+    fn check(&self) -> Result<(bool, bool), RecordError> {
+        let differential = self.backup_type == BackupType::Differential;
+        let of_type = self.incompatible & !(INCOMPATIBLE_ATTRIBUTES | INCOMPATIBLE_SUMS);
+        let fits_type =
+            differential != self.parent.is_nil() && of_type == self.backup_type.feature();
+        let in_range = (1..=SETS_MAX).contains(&self.position)
+            && (1..=PLAIN_MAX as u32).contains(&self.buffer_bytes);
+        let nothing_unknown = self.reserved == 0 && self.flags & !FLAG_COPY_ONLY == 0;
+        match fits_type && in_range && nothing_unknown {
+            true => Ok((
+                differential,
+                self.incompatible & INCOMPATIBLE_ATTRIBUTES != 0,
+            )),
+            false => Err(RecordError::Field),
+        }
     }
 }
 

@@ -844,22 +844,11 @@ impl Lineage {
         };
         let mut ancestors = Vec::new();
         for _ in 0..ancestors_len {
-            ancestors.push(Ancestor {
-                timeline: Timeline::new(u32::from_le_bytes(take(&mut rest)?))?,
-                end: Lsn(u64::from_le_bytes(take(&mut rest)?)),
-                way: Digest(take(&mut rest)?),
-            });
+            ancestors.push(Ancestor::decode(&mut rest)?);
         }
         let mut known = Vec::new();
         for _ in 0..known_len {
-            let set = take(&mut rest)?;
-            let verdict = match take::<1>(&mut rest)? {
-                [1] => LineageVerdict::Follows,
-                [2] => LineageVerdict::Apart,
-                [3] => LineageVerdict::Seen,
-                _ => return None,
-            };
-            known.push(EarlierBackup { set, verdict });
+            known.push(EarlierBackup::decode(&mut rest)?);
         }
         let before = match flags & BEFORE_KNOWN {
             0 => None,
@@ -891,6 +880,29 @@ impl Lineage {
             witness,
             known,
         })
+    }
+}
+
+impl Ancestor {
+    fn decode(rest: &mut &[u8]) -> Option<Ancestor> {
+        Some(Ancestor {
+            timeline: Timeline::new(u32::from_le_bytes(take(rest)?))?,
+            end: Lsn(u64::from_le_bytes(take(rest)?)),
+            way: Digest(take(rest)?),
+        })
+    }
+}
+
+impl EarlierBackup {
+    fn decode(rest: &mut &[u8]) -> Option<EarlierBackup> {
+        let set = take(rest)?;
+        let verdict = match take::<1>(rest)? {
+            [1] => LineageVerdict::Follows,
+            [2] => LineageVerdict::Apart,
+            [3] => LineageVerdict::Seen,
+            _ => return None,
+        };
+        Some(EarlierBackup { set, verdict })
     }
 }
 

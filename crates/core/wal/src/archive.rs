@@ -394,24 +394,7 @@ impl WalArchive {
         if let Some(history) = &out.history {
             self.agree(patience, history, form, clock)?;
         }
-        let (place, parent) = self.place(out.name, true)?;
-        let name = out.name.to_string();
-        let staged = wait(patience, out.name, clock, || {
-            if let Some(object) = self.find(out.name)? {
-                return Ok(Some(PushDecision::There(
-                    self.compare(&object, out, &judged)?,
-                )));
-            }
-            let begun = StagedFile::begin(parent.clone(), &name)
-                .map_err(Error::io("create", self.path.join(&place)))?;
-            match begun {
-                // Another process may have finished it between the check and the lock.
-                Some(staged) if self.find(out.name)?.is_none() => {
-                    Ok(Some(PushDecision::Begun(staged)))
-                }
-                _ => Ok(None),
-            }
-        })?;
+        let (directory, parent) = self.place(out.name, true)?;
         let there = |same| {
             // The process that wrote it may have been killed before its name was durable.
             self.sync_names(&*parent)?;
@@ -420,14 +403,15 @@ impl WalArchive {
                 Same::UpTo(fork) => PushResult::LeftAt(fork),
             })
         };
-        let staged = match staged {
+        let path = self.path.join(directory);
+        let staged = match self.stage(patience, out, &judged, &path, &parent, clock)? {
             PushDecision::Begun(staged) => staged,
             PushDecision::There(same) => return there(same),
         };
         self.check_before(out, &judged)?;
         let stored_bytes = self.write(out, &judged, form, &staged)?;
         let synced = staged.file.sync();
-        synced.map_err(Error::io("store", self.path.join(&place)))?;
+        synced.map_err(Error::io("store", path.clone()))?;
         if !turn() {
             let (name, waited_s) = (out.name, 0);
             return Err(Error::Busy { name, waited_s });
@@ -438,14 +422,15 @@ impl WalArchive {
         if let Some(object) = self.find(out.name)? {
             return there(self.compare(&object, out, &judged)?);
         }
-        let ending = ending(form.algorithm);
+        let name = out.name.to_string();
+        let file = format!("{name}.{}", ending(form.algorithm));
         let published = staged
-            .publish_new(Path::new(&format!("{name}.{ending}")))
+            .publish_new(Path::new(&file))
             .and_then(|()| self.dir.sync(Path::new("")));
         let is_ours = match published {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
             published => {
-                published.map_err(Error::io("store", self.path.join(&place)))?;
+                published.map_err(Error::io("store", path.clone()))?;
                 true
             }
         };
@@ -455,7 +440,7 @@ impl WalArchive {
         if !is_ours || !parent.keeps_locks(Path::new("")).unwrap_or(false) {
             let Some(object) = found else {
                 let gone = io::Error::from(io::ErrorKind::NotFound);
-                return Err(Error::io("find", self.path.join(place).join(name))(gone));
+                return Err(Error::io("find", path.join(name))(gone));
             };
             let same = self.compare(&object, out, &judged)?;
             if !is_ours {
@@ -465,6 +450,34 @@ impl WalArchive {
         Ok(PushResult::Stored {
             stored_bytes,
             unfinished: judged.unfinished,
+        })
+    }
+
+    /// Begins the file in `parent`, the directory at `path`, or waits for the process that is writing it; the file may then be there.
+    fn stage(
+        &self,
+        patience: Duration,
+        out: &Outgoing,
+        judged: &FileFacts,
+        path: &Path,
+        parent: &Arc<dyn Dir>,
+        clock: &dyn Clock,
+    ) -> Result<PushDecision, Error> {
+        let name = out.name.to_string();
+        wait(patience, out.name, clock, || {
+            if let Some(object) = self.find(out.name)? {
+                let same = self.compare(&object, out, judged)?;
+                return Ok(Some(PushDecision::There(same)));
+            }
+            let begun =
+                StagedFile::begin(parent.clone(), &name).map_err(Error::io("create", path))?;
+            match begun {
+                // Another process may have finished it between the check and the lock.
+                Some(staged) if self.find(out.name)?.is_none() => {
+                    Ok(Some(PushDecision::Begun(staged)))
+                }
+                _ => Ok(None),
+            }
         })
     }
 

@@ -222,14 +222,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     });
     door.server
         .write_log("Server", &format!("Server is listening on {address}."));
-    if rustix::process::geteuid().is_root() {
-        context.output.warn(
-            "serve runs as root: a client that logs in can reach everything that root can; run it as its own user, as \
-             contrib/systemd/longshore-serve.service does (docs/serve.md)",
-        );
-        door.server
-            .write_log("Server", "Warning: the server runs as root.");
-    }
+    warn_of_root(&door, context);
     let certificate = &tls.fingerprint;
     let file = tls
         .made
@@ -241,17 +234,35 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     context
         .output
         .remark(&format!("longshore: listening on {address}\n"));
+    accept_until(&stop, &listener, &door);
+    end(&door);
+    Ok(Exit::Interrupted)
+}
+
+fn warn_of_root(door: &Door, context: &Context) {
+    if rustix::process::geteuid().is_root() {
+        context.output.warn(
+            "serve runs as root: a client that logs in can reach everything that root can; run it as its own user, as \
+             contrib/systemd/longshore-serve.service does (docs/serve.md)",
+        );
+        door.server
+            .write_log("Server", "Warning: the server runs as root.");
+    }
+}
+
+/// Takes connections until `stop` is set, and meanwhile ends the sessions of removed logins.
+fn accept_until(stop: &AtomicBool, listener: &TcpListener, door: &Arc<Door>) {
     let mut removals = Removals {
-        looked: context.clock.now(),
+        looked: door.clock.now(),
     };
     while !stop.load(Ordering::Relaxed) {
         door.sum_up(false);
-        removals.look(&door);
-        if !is_readable(&listener) {
+        removals.look(door);
+        if !is_readable(listener) {
             continue;
         }
         match listener.accept() {
-            Ok((socket, from)) => welcome(&door, socket, from),
+            Ok((socket, from)) => welcome(door, socket, from),
             // The socket stays readable, possibly for long: too many files are open, or the client has left.
             Err(error) => {
                 tracing::warn!(%error, "a connection was not taken");
@@ -259,8 +270,6 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
             }
         }
     }
-    end(&door);
-    Ok(Exit::Interrupted)
 }
 
 fn answer(context: &Context, action: &'static str, name: &str, what: &str) -> Exit {

@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
+use longshore_pg::SegmentName;
 use longshore_pg::wal::WalName;
-use longshore_wal::{Error, PgWal};
+use longshore_wal::{Error, PgWal, WalArchive};
 use serde::Serialize;
 
 use super::{ArchiveLocation, Context, LookAheadSettings, start_ahead};
@@ -47,46 +48,14 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Done);
     }
-    let mut is_partial = false;
-    let mut found = match pg_wal.take(&archive, name, to, options.restore.as_deref(), clock) {
-        Ok(()) => true,
-        Err(Error::Missing { .. }) => false,
-        Err(e) => return Err(e.into()),
+    let fetch = Fetch {
+        pg_wal: &pg_wal,
+        archive: &archive,
+        to,
+        options,
+        context,
     };
-    if let (false, Some(segment)) = (found, segment)
-        && let Some(next) = archive.later(segment)?
-        // A backup with its own WAL brought the segment along: the server looks there next.
-        && !pg_wal.holds(&archive, segment)
-    {
-        let gap = Error::Gap {
-            name,
-            next: WalName::Segment(next),
-            archive: archive.path().to_owned(),
-        };
-        // A standby retries, or asks its primary; files pushed in parallel arrive out of order.
-        if !options.to_gap && !pg_wal.is_standby() {
-            return Err(gap.into());
-        }
-        context.output.warn(&gap.to_string());
-    } else if let (false, true, Some(segment)) = (found, options.partial, segment) {
-        found = pg_wal.take_partial(&archive, segment, to, clock)?;
-        is_partial = found;
-    }
-    // The current segment may end within its first record, and so may one that was switched early.
-    if let (true, false, Some(segment)) = (found, is_partial, segment)
-        && let Err(broken) = pg_wal.check_link(&archive, segment, to)
-        && !archive.is_unfinished(name).unwrap_or(false)
-    {
-        // A standby then asks its primary.
-        if !options.to_gap && !pg_wal.is_standby() {
-            return Err(broken.into());
-        }
-        context.output.warn(&broken.to_string());
-        found = false;
-    }
-    if let (true, false, Some(segment)) = (found, options.tablespaces_as_logged, segment) {
-        pg_wal.check_tablespaces(&archive, &*context.storage, segment, to)?;
-    }
+    let found = fetch.file(segment)?;
     if let (true, true, Some(segment), Some(identity)) = (ahead, found, segment, archive.identity())
         && pg_wal.runs_short(segment, identity.segment_size, reach)
         && pg_wal.turn_to_fetch()?.is_some()
@@ -104,4 +73,77 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
     };
     context.output.json_as(status, exit, answer);
     Ok(exit)
+}
+
+/// One file on its way from the archive to pg_wal.
+struct Fetch<'a> {
+    pg_wal: &'a PgWal,
+    archive: &'a WalArchive,
+    /// The name in pg_wal that the server asked for.
+    to: &'a str,
+    options: &'a WalGet,
+    context: &'a Context,
+}
+
+impl Fetch<'_> {
+    /// Fetches the file and checks it; false if the server is to be told that there is none.
+    fn file(&self, segment: Option<SegmentName>) -> Result<bool, Failure> {
+        let (pg_wal, archive, to, name) = (self.pg_wal, self.archive, self.to, self.options.name);
+        let clock = &*self.context.clock;
+        let restore = self.options.restore.as_deref();
+        let found = match pg_wal.take(archive, name, to, restore, clock) {
+            Ok(()) => true,
+            Err(Error::Missing { .. }) => false,
+            Err(e) => return Err(e.into()),
+        };
+        let Some(segment) = segment else {
+            return Ok(found);
+        };
+        if !found {
+            return self.without(segment);
+        }
+        // The current segment may end within its first record, and so may one that was switched early.
+        if let Err(broken) = pg_wal.check_link(archive, segment, to)
+            && !archive.is_unfinished(name).unwrap_or(false)
+        {
+            self.end_here(broken)?;
+            return Ok(false);
+        }
+        if self.options.tablespaces_as_logged {
+            pg_wal.check_tablespaces(archive, &*self.context.storage, segment, to)?;
+        }
+        Ok(true)
+    }
+
+    /// The archive has no such segment: the WAL ends here, or there is a gap. True if a partial segment was fetched.
+    fn without(&self, segment: SegmentName) -> Result<bool, Failure> {
+        if let Some(next) = self.archive.later(segment)?
+            // A backup with its own WAL brought the segment along: the server looks there next.
+            && !self.pg_wal.holds(self.archive, segment)
+        {
+            self.end_here(Error::Gap {
+                name: self.options.name,
+                next: WalName::Segment(next),
+                archive: self.archive.path().to_owned(),
+            })?;
+            return Ok(false);
+        }
+        let clock = &*self.context.clock;
+        match self.options.partial {
+            true => Ok(self
+                .pg_wal
+                .take_partial(self.archive, segment, self.to, clock)?),
+            false => Ok(false),
+        }
+    }
+
+    /// Ends the recovery with an error, unless it may end before the gap. A standby retries, or asks its primary; files
+    /// pushed in parallel arrive out of order.
+    fn end_here(&self, why: Error) -> Result<(), Failure> {
+        if !self.options.to_gap && !self.pg_wal.is_standby() {
+            return Err(why.into());
+        }
+        self.context.output.warn(&why.to_string());
+        Ok(())
+    }
 }

@@ -67,40 +67,44 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
             "longshore: a new WAL archive for system {system} begins in {path}\n"
         ));
     }
-    if let PushResult::Stored {
-        unfinished: true, ..
-    } = pushed
-    {
-        context.output.warn(&format!(
-            "{name} was pushed before it was full: its last page is left over from its earlier use"
-        ));
+    tell(name, &pushed, waiting, context);
+    Ok(Exit::Done)
+}
+
+fn tell(name: WalName, pushed: &PushResult, waiting: Option<usize>, context: &Context) {
+    let (mut already, mut stored, mut left_at) = (true, None, None);
+    match pushed {
+        PushResult::Already => {}
+        PushResult::Stored {
+            stored_bytes,
+            unfinished,
+        } => {
+            (already, stored) = (false, Some(*stored_bytes));
+            if *unfinished {
+                context.output.warn(&format!(
+                    "{name} was pushed before it was full: its last page is left over from its earlier use"
+                ));
+            }
+        }
+        PushResult::LeftAt(fork) => {
+            left_at = Some(fork.to_string());
+            context.output.warn(&format!(
+                "{name}: the archive keeps the segment of the server that continued in it. This server left the timeline at {fork}, \
+                 and both are the same up to there"
+            ));
+        }
     }
-    let left_at = match pushed {
-        PushResult::LeftAt(fork) => Some(fork.to_string()),
-        PushResult::Already | PushResult::Stored { .. } => None,
-    };
-    if let Some(fork) = &left_at {
-        context.output.warn(&format!(
-            "{name}: the archive keeps the segment of the server that continued in it. This server left the timeline at {fork}, \
-             and both are the same up to there"
-        ));
-    }
-    let (already, stored_bytes) = match pushed {
-        PushResult::Already | PushResult::LeftAt(_) => (true, None),
-        PushResult::Stored { stored_bytes, .. } => (false, Some(stored_bytes)),
-    };
     context.output.json(
         Exit::Done,
         Answer {
             action: "wal_push",
             name: name.to_string(),
             already,
-            stored_bytes,
+            stored_bytes: stored,
             left_at,
             waiting,
         },
     );
-    Ok(Exit::Done)
 }
 
 /// Starts the look-ahead if there is work for it and none is running; returns the number of files that wait.

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use longshore_catalog::{BackupRecord, MediaRecord, RestoredDatabase};
+use longshore_catalog::{BackupRecord, MediaRecord, RestoreSequence, RestoredDatabase};
 use longshore_facts as facts;
 use longshore_io::{FileKind, Storage};
 use longshore_landing::HeldCluster;
-use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader};
+use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader, SetSummary};
 use longshore_pipeline::{
     ClusterOptions, Report, Request, RestoreRequest, SourceSpec, VerifyRequest,
 };
@@ -63,7 +63,7 @@ fn one(session: &mut Session, restore: &Restore, out: &mut Out) -> Flow {
         RestoreWhat::Database { name, parts } => {
             let options = options(session, Applies::RESTORE_DATABASE)?;
             let _alone = RestoreLock::with(&session.server, &session.name_of(name)?)?;
-            database(session, (name, parts), from, &options, out)
+            database(session, name, parts, from, &options, out)
         }
         RestoreWhat::Log { name, parts } => {
             let options = options(session, Applies::RESTORE_LOG)?;
@@ -134,7 +134,8 @@ struct DatabaseFacts<'a> {
 
 fn database(
     session: &mut Session,
-    (name, parts): (&Name, &[Part]),
+    name: &Name,
+    parts: &[Part],
     from: Vec<DeviceSpec>,
     options: &Options,
     out: &mut Out,
@@ -146,18 +147,12 @@ fn database(
     if from.is_empty() {
         return sequence::end(session, &name, options, out);
     }
-    let waiting = session.server.sequence(&name);
-    let existing = session.server.database(&name);
-    // A database that cannot be used because its file is lost still exists; only MOVE can name another location.
-    let is_there = !matches!(existing, Ok(None));
-    let existing = existing.ok().flatten();
     check_parts(parts)?;
     sequence::check_use(session, &name)?;
     let media = media::media(session, &from, options)?;
     let position = options.position.unwrap_or(1);
     let set = media.set(position).map_err(|e| refusal::media(&e))?;
-    let header = &set.header;
-    match header.backup_type {
+    match set.header.backup_type {
         BackupType::Database => {}
         BackupType::Differential => {
             return sequence::differential(session, &name, from, &set, options, out);
@@ -167,72 +162,122 @@ fn database(
             return Err(made.into());
         }
     }
-    let trailer = set.trailer.clone().unwrap_or_default();
-    sequence::check_stop(options, header, &trailer)?;
-    let spelled = existing.as_ref().map(|d| d.name.clone());
-    let spelled = spelled.or(waiting.as_ref().map(|w| w.database.clone()));
-    let spelled = spelled.unwrap_or_else(|| name.clone());
-    let other = || message::OTHER_DATABASE.with(&[&name]);
-    if is_there && !options.replace && !is_family(session, &spelled, header) {
-        return Err(other().into());
-    }
-    let cluster = waiting.as_ref().map(|w| w.target.clone());
-    let cluster = cluster.or_else(|| session.server.cluster(&spelled));
-    let known = DatabaseFacts {
-        name: &name,
-        database: existing.as_ref(),
-        cluster,
-    };
-    let place = place(session, &known, &media, header, options)?;
-    let standing = existing.as_ref().map(|d| &d.source);
-    if place.own && !options.replace && !is_own(session, &place, standing, header) {
-        return Err(other().into());
-    }
-    let is_copy = header.source_kind == POSTGRES
-        && !goes_on_archiving(session, &spelled, &place.target, header);
-    let request = RestoreRequest {
-        position,
-        // The database's own files are overwritten without REPLACE, as in SQL Server.
-        replace: options.replace || place.own,
-        moves: place.moves.clone(),
-        note: sequence::note(&spelled, options, trailer.finish_us),
-        cluster: ClusterOptions {
-            no_archiving: is_copy,
-            no_subscriptions: is_copy,
-            ..ClusterOptions::default()
-        },
-        ..request(session, from, place.target.clone(), options)
-    };
-    let _lock = match &waiting {
+    let restore = FullRestore::prepare(session, name, from, &media, &set, options)?;
+    let _lock = match &restore.waiting {
         Some(waiting) => sequence::lock(session, &waiting.target)?,
         None => None,
     };
-    if options.no_recovery || sequence::falls_short(options, trailer.finish_us) {
+    let finish_us = set.trailer.as_ref().map_or(0, |trailer| trailer.finish_us);
+    if options.no_recovery || sequence::falls_short(options, finish_us) {
+        let FullRestore {
+            spelled, request, ..
+        } = restore;
         return sequence::begin(session, &spelled, request, &set, options, out);
     }
-    let report = run(session, (&name, "RESTORE DATABASE"), &request, options, out)?;
-    let restored = RestoredDatabase {
-        name: spelled.clone(),
-        source_kind: header.source_kind,
-        path: place.source_path().to_path_buf(),
-    };
-    if waiting.is_some() {
-        let kept = (!session.server.is_configured(&spelled)).then_some(&restored);
-        session.server.end_sequence(&spelled, kept)?;
+    restore.run(session, &set.header, options, out)
+}
+
+/// RESTORE DATABASE of a full set, checked and ready to run.
+struct FullRestore {
+    /// The database's name in the statement.
+    name: String,
+    /// The name as the database that is there spells it.
+    spelled: String,
+    /// The sequence of restores that this one ends or begins again.
+    waiting: Option<RestoreSequence>,
+    place: RestoreDestination,
+    request: RestoreRequest,
+}
+
+impl FullRestore {
+    fn prepare(
+        session: &Session,
+        name: String,
+        from: Vec<DeviceSpec>,
+        media: &MediaSet,
+        set: &SetSummary,
+        options: &Options,
+    ) -> Result<FullRestore, Stop> {
+        let header = &set.header;
+        let trailer = set.trailer.clone().unwrap_or_default();
+        sequence::check_stop(options, header, &trailer)?;
+        let waiting = session.server.sequence(&name);
+        let existing = session.server.database(&name);
+        // A database that cannot be used because its file is lost still exists; only MOVE can name another location.
+        let is_there = !matches!(existing, Ok(None));
+        let existing = existing.ok().flatten();
+        let spelled = existing.as_ref().map(|d| d.name.clone());
+        let spelled = spelled.or(waiting.as_ref().map(|w| w.database.clone()));
+        let spelled = spelled.unwrap_or_else(|| name.clone());
+        let other = || message::OTHER_DATABASE.with(&[&name]);
+        if is_there && !options.replace && !is_family(session, &spelled, header) {
+            return Err(other().into());
+        }
+        let cluster = waiting.as_ref().map(|w| w.target.clone());
+        let cluster = cluster.or_else(|| session.server.cluster(&spelled));
+        let known = DatabaseFacts {
+            name: &name,
+            database: existing.as_ref(),
+            cluster,
+        };
+        let place = place(session, &known, media, header, options)?;
+        let standing = existing.as_ref().map(|d| &d.source);
+        if place.own && !options.replace && !is_own(session, &place, standing, header) {
+            return Err(other().into());
+        }
+        let is_copy = header.source_kind == POSTGRES
+            && !goes_on_archiving(session, &spelled, &place.target, header);
+        let request = RestoreRequest {
+            position: options.position.unwrap_or(1),
+            // The database's own files are overwritten without REPLACE, as in SQL Server.
+            replace: options.replace || place.own,
+            moves: place.moves.clone(),
+            note: sequence::note(&spelled, options, trailer.finish_us),
+            cluster: ClusterOptions {
+                no_archiving: is_copy,
+                no_subscriptions: is_copy,
+                ..ClusterOptions::default()
+            },
+            ..request(session, from, place.target.clone(), options)
+        };
+        Ok(FullRestore {
+            name,
+            spelled,
+            waiting,
+            place,
+            request,
+        })
     }
-    if !place.own {
-        remember(session, &restored, out)?;
+
+    /// Restores, and notes where the database is now.
+    fn run(
+        self,
+        session: &mut Session,
+        header: &SetHeader,
+        options: &Options,
+        out: &mut Out,
+    ) -> Flow {
+        let what = (self.name.as_str(), "RESTORE DATABASE");
+        let report = run(session, what, &self.request, options, out)?;
+        let restored = RestoredDatabase {
+            name: self.spelled.clone(),
+            source_kind: header.source_kind,
+            path: self.place.source_path().to_path_buf(),
+        };
+        if self.waiting.is_some() {
+            let kept = (!session.server.is_configured(&self.spelled)).then_some(&restored);
+            session.server.end_sequence(&self.spelled, kept)?;
+        }
+        if !self.place.own {
+            remember(session, &restored, out)?;
+        }
+        if self.request.cluster.no_archiving {
+            let text = format!("{}: {ARCHIVES_NOTHING}", self.request.target.display());
+            out.say(message::DETAIL.with(&[&text]))?;
+        }
+        let messages = RestoreMessages::of(&report, &self.request, header);
+        say_end(session, &self.name, &messages, out)
     }
-    if request.cluster.no_archiving {
-        let text = format!("{}: {ARCHIVES_NOTHING}", request.target.display());
-        out.say(message::DETAIL.with(&[&text]))?;
-    }
-    say_end(
-        session,
-        &name,
-        &RestoreMessages::of(&report, &request, header),
-        out,
-    )
 }
 
 /// Notes where a database is now. One that the configuration names stays where that says.
